@@ -36,7 +36,7 @@ OPTIONAL = {  # that records of earlier versions lack
     "epoch": {"interval", "leakage", "accepted", "together", "houses"},
     "release": {"noise"},
     "transfer": {"total", "leakage", "last"},
-    "gap": {"least"},
+    "gap": {"heads", "least"},
     "resume": {"together"},
 }
 COSTS = ("scale", "look", "epsilon", "delta", "epsilon_any", "put_back")

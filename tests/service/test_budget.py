@@ -161,7 +161,7 @@ def test_a_gap_is_booked_at_what_its_rule_tells(tmp_path: Path) -> None:
         folder.mkdir()
         with curator(folder, zone, Shown()) as it:
             it._ledger.append("gap", bodies.gap(it.t, it.t + 1, "meters"))
-            epsilon, _ = largest_loss(zone, it._ledger.standing)
+            epsilon, _ = largest_loss(zone, it._ledger.standing, [zone])
         assert epsilon >= 2.0
 
 

@@ -18,7 +18,7 @@ from hushgrid.service.batch.run import Job, run
 from hushgrid.service.gaps import resume_zones
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.records import Record
-from hushgrid.service.ledger.witness import sidecar_path
+from hushgrid.service.ledger.witness import open_witnesses, sidecar_path
 from hushgrid.service.readiness import from_ledger
 from hushgrid.service.transfer import move
 from tests.service.batch.batches import write
@@ -257,7 +257,9 @@ def test_another_history_that_began_before_the_present_epoch_is_booked(tmp_path:
     shutil.copytree(old / "witness", made.witness_folder)
     with pytest.raises(LedgerError, match="two histories"):
         again.play(lambda world: world.whole(1))
-    resume_zones(made, None, again.time)
+    with pytest.raises(LedgerError, match="records of another epoch of zone 'elm'"):
+        resume_zones(made, None, again.time)
+    resume_zones(made, None, again.time, lost_epochs=[world.made])
     assert unbooked(again) <= 0
     again.play(lambda world: world.whole(1))
     assert unbooked(again) <= 0
@@ -286,7 +288,7 @@ def test_a_lost_epoch_that_began_before_the_present_one_is_booked(
         batch(last, FIRST + 2, FIRST + 5, new_epoch=True)
     with pytest.raises(LedgerError, match="began earlier may be lost"):
         resume_zones(aside, None, last.time)
-    (found,) = resume_zones(aside, None, last.time, lost_epoch=lost)
+    (found,) = resume_zones(aside, None, last.time, lost_epochs=[lost])
     assert found.epsilon is not None
     assert found.epsilon >= 3 * 2.0
     assert found.last is not None
@@ -304,7 +306,9 @@ def test_a_lost_epoch_is_booked_from_its_begins_where_nothing_else_was_published
     last = World(lost, FIRST)
     last.play(lambda world: world.whole(3), new_epoch=True)
     put_back(lost, copy, "witness")
-    (found,) = resume_zones(aside, None, last.time, lost_epoch=lost)
+    with pytest.raises(LedgerError, match="began earlier may be lost"):
+        resume_zones(aside, None, last.time)
+    (found,) = resume_zones(aside, None, last.time, lost_epochs=[lost])
     assert found.epsilon is not None
     assert found.epsilon >= 3 * 2.0
 
@@ -337,9 +341,116 @@ def test_what_is_lost_after_two_histories_were_written_is_booked_as_well(tmp_pat
     world.play(lambda world: world.whole(3))
     put_back(world.made, copy, "witness")  # the small file has the last record
     shutil.copytree(old / "witness", world.made.witness_folder)
-    (found,) = resume_zones(world.made, None, world.time)
+    with pytest.raises(LedgerError, match="records of another epoch of zone 'elm'"):
+        resume_zones(world.made, None, world.time)
+    (found,) = resume_zones(world.made, None, world.time, lost_epochs=[new.made])
     assert found.epsilon is not None
     assert found.epsilon >= 2 * 2.0 + 3 * 0.5
+
+
+def test_several_lost_epochs_are_booked_together(tmp_path: Path) -> None:
+    world = World(service(tmp_path))
+    world.play(lambda world: world.whole(2))
+    copy, last, lost = save(world.made, "copy"), world, list[Deployment]()
+    for epsilon in (2.0, 3.0):
+        new = zone("elm", policy=Policy(epsilon, 96), begins=(last.t + 1) * QUARTER)
+        last = World(replace(world.made, zones=(new,)), last.t + 1)
+        last.play(lambda world: world.whole(2), new_epoch=True)
+        lost.append(last.made)
+    put_back(world.made, copy, "witness")
+    (found,) = resume_zones(world.made, None, last.time, lost_epochs=lost)
+    assert found.epsilon is not None
+    assert found.epsilon >= 2 * 2.0 + 2 * 3.0
+
+
+def test_each_of_several_histories_is_booked(tmp_path: Path) -> None:
+    """The same steps were published three times; the second time was taken for the first."""
+    world = World(service(tmp_path))
+    world.play(lambda world: world.whole(2))
+    copy, t, old, shown = save(world.made, "copy"), world.t, list[Path](), dict(world.shown)
+    for name in ("one", "two", "three"):
+        again = World(world.made, t)
+        again.play(lambda world: world.whole(3))
+        shown |= again.shown
+        if name != "three":
+            old.append(save(world.made, name))
+            put_back(world.made, copy, "witness", "small", "meters")
+    again.shown = shown
+    for one in old:
+        lose(world.made, "witness")
+        shutil.copytree(one / "witness", world.made.witness_folder)
+        with pytest.raises(LedgerError, match="two histories"):
+            again.play(lambda _: iter(()))
+        resume_zones(world.made, None, again.time)
+    assert unbooked(again) <= 0
+    lose(world.made, "witness")
+    shutil.copytree(old[0] / "witness", world.made.witness_folder)
+    again.play(lambda world: world.whole(1))  # booked already
+    assert unbooked(again) <= 0
+
+
+def test_an_older_history_that_went_on_is_booked_by_its_own_epoch(tmp_path: Path) -> None:
+    """The witness that is left knows its first step; the ledger has begun an epoch of less."""
+    world = World(service(tmp_path, zone("elm", policy=Policy(2.0, 96))))
+    world.play(lambda world: world.whole(2))
+    copy = save(world.made, "copy")
+    world.play(lambda world: world.whole(1))
+    old = save(world.made, "old")
+    world.play(lambda world: world.whole(3))
+    put_back(world.made, copy, "witness", "small", "meters")
+    made = replace(world.made, zones=(zone("elm", begins=(FIRST + 7) * QUARTER),))
+    again = World(made, world.t + 1)
+    again.play(lambda world: world.whole(1), new_epoch=True)
+    lose(made, "witness")
+    shutil.copytree(old / "witness", made.witness_folder)
+    with pytest.raises(LedgerError, match="records of another epoch"):
+        resume_zones(made, None, again.time)
+    (found,) = resume_zones(made, None, again.time, lost_epochs=[world.made])
+    assert found.epsilon is not None
+    assert found.epsilon >= 4 * 2.0
+
+
+@pytest.mark.parametrize("stopped", [False, True], ids=["whole", "stopped after the gap"])
+def test_a_resume_that_was_stopped_asks_for_the_lost_epoch_again(
+    tmp_path: Path, stopped: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(service(tmp_path))
+    world.play(lambda world: world.whole(1))
+    copy = save(world.made, "copy")
+    begins = world.t * QUARTER
+    new = replace(world.made, zones=(zone("elm", policy=Policy(2.0, 96), begins=begins),))
+    World(new, world.t).play(lambda world: world.whole(2), new_epoch=True)
+    old = save(world.made, "old")
+    put_back(world.made, copy, "witness", "small", "meters")
+    world.play(lambda world: world.whole(3))
+    lose(world.made, "witness")
+    shutil.copytree(old / "witness", world.made.witness_folder)
+    if stopped:
+        with monkeypatch.context() as patched:
+            patched.setattr("hushgrid.service.gaps.book", lambda *_: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                resume_zones(world.made, None, world.time, lost_epochs=[new])
+        assert world.standing().gap is not None
+    with pytest.raises(LedgerError, match="records of another epoch"):
+        resume_zones(world.made, None, world.time)
+    (found,) = resume_zones(world.made, None, world.time, lost_epochs=[new])
+    (gap,) = world.standing().gaps
+    assert gap.least == pytest.approx(2 * 2.0), "once"
+    assert found.epsilon is not None
+    assert found.epsilon >= 2 * 2.0
+
+
+def test_a_request_from_before_a_loss_does_not_answer_it(tmp_path: Path) -> None:
+    world = World(service(tmp_path))
+    world.play(lambda world: world.whole(2))
+    copy = save(world.made, "copy")
+    world.play(lambda world: world.whole(1))
+    put_back(world.made, copy, "witness")
+    with open_witnesses(world.made) as witnesses:
+        assert witnesses.of("elm").ask(records(world.made)[-1].digest)
+    world.play(lambda world: world.whole(1))
+    assert [one.kind for one in records(world.made)[-2:]] == ["gap", "release"], "it is not booked"
+    assert not list(world.made.witness_folder.glob("*.resume"))
 
 
 def short_steps(world: World, of: ZoneService, count: int) -> Iterator[None]:
@@ -366,7 +477,7 @@ def test_a_lost_epoch_of_shorter_steps_is_booked_up_to_now(tmp_path: Path) -> No
     new.play(lambda world: short_steps(world, lost, 5), new_epoch=True)
     new.shown |= world.shown
     put_back(world.made, copy, "witness", "meters")
-    (found,) = resume_zones(world.made, None, new.time, lost_epoch=new.made)
+    (found,) = resume_zones(world.made, None, new.time, lost_epochs=[new.made])
     assert unbooked(new) <= 0
     assert found.last is not None
     assert (found.last + 1) * QUARTER >= new.time  # none of these steps is published again

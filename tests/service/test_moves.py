@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hushgrid import OccupancyModel, Policy, Window
+from hushgrid import OccupancyModel, Policy
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import Deployment, Promise, ZoneService
 from hushgrid.files.interval_plan import in_epoch
@@ -293,16 +293,3 @@ def test_what_a_house_brought_is_said_of_those_it_moved_with_after_it_left() -> 
     found = border(after, street.standing)
     assert found is not None
     assert found.leakage > 1.4, "p moved with h, so what was published about h is said of p"
-
-
-def test_a_house_takes_along_what_the_window_of_its_new_zone_reaches(tmp_path: Path) -> None:
-    """Four epochs of two steps, then a zone whose window is longer than any horizon."""
-    for k in range(4):
-        elm = street("elm", ("h", "i"), BEGINS + 2 * k * QUARTER, 0.1, None)
-        run(tmp_path, elm, 2)
-    at = BEGINS + 8 * QUARTER
-    oak = street("oak", ("j", "k"), at, 0.1, None)
-    oak = replace(oak, policy=replace(oak.policy, schedule=Window(40)))
-    places = {"ledger": str(tmp_path / "ledger.db"), "meters": str(tmp_path / "meters")}
-    made = Deployment((elm, oak), mode="simulation", key=tmp_path / "key", **places)
-    assert move(made, "h", "elm", "oak", at).epsilon == pytest.approx(8 * 0.4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from hushgrid import Policy, Window
+from hushgrid import OccupancyModel, Policy, Window
 from hushgrid.audit.recompute import budget
 from hushgrid.errors import LedgerError
-from hushgrid.files.deployment import ZoneService
+from hushgrid.files.deployment import Promise, ZoneService
 from hushgrid.service.audit import load_ledger, terms_of
 from hushgrid.service.border import _past_epochs
 from hushgrid.service.curator import status_of
@@ -124,7 +125,7 @@ def test_a_gap_of_shorter_steps_holds_up_no_longer_ones(tmp_path: Path) -> None:
     run_on(tmp_path, oak, 0)
     with curator(tmp_path, elm, Shown(), now=elm.begins) as it:
         it._ledger.append("gap", bodies.gap(it.t, it.t + 1, "witness"))
-        book(elm, it._ledger)
+        book(elm, it._ledger, [elm])
     inside, after = (two(1800, at=BEGINS + late)[0] for late in (0, 1800))
     with pytest.raises(LedgerError, match="give a later begins"):
         run_on(tmp_path, inside, 1, new_epoch=True)
@@ -135,14 +136,51 @@ def test_a_gap_of_shorter_steps_holds_up_no_longer_ones(tmp_path: Path) -> None:
     assert left(tmp_path, after, oak) == pytest.approx(found.booked[0].epsilon + 0.5)
 
 
-def test_a_window_counts_shorter_steps_before_it(tmp_path: Path) -> None:
-    lengths(tmp_path, 900)
-    window = Policy(1.0, horizon=96, schedule=Window(4, "distribution"), publish="raw", eta=1.0)
-    made = replace(two(1800, at=BEGINS + 3600)[0], policy=window)
-    run_on(tmp_path, made, 1, new_epoch=True)
-    lost = lost_before(standing(tmp_path), 4)
-    any_ = max(one.epsilon_any for one in standing(tmp_path).releases)
-    assert sum(lost) == pytest.approx(STEPS * any_)
+WINDOW = Policy(1.0, horizon=96, schedule=Window(4), publish="raw", eta=1.0)
+
+
+def changed(kind: str, seconds: int, at: int) -> ZoneService:
+    """Zone elm with a window, an interval promise, or a promise about one release."""
+    made, _ = two(seconds, at=at)
+    if kind == "window":
+        return replace(made, policy=WINDOW)
+    if kind == "step":
+        return made
+    stay = [[0.5, 0.5], [0.4, 0.6]]
+    model = OccupancyModel.factored([[0.5, 0.5]], [[stay]], chain_of=[0, 0])
+    world = replace(made.scenario, models=(model,))
+    return replace(made, scenario=world, promise=Promise("interval", 3.0), accepts=math.inf)
+
+
+@pytest.mark.parametrize("seconds", [300, 1800])
+@pytest.mark.parametrize(
+    ("before", "after", "wait"),
+    [
+        ("step", "window", 4 * 1800),
+        ("window", "window", 4 * 1800),
+        ("window", "step", 0),
+        ("step", "step", 0),
+        ("step", "interval", 86_400),
+        ("interval", "step", 86_400),
+        ("interval", "interval", 86_400),
+    ],
+)
+def test_another_interval_length_begins_once_nothing_before_it_counts(
+    tmp_path: Path, before: str, after: str, wait: int, seconds: int
+) -> None:
+    wait = wait // 1800 * max(seconds, 900) if after == "window" else wait
+    run_on(tmp_path, changed(before, 900, BEGINS), STEPS)
+    end = BEGINS + STEPS * 900
+    if wait:
+        for late in (0, wait - seconds):
+            at = -(-(end + late) // seconds) * seconds
+            with pytest.raises(LedgerError, match="keep the interval length, or give a begins of"):
+                run_on(tmp_path, changed(after, seconds, at), 1, new_epoch=True)
+    at = -(-(end + wait) // seconds) * seconds
+    run_on(tmp_path, changed(after, seconds, at), 1, new_epoch=True)
+    assert len(standing(tmp_path).current) == 1
+    if after == "window":
+        assert sum(lost_before(standing(tmp_path), 4)) == 0
 
 
 FIRST = START // 900

@@ -22,14 +22,14 @@ from hushgrid.cli import main
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.files.zone_file import Provenance
-from hushgrid.mechanism.policy import Gaussian, Negligible
+from hushgrid.mechanism.policy import Gaussian, Negligible, Window
 from hushgrid.service.audit import load_ledger, terms_of
 from hushgrid.service.curator import status_of
 from hushgrid.service.epoch import first_state, house_names
 from hushgrid.service.gaps import book, resume_zones
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import check
-from hushgrid.service.ledger.records import Record
+from hushgrid.service.ledger.records import LedgerState, Record
 from hushgrid.service.ledger.witness import open_witnesses
 from hushgrid.service.ledger.writer import Ledger, load, verify_signature
 from hushgrid.service.readiness import from_ledger, refusals
@@ -60,6 +60,11 @@ def moved(world: World, meter: str = "elm-1", source: str = "elm", target: str =
 def records(world: World) -> list[Record]:
     with open_store(world.made.ledger, create=False) as store:
         return [record for one in store.zones() for record in store.records(one)]
+
+
+def standing(folder: Path, name: str) -> LedgerState:
+    with open_store(str(folder / "ledger.db")) as store:
+        return check(store.records(name), verify_signature).standings[name]
 
 
 def transfers(world: World) -> list[tuple[str, str]]:
@@ -203,15 +208,6 @@ def test_what_was_left_out_costs_nothing(tmp_path: Path) -> None:
     assert cost == (pytest.approx(0.5 * len(found)), 0.0)
 
 
-def test_gaussian_noise_has_a_delta(tmp_path: Path) -> None:
-    policy = Policy(epsilon=1.0, horizon=20, schedule=Gaussian(24.0, 1e-6))
-    world = World(service(tmp_path, zone("elm", policy=policy)))
-    world.play(lambda world: world.whole(STEPS))
-    books = Account.resume(first_state(world.made.zones[0]), world.standing().account())
-    cost = spent_by(world.made.zones[0], world.standing(), 1)
-    assert cost == (pytest.approx(books.epsilon(1, 1e-6)), 1e-6)
-
-
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
     with pytest.raises(SystemExit) as ended:
         main(["ledger", "transfer", *words])
@@ -337,10 +333,9 @@ def test_releases_without_noise_are_not_carried_as_nothing(tmp_path: Path) -> No
     elm = service_of(2, "elm", exact)
     elm = replace(elm, scenario=replace(elm.scenario, models=tuple(certain)))
     run_on(tmp_path, elm, 2)
-    with open_store(str(tmp_path / "ledger.db")) as store:
-        standing = check(store.records("elm"), verify_signature).standings["elm"]
-    assert [one.epsilon for one in standing.current] == [math.inf, math.inf]
-    assert spent_by(elm, standing, 0).epsilon == math.inf
+    found = standing(tmp_path, "elm")
+    assert [one.epsilon for one in found.current] == [math.inf, math.inf]
+    assert spent_by(elm, found, 0).epsilon == math.inf
 
 
 def two(
@@ -367,6 +362,42 @@ def left(folder: Path, *zones: ZoneService) -> float:
     return move(made, "elm-0", "elm", "oak", BEGINS + 10**6).epsilon
 
 
+KINDS = {
+    "gaussian": Policy(1.0, horizon=20, schedule=Gaussian(24.0, 1e-6)),
+    "negligible": Policy(0.5, horizon=20, schedule=Negligible(0.01)),
+    "window": Policy(1.0, horizon=20, schedule=Window(4), eta=1.0),
+}
+
+
+@pytest.mark.parametrize("where", ["elm", "oak"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_house_moves_under_a_policy_whose_losses_do_not_add_up_ahead(
+    tmp_path: Path, kind: str, where: str
+) -> None:
+    """It may leave a window: each release there has an epsilon, and they add up."""
+    policy = {where: KINDS[kind]}
+    plain = Policy(0.5, horizon=20)
+    elm, oak = (
+        service_of(2, name, policy.get(name, plain), budget=None) for name in ("elm", "oak")
+    )
+    run_on(tmp_path, oak, 0)
+    run_on(tmp_path, elm, 2)
+    if (kind, where) == ("window", "elm"):
+        lost = sum(one.epsilon for one in standing(tmp_path, "elm").releases)
+        assert left(tmp_path, elm, oak) == pytest.approx(lost)
+        return
+    with pytest.raises(LedgerError, match=rf"zone '{where}' while its policy has .*--new-epoch"):
+        left(tmp_path, elm, oak)
+    after = {where: replace({"elm": elm, "oak": oak}[where], policy=plain, begins=BEGINS + 1800)}
+    run_on(tmp_path, after[where], 1, new_epoch=True)  # the way out
+    zones = after.get("elm", elm), after.get("oak", oak)
+    if (kind, where) == ("gaussian", "elm"):  # until its releases no longer count
+        with pytest.raises(LedgerError, match="has no bound"):
+            left(tmp_path, *zones)
+    else:
+        assert left(tmp_path, *zones) > 0
+
+
 def test_a_house_that_was_left_out_takes_along_what_it_lost(tmp_path: Path) -> None:
     """Its releases state 0.5 for the other house; at scale 200 it loses 5 in each."""
     theta = OccupancyModel.factored(
@@ -382,12 +413,39 @@ def test_a_house_that_was_left_out_takes_along_what_it_lost(tmp_path: Path) -> N
     elm = replace(elm, scenario=Scenario(Zone("elm", [1000, 100]), Tariff(1.0, 2.0), (theta,), f))
     run_on(tmp_path, oak, 0)
     run_on(tmp_path, elm, 4)
-    run_on(tmp_path, replace(elm, begins=BEGINS + 4 * 900), 1, new_epoch=True)
-    carried = left(tmp_path, replace(elm, begins=BEGINS + 4 * 900), oak)
-    assert carried == pytest.approx(5 * 5.0)
+    after = replace(elm, begins=BEGINS + 4 * 900, policy=Policy(0.5, horizon=96))
+    run_on(tmp_path, after, 1, new_epoch=True)
+    assert left(tmp_path, after, oak) == pytest.approx(4 * 5.0 + 0.5)
     scheduler = first_state(elm).scheduler
     assert scheduler.at(3).epsilon == 0.5
     assert scheduler.most(3) == pytest.approx(5.0)  # what a lost step is booked with
+
+
+def test_a_transfer_that_was_stopped_under_a_window_is_completed(tmp_path: Path) -> None:
+    """A version before this one wrote the first of the two records."""
+    elm, oak = two()
+    run_on(tmp_path, oak, 0)
+    run_on(tmp_path, elm, 2)
+    with curator(tmp_path, elm, Shown(), now=BEGINS) as it:
+        (name,) = house_names(load(tmp_path / "key"), ["elm-0"])
+        it._ledger.append("transfer", transfer(name, "out", other="oak", epsilon=1.0))
+    assert left(tmp_path, elm, replace(oak, policy=KINDS["window"])) == 1.0
+
+
+@pytest.mark.parametrize("late", [4 * 900 - 900, 4 * 900])
+def test_a_window_begins_after_what_was_published_elsewhere(tmp_path: Path, late: int) -> None:
+    elm, oak = two()
+    run_on(tmp_path, oak, 0)
+    run_on(tmp_path, elm, 2)
+    left(tmp_path, elm, oak)
+    begins = BEGINS + 2 * 900 + late
+    policy = Policy(1.0, horizon=96, schedule=Window(4), eta=1.0)
+    after = replace(oak, meters=("oak-0", "elm-0"), policy=policy, begins=begins)
+    if late < 4 * 900:
+        with pytest.raises(LedgerError, match=rf"or give a begins of {begins + 900} or later"):
+            run_on(tmp_path, after, 1, new_epoch=True)
+    else:
+        run_on(tmp_path, after, 1, new_epoch=True)
 
 
 @pytest.mark.parametrize(("seconds", "releases"), [(1800, 1), (900, 1), (900, 0)])
@@ -401,7 +459,7 @@ def test_a_house_takes_along_a_booked_gap(tmp_path: Path, seconds: int, releases
             it.run(it.next_due())
         t = it.t
         it._ledger.append("gap", bodies.gap(t, t + 1, "witness"))
-        book(elm, it._ledger)
+        book(elm, it._ledger, [elm])
         (gap,) = it._ledger.standing.booked
     after, _ = two(each=0.25, at=(t + 2) * seconds)
     run_on(tmp_path, after, releases, new_epoch=True)
@@ -452,33 +510,6 @@ def test_a_short_epoch_does_not_forget_what_a_house_brought(tmp_path: Path) -> N
     over = budget(elm, terms_of(replace(second, budget=9.9)))
     assert over.status == "failed"
     assert "and 9 from before" in over.text
-
-
-def lost_epoch(world: World) -> Deployment:
-    """The service with the terms of an epoch of other noise that may have begun."""
-    at, policy = world.t * QUARTER, Policy(50.0, horizon=96)
-    return replace(world.made, zones=(zone("elm", begins=at, policy=policy), world.made.zones[1]))
-
-
-@pytest.mark.parametrize("how", ["lost epoch", "known cost"])
-def test_what_a_gap_is_booked_with_is_carried_under_gaussian_noise(
-    tmp_path: Path, how: str
-) -> None:
-    """Releases of other terms may be lost in it: the steps of the present ones say nothing."""
-    policy = Policy(epsilon=1.0, horizon=20, schedule=Gaussian(24.0, 1e-6))
-    world = World(service(tmp_path, zone("elm", policy=policy), zone("oak", 3)))
-    world.play(lambda world: world.whole(2))
-    known = {"least": 200.0} if how == "known cost" else {}
-    with open_store(world.made.ledger) as store:
-        key = load(world.made.key)
-        with Ledger.open(store, "elm", key, "simulation", world.time) as ledger:
-            ledger.append("gap", bodies.gap(world.t, world.t + 1, "fork", **known))
-            other = None if known else lost_epoch(world).zones[0]
-            book(world.made.zones[0], ledger, other)
-    world.ahead(3)
-    with pytest.raises(LedgerError, match="a booked gap states no epsilon"):
-        moved(world)
-    assert transfers(world) == []
 
 
 def lose_the_transfer(world: World) -> None:
@@ -615,7 +646,7 @@ def test_a_transfer_that_is_repeated_forgets_nothing(tmp_path: Path, lost: str) 
     new.play(lambda world: world.whole(4), new_epoch=True)
     put_back(world.made, copy)
     witness_file(world.made, lost).unlink()
-    resume_zones(world.made, None, new.time, lost_epoch=new.made)
+    resume_zones(world.made, None, new.time, lost_epochs=[new.made])
     move(world.made, "elm-1", "elm", "oak", new.time)
     again = World(made(new.t + 2), new.t + 2)
     again.play(lambda world: world.whole(1), new_epoch=True)

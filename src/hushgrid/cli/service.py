@@ -247,11 +247,11 @@ def resume(
     file: Annotated[Path, typer.Argument(help="Service file (TOML).")],
     zone: common.OneZone = None,
     lost_epoch: Annotated[
-        Path | None,
+        list[Path] | None,
         typer.Option(
             "--lost-epoch",
-            help="Service file of an epoch that may have begun and been lost; the service must be"
-            " stopped.",
+            help="Service file of an epoch that may have begun and been lost; once for each. The"
+            " service must be stopped.",
         ),
     ] = None,
     json: common.Json = None,
@@ -275,8 +275,8 @@ def resume(
     from hushgrid.files.service_file import load_deployment
     from hushgrid.service.gaps import resume_zones
 
-    other = None if lost_epoch is None else load_deployment(lost_epoch)
-    found = resume_zones(load_deployment(file), zone, time.time(), lost_epoch=other)
+    others = [load_deployment(one) for one in lost_epoch or ()]
+    found = resume_zones(load_deployment(file), zone, time.time(), lost_epochs=others)
     for one in found:
         if one.state == "resumed":
             cost = "no epsilon of their own" if one.epsilon is None else f"epsilon {one.epsilon:g}"

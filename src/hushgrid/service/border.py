@@ -1,9 +1,23 @@
 """Where one epoch follows another: what all releases say about one interval of one house.
 
-Leakage does not end where an epoch does. Before a new one begins, its schedule is counted with all
-that the zone's ledger holds, and every epoch with an interval promise is judged again. Epochs of
-the same terms (another `begins` or horizon) are one chain that goes on, counted exactly. For all
-others the records bound it; proof: docs/proofs/temporal.md, "Other terms".
+The rules across epochs, gaps and moves; docs/ledger.md and docs/serve.md have them for operators:
+
+1. The same terms (another `begins` or horizon) are one chain that goes on, counted exactly.
+2. Other terms at the same interval length: the records bound it, and every epoch with an interval
+   promise is judged again (docs/proofs/temporal.md, "Other terms").
+3. Another interval length begins once nothing before it counts: after a window; where any epoch has
+   an interval promise, after silence that leaves nothing. Other promises count sums.
+4. A house moves where each loss is known ahead: not under Gaussian noise or `negligible`, and not
+   into a window, which begins a window after what another zone published about a house that came.
+   A house that comes back brings all that was ever published about it.
+5. A gap is booked with one sum (`gaps.largest_loss`): what lost records state, and the most that
+   the present epoch and each one named as lost can have cost from the gap's first step on; where it
+   begins with its epoch, from the `begins` of each.
+6. An epoch that may be lost must be named: where nothing of the last one is on record, or where
+   what is lost is of another one or older than the witness.
+7. A lost history is named by its last record once it is booked. Any other one is booked in full.
+
+Ledgers of earlier versions may have what rules 3 and 4 refuse. It counts as it did then, or more.
 """
 
 from __future__ import annotations
@@ -83,10 +97,12 @@ def opening(service: ZoneService, standing: LedgerState) -> dict[str, Any]:
         takes its place. Without an interval promise only what was accepted for earlier epochs.
 
     Raises:
-        LedgerError: another zone published about a house after the epoch begins; or a promise would
-            be exceeded, and the operator has not accepted the figure.
+        LedgerError: another zone published about a house after the epoch begins; what has another
+            interval length still counts; or a promise would be exceeded, and the operator has not
+            accepted the figure.
     """
     _check_last(service, standing)
+    _check_kept_apart(service, standing)
     promised, spans = _promised(service), known(service, standing)
     found = border(service, standing, spans)
     exceeded = 0.0 if found is None or found.holds else found.leakage
@@ -110,6 +126,44 @@ def _check_last(service: ZoneService, standing: LedgerState) -> None:
             f"begins of zone {service.id!r} is {service.begins} but another zone published about a"
             f" house that came from there until {last} (UTC epoch s); give a later begins."
         )
+
+
+def _check_kept_apart(service: ZoneService, standing: LedgerState) -> None:
+    """Refuse to count steps of different length, or moves with a window, in one account."""
+    past, seconds = _past_epochs(standing), service.seconds
+    other = [one for one in past if one.epoch.seconds != seconds]
+    ends = [time for one in other for time, _ in one.sources(seconds)]
+    until = [0.0]
+    if service.policy.schedule.adaptive:
+        came = [one for one in standing.transfers if one.direction == "in"]
+        ends_there = [_came(standing, one, service.begins) for one in came]
+        longest = max([seconds, *(one.epoch.seconds for one in other)])
+        window = service.policy.schedule.shared_by * longest
+        until += [end + window for end in ends + ends_there]
+    promises = [_promised(service), *(one.epoch.interval for one in past)]
+    if ends and any(one is not None for one in promises):
+        last = -(-max(ends) // seconds) * seconds
+        until.append(last + _memory(service, last))
+    if service.begins < max(until):
+        way = "keep the interval length" + (
+            "" if math.isinf(max(until)) else f", or give a begins of {max(until):.0f} or later"
+        )
+        raise LedgerError(
+            f"begins of zone {service.id!r} is {service.begins}, where what was published in"
+            " intervals of another length, or elsewhere about a house that came to a zone with a"
+            f" window, still counts; {way} (UTC epoch s)."
+        )
+
+
+def _memory(service: ZoneService, start: int) -> float:
+    """Silence from `start` on that leaves nothing of a leakage [s]; infinite beyond 32 days."""
+    first = _DAY // service.seconds + 1
+    for days in PERIODS:
+        steps = days * _DAY // service.seconds
+        models = _models(service, start, steps)
+        if kept_by_silence(models, first, first + steps, starts=False) <= FORGOTTEN:
+            return days * _DAY
+    return math.inf
 
 
 def border(
@@ -548,21 +602,14 @@ def _returned(
 ) -> list[tuple[int, float]]:
     """(time [s], loss) of releases elsewhere about houses that came since a run began.
 
-    They are about steps before the house came. A house that left since the run began has lost
-    elsewhere what its total is above that at which it left. The latest time and the largest loss
-    count for every house.
+    They are about steps before the house came. All that was ever published about it counts, also
+    what the run has of it; the latest time and the largest loss count for every house.
     """
-    left, lost, latest = dict[str, float](), dict[str, float](), 0
-    for one in standing.transfers:
-        if one.seq < run.seq:
-            continue
-        if one.direction == "out":
-            left[one.house] = one.total if math.isfinite(one.total) else 0.0
-            continue
-        elsewhere = max(one.total - left.get(one.house, 0.0), 0.0)
-        lost[one.house] = lost.get(one.house, 0.0) + elsewhere * together(service)
-        latest = max(latest, _came(standing, one, service.begins))
-    return [(latest, max(lost.values()))] if lost else []
+    came = [one for one in standing.transfers if one.direction == "in" and one.seq > run.seq]
+    if not came:
+        return []
+    latest = max(_came(standing, one, service.begins) for one in came)
+    return [(latest, together(service) * max(one.total for one in came))]
 
 
 def most_lost(service: ZoneService, scheduler: Scheduler, t: int) -> float:

@@ -12,6 +12,7 @@ import logging
 import math
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -25,7 +26,13 @@ from hushgrid.service.epoch import check_same, first_state
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import fold
 from hushgrid.service.ledger.ports import LedgerStore
-from hushgrid.service.ledger.records import Cause, GapRecord, LedgerState, ResumeRecord
+from hushgrid.service.ledger.records import (
+    Cause,
+    EpochRecord,
+    GapRecord,
+    LedgerState,
+    ResumeRecord,
+)
 from hushgrid.service.ledger.witness import Witness, open_witnesses
 from hushgrid.service.ledger.writer import Ledger, load, verify_signature
 from hushgrid.service.meters import open_meters
@@ -35,9 +42,15 @@ log = logging.getLogger("hushgrid.curator")
 
 MOST = sys.float_info.max  # a cost without a bound, which JSON has no number for
 CLOSE = 1e-9  # by which a calibration may exceed its epsilon
+_NAME_IT = (
+    " Stop the service, and run hushgrid resume with --lost-epoch and the service file of that"
+    " epoch, once for each; with the same file where there was none."
+)
 
 
-def note_loss(service: ZoneService, ledger: Ledger, closed: int | None, now: float) -> None:
+def note_loss(
+    service: ZoneService, ledger: Ledger, closed: int | None, now: float, *, named: bool = False
+) -> None:
     """Record a gap unless it is proven that the ledger lacks nothing that was published.
 
     Every opener calls it before it writes anything else: the service, one of several curators, a
@@ -51,14 +64,21 @@ def note_loss(service: ZoneService, ledger: Ledger, closed: int | None, now: flo
         closed: Start of the last interval that the meter store closed [UTC epoch s]: the second
             witness. None: there is none.
         now: [UTC epoch s]
+        named: The operator has named the epochs that may be lost.
 
     Raises:
-        LedgerError: The clock is behind the last release, so that the gap would be too short.
+        LedgerError: The clock is behind the last release, so that the gap would be too short; or an
+            epoch is known to be lost, and the operator has not named it.
     """
     standing, found = ledger.standing, ledger.found
     epoch, before = standing.epoch, standing.gap
     if epoch is None or found.complete:
         return
+    if found.other and not named:
+        raise LedgerError(
+            f"records of another epoch of zone {service.id!r} than the ledger's last one are lost,"
+            f" and what followed them may be too.{_NAME_IT}"
+        )
     # by time: an epoch that was set aside numbers later steps than those that are lost
     reach = standing.reach or min(one.first * one.seconds for one in standing.epochs)
     with_roster = {
@@ -85,20 +105,22 @@ def note_loss(service: ZoneService, ledger: Ledger, closed: int | None, now: flo
         first, last = min(first, found.forked[0]), max(last, found.forked[1])
     if found.forked is None or found.lost or found.moved or beyond:
         last = max(last, due)
-    least = found.least
+    least, heads = found.least, found.heads
     if before is not None:  # extended, so that all of it is booked together
         first, last = min(first, before.first), max(last, before.last)
-        least = sum_up([least, before.least or 0.0])
+        again, known = heads in (before.heads or ""), before.least or 0.0
+        least = known if again else sum_up([least, known])
+        heads = (before.heads or "") + ("" if again else heads)
         if (first, last) == (before.first, before.last):
-            if not found.least:
+            if again:
                 return
             last += 1
-    # steps before the epoch have no place in a gap of it: `largest_loss` and `least` count them
+    # steps before the epoch have no place in a gap of it: `largest_loss` counts them
     first = max(first, epoch.first)
     if last < first and why == "failover" and (due + 1) * seconds <= reach:
         return
     last = max(first, last)
-    ledger.write(GapRecord(first, last, why, least=min(least, MOST) or None))
+    ledger.write(GapRecord(first, last, why, min(least, MOST) or None, heads or None))
     fields = {"zone": service.id, "first": first, "last": last, "why": why}
     log.error("releases may be lost; run hushgrid resume", extra=fields)
 
@@ -113,84 +135,98 @@ def _check_clock(service: ZoneService, standing: LedgerState, now: float) -> Non
 
 
 def largest_loss(
-    service: ZoneService, standing: LedgerState, lost_epoch: ZoneService | None = None
+    service: ZoneService, standing: LedgerState, lost_epochs: Sequence[ZoneService] = ()
 ) -> tuple[float, float]:
     """The most that the open gap can have cost any house: (epsilon, delta).
 
-    Each step has its epsilon of the schedule, a window policy its budget for each window begun. A
-    budget does not bound it: the present one need not be the one of then. With Gaussian noise no
-    release has an epsilon of its own: infinite, at the policy's delta. What the lost records that
-    are known state is added to what the steps after the last one on record can have cost.
+    One sum, whatever was lost: what the lost records that are known state, and the most that the
+    present epoch and each lost one can have cost from the gap's first step to its end. A gap that
+    begins with its epoch counts from the `begins` of each of them. A budget does not bound it: the
+    present one need not be the one of then. With Gaussian noise no release has an epsilon of its
+    own: infinite, at the policy's delta.
 
     Args:
         service: The zone, with the terms of its present epoch.
         standing: Its ledger, with the gap open.
-        lost_epoch: The zone with terms whose epoch may have begun and been lost. From its
-            `begins` on, also before the present epoch, the larger of both counts.
+        lost_epochs: The zone with terms whose epochs may have begun and been lost; the present
+            epoch's say that there was none.
 
     Returns:
         (epsilon, delta); an infinite epsilon where no release has one of its own.
 
     Raises:
-        LedgerError: There is no gap.
+        LedgerError: There is no gap, or one more epoch may be lost that began earlier.
     """
-    open_, epoch = standing.gap, standing.epoch
-    if open_ is None or epoch is None:
+    gap, epoch = standing.gap, standing.epoch
+    if gap is None or epoch is None:
         raise LedgerError(f"zone {service.id!r} has no gap; there is nothing to book.")
-    begins, end = epoch.first * epoch.seconds, (open_.last + 1) * epoch.seconds
-
-    def lost_from(start: int) -> tuple[float, float]:
-        if lost_epoch is None or lost_epoch.begins >= end:
-            return _most(service, begins, start, end, epoch.digest)
-        border = min(max(start, lost_epoch.begins // epoch.seconds * epoch.seconds), end)
-        earlier = _most(service, begins, start, border, epoch.digest)
-        later = _most(service, begins, border, end, epoch.digest)
-        other = _most(lost_epoch, lost_epoch.begins, border, end, None)
-        epsilon, delta = (max(pair) for pair in zip(later, other, strict=True))
-        return sum_up([earlier[0], epsilon]), min(earlier[1] + delta, 1.0)
-
-    first = begins if lost_epoch is None else min(begins, lost_epoch.begins)
-    known, least = _known_until(standing, open_) or first, open_.least or 0.0
-    epsilon, delta = lost_from(min(known, open_.first * epoch.seconds))
-    total = sum_up([lost_from(known)[0], math.inf if least == MOST else least])
-    return max(epsilon, total), delta
+    _check_named(service, standing, lost_epochs)
+    since = gap.first * epoch.seconds if gap.first > epoch.first else 0
+    end = (gap.last + 1) * epoch.seconds
+    each = [_most(service, epoch, since, end)]
+    each += [_most(one, None, since, end) for one in _others(epoch, lost_epochs)]
+    known = math.inf if gap.least == MOST else gap.least or 0.0
+    return sum_up([known, *(one for one, _ in each)]), min(sum_up(one for _, one in each), 1.0)
 
 
-def _known_until(standing: LedgerState, gap: GapRecord) -> int:
-    """End of all that was published or lost before a gap was noted [UTC epoch s]; 0 if nothing."""
+def _check_named(
+    service: ZoneService, standing: LedgerState, lost_epochs: Sequence[ZoneService]
+) -> None:
+    """Refuse to book where an epoch may be lost that began before the present one."""
+    gap, epoch = standing.gap, standing.epoch
+    if lost_epochs or gap is None or epoch is None or gap.first > epoch.first:
+        return
     releases = tuple(one for one in standing.releases if one.seq < gap.seq)
     gaps = tuple(one for one in standing.gaps if one.seq < gap.seq)
-    return replace(standing, releases=releases, gaps=gaps).reach
+    if replace(standing, releases=releases, gaps=gaps).reach < epoch.first * epoch.seconds:
+        raise LedgerError(
+            f"of the last epoch of zone {service.id!r} nothing is on record, and an epoch that took"
+            f" its place and began earlier may be lost.{_NAME_IT}"
+        )
+
+
+def _others(epoch: EpochRecord, lost_epochs: Sequence[ZoneService]) -> list[ZoneService]:
+    """The lost epochs without the present one."""
+    present = (epoch.digest, epoch.first, epoch.seconds)
+    return [
+        one
+        for one in lost_epochs
+        if (first_state(one, epoch.digest).digest, one.begins // one.seconds, one.seconds)
+        != present
+    ]
 
 
 def _most(
-    service: ZoneService, begins: int, start: int, end: int, digest: str | None
+    service: ZoneService, epoch: EpochRecord | None, start: int, end: int
 ) -> tuple[float, float]:
-    """The most that an epoch from `begins` on can have cost from `start` to `end` [epoch s]."""
-    policy, seconds = service.policy, service.seconds
+    """The most that an epoch of these terms can have cost from `start` to `end` [epoch s].
+
+    Each step its epsilon of the schedule; a window policy its budget for each window begun.
+    """
+    policy, seconds, begins = service.policy, service.seconds, service.begins
     first, after = max((start - begins) // seconds, 0), -((begins - end) // seconds)
     steps = range(first + 1, min(after, policy.horizon) + 1)
     if not steps or end <= start:
         return 0.0, 0.0
-    scheduler = first_state(service, digest).scheduler
+    scheduler = first_state(service, None if epoch is None else epoch.digest).scheduler
     lost = policy.schedule.lost_by([most_lost(service, scheduler, t) for t in steps])
     return lost * (1 + CLOSE), policy.schedule.delta
 
 
-def book(service: ZoneService, ledger: Ledger, lost_epoch: ZoneService | None = None) -> None:
+def book(service: ZoneService, ledger: Ledger, lost_epochs: Sequence[ZoneService] = ()) -> None:
     """Book the open gap in full; releases may come from readings again.
 
     Args:
         service: The zone, with the terms of its present epoch.
         ledger: Its ledger, open for writing.
-        lost_epoch: As for `largest_loss`.
+        lost_epochs: As for `largest_loss`.
     """
     standing = ledger.standing
-    epsilon, delta = largest_loss(service, standing, lost_epoch)
-    if standing.gap is None:
+    epsilon, delta = largest_loss(service, standing, lost_epochs)
+    if standing.gap is None or standing.epoch is None:
         return
     first, last = standing.gap.first, standing.gap.last
-    n = None if lost_epoch is None else together(lost_epoch)
+    n = max(map(together, _others(standing.epoch, lost_epochs)), default=None)
     ledger.write(ResumeRecord(first, last, float(epsilon), float(delta), together=n))
     ledger.resumed()
     fields = {"zone": service.id, "first": first, "last": last, "epsilon": epsilon}
@@ -249,7 +285,7 @@ def resume_zones(
     zone: str | None,
     now: float,
     patience: float = 30.0,
-    lost_epoch: Deployment | None = None,
+    lost_epochs: Sequence[Deployment] = (),
 ) -> list[Resumed]:
     """Book the gaps of a service's zones, or of one of them.
 
@@ -260,7 +296,7 @@ def resume_zones(
         zone: One zone; None: all of them.
         now: [UTC epoch s]
         patience: How long to wait for a running service [s].
-        lost_epoch: The service with terms whose epoch may have begun and been lost.
+        lost_epochs: The service with terms whose epochs may have begun and been lost.
 
     Returns:
         What became of each zone.
@@ -274,13 +310,19 @@ def resume_zones(
     if not chosen:
         names = ", ".join(one.id for one in deployment.zones)
         raise LedgerError(f"zone is {zone!r}; give one of the service file: {names}.")
-    others = {} if lost_epoch is None else {one.id: one for one in lost_epoch.zones}
+    others = [one for other in lost_epochs for one in other.zones]
     with open_store(deployment.ledger) as store, open_witnesses(deployment) as witnesses:
         return [
             _resume_zone(
-                deployment, one, store, witnesses.of(one.id), now, patience, others.get(one.id)
+                deployment,
+                zone,
+                store,
+                witnesses.of(zone.id),
+                now,
+                patience,
+                [one for one in others if one.id == zone.id],
             )
-            for one in chosen
+            for zone in chosen
         ]
 
 
@@ -291,7 +333,7 @@ def _resume_zone(
     witness: Witness,
     now: float,
     patience: float,
-    other: ZoneService | None,
+    others: Sequence[ZoneService],
 ) -> Resumed:
     standing = _standing(store, service)
     if standing is None and not witness.tails():
@@ -301,25 +343,26 @@ def _resume_zone(
         with Ledger.open(
             store, service.id, key, deployment.mode, now, witness=witness, forked=True
         ) as ledger:
-            look_for_loss(deployment, service, ledger, now)
+            look_for_loss(deployment, service, ledger, now, named=bool(others))
             if ledger.standing.gap is None:
                 return Resumed(service.id, "no gap")
             _check_terms(service, ledger.standing)
-            _check_set_aside(service, ledger.standing, other)
-            _reach_out(ledger, other)
-            book(service, ledger, other)
+            _reach_out(ledger, others)
+            book(service, ledger, others)
             ledger.settle()
             return _told(service, ledger.standing)
     except LedgerHeldError:
-        if standing is None or standing.gap is None:
-            return _confirmed(service, witness, patience)
-        if other is not None:
+        if standing is None:
+            return Resumed(service.id, "no gap")
+        if standing.gap is None:
+            return _confirmed(standing, witness, patience)
+        if others:
             raise LedgerError(
                 f"zone {service.id!r} has a writer, which knows no lost epoch; stop the service,"
                 " and run the same command again."
             ) from None
-        _check_set_aside(service, standing, other)
-    if not witness.ask():
+        _check_named(service, standing, others)
+    if not witness.ask(standing.gap.head):
         raise LedgerError(
             f"zone {service.id!r} has a writer and the service cannot be asked from here; stop it,"
             " run hushgrid resume, and start it again."
@@ -333,40 +376,25 @@ def _resume_zone(
     return Resumed(service.id, "asked")
 
 
-def _confirmed(service: ZoneService, witness: Witness, patience: float) -> Resumed:
+def _confirmed(standing: LedgerState, witness: Witness, patience: float) -> Resumed:
     """Have the running service take its clock for right."""
-    deadline, asked = time.monotonic() + patience, witness.ask()
-    while asked and witness.asked:
+    head = standing.head.digest
+    deadline, asked = time.monotonic() + patience, witness.ask(head)
+    while asked and witness.asked(head):
         if time.monotonic() > deadline:
-            return Resumed(service.id, "asked")
+            return Resumed(standing.zone, "asked")
         time.sleep(min(0.2, patience))
-    return Resumed(service.id, "confirmed" if asked else "no gap")
+    return Resumed(standing.zone, "confirmed" if asked else "no gap")
 
 
-def _check_set_aside(
-    service: ZoneService, standing: LedgerState, lost_epoch: ZoneService | None
-) -> None:
-    """Refuse where one more epoch may be lost that began before the present one."""
-    gap, epoch = standing.gap, standing.epoch
-    if lost_epoch is not None or gap is None or epoch is None or len(standing.epochs) == 1:
-        return
-    if _known_until(standing, gap) < epoch.first * epoch.seconds:
-        raise LedgerError(
-            f"of the last epoch of zone {service.id!r} nothing is on record, and an epoch that took"
-            " its place and began earlier may be lost. Stop the service, and run hushgrid resume"
-            " with --lost-epoch and the service file of that epoch; with the same file where there"
-            " was none."
-        )
-
-
-def _reach_out(ledger: Ledger, lost_epoch: ZoneService | None) -> None:
+def _reach_out(ledger: Ledger, lost_epochs: Sequence[ZoneService]) -> None:
     """Extend an open gap by one step where the steps of a lost epoch were shorter.
 
     The gap ends with the last whole step before it was noted; shorter steps after that may have
     been published too.
     """
     gap, epoch = ledger.standing.gap, ledger.standing.epoch
-    if gap and epoch and lost_epoch is not None and lost_epoch.seconds < epoch.seconds:
+    if gap and epoch and any(one.seconds < epoch.seconds for one in lost_epochs):
         ledger.write(replace(gap, last=gap.last + 1))
 
 
@@ -375,6 +403,8 @@ def look_for_loss(
     service: ZoneService,
     ledger: Ledger,
     now: float,
+    *,
+    named: bool = False,
 ) -> None:
     """Run `note_loss` for a command, while the service does not run.
 
@@ -383,12 +413,13 @@ def look_for_loss(
         service: The zone.
         ledger: Its ledger, open for writing.
         now: [UTC epoch s]
+        named: As for `note_loss`.
     """
     path, closed = file_of(deployment.meters), None
     if path is None or path.exists() or Path(deployment.meters).is_dir():
         with open_meters(deployment.meters) as meters:
             closed = meters.last_closed(service.id)
-    note_loss(service, ledger, closed, now)
+    note_loss(service, ledger, closed, now, named=named)
 
 
 def _check_terms(service: ZoneService, standing: LedgerState) -> None:

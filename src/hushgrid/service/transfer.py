@@ -14,8 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hushgrid._numbers import sum_up
-from hushgrid.accounting.composition import compose
-from hushgrid.accounting.events import Event, noise_event
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.mechanism.release import State
@@ -189,22 +187,15 @@ def spent_by(service: ZoneService, standing: LedgerState, house: int) -> Cost:
         house: The house's place in the roster.
 
     Returns:
-        (epsilon, delta) of its releases and gaps. A gap counts as it is booked; with Gaussian
-        noise the steps of a gap in which nothing else can be lost are composed with the releases.
+        Its releases at its own loss and gaps as they are booked; infinite where a release has no
+        epsilon of its own.
     """
-    state = Replay(service).follow(standing).state
-    steps, gaps = list(_steps(state, standing)), list(standing.booked_now)
-    if state.policy.schedule.per_release:
-        lost, delta = sum_up(_loss(state, step, house) for step in steps), 0.0
-    else:
-        delta = state.policy.schedule.delta
-        events = [e for step in steps for e in _event(state, step.t, step.rates, step.record.scale)]
-        for one in _own_gaps(state, standing):
-            events += _lost(state, standing, one)
-            gaps.remove(one)
-        lost = compose(events, delta)
-    epsilon = sum_up([lost, *(one.epsilon for one in gaps)])
-    return Cost(epsilon, min(sum_up([delta, *(one.delta for one in gaps)]), 1.0))
+    state, gaps = Replay(service).follow(standing).state, standing.booked_now
+    lost = [_loss(state, step, house) for step in _steps(state, standing)]
+    if lost and not state.policy.schedule.per_release:
+        return Cost(math.inf)
+    epsilon = sum_up([*lost, *(one.epsilon for one in gaps)])
+    return Cost(epsilon, min(sum_up(one.delta for one in gaps), 1.0))
 
 
 def _losses(service: ZoneService, standing: LedgerState, house: int) -> dict[int, float]:
@@ -227,35 +218,6 @@ def _loss(state: State, step: _Step, house: int) -> float:
     scales = [scale for scale in (step.record.scale, step.record.look) if scale]
     lost = [float(state.scheduler.losses(step.t, scale, step.rates)[house]) for scale in scales]
     return float(np.nextafter(sum_up(lost), np.inf)) if len(lost) > 1 else sum_up(lost)
-
-
-def _own_gaps(state: State, standing: LedgerState) -> Iterator[ResumeRecord]:
-    """Gaps of the present epoch for which nothing but its own Gaussian steps is booked.
-
-    No other epoch may be lost in them (`together`), and no lost record is known (`least`).
-    """
-    for gap, booked in zip(standing.gaps, standing.booked, strict=False):
-        own = (None, math.inf, state.policy.schedule.delta, None)
-        found = (gap.least, booked.epsilon, booked.delta, booked.together)
-        if found == own and booked in standing.booked_now:
-            yield booked
-
-
-def _lost(state: State, standing: LedgerState, gap: ResumeRecord) -> Iterator[Event]:
-    """Steps of a booked gap, as if each was published at the scale of the schedule."""
-    if standing.epoch is None:
-        return
-    first, last = standing.epoch.step(gap.first), standing.epoch.step(gap.last)
-    for t in range(first, min(last, state.policy.horizon) + 1):
-        yield from _event(state, t, (), state.scheduler.at(t).scale)
-
-
-def _event(state: State, t: int, rates: Sequence[float], scale: float) -> Iterator[Event]:
-    """As if the house were the one about which the release could reveal most; none if certain."""
-    cases = state.scheduler.booked(t, rates).cases
-    if cases:
-        reach = max(case.reach for case in cases)
-        yield noise_event(state.policy.schedule.noise, reach, scale)
 
 
 class Moved(NamedTuple):
@@ -295,8 +257,8 @@ def move(deployment: Deployment, meter: str, source: str, target: str, now: floa
         What was written.
 
     Raises:
-        LedgerError: The meter is not in the zone, a gap is not booked, or what it has spent has no
-            bound.
+        LedgerError: The meter is not in the zone, a gap is not booked, a policy does not go with
+            moves, or what it has spent has no bound.
     """
     deployment = as_begun(deployment)
     leaves, comes = _zone(deployment, source), _zone(deployment, target)
@@ -319,6 +281,7 @@ def move(deployment: Deployment, meter: str, source: str, target: str, now: floa
             steps = max(comes.policy.horizon, comes.policy.schedule.shared_by)
             span = steps * comes.seconds
             if out is None:  # refused before the other zone's ledger is created
+                _check_kinds(leaves, comes)
                 _leaving(leaves, old, meter, name, target, span, now)
             with Ledger.open(
                 store, target, key, deployment.mode, now, witness=witnesses.of(target)
@@ -340,6 +303,22 @@ def move(deployment: Deployment, meter: str, source: str, target: str, now: floa
                     entry = replace(entry, direction="in", other=source)
                     into = TransferRecord.from_record(new.write(entry))
     return Moved(name, out.epsilon, out.delta, out.head, into.head, anew)
+
+
+def _check_kinds(leaves: ZoneService, comes: ZoneService) -> None:
+    """Refuse policies under which what a house lost is not a sum that is known ahead.
+
+    A house may leave a zone with a window: each of its releases has an epsilon.
+    """
+    for zone, verb in ((leaves, "leaves"), (comes, "comes to")):
+        schedule = zone.policy.schedule
+        if schedule.known_ahead or (schedule.adaptive and zone is leaves):
+            continue
+        raise LedgerError(
+            f"no house {verb} zone {zone.id!r} while its policy has gaussian, negligible or a"
+            " window; begin an epoch without them there (hushgrid serve --new-epoch), transfer the"
+            " house, and begin one with them afterwards."
+        )
 
 
 def _zone(deployment: Deployment, name: str) -> ZoneService:
@@ -379,9 +358,8 @@ def _leaving(
     if math.isinf(cost.epsilon):
         raise LedgerError(
             f"what the house has spent in zone {leaves.id!r} has no bound: a release or a booked"
-            " gap states no epsilon (noise of another kind in an earlier epoch, none, or lost"
-            " releases of other terms than the present Gaussian ones). Transfer it in a later"
-            " epoch, once those are older than the longest horizon of both zones."
+            " gap of an earlier epoch states no epsilon. Transfer it in a later epoch, once those"
+            " are older than the longest horizon of both zones."
         )
     losses = _losses(leaves, old.standing, house)
     stated = takes_along(leaves, old.standing, name, losses, now)

@@ -307,6 +307,10 @@ _HOUSES = Rule(
     lambda v: isinstance(v, str) and len(v) % HOUSE_DIGITS == 0 and is_hex(v, len(v)),
     f"{HOUSE_DIGITS} small hexadecimal digits for each house",
 )
+_HEADS = Rule(
+    lambda v: isinstance(v, str) and v != "" and len(v) % 64 == 0 and is_hex(v, len(v)),
+    "64 small hexadecimal digits for each history",
+)
 _COUNTS = Rule(_are_counts, f"whole numbers named {', '.join(COUNTS)}")
 
 
@@ -639,7 +643,8 @@ class GapRecord(LedgerEntry):
         first: The first step.
         last: The last step.
         why: Evidence of the loss, see `Cause`.
-        least: What lost records that are known state that they cost; at least this is booked.
+        least: What lost records that are known state that they cost; it is booked in addition.
+        heads: Digests of the last ones of these records, one for each history that is lost.
         seq: The number of its record.
         head: The record's digest.
     """
@@ -649,6 +654,7 @@ class GapRecord(LedgerEntry):
     last: Annotated[int, whole(1)]
     why: Annotated[Cause, one_of(Cause)]
     least: Annotated[float | None, optional(LOSS)] = None
+    heads: Annotated[str | None, optional(_HEADS)] = None
     seq: int = 0
     head: str = ""
 

@@ -9,7 +9,7 @@ and before the record is shown to anyone.
     folder/1/ZONE          a line for each record: `w` (written here) or `r` (read here), the
                            record; after the last one the line `end`
     folder/1/ZONE.sent     several curators: the record last sent to the store, before it is sent
-    folder/ZONE.resume     the operator asks the running service to book the zone's gap
+    folder/ZONE.resume     the operator asks the running service to book the gap with this digest
 
 ZONE is a hash of the zone's name. A second process on the same folder writes below folder/2; all
 of them are read. The one that writes the zone's ledger removes the zone's other files, so that an
@@ -235,17 +235,30 @@ class Witness:
         """Whether there is a place for the operator to ask."""
         return self._ask is not None
 
-    @property
-    def asked(self) -> bool:
-        """Whether the operator has asked to go on."""
-        return self._ask is not None and self._ask.exists()
+    def asked(self, head: str) -> bool:
+        """Whether the operator has asked to go on after this record; an older request is removed.
 
-    def ask(self) -> bool:
-        """Ask the running service to go on; whether there is a place to ask."""
+        Args:
+            head: The digest of the open gap's record, or of the last one.
+        """
         if self._ask is None:
             return False
         try:
-            self._ask.touch()
+            found = self._ask.read_text()
+        except (OSError, UnicodeError):
+            return False
+        if found != head:
+            self.answer()
+        return found == head
+
+    def ask(self, head: str) -> bool:
+        """Ask the running service to go on after this record; whether there is a place to ask."""
+        if self._ask is None:
+            return False
+        part = self._ask.with_suffix(".part")
+        try:
+            part.write_text(head)
+            part.replace(self._ask)
         except OSError:
             return False
         return True

@@ -308,6 +308,8 @@ class OpenedLedger(NamedTuple):
         last_t: The last step that the witness knows of missing records; 0 where it knows none.
         forked: Steps (first, last) that the witness has in another history than the ledger's.
         least: What the missing records state that they cost (epsilon).
+        heads: The last record of each lost history that is known, 64 digits each.
+        other: An epoch that the ledger's last one is not may be among what is missing.
         own: The last record is the last that was written here: nothing else can have been
             published.
         moved: Another server answers than the one that was last written to; None: not known.
@@ -320,6 +322,8 @@ class OpenedLedger(NamedTuple):
     last_t: int = 0
     forked: tuple[int, int] | None = None
     least: float = 0.0
+    heads: str = ""
+    other: bool = False
     own: bool = False
     moved: bool | None = None
     blind: bool = False
@@ -521,7 +525,9 @@ class Ledger:
     @property
     def asked_to_resume(self) -> bool:
         """Whether the operator has asked to go on: the gap is to be booked, the clock is right."""
-        return self._witness is not None and self._witness.asked
+        standing = self.standing
+        head = standing.head.digest if standing.gap is None else standing.gap.head
+        return self._witness is not None and self._witness.asked(head)
 
     def resumed(self) -> None:
         """What the operator asked for is done."""
@@ -621,7 +627,7 @@ def recover(store: LedgerStore, zone: str, fold: Fold, witness: Witness, key: st
         LedgerError: The witness is of another ledger, or has another history without releases.
     """
     tails, open_end, missed = witness.tails(), False, dict[str, Record]()
-    lost, forked = list[_LostRecords](), list[_LostRecords]()
+    lost, forked, heads = list[_LostRecords](), list[_LostRecords](), set[str]()
     for tail in tails:
         first = tail.records[0].seq
         stored = {one.seq: one.digest for one in store.records(zone, max(first - 2, 0))}
@@ -642,10 +648,11 @@ def recover(store: LedgerStore, zone: str, fold: Fold, witness: Witness, key: st
             )
         if not missing or _covered(fold, missing, fork=fork):
             continue
-        summary = _summary(fold, missing)
-        if fork and not follows and fold.place and fold.place.epoch:  # it began earlier
-            summary = summary._replace(first=min(summary.first, fold.place.epoch.first))
+        summary, epoch = _summary(fold, missing), fold.standing.epoch
+        if fork and epoch and (not follows or start.seq <= epoch.seq):  # it began earlier
+            summary = summary._replace(first=min(summary.first, epoch.first), other=True)
         (forked if fork else lost).append(summary)
+        heads.add(missing[-1].digest)
         missed |= {one.digest: one for one in missing}
         open_end = open_end or not tail.own
     for record in witness.sent():
@@ -657,6 +664,8 @@ def recover(store: LedgerStore, zone: str, fold: Fold, witness: Witness, key: st
         lost=damaged or bool(lost) or open_end,
         last_t=max((one.last for one in lost), default=0),
         least=_summary(fold, list(missed.values())).least if missed else 0.0,
+        heads="".join(sorted(heads)),
+        other=any(one.other for one in lost + forked),
         own=witness.wrote(fold.place.head.digest if fold.place else "", tails),
     )
     if not forked:
@@ -664,7 +673,8 @@ def recover(store: LedgerStore, zone: str, fold: Fold, witness: Witness, key: st
     steps = [(one.first, one.last) for one in forked if one.last]
     if not steps and not found.least:
         raise _forked(zone, None)
-    steps = steps or [(fold.standing.done, fold.standing.done)]
+    if not steps and fold.standing.epoch:  # what followed in that history may be anywhere
+        steps = [(fold.standing.epoch.first, max(fold.standing.done, fold.standing.epoch.first))]
     return found._replace(forked=(min(one[0] for one in steps), max(one[1] for one in steps)))
 
 
@@ -672,12 +682,12 @@ DAY = 86_400  # [s]; no step is longer
 
 
 class _LostRecords(NamedTuple):
-    """What records say: steps of the present epoch's length, cost, and whether of its terms."""
+    """What records say: steps of the present epoch's length, cost, whether of another epoch."""
 
     first: int
     last: int
     least: float
-    plain: bool
+    other: bool
 
 
 def _summary(fold: Fold, records: Sequence[Record]) -> _LostRecords:
@@ -688,26 +698,25 @@ def _summary(fold: Fold, records: Sequence[Record]) -> _LostRecords:
         records: Of one zone, by number.
     """
     standing = fold.standing
-    steps, costs, plain = list[tuple[int, int]](), list[float](), bool(records)
+    steps, costs, other = list[tuple[int, int]](), list[float](), False
     since = min((record.seq for record in records), default=0)
     seconds = next((one.seconds for one in reversed(standing.epochs) if one.seq < since), 0)
     for record in sorted(records, key=lambda one: one.seq):
         entry = TYPES[record.kind].from_record(record)
-        plain = plain and isinstance(entry, ReleaseRecord)
         if isinstance(entry, EpochRecord):
-            seconds = entry.seconds
+            seconds, other = entry.seconds, True
         elif isinstance(entry, GapRecord | ResumeRecord):
             steps.append(_in_present(standing, entry.first, entry.last, seconds))
         elif isinstance(entry, ReleaseRecord):
             if 0 < entry.start // max(entry.t, 1) <= DAY:  # its epoch may not be known
                 seconds = entry.start // entry.t
             steps.append(_in_present(standing, entry.t, entry.t, seconds))
-            terms = standing.epoch and standing.epoch.digest
-            plain = plain and entry.digest in (None, terms)
-        if isinstance(entry, ReleaseRecord):
+            if (epoch := standing.epoch) and entry.source == "readings":
+                beyond = steps[-1][1] >= epoch.first + epoch.horizon
+                other = other or beyond or entry.digest != epoch.digest
             left_out = entry.delta and math.isfinite(entry.epsilon)  # some houses: count these too
             costs.append(entry.epsilon_any if left_out else entry.epsilon)
-        elif isinstance(entry, ResumeRecord | ChargeRecord) or (
+        if isinstance(entry, ResumeRecord | ChargeRecord) or (
             isinstance(entry, TransferRecord) and entry.direction == "in"
         ):
             costs.append(entry.epsilon)
@@ -715,25 +724,25 @@ def _summary(fold: Fold, records: Sequence[Record]) -> _LostRecords:
         min((one[0] for one in steps), default=0),
         max((one[1] for one in steps), default=0),
     )
-    return _LostRecords(first, last, sum_up(costs), plain)
+    return _LostRecords(first, last, sum_up(costs), other)
 
 
 def _covered(fold: Fold, records: Sequence[Record], *, fork: bool) -> bool:
     """Whether a gap in the ledger has taken the place of all these records.
 
-    A gap covers releases of its own terms at its steps. It covers other records if its cost is at
-    least theirs. `fork`: they are of another history, so the gap must be later than its beginning.
+    It names the last of them; or it was noted when none of them was known, and has the steps of
+    all, which are releases of its own terms. `fork`: they are of another history, so the gap must
+    be later than its beginning.
     """
     summary, standing = _summary(fold, records), fold.standing
-    if not (summary.last or (fork and summary.least)):
-        return False
-    booked = {(one.first, one.last): one.epsilon for one in standing.booked}
+    plain = not summary.other and all(one.kind == "release" for one in records)
     for gap in standing.gaps:
+        is_open = standing.gap is not None and standing.gap.seq == gap.seq
+        if records[-1].digest in (gap.heads or "") and not is_open:
+            return True
         first, last = _in_present(standing, gap.first, gap.last, standing.epoch_of(gap).seconds)
-        if last < summary.last or (fork and gap.seq < records[0].seq):
-            continue
-        paid = max(gap.least or 0.0, booked.get((gap.first, gap.last), 0.0))
-        if (summary.plain and first <= summary.first) or summary.least <= paid:
+        known = gap.least or gap.heads or (fork and gap.seq < records[0].seq)
+        if plain and not known and first <= summary.first and summary.last <= last:
             return True
     return False
 
