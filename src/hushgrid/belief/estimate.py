@@ -11,16 +11,23 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from hushgrid._numbers import Floats, Value
-from hushgrid.belief.filter import Belief, Moments, load_moments, marginals, sum_moments
+from hushgrid.belief.filter import (
+    Belief,
+    Moments,
+    load_moments,
+    marginals,
+    prior,
+    sum_moments,
+)
 from hushgrid.errors import NoiseError, PolicyError
 from hushgrid.model.consumption import Consumption
 from hushgrid.model.laws import split
@@ -304,6 +311,34 @@ class PublicKnowledge:
         moments = _Moments(tuple(models), consumption, clamp)
         return cls(tuple(models), consumption, prior, weights, 1, clamp, shape, moments)
 
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """What steps and releases have changed, by name; bit for bit."""
+        beliefs = self.moments.beliefs(self.t)
+        laws = {
+            f"law {model} {block}": law
+            for model, belief in enumerate(beliefs)
+            for block, law in enumerate(belief.laws)
+        }
+        return {"t": np.array(self.t), "weights": self.weights, **laws}
+
+    def from_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> PublicKnowledge:
+        """The knowledge of the same terms with what `to_arrays` had.
+
+        Raises:
+            ValueError: The arrays are of other terms, or one is missing.
+        """
+        first = self.to_arrays()
+        if any(name not in arrays or arrays[name].shape != first[name].shape for name in first):
+            raise ValueError("arrays of other terms")
+        t = int(arrays["t"])
+        laws = [
+            [arrays[f"law {m} {block}"] for block in range(len(belief.laws))]
+            for m, belief in enumerate(self.moments.beliefs(1))
+        ]
+        starts = [Belief(t, tuple(own)) for own in laws]
+        moments = _Moments(self.models, self.consumption, self.clamp, starts)
+        return replace(self, weights=arrays["weights"], t=t, moments=moments)
+
     def restarted(self, prior: FactorPrior) -> PublicKnowledge:
         """The knowledge before the first release, with another prior; cached moments are kept."""
         weights = np.tile(_factor_law(prior), (len(self.models), 1)) / len(self.models)
@@ -425,10 +460,14 @@ class _Moments(Value):
     """Mean and variance of the load at each step under each model, cached."""
 
     def __init__(
-        self, models: tuple[OccupancyModel, ...], consumption: Consumption, clamp: tuple[int, ...]
+        self,
+        models: tuple[OccupancyModel, ...],
+        consumption: Consumption,
+        clamp: tuple[int, ...],
+        starts: Sequence[Belief] = (),
     ) -> None:
         self._models, self._consumption, self._clamp = models, consumption, clamp
-        self._restart()
+        self._restart(starts)
         self._known: dict[int, tuple[Moments, ...]] = {}
         self._below: dict[tuple[int, float], tuple[Floats, Floats, Floats, Floats]] = {}
         self._last: tuple[tuple[bytes, float], Floats] | None = None
@@ -436,6 +475,10 @@ class _Moments(Value):
     def made_from(self) -> tuple[Any, ...]:
         """Models, consumption and clamp."""
         return (self._models, self._consumption, self._clamp)
+
+    def beliefs(self, t: int) -> list[Belief]:
+        """The belief under each model, at step t."""
+        return [belief for belief, _ in self._at(t)]
 
     def at(self, t: int) -> tuple[Moments, ...]:
         """Moments of the load under each model, at step t."""
@@ -488,11 +531,16 @@ class _Moments(Value):
                 self._dropped += 1
         return list(zip(self._beliefs[t - 1 - self._dropped], self._models, strict=True))
 
-    def _restart(self) -> None:
-        """Start again at step 1. A service runs for years, so only the last beliefs are kept."""
-        self._marginals: list[Iterator[Belief]] = [marginals(model) for model in self._models]
+    def _restart(self, starts: Sequence[Belief] = ()) -> None:
+        """Start again, at step 1 or with a belief under each model.
+
+        A service runs for years, so only the last beliefs are kept.
+        """
+        first = [prior(model) for model in self._models]
+        pairs = zip(self._models, starts or first, strict=True)
+        self._marginals: list[Iterator[Belief]] = [marginals(*pair) for pair in pairs]
         self._beliefs: deque[tuple[Belief, ...]] = deque()
-        self._dropped = 0
+        self._dropped = starts[0].t - 1 if starts else 0
 
 
 @lru_cache(maxsize=8)

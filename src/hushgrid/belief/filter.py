@@ -127,16 +127,17 @@ def condition(belief: Belief, likelihoods: Sequence[Floats]) -> Belief:
     return Belief(belief.t, tuple(laws), belief.by_block)
 
 
-def marginals(model: OccupancyModel) -> Iterator[Belief]:
+def marginals(model: OccupancyModel, start: Belief | None = None) -> Iterator[Belief]:
     """The public law of every chain at t = 1, 2, ..., before any release, without end.
 
     Args:
         model: The occupancy model.
+        start: The first belief to yield, where it is known; None: that of step 1.
 
     Yields:
         The belief at each step.
     """
-    belief = prior(model)
+    belief = prior(model) if start is None else start
     while True:
         yield belief
         belief = predict(belief, model)

@@ -33,10 +33,12 @@ from hushgrid.service.border import opening, zone_as_begun
 from hushgrid.service.epoch import begin, check_moves
 from hushgrid.service.gaps import book, held_back, note_loss
 from hushgrid.service.ledger.chain import Fold
+from hushgrid.service.ledger.checkpoint import Checkpoint
+from hushgrid.service.ledger.checkpoint import read as read_checkpoint
 from hushgrid.service.ledger.ports import LedgerStore
-from hushgrid.service.ledger.records import LedgerState, ReleaseRecord, TransferRecord
+from hushgrid.service.ledger.records import Head, LedgerState, ReleaseRecord, TransferRecord
 from hushgrid.service.ledger.witness import Witness
-from hushgrid.service.ledger.writer import Ledger, Signer
+from hushgrid.service.ledger.writer import Ledger, Signer, verify_signature
 from hushgrid.service.meters.ports import Closed, IntervalSource
 from hushgrid.service.replay import Replay, brought_now
 
@@ -228,6 +230,8 @@ PURGE = 60.0  # [s] between two looks for readings that are kept no longer
 UNTIL_RESUMED = "forecast until hushgrid resume"  # releases may be lost
 LATE = 4  # intervals a curator that was away still publishes; older ones are closed and left out
 AT_ONCE = 10_000  # intervals left out in one pass; other zones and a stop signal come in between
+EVERY = 200  # records between two checkpoints
+LEARNED = 20  # releases that public knowledge takes in one pass, where nothing waits for it
 STEPPED = "waits: the clock was set forward"  # until it is set back, or hushgrid resume
 OLD = "waits: the last release is old"  # until hushgrid resume
 BEHIND = "waits: the clock is behind the ledger"
@@ -289,6 +293,7 @@ class Curator:
         mode: Mode,
         watch: Callable[[str], None] = _ignore,
         replay: Replay | None = None,
+        checkpoint: Checkpoint | None = None,
     ) -> None:
         self.service, self._ledger, self._meters = service, ledger, meters
         self._noise, self._publishers, self._mode, self._watch = noise, publishers, mode, watch
@@ -300,6 +305,13 @@ class Curator:
         self.doubt: str | None = None
         self.confirmed = False
         self._replay = Replay(service) if replay is None else replay.copy()
+        self._checkpoint = 0  # the number of its record
+        if checkpoint is not None:
+            self._checkpoint = checkpoint.seq
+            used = self._replay.follow(ledger.standing).resume(checkpoint)
+            if not (used or service.learned.private):
+                why = "it has another state than that of the present terms"
+                log.warning("checkpoint not used", extra={"zone": service.id, "why": why})
         self._fold()
 
     @classmethod
@@ -350,7 +362,13 @@ class Curator:
                 histories, a gap that is not booked.
             MeterError: The meter store holds the zone under other terms.
         """
-        with Ledger.open(store, service.id, key, mode, now, fold=fold, witness=witness) as ledger:
+        checkpoint = None
+        if fold is None and not new_epoch:
+            checkpoint = read_checkpoint(store, service.id, key.public, verify_signature)
+        verified = None if checkpoint is None else Head(checkpoint.seq, checkpoint.head)
+        with Ledger.open(
+            store, service.id, key, mode, now, fold=fold, witness=witness, verified=verified
+        ) as ledger:
             if witness is not None and new_epoch:  # no new terms while something may be lost
                 note_loss(service, ledger, meters.last_closed(service.id), now)
             if new_epoch:
@@ -368,7 +386,9 @@ class Curator:
             if witness is not None and (epoch is None or not new_epoch):
                 note_loss(service, ledger, meters.last_closed(service.id), now)
             ledger.settle()
-            curator = cls(service, ledger, meters, noise, publishers, mode, watch, replay)
+            curator = cls(
+                service, ledger, meters, noise, publishers, mode, watch, replay, checkpoint
+            )
             curator._skip_what_was_before(now, begins)
             curator._skip_gaps()
             curator._look_at_the_clock(now)
@@ -522,6 +542,25 @@ class Curator:
             made.append(self.tick(now))
         self._expected()
         return made
+
+    def keep_checkpoint(self, every: int = EVERY) -> None:
+        """Learn from a few releases that were published, and keep a checkpoint where one is due.
+
+        Outside of a tick: nothing that is published depends on it.
+
+        Args:
+            every: Records since the last checkpoint, then one is due.
+
+        Raises:
+            LedgerError: It cannot be written.
+        """
+        self._replay.learn(LEARNED)
+        if self._last is None or self._last.seq - self._checkpoint < every:
+            return
+        arrays = self._replay.to_arrays()
+        if arrays is not None:
+            self._checkpoint = self._last.seq  # also where it fails: not at every pass
+            self._ledger.keep_checkpoint(self._last, arrays)
 
     def leave_out_until(self, start: int) -> None:
         """Go on with the interval at `start` [UTC epoch s]; those before it get no release."""

@@ -7,27 +7,34 @@ reading.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
+from numpy.typing import NDArray
 
 from hushgrid.errors import HushgridError
-from hushgrid.files.deployment import Deployment
+from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.files.toml import masked
 from hushgrid.service.access.clients import CLIENTS
+from hushgrid.service.border import zone_as_begun
 from hushgrid.service.curator import LATE
 from hushgrid.service.database import Database, Schema, exists
+from hushgrid.service.epoch import first_state
 from hushgrid.service.ledger import open_store
-from hushgrid.service.ledger.chain import check
+from hushgrid.service.ledger.chain import check, fold
+from hushgrid.service.ledger.checkpoint import Checkpoint, decode, misfit
+from hushgrid.service.ledger.ports import Checkpointed, LedgerStore
 from hushgrid.service.ledger.records import LedgerState
-from hushgrid.service.ledger.store import LEDGER
+from hushgrid.service.ledger.store import CHECKPOINTS, LEDGER
 from hushgrid.service.ledger.witness import witness_to_read
 from hushgrid.service.ledger.writer import Key, Ledger, load, verify_signature
 from hushgrid.service.meters.store import damages
 from hushgrid.service.meters.tables import SCHEMA as METERS
 from hushgrid.service.meters.tables import file_of
 from hushgrid.service.openadr.store import VTN
+from hushgrid.service.replay import Replay
 
 _COPY = "stop the service and put back a copy (docs/operations.md, Restore)"
 
@@ -125,6 +132,38 @@ def _ledger(
                 yield Finding(what, problem, "Run hushgrid resume.")
                 continue
             yield Finding(what, problem, f"The other zones go on; for this one, {_COPY}.", note)
+            if problem is None and zone in standings:
+                own = next((one for one in deployment.zones if one.id == zone), None)
+                yield from _checkpoint(store, own, standings[zone])
+
+
+def _checkpoint(
+    store: LedgerStore, zone: ZoneService | None, standing: LedgerState
+) -> Iterator[Finding]:
+    """The checkpoint of a zone whose records are all verified, computed again from them."""
+    row = store.checkpoint(standing.zone) if isinstance(store, Checkpointed) else None
+    if row is None or zone is None:
+        return
+    what, held = f"checkpoint of zone {zone.id}", Checkpoint(*row)
+    begun = zone_as_begun(zone, held.terms)
+    why = misfit(held, store, zone.id, standing.key, verify_signature)
+    if why is None and first_state(begun, held.terms).digest != held.terms:
+        why = "it is of other terms"
+    if why is not None:
+        yield Finding(what, note=f"not used, {why}")
+        return
+    replay = Replay(begun).follow(fold(islice(store.records(zone.id), held.seq)))
+    replay.learn(held.seq)
+    found, state = replay.to_arrays() or {}, decode(held.state)
+    same = all(name in found and _is(found[name], own) for name, own in state.items())
+    fix = f"Stop the service and remove it: DELETE FROM {CHECKPOINTS.name}."
+    problem = None if same else "it is not what the records give"
+    yield Finding(what, problem, fix, f"record {held.seq}, computed again")
+
+
+def _is(one: NDArray[Any], other: NDArray[Any]) -> bool:
+    """Bit for bit."""
+    return (one.dtype, one.shape, one.tobytes()) == (other.dtype, other.shape, other.tobytes())
 
 
 def _meters(deployment: Deployment, standings: dict[str, LedgerState]) -> Iterator[Finding]:

@@ -10,11 +10,11 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 
 from starlette.routing import BaseRoute
 
-from hushgrid.errors import HushgridError, LedgerDamageError, MeterDamageError
+from hushgrid.errors import HushgridError, LedgerDamageError, LedgerError, MeterDamageError
 from hushgrid.files.deployment import Deployment, Http, OpenAdr, ZoneService
 from hushgrid.files.extensions import extensions
 from hushgrid.mechanism.noise import Noise, SecureNoise, SimulatedNoise
@@ -378,6 +378,10 @@ class Process:
         self.board.passed(status)
         if self._operator is not None:
             self._operator.update(zone.service.id, zone.curator.inside)
+        try:
+            zone.curator.keep_checkpoint()
+        except LedgerError as error:  # what it is for is only time
+            log.warning("no checkpoint", extra={"zone": zone.service.id, "reason": str(error)})
 
     def _passed(self) -> None:
         if self._operator is not None:
@@ -388,6 +392,10 @@ class Process:
 
     def leave(self) -> None:
         """Prepare to stop; called before anything is closed."""
+        with suppress(LedgerError):  # then the next start takes longer
+            for zone in self._zones:
+                if zone.curator is not None:
+                    zone.curator.keep_checkpoint(every=1)
 
     def rest(self, clock: Clock) -> float:
         """How long to sleep [s]: until the next interval closes, within `LEAST`..`WAKE`."""

@@ -5,12 +5,16 @@ Everything here is public: it follows from the ledger and the zone file.
 
 from __future__ import annotations
 
+import hashlib
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from copy import copy
 from dataclasses import replace
-from typing import Self
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
 
 from hushgrid._numbers import Spent
 from hushgrid.belief.estimate import PublicKnowledge
@@ -27,6 +31,7 @@ from hushgrid.mechanism.release import (
     with_earlier_losses,
 )
 from hushgrid.service.epoch import first_state
+from hushgrid.service.ledger.checkpoint import Checkpoint, decode
 from hushgrid.service.ledger.records import EpochRecord, LedgerState, ReleaseRecord
 
 
@@ -75,6 +80,24 @@ class PublicReplay:
             self.rates += [rate] * steps
 
 
+def add_rates(
+    rates: list[float], releases: Iterable[ReleaseRecord], first: int, fallback: float
+) -> None:
+    """Add the rate of every step up to the last of some releases; the last rate stays in between.
+
+    Args:
+        rates: Rates of the epoch's steps so far [currency/kWh]; changed in place.
+        releases: The next releases.
+        first: The zone's step that the epoch begins with.
+        fallback: The rate before the first release.
+    """
+    for one in releases:
+        release = one.release
+        last = rates[-1] if rates else fallback
+        rates += [last] * (release.t - first - len(rates))
+        rates.append(release.rate)
+
+
 class Replay:
     """The state after a ledger's records; used by curator, feeds and commands.
 
@@ -107,14 +130,17 @@ class Replay:
         releases = standing.current
         terms = (standing.epoch, standing.transfers, dict(standing.charged), standing.booked)
         last = releases[self._taken - 1].head if 0 < self._taken <= len(releases) else ""
+        known = self._standing is not None and self._standing.epoch == standing.epoch
         self._standing = standing
-        if terms != self._terms or last != self._last:
-            self.spent, self._terms = spent_before(self._service, standing), terms
-            self._taken, self._last = 0, ""
+        if not known or last != self._last or (terms != self._terms and not self._taken):
+            self._terms, self._taken, self._last = None, 0, ""
             self._public, self._state = None, None
             self._pending, self._unread = deque(), deque()
         new = releases[self._taken :]
-        self.spent = self.spent.add(*(one.epsilon for one in new if one.source == "readings"))
+        if terms != self._terms:  # after its first release they change nothing but spending
+            self.spent, self._terms = spent_before(self._service, standing), terms
+            self.spent = self.spent.add(*_costs(releases[: self._taken]))
+        self.spent = self.spent.add(*_costs(new))
         self._pending.extend(new)
         self._unread.extend(new)
         if new:
@@ -174,13 +200,11 @@ class Replay:
         """The state after all releases where only their rates matter."""
         if self._pending and len(self._pending) == self._taken:  # the first of the epoch
             state = with_added_loss(state, brought_now(standing))
-        rates, first = list(state.rates), self.epoch.first
+        rates = list(state.rates)
         for one in self._pending:
             if one.source == "readings":
                 state = check_terms(state, one.digest)
-            last = rates[-1] if rates else self._service.fallback_rate
-            rates += [last] * (one.t - first - len(rates))
-            rates.append(one.rate)
+        add_rates(rates, self._pending, self.epoch.first, self._service.fallback_rate)
         self._pending.clear()
         return replace(state, rates=tuple(rates))
 
@@ -199,14 +223,101 @@ class Replay:
         if self._public is None:
             self._public = PublicReplay(self._service, self.epoch.first)
         while self._unread:
-            self._public.take(self._unread[0])
-            self._unread.popleft()
+            self._learn_next()
         self._public.reach(self.epoch.first + len(state.rates))
         return self._public.knowledge
+
+    def _learn_next(self) -> None:
+        if self._public is None:
+            self._public = PublicReplay(self._service, self.epoch.first)
+        self._public.take(self._unread[0])
+        self._unread.popleft()
 
     def reach(self, t: int) -> None:
         """Advance to the zone's step t; steps before it without a release stay without one."""
         self._state = self._kept_up(self.state, t)
+
+    def learn(self, releases: int) -> None:
+        """Take at most so many releases into public knowledge, so that a forecast need not."""
+        if self.state.public is None and not self._service.learned.private:
+            for _ in range(min(releases, len(self._unread))):
+                self._learn_next()
+
+    def to_arrays(self) -> dict[str, NDArray[Any]] | None:
+        """The state after the last release, by name, bit for bit; all of it is public.
+
+        Public knowledge is left out where the state does not need it and `learn` has not taken all
+        releases. Of private models nothing is in it.
+
+        Returns:
+            None before the first release, and after steps without one.
+        """
+        state, current = self.state, self._standing.current if self._standing else ()
+        if not current or state.t != self.epoch.step(current[-1].t) + 1:
+            return None
+        if self._service.learned.private:
+            return {}
+        public = state.public
+        if public is None and self._public is not None and not self._unread:
+            public = self._public.knowledge
+        window = {name: np.array(getattr(state, name)) for name in _WINDOW}
+        known = {} if public is None or public.t != state.t else public.to_arrays()
+        return {"rates": _digest(state.rates), **window, **known}
+
+    def resume(self, one: Checkpoint) -> bool:
+        """Take the state after a release from a checkpoint; only what follows is replayed.
+
+        Spending and rates are those of the records, whatever the checkpoint has.
+
+        Args:
+            one: The checkpoint, whose signature is verified; its state is that of `to_arrays`.
+
+        Returns:
+            Whether it has the state of this epoch after that release; else nothing has changed.
+        """
+        standing, epoch = self._standing, self.epoch
+        assert standing is not None
+        n = bisect_right(standing.current, one.seq, key=lambda release: release.seq)
+        known, rest = standing.current[:n], standing.current[n:]
+        last = (known[-1].seq, known[-1].head) if known else None
+        if one.terms != epoch.digest or last != (one.seq, one.head):
+            return False
+        arrays = decode(one.state)
+        public, state = (
+            PublicReplay(self._service, epoch.first),
+            initial_state(self._service, standing),
+        )
+        add_rates(public.rates, known, epoch.first, self._service.fallback_rate)
+        learned = "weights" in arrays
+        if not (learned or state.public is None) or set(arrays).isdisjoint(_WINDOW):
+            return False
+        try:
+            window: dict[str, Any] = {name: tuple(arrays[name].tolist()) for name in _WINDOW}
+            same = np.array_equal(arrays["rates"], _digest(public.rates))
+            if learned:
+                public.knowledge = public.knowledge.from_arrays(arrays)
+        except (KeyError, ValueError):
+            return False
+        if not same or (learned and public.knowledge.t != len(public.rates) + 1):
+            return False
+        state = replace(state, rates=tuple(public.rates), **window)
+        self._state = state if state.public is None else replace(state, public=public.knowledge)
+        self._pending = deque(rest)
+        if learned:
+            self._public, self._unread = public, deque(rest)
+        return True
+
+
+_WINDOW = ("spent", "carried", "lost")  # of a state, under a policy with a window
+
+
+def _costs(releases: Iterable[ReleaseRecord]) -> Iterator[float]:
+    return (one.epsilon for one in releases if one.source == "readings")
+
+
+def _digest(rates: Iterable[float]) -> NDArray[np.uint8]:
+    digest = hashlib.sha256(np.array(tuple(rates), np.float64).tobytes()).digest()
+    return np.frombuffer(digest, np.uint8)
 
 
 def initial_state(service: ZoneService, standing: LedgerState) -> State:

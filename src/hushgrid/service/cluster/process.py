@@ -35,10 +35,11 @@ from hushgrid.service.cluster.leases import (
 from hushgrid.service.curator import BEHIND, STEPPED, Curator, Status, status_of
 from hushgrid.service.epoch import check_all_here, check_moves, check_same
 from hushgrid.service.ledger.chain import Fold, Verify
-from hushgrid.service.ledger.records import LedgerState, Record, ReleaseRecord
+from hushgrid.service.ledger.checkpoint import read
+from hushgrid.service.ledger.records import Head, LedgerState, Record, ReleaseRecord
 from hushgrid.service.ledger.store import PAGE
-from hushgrid.service.ledger.witness import Witness
-from hushgrid.service.ledger.writer import recover, refold, verify_signature
+from hushgrid.service.ledger.witness import KEPT, Witness
+from hushgrid.service.ledger.writer import recover, refold, refold_verified, verify_signature
 from hushgrid.service.mqtt import MqttReadings
 from hushgrid.service.process import Process, ZoneRun, make_noise
 from hushgrid.service.replay import Replay
@@ -138,11 +139,11 @@ class LedgerFollower:
                 if record.kind == "release":
                     new.append(ReleaseRecord.from_record(record))
             for zone, some in read.items():
-                self._note(zone, some)
+                self.note(zone, some)
             behind = {zone for zone, n in counts.items() if n == PAGE}
         return found
 
-    def _note(self, zone: str, records: list[Record]) -> None:
+    def note(self, zone: str, records: list[Record]) -> None:
         """Add records to the witness. A failure is only logged: the zone's writer stops then."""
         try:
             self._witness(zone).follow(records, self.since)
@@ -438,6 +439,8 @@ class SharedProcess(Process):
         check_moves(self.deployment.zones, store, self._key, new_epoch=new_epoch)
         if new_epoch:
             self._begin_anew(now)
+        else:
+            self._use_checkpoints()
         self._follow(now)
         standings = {}
         for zone in self.deployment.zones:
@@ -447,6 +450,25 @@ class SharedProcess(Process):
             standings[zone.id] = self._follower.folds[zone.id].standing
             self._check(zone, standings[zone.id])
         check_arrived({zone: one.transfers for zone, one in standings.items()})
+
+    def _use_checkpoints(self) -> None:
+        """Begin with the state after a record that was verified before, where there is one."""
+        store = self._sharing.store
+        for zone in self.deployment.zones:
+            held, fold = (
+                read(store, zone.id, self._key.public, verify_signature),
+                self._follower.folds[zone.id],
+            )
+            if held is not None:
+                refold_verified(store, zone.id, fold, Head(held.seq, held.head))
+            if held is None or fold.place is None:
+                continue
+            self._follower.note(zone.id, list(store.records(zone.id, max(fold.seq - KEPT, 0))))
+            releases = fold.standing.releases
+            self.history.fill(zone.id, releases, notified=False)
+            self._show(zone, list(releases[-1:]))
+            with suppress(HushgridError):  # other terms than here; see `_keep_up`
+                self._replays[zone.id].follow(fold.standing).resume(held)
 
     def _begin_anew(self, now: float) -> None:
         others = self._sharing.take_all()
@@ -692,6 +714,7 @@ class SharedProcess(Process):
 
     def leave(self) -> None:
         """Give back all zones before HTTP and MQTT are closed."""
+        super().leave()
         for zone in self._zones:
             zone.close()
         self._leave_broker()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from types import MappingProxyType
 from typing import Any
 
@@ -173,6 +174,10 @@ def _release(place: ChainPosition, entry: ReleaseRecord) -> ChainPosition:
             f"step {entry.t} is a {entry.source} but has a load or a cost;"
             " only what comes from readings has them."
         )
+    return _after(place, entry)
+
+
+def _after(place: ChainPosition, entry: ReleaseRecord) -> ChainPosition:
     end = entry.start + (place.epoch.seconds if place.epoch else 1)
     return replace(place, last_t=entry.t, end=end, reach=max(place.reach, end))
 
@@ -356,6 +361,23 @@ class Fold:
     def check(self, record: Record) -> ChainPosition:
         """The position after the record; LedgerError where it breaks a rule. Changes nothing."""
         return follow(self.place, record, self._verify)
+
+    def take_known(self, records: Iterable[Record]) -> None:
+        """Add records that were verified before: of releases nothing is checked.
+
+        Args:
+            records: The records, in order.
+        """
+        releases: list[ReleaseRecord] = self._kept[ReleaseRecord]
+        for run, some in groupby(records, lambda one: one.kind == "release"):
+            if not run or self.place is None:
+                for record in some:
+                    self.take(record)
+                continue
+            releases += [ReleaseRecord.from_record(one, checked=True) for one in some]
+            last = releases[-1]  # later than the others, so that only its place counts
+            self.place = replace(_after(self.place, last), head=Head(last.seq, last.head))
+            self._signature = last.signature
 
     def take(self, record: Record) -> None:
         """Add one record; raises LedgerError and changes nothing if it breaks a rule."""

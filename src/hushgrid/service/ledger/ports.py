@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol, Self, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 
 from hushgrid.errors import LedgerError, LedgerHeldError
 from hushgrid.service.ledger.records import NOTHING, Record, digest_of
@@ -88,6 +88,23 @@ class Replicated(Judged, Protocol):
 
         Also where the ledger's table was made anew since. None where that is not known.
         """
+        ...
+
+
+@runtime_checkable
+class Checkpointed(Protocol):
+    """A store that keeps a checkpoint of each zone's replay, apart from the records."""
+
+    def checkpoint(self, zone: str) -> Sequence[Any] | None:
+        """The fields of the zone's `Checkpoint` as they are kept; None where there is none."""
+        ...
+
+    def keep_checkpoint(self, checkpoint: Sequence[Any]) -> None:
+        """Keep a checkpoint in place of the zone's last one."""
+        ...
+
+    def columns(self, zone: str, after_seq: int = 0) -> Iterator[Sequence[Any]]:
+        """A zone's records in order, each as its columns: the arguments of `from_fields`."""
         ...
 
 

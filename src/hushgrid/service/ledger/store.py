@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -82,10 +82,22 @@ _SETTLE = sa.text("""
 INSERT INTO hushgrid_ledger_home VALUES (:zone, :server) ON CONFLICT (zone) DO UPDATE
 SET server = excluded.server WHERE hushgrid_ledger_home.server <> excluded.server
 """)
+# one for each zone; any of them may be removed at any time
+CHECKPOINTS = sa.Table(
+    "hushgrid_ledger_checkpoint",
+    sa.MetaData(),
+    sa.Column("zone", SORTED_TEXT, primary_key=True),
+    sa.Column("seq", sa.BigInteger, nullable=False),
+    sa.Column("head", sa.Text, nullable=False),
+    sa.Column("terms", sa.Text, nullable=False),
+    sa.Column("format", sa.Text, nullable=False),
+    sa.Column("state", sa.LargeBinary, nullable=False),
+    sa.Column("signature", sa.Text, nullable=False),
+)
 LEDGER = Schema(
     "ledger",
     LedgerError,
-    {"sqlite": [IN_FILE], "postgresql": [ON_SERVER, HOME]},
+    {"sqlite": [IN_FILE, CHECKPOINTS], "postgresql": [ON_SERVER, HOME, CHECKPOINTS]},
     application=0x48474C31,  # "HGL1"
     version=1,
     private=False,
@@ -120,13 +132,31 @@ class SqlLedger(Database):
 
     def records(self, zone: str, after_seq: int = 0) -> Iterator[Record]:
         """A zone's records in order, a page at a time: no long read holds up the log."""
+        for row in self.columns(zone, after_seq):
+            yield from_fields(*row)
+
+    def columns(self, zone: str, after_seq: int = 0) -> Iterator[Sequence[Any]]:
+        """The same as they are stored, without a check of their form."""
         while True:
             page = self.rows(self._page, zone=zone, after=after_seq)
-            for row in page:
-                yield from_fields(*row)
+            yield from page
             if len(page) < PAGE:
                 return
             after_seq = page[-1].seq
+
+    def checkpoint(self, zone: str) -> Sequence[Any] | None:
+        """The zone's checkpoint; None where there is none, or the store is of before there were."""
+        if self._read_only and not sa.inspect(self.engine).has_table(CHECKPOINTS.name):
+            return None
+        rows = self.rows(sa.select(CHECKPOINTS).where(CHECKPOINTS.c.zone == zone))
+        return tuple(rows[0]) if rows else None
+
+    def keep_checkpoint(self, checkpoint: Sequence[Any]) -> None:
+        """Keep a checkpoint in place of the zone's last one."""
+        row = dict(zip(CHECKPOINTS.c.keys(), checkpoint, strict=True))
+        with self.begin() as connection:
+            connection.execute(sa.delete(CHECKPOINTS).where(CHECKPOINTS.c.zone == row["zone"]))
+            connection.execute(sa.insert(CHECKPOINTS), row)
 
     def head(self, zone: str) -> Record | None:
         """A zone's last record."""

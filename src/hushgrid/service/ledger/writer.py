@@ -21,19 +21,22 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519
+from numpy.typing import NDArray
 
 from hushgrid._numbers import is_hex, sum_up
 from hushgrid.errors import LedgerDamageError, LedgerError
 from hushgrid.files.results import sync_folder
 from hushgrid.mechanism.release import Mode
 from hushgrid.service.ledger.chain import ChainReport, Fold, Verify, check
-from hushgrid.service.ledger.ports import Judged, LedgerStore, Replicated
+from hushgrid.service.ledger.checkpoint import write
+from hushgrid.service.ledger.ports import Checkpointed, Judged, LedgerStore, Replicated
 from hushgrid.service.ledger.records import (
     NOTHING,
     TYPES,
@@ -49,6 +52,7 @@ from hushgrid.service.ledger.records import (
     ReleaseRecord,
     ResumeRecord,
     TransferRecord,
+    linked,
     seal,
     signed_text,
 )
@@ -371,6 +375,7 @@ class Ledger:
         fold: Fold | None = None,
         witness: Witness | None = None,
         forked: bool = False,
+        verified: Head | None = None,
     ) -> Iterator[Ledger]:
         """Take the zone's lock, check all its records, and go on from there.
 
@@ -390,6 +395,7 @@ class Ledger:
             witness: The last records known on this machine. What the store lacks of them is
                 appended again as it was; what cannot be is in `found`.
             forked: Accept a store that contradicts the witness; `found` has it.
+            verified: A record of the ledger that was verified before, with all those before it.
 
         Yields:
             The ledger. With a witness, call `note_loss` and `settle` before anything else.
@@ -402,6 +408,8 @@ class Ledger:
             verify = verify_signature
         with store.writer(zone):
             under_way = fold or Fold(verify)
+            if verified is not None and under_way.place is None:
+                refold_verified(store, zone, under_way, verified)
             found = _resumed(store, zone, known, under_way, witness, key.public)
             if found.forked and not forked:
                 raise _forked(zone, found.forked)
@@ -534,6 +542,17 @@ class Ledger:
         if self._witness is not None:
             self._witness.answer()
 
+    def keep_checkpoint(self, one: ReleaseRecord, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Keep the state of a replay after a release of the present epoch, signed.
+
+        Raises:
+            LedgerError: The store cannot be written.
+        """
+        epoch = self.standing.epoch
+        if epoch is not None:
+            head = Head(one.seq, one.head)
+            write(self._store, self._zone, head, epoch.digest, arrays, self._key.sign)
+
     def write(self, entry: LedgerEntry) -> Record:
         """Append what an entry says; see `append`."""
         return self.append(entry.kind, entry.to_body())
@@ -608,6 +627,25 @@ def refold(store: LedgerStore, zone: str, fold: Fold) -> None:
             fold.take(record)
     except LedgerError as error:
         raise LedgerDamageError(*error.args) from None
+
+
+def refold_verified(store: LedgerStore, zone: str, fold: Fold, head: Head) -> None:
+    """Fold the records up to one that was verified before: their digests are checked.
+
+    Args:
+        store: The store.
+        zone: The zone's name.
+        fold: Nothing was folded before; it stays so where the digests do not lead to that record.
+        head: The record.
+    """
+    rows = store.columns(zone) if isinstance(store, Checkpointed) else iter(())
+    try:
+        fold.take_known(linked(islice(rows, head.seq)))
+    except (LedgerError, KeyError, TypeError) as error:  # refold names the record at fault
+        log.warning("ledger read in full", extra={"zone": zone, "error": type(error).__name__})
+        fold.clear()
+    if fold.place is not None and fold.place.head != head:
+        fold.clear()
 
 
 def recover(store: LedgerStore, zone: str, fold: Fold, witness: Witness, key: str) -> OpenedLedger:
