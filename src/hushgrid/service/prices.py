@@ -390,7 +390,10 @@ class Forecaster:
         self._known = NOTHING
 
     def after(self, releases: Sequence[ReleaseRecord]) -> ForecastPrices:
-        """Expected prices of the day after the newest of these releases; all there are, in order.
+        """Expected prices after the newest of these releases; all there are, in order.
+
+        Of a day, where intervals have a minute or more. A step takes about a millisecond, so of
+        shorter intervals there are fewer: none is newer before its forecast is made.
 
         None from private models, whose expectations reveal something about the homes they were
         fitted to.
@@ -432,7 +435,8 @@ class Forecaster:
     def _guesses(self, newest: ReleaseRecord) -> list[Guess]:
         """The rate of the expected load at each step; each has the newest release's delay."""
         public, scenario, made = self._public.knowledge, self._zone.scenario, list[Guess]()
-        for ahead in range(1, DAY // self._zone.seconds + 1):
+        steps = min(DAY // self._zone.seconds, max(24 * self._zone.seconds, 96))
+        for ahead in range(1, steps + 1):
             start, tariff = newest.applies_start + ahead * self._zone.seconds, scenario.tariff
             if newest.source == "fallback":
                 made.append(Guess(start, self._zone.fallback_rate))

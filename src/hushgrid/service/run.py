@@ -6,6 +6,7 @@ serve(load_deployment("service.toml"), clock=SystemClock(), stop=stop)
 
 from __future__ import annotations
 
+import sys
 import threading
 from contextlib import ExitStack
 
@@ -14,6 +15,8 @@ from hushgrid.service.border import as_begun
 from hushgrid.service.clock import Clock
 from hushgrid.service.ledger import standby_remark
 from hushgrid.service.process import Process, log
+
+SWITCH = 0.001  # [s] for which a long query may keep other threads waiting, at each of their steps
 
 
 def serve(
@@ -29,6 +32,7 @@ def serve(
         stop: Ends the loop once it is set.
         new_epoch: Begin a new epoch in every zone.
     """
+    sys.setswitchinterval(SWITCH)
     with ExitStack() as stack:
         process = _process(deployment if new_epoch else as_begun(deployment), stack)
         process.open(clock.now(), new_epoch)

@@ -9,6 +9,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from hushgrid.service.http.server import Server
 from hushgrid.service.ledger.records import ReleaseRecord
 from hushgrid.service.openadr import store as kept
 from hushgrid.service.openadr import webhooks
-from hushgrid.service.prices import USUAL, Feed, History, Pages, PriceRange
+from hushgrid.service.prices import USUAL, Feed, Forecaster, History, Pages, PriceRange
 from tests.service.brokers import until
 from tests.service.openadr.hooks import hooks
 from tests.service.openadr.setup import (
@@ -359,3 +360,56 @@ def test_silent_connections_of_one_address_are_counted_before_tls(tmp_path: Path
         assert until(lambda: sum(server._socket.counts.values()) == 5)
         links[0].close()
         assert until(lambda: sum(server._socket.counts.values()) == 4)
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_silent_connections_of_others_make_room(tmp_path: Path, loop: str) -> None:
+    """Where all are taken by silent ones of few addresses, a new address still gets in."""
+    pytest.importorskip("uvloop")
+    http, scheme = Http(connections=40), "http"
+    if loop == "asyncio":
+        certificate(tmp_path, "localhost")
+        http, scheme = (
+            Http(
+                connections=40, tls_certificate=tmp_path / "cert.pem", tls_key=tmp_path / "key.pem"
+            ),
+            "https",
+        )
+    server = Server(PlainTextResponse("ok"), "127.0.0.1", 0, http)
+    server.start()
+    with ExitStack() as stack:
+        stack.callback(server.stop)
+        links = [
+            stack.enter_context(
+                socket.create_connection(
+                    ("127.0.0.1", server.port), 20, source_address=(f"127.0.0.{2 + n % 3}", 0)
+                )
+            )
+            for n in range(90)
+        ]
+        assert until(lambda: sum(map(_ended, links)) >= 50)
+        kept = stack.enter_context(httpx.Client(verify=False, timeout=20))
+        for _ in range(5):
+            assert kept.get(f"{scheme}://127.0.0.1:{server.port}/").text == "ok"
+        others = [one for one in links if not _ended(one)]
+        assert len(others) >= 9, "one gave way, not all"
+
+
+def _ended(link: socket.socket) -> bool:
+    link.setblocking(False)
+    try:
+        return link.recv(1) == b""
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("seconds", "steps"), [(900, 96), (300, 288), (60, 1440), (10, 240), (2, 96)]
+)
+def test_a_forecast_is_made_before_the_next_release(seconds: int, steps: int) -> None:
+    """A day of 10 s intervals took as long as an interval, so that queries waited for good."""
+    zone = replace(ZONES[0], seconds=seconds)
+    one = release("elm-street", zone.begins // seconds, source="fallback", start=zone.begins)
+    assert len(Forecaster(zone).after([one]).guesses) == steps

@@ -13,6 +13,7 @@ import ssl
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -26,6 +27,7 @@ from hushgrid.service.access import open_clients
 from hushgrid.service.access.clients import Client
 from hushgrid.service.access.tokens import Access
 from hushgrid.service.clock import JsonLines
+from hushgrid.service.http import common
 from hushgrid.service.http import server as protocol
 from hushgrid.service.http.app import make_app
 from hushgrid.service.http.middleware import BodyLimit
@@ -120,6 +122,24 @@ def test_the_page_of_paths_loads_nothing_from_elsewhere(limited: Limited) -> Non
 
 
 # limits
+
+
+@pytest.fixture(autouse=True)
+def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(common, "SHED", 0.0)
+
+
+def test_a_refused_sender_waits(limited: Limited, monkeypatch: pytest.MonkeyPatch) -> None:
+    paused: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        paused.append(seconds)
+
+    monkeypatch.setattr(common, "asyncio", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr(common, "SHED", 3.5)
+    codes = [limited.call("GET", "/v1/price").status_code for _ in range(12)]
+    assert paused == [3.5] * codes.count(429)
+    assert paused, "and those before do not"
 
 
 def test_a_sender_has_so_many_requests_a_second(

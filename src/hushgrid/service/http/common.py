@@ -8,6 +8,7 @@ depends on values and is in neither part.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import json
@@ -78,6 +79,14 @@ class Refusal(HTTPException):
         self.more = more
 
 
+SHED = 1.0  # [s]
+
+
+async def pause() -> None:
+    """Wait before a refusal: a client that asks again at once takes no time of others."""
+    await asyncio.sleep(SHED)
+
+
 class Heavy:
     """Few threads for requests that take long, so that ticks and other requests get their turns.
 
@@ -90,8 +99,9 @@ class Heavy:
         self._threads, self._waiting = CapacityLimiter(threads), waiting
 
     async def run(self, work: Callable[[], Any]) -> Any:
-        """Run it in a thread; Refusal if too many wait already."""
+        """Run it in a thread; Refusal, after a pause, if too many wait already."""
         if self._threads.statistics().tasks_waiting >= self._waiting:
+            await pause()
             raise Refusal(503, "Too many such requests at once; try again later.", RETRY)
         return await to_thread.run_sync(work, limiter=self._threads)
 

@@ -34,6 +34,7 @@ from hushgrid.service.http.common import (
     access_problem,
     conditional,
     openadr_problem,
+    pause,
     problem,
     same_origin,
     session_cookie,
@@ -186,6 +187,7 @@ class Callers:
             refusal = access_problem(error)
         if not self._requests.hit(self._rate, grant.client or sender):
             refusal = self._too_many(grant.client or sender)
+            await pause()
         if refusal is None:
             scope["caller"] = Caller(grant, sender)
             await self._app(scope, receive, send)

@@ -12,9 +12,10 @@ import socket
 import ssl
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
-from functools import partial
+from contextlib import suppress
+from functools import lru_cache, partial
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import TYPE_CHECKING, Any
 
@@ -39,9 +40,50 @@ TOO_LARGE = f"The head is beyond {LARGEST} bytes; send a shorter one."
 HEAD = 10.0  # [s] for the whole head of a request, or for the rest of a body after its answer
 STALLED = 30.0  # [s] that a client may not read
 RESERVED = 500  # open files of stores, brokers and callbacks
+CLOSING = 200  # connections that were ended and are not closed yet
+TURN = 64  # connections taken, or closed, before those that are open get their turn
 PARTING = 2.0  # [s] of that when the server stops
 
 log = logging.getLogger("hushgrid.http")
+
+
+Client = tuple[str, int] | None  # address and port
+
+
+class _Silent:
+    """Connections that wait for a request, by sender: room for others where all are taken.
+
+    Attributes:
+        new: those that have made no request yet.
+    """
+
+    def __init__(self) -> None:
+        self.new: set[Client] = set()
+        self._ends: defaultdict[str, dict[Client, Callable[[], object]]] = defaultdict(dict)
+        self._sender = lru_cache(10_000)(sender_network)
+
+    def add(self, client: Client, end: Callable[[], object]) -> None:
+        """Note a connection, and what ends it, unless it is noted."""
+        self._ends[self._sender(client and client[0])].setdefault(client, end)
+
+    def discard(self, client: Client) -> None:
+        """Forget a connection."""
+        sender = self._sender(client and client[0])
+        self.new.discard(client)
+        if sender in self._ends:
+            self._ends[sender].pop(client, None)
+            if not self._ends[sender]:
+                del self._ends[sender]
+
+    def make_room(self, client: Client) -> bool:
+        """End the oldest one of the sender that has most, unless this client's has as many."""
+        ends = max(self._ends.values(), key=len, default={})
+        if len(ends) <= len(self._ends.get(self._sender(client and client[0]), ())) + 1:
+            return False
+        oldest = next(iter(ends))
+        ends[oldest]()
+        self.discard(oldest)
+        return True
 
 
 class LimitedProtocol(HttpToolsProtocol):
@@ -49,19 +91,22 @@ class LimitedProtocol(HttpToolsProtocol):
 
     Attributes:
         most: connections at the same time.
+        silent: those that wait for a request.
     """
 
     most = 4096
+    silent: _Silent
     _in_head = False
     _moved, _size = False, 0  # the last read brought a part on; [bytes] read since one did
     _late: asyncio.TimerHandle | None = None
     _unread: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Start the time limit of the head; beyond the limit of connections, close."""
+        """Start the time limit of the head; beyond the limit of connections, end a silent one."""
         super().connection_made(transport)
-        if len(self.connections) > self.most:
+        if len(self.connections) > self.most and not self.silent.make_room(self.client):
             transport.abort()
+        self.silent.add(self.client, transport.abort)
         self._late = self.loop.call_later(HEAD, transport.abort)
 
     def data_received(self, data: bytes) -> None:
@@ -89,6 +134,7 @@ class LimitedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """End the head and its time limit."""
         self._in_head, self._moved = False, True
+        self.silent.discard(self.client)
         _cancel(self._late)
         self._late = None
         if len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > LARGEST:
@@ -98,8 +144,14 @@ class LimitedProtocol(HttpToolsProtocol):
             raise ValueError("HTTP/0.9")  # refused as no HTTP
         super().on_headers_complete()
 
+    def on_response_complete(self) -> None:
+        """Wait for the next request."""
+        super().on_response_complete()
+        self.silent.add(self.client, self.transport.abort)
+
     def connection_lost(self, exc: Exception | None) -> None:
         """Cancel the timers."""
+        self.silent.discard(self.client)
         _cancel(self._late)
         _cancel(self._unread)
         super().connection_lost(exc)
@@ -219,27 +271,54 @@ class _Accepted(socket.socket):
 
 
 class _Door(socket.socket):
-    """A listening socket that closes what is beyond the limits, by address too."""
+    """A listening socket that counts connections before the TLS handshake, by address too.
+
+    Where all are taken, or a quarter by those that have made no request, a silent one of the
+    address that has most is ended for one that comes from another address. What is beyond is
+    closed.
+    """
 
     most, of_one = 4096, 1024
     counts: Counter[str]
+    total = _turn = 0
+    silent: _Silent
     proxies: tuple[IPv4Network | IPv6Network, ...] = ()
 
     def accept(self) -> tuple[socket.socket, Any]:
-        file, address = self._accept()  # type: ignore[attr-defined]
-        made, sender = _Accepted(fileno=file), sender_network(address[0])
-        made.setblocking(False)
-        proxy = any(ip_address(address[0].partition("%")[0]) in one for one in self.proxies)
-        own = 0 if proxy else self.counts[sender]
-        if self.counts.total() >= self.most or own >= self.of_one:
-            made.close()
-            raise ConnectionAbortedError("too many connections")  # asyncio goes on
-        self.counts[sender] += 1
-        made.leave = partial(self._left, sender)
-        return made, address
+        self._turn = (self._turn + 1) % TURN
+        for _ in range(TURN if self._turn else 0):
+            if self.total >= self.most + CLOSING:
+                break  # it waits until those that were ended are closed
+            file, address = self._accept()  # type: ignore[attr-defined]
+            made, sender = _Accepted(fileno=file), sender_network(address[0])
+            proxy = any(ip_address(address[0].partition("%")[0]) in one for one in self.proxies)
+            own, client = 0 if proxy else self.counts[sender], address[:2]
+            full = self.total >= self.most
+            full |= not proxy and len(self.silent.new) >= self.most // 4
+            if own >= self.of_one or (full and not self.silent.make_room(client)):
+                made.close()
+                continue
+            made.setblocking(False)
+            self.total += 1
+            self.counts[sender] += 1
+            made.leave = partial(self._left, sender, client)
+            self.silent.add(client, partial(_end, made))
+            self.silent.new.add(client)
+            return made, address
+        raise BlockingIOError  # asyncio goes on with those it has, and comes back
 
-    def _left(self, sender: str) -> None:
-        self.counts -= Counter([sender])
+    def _left(self, sender: str, client: Client) -> None:
+        self.total -= 1
+        self.counts[sender] -= 1
+        if not self.counts[sender]:
+            del self.counts[sender]
+        self.silent.discard(client)
+
+
+def _end(connection: socket.socket) -> None:
+    """End a connection that asyncio has; it closes it when it reads the end."""
+    with suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 USUAL = Http()
@@ -267,7 +346,7 @@ class Server:
         exposed = http.tls_certificate is not None or not inside
         config = uvicorn.Config(
             app,
-            http=type("Limited", (LimitedProtocol,), {"most": most}),
+            http=type("Limited", (LimitedProtocol,), {"most": most, "silent": self._socket.silent}),
             loop="asyncio" if exposed else "auto",  # uvloop would pass by the door
             ws="none",
             log_config=None,
@@ -321,7 +400,7 @@ def bind_socket(host: str, port: int) -> _Door:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # asyncio sets TCP_NODELAY only if the protocol is named
     made = _Door(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    made.counts = Counter()
+    made.counts, made.silent = Counter(), _Silent()
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         made.bind((host, port))
