@@ -57,6 +57,10 @@ soak: $(VENV)/.dev services  ## the full counts, as JSON
 	  tests/service/ledger/test_ledger_crash.py tests/service/openadr/test_webhooks.py
 	HUSHGRID_LIVES=300 $(BIN)/python -m pytest -q tests/service/meters/test_meter_model.py
 	HUSHGRID_KILLS=300 $(BIN)/python -m pytest -q tests/service/test_kill.py
+	rm -f out/soak/faults.json out/soak/crowd.json
+	HUSHGRID_FAULTS_COUNT=300 HUSHGRID_FAULTS_REPORT=out/soak/faults.json $(BIN)/python -m pytest -q -s \
+	  tests/service/attack/test_faults.py
+	HUSHGRID_CROWD_REPORT=out/soak/crowd.json $(BIN)/python -m pytest -q -s tests/service/attack/test_latency.py
 	HUSHGRID_TICKS=100 $(BIN)/python -m pytest -q -s tests/service/cluster/test_failover.py
 	HUSHGRID_FITS=500 $(BIN)/python -m pytest -q tests/learn/test_learn_private.py
 	HUSHGRID_DEMO_SEEDS=10 $(BIN)/python -m pytest -q tests/service/demo/test_demo_once.py

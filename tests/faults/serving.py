@@ -1,0 +1,60 @@
+"""The service under faults: python -m tests.faults.serving FOLDER PORT BEGINS LEDGER METERS."""
+
+from __future__ import annotations
+
+import hashlib
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+from hushgrid import Policy
+from hushgrid.files.deployment import Deployment, Http
+from hushgrid.service.clock import WatchedClock, log_lines
+from hushgrid.service.run import serve
+from tests.faults.shim import Control
+from tests.service.worlds import TOKEN, deployment, service
+
+SECONDS, GRACE = 2, 1
+HOUSES = {"elm": 4, "oak": 3}
+
+
+def described(folder: Path, port: int, begins: int, ledger: str, meters: str) -> Deployment:
+    policy, tls = Policy(0.5, horizon=5000), folder / "tls"
+    return deployment(
+        folder,
+        *(
+            service(zone, houses, begins=begins, seconds=SECONDS, grace=GRACE, policy=policy)
+            for zone, houses in HOUSES.items()
+        ),
+        ledger=ledger,
+        meters=meters,
+        http=Http(
+            port=port,
+            tokens=(hashlib.sha256(TOKEN.encode()).hexdigest(),),
+            tls_certificate=tls / "cert.pem" if tls.exists() else None,
+            tls_key=tls / "key.pem" if tls.exists() else None,
+        ),
+        price_file=folder / "prices.json",
+    )
+
+
+class SetClock:
+    """The machine's clock, set forward or back by the plan."""
+
+    def __init__(self, control: Control) -> None:
+        self._control = control
+
+    def now(self) -> float:
+        return time.time() + self._control.ahead
+
+
+if __name__ == "__main__":
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    log_lines()
+    folder, port, begins, ledger, meters = sys.argv[1:]
+    made = described(Path(folder), int(port), int(begins), ledger, meters)
+    clock = WatchedClock(SetClock(Control(Path(folder, "control"))))
+    serve(made, clock=clock, stop=stop)

@@ -1,0 +1,104 @@
+"""Readings, prices and ticks while a crowd of strangers is there; times are judged in make soak."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hushgrid import SimulatedNoise
+from hushgrid.service.curator import Curator
+from hushgrid.service.ledger import open_store
+from hushgrid.service.ledger.witness import open_witnesses
+from hushgrid.service.ledger.writer import load
+from hushgrid.service.meters import open_meters
+from tests.examples import SOAK
+from tests.faults.drive import Driven
+from tests.faults.serving import SECONDS, described
+from tests.service.openadr.test_webhooks import certificate
+
+PAST = 1500  # releases before the crowd comes
+REPORT = Path(os.environ.get("HUSHGRID_CROWD_REPORT", "out/soak/crowd.json"))
+LIMITS = {"reading": 2.0, "price": 0.2, "tick": 1.0}  # [s]
+
+
+def with_past(driven: Driven) -> None:
+    """Fill the ledger of a zone: forecasts, since no meter reported."""
+    driven.begins -= PAST * SECONDS
+    made = described(driven.folder, driven.port, driven.begins, driven.ledger, driven.meters)
+    (zone, *_), key = made.zones, load(made.key)
+    with (
+        open_store(made.ledger) as store,
+        open_meters(made.meters) as meters,
+        open_witnesses(made) as witnesses,
+        Curator.open(zone, store, meters, SimulatedNoise(1), key, [], made.mode,
+                     now=driven.begins, witness=witnesses.of(zone.id)) as curator,
+    ):  # fmt: skip
+        while curator.next_due() < time.time():
+            curator.run(curator.next_due())
+
+
+@contextmanager
+def crowd(driven: Driven, kind: str, connections: int, *more: str) -> Iterator[list[Any]]:
+    words = [sys.executable, "-m", "tests.faults.crowd", kind, str(driven.port), str(connections)]
+    lines: list[Any] = []
+    with subprocess.Popen([*words, *more], stdout=subprocess.PIPE) as process:
+        try:
+            yield lines
+        finally:
+            process.terminate()
+            lines += [json.loads(line) for line in (process.stdout or ()) if line.endswith(b"}\n")]
+
+
+@pytest.mark.skipif(not SOAK, reason="by the clock: in make soak")
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
+@pytest.mark.parametrize(
+    ("kind", "connections"), [("silent", 0), ("silent", 6000), ("slow", 6000), ("heavy", 400)]
+)
+def test_a_crowd_delays_neither_reading_nor_price_nor_tick(
+    tmp_path: Path, kind: str, connections: int, tls: bool
+) -> None:
+    if tls:
+        (tmp_path / "tls").mkdir()
+        certificate(tmp_path / "tls", "localhost")
+    driven = Driven(tmp_path)
+    with_past(driven)
+    with driven.running():
+        driven.until_published()
+        with crowd(driven, kind, connections, *(["tls"] if tls else [])) as seen:
+            time.sleep(8)
+            driven.took.clear()
+            before = len(driven.ticks())
+            time.sleep(20)
+            took, ticks = dict(driven.took), driven.ticks()[before:]
+        again = driven.starts
+    verdict = driven.judge()
+    times = {
+        "reading": took.get("/v1/readings 200", []),
+        "price": took.get("/v1/price 200", []),
+        "tick": ticks,
+    }
+    other = {path: len(some) for path, some in took.items() if not path.endswith(" 200")}
+    worst = {
+        name: {"n": len(some), "median": sorted(some)[len(some) // 2], "max": max(some)}
+        for name, some in times.items()
+    }
+    found = {"crowd": seen[-1], "most": max(one["open"] for one in seen), "other": other, **worst}
+    REPORT.parent.mkdir(parents=True, exist_ok=True)
+    known = json.loads(REPORT.read_text()) if REPORT.exists() else {}
+    known[f"{kind} {connections} {'tls' if tls else 'plain'}"] = found
+    REPORT.write_text(json.dumps(known, indent=1) + "\n")
+    assert not verdict["problems"]
+    assert again == 1
+    assert not other
+    assert {name: worst[name]["max"] <= most for name, most in LIMITS.items()} == dict.fromkeys(
+        LIMITS, True
+    )
