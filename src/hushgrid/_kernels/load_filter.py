@@ -1,8 +1,9 @@
 """A bank of linear filters of a zone's relative load, one release after another.
 
-Every filter of the bank has its own spreads. A state holds two levels, a residual, a profile of the
-day and what weekends add to it, both on knots with straight lines between them. The observation is
-the load behind noise: its exact mean and variance given the release enter a rank-one update.
+Every filter of the bank has its own spreads. A state holds two levels, a residual, a coefficient of
+each covariate, a profile of the day and what weekends add to it, both on knots with straight lines
+between them. The observation is the load behind noise: its exact mean and variance given the
+release enter a rank-one update.
 """
 
 import math
@@ -12,7 +13,7 @@ from numba import njit
 
 from hushgrid._numbers import Floats
 
-LEVELS = 3  # level, slow level, residual; knots of the profiles come after them
+LEVELS = 3  # level, slow level, residual; then covariates, then knots of the two profiles
 
 
 @njit(cache=True, inline="never")  # pragma: no cover
@@ -65,18 +66,20 @@ def _behind(seen, mean, variance, scale, normal):  # type: ignore[no-untyped-def
 
 @njit(cache=True, error_model="numpy")  # pragma: no cover
 def _follow(  # type: ignore[no-untyped-def]
-    seen, scale, normal, base, place, weekend, decay, growth, white, mean, covariance, found
+    seen, scale, normal, base, place, weekend, known, decay, growth, white, mean, covariance, found
 ):
     n, d = mean.shape
-    knots = (d - LEVELS) // 2
-    at, by, gain = np.empty(LEVELS + 4, np.int64), np.ones(LEVELS + 4), np.empty(d)
-    at[:LEVELS] = np.arange(LEVELS)
+    fixed = LEVELS + known.shape[1]
+    knots = (d - fixed) // 2
+    at, by, gain = np.empty(fixed + 4, np.int64), np.ones(fixed + 4), np.empty(d)
+    at[:fixed] = np.arange(fixed)
     for t in range(len(seen)):
+        by[LEVELS:fixed] = known[t]
         low = int(place[t] * knots) % knots
         part, high = place[t] * knots - int(place[t] * knots), (low + 1) % knots
-        parts = LEVELS + (4 if weekend[t] else 2)
-        for k in range(LEVELS, parts, 2):
-            first = LEVELS + (knots if k > LEVELS else 0)
+        parts = fixed + (4 if weekend[t] else 2)
+        for k in range(fixed, parts, 2):
+            first = fixed + (knots if k > fixed else 0)
             at[k], at[k + 1], by[k], by[k + 1] = first + low, first + high, 1 - part, part
         for c in range(n):
             x, p, a, q = mean[c], covariance[c], decay[c], growth[c]
@@ -113,6 +116,7 @@ def follow(
     base: Floats,
     place: Floats,
     weekend: Floats,
+    known: Floats,
     decay: Floats,
     growth: Floats,
     white: Floats,
@@ -128,6 +132,7 @@ def follow(
         base: (T,): loads that the states are relative to [Wh], above 0.
         place: (T,): time of day as a share of the day, from 0 to below 1.
         weekend: (T,): 1 on days with the profile of weekends.
+        known: (T, c): covariates; 0 where one is missing.
         decay: (filters, d): what a step leaves of each part of the state.
         growth: (filters, d, d): what a step adds to the covariance.
         white: (filters,): spread of the load about its state, relative to `base`.
@@ -140,6 +145,7 @@ def follow(
     """
     found = np.empty((len(seen), len(mean), 5))
     _follow(
-        seen, scale, normal, base, place, weekend, decay, growth, white, mean, covariance, found
-    )
+        seen, scale, normal, base, place, weekend, known, decay, growth, white, mean, covariance,
+        found,
+    )  # fmt: skip
     return found

@@ -31,6 +31,7 @@ from hushgrid.audit.recompute import (
     losses_before,
     recompute,
     release_terms,
+    releases_before,
     republication,
     roster,
     schedule,
@@ -283,7 +284,7 @@ def _check_record(
         if terms is None or terms.zone.id != evidence.zone:
             continue
         before = losses_before(evidence, epoch, terms.policy.schedule.shared_by)
-        made, checks = recompute(epoch, terms, before)
+        made, checks = recompute(epoch, terms, before, releases_before(evidence, epoch))
         recomputed.append(made)
         found += [*checks, schedule(made, commit), roster(epoch, terms)]
     return found

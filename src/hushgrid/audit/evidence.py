@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from hushgrid.belief.estimate import PublicKnowledge
+from hushgrid.belief.load_filter import DayClock, EvenDays, Knowledge
 from hushgrid.compare.attack import Recording
 from hushgrid.mechanism.policy import Policy
 from hushgrid.mechanism.release import (
@@ -59,6 +59,7 @@ class Terms:
         private_models: Whether the models give only what is possible, so that mixing is unknown.
         continued: Whether an interval promise counts the epochs before and after.
         other_epochs: The terms in other epochs; None where terms are given for one epoch only.
+        days: Time of day of each step.
     """
 
     zone: Zone
@@ -78,15 +79,17 @@ class Terms:
     private_models: bool = False
     continued: bool = False
     other_epochs: OtherEpochs | None = None
+    days: DayClock = EvenDays()  # noqa: RUF009
 
     def first_state(self, digest: str | None = None) -> State:
         """The mechanism before its first step; `digest` names these terms in the records."""
-        state = init(self.zone, self.tariff, self.models, self.consumption, self.policy)
+        world = (self.zone, self.tariff, self.models, self.consumption, self.policy)
+        state = init(*world, days=self.days)
         return with_recorded_digest(state, digest)
 
-    def first_public(self) -> PublicKnowledge:
+    def first_public(self) -> Knowledge:
         """What the public knows before the first release."""
-        return first_public(self.models, self.consumption, self.policy)
+        return first_public(self.models, self.consumption, self.policy, self.days)
 
     @property
     def digests(self) -> tuple[str, ...]:

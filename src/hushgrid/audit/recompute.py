@@ -32,6 +32,7 @@ from hushgrid.audit.evidence import (
     RecordedRelease,
     Terms,
 )
+from hushgrid.belief.load_filter import EarlierRelease, FollowedKnowledge
 from hushgrid.errors import HorizonError, HushgridError
 from hushgrid.mechanism.policy import largest_so_far
 from hushgrid.mechanism.release import (
@@ -96,7 +97,10 @@ def _release(first: State, entry: RecordedRelease) -> Release:
 
 
 def recompute(
-    epoch: RecordedEpoch, terms: Terms, before: Sequence[float] = ()
+    epoch: RecordedEpoch,
+    terms: Terms,
+    before: Sequence[float] = (),
+    earlier: Sequence[EarlierRelease] = (),
 ) -> tuple[Recomputed, list[Check]]:
     """Compute an epoch again from its terms and noisy loads.
 
@@ -104,12 +108,14 @@ def recompute(
         epoch: The epoch on record.
         terms: Its terms.
         before: Losses of the steps before the epoch, latest last, as windows count them.
+        earlier: Releases before the epoch, for an estimator that follows releases.
 
     Returns:
         The recomputed epoch, and its checks with the first fault of each kind.
     """
+    terms = replace(terms, days=terms.days.of_epoch(epoch.first))
     late = (one.epsilon for one in epoch.came if _just_came(epoch, one))
-    walk = _Walk(terms, epoch.digest, before, epoch.lost, max(late, default=0.0))
+    walk = _Walk(terms, epoch.digest, before, epoch.lost, max(late, default=0.0), earlier)
     for entry in epoch.entries:
         walk.take(entry)
     made = Recomputed(
@@ -136,10 +142,14 @@ class _Walk:
         before: Sequence[float] = (),
         lost: Collection[int] = (),
         brought: float = 0.0,
+        earlier: Sequence[EarlierRelease] = (),
     ) -> None:
-        self.terms, self.first = terms, with_earlier_losses(terms.first_state(digest), before)
+        first, self._public = terms.first_state(digest), terms.first_public()
+        if isinstance(self._public, FollowedKnowledge):
+            self._public = self._public.continued(earlier)
+            first = replace(first, public=self._public)
+        self.terms, self.first = terms, with_earlier_losses(first, before)
         self._lost, self._brought = lost, brought
-        self._public = terms.first_public()
         self._state, self._last_digits = self.first, 0
         self._rates: list[float] = []
         self.losses: list[Floats] = []
@@ -270,6 +280,11 @@ class _Walk:
             self._fault("post_processing", entry, "states another estimate than the public's own")
         elif not self._near(entry.put_back, due.put_back):
             self._fault("post_processing", entry, "puts back other energy than the public expects")
+        for name in ("base", "model_share"):
+            given, found = getattr(entry, name), getattr(due, name)
+            if (given is None) != (found is None) or not self._near(given, found):
+                fault = f"states a {name} that does not follow from the terms and the releases"
+                self._fault("post_processing", entry, fault)
         schedule = self.terms.policy.schedule
         if schedule.adaptive and entry.scale < due.scale * (1 - _CLOSE):
             fault = f"states a scale of {entry.scale!r} Wh where its window leaves {due.scale!r}"
@@ -651,6 +666,29 @@ def losses_before(evidence: Evidence, epoch: RecordedEpoch, steps: int) -> tuple
         if ago < steps:
             lost[-ago] = lost[-ago].add(epsilon)
     return tuple(each.total for each in lost)
+
+
+def releases_before(evidence: Evidence, epoch: RecordedEpoch) -> list[EarlierRelease]:
+    """Releases of earlier epochs with steps of the same length, without a longer one between.
+
+    Args:
+        evidence: The zone's record.
+        epoch: One of its epochs.
+
+    Returns:
+        Those that state what they are relative to, in order, with steps counted from the epoch.
+    """
+    found: list[EarlierRelease] = []
+    for other in evidence.epochs[: evidence.epochs.index(epoch)]:
+        if other.seconds != epoch.seconds:
+            found = []
+            continue
+        for one in other.entries:
+            if one.source == "readings" and one.base is not None:
+                t = one.step + other.first - epoch.first
+                seen = (one.load_hat, one.scale, one.base, one.model_share or 0.0)
+                found.append(EarlierRelease(t, *seen))
+    return found
 
 
 def _just_came(epoch: RecordedEpoch, house: ArrivedHouse) -> bool:

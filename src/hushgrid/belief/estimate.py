@@ -352,7 +352,7 @@ class PublicKnowledge:
             weights = _next_factor(weights, prior)
         return replace(self, prior=prior, weights=weights, t=1)
 
-    def predicted(self, rates: Sequence[float] = (), ahead: int = 0) -> _Mixture:
+    def predicted(self, rates: Sequence[float] = (), ahead: int = 0) -> LoadMixture:
         """The law of the load of step t + ahead, given everything published so far."""
         moments = self.moments.at(self.t + ahead)
         factors = self._factors(rates)
@@ -361,7 +361,7 @@ class PublicKnowledge:
         weights = self.weights
         for _ in range(ahead):
             weights = _next_factor(weights, self.prior)
-        return _Mixture(weights, mean, np.maximum(variance, 1e-9))
+        return LoadMixture(weights, mean, np.maximum(variance, 1e-9))
 
     def clamped_energy(self, rates: Sequence[float] = ()) -> float:
         """The expected energy of step t above the clamp [Wh]; 0 without a clamp."""
@@ -381,13 +381,28 @@ class PublicKnowledge:
         self, load_hat: float, scale: float, rates: Sequence[float] = ()
     ) -> tuple[float, PublicKnowledge]:
         """E[Z given this release and all before it] [Wh], and the knowledge after it."""
+        estimate, _, after = self.weighed(load_hat, scale, rates)
+        return estimate, after
+
+    def weighed(
+        self, load_hat: float, scale: float, rates: Sequence[float] = ()
+    ) -> tuple[float, float, PublicKnowledge]:
+        """As `learn`, with the log density of the release between them."""
         law, cut = self._release_law(rates)
-        weights = law.updated(load_hat, scale or NO_NOISE, self.shape)
+        logs = self.shape.evidence(load_hat, law.mean, law.variance, scale or NO_NOISE)
+        weights = posterior_weights(law.weights, logs)
         below: Floats | float = float(load_hat)
         if scale > 0:
             below = self.shape.mean(load_hat, law.mean, law.variance, scale)
         estimate = float((weights * (below + cut)).sum())
-        return estimate, replace(self, weights=_next_factor(weights, self.prior), t=self.t + 1)
+        top = float(logs.max())
+        log = top + math.log(float((law.weights * np.exp(logs - top)).sum()) or 1e-300)
+        after = replace(self, weights=_next_factor(weights, self.prior), t=self.t + 1)
+        return estimate, log, after
+
+    def moved(self, steps: int) -> PublicKnowledge:
+        """The same knowledge at a later step, where it is used for the step alone."""
+        return replace(self, t=self.t + steps)
 
     def after(self, load_hat: float, scale: float, rates: Sequence[float] = ()) -> PublicKnowledge:
         """The knowledge after the release of step t."""
@@ -405,13 +420,13 @@ class PublicKnowledge:
     def _factors(self, rates: Sequence[float]) -> Floats:
         return np.asarray(_FACTORS * self.consumption.factor(rates))
 
-    def _release_law(self, rates: Sequence[float]) -> tuple[_Mixture, Floats]:
+    def _release_law(self, rates: Sequence[float]) -> tuple[LoadMixture, Floats]:
         """The law of the load that the release of step t covers, and the energy above the clamp."""
         if not self.clamp:
             law = self.predicted(rates)
             return law, np.zeros_like(law.mean)
         mean, variance, cut, _ = self.moments.below(self.t, self._factors(rates))
-        return _Mixture(self.weights, mean, np.maximum(variance, 1e-9)), cut
+        return LoadMixture(self.weights, mean, np.maximum(variance, 1e-9)), cut
 
     def forecast(
         self, steps: int, rates: Sequence[float] = (), level: float = 0.95
@@ -422,17 +437,18 @@ class PublicKnowledge:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Mixture:
-    """Normal laws with weights."""
+class LoadMixture:
+    """Normal laws of a load with weights; arrays of one shape.
+
+    Attributes:
+        weights: Probability of each law.
+        mean: Means [Wh].
+        variance: Variances [Wh^2].
+    """
 
     weights: Floats
     mean: Floats
     variance: Floats
-
-    def updated(self, load_hat: float, scale: float, shape: Shape) -> Floats:
-        """Weights after a noisy observation of the load."""
-        logs = shape.evidence(load_hat, self.mean, self.variance, scale)
-        return posterior_weights(self.weights, logs)
 
     def interval(self, level: float) -> LoadInterval:
         """Mean and central range of the mixture."""

@@ -4,9 +4,11 @@ The load of a step is base (1 + level + slow level + profile(time) + weekend pro
 residual + white). `base` is what the public expects [Wh]: a model's forecast, a mean of earlier
 days, or one number. The levels are Ornstein-Uhlenbeck processes of a day and of twenty days, the
 profiles Gaussian processes over the time of day that change within a month, the residual lasts two
-hours. How wide each of them is, no one knows: a bank of filters with different spreads runs side by
-side, weighed by how well each has foreseen the releases so far. Nothing but releases enters, so the
-estimate costs no privacy. Theory: docs/estimate.md.
+hours; a public covariate such as the temperature has a coefficient of its own. The spreads of these
+parts are unknown: a bank of filters with different spreads runs in parallel, weighed by how well
+each has foreseen the releases so far. Nothing but releases enters, so the estimate costs no
+privacy. `FollowedKnowledge` weighs the bank against the forecast of the zone's model. Theory:
+docs/estimate.md.
 """
 
 from __future__ import annotations
@@ -15,16 +17,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from hushgrid._numbers import Bools, Floats, is_real
-from hushgrid.belief.estimate import NO_NOISE, check_level, posterior_weights
+from hushgrid.belief.estimate import (
+    GAUSSIAN,
+    NO_NOISE,
+    LoadInterval,
+    LoadMixture,
+    PublicKnowledge,
+    ReleaseParts,
+    Shape,
+    check_level,
+    posterior_weights,
+)
 from hushgrid.errors import ModelError, NoiseError
 
 KNOTS = 24  # of a profile, an hour apart
-_HOURS = (24.0, 480.0, 2.0, 720.0)  # what the level, slow level, residual and profiles last [h]
+_HOURS = (24.0, 480.0, 2.0, 720.0)  # what the level, slow level, residual and the rest last [h]
+_COVARIATE = 0.15  # standard deviation of a covariate's coefficient, relative to the base
 _SMOOTH = 1.5  # hours over which a profile bends
 _EVEN = 1e-3  # share of the weights that is spread evenly at each step
 
@@ -65,6 +78,7 @@ class SeenLoads(NamedTuple):
         place: (T,): time of day as a share of the local day, from 0 to below 1.
         weekend: (T,): whether the day has the profile of weekends.
         noise: Law of the noise, "laplace" or "gaussian".
+        known: (T, c): public covariates, about 0 and of size about 1; None without any.
     """
 
     load_hat: Floats
@@ -73,6 +87,7 @@ class SeenLoads(NamedTuple):
     place: Floats
     weekend: Bools
     noise: str = "laplace"
+    known: Floats | None = None
 
 
 class FilteredLoads(NamedTuple):
@@ -113,6 +128,7 @@ class LoadFilter:
         weights: (filters,): probability of each filter.
         mean: (filters, d): mean of each state after the last step.
         covariance: (filters, d, d): its covariance.
+        covariates: c, how many public covariates there are.
     """
 
     hours: float
@@ -120,14 +136,18 @@ class LoadFilter:
     weights: Floats
     mean: Floats
     covariance: Floats
+    covariates: int = 0
 
     @classmethod
-    def start(cls, hours: float, spreads: Sequence[Spreads] = SPREADS) -> LoadFilter:
+    def start(
+        cls, hours: float, spreads: Sequence[Spreads] = SPREADS, covariates: int = 0
+    ) -> LoadFilter:
         """Before the first release.
 
         Args:
             hours: Length of a step [h].
             spreads: Those of each filter of the bank.
+            covariates: How many public covariates there are.
 
         Returns:
             The filter.
@@ -140,9 +160,9 @@ class LoadFilter:
         if not spreads:
             raise ModelError("spreads is empty; give one or more.")
         each = tuple(spreads)
-        covariance = _motion(each, hours).stationary.copy()
-        mean = np.zeros(covariance.shape[:2])
-        return cls(float(hours), each, np.full(len(each), 1 / len(each)), mean, covariance)
+        covariance = _motion(each, hours, covariates).stationary.copy()
+        mean, even = np.zeros(covariance.shape[:2]), np.full(len(each), 1 / len(each))
+        return cls(float(hours), each, even, mean, covariance, covariates)
 
     def follow(self, seen: SeenLoads) -> tuple[FilteredLoads, LoadFilter]:
         """Learn from the next steps.
@@ -157,6 +177,34 @@ class LoadFilter:
             ModelError: If a base is not above 0.
             NoiseError: If the law of the noise is unknown, or a scale is negative or infinite.
         """
+        each, after = self._moved(seen)
+        found, weights = np.empty((4, len(each))), self.weights
+        for t, (m0, v0, m1, v1, log) in enumerate(np.moveaxis(each, 1, 2)):
+            weights = _stirred(weights)
+            found[0, t], found[1, t] = _moments(weights, m0, v0)
+            weights = posterior_weights(weights, log)
+            found[2, t], found[3, t] = _moments(weights, m1, v1)
+        return FilteredLoads(*found), replace(after, weights=weights)
+
+    def step(self, seen: SeenLoads) -> tuple[BankStep, LoadFilter]:
+        """Learn from one step, with what every filter of the bank knew.
+
+        Args:
+            seen: Its release, arrays of length 1.
+
+        Returns:
+            What each filter knew of the load, and the bank after the step.
+
+        Raises:
+            ModelError: If the base is not above 0.
+            NoiseError: If the law of the noise is unknown, or the scale is negative or infinite.
+        """
+        each, after = self._moved(seen)
+        found = BankStep(_stirred(self.weights), *each[0].T)
+        return found, replace(after, weights=posterior_weights(found.weights, found.log))
+
+    def _moved(self, seen: SeenLoads) -> tuple[Floats, LoadFilter]:
+        """What each filter knew at each step, (T, filters, 5), and the bank but for its weights."""
         from hushgrid._kernels.load_filter import follow
 
         if seen.noise not in ("laplace", "gaussian"):
@@ -167,8 +215,14 @@ class LoadFilter:
         silent = np.isnan(scale)
         if not (silent | ((scale >= 0) & np.isfinite(scale))).all():
             raise NoiseError("a scale is negative or infinite; give 0 or more, NaN for no release.")
+        known = np.zeros((len(base), self.covariates))
+        if seen.known is not None:
+            known = np.nan_to_num(np.asarray(seen.known, np.float64))
+        if known.shape != (len(base), self.covariates):
+            raise ModelError(
+                f"covariates have shape {known.shape}; give {self.covariates} numbers a step."
+            )
         mean, covariance = self.mean.copy(), self.covariance.copy()
-        motion = _motion(self.spreads, self.hours)
         each = follow(
             np.where(silent, 0.0, np.asarray(seen.load_hat, np.float64)),
             np.where(silent, -1.0, np.maximum(scale, NO_NOISE)),
@@ -176,18 +230,12 @@ class LoadFilter:
             base,
             np.asarray(seen.place, np.float64),
             np.asarray(seen.weekend, np.float64),
-            *motion[1:],
+            known,
+            *_motion(self.spreads, self.hours, self.covariates)[1:],
             mean,
             covariance,
         )
-        found, weights = np.empty((4, len(base))), self.weights
-        for t, (m0, v0, m1, v1, log) in enumerate(np.moveaxis(each, 1, 2)):
-            weights = (1 - _EVEN) * weights + _EVEN / len(weights)
-            found[0, t], found[1, t] = _moments(weights, m0, v0)
-            weights = posterior_weights(weights, log)
-            found[2, t], found[3, t] = _moments(weights, m1, v1)
-        after = replace(self, weights=weights, mean=mean, covariance=covariance)
-        return FilteredLoads(*found), after
+        return each, replace(self, mean=mean, covariance=covariance)
 
     def ahead(self, base: Floats, place: Floats, weekend: Bools) -> tuple[Floats, Floats]:
         """The loads of the next steps, with nothing published in between.
@@ -205,6 +253,26 @@ class LoadFilter:
         return found.forecast, found.forecast_variance
 
 
+class BankStep(NamedTuple):
+    """What each filter of a bank knew of one load; (filters,) each.
+
+    Attributes:
+        weights: Probability of each filter before the release.
+        forecast: Mean before the release [Wh].
+        forecast_variance: Variance before it [Wh^2].
+        estimate: Mean after it [Wh].
+        variance: Variance after it [Wh^2].
+        log: Log density of the release.
+    """
+
+    weights: Floats
+    forecast: Floats
+    forecast_variance: Floats
+    estimate: Floats
+    variance: Floats
+    log: Floats
+
+
 class _Motion(NamedTuple):
     stationary: Floats  # (filters, d, d): covariance of the state before any release
     decay: Floats
@@ -213,21 +281,26 @@ class _Motion(NamedTuple):
 
 
 @lru_cache(maxsize=8)
-def _motion(spreads: tuple[Spreads, ...], hours: float) -> _Motion:
+def _motion(spreads: tuple[Spreads, ...], hours: float, covariates: int) -> _Motion:
     """What a step leaves of the states and adds to them."""
-    lasting = np.repeat(_HOURS, (1, 1, 1, 2 * KNOTS))
+    lasting, first = np.repeat(_HOURS, (1, 1, 1, covariates + 2 * KNOTS)), 3 + covariates
     decay = np.exp(-hours / lasting)
     apart = np.subtract.outer(np.arange(KNOTS), np.arange(KNOTS)) * 24 / KNOTS
     bend = (np.sin(np.pi * apart / 24) / (2 * np.pi / 24 * _SMOOTH)) ** 2
     kernel = np.exp(-2 * bend)
     stationary = np.zeros((len(spreads), len(decay), len(decay)))
     for one, spread in zip(stationary, spreads, strict=True):
-        one[range(3), range(3)] = np.square(spread[:3])
-        one[3 : 3 + KNOTS, 3 : 3 + KNOTS] = spread.profile**2 * kernel
-        one[3 + KNOTS :, 3 + KNOTS :] = spread.weekend**2 * kernel
+        one[range(first), range(first)] = np.square([*spread[:3], *[_COVARIATE] * covariates])
+        one[first : first + KNOTS, first : first + KNOTS] = spread.profile**2 * kernel
+        one[first + KNOTS :, first + KNOTS :] = spread.weekend**2 * kernel
     growth = stationary * (1 - np.outer(decay, decay))
     white = np.array([spread.white for spread in spreads])
     return _Motion(stationary, np.tile(decay, (len(spreads), 1)), growth, white)
+
+
+def _stirred(weights: Floats) -> Floats:
+    """Weights before the next step: no filter is ruled out for good."""
+    return (1 - _EVEN) * weights + _EVEN / len(weights)
 
 
 def _moments(weights: Floats, mean: Floats, variance: Floats) -> tuple[float, float]:
@@ -242,3 +315,294 @@ def _ends(mean: Floats, variance: Floats, level: float) -> tuple[Floats, Floats]
     check_level(level)
     half = float(ndtri((1 + level) / 2)) * np.sqrt(variance)
     return mean - half, mean + half
+
+
+# ---- the filter and the model together
+
+
+class DayClock(Protocol):
+    """The time of day of each step. A value, so that knowledge can be compared."""
+
+    @property
+    def hours(self) -> float:
+        """Length of a step [h]."""
+        ...
+
+    def at(self, t: int) -> tuple[float, bool]:
+        """The time of day of step t as a share of the local day, and whether it is a weekend."""
+        ...
+
+    def of_epoch(self, first: int) -> DayClock:
+        """The clock of an epoch that begins with the zone's step `first`."""
+        ...
+
+
+class EvenDays(NamedTuple):
+    """Days of equally many steps from step 1 on, none of them a weekend.
+
+    Attributes:
+        steps: Steps of a day.
+    """
+
+    steps: int = 96
+
+    @property
+    def hours(self) -> float:
+        """Length of a step [h]."""
+        return 24 / self.steps
+
+    def at(self, t: int) -> tuple[float, bool]:
+        """The time of day of step t, and False."""
+        return (t - 1) % self.steps / self.steps, False
+
+    def of_epoch(self, first: int) -> EvenDays:  # noqa: ARG002
+        """Itself: every epoch begins with a day."""
+        return self
+
+
+class EarlierRelease(NamedTuple):
+    """A release of a step before the first.
+
+    Attributes:
+        t: The step, 0 or below.
+        load_hat: Noisy load [Wh].
+        scale: Scale of its noise [Wh].
+        base: The load that it was relative to [Wh].
+        share: Probability of the model's component after it; 0 without a model.
+    """
+
+    t: int
+    load_hat: float
+    scale: float
+    base: float
+    share: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FollowedKnowledge:
+    """What the public knows of a load from its releases, and from a model where there is one.
+
+    The forecast of the model with its common factor is one component, the bank of filters is the
+    other; each release weighs them by how well they foresaw it. The filters are relative to the
+    model's forecast, or to one number where no model may be used. They follow the energy that
+    releases cover; the energy above a clamp is the one that the model has at the same level, and is
+    left out where there is no model.
+
+    Attributes:
+        model: Public knowledge by the model.
+        bank: The filters.
+        share: Probability of the model's component before the next release; 0 without a model.
+        days: Time of day of each step.
+        usual: The base where no model is used [Wh]; 0: the model's forecast.
+        known: Public covariates of the next step.
+    """
+
+    model: PublicKnowledge
+    bank: LoadFilter
+    share: float
+    days: DayClock
+    usual: float = 0.0
+    known: tuple[float, ...] = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FollowedKnowledge) and self._value() == other._value()
+
+    def __hash__(self) -> int:
+        return hash(self._value())
+
+    def _value(self) -> tuple[Any, ...]:
+        bank = self.bank
+        arrays = (bank.weights.tobytes(), bank.mean.tobytes(), bank.covariance.tobytes())
+        own = (bank.hours, bank.spreads, self.share, self.days, self.usual, self.known)
+        return (self.model, arrays, own)
+
+    @classmethod
+    def start(
+        cls,
+        model: PublicKnowledge,
+        days: DayClock,
+        usual: float = 0.0,
+        covariates: int = 0,
+    ) -> FollowedKnowledge:
+        """Before the first release.
+
+        Args:
+            model: Knowledge by the model; without a model its step, clamp and noise law alone.
+            days: Time of day of each step.
+            usual: The usual load where no model is used [Wh]; 0: with the model.
+            covariates: How many public covariates there are.
+
+        Returns:
+            The knowledge.
+        """
+        bank = LoadFilter.start(days.hours, covariates=covariates)
+        share, none = (0.0 if usual else _FIRST_SHARE), (0.0,) * covariates
+        return cls(model, bank, share, days, usual, none)
+
+    @property
+    def t(self) -> int:
+        """The next step."""
+        return self.model.t
+
+    @property
+    def shape(self) -> Shape:
+        """The noise law of the releases."""
+        return self.model.shape
+
+    def continued(self, earlier: Sequence[EarlierRelease]) -> FollowedKnowledge:
+        """The knowledge before step 1, where releases were published before it.
+
+        Args:
+            earlier: Releases of the steps before step 1, in order, under the same noise law; those
+                of more than sixty days before are not needed.
+
+        Returns:
+            The knowledge, with the filters after them and the last share of the model.
+        """
+        recent = [one for one in earlier if one.t > -_REMEMBERED * 24 / self.bank.hours]
+        if not recent:
+            return self
+        first = recent[0].t
+        steps = np.arange(first, 1)
+        load_hat, scale, base = (
+            np.zeros(len(steps)),
+            np.full(len(steps), np.nan),
+            np.ones(len(steps)),
+        )
+        for one in recent:
+            at = one.t - first
+            load_hat[at], scale[at], base[at] = one.load_hat, one.scale, max(one.base, 1.0)
+        place, weekend = zip(*map(self.days.at, steps.tolist()), strict=True)
+        seen = SeenLoads(load_hat, scale, base, np.array(place), np.array(weekend), self._noise)
+        share = 0.0 if self.usual else recent[-1].share or _FIRST_SHARE
+        return replace(self, bank=self.bank.follow(seen)[1], share=share)
+
+    @property
+    def _noise(self) -> str:
+        return "gaussian" if self.shape is GAUSSIAN else "laplace"
+
+    def knowing(self, covariates: Sequence[float]) -> FollowedKnowledge:
+        """The knowledge with the public covariates of the next step."""
+        return replace(self, known=tuple(map(float, covariates)))
+
+    def predicted(self, rates: Sequence[float] = (), ahead: int = 0) -> LoadMixture:
+        """The law of the load of step t + ahead, given everything published so far."""
+        law = self.passed(ahead).parts(rates)
+        variance = law.variance + law.cut_variance + 2 * law.joint
+        return LoadMixture(law.weights, law.mean + law.cut, np.maximum(variance, 1e-9))
+
+    def clamped_energy(self, rates: Sequence[float] = ()) -> float:
+        """The expected energy of step t above the clamp [Wh]; 0 without a clamp or a model."""
+        if not self.model.clamp or self.usual:
+            return 0.0
+        law = self.parts(rates)
+        return float(law.weights @ law.cut)
+
+    def parts(self, rates: Sequence[float] = ()) -> ReleaseParts:
+        """The law of the load of step t in two parts: below the clamp, and above it."""
+        law = None if self.usual else self.model.parts(rates)
+        found, _ = self.bank.step(self._seen(law, rates))
+        m, v = found.forecast, found.forecast_variance
+        cut, slope, above = self._above(m, law)
+        own = (found.weights, m, v, cut, above + slope**2 * v, slope * v)
+        if law is None:
+            return ReleaseParts(*own)
+        share = _stirred_share(self.share)
+        joined = [np.concatenate([a.ravel(), b]) for a, b in zip(law, own, strict=True)]
+        joined[0] = np.concatenate([share * law.weights.ravel(), (1 - share) * found.weights])
+        return ReleaseParts(*joined)
+
+    def learn(
+        self, load_hat: float, scale: float, rates: Sequence[float] = ()
+    ) -> tuple[float, FollowedKnowledge]:
+        """E[Z given this release and all before it] [Wh], and the knowledge after it."""
+        law = None if self.usual else self.model.parts(rates)
+        found, bank = self.bank.step(self._seen(law, rates, load_hat, scale))
+        log = _log_mean(found.weights, found.log)
+        cut, _, _ = self._above(found.estimate, law)
+        estimate = float(bank.weights @ (found.estimate + cut))
+        if law is None:
+            return estimate, replace(self, model=self.model.moved(1), bank=bank)
+        by_model, evidence, model = self.model.weighed(load_hat, scale, rates)
+        share = _stirred_share(self.share)
+        share = float(posterior_weights(np.array([share, 1 - share]), np.array([evidence, log]))[0])
+        estimate = share * by_model + (1 - share) * estimate
+        return estimate, replace(self, model=model, bank=bank, share=share)
+
+    def after(
+        self, load_hat: float, scale: float, rates: Sequence[float] = ()
+    ) -> FollowedKnowledge:
+        """The knowledge after the release of step t."""
+        return self.learn(load_hat, scale, rates)[1]
+
+    def passed(self, steps: int = 1) -> FollowedKnowledge:
+        """The knowledge after steps without a release."""
+        if steps < 1:
+            return self
+        none, one = np.full(steps, np.nan), np.ones(steps)
+        known = np.tile(self.known, (steps, 1)).reshape(steps, -1)
+        silent = SeenLoads(none, none, one, 0 * one, np.zeros(steps, bool), known=known)
+        model = self.model.moved(steps) if self.usual else self.model.passed(steps)
+        return replace(self, model=model, bank=self.bank.follow(silent)[1])
+
+    def forecast(
+        self, steps: int, rates: Sequence[float] = (), level: float = 0.95
+    ) -> list[LoadInterval]:
+        """The loads of the next steps with intervals, from public knowledge only."""
+        check_level(level)
+        now, found = self, list[LoadInterval]()
+        for _ in range(steps):
+            found.append(now.predicted(rates).interval(level))
+            now = now.passed()
+        return found
+
+    def _seen(
+        self,
+        law: ReleaseParts | None,
+        rates: Sequence[float],
+        load_hat: float = np.nan,
+        scale: float = np.nan,
+    ) -> SeenLoads:
+        """The next step for the bank, relative to what a release shows with nothing learnt."""
+        place, weekend = self.days.at(self.t)
+        numbers = (load_hat, scale, self._base(law, rates), place)
+        seen, b, base, at = (np.array([one], np.float64) for one in numbers)
+        known = np.array([self.known])
+        return SeenLoads(seen, b, base, at, np.array([weekend]), self._noise, known)
+
+    def base(self, rates: Sequence[float] = ()) -> float:
+        """What the public expects of the release of step t with nothing learnt [Wh], above 0."""
+        return self._base(None if self.usual else self.model.parts(rates), rates)
+
+    def _base(self, law: ReleaseParts | None, rates: Sequence[float]) -> float:
+        if law is None:
+            return max(self.usual * self.model.consumption.factor(rates), 1.0)
+        return max(float(law.mean[:, 0].mean()), 1.0)  # of the factor 1, models equally likely
+
+    def _above(self, below: Floats, law: ReleaseParts | None) -> tuple[Floats, Floats, Floats]:
+        """Energy above the clamp at loads below it: mean, its slope, and variance otherwise."""
+        if law is None or not self.model.clamp:
+            return np.zeros_like(below), np.zeros_like(below), np.zeros_like(below)
+        each = (x[:, 1:].mean(axis=0) for x in (law.mean, law.cut, law.cut_variance))
+        mean, cut, spread = (np.concatenate([[0.0], x]) for x in each)  # no load, nothing above
+        slope = np.gradient(cut, mean)
+        cut, slope, spread = (np.interp(below, mean, x) for x in (cut, slope, spread))
+        return cut, slope, spread + (_ABOVE * cut) ** 2
+
+
+Knowledge = PublicKnowledge | FollowedKnowledge
+
+_REMEMBERED = 60  # days of releases before step 1 that are followed
+_ABOVE = 0.5  # relative error to expect of a model's energy above the clamp: no release shows it
+_FIRST_SHARE = 0.5  # probability of the model's component before any release
+_SHARE_EVEN = 1e-3  # of that probability: spread evenly at each step
+
+
+def _stirred_share(share: float) -> float:
+    return (1 - _SHARE_EVEN) * share + _SHARE_EVEN / 2
+
+
+def _log_mean(weights: Floats, logs: Floats) -> float:
+    """Log of the mean of densities."""
+    top = float(logs.max())
+    return top + float(np.log(weights @ np.exp(logs - top)))

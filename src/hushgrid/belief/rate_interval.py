@@ -18,12 +18,12 @@ from hushgrid.belief.estimate import (
     GAUSSIAN,
     NO_NOISE,
     LoadInterval,
-    PublicKnowledge,
     ReleaseParts,
     chance_below,
     check_level,
     posterior_weights,
 )
+from hushgrid.belief.load_filter import Knowledge
 from hushgrid.model.zone import Tariff, public_rate
 
 LEVEL = 0.95
@@ -34,7 +34,7 @@ _SHARES = _SHARES / _SHARES.sum()
 
 
 def posterior_interval(
-    public: PublicKnowledge,
+    public: Knowledge,
     load_hat: float,
     scale: float,
     rates: Sequence[float] = (),
@@ -85,7 +85,7 @@ def posterior_interval(
 Cdf = Callable[[float], Floats]  # Pr[load < z], for every law
 
 
-def _variance(public: PublicKnowledge, scale: float) -> float:
+def _variance(public: Knowledge, scale: float) -> float:
     """Variance of the noise [Wh^2]."""
     return scale**2 if public.shape is GAUSSIAN else 2 * scale**2
 
@@ -136,7 +136,7 @@ def _laplace(hat: float, law: ReleaseParts, b: float) -> Callable[[Floats], Floa
 
 
 def noise_interval(
-    public: PublicKnowledge,
+    public: Knowledge,
     load_hat: float,
     scale: float,
     rates: Sequence[float] = (),

@@ -31,6 +31,8 @@ from hushgrid.model.scenario import Scenario
 from hushgrid.model.zone import Tariff, Zone
 
 CLASSES, PERIODS, ROUNDS = 5, 6, 30
+HOURS = 24  # groups of steps a day whose laws are fitted
+_USUAL = 50.0  # readings by which the laws of a group follow those of the whole day
 SATURDAY = 5  # days after Monday
 _LEAST = 0.005  # chance a step of any move
 _SPREAD = 1e-3  # share of every law that lies anywhere below the bound
@@ -41,15 +43,15 @@ _MEAN_RATE = 250_000 / 1000  # the tariff is scaled until the mean load costs wh
 class _Fit:
     initial: Floats  # (2,)
     moves: Floats  # (periods, 2, 2)
-    emit: Floats  # (2, bins)
+    emit: Floats  # (groups, 2, bins)
 
 
 def learn_habits(readings: NDArray[np.integer], bound: int, beta: float = 62.5) -> Scenario:
     """A zone from readings of earlier days under one contract bound.
 
     For real readings without labels: state 1 is the one with more use. The readings of all homes of
-    a class are fitted at once (`learn.em.pooled_counts`); no transition and no value gets
-    probability 0.
+    a class are fitted at once (`learn.em.pooled_counts`), with laws for each hour of the day; no
+    transition and no value gets probability 0.
 
     Args:
         readings: (days, T, homes): readings [Wh], -1 where missing.
@@ -75,8 +77,9 @@ def learn_habits(readings: NDArray[np.integer], bound: int, beta: float = 62.5) 
     class_of[np.argsort(size, kind="stable")] = np.arange(homes) * kinds // homes
     edges = _edges(bound)
     slots = (np.arange(horizon) * PERIODS // horizon).astype(np.int32)
+    groups = (np.arange(horizon) * min(HOURS, horizon) // horizon).astype(np.int32)
     fits = [
-        _fit_class(_bins(readings[:, :, class_of == k], edges), slots, len(edges) - 1)
+        _fit_class(_bins(readings[:, :, class_of == k], edges), slots, groups, len(edges) - 1)
         for k in range(kinds)
     ]
     fits = [_order_states(fit, edges) for fit in fits]
@@ -87,10 +90,14 @@ def learn_habits(readings: NDArray[np.integer], bound: int, beta: float = 62.5) 
         chain_of=class_of,
         name="habits",
     )
-    f = Consumption.by_class(
-        absent=[_law(fit.emit[0], edges, bound) for fit in fits],
-        present=[_law(fit.emit[1], edges, bound) for fit in fits],
-        class_of=class_of,
+    laws = [_law(emit, edges, bound) for fit in fits for each in fit.emit for emit in each]
+    place = np.arange(len(laws), dtype=np.int32).reshape(kinds, -1, 2)
+    f = Consumption(
+        laws=tuple(laws),
+        absent=place[:, :, 0].T,
+        present=place[:, :, 1].T,
+        class_of=class_of.astype(np.int32),
+        calendar=Calendar(groups),
     )
     mean_load = max(float(size.sum()), 1.0)
     tariff = Tariff(_MEAN_RATE / (mean_load / 1000), beta)
@@ -114,30 +121,35 @@ def _bins(readings: NDArray[np.integer], edges: Ints) -> Int32s:
     return np.moveaxis(found, 1, 2).reshape(-1, readings.shape[1]).astype(np.int32)
 
 
-def _fit_class(seen: Int32s, slots: Int32s, bins: int) -> _Fit:
+def _fit_class(seen: Int32s, slots: Int32s, groups: Int32s, bins: int) -> _Fit:
     known = seen[seen >= 0]
     ramp = 1 / (1 + np.exp(-(np.arange(bins) - (float(np.median(known)) if known.size else 0.0))))
     counts = np.bincount(known, minlength=bins) + 0.5
-    emit = np.stack([counts * (1.2 - ramp), counts * (0.2 + ramp)])
-    emit /= emit.sum(axis=1, keepdims=True)
+    both = np.stack([counts * (1.2 - ramp), counts * (0.2 + ramp)])
+    emit = np.tile(both / both.sum(axis=1, keepdims=True), (int(groups.max()) + 1, 1, 1))
     initial = np.array([0.5, 0.5])
     moves = np.tile([[0.85, 0.15], [0.15, 0.85]], (int(slots.max()) + 1, 1, 1))
     for _ in range(ROUNDS):
-        first, moved, used = pooled_counts(seen, slots, initial, moves, emit.T)
+        first, moved, values = pooled_counts(
+            seen, slots, groups, initial, moves, np.moveaxis(emit, 1, 2)
+        )
         initial = (first + 1) / (first + 1).sum()
         share = (moved + 1) / (moved + 1).sum(axis=2, keepdims=True)
         moves = np.clip(share, _LEAST, 1 - _LEAST)
-        emit = (used.T + 0.5) / (used.T + 0.5).sum(axis=1, keepdims=True)
+        used = np.moveaxis(values, 1, 2)
+        whole = used.sum(axis=0) + 0.5
+        used = used + _USUAL * whole / whole.sum(axis=1, keepdims=True)
+        emit = used / used.sum(axis=2, keepdims=True)
     return _Fit(initial, moves, emit)
 
 
 def _order_states(fit: _Fit, edges: Ints) -> _Fit:
     """State 1 is the one with more use."""
     middles = (edges[:-1] + edges[1:] - 1) / 2
-    low, high = fit.emit @ middles
+    low, high = (fit.emit @ middles).mean(axis=0)
     if low <= high:
         return fit
-    return _Fit(fit.initial[::-1], fit.moves[:, ::-1, ::-1], fit.emit[::-1])
+    return _Fit(fit.initial[::-1], fit.moves[:, ::-1, ::-1], fit.emit[:, ::-1])
 
 
 def _law(emit: Floats, edges: Ints, bound: int) -> Histogram:

@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
@@ -131,10 +132,53 @@ class ZoneService:
         """Name of the zone."""
         return self.scenario.zone.id
 
+    @property
+    def may_forecast(self) -> bool:
+        """Whether a forecast may be published: none that private models have a part in."""
+        return not self.learned.private or self.policy.estimator == "releases"
+
+    @property
+    def days(self) -> LocalDays:
+        """Time of day of each step."""
+        return LocalDays(self.begins, self.seconds, self.time_zone)
+
+
+class LocalDays(NamedTuple):
+    """Times of day of an epoch's steps by a clock of a time zone.
+
+    Attributes:
+        begins: Start of step 1 [UTC epoch s].
+        seconds: Length of a step [s].
+        time_zone: IANA name.
+    """
+
+    begins: int
+    seconds: int
+    time_zone: str
+
+    @property
+    def hours(self) -> float:
+        """Length of a step [h]."""
+        return self.seconds / 3600
+
+    def of_epoch(self, first: int) -> LocalDays:
+        """The clock of an epoch that begins with the zone's step `first`."""
+        return self._replace(begins=first * self.seconds)
+
+    def at(self, t: int) -> tuple[float, bool]:
+        """The local time at which step t starts, as a share of a day, and whether it is a weekend.
+
+        >>> LocalDays(1_788_739_200, 900, "Europe/Zurich").at(5)  # Sunday 2026-09-06, 23:00 UTC
+        (0.125, False)
+        """
+        start = self.begins + (t - 1) * self.seconds
+        now = datetime.fromtimestamp(start, ZoneInfo(self.time_zone))
+        return (now.hour * 3600 + now.minute * 60 + now.second) / _DAY, now.weekday() >= _SATURDAY
+
 
 # ---- tables of a service file
 
-_DAY = 86_400
+_DAY, _SATURDAY = 86_400, 5
 _INSTANT = "give a date-time in UTC such as 2026-01-01T00:00:00Z"
 _Intervals = Annotated[int, fix("give a whole number of intervals from 1 to 1000", ge=1, le=1000)]
 _TIME_ZONE = (

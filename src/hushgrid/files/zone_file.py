@@ -200,10 +200,14 @@ def leaks(policy: Policy, secret: str, rho: float | None) -> Iterator[tuple[str,
         Keys of [policy], each with the sentence after it.
     """
     left_out, empty = policy.schedule.negligible, policy.on_empty
+    alone = policy.estimator == "releases"  # no model has a part in the estimate
+    how = "give 'raw', or the estimator 'releases'"
     rules = (
         ("eta", policy.eta != 1, f"{policy.eta:g}", "the scale of the noise; give eta = 1"),
-        ("publish", policy.publish != "raw", repr(policy.publish), "the estimate; give 'raw'"),
-        ("clamp", bool(policy.clamp), "set", "what is put back; leave it out"),
+        ("publish", policy.publish != "raw" and not alone, repr(policy.publish),
+         f"the estimate; {how}"),
+        ("estimator", policy.estimator == "filter", "'filter'", "the estimate; give 'releases'"),
+        ("clamp", bool(policy.clamp) and not alone, "set", "what is put back; leave it out"),
         ("rho", rho is not None, f"{rho}", "the choice of a clamp; leave it out"),
         ("negligible", left_out != 0, f"{left_out:g}", "who is left out; give 0"),
         ("secret", secret == "interval", repr(secret), "the budget of each step; give 'step'"),
@@ -213,7 +217,7 @@ def leaks(policy: Policy, secret: str, rho: float | None) -> Iterator[tuple[str,
             repr(empty),
             "steps without noise; give 'protect_all'",
         ),
-    )
+    )  # fmt: skip
     why = "the models are private (learned.provenance) and would leak through"
     for key, wrong, value, leak in rules:
         if wrong:

@@ -541,28 +541,36 @@ def expected(readings: ArrayLike, found: Fit, *, labels: Int8s | None = None) ->
 
 
 def pooled_counts(
-    code: Int32s, slot: Int32s, initial: Floats, transition: Floats, emission: Floats
+    code: Int32s,
+    slot: Int32s,
+    group: Int32s,
+    initial: Floats,
+    transition: Floats,
+    emission: Floats,
 ) -> tuple[Floats, Floats, Floats]:
     """Expected counts of many sequences under one model: the E step of Baum and Welch.
 
     Args:
         code: (sequences, steps) number of each reading's value, -1 where it is missing.
         slot: (steps,) slot of the move into each step.
+        group: (steps,) group of each step, whose steps have the same laws.
         initial: (K,) law of the first state.
         transition: (slots, K, K) moves, rows from the old state.
-        emission: (values, K) chance of each value in each state, all positive.
+        emission: (groups, values, K) chance of each value in each state, all positive.
 
     Returns:
-        First states (K,), moves (slots, K, K) and values (values, K), added over all sequences.
+        First states (K,), moves (slots, K, K) and values (groups, values, K), added over all
+        sequences.
     """
-    n, relative = len(code), emission / emission.max(axis=1, keepdims=True)
-    each = [np.repeat(part[None], n, axis=0) for part in (relative[:, None], initial, transition)]
+    n, relative = len(code), emission / emission.max(axis=2, keepdims=True)
+    shared = np.ascontiguousarray(np.moveaxis(relative, 0, 1))
+    each = [np.repeat(part[None], n, axis=0) for part in (shared, initial, transition)]
     counts, moves, first = np.empty_like(each[0]), np.empty_like(each[2]), np.empty_like(each[1])
     kernel.expect(
-        np.arange(n), code, NO_LABELS, np.zeros_like(slot), slot, each[0],
+        np.arange(n), code, NO_LABELS, group, slot, each[0],
         np.zeros(counts.shape[:3]), each[1], each[2], counts, moves, first, NO_POSTERIOR,
     )  # fmt: skip
-    return first.sum(axis=0), moves.sum(axis=0), counts.sum(axis=0)[:, 0]
+    return first.sum(axis=0), moves.sum(axis=0), np.moveaxis(counts.sum(axis=0), 1, 0)
 
 
 def _check(x: Floats, design: Design, labels: Int8s | None) -> None:

@@ -34,6 +34,8 @@ _POLICY_USUAL: dict[str, Any] = {
     "epsilon_t": [],
     "clamp": [],
     "publish": "raw",
+    "estimator": "model",
+    "usual": 0.0,
     "gaussian": None,
     "delta": 0.0,
     "window": None,
@@ -66,6 +68,8 @@ def _policy_values(policy: Policy) -> dict[str, tuple[Any, _Form]]:
         "min_scale": (policy.min_scale, real),
         "clamp": (policy.clamp, lambda each: [int(at) for at in each]),
         "publish": (policy.publish, str),
+        "estimator": (policy.estimator, str),
+        "usual": (policy.usual, real),
         **{key: (value, _written) for key, value in (_NO_SCHEDULE | own).items()},
     }
 

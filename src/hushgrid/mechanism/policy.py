@@ -507,6 +507,7 @@ BlockRule = Literal["block", "minimal", "paper"]
 ModelsRule = Literal["union", "paper"]
 EmptyRule = Literal["protect_all", "publish_exact"]
 PublishRule = Literal["raw", "estimate"]
+EstimatorRule = Literal["model", "filter", "releases"]
 
 MIN_SCALE = 0.1  # [Wh]; no release goes out with less noise than this
 MAX_CLAMP = 2**31 - 1  # [Wh]
@@ -530,6 +531,9 @@ class Policy:
         min_scale: The least noise of a release [Wh].
         clamp: One bound for each density class [Wh], below the contract bound, or none.
         publish: The rate of the noisy load, or of the public's best estimate of it.
+        estimator: What the public's estimate and forecast come from: the model, the model and a
+            filter of the releases weighed against each other, or the releases alone.
+        usual: What a house usually consumes in a step [Wh], by published figures; for `releases`.
         schedule: How epsilon is shared out over the releases, and the law of the noise.
     """
 
@@ -542,6 +546,8 @@ class Policy:
     min_scale: float = MIN_SCALE
     clamp: tuple[int, ...] = ()
     publish: PublishRule = "raw"
+    estimator: EstimatorRule = "model"
+    usual: float = 0.0
     schedule: Schedule = field(default_factory=Even)
 
     def __post_init__(self) -> None:
@@ -571,6 +577,13 @@ class Policy:
                     fields=(name,),
                 )
         object.__setattr__(self, "clamp", _checked_clamp(self.clamp))
+        alone = self.estimator == "releases"
+        if not (is_real(self.usual) and (self.usual > 0 if alone else self.usual == 0)):
+            raise PolicyError(
+                f"policy usual is {self.usual} with estimator {self.estimator!r}; give the usual Wh"
+                " of a house in a step where the estimator is 'releases', else leave it out.",
+                fields=("usual", "estimator"),
+            )
         if not isinstance(self.schedule, Schedule):
             raise PolicyError(
                 f"policy schedule is {self.schedule!r}; give a Window such as Window(96), or"
@@ -607,6 +620,7 @@ _RULES = {
     "models": ModelsRule,
     "on_empty": EmptyRule,
     "publish": PublishRule,
+    "estimator": EstimatorRule,
 }
 
 

@@ -30,6 +30,7 @@ from hushgrid._numbers import (
     within,
 )
 from hushgrid.belief.estimate import SHAPES, PublicKnowledge
+from hushgrid.belief.load_filter import DayClock, EvenDays, FollowedKnowledge, Knowledge
 from hushgrid.errors import HorizonError, NoiseError, PolicyError, ReadingError
 from hushgrid.mechanism.calibrators import Calibrator
 from hushgrid.mechanism.digest import calibrator_name, terms_digest, terms_digest_before
@@ -68,6 +69,8 @@ class Release:
         digest: Digest of zone, tariff, models and policy.
         simulated: Whether the noise has a seed.
         noise: Law of the noise: `laplace`, `gaussian`, or `none` (a scale of 0).
+        base: Where the estimator follows releases: the load that it is relative to [Wh].
+        model_share: Likewise: probability of the model's component after the release.
     """
 
     zone: Annotated[str, TEXT]
@@ -87,6 +90,8 @@ class Release:
     simulated: Annotated[bool, TRUTH]
     # absent before releases named their noise
     noise: Annotated[NoiseName, optional(one_of(NoiseName))] = None  # type: ignore[assignment]
+    base: Annotated[float | None, optional(LOSS)] = None
+    model_share: Annotated[float | None, optional(CHANCE)] = None
 
     def __post_init__(self) -> None:
         if self.noise is None:
@@ -169,7 +174,7 @@ class State:
     digest: str
     rule: str
     most: int
-    public: PublicKnowledge | None = None
+    public: Knowledge | None = None
     rates: tuple[float, ...] = ()
     spent: tuple[float, ...] = ()
     before: str | None = None
@@ -190,6 +195,7 @@ def init(
     policy: Policy,
     calibrator: Calibrator | None = None,
     exposures: Exposures | None = None,
+    days: DayClock = EvenDays(),  # noqa: B008
 ) -> State:
     """The state before step 1 (Algorithm 1, inputs).
 
@@ -202,6 +208,7 @@ def init(
         calibrator: A custom calibrator, or None.
         exposures: Exposures to share between mechanisms that differ in epsilon, eta or calibrator
             alone; None: computed here.
+        days: Time of day of each step, for an estimator that follows releases.
 
     Returns:
         The state.
@@ -211,8 +218,8 @@ def init(
     exposures.check_made_for(models, zone, consumption, policy)
     scheduler = Scheduler(exposures, policy, calibrator)
     public = None
-    if policy.clamp or policy.publish == "estimate":
-        public = first_public(models, consumption, policy)
+    if policy.clamp or policy.publish == "estimate" or policy.estimator != "model":
+        public = first_public(models, consumption, policy, days)
     terms = (zone, tariff, models, consumption, policy, calibrator)
     by = "" if calibrator is None else f" {calibrator_name(calibrator).rpartition('.')[2]}"
     return State(
@@ -229,20 +236,27 @@ def init(
 
 
 def first_public(
-    models: Sequence[OccupancyModel], consumption: Consumption, policy: Policy
-) -> PublicKnowledge:
+    models: Sequence[OccupancyModel],
+    consumption: Consumption,
+    policy: Policy,
+    days: DayClock = EvenDays(),  # noqa: B008
+) -> Knowledge:
     """What the public knows before the first release, with the policy's clamp and noise law.
 
     Args:
         models: The occupancy models Theta.
         consumption: The laws of readings.
         policy: The policy.
+        days: Time of day of each step, for an estimator that follows releases.
 
     Returns:
         The public knowledge.
     """
     shape = SHAPES[policy.schedule.noise]
-    return PublicKnowledge.start(models, consumption, clamp=policy.clamp, shape=shape)
+    model = PublicKnowledge.start(models, consumption, clamp=policy.clamp, shape=shape)
+    if policy.estimator == "model":
+        return model
+    return FollowedKnowledge.start(model, days, policy.usual * len(consumption.class_of))
 
 
 def with_recorded_digest(state: State, digest: str | None) -> State:
@@ -630,7 +644,7 @@ def skip(state: State, rate: float, steps: int = 1) -> State:
     return replace(state, public=public, rates=state.rates + (rate,) * steps)
 
 
-def _after(state: State, public: PublicKnowledge | None, release: Release) -> State:
+def _after(state: State, public: Knowledge | None, release: Release) -> State:
     if state.policy.schedule.adaptive:
         state = spend(state, release.epsilon, published=release.look > 0)
     return replace(state, public=public, rates=(*state.rates, release.rate))
@@ -681,10 +695,15 @@ def _published(
 ) -> tuple[Release, State]:
     """The release of a noisy load; `keep` repeats the last rate."""
     public, put_back, estimate = state.public, 0.0, None
+    base = model_share = None
     if public is not None:
+        if isinstance(public, FollowedKnowledge):
+            base = public.base(state.rates)
         put_back = public.clamped_energy(state.rates)
         guess, public = public.learn(load_hat, calibration.scale, state.rates)
         estimate = guess if state.policy.publish == "estimate" else None
+        if isinstance(public, FollowedKnowledge):
+            model_share = public.share
     rate = public_rate(load_hat + put_back if estimate is None else estimate, state.tariff)
     if keep and state.rates:
         rate = state.rates[-1]
@@ -705,6 +724,8 @@ def _published(
         digest=state.digest,
         simulated=simulated,
         noise=state.policy.schedule.noise_at(calibration.scale),
+        base=base,
+        model_share=model_share,
     )
     return release, _after(state, public, release)
 

@@ -219,6 +219,7 @@ def terms_of(service: ZoneService) -> Terms:
         private_models=service.learned.private,
         continued=service.memory is not None,
         other_epochs=None if service.pattern is None else _InOtherEpochs(service),
+        days=service.days,
     )
 
 

@@ -607,7 +607,7 @@ class Curator:
         }
         # nothing of a reading in it: no noise is used, and what was drawn for the step never is
         draws = self._draws if self._missing < interval.houses else None
-        if not self._usable or (draws is None and self.service.learned.private):
+        if not self._usable or (draws is None and not self.service.may_forecast):
             rate = self.service.fallback_rate
             made = ReleaseRecord.stand_in(self.service.id, "fallback", t=self.t, rate=rate, **when)
             return made.to_body()

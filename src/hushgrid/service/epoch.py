@@ -297,7 +297,7 @@ def first_state(service: ZoneService, digest: str | None = None) -> State:
     """
     scenario = service.scenario
     world = (scenario.zone, scenario.tariff, scenario.models, scenario.consumption)
-    return with_recorded_digest(init(*world, service.policy), digest)
+    return with_recorded_digest(init(*world, service.policy, days=service.days), digest)
 
 
 def roster_digest(service: ZoneService) -> str:

@@ -398,7 +398,7 @@ class Forecaster:
         None from private models, whose expectations reveal something about the homes they were
         fitted to.
         """
-        if self._zone.learned.private:
+        if not self._zone.may_forecast:
             return NOTHING
         with self._mutex:
             newest = releases[-1] if releases else None
@@ -406,7 +406,11 @@ class Forecaster:
                 return NOTHING
             if self._last is None or self._last.start < newest.start:
                 since = self._zone.begins if self._last is None else self._last.start + 1
-                for one in _from(releases, since):
+                new = _from(releases, since)
+                if self._last is None:
+                    earlier = releases[: len(releases) - len(new)]
+                    self._public = PublicReplay(self._zone, self._first, earlier)
+                for one in new:
                     self._fold(one, since=newest.t - RANGED)
                 ranges = {t: one for t, one in self._ranges.items() if t > newest.t - RANGED}
                 self._ranges = ranges

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any, Self
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushgrid._numbers import Spent
-from hushgrid.belief.estimate import PublicKnowledge
+from hushgrid.belief.load_filter import EarlierRelease, FollowedKnowledge, Knowledge
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import ZoneService
 from hushgrid.mechanism.policy import largest_so_far
@@ -41,16 +41,20 @@ class PublicReplay:
     Args:
         service: The zone.
         first: Its step that the epoch begins with.
+        earlier: Releases of epochs before it, in order.
 
     Attributes:
         knowledge: Belief about occupancy, and the step it is about.
         rates: The rate published at each step of the epoch so far [currency/kWh].
     """
 
-    def __init__(self, service: ZoneService, first: int) -> None:
+    def __init__(
+        self, service: ZoneService, first: int, earlier: Sequence[ReleaseRecord] = ()
+    ) -> None:
         scenario = service.scenario
         self._first, self._fallback = first, service.fallback_rate
-        self.knowledge = first_public(scenario.models, scenario.consumption, service.policy)
+        world = (scenario.models, scenario.consumption, service.policy, service.days)
+        self.knowledge = with_earlier_releases(first_public(*world), earlier, first)
         self.rates: list[float] = []
 
     def reach(self, t: int) -> None:
@@ -58,7 +62,7 @@ class PublicReplay:
         rate = self.rates[-1] if self.rates else self._fallback
         self._pass(rate, t - self._first - len(self.rates))
 
-    def take(self, one: ReleaseRecord, learned: PublicKnowledge | None = None) -> None:
+    def take(self, one: ReleaseRecord, learned: Knowledge | None = None) -> None:
         """Learn from the next release.
 
         Args:
@@ -215,13 +219,15 @@ class Replay:
         return skip(state, rate, steps) if steps > 0 else state
 
     @property
-    def public(self) -> PublicKnowledge:
+    def public(self) -> Knowledge:
         """What is known before the step that is next."""
         state = self.state
         if state.public is not None:
             return state.public
         if self._public is None:
-            self._public = PublicReplay(self._service, self.epoch.first)
+            assert self._standing is not None
+            earlier = releases_before(self._standing)
+            self._public = PublicReplay(self._service, self.epoch.first, earlier)
         while self._unread:
             self._learn_next()
         self._public.reach(self.epoch.first + len(state.rates))
@@ -332,7 +338,44 @@ def initial_state(service: ZoneService, standing: LedgerState) -> State:
     """
     epoch = standing.epoch
     state = first_state(service, None if epoch is None else epoch.digest)
+    if epoch is not None and state.public is not None:
+        earlier = releases_before(standing)
+        known = with_earlier_releases(state.public, earlier, epoch.first)
+        state = replace(state, public=known)
     return with_earlier_losses(state, lost_before(standing, service.policy.schedule.shared_by))
+
+
+def releases_before(standing: LedgerState) -> Sequence[ReleaseRecord]:
+    """The releases of the epochs before the present one, in order."""
+    return standing.releases[: len(standing.releases) - len(standing.current)]
+
+
+def with_earlier_releases(
+    public: Knowledge, earlier: Sequence[ReleaseRecord], first: int
+) -> Knowledge:
+    """Public knowledge before an epoch's first step, where it follows releases.
+
+    An estimator that follows releases goes on from epoch to epoch, from the last one with steps of
+    another length on.
+
+    Args:
+        public: As the epoch's terms begin it.
+        earlier: Releases of earlier epochs, in order.
+        first: The zone's step that the epoch begins with.
+
+    Returns:
+        The knowledge with what those releases say; unchanged by the model alone.
+    """
+    if not isinstance(public, FollowedKnowledge):
+        return public
+    seconds, found = round(public.days.hours * 3600), deque[EarlierRelease]()
+    for one in reversed(earlier):
+        if one.start != one.t * seconds:
+            break
+        if one.source == "readings" and one.base is not None and one.t < first:
+            seen = (one.load_hat, one.scale, one.base, one.model_share or 0.0)
+            found.appendleft(EarlierRelease(one.t - first + 1, *seen))
+    return public.continued(found)
 
 
 def lost_before(standing: LedgerState, steps: int) -> tuple[float, ...]:
