@@ -13,10 +13,21 @@ from hypothesis import strategies as st
 from numpy.random import Generator
 from scipy import stats
 
-from hushgrid import ModelError, NoiseError
+from hushgrid import Consumption, ModelError, NoiseError, OccupancyModel, Uniform
 from hushgrid._kernels.load_filter import _behind
 from hushgrid._numbers import Floats
-from hushgrid.belief.load_filter import KNOTS, SPREADS, LoadFilter, SeenLoads, Spreads
+from hushgrid.belief.estimate import PublicKnowledge
+from hushgrid.belief.load_filter import (
+    KNOTS,
+    SPREADS,
+    EarlierRelease,
+    EvenDays,
+    FollowedKnowledge,
+    LoadFilter,
+    SeenLoads,
+    Spreads,
+)
+from hushgrid.belief.rate_interval import posterior_interval
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 ONE = Spreads(0.05, 0.1, 0.06, 0.2, 0.1, 0.04)
@@ -130,7 +141,7 @@ def test_without_releases_it_forgets_and_forecasts_widen() -> None:
     fresh, widest = LoadFilter.start(0.5).ahead(base[:1], place[:1], np.zeros(1, bool))
     assert variances[0] < variances[48] < variances[-48]
     assert means[-48:].mean() == pytest.approx(1000, rel=0.05)
-    assert fresh[0] == 1000
+    assert fresh[0] == pytest.approx(1000)
     assert variances[-1] < widest[0] * 1.5
 
 
@@ -213,3 +224,131 @@ def test_on_real_homes_it_is_better_than_raw_and_than_the_days_before(
 def test_the_bank_is_small() -> None:
     assert len(SPREADS) == len(set(SPREADS)) == 18
     assert replace(LoadFilter.start(0.25)).mean.shape == (18, 3 + 2 * KNOTS)
+
+
+# ---- the filter and the model together
+
+HOUSES = 200
+
+
+def _model(clamp: tuple[int, ...] = ()) -> PublicKnowledge:
+    chain = [0] * HOUSES
+    theta = OccupancyModel.factored([[0.5, 0.5]], [[[[0.9, 0.1], [0.2, 0.8]]]], chain_of=chain)
+    f = Consumption.by_class(absent=[Uniform(500)], present=[Uniform(1000)], class_of=chain)
+    return PublicKnowledge.start([theta], f, clamp=clamp)
+
+
+def test_components_are_weighed_by_bayes_rule() -> None:
+    """Against both components alone, each with its own evidence."""
+    rng = np.random.default_rng(1)
+    model, bank = _model(), LoadFilter.start(24 / 96)
+    both, odds = FollowedKnowledge.start(model, EvenDays()), 0.95
+    for t in range(1, 30):
+        seen = 90_000 + float(rng.laplace(0, 4000.0))
+        base = model.moments.at(t)[0].mean
+        place, none = np.array([(t - 1) % 96 / 96]), np.zeros(1, bool)
+        one = SeenLoads(np.array([seen]), np.array([4000.0]), np.array([base]), place, none)
+        found, bank = bank.step(one)
+        filtered = float(bank.weights @ found.estimate)
+        by_filter = math.log(float(found.weights @ np.exp(found.log)))
+        by_model, evidence, model = model.weighed(seen, 4000.0)
+        odds = (1 - 1e-4) * odds + 1e-4 * 0.95
+        odds = 1 / (1 + (1 - odds) / odds * math.exp(by_filter - evidence))
+        estimate, both = both.learn(seen, 4000.0)
+        assert both.share == pytest.approx(odds, rel=1e-9)
+        assert estimate == pytest.approx(odds * by_model + (1 - odds) * filtered, rel=1e-12)
+    assert both.t == 30
+
+
+def test_a_true_model_is_kept_and_a_wrong_one_left() -> None:
+    """Three days of a true model cost less than 3 %; a load of half again is found."""
+    for factor, share in ((1.0, 0.95), (3.0, 0.05)):
+        rng = np.random.default_rng(3)
+        model, known = _model(), FollowedKnowledge.start(_model(), EvenDays())
+        errors = np.empty((2, 288))
+        for t in range(288):
+            load = factor * (85_000 + float(rng.normal(0, 4500)))
+            seen = load + float(rng.laplace(0, 8000.0))
+            guess, model = model.learn(seen, 8000.0)
+            mixed, known = known.learn(seen, 8000.0)
+            errors[:, t] = guess - load, mixed - load
+        alone, mixed = np.sqrt(np.mean(errors[:, 48:] ** 2, axis=1))
+        assert (known.share > share) is (factor == 1)
+        assert mixed <= 1.03 * alone if factor == 1 else mixed < 0.5 * alone
+
+
+@pytest.mark.parametrize("clamp", [(), (400,)])
+def test_parts_predictions_and_intervals_agree(clamp: tuple[int, ...]) -> None:
+    known = FollowedKnowledge.start(_model(clamp), EvenDays())
+    for seen in (52_000.0, 55_000.0, 50_000.0):
+        _, known = known.learn(seen, 3000.0)
+    law, whole = known.parts(), known.predicted()
+    assert law.weights.sum() == pytest.approx(1)
+    assert float(whole.weights @ whole.mean) == pytest.approx(
+        float(law.weights @ (law.mean + law.cut))
+    )
+    assert known.clamped_energy() == pytest.approx(float(law.weights @ law.cut))
+    assert (known.clamped_energy() > 0) is bool(clamp)
+    found = posterior_interval(known, 53_000.0, 3000.0)
+    after, _ = known.learn(53_000.0, 3000.0)
+    assert found.low < after < found.high
+    if not clamp:
+        narrow, wide = known.forecast(1)[0], known.forecast(96)[-1]
+        assert wide.high - wide.low > narrow.high - narrow.low
+    assert known.forecast(3)[2] == known.passed(2).forecast(1)[0]
+
+
+def test_without_a_model_nothing_of_it_enters() -> None:
+    """Other laws behind the same bounds: the same estimates, forecasts and intervals."""
+    first = _model((400,))
+    same = [0] * HOUSES
+    laws = Consumption.by_class(absent=[Uniform(900)], present=[Uniform(990)], class_of=same)
+    other = PublicKnowledge.start(first.models, laws, clamp=(400,))
+    found = []
+    for model in (first, other):
+        known, seen = FollowedKnowledge.start(model, EvenDays(), usual=40_000.0), []
+        for load in (42_000.0, 46_000.0, 41_000.0):
+            seen.append(known.learn(load, 3000.0)[0])
+            known = known.after(load, 3000.0).passed(3)
+        found.append((seen, known.forecast(3), known.clamped_energy(), known.share))
+    assert found[0] == found[1]
+    assert found[0][2:] == (0.0, 0.0)
+
+
+def test_releases_before_the_first_step_are_followed_bit_for_bit() -> None:
+    rng = np.random.default_rng(5)
+    first, earlier = FollowedKnowledge.start(_model(), EvenDays(), usual=80_000.0), []
+    known = first
+    for t in range(96):
+        if t % 7 == 3:
+            known = known.passed()
+            continue
+        seen = 80_000 + float(rng.laplace(0, 3000.0))
+        earlier.append(EarlierRelease(t - 95, seen, 3000.0, known.base(), known.share))
+        known = known.after(seen, 3000.0)
+    again = first.continued(earlier)
+    np.testing.assert_array_equal(again.bank.mean, known.bank.mean)
+    np.testing.assert_array_equal(again.bank.covariance, known.bank.covariance)
+    np.testing.assert_array_equal(again.bank.weights, known.bank.weights)
+    assert first.continued([]) == first
+    assert first.continued(earlier) == again
+    assert hash(first.continued(earlier)) == hash(again)
+    old = [one._replace(t=one.t - 61 * 96) for one in earlier]
+    assert first.continued(old) == first, "sixty days are enough"
+
+
+def test_a_public_covariate_is_learnt() -> None:
+    """A load that moves by a tenth with a covariate: forecasts use it, a missing value is 0."""
+    rng = np.random.default_rng(7)
+    known = FollowedKnowledge.start(_model(), EvenDays(), usual=80_000.0, covariates=1)
+    for _ in range(400):
+        x = float(rng.choice([-1.0, 1.0]))
+        load = 80_000 * (1 + 0.1 * x)
+        known = known.knowing([x]).after(load + float(rng.laplace(0, 2000.0)), 2000.0)
+    high, low = (known.knowing([x]).predicted() for x in (1.0, -1.0))
+    found = float(high.weights @ high.mean) - float(low.weights @ low.mean)
+    assert found == pytest.approx(16_000, rel=0.1)
+    middle = known.knowing([math.nan]).predicted()
+    assert float(middle.weights @ middle.mean) == pytest.approx(80_000, rel=0.02)
+    with pytest.raises(ModelError, match="covariates have shape"):
+        known.knowing([1.0, 2.0]).after(80_000, 1.0)

@@ -39,7 +39,7 @@ KNOTS = 24  # of a profile, an hour apart
 _HOURS = (24.0, 480.0, 2.0, 720.0)  # what the level, slow level, residual and the rest last [h]
 _COVARIATE = 0.15  # standard deviation of a covariate's coefficient, relative to the base
 _SMOOTH = 1.5  # hours over which a profile bends
-_EVEN = 1e-3  # share of the weights that is spread evenly at each step
+_STIR = 1e-3  # share of the weights that goes back to the prior ones at each step
 
 
 class Spreads(NamedTuple):
@@ -161,8 +161,8 @@ class LoadFilter:
             raise ModelError("spreads is empty; give one or more.")
         each = tuple(spreads)
         covariance = _motion(each, hours, covariates).stationary.copy()
-        mean, even = np.zeros(covariance.shape[:2]), np.full(len(each), 1 / len(each))
-        return cls(float(hours), each, even, mean, covariance, covariates)
+        mean = np.zeros(covariance.shape[:2])
+        return cls(float(hours), each, _prior(each), mean, covariance, covariates)
 
     def follow(self, seen: SeenLoads) -> tuple[FilteredLoads, LoadFilter]:
         """Learn from the next steps.
@@ -180,7 +180,7 @@ class LoadFilter:
         each, after = self._moved(seen)
         found, weights = np.empty((4, len(each))), self.weights
         for t, (m0, v0, m1, v1, log) in enumerate(np.moveaxis(each, 1, 2)):
-            weights = _stirred(weights)
+            weights = (1 - _STIR) * weights + _STIR * _prior(self.spreads)
             found[0, t], found[1, t] = _moments(weights, m0, v0)
             weights = posterior_weights(weights, log)
             found[2, t], found[3, t] = _moments(weights, m1, v1)
@@ -200,7 +200,8 @@ class LoadFilter:
             NoiseError: If the law of the noise is unknown, or the scale is negative or infinite.
         """
         each, after = self._moved(seen)
-        found = BankStep(_stirred(self.weights), *each[0].T)
+        weights = (1 - _STIR) * self.weights + _STIR * _prior(self.spreads)
+        found = BankStep(weights, *each[0].T)
         return found, replace(after, weights=posterior_weights(found.weights, found.log))
 
     def _moved(self, seen: SeenLoads) -> tuple[Floats, LoadFilter]:
@@ -298,9 +299,13 @@ def _motion(spreads: tuple[Spreads, ...], hours: float, covariates: int) -> _Mot
     return _Motion(stationary, np.tile(decay, (len(spreads), 1)), growth, white)
 
 
-def _stirred(weights: Floats) -> Floats:
-    """Weights before the next step: no filter is ruled out for good."""
-    return (1 - _EVEN) * weights + _EVEN / len(weights)
+@lru_cache(maxsize=8)
+def _prior(spreads: tuple[Spreads, ...]) -> Floats:
+    """Weights before any release: a narrow filter is more probable, for noise moves a wide one."""
+    found = np.array([(one.level * one.profile) ** -2.0 for one in spreads])
+    found /= found.sum()
+    found.flags.writeable = False
+    return found
 
 
 def _moments(weights: Floats, mean: Floats, variance: Floats) -> tuple[float, float]:
@@ -594,12 +599,12 @@ Knowledge = PublicKnowledge | FollowedKnowledge
 
 _REMEMBERED = 60  # days of releases before step 1 that are followed
 _ABOVE = 0.5  # relative error to expect of a model's energy above the clamp: no release shows it
-_FIRST_SHARE = 0.5  # probability of the model's component before any release
-_SHARE_EVEN = 1e-3  # of that probability: spread evenly at each step
+_FIRST_SHARE = 0.95  # probability of the model's component before any release
+_SHARE_STIR = 1e-4  # share of that probability that goes back to it at each step
 
 
 def _stirred_share(share: float) -> float:
-    return (1 - _SHARE_EVEN) * share + _SHARE_EVEN / 2
+    return (1 - _SHARE_STIR) * share + _SHARE_STIR * _FIRST_SHARE
 
 
 def _log_mean(weights: Floats, logs: Floats) -> float:

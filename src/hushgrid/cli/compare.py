@@ -183,6 +183,9 @@ def compare(
         int | None, typer.Option(min=1, help="Contract bound of real homes [Wh]; else 15 kW.")
     ] = None,
     train_days: Annotated[int, typer.Option(min=2, help="First days, to learn from.")] = 90,
+    copies: Annotated[
+        int, typer.Option(min=1, help="A larger zone: so many copies of each real home.")
+    ] = 1,
     chart_days: Annotated[
         int, typer.Option(min=0, help="Days of each point of the chart; 0: no chart.")
     ] = 10,
@@ -207,7 +210,7 @@ def compare(
         PlanError: If options contradict each other.
     """
     from hushgrid.compare.comparison import compare as compared
-    from hushgrid.compare.comparison import methods_with
+    from hushgrid.compare.comparison import copied, methods_with
     from hushgrid.compare.methods import MethodPromise
     from hushgrid.errors import PlanError
     from hushgrid.files.results import (
@@ -236,6 +239,7 @@ def compare(
             readings, mapping, config, zone, interval, bound, train_days, time_zone
         )
         days, chart_days = (min(n, len(source.readings)) for n in (days, chart_days))
+        source = copied(source, copies) if copies > 1 else source
         attack_days = 0  # the true occupancy is not known
     make_folder(out)
     settings = {
@@ -243,7 +247,7 @@ def compare(
         "sigma": sigma, "shock": shock, "zones": zones, "houses": houses, "seed": seed,
         "interval": interval, "bound": bound, "train_days": train_days, "time_zone": time_zone,
         "mapping": mapping, "chains": chains, "readings": str(readings), "config": str(config),
-        "model": model, "digest": source.digest,
+        "model": model, "digest": source.digest, "copies": copies,
     }  # fmt: skip
     before = settings | {"digest": source.digest_before}
     kept = Journal(out / "days.jsonl", settings, before)
@@ -261,8 +265,8 @@ def compare(
         "Ratios": report.ratio_table(result),
         "What each promises": report.guarantee_prose(result),
     }
-    if followed := report.followed_table(result):
-        parts["Days that follow each other"] = f"{report.FOLLOWED_PROSE}\n\n{followed}"
+    if recorded_days := report.recorded_table(result):
+        parts["Days that follow each other"] = f"{report.RECORDED_PROSE}\n\n{recorded_days}"
     figures, places = {}, {}
     if curve:
         figures["compare"], places["compare"] = report.comparison_figure(curve), "Errors"

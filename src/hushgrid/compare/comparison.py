@@ -2,20 +2,23 @@
 
 A row is one day of one promise: for each method (docs/proofs/baselines.md) the error of its raw and
 of its estimated price and, where requested, the AUC of an adversary on its releases. On recorded
-days, which follow each other, the error of the estimate that learns from all releases so far is
-there as well. Rows are plain numbers, so that a run can resume where it stopped.
+days, which follow each other, hushgrid cuts readings at the planned clamp, and the estimate weighs
+the model against a filter of all releases so far, as a service does by `estimator = "filter"`. Rows
+are plain numbers, so that a run can resume where it stopped.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from hushgrid._numbers import Floats, Ints, UInt8s, is_real
-from hushgrid.belief.load_filter import FilteredLoads, LoadFilter, SeenLoads
+from hushgrid.belief.estimate import SHAPES, USUAL_FACTOR, PublicKnowledge
+from hushgrid.belief.load_filter import EvenDays, FollowedKnowledge
+from hushgrid.belief.rate_interval import posterior_interval
 from hushgrid.compare.attack import Watcher
 from hushgrid.compare.battery import POWER, RULES, Battery, hide
 from hushgrid.compare.datasets import DaySource, ReadingDay, Recorded
@@ -34,12 +37,14 @@ from hushgrid.compare.methods import (
     Outcome,
     Ready,
     hushgrid,
+    part_of,
 )
 from hushgrid.compare.pufferfish import QUILT, WASSERSTEIN
 from hushgrid.compare.transforms import FOURIER, WAVELET
 from hushgrid.errors import PlanError, PolicyError
 from hushgrid.model.scenario import Scenario
 from hushgrid.model.zone import Tariff, optimal_rate, public_rate
+from hushgrid.planning.expected_error import RHO
 from hushgrid.statistics import Summary, ratio_of_means, summarise
 
 METHODS: tuple[Method, ...] = (
@@ -84,8 +89,8 @@ Row = dict[str, dict[str, list[float]]]  # method -> each of PARTS: FIGURES; auc
 PARTS = ("estimated", "raw", "cut")
 FIGURES = ("rmsre_paper", "rmsre", "mismatch_cost")
 AUCS = ("auc", "auc_others")  # the adversary knows prices alone; all other readings as well
-FOLLOWED = "followed"  # the estimate that learns from all releases so far, on recorded days
-HELD = "coverage95"  # the share of steps whose load its 95 % interval holds
+HELD = "coverage95"  # of recorded days: the share of steps whose load the 95 % interval holds
+_HELD_STEPS = 8  # an interval is computed at one of so many steps
 SLOT_MEAN = "slot_mean"  # mean loads of the days before, by time of day: no reading is used
 OPEN = "open"  # no noise at all
 BATTERY_SIZE, BATTERY_POWER = 2.0, POWER  # of a house's bound: capacity, and in or out a step
@@ -125,14 +130,15 @@ class Bench:
         self.source, self.promise, self.methods = source, promise, tuple(methods)
         self._seed = seed
         self._ready: dict[int, dict[str, Ready | MethodRefusal]] = {}
-        self._forecast: dict[int, Floats] = {}
-        self._filters: dict[str, tuple[int, LoadFilter]] = {}  # the next day, and what is known
+        self._models: dict[tuple[int, tuple[int, ...], str], PublicKnowledge] = {}
+        self._known: dict[str, tuple[int, FollowedKnowledge]] = {}  # the next day, what is known
 
     def ready(self, zone: int = 0) -> Mapping[str, Ready | MethodRefusal]:
         """Each method prepared for a zone, or its refusal."""
         if zone not in self._ready:
+            rho = RHO if isinstance(self.source, Recorded) else None
             setting = MethodSetting.of(
-                self.source.scenarios[zone], self.promise, self.source.horizon
+                self.source.scenarios[zone], self.promise, self.source.horizon, rho
             )
             self._ready[zone] = {m.name: _prepare(m, setting) for m in self.methods}
         return self._ready[zone]
@@ -155,14 +161,12 @@ class Bench:
         for name, method in self.ready(zone).items():
             if isinstance(method, MethodRefusal):
                 continue
-            made = self._published(method, number, day)
-            out[name] = _day_errors(made, day, scenario.tariff)
+            made, held = self._published(method, number, day), None
             if made.independent and isinstance(self.source, Recorded):
-                found = self._followed(self.source, name, number, made)
-                low, high = found.interval()
-                held = (low <= day.load) & (day.load <= high)
-                out[name][FOLLOWED] = errors(found.estimate, day.load, scenario.tariff)
-                out[name][HELD] = [float(held.mean())]
+                made, held = self._followed(self.source, name, number, made, day)
+            out[name] = _day_errors(made, day, scenario.tariff)
+            if held is not None:
+                out[name][HELD] = [held]
             for key, watcher in watchers.items():
                 out[name][key] = [watcher.auc(made, _home(day))]
         out |= self._batteries(scenario, day, number)
@@ -176,43 +180,55 @@ class Bench:
         return out
 
     def _published(self, method: Ready, number: int, day: ReadingDay) -> Outcome:
-        return method.publish(day.load, np.random.SeedSequence([self._seed, number, _NOISE]))
+        load = day.load
+        if method.clamp:
+            f = self.source.scenarios[self.source.zone_of(number)].consumption
+            cut = np.array(method.clamp)[f.class_of]
+            load = np.minimum(day.readings, cut).sum(axis=1, dtype=np.int64)
+        return method.publish(load, np.random.SeedSequence([self._seed, number, _NOISE]))
 
-    def _followed(self, source: Recorded, name: str, number: int, made: Outcome) -> FilteredLoads:
+    def _followed(
+        self, source: Recorded, name: str, number: int, made: Outcome, day: ReadingDay
+    ) -> tuple[Outcome, float]:
         """What the releases of a day and of all days before it say about its loads."""
-        then, known = self._filters.get(name, (0, LoadFilter.start(24 / source.horizon)))
+        then, known = self._known.get(name, (0, None))
         if then > number:
-            then, known = 0, LoadFilter.start(24 / source.horizon)
-        for day in range(then, number):  # that were computed by an earlier run
-            method = self.ready(source.zone_of(day))[name]
+            then, known = 0, None
+        for earlier in range(then, number):  # that were computed by an earlier run
+            method = self.ready(source.zone_of(earlier))[name]
             if isinstance(method, Ready):
-                earlier = self._published(method, day, source.day(day))
-                known = self._seen(source, day, earlier, known)[1]
-        found, known = self._seen(source, number, made, known)
-        self._filters[name] = (number + 1, known)
-        return found
+                before = self._published(method, earlier, source.day(earlier))
+                known = self._begun(source, name, earlier, before, known)
+                known = _follow(known, before, None)[2]
+        known = self._begun(source, name, number, made, known)
+        raw, estimated, known, held = _follow(known, made, day.load)
+        self._known[name] = (number + 1, known)
+        return made._replace(raw=raw, estimated=estimated), held
 
-    def _seen(
-        self, source: Recorded, number: int, made: Outcome, known: LoadFilter
-    ) -> tuple[FilteredLoads, LoadFilter]:
-        steps, weekend = source.horizon, bool(source.weekend[number])
-        usual = source.usual
-        base = self._forecasts(source, number) if usual is None else usual[int(weekend)]
-        place, whole = np.arange(steps) / steps, np.full(steps, weekend)
+    def _begun(
+        self,
+        source: Recorded,
+        name: str,
+        number: int,
+        made: Outcome,
+        known: FollowedKnowledge | None,
+    ) -> FollowedKnowledge:
+        """What is known before a day: the model's part begins anew, the filter goes on."""
+        zone, steps = source.zone_of(number), source.horizon
+        scenario, ready = source.scenarios[zone], self.ready(zone)[name]
+        clamp = ready.clamp if isinstance(ready, Ready) else ()
+        if (zone, clamp, made.noise) not in self._models:
+            world = (scenario.models, scenario.consumption)
+            model = PublicKnowledge.start(*world, clamp=clamp, shape=SHAPES[made.noise])
+            self._models[zone, clamp, made.noise] = model.since(USUAL_FACTOR, steps)
+        model = self._models[zone, clamp, made.noise]
+        days = _Day(steps, bool(source.weekend[number]))
+        if known is None:
+            return FollowedKnowledge.start(model, days)
         missing = int(source.date[number] - source.date[number - 1]) - 1 if number else 0
-        for _ in range(min(max(missing, 0), _MOST_MISSING)):  # days that are not whole
-            none = np.full(steps, np.nan)
-            known = known.follow(SeenLoads(none, none, base, place, whole))[1]
-        assert made.seen is not None
-        return known.follow(SeenLoads(made.seen, made.scale, base, place, whole, made.noise))
-
-    def _forecasts(self, source: Recorded, number: int) -> Floats:
-        """The model's forecast of a day's loads [Wh], above 0."""
-        zone = source.zone_of(number)
-        if zone not in self._forecast:
-            setting = MethodSetting.of(source.scenarios[zone], self.promise, source.horizon)
-            self._forecast[zone] = np.maximum(setting.forecast, 1.0)
-        return self._forecast[zone]
+        if missing > 0:  # days that are not whole
+            known = known.passed(min(missing, _MOST_MISSING) * steps)
+        return replace(known, model=model, days=days)
 
     def _batteries(self, scenario: Scenario, day: ReadingDay, number: int) -> Row:
         battery = Battery.sized(scenario.zone.bound, BATTERY_SIZE)
@@ -229,6 +245,60 @@ class Bench:
             }
             out[name]["moved"] = [float(hidden.moved.sum() / max(int(day.load.sum()), 1))]
         return out
+
+
+class _Day(NamedTuple):
+    """The clock of one day."""
+
+    steps: int
+    weekend: bool
+
+    @property
+    def hours(self) -> float:
+        return 24 / self.steps
+
+    def at(self, t: int) -> tuple[float, bool]:
+        return (t - 1) % self.steps / self.steps, self.weekend
+
+    def of_epoch(self, first: int) -> EvenDays:  # noqa: ARG002
+        return EvenDays(self.steps)
+
+
+def _follow(
+    known: FollowedKnowledge, made: Outcome, load: Ints | None
+) -> tuple[Floats, Floats, FollowedKnowledge, float]:
+    """Raw and estimated loads of a day, what is known after it, and the share of loads held."""
+    assert made.seen is not None
+    raw, estimated, held = made.seen.copy(), np.empty(len(made.seen)), list[bool]()
+    for t, (seen, scale) in enumerate(zip(made.seen.tolist(), made.scale.tolist(), strict=True)):
+        if load is not None and t % _HELD_STEPS == 0:
+            found = posterior_interval(known, seen, scale)
+            held.append(bool(found.low <= load[t] <= found.high))
+        raw[t] += known.clamped_energy()
+        estimated[t], known = known.learn(seen, scale)
+    return raw, estimated, known, float(np.mean(held)) if held else 0.0
+
+
+def copied(source: Recorded, copies: int) -> Recorded:
+    """A larger zone: every home of a zone so many times, on the same days.
+
+    Copies keep the weather that homes share. The tariff is scaled with the load.
+
+    Args:
+        source: The days of homes that move independently.
+        copies: How many of each.
+
+    Returns:
+        The days of the larger zone.
+    """
+    some = np.tile(np.arange(source.readings.shape[2]), copies)
+    scenarios = []
+    for one in source.scenarios:
+        larger, tariff = part_of(one, some), one.tariff
+        less = replace(tariff, alpha=tariff.alpha / copies)
+        scenarios.append(replace(larger, tariff=less))
+    usual = None if source.usual is None else source.usual * copies
+    return replace(source, scenarios=scenarios, readings=source.readings[:, :, some], usual=usual)
 
 
 def _prepare(method: Method, setting: MethodSetting) -> Ready | MethodRefusal:
@@ -331,7 +401,7 @@ class Comparison:
         return summarise(self.values(name, part, figure))
 
     def held(self, name: str) -> Summary | None:
-        """Share of steps whose load the 95 % interval of the followed estimate holds, if any."""
+        """Share of steps whose load the 95 % interval of the estimate holds, on recorded days."""
         if not all(HELD in row.get(name, {}) for row in self.rows):
             return None
         return summarise([row[name][HELD][0] for row in self.rows])

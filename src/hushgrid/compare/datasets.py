@@ -50,8 +50,8 @@ def learn_habits(readings: NDArray[np.integer], bound: int, beta: float = 62.5) 
     """A zone from readings of earlier days under one contract bound.
 
     For real readings without labels: state 1 is the one with more use. The readings of all homes of
-    a class are fitted at once (`learn.em.pooled_counts`), with laws for each hour of the day; no
-    transition and no value gets probability 0.
+    a class are fitted at once (`learn.em.pooled_counts`); then the states found give laws for each
+    hour of the day. No transition and no value gets probability 0.
 
     Args:
         readings: (days, T, homes): readings [Wh], -1 where missing.
@@ -125,22 +125,21 @@ def _fit_class(seen: Int32s, slots: Int32s, groups: Int32s, bins: int) -> _Fit:
     known = seen[seen >= 0]
     ramp = 1 / (1 + np.exp(-(np.arange(bins) - (float(np.median(known)) if known.size else 0.0))))
     counts = np.bincount(known, minlength=bins) + 0.5
-    both = np.stack([counts * (1.2 - ramp), counts * (0.2 + ramp)])
-    emit = np.tile(both / both.sum(axis=1, keepdims=True), (int(groups.max()) + 1, 1, 1))
+    emit = np.stack([counts * (1.2 - ramp), counts * (0.2 + ramp)])
+    emit /= emit.sum(axis=1, keepdims=True)
     initial = np.array([0.5, 0.5])
     moves = np.tile([[0.85, 0.15], [0.15, 0.85]], (int(slots.max()) + 1, 1, 1))
     for _ in range(ROUNDS):
-        first, moved, values = pooled_counts(
-            seen, slots, groups, initial, moves, np.moveaxis(emit, 1, 2)
-        )
+        whole = np.zeros_like(groups)
+        first, moved, used = pooled_counts(seen, slots, whole, initial, moves, emit.T[None])
         initial = (first + 1) / (first + 1).sum()
         share = (moved + 1) / (moved + 1).sum(axis=2, keepdims=True)
         moves = np.clip(share, _LEAST, 1 - _LEAST)
-        used = np.moveaxis(values, 1, 2)
-        whole = used.sum(axis=0) + 0.5
-        used = used + _USUAL * whole / whole.sum(axis=1, keepdims=True)
-        emit = used / used.sum(axis=2, keepdims=True)
-    return _Fit(initial, moves, emit)
+        emit = (used[0].T + 0.5) / (used[0].T + 0.5).sum(axis=1, keepdims=True)
+    by_group = np.tile(emit.T, (int(groups.max()) + 1, 1, 1))
+    _, _, used = pooled_counts(seen, slots, groups, initial, moves, by_group)
+    each = used + _USUAL * emit.T
+    return _Fit(initial, moves, np.moveaxis(each / each.sum(axis=1, keepdims=True), 1, 2))
 
 
 def _order_states(fit: _Fit, edges: Ints) -> _Fit:

@@ -74,15 +74,23 @@ class MethodSetting:
         promise: What the method has to keep.
         horizon: Steps of a day.
         public: Public knowledge before the first release.
+        rho: Relative error by which hushgrid's plan chooses a clamp; None: no clamp.
     """
 
     scenario: Scenario
     promise: MethodPromise
     horizon: int
     public: PublicKnowledge = field(repr=False)
+    rho: float | None = None
 
     @classmethod
-    def of(cls, scenario: Scenario, promise: MethodPromise, horizon: int) -> MethodSetting:
+    def of(
+        cls,
+        scenario: Scenario,
+        promise: MethodPromise,
+        horizon: int,
+        rho: float | None = None,
+    ) -> MethodSetting:
         """The setting of a zone whose readings do not react to rates."""
         if scenario.consumption.reacts or (scenario.consumed and scenario.consumed.reacts):
             raise PlanError(
@@ -90,7 +98,7 @@ class MethodSetting:
                 " publish; give a zone without elasticity."
             )
         public = PublicKnowledge.start(scenario.models, scenario.consumption)
-        return cls(scenario, promise, horizon, public.since(USUAL_FACTOR, horizon))
+        return cls(scenario, promise, horizon, public.since(USUAL_FACTOR, horizon), rho)
 
     @property
     def alone(self) -> bool:
@@ -139,12 +147,15 @@ class Ready:
     Attributes:
         guarantee: What it keeps, in words.
         scale: Largest scale of its noise [Wh].
-        publish: From the loads of a day [Wh] and a seed to the outcome.
+        publish: From the loads of a day [Wh] and a seed to the outcome; with a clamp the loads are
+            those of readings cut there.
+        clamp: One for each density class [Wh]; empty: none.
     """
 
     guarantee: str
     scale: float
     publish: Publish
+    clamp: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +189,11 @@ class Method:
 
 
 def noisy(
-    setting: MethodSetting, scales: Sequence[float], guarantee: str, law: NoiseLaw = "laplace"
+    setting: MethodSetting,
+    scales: Sequence[float],
+    guarantee: str,
+    law: NoiseLaw = "laplace",
+    clamp: tuple[int, ...] = (),
 ) -> Ready:
     """Independent integer noise of these scales [Wh], one a step.
 
@@ -187,6 +202,8 @@ def noisy(
         scales: One for each step [Wh]; standard deviations where the noise is Gaussian.
         guarantee: What it keeps, in words.
         law: Of the noise.
+        clamp: Where readings are cut, by class [Wh]. The outcome then has what is below it alone,
+            and the caller adds what is above.
 
     Returns:
         The method, ready to publish a day.
@@ -196,10 +213,10 @@ def noisy(
     def publish(load: Ints, seed: np.random.SeedSequence) -> Outcome:
         noise = SimulatedNoise(seed)
         raw = load.astype(np.float64) + np.array([noise.drawn(law, float(b)) for b in fixed])
-        guess = public_estimates(setting.public, raw, fixed, law)
+        guess = raw if clamp else public_estimates(setting.public, raw, fixed, law)
         return Outcome(raw, guess, raw, fixed, law, independent=True)
 
-    return Ready(guarantee, float(fixed.max()), publish)
+    return Ready(guarantee, float(fixed.max()), publish, clamp)
 
 
 def public_estimates(
@@ -298,14 +315,14 @@ def _prepare_hushgrid(eta: float, setting: MethodSetting) -> Ready:
         epsilon=promise.epsilon,
         delta=exceptions,
         terms=Policy(promise.epsilon, setting.horizon, eta=eta),
-        rho=None,
+        rho=setting.rho,
         gaussian=normal,
     )
     trust = _TRUST.get(eta, f"{_TRUST[0.0]} but for a share of {eta:g}")
     kind = "(epsilon, delta)" if exceptions else "pure epsilon"
     fresh = "" if promise.secret == "step" else FRESH
     law = found.policy.schedule.noise
-    return noisy(setting, found.scale, f"{kind}, {trust}{fresh}", law)
+    return noisy(setting, found.scale, f"{kind}, {trust}{fresh}", law, found.policy.clamp)
 
 
 def _prepare_forecast(setting: MethodSetting) -> Ready:

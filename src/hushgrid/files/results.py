@@ -305,7 +305,7 @@ def sync_folder(path: Path) -> None:
         os.close(folder)
 
 
-JOURNAL_FORMAT = 2  # of a row; raised where equal settings give other figures than before
+JOURNAL_FORMAT = 3  # of a row; raised where equal settings give other figures than before
 
 
 class Journal:

@@ -21,7 +21,6 @@ from hushgrid.compare.comparison import (
     BATTERY_POWER,
     BATTERY_SIZE,
     FIGURES,
-    FOLLOWED,
     HELD,
     OPEN,
     PARTS,
@@ -436,10 +435,10 @@ def sweep_figures(sweeps: Mapping[str, Sweep]) -> dict[str, Figure]:
 
 
 _SLOT_MEAN = "slot mean of the days before"
-FOLLOWED_PROSE = (
-    "RMSRE of the rate (usual formula). followed: the estimate that learns profile and level from"
-    " all releases so far, over all days (docs/estimate.md); estimated: from the model and the"
-    " releases of the day alone."
+RECORDED_PROSE = (
+    "RMSRE of the rate (usual formula). estimated: the model and a filter of all releases so far,"
+    " weighed by how well they foresaw them (docs/estimate.md); raw: the noisy load, and where"
+    " readings are cut the energy that is expected above."
 )
 _NO_READING = "no reading of the days compared is used, so nothing about them is given away"
 
@@ -497,7 +496,7 @@ def _mechanisms(result: Comparison, batteries: Sequence[BatteryScore]) -> dict[s
             "guarantee": ready.guarantee,
             "scale": ready.scale,
             **_aucs(result, method.name),
-            **_followed(result, method.name),
+            **_held(result, method.name),
         }
     if all(SLOT_MEAN in row for row in result.rows):
         out[SLOT_MEAN] = {
@@ -523,23 +522,20 @@ def _mechanisms(result: Comparison, batteries: Sequence[BatteryScore]) -> dict[s
     return out
 
 
-def _followed(result: Comparison, name: str) -> dict[str, Any]:
-    """Errors of the estimate that learns from all releases so far; nothing where days are apart."""
+def _held(result: Comparison, name: str) -> dict[str, Any]:
+    """How often intervals hold the load; nothing where days are apart."""
     held = result.held(name)
-    if held is None:
-        return {}
-    found = {f: _summary(result.summary(name, FOLLOWED, f)) for f in FIGURES}
-    return {FOLLOWED: found, HELD: held.mean}
+    return {} if held is None else {HELD: held.mean}
 
 
-def followed_table(result: Comparison) -> str:
-    """Errors on recorded days: followed, estimated, raw, forecast and slot mean.
+def recorded_table(result: Comparison) -> str:
+    """Errors on recorded days: estimated, raw, forecast and slot mean.
 
     Args:
         result: The comparison.
 
     Returns:
-        A Markdown table, smallest error first; empty where no method was followed.
+        A Markdown table, smallest error first; empty where days are apart.
     """
     names = [name for name in result.names if result.held(name) is not None]
     if not names:
@@ -547,17 +543,15 @@ def followed_table(result: Comparison) -> str:
     labels = {m.name: m.label for m in result.methods} | {SLOT_MEAN: _SLOT_MEAN}
     usual = [SLOT_MEAN] if all(SLOT_MEAN in row for row in result.rows) else []
     rest = [name for name in ("forecast", *usual) if name == SLOT_MEAN or name in result.names]
-    order = sorted(names, key=lambda name: result.summary(name, FOLLOWED, "rmsre").mean)
-    rows: list[tuple[str, ...]] = [
-        ("method", "followed, %", "estimated, %", "raw, %", "95 % intervals hold")
-    ]
+    order = sorted(names, key=lambda name: result.summary(name, "estimated", "rmsre").mean)
+    rows: list[tuple[str, ...]] = [("method", "estimated, %", "raw, %", "95 % intervals hold")]
     for name in order:
-        held, parts = result.held(name), (FOLLOWED, "estimated", "raw")
-        errors = (_percent(result.summary(name, part, "rmsre")) for part in parts)
+        held = result.held(name)
+        errors = (_percent(result.summary(name, part, "rmsre")) for part in ("estimated", "raw"))
         rows.append((labels[name], *errors, f"{held.mean:.1%}" if held else "-"))
     for name in rest:
         error = _percent(result.summary(name, "raw", "rmsre"))
-        rows.append((f"{labels[name]} (no reading)", "-", error, "-", "-"))
+        rows.append((f"{labels[name]} (no reading)", error, "-", "-"))
     return table(rows)
 
 
