@@ -106,11 +106,14 @@ def test_bad_input(tmp_path: Path, words: tuple, message: str) -> None:
 
 @pytest.mark.skipif(not SGSC.exists(), reason="the data of real homes is not here.")
 def test_real_readings(tmp_path: Path) -> None:
-    """Six days of 50 real homes: eta = 0.05 needs far less noise than eta = 1 and group privacy."""
+    """Six days of 50 real homes: eta = 0.05 needs less noise than eta = 1, and than group privacy.
+
+    Both have the planner's clamp, which brings them closer together than contract bounds do.
+    """
     found = hushgrid("compare", *FEW, "--days", 6, "--readings", SGSC, "--out", tmp_path)
     assert (found.returncode, found.stderr) == (0, "")
     ratios = json.loads((tmp_path / "compare.json").read_text())["ratios"]
-    assert ratios["bound_over_hushgrid_eta05"]["raw"]["ci95"][0] > 5
+    assert ratios["bound_over_hushgrid_eta05"]["raw"]["ci95"][0] > 2
     assert ratios["group_over_hushgrid_eta05"]["raw"]["ci95"][0] > 5
     zone = hushgrid("compare", *FEW, "--readings", SGSC, "--config", "examples/zone.toml",
                     "--out", tmp_path / "given")  # fmt: skip

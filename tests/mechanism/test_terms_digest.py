@@ -146,6 +146,8 @@ POLICIES: dict[str, dict[str, Any]] = {
     "epsilon_t": {"epsilon_t": (0.5,) * 96},
     "clamp": {"clamp": (500,)},
     "publish": {"publish": "estimate"},
+    "estimator": {"estimator": "filter"},
+    "usual": {"estimator": "releases", "usual": 90.0},
     "gaussian": {"gaussian": 90.0, "delta": 0.1},
     "delta": {"gaussian": 90.0, "delta": 0.2},
     "window": {"window": Window(8)},
