@@ -36,6 +36,8 @@ POLICIES = {
     "raw": Policy(0.5, horizon=300),
     "estimate": Policy(0.5, horizon=300, publish="estimate"),
     "clamp": Policy(0.5, horizon=300, clamp=(700,)),
+    "filter": Policy(0.5, horizon=300, publish="estimate", estimator="filter", clamp=(700,)),
+    "releases": Policy(0.5, horizon=300, estimator="releases", usual=300.0),
     "window": Policy(2.0, horizon=300, schedule=Window(8), publish="estimate"),
 }
 

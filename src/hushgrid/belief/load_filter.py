@@ -13,13 +13,14 @@ docs/estimate.md.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hushgrid._numbers import Bools, Floats, is_real
 from hushgrid.belief.estimate import (
@@ -486,6 +487,27 @@ class FollowedKnowledge:
     def _noise(self) -> str:
         return "gaussian" if self.shape is GAUSSIAN else "laplace"
 
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """What steps and releases have changed, by name; bit for bit."""
+        bank, own = self.bank, (self.share, *self.known)
+        found = {"bank": bank.weights, "mean": bank.mean, "covariance": bank.covariance}
+        return {**self.model.to_arrays(), **found, "followed": np.array(own)}
+
+    def from_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> FollowedKnowledge:
+        """The knowledge of the same terms with what `to_arrays` had.
+
+        Raises:
+            ValueError: The arrays are of other terms, or one is missing.
+        """
+        own = {name: one for name, one in self.to_arrays().items() if name in _FOLLOWED}
+        if any(name not in arrays or arrays[name].shape != own[name].shape for name in own):
+            raise ValueError("arrays of other terms")
+        weights, mean, covariance, rest = (arrays[name] for name in _FOLLOWED)
+        bank = replace(self.bank, weights=weights, mean=mean, covariance=covariance)
+        share, *known = map(float, rest)
+        model = self.model.from_arrays(arrays)
+        return replace(self, model=model, bank=bank, share=share, known=tuple(known))
+
     def knowing(self, covariates: Sequence[float]) -> FollowedKnowledge:
         """The knowledge with the public covariates of the next step."""
         return replace(self, known=tuple(map(float, covariates)))
@@ -597,6 +619,7 @@ class FollowedKnowledge:
 
 Knowledge = PublicKnowledge | FollowedKnowledge
 
+_FOLLOWED = ("bank", "mean", "covariance", "followed")  # of `to_arrays`
 _REMEMBERED = 60  # days of releases before step 1 that are followed
 _ABOVE = 0.5  # relative error to expect of a model's energy above the clamp: no release shows it
 _FIRST_SHARE = 0.95  # probability of the model's component before any release

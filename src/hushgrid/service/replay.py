@@ -224,19 +224,21 @@ class Replay:
         state = self.state
         if state.public is not None:
             return state.public
+        public = self._reader()
+        while self._unread:
+            self._learn_next()
+        public.reach(self.epoch.first + len(state.rates))
+        return public.knowledge
+
+    def _reader(self) -> PublicReplay:
         if self._public is None:
             assert self._standing is not None
             earlier = releases_before(self._standing)
             self._public = PublicReplay(self._service, self.epoch.first, earlier)
-        while self._unread:
-            self._learn_next()
-        self._public.reach(self.epoch.first + len(state.rates))
-        return self._public.knowledge
+        return self._public
 
     def _learn_next(self) -> None:
-        if self._public is None:
-            self._public = PublicReplay(self._service, self.epoch.first)
-        self._public.take(self._unread[0])
+        self._reader().take(self._unread[0])
         self._unread.popleft()
 
     def reach(self, t: int) -> None:
@@ -245,7 +247,7 @@ class Replay:
 
     def learn(self, releases: int) -> None:
         """Take at most so many releases into public knowledge, so that a forecast need not."""
-        if self.state.public is None and not self._service.learned.private:
+        if self.state.public is None and self._service.may_forecast:
             for _ in range(min(releases, len(self._unread))):
                 self._learn_next()
 
@@ -261,7 +263,7 @@ class Replay:
         state, current = self.state, self._standing.current if self._standing else ()
         if not current or state.t != self.epoch.step(current[-1].t) + 1:
             return None
-        if self._service.learned.private:
+        if not self._service.may_forecast:
             return {}
         public = state.public
         if public is None and self._public is not None and not self._unread:
@@ -289,10 +291,8 @@ class Replay:
         if one.terms != epoch.digest or last != (one.seq, one.head):
             return False
         arrays = decode(one.state)
-        public, state = (
-            PublicReplay(self._service, epoch.first),
-            initial_state(self._service, standing),
-        )
+        public = PublicReplay(self._service, epoch.first)  # what it knows is in the checkpoint
+        state = initial_state(self._service, standing, followed=False)
         add_rates(public.rates, known, epoch.first, self._service.fallback_rate)
         learned = "weights" in arrays
         if not (learned or state.public is None) or set(arrays).isdisjoint(_WINDOW):
@@ -326,19 +326,20 @@ def _digest(rates: Iterable[float]) -> NDArray[np.uint8]:
     return np.frombuffer(digest, np.uint8)
 
 
-def initial_state(service: ZoneService, standing: LedgerState) -> State:
+def initial_state(service: ZoneService, standing: LedgerState, *, followed: bool = True) -> State:
     """The mechanism's state before step 1 of the present epoch, with earlier losses of its windows.
 
     Args:
         service: The zone under the epoch's terms.
         standing: The zone's ledger state.
+        followed: Whether public knowledge has the releases of earlier epochs.
 
     Returns:
         The state, from which the epoch's releases are replayed.
     """
     epoch = standing.epoch
     state = first_state(service, None if epoch is None else epoch.digest)
-    if epoch is not None and state.public is not None:
+    if followed and epoch is not None and state.public is not None:
         earlier = releases_before(standing)
         known = with_earlier_releases(state.public, earlier, epoch.first)
         state = replace(state, public=known)
