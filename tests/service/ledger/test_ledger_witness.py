@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import resource
 import shutil
 import subprocess
 import sys
@@ -282,3 +283,32 @@ def test_a_new_record_replaces_a_later_one_in_the_small_file(tmp_path: Path) -> 
         one.note(Head(seq, f"{seq:064x}"))
     one.release()
     assert read_witness(path) == Head(6, f"{6:064x}")
+
+
+@contextmanager
+def files_up_to(size: int) -> Iterator[None]:
+    """A write beyond takes a part of its bytes, and no error, as on a disk that is almost full."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_write_that_is_cut_short_is_an_error(machine: Machine, tmp_path: Path) -> None:
+    machine.grow(1)
+    *before, last = machine.records()
+    path, small = tmp_path / "noted", tmp_path / "small"
+    noted = Witness(ZONE, path)
+    noted.note(before, own=True)
+    with files_up_to(path.stat().st_size + 50), pytest.raises(LedgerError, match="witness"):
+        noted.note([last], own=True)
+    noted.note([last], own=True)
+    assert noted.wrote(last.digest, noted.tails()), "once there is room"
+    sidecar, head = Sidecar(small, ZONE), Head(last.seq | 1, last.digest)
+    with files_up_to(200), pytest.raises(LedgerError, match="cannot be written"):
+        sidecar.note(head)
+    sidecar.note(head)
+    assert read_witness(small) == head
+    sidecar.release()

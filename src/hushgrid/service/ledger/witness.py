@@ -25,6 +25,7 @@ records are missing. It has two slots, used in turn, so that a torn write spoils
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import logging
@@ -144,9 +145,10 @@ class Witness:
             path = _sent_beside(self._path)
             try:
                 new = not path.exists()
-                with path.open("wb", buffering=0) as stream:
+                with path.open("wb") as stream:
                     os.fchmod(stream.fileno(), 0o600)
                     stream.write(READ + record.line.encode() + b"\n")
+                    stream.flush()
                     os.fsync(stream.fileno())
                 if new:
                     sync_folder(path.parent)
@@ -295,13 +297,14 @@ class Witness:
         """Add lines in place of the `end`, with a new one; the file is whole, or not there yet."""
         new = not path.exists()
         try:
-            with path.open("xb" if new else "r+b", buffering=0) as stream:
+            with path.open("xb" if new else "r+b") as stream:  # buffered: all of it, or an error
                 os.fchmod(stream.fileno(), 0o600)
                 if not (new or first):  # new again: another process removed it
                     stream.seek(-len(END), os.SEEK_END)
                     if stream.read() == END:  # else another process has marked it: see `_doubt`
                         stream.seek(-len(END), os.SEEK_END)
                 stream.write(content + END)
+                stream.flush()
                 os.fsync(stream.fileno())
             if new:
                 sync_folder(path.parent)
@@ -636,7 +639,7 @@ class Sidecar:
         content = os.pread(self._file, 2 * SLOT, 0)
         if len(content) < 2 * SLOT and not content.strip():  # new, or a crash cut its making short
             for slot in (0, 1):
-                os.pwrite(self._file, EMPTY, slot * SLOT)
+                self._put(EMPTY, slot * SLOT)
             os.fsync(self._file)
             sync_folder(self._path.parent)
 
@@ -656,17 +659,22 @@ class Sidecar:
         """
         other = (head.seq + 1) % 2 * SLOT
         try:
-            os.pwrite(self._file, _slot(head).rjust(SLOT), head.seq % 2 * SLOT)
+            self._put(_slot(head).rjust(SLOT), head.seq % 2 * SLOT)
             os.fsync(self._file)
             before = _noted(os.pread(self._file, SLOT, other))
             if before is not None and before.seq > head.seq:
-                os.pwrite(self._file, EMPTY, other)
+                self._put(EMPTY, other)
                 os.fsync(self._file)
         except OSError as error:
             raise LedgerError(
                 f"{self._path} cannot be written ({error.strerror}); record {head.seq} of zone"
                 f" {self._zone!r} is stored, open the ledger again and show it from there."
             ) from None
+
+    def _put(self, content: bytes, at: int) -> None:
+        """Write all of it; the disk may take a part and report no error."""
+        if os.pwrite(self._file, content, at) < len(content):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     def release(self) -> None:
         """Let the next writer in."""
