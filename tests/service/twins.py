@@ -36,6 +36,7 @@ from hushgrid.service.access import open_clients
 from hushgrid.service.access.clients import Client
 from hushgrid.service.access.tokens import make_token
 from hushgrid.service.clock import log_lines
+from hushgrid.service.http import readings
 from hushgrid.service.ledger.writer import load as load_key
 from hushgrid.service.process import Process
 from hushgrid.service.readiness import from_ledger
@@ -226,6 +227,14 @@ class Seen:
         patch.setattr(prometheus_client.metrics, "time", still)
         patch.setattr(serve, "make_noise", lambda _: Aligned(self.world))
         patch.setattr(mqtt, "_client", lambda *_, **__: self.wire)
+        apart = readings.batches_apart
+
+        def first_apart(parse: Any, *given: Any) -> Any:
+            """Parquet in a process of its own in the first interval, in make soak in all."""
+            first = self.clock.wall <= START + SECONDS
+            return apart(parse, *given) if SOAK or first else parse(*given)
+
+        patch.setattr(readings, "batches_apart", first_apart)
         prepare = curator.prepare
 
         def told(state: Any, noise: Any) -> Any:
