@@ -201,8 +201,13 @@ def save_figures(out: Path, figures: Mapping[str, Figure]) -> list[Path]:
     for name, figure in figures.items():
         for kind in ("png", "svg"):
             paths.append(make_folder(out) / f"{name}.{kind}")
-            figure.savefig(paths[-1], dpi=150)
+            _draw(figure, paths[-1], dpi=150)
     return paths
+
+
+def _draw(figure: Figure, to: Any, **options: Any) -> None:
+    figure.savefig(to, **options)
+    figure.set_layout_engine("none")  # its parts are placed: again they stay where they are
 
 
 def png_of(figure: Figure) -> bytes:
@@ -215,7 +220,7 @@ def png_of(figure: Figure) -> bytes:
         The bytes of the PNG.
     """
     sink = io.BytesIO()
-    figure.savefig(sink, format="png", dpi=110)
+    _draw(figure, sink, format="png", dpi=110)
     return sink.getvalue()
 
 
@@ -243,7 +248,7 @@ def svg_text(figure: Figure) -> str:
         The element.
     """
     drawn = io.StringIO()
-    figure.savefig(drawn, format="svg", metadata={"Date": None})
+    _draw(figure, drawn, format="svg", metadata={"Date": None})
     text = drawn.getvalue()
     return text[text.index("<svg") :]
 
