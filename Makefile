@@ -4,8 +4,11 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 SETUP := pyproject.toml constraints.txt
-# Kernels are compiled when first imported, and kept: once, on the core that mypy leaves free.
-COMPILE := $(BIN)/python -c 'from hushgrid._kernels import chains, load_filter, loss, readings'
+# Kernels are compiled when first called, and kept: once, on the core that mypy leaves free, by tests
+# that call each of them, so that no two workers compile the same.
+COMPILE := $(BIN)/python -m pytest -q -k 'all_paths or objective or literal_twin or one_loss or compiled or kalman' \
+  $(addprefix tests/,learn/test_learn_em.py accounting/test_leakage_kernel.py compare/test_simulate.py \
+  model/test_grid.py belief/test_load_filter.py mechanism/test_loss.py)
 # A run starts dozens of processes: what one of them has compiled serves the others.
 export PYTHONDONTWRITEBYTECODE :=
 # Workers fill the cores: threads of OpenBLAS that wait for one spin, up to 30 times the work itself.
