@@ -107,7 +107,7 @@ class Driven:
 
     # ---- waiting
 
-    def until(self, true: Callable[[], bool], seconds: float = 120.0) -> None:
+    def until(self, true: Callable[[], bool], seconds: float = 600.0) -> None:
         """The limit is for failures only."""
         end = time.monotonic() + seconds
         while not true():
