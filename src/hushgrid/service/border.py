@@ -135,7 +135,7 @@ def _check_kept_apart(service: ZoneService, standing: LedgerState) -> None:
     ends = [time for one in other for time, _ in one.sources(seconds)]
     until = [0.0]
     if service.policy.schedule.adaptive:
-        came = [one for one in standing.transfers if one.direction == "in"]
+        came = [one for one in standing.transfers if one.direction == "in" and one.total]
         ends_there = [_came(standing, one, service.begins) for one in came]
         longest = max([seconds, *(one.epoch.seconds for one in other)])
         window = service.policy.schedule.shared_by * longest

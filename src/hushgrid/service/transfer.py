@@ -27,18 +27,6 @@ from hushgrid.service.ledger.writer import Ledger, load
 from hushgrid.service.replay import Replay
 
 
-class Cost(NamedTuple):
-    """What was lost.
-
-    Attributes:
-        epsilon: At the policy's trust.
-        delta: Where the noise is Gaussian.
-    """
-
-    epsilon: float
-    delta: float = 0.0
-
-
 class _Step(NamedTuple):
     t: int  # in the mechanism's own count
     rates: tuple[float, ...]  # before it
@@ -52,7 +40,7 @@ def spent_here(
     name: str,
     span: int = 0,
     now: float = math.inf,
-) -> Cost:
+) -> float:
     """All that a house takes along when it leaves the zone.
 
     Args:
@@ -72,14 +60,10 @@ def spent_here(
         houses have spent on models. What it took along when it left before counts once.
     """
     left, since = _here_since(standing, name)
-    before = standing.spent.get(name, (0.0, 0.0))
-    earlier = list(_earlier(standing, left, since, span, now))
+    before, _ = standing.spent.get(name, (0.0, 0.0))
+    earlier = (_stated(one) for one in _earlier(standing, left, since, span, now))
     models = [one.epsilon for one in standing.charges if one.seq > left]
-    present = spent_by(service, standing, house)
-    lost = [_stated(one) for one in earlier]
-    epsilon = sum_up([before[0], present.epsilon, *models, *(one.epsilon for one in lost)])
-    delta = sum_up([before[1], present.delta, *(one.delta for one in lost)])
-    return Cost(epsilon, min(delta, 1.0))
+    return sum_up([before, spent_by(service, standing, house), *models, *earlier])
 
 
 def _here_since(standing: LedgerState, name: str) -> tuple[int, int]:
@@ -93,11 +77,14 @@ def _here_since(standing: LedgerState, name: str) -> tuple[int, int]:
     return left, min((one.seq for one in own if one.seq > left), default=left)
 
 
-def _stated(one: ReleaseRecord | ResumeRecord) -> Cost:
-    """What a record of an earlier epoch states about any house."""
+def _stated(one: ReleaseRecord | ResumeRecord) -> float:
+    """What a record of an earlier epoch states about any house; it is infinite where it has none.
+
+    With a delta its epsilon is about the houses that were not left out.
+    """
     if isinstance(one, ReleaseRecord) and one.delta and math.isfinite(one.epsilon):
-        return Cost(one.epsilon_any)  # epsilon is about the houses that were not left out
-    return Cost(one.epsilon, one.delta)
+        return float(max(one.epsilon, one.epsilon_any))
+    return one.epsilon
 
 
 def _earlier(
@@ -178,7 +165,7 @@ def takes_along(
     }
 
 
-def spent_by(service: ZoneService, standing: LedgerState, house: int) -> Cost:
+def spent_by(service: ZoneService, standing: LedgerState, house: int) -> float:
     """The cost of the present epoch for a house.
 
     Args:
@@ -187,15 +174,11 @@ def spent_by(service: ZoneService, standing: LedgerState, house: int) -> Cost:
         house: The house's place in the roster.
 
     Returns:
-        Its releases at its own loss and gaps as they are booked; infinite where a release has no
-        epsilon of its own.
+        Its releases at its own loss and gaps as they are booked.
     """
-    state, gaps = Replay(service).follow(standing).state, standing.booked_now
+    state = Replay(service).follow(standing).state
     lost = [_loss(state, step, house) for step in _steps(state, standing)]
-    if lost and not state.policy.schedule.per_release:
-        return Cost(math.inf)
-    epsilon = sum_up([*lost, *(one.epsilon for one in gaps)])
-    return Cost(epsilon, min(sum_up(one.delta for one in gaps), 1.0))
+    return sum_up([*lost, *(one.epsilon for one in standing.booked_now)])
 
 
 def _losses(service: ZoneService, standing: LedgerState, house: int) -> dict[int, float]:
@@ -213,6 +196,8 @@ def _steps(state: State, standing: LedgerState) -> Iterator[_Step]:
 
 
 def _loss(state: State, step: _Step, house: int) -> float:
+    if not state.policy.schedule.per_release:
+        return math.inf
     if not step.record.scale:  # published without noise: what is booked is 0 or without a bound
         return step.record.release.epsilon
     scales = [scale for scale in (step.record.scale, step.record.look) if scale]
@@ -226,7 +211,7 @@ class Moved(NamedTuple):
     Attributes:
         house: Its public name.
         epsilon: What it has spent.
-        delta: What it has spent.
+        delta: What an earlier version booked with it.
         out: Digest of the record by which it left.
         into: Digest of the record by which it came.
         anew: False where both records were there already.
@@ -355,7 +340,7 @@ def _leaving(
         )
     house = leaves.meters.index(meter)
     cost = spent_here(leaves, old.standing, house, name, span, now)
-    if math.isinf(cost.epsilon):
+    if math.isinf(cost):
         raise LedgerError(
             f"what the house has spent in zone {leaves.id!r} has no bound: a release or a booked"
             " gap of an earlier epoch states no epsilon. Transfer it in a later epoch, once those"
@@ -363,7 +348,8 @@ def _leaving(
         )
     losses = _losses(leaves, old.standing, house)
     stated = takes_along(leaves, old.standing, name, losses, now)
-    entry = TransferRecord(name, "out", target, float(cost.epsilon), float(cost.delta), **stated)
+    _, delta = old.standing.spent.get(name, (0.0, 0.0))  # of earlier versions
+    entry = TransferRecord(name, "out", target, float(cost), delta, **stated)
     old.check(entry)
     return entry
 
