@@ -262,6 +262,7 @@ def gather_bins(homes, counts, bins, size, sums):  # type: ignore[no-untyped-def
 
 _LANES = 256  # houses that go through time together: what they need stays in the nearest cache
 _CHUNK = 1 << 20  # numbers in a work array: memory beyond the answer is the same for any zone
+_TOO_SMALL = 1e-290  # as `belief.filter` has it: a chance whose digits a float does not hold
 _FAR, _FAINT = 1e100, 1e-100  # factors and chances between which no product leaves the floats
 
 # Rows of one work array at offsets known to the compiler: of separate arrays it would have to
@@ -418,3 +419,99 @@ def _put(work, out):  # type: ignore[no-untyped-def]
 def _put_total(work, backward, total):  # type: ignore[no-untyped-def]
     for i in range(total.size):
         total[i] = backward[i] * work[i + _R]
+
+
+def in_blocks_of_steps(
+    initial: Floats,
+    transition: Floats,
+    slots: Int32s,
+    chains: NDArray[np.integer],
+    e: Floats,
+    lengths: NDArray[np.integer],
+) -> tuple[Floats, Floats, Floats]:
+    """(backward, forward, total) leakage, (T, houses) each, where noise lasts blocks of steps.
+
+    As `two_states`, for leakage of any size; e is the loss of the block at each of its steps.
+    """
+    shape = (len(slots), len(chains))
+    backward, forward, total = (np.empty(shape) for _ in range(3))
+    each = np.ascontiguousarray(np.broadcast_to(e, shape))
+    follows, steps = chains.astype(np.int32, copy=False), lengths.astype(np.int64, copy=False)
+    terms = (initial, transition, slots, follows, each, steps)
+    _in_blocks_of_steps(*terms, backward, forward, total)
+    return backward, forward, total
+
+
+@njit(cache=True)  # pragma: no cover
+def _log_mix(share, a):  # type: ignore[no-untyped-def]
+    """log(share (e^a - 1) + 1), for a >= 0 of any size."""
+    return a + np.log(share + (1.0 - share) * np.exp(-a)) if share > 0.0 else 0.0
+
+
+@njit(cache=True)  # pragma: no cover
+def _carried(a, r00, r01, r10, r11):  # type: ignore[no-untyped-def]
+    """L(a) of two rows."""
+    first = _log_mix(max(r00, r10), a) - _log_mix(min(r00, r10), a)
+    second = _log_mix(max(r01, r11), a) - _log_mix(min(r01, r11), a)
+    return max(first, second)
+
+
+@njit(cache=True)  # pragma: no cover
+def _in_blocks_of_steps(  # type: ignore[no-untyped-def]
+    initial, transition, slots, chains, e, lengths, backward, forward, total
+):
+    horizon = slots.size
+    for i in range(chains.size):
+        c = chains[i]
+        open_at = np.empty(horizon, np.bool_)
+        p0, p1 = initial[c, 0], initial[c, 1]
+        s0, s1 = p0 > 0.0, p1 > 0.0
+        carried, t = 0.0, 0
+        for k in range(lengths.size):
+            # law, possible states and leakage at the last step of the block before
+            q0, q1, z0, z1, own = p0, p1, s0, s1, carried
+            m00, m01, m10, m11 = 1.0, 0.0, 0.0, 1.0
+            n00, n01, n10, n11 = True, False, False, True
+            for _ in range(lengths[k]):
+                if t > 0:
+                    a = transition[slots[t], c]
+                    m00, m01 = m00 * a[0, 0] + m01 * a[1, 0], m00 * a[0, 1] + m01 * a[1, 1]
+                    m10, m11 = m10 * a[0, 0] + m11 * a[1, 0], m10 * a[0, 1] + m11 * a[1, 1]
+                    b00, b01, b10, b11 = a[0, 0] > 0, a[0, 1] > 0, a[1, 0] > 0, a[1, 1] > 0
+                    n00, n01 = (n00 and b00) or (n01 and b10), (n00 and b01) or (n01 and b11)
+                    n10, n11 = (n10 and b00) or (n11 and b10), (n10 and b01) or (n11 and b11)
+                    p0, p1 = p0 * a[0, 0] + p1 * a[1, 0], p0 * a[0, 1] + p1 * a[1, 1]
+                    s0, s1 = (s0 and b00) or (s1 and b10), (s0 and b01) or (s1 and b11)
+                open_at[t] = s0 and s1
+                gain = 0.0
+                if k > 0 and open_at[t]:
+                    j00, j01, j10, j11 = q0 * m00, q0 * m01, q1 * m10, q1 * m11
+                    if (
+                        (z0 and n00 and j00 < _TOO_SMALL)
+                        or (z0 and n01 and j01 < _TOO_SMALL)
+                        or (z1 and n10 and j10 < _TOO_SMALL)
+                        or (z1 and n11 and j11 < _TOO_SMALL)
+                    ):
+                        gain = own  # B is not known, but L(a) <= a
+                    else:
+                        c0, c1 = j00 + j10, j01 + j11
+                        gain = _carried(own, j00 / c0, j10 / c0, j01 / c1, j11 / c1)
+                carried = e[t, i] + gain if open_at[t] else 0.0
+                backward[t, i] = carried
+                t += 1
+        carried = 0.0
+        for k in range(lengths.size - 1, -1, -1):
+            own = carried
+            r00, r01, r10, r11 = 1.0, 0.0, 0.0, 1.0
+            for _ in range(lengths[k]):
+                t -= 1
+                gain = 0.0
+                if t < horizon - 1:
+                    a = transition[slots[t + 1], c]
+                    r00, r10 = a[0, 0] * r00 + a[0, 1] * r10, a[1, 0] * r00 + a[1, 1] * r10
+                    r01, r11 = a[0, 0] * r01 + a[0, 1] * r11, a[1, 0] * r01 + a[1, 1] * r11
+                    if open_at[t] and k < lengths.size - 1:
+                        gain = _carried(own, r00, r01, r10, r11)
+                carried = e[t, i] + gain if open_at[t] else 0.0
+                forward[t, i] = carried
+                total[t, i] = backward[t, i] + gain if open_at[t] else 0.0

@@ -4,6 +4,9 @@ Proof and golden values: docs/proofs/temporal.md.
 
     BPL_t = e_t + L_B(BPL_{t-1})     FPL_t = e_t + L_F(FPL_{t+1})     TPL_t = BPL_t + FPL_t - e_t
 
+Where the noise lasts a block of steps the recursion goes from block to block
+(docs/proofs/blocks-of-steps.md); `lengths` names the blocks, each with one loss.
+
 `grows_without_end` and `growth` are about leakage that has no limit over many days.
 """
 
@@ -67,7 +70,9 @@ class Leakage:
 
 
 def temporal_leakage(
-    models: OccupancyModel | Sequence[OccupancyModel], epsilon_t: ArrayLike
+    models: OccupancyModel | Sequence[OccupancyModel],
+    epsilon_t: ArrayLike,
+    lengths: Sequence[int] = (),
 ) -> Leakage:
     """Leakage of all releases together about each step; the maximum over several models.
 
@@ -78,6 +83,8 @@ def temporal_leakage(
         models: One occupancy model, or several.
         epsilon_t: Loss of each release, (T,) for all houses or (T, N) [nats]. For houses that move
             together it must be the loss of their block, as `Account.losses` gives it.
+        lengths: Steps of each block with one common noise, in order; empty: noise of its own at
+            every step. The loss of a block is the largest of its steps.
 
     Returns:
         The leakage about each step of each house.
@@ -85,11 +92,13 @@ def temporal_leakage(
     >>> theta = OccupancyModel.factored([[0.7, 0.3]], [[[[0.9, 0.1], [0.2, 0.8]]]])
     >>> temporal_leakage(theta, [0.5, 0.5, 0.5]).total[:, 0].round(6).tolist()
     [1.10627, 1.20726, 1.103589]
+    >>> temporal_leakage(theta, [0.5] * 4, lengths=[2, 2]).total[:, 0].round(6).tolist()
+    [0.75177, 0.855182, 0.853244, 0.749172]
     """
     models = (models,) if isinstance(models, OccupancyModel) else tuple(models)
     check_models(models, models[0].n_houses if models else 0)
-    e = _checked(epsilon_t, models[0].n_houses)
-    each = [_of_model(model, e) for model in models]
+    e = _of_blocks(_checked(epsilon_t, models[0].n_houses), lengths)
+    each = [_of_model(model, e, lengths) for model in models]
     if len(each) == 1:
         return each[0]
     return Leakage(*(np.maximum.reduce([getattr(one, part) for one in each]) for part in _PARTS))
@@ -118,6 +127,7 @@ def worst_leakage(
     class_of: ArrayLike | None = None,
     *,
     cautious: bool = False,
+    lengths: Sequence[int] = (),
 ) -> WorstLeakage:
     """The largest total leakage of every house: the figure a plan, a check or an audit states.
 
@@ -130,6 +140,7 @@ def worst_leakage(
         epsilon_t: Loss of each release, (T,), (T, N), or (T, classes) with `class_of` [nats].
         class_of: Loss class of each house, (N,); None: columns of `epsilon_t` are houses.
         cautious: As for `leakage_by_houses`.
+        lengths: As for `temporal_leakage`.
 
     Returns:
         The largest leakage and where it occurs.
@@ -141,7 +152,8 @@ def worst_leakage(
     (1.20726, 2, 1, [0.24, 1.21, 0.24])
     """
     each, at = np.array([]), np.array([], np.int64)
-    for houses, column, found in leakage_by_houses(models, epsilon_t, class_of, cautious=cautious):
+    parts = leakage_by_houses(models, epsilon_t, class_of, cautious=cautious, lengths=lengths)
+    for houses, column, found in parts:
         if not each.size:
             first = models if isinstance(models, OccupancyModel) else models[0]
             each, at = np.empty(first.n_houses), np.empty(first.n_houses, np.int64)
@@ -158,6 +170,7 @@ def leakage_by_houses(
     inflow: Floats | None = None,
     *,
     cautious: bool = False,
+    lengths: Sequence[int] = (),
 ) -> Iterator[tuple[NDArray[np.integer], NDArray[np.integer], Floats]]:
     """Total leakage in chunks of a few million numbers, corrected as in `worst_leakage`.
 
@@ -170,6 +183,7 @@ def leakage_by_houses(
             adds to the losses, but does not mean that a house is protected there.
         cautious: Correct for contradictions under one model too, which has none: where it makes
             every house certain, all are protected and would seem contradicted.
+        lengths: As for `temporal_leakage`.
 
     Yields:
         House numbers, the column of each, and the total leakage (T, columns).
@@ -183,14 +197,15 @@ def leakage_by_houses(
     kinds = None if class_of is None else index_array(class_of, "class_of", PolicyError)
     if kinds is not None and kinds.shape != (n,):
         raise PolicyError(f"class_of has shape {kinds.shape}; give a class for each of {n} houses.")
-    e = _checked(epsilon_t, n if kinds is None else int(kinds.max()) + 1)
+    e = _of_blocks(_checked(epsilon_t, n if kinds is None else int(kinds.max()) + 1), lengths)
     more = np.zeros((len(e), 1)) if inflow is None else inflow[:, None]
     corrected = cautious or len(models) > 1
     if any(len(model.chains) > 1 or model.chains[0].size > 1 for model in models):
         # houses that move together are few
         all_e = e if kinds is None or e.ndim == 1 else e[:, kinds]
-        total = temporal_leakage(models, all_e if inflow is None else all_e + more).total
-        total = with_contradictions(total, all_e, more.sum()) if corrected else total
+        added = all_e if inflow is None else all_e + more
+        total = temporal_leakage(models, added, lengths).total
+        total = with_contradictions(total, all_e, more.sum(), lengths) if corrected else total
         yield np.arange(n), np.arange(n), total
         return
     labels = [_chain_of(model) for model in models]
@@ -203,17 +218,19 @@ def leakage_by_houses(
         mine = e[:, None] if e.ndim == 1 else np.ascontiguousarray(e[:, labels[-1][first[some]]])
         total = np.maximum.reduce(
             [
-                of_chains(model, 0, mine + more, chain[first[some]]).total
+                of_chains(model, 0, mine + more, chain[first[some]], lengths).total
                 for model, chain in zip(models, labels, strict=False)
             ]
         )
         members = order[ends[some.start] : ends[some.stop]]
         own = e if e.ndim == 1 else mine
-        total = with_contradictions(total, own, more.sum()) if corrected else total
+        total = with_contradictions(total, own, more.sum(), lengths) if corrected else total
         yield members, group[members] - some.start, total
 
 
-def with_contradictions(total: Floats, losses: Floats, inflow: float = 0.0) -> Floats:
+def with_contradictions(
+    total: Floats, losses: Floats, inflow: float = 0.0, lengths: Sequence[int] = ()
+) -> Floats:
     """Total leakage, plus all losses of houses that only contradicting models protect.
 
     Such a house is certain under every model at some step, so its total there is 0, and yet it is
@@ -225,6 +242,7 @@ def with_contradictions(total: Floats, losses: Floats, inflow: float = 0.0) -> F
         losses: Loss of each release for each house, (T, N). One-dimensional losses do not say which
             houses are protected; then nothing is corrected.
         inflow: Leakage of other releases about the house, all together [nats].
+        lengths: As for `temporal_leakage`; a block counts once.
 
     Returns:
         The corrected total, (T, N).
@@ -234,7 +252,8 @@ def with_contradictions(total: Floats, losses: Floats, inflow: float = 0.0) -> F
     found = contradicted(total, losses)
     if not found.any():
         return total
-    return np.where(found, np.maximum(total, losses.sum(axis=0) + inflow), total)
+    spent = losses[_starts(lengths)] if lengths else losses
+    return np.where(found, np.maximum(total, spent.sum(axis=0) + inflow), total)
 
 
 def contradicted(total: Floats, losses: Floats) -> Bools:
@@ -290,6 +309,23 @@ def _checked(epsilon_t: ArrayLike, n_houses: int) -> Floats:
     return e
 
 
+def _of_blocks(e: Floats, lengths: Sequence[int]) -> Floats:
+    """The losses of steps with the largest of each block at all of its steps."""
+    if not lengths:
+        return e
+    if not all(is_whole(one) and one >= 1 for one in lengths) or sum(lengths) != len(e):
+        raise PolicyError(
+            f"lengths are {list(lengths)[:8]} for {len(e)} steps; give the steps of each block, 1"
+            " or more, that add up to all steps."
+        )
+    return np.repeat(np.maximum.reduceat(e, _starts(lengths)), lengths, axis=0)
+
+
+def _starts(lengths: Sequence[int]) -> Indices:
+    """The first step of each block, from 0."""
+    return np.cumsum([0, *lengths[:-1]])
+
+
 def check_epsilon(epsilon: float) -> None:
     """Check the loss of a step.
 
@@ -303,17 +339,17 @@ def check_epsilon(epsilon: float) -> None:
         raise PolicyError(f"epsilon is {epsilon}; give a positive loss a step.")
 
 
-def _of_model(model: OccupancyModel, e: Floats) -> Leakage:
+def _of_model(model: OccupancyModel, e: Floats, lengths: Sequence[int] = ()) -> Leakage:
     piece = model.chains[0]
     if len(model.chains) == 1 and piece.size == 1 and _in_order(piece.members[:, 0]):
         # every house alone and in its place: nothing is moved about
         if e.ndim == 2:
-            return of_chains(model, 0, e, piece.chain_of)
+            return of_chains(model, 0, e, piece.chain_of, lengths)
         if _in_order(piece.chain_of):
-            return of_chains(model, 0, e[:, None], piece.chain_of)
+            return of_chains(model, 0, e[:, None], piece.chain_of, lengths)
     out = Leakage(*(np.empty((len(e), model.n_houses)) for _ in _PARTS))
     for p in range(len(model.chains)):
-        for houses, found in _of_piece(model, p, e):
+        for houses, found in _of_piece(model, p, e, lengths):
             for part in _PARTS:
                 getattr(out, part)[:, houses] = getattr(found, part)[:, :, None]
     return out
@@ -323,16 +359,18 @@ def _in_order(numbers: NDArray[np.integer]) -> bool:
     return bool((numbers == np.arange(len(numbers))).all())
 
 
-def _of_piece(model: OccupancyModel, p: int, e: Floats) -> Iterator[tuple[Int32s, Leakage]]:
+def _of_piece(
+    model: OccupancyModel, p: int, e: Floats, lengths: Sequence[int]
+) -> Iterator[tuple[Int32s, Leakage]]:
     """The blocks of one size, in chunks: (their houses, leakage (T, blocks))."""
     piece, by_chain = model.chains[p], None
     if e.ndim == 1:
-        by_chain = of_chains(model, p, e[:, None], np.arange(len(piece.initial)))
+        by_chain = of_chains(model, p, e[:, None], np.arange(len(piece.initial)), lengths)
     for some in chunks(len(piece.members), len(e)):
         members, chains = piece.members[some], piece.chain_of[some]
         if by_chain is None:
             own = e[:, members].max(axis=2)  # each house carries its block's loss
-            yield members, of_chains(model, p, own, chains)
+            yield members, of_chains(model, p, own, chains, lengths)
         else:
             yield members, Leakage(*(getattr(by_chain, part)[:, chains] for part in _PARTS))
 
@@ -351,7 +389,13 @@ def chunks(n: int, numbers: int) -> Iterator[slice]:
     return (slice(start, min(n, start + step)) for start in range(0, n, step))
 
 
-def of_chains(model: OccupancyModel, p: int, e: Floats, chains: NDArray[np.integer]) -> Leakage:
+def of_chains(
+    model: OccupancyModel,
+    p: int,
+    e: Floats,
+    chains: NDArray[np.integer],
+    lengths: Sequence[int] = (),
+) -> Leakage:
     """Leakage of blocks that follow given chains of one piece.
 
     Args:
@@ -359,29 +403,39 @@ def of_chains(model: OccupancyModel, p: int, e: Floats, chains: NDArray[np.integ
         p: Number of the piece (block size) in `model.chains`.
         e: Loss of each release, (T, 1) or (T, blocks).
         chains: Chain of each block, (blocks,).
+        lengths: As for `temporal_leakage`; `e` is the same at all steps of one of them.
 
     Returns:
         Leakage with (T, blocks) arrays.
     """
-    from hushgrid._kernels.chains import two_states
+    from hushgrid._kernels.chains import in_blocks_of_steps, two_states
 
     piece, horizon = model.chains[p], len(e)
     e = np.broadcast_to(e, (horizon, len(chains)))
     if piece.size == 1:
         slots = model.calendar.slots[np.arange(horizon) % len(model.calendar.slots)]
-        *parts, lost = two_states(piece.initial, piece.transition, slots, chains, e)
+        terms = (piece.initial, piece.transition, slots, chains, e)
+        if lengths:
+            return Leakage(*in_blocks_of_steps(*terms, np.array(lengths)))
+        *parts, lost = two_states(*terms)
         again = np.flatnonzero(lost)
     else:
         parts, again = [np.empty(e.shape) for _ in _PARTS], np.arange(len(chains))
     for some in chunks(len(again), horizon * 2**piece.size + 4**piece.size):
         blocks = again[some]
-        found = in_logs(model, p, e[:, blocks], chains[blocks])
+        found = in_logs(model, p, e[:, blocks], chains[blocks], lengths)
         for out, part in zip(parts, _PARTS, strict=True):
             out[:, blocks] = getattr(found, part)
     return Leakage(*parts)
 
 
-def in_logs(model: OccupancyModel, p: int, e: Floats, chains: NDArray[np.integer]) -> Leakage:
+def in_logs(
+    model: OccupancyModel,
+    p: int,
+    e: Floats,
+    chains: NDArray[np.integer],
+    lengths: Sequence[int] = (),
+) -> Leakage:
     """`of_chains` for any number of states and leakage of any size.
 
     Args:
@@ -389,26 +443,41 @@ def in_logs(model: OccupancyModel, p: int, e: Floats, chains: NDArray[np.integer
         p: Number of the piece (block size) in `model.chains`.
         e: Loss of each release, (T, blocks).
         chains: Chain of each block, (blocks,).
+        lengths: As for `of_chains`.
 
     Returns:
         Leakage with (T, blocks) arrays.
     """
     horizon, piece = len(e), model.chains[p]
+    first = np.repeat(_starts(lengths), lengths) if lengths else np.arange(horizon)
+    last = first + np.repeat(lengths, lengths) - 1 if lengths else first
     law = piece.initial[chains]
     open_at = [law > 0]
     backward, forward = np.empty(e.shape), np.empty(e.shape)
     backward[0] = if_uncertain(e[0], open_at[0])
+    # law, possible states and leakage at the last step of the block before; the way from there
+    nothing, stay = (
+        np.zeros(len(chains)),
+        np.broadcast_to(np.eye(law.shape[1]), (1, *2 * law.shape[1:])),
+    )
+    before, through, moves = (nothing, law, open_at[0]), stay, stay > 0
     for t in range(1, horizon):
         a = transition_into(model, piece, chains, t + 1)
-        possible, gain = carried_backward(backward[t - 1], law, open_at[-1], a)
+        if t == first[t]:
+            before, through, moves = (backward[t - 1], law, open_at[-1]), a, a > 0
+        else:
+            through, moves = through @ a, moves @ (a > 0)
         law = np.einsum("bs,bsk->bk", law, a)
+        possible, gain = carried_backward(*before, through, moves)
         open_at.append(possible)
         backward[t] = if_uncertain(e[t], possible) + gain
     own = np.array([if_uncertain(*step) for step in zip(e, open_at, strict=True)])
     forward[-1] = own[-1]
+    after, through = nothing, stay
     for t in range(horizon - 2, -1, -1):
         a = transition_into(model, piece, chains, t + 2)
-        forward[t] = own[t] + carried_leakage(forward[t + 1], a, open_at[t])
+        after, through = (forward[t + 1], a) if t == last[t] else (after, a @ through)
+        forward[t] = own[t] + carried_leakage(after, through, open_at[t])
     return Leakage(backward, forward, backward + forward - own)
 
 

@@ -394,7 +394,7 @@ def _carried_many(a: float, rows: Floats) -> float:
 
 
 def carried_backward(
-    leakage: Floats, law: Floats, possible: Bools, a: Floats
+    leakage: Floats, law: Floats, possible: Bools, a: Floats, moves: Bools | None = None
 ) -> tuple[Bools, Floats]:
     """The backward leakage that carries over from step t - 1 to step t.
 
@@ -404,12 +404,13 @@ def carried_backward(
         leakage: Backward leakage of step t - 1, (blocks,).
         law: Law of the state at step t - 1, (blocks, states).
         possible: Possible states at step t - 1, (blocks, states).
-        a: A^t, (blocks, states, states).
+        a: A^t, (blocks, states, states); or the product of several steps' matrices.
+        moves: Where that product is possible, in Booleans; None: where it is above 0.
 
     Returns:
         The possible states at step t, (blocks, states), and the leakage carried, (blocks,).
     """
-    moves = possible[:, :, None] & (a > 0)
+    moves = possible[:, :, None] & (a > 0 if moves is None else moves)
     joint = law[:, :, None] * a
     total = joint.sum(axis=1)
     b = np.divide(joint, total[:, None], out=np.zeros_like(joint), where=total[:, None] > 0)
