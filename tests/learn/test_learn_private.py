@@ -275,15 +275,16 @@ def laid(rows: Iterable[Row], labels: Iterable[tuple[str, int, int]] = ()) -> Hi
 
 
 def learned_from(found: Histories) -> Learned:
-    return learn(
-        found, assumed_habits(HOUR), LearningTerms(law="lognormal", prototypes=1, iterations=6)
-    )
+    """The homes' own fits as a pool takes them: 24 slot groups a day."""
+    terms = LearningTerms(law="lognormal", prototypes=1, iterations=6, groups=(24,))
+    return learn(found, assumed_habits(HOUR), terms, pooled=True)
 
 
 def vectors(found: Histories) -> dict[str, np.ndarray]:
     """What each fitted home gives to the sums."""
     result = learned_from(found)
     given = contributions(result.own, TOP)
+    assert all(shares.shape == (24, 3) and laws.shape == (25, 2) for shares, laws, _ in given)
     return {
         found.ids[i]: np.concatenate([part.ravel() for part in parts])
         for i, parts in zip(result.usable, given, strict=True)

@@ -16,12 +16,12 @@ from hushgrid.errors import ConfigError, IntakeError, ModelError, PolicyError
 from hushgrid.files.service_file import load_deployment
 from hushgrid.files.zone_file import load_zone
 from hushgrid.intake.readings import Readings
+from hushgrid.learn.drift import welch
 from hushgrid.learn.evaluation import (
     check_law,
     clopper_pearson,
     estimate_trust,
     marginal_scores,
-    welch,
 )
 from hushgrid.learn.export import ZoneChoices, export_models, operator_figures
 from hushgrid.learn.habits import assumed_habits
@@ -39,7 +39,7 @@ from hushgrid.learn.histories import (
 from hushgrid.learn.learner import LearningTerms, learn
 from hushgrid.mechanism.noise import SimulatedNoise
 from hushgrid.model.laws import LogNormal, Mixture, Uniform
-from hushgrid.report.learn import learned_prose, learned_values
+from hushgrid.report.learn import learned_content, learned_prose, learned_values
 from tests.learn.test_learn_survey import columns
 
 STEPS = 28 * 48
@@ -208,13 +208,19 @@ def test_check_holds_private_models_back(
 
 
 def test_a_pooled_model_is_charged_to_the_budget(folder: Path, tmp_path: Path) -> None:
+    bare = tmp_path / "bare"
     asked = ["--readings", str(folder / "readings.csv"), "--pool-budget", "3", "--bound", "5000"]
+    asked += ["--groups", "24"]
     out = ["--out", str(tmp_path), "--no-figures", "--json", str(tmp_path / "x.json")]
     asked += public(tmp_path)
     assert run("learn", *asked, *out, "--eta", "0.2", "--eta-set-by", "a test") == 0
     values = json.loads((tmp_path / "x.json").read_text())
     assert (values["provenance"], values["epsilon_spent"], values["eta"]) == ("pooled", 3.0, 0.2)
     assert values["held_out"]["noise"]
+    (houses,) = tomllib.loads((tmp_path / "zone.toml").read_text())["houses"]
+    assert len(houses["present"]) == len(values["starts"]) == 24  # no reading decides how many
+    assert run("learn", *asked[:6], *public(tmp_path), "--no-figures", "--out", str(bare)) == 0
+    assert len(json.loads((bare / "model.json").read_text())["starts"]) == 4
     for name in ("zone.toml", "service.toml", "theta.json"):
         text = (tmp_path / name).read_text()
         assert f"{values['held_out']['log_likelihood']:.4g}" not in text
@@ -246,9 +252,7 @@ def test_recovery_with_labels_gives_an_eta_above_the_truth() -> None:
     assert bare.trust.suggested == 1.0
     assert "assumption" in bare.trust.reasoning
     # laws that are wrong by a factor are found out, labels or not
-    wrong = estimate_trust(
-        histories(wh * 3), bare.public, bare.shared.which, bare.terms.starts, 5000
-    )
+    wrong = estimate_trust(histories(wh * 3), bare.public, bare.shared.which, 5000)
     assert wrong.lower > 0.3
 
 
@@ -423,10 +427,10 @@ def test_a_budget_is_refused_where_readings_decide_what_no_noise_covers() -> Non
     wh, _ = lived_in(15)
     found = histories(wh[:, : 5 * 48])
     found = replace(found, local_time=found.local_time[: 5 * 48])
-    result = learn(
-        found, assumed_habits(1800), LearningTerms(law="lognormal", prototypes=1, iterations=5)
-    )
-    auto = replace(result, terms=LearningTerms())
+    terms = LearningTerms(law="lognormal", prototypes=1, iterations=5, groups=(12,))
+    result = learn(found, assumed_habits(1800), terms)
+    auto = replace(result, terms=LearningTerms(groups=(12,)))
+    several = replace(result, terms=replace(terms, groups=(4, 12)))
     for asked in (ZoneChoices(pool_budget=1.0), ZoneChoices(bound_budget=1.0)):
         with pytest.raises(PolicyError, match="begin, end, step and meters"):
             export_models(result, found, asked, SimulatedNoise(1))
@@ -437,14 +441,15 @@ def test_a_budget_is_refused_where_readings_decide_what_no_noise_covers() -> Non
     )
     with pytest.raises(PolicyError, match="'auto'"):
         export_models(auto, public, ZoneChoices(pool_budget=1.0), SimulatedNoise(1))
+    with pytest.raises(PolicyError, match=r"groups are \(4, 12\), which readings decide"):
+        export_models(several, public, ZoneChoices(pool_budget=1.0), SimulatedNoise(1))
 
 
 def test_the_report_of_a_pooled_model_scores_the_one_with_noise() -> None:
     """And nothing public has the score: it is computed from readings."""
     found = replace(histories(lived_in(15)[0]), declared=True)
-    result = learn(
-        found, assumed_habits(1800), LearningTerms(law="lognormal", prototypes=1, iterations=5)
-    )
+    terms = LearningTerms(law="lognormal", prototypes=1, iterations=5, groups=(24,))
+    result = learn(found, assumed_habits(1800), terms)
     asked = ZoneChoices(pool_budget=0.5, bound=5000)
     made = export_models(result, found, asked, SimulatedNoise(1))
     judged = operator_figures(result, made, found, assumed_habits(1800), asked)
@@ -458,6 +463,9 @@ def test_the_report_of_a_pooled_model_scores_the_one_with_noise() -> None:
     assert f"with its noise, the last 7 days score {np.nanmean(score):.3f}" in prose
     assert "For the operator only" in prose
     assert f"{result.held_out.log_likelihood:.3f}" not in prose
+    assert "the slot mean is better" in prose  # fifteen homes are less than the noise
+    file = json.dumps(learned_content(result, made, judged, values))
+    assert not any(word in file for word in ("held_out", "forecast", "tried"))
 
 
 def test_one_absurd_reading_does_not_stop_the_others() -> None:
@@ -512,6 +520,7 @@ def test_a_pooled_model_is_validated_by_itself(folder: Path, tmp_path: Path) -> 
     [
         (["--law", "weibull"], "law is 'weibull'"),
         (["--days", "0"], "days is 0"),
+        (["--groups", "5"], "groups is '5'; give auto or one of 4, 8, 12, 24"),
         (["--time-zone", "Mars/Base"], "time zone is 'Mars/Base'"),
         (["--eta", "0.1"], "eta-set-by"),
         (["--pool-budget", "-1"], "pool budget"),

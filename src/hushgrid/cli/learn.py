@@ -315,6 +315,10 @@ def learn(
     ] = None,
     prototypes: Annotated[int, typer.Option(min=0, help="Shared models; 0: one a home.")] = 4,
     law: Annotated[str, typer.Option(help="auto, lognormal, gamma or histogram.")] = "auto",
+    groups: Annotated[
+        str,
+        typer.Option(help="Slot groups of laws a day: auto, 4, 8, 12 or 24; auto of a pool is 4."),
+    ] = "auto",
     days: Annotated[float, typer.Option(help="What the prior on habits is worth [days].")] = 30.0,
     bound: Annotated[
         int | None, typer.Option(min=1, help="Contract bound [Wh a step]; else that of 10 kW.")
@@ -391,6 +395,7 @@ def learn(
             law="lognormal" if pool_budget is not None and law == "auto" else law,  # type: ignore[arg-type]
             days=days,
             prototypes=prototypes,
+            groups=_groups(groups, public=pool_budget is not None),
         )
         result = learned(found, habits, terms, watch=watch, pooled=pool_budget is not None)
     made = export_models(result, found, asked, SecureNoise())
@@ -404,6 +409,20 @@ def learn(
     common.echo(learned_prose(values), json)
     written += common.write_json(values, json)
     common.echo_written(written, json, "\n")
+
+
+def _groups(asked: str, *, public: bool) -> tuple[int, ...]:
+    """Slot groups a day to try; of a public model one number, which no reading decides."""
+    from hushgrid.errors import ModelError
+    from hushgrid.learn.learner import GROUPS
+
+    if asked != "auto":
+        if asked not in map(str, GROUPS):
+            every = ", ".join(map(str, GROUPS))
+            raise ModelError(f"groups is {asked!r}; give auto or one of {every}.")
+        return (int(asked),)
+    # noise on more sums costs a pool more than they say, below a hundred thousand homes
+    return GROUPS[:1] if public else GROUPS
 
 
 def _need_public(asked: ZoneChoices, missing: list[str]) -> None:

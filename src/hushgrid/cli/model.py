@@ -25,10 +25,11 @@ def show(model: Folder, html: HtmlFile = None, json: common.Json = None) -> None
     Args: see the help of each option.
     """
     from hushgrid.files.models import load_learned, published_groups
-    from hushgrid.report.learn import learned_prose
+    from hushgrid.report.learn import HELD_OUT, learned_prose
 
     content = load_learned(model)
-    values = {key: value for key, value in content.items() if key not in ("prototypes", "homes")}
+    left_out = ("prototypes", "homes", *HELD_OUT)  # models of before hold held-out scores
+    values = {key: value for key, value in content.items() if key not in left_out}
     public = published_groups(content)
     values["prototypes"] = [
         {
@@ -147,14 +148,10 @@ def validate(
 
     from hushgrid.files.models import hidden_fit, load_learned, published_groups
     from hushgrid.files.readings import read_histories
+    from hushgrid.learn.drift import FIGURES, by_day, weekly_figures, welch
+    from hushgrid.learn.drift import drift as drift_of
     from hushgrid.learn.em import posterior, select_homes
-    from hushgrid.learn.evaluation import (
-        by_day,
-        decoding_accuracy,
-        estimate_trust,
-        marginal_scores,
-        welch,
-    )
+    from hushgrid.learn.evaluation import decoding_accuracy, estimate_trust, marginal_scores
     from hushgrid.learn.habits import Habits, stationary
     from hushgrid.learn.histories import ailments, can_be_fitted, clamped
     from hushgrid.learn.learner import AUTO, LearningTerms, design_for
@@ -182,17 +179,29 @@ def validate(
     post = posterior(new.wh, select_homes(models, which))
     top = max(int(content["bound"]), 1)
     scores = by_day(marginal_scores(new, public, which, top), new.steps_a_day)
+    compared = [n for n, name in enumerate(new.ids) if name in known]
+    moved: dict[int, dict[str, Any]] = {}
+    if all(len(known[new.ids[n]].get("weeks", ())) > 1 for n in compared):
+        weeks = [np.array(known[new.ids[n]]["weeks"], np.float64) for n in compared]
+        if weeks:
+            figures = weekly_figures(new, public, which, top)[compared]
+            found_drift = drift_of(np.array(weeks), content["begins"], figures, new.begins)
+            for n, t, p, figure in zip(compared, *found_drift, strict=True):
+                moved[n] = {"t": float(t), "p": float(p), "figure": FIGURES[figure]}
+    else:  # less than two weeks, or learned by a version that kept no weeks
+        for n in compared:
+            old = known[new.ids[n]]["score"]
+            t, p = welch((old["mean"], old["sd"], int(old["days"])), scores[n])
+            moved[n] = {"t": t, "p": p, "figure": FIGURES[0]}
     homes, drifted = [], []
     for n, name in enumerate(new.ids):
-        one: dict[str, Any] = {"meter": name, "prototype": int(which[n])}
-        if name in known:
-            old = known[name]["score"]
-            t, p = welch((old["mean"], old["sd"], int(old["days"])), scores[n])
-            one |= {"t": t, "p": p, "drift": p * max(len(new.ids), 1) < level}
+        one: dict[str, Any] = {"meter": name, "prototype": int(which[n]), **moved.get(n, {})}
+        if n in moved:
+            one["drift"] = moved[n]["p"] * len(compared) < level
             if one["drift"]:
                 drifted.append(name)
         homes.append(one)
-    judged = estimate_trust(new, public, which, starts, top)
+    judged = estimate_trust(new, public, which, top)
     accuracy = {}
     if new.labels is not None:
         accuracy = decoding_accuracy(new, new.labels, post)

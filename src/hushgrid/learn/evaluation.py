@@ -187,7 +187,25 @@ def marginal_scores(
     Returns:
         (homes, steps) scores, NaN where a reading is missing.
     """
-    score = np.full(found.wh.shape, np.nan)
+    return scores_and_ranks(found, public, which, top)[0]
+
+
+def scores_and_ranks(
+    found: Histories, public: tuple[PublishedGroup, ...], which: Indices, top: int
+) -> tuple[Floats, Floats]:
+    """Log-probability of each reading, and its rank: the share of the law below it.
+
+    Args:
+        found: The histories.
+        public: The groups.
+        which: (homes,) group of each home.
+        top: Largest reading of the laws [Wh].
+
+    Returns:
+        (homes, steps) scores and ranks from 0 to 1, NaN where a reading is missing. Half of the
+        probability of the reading itself counts as below it.
+    """
+    score, rank = np.full((2, *found.wh.shape), np.nan)
     hour = found.local_time % DAY // 3600
     for j, one in enumerate(public):
         members = np.flatnonzero(which == j)
@@ -195,12 +213,52 @@ def marginal_scores(
         group = np.searchsorted(one.starts, hour, side="right") - 1
         home = one.chain.home[found.slot]
         f0, f1 = absent.pmf, np.stack([law.pmf for law in present])
+        below0, below1 = (np.cumsum(f, axis=-1) - f / 2 for f in (f0, f1))
         for h in members:
             seen = np.flatnonzero(np.isfinite(found.wh[h]))
             x = np.clip(np.rint(found.wh[h, seen]), 0, top).astype(np.int64)
             p = (1 - home[seen]) * f0[x] + home[seen] * f1[group[seen], x]
             score[h, seen] = np.log(np.maximum(p, 1e-12))
-    return score
+            rank[h, seen] = (1 - home[seen]) * below0[x] + home[seen] * below1[group[seen], x]
+    return score, rank
+
+
+def forecast_errors(
+    early: Histories, late: Histories, public: tuple[PublishedGroup, ...], which: Indices, top: int
+) -> tuple[float, float]:
+    """Errors of two forecasts of the load of late days, root mean square over mean load.
+
+    Args:
+        early: Days that both forecasts come from.
+        late: Days that are forecast.
+        public: The groups.
+        which: (homes,) group of each home.
+        top: Largest reading of the laws [Wh].
+
+    Returns:
+        The error of the groups' mean readings, and of each home's mean reading by slot.
+    """
+    hour = np.tile(np.arange(early.steps_a_day) * early.seconds // 3600, 2)
+    groups = np.empty((len(public), len(hour)))
+    for mean, one in zip(groups, public, strict=True):
+        absent, present = one.laws(top)
+        at_home = np.array([law.mean for law in present])
+        group, home = np.searchsorted(one.starts, hour, side="right") - 1, one.chain.home
+        mean[:] = (1 - home) * absent.mean + home * at_home[group]
+    seen = np.isfinite(early.wh)
+    place = (np.arange(len(seen))[:, None] * len(hour) + early.slot)[seen]
+    size = seen.shape[0] * len(hour)
+    count = np.bincount(place, minlength=size).reshape(-1, len(hour))
+    total = np.bincount(place, early.wh[seen], size).reshape(-1, len(hour))
+    own = total / np.maximum(count, 1)
+    known = np.isfinite(late.wh) & (count > 0)[:, late.slot]
+    load = np.where(known, late.wh, 0).sum(axis=0)
+    errors = [
+        np.where(known, mean[:, late.slot], 0).sum(axis=0) - load for mean in (groups[which], own)
+    ]
+    level = max(float(load.mean()), 1e-9)
+    forecast, slots = (float(np.sqrt(np.mean(error**2))) / level for error in errors)
+    return forecast, slots
 
 
 def plain_scores(early: Histories, late: Histories, which: Indices, k: int) -> Floats:
@@ -226,46 +284,6 @@ def plain_scores(early: Histories, late: Histories, which: Indices, k: int) -> F
     return level
 
 
-def daily_scores(
-    found: Histories, public: tuple[PublishedGroup, ...], which: Indices, top: int
-) -> Floats:
-    """Summary of each home's daily mean scores.
-
-    Args:
-        found: The histories.
-        public: The groups.
-        which: (homes,) group of each home.
-        top: Largest reading of the laws [Wh].
-
-    Returns:
-        (homes, 3) mean, standard deviation and number of days.
-    """
-    each = by_day(marginal_scores(found, public, which, top), found.steps_a_day)
-    rows = []
-    for row in each:
-        good = row[np.isfinite(row)]
-        sd = float(good.std(ddof=1)) if len(good) > 1 else 0.0
-        rows.append((float(good.mean()) if len(good) else 0.0, sd, float(len(good))))
-    return np.array(rows)
-
-
-def by_day(score: Floats, steps: int) -> Floats:
-    """Means over whole days of which at least half is known.
-
-    Args:
-        score: (homes, steps) scores.
-        steps: Steps of a day.
-
-    Returns:
-        (homes, days) means, NaN for other days.
-    """
-    days = score[:, : score.shape[1] // steps * steps].reshape(len(score), -1, steps)
-    seen = np.isfinite(days)
-    total = np.where(seen, days, 0.0).sum(axis=2)
-    count = seen.sum(axis=2)
-    return np.where(count * 2 >= steps, total / np.maximum(count, 1), np.nan)
-
-
 class _Piece(NamedTuple):
     """A law, and the readings that should follow it."""
 
@@ -280,7 +298,6 @@ def estimate_trust(
     found: Histories,
     public: tuple[PublishedGroup, ...],
     which: Indices,
-    starts: tuple[int, ...],
     top: int,
 ) -> TrustBounds:
     """Bounds on the misdescribed share: of each law with labels, of the mixture without.
@@ -291,7 +308,6 @@ def estimate_trust(
         found: The histories.
         public: The groups.
         which: (homes,) group of each home.
-        starts: First hour of each slot group.
         top: Largest reading of the laws [Wh].
 
     Returns:
@@ -302,7 +318,7 @@ def estimate_trust(
     for j, one in enumerate(public):
         members = np.flatnonzero(which == j)
         if members.size:
-            pieces += _pieces(found, one, members, f"group {j + 1}", labelled, starts, top)
+            pieces += _pieces(found, one, members, f"group {j + 1}", labelled, top)
     cells = [
         check_law(piece.name, piece.law, *_chosen(found, piece), CONFIDENCE, len(pieces))
         for piece in pieces
@@ -316,17 +332,16 @@ def _pieces(
     members: Indices,
     name: str,
     labelled: bool,
-    starts: tuple[int, ...],
     top: int,
 ) -> list[_Piece]:
-    group = np.searchsorted(starts, found.local_time % DAY // 3600, side="right") - 1
+    group = np.searchsorted(one.starts, found.local_time % DAY // 3600, side="right") - 1
     absent, present = one.laws(top)
     pieces = []
     if labelled:
         pieces.append(_Piece(f"{name}, absent", absent, members, group >= 0, 0))
     for g, law in enumerate(present):
         here = group == g
-        place = f"{name}, {'present' if labelled else 'all'} from {starts[g]:02d}:00"
+        place = f"{name}, {'present' if labelled else 'all'} from {one.starts[g]:02d}:00"
         if labelled:
             pieces.append(_Piece(place, law, members, here, 1))
         else:
@@ -536,27 +551,3 @@ def trust_bounds(cells: Iterable[LawCheck], confidence: float, *, labelled: bool
     lower = max((cell.lower for cell in seen), default=0.0)
     upper = max((cell.upper for cell in every), default=1.0) if labelled else None
     return TrustBounds(lower, None if upper is None else min(upper, 1.0), confidence, every)
-
-
-def welch(old: tuple[float, float, int], new: Floats) -> tuple[float, float]:
-    """Welch's test of new daily values against earlier ones.
-
-    Args:
-        old: Mean, standard deviation and number of earlier days.
-        new: New daily values; NaN is left out.
-
-    Returns:
-        t and its two-sided p-value; (0, 1) with too few days.
-    """
-    from scipy.special import stdtr
-
-    mean, sd, days = old
-    new = new[np.isfinite(new)]
-    if days < 2 or len(new) < 2:
-        return 0.0, 1.0
-    a, b = sd**2 / days, float(new.var(ddof=1)) / len(new)
-    if a + b <= 0:
-        return 0.0, 1.0
-    t = (float(new.mean()) - mean) / math.sqrt(a + b)
-    freedom = (a + b) ** 2 / (a**2 / (days - 1) + b**2 / (len(new) - 1))
-    return t, float(2 * stdtr(freedom, -abs(t)))

@@ -16,11 +16,11 @@ import numpy as np
 
 from hushgrid._numbers import Floats, Indices, is_real
 from hushgrid.errors import ModelError, PolicyError
+from hushgrid.learn.drift import daily_scores, weekly_figures
 from hushgrid.learn.em import Fit
 from hushgrid.learn.evaluation import (
     PublishedGroup,
     TrustBounds,
-    daily_scores,
     estimate_trust,
     published_groups,
 )
@@ -114,6 +114,7 @@ class OperatorFigures:
         eta_basis: Why eta is what it is.
         trust: Bounds on the misdescribed share.
         daily: (fitted homes, 3) mean, standard deviation and number of daily scores.
+        weekly: (fitted homes, weeks, figures) that drift is compared with.
         held_out: Scores of the last days under the exported models, or None; a pooled model's sums
             include these days.
         accuracy: Accuracy of decoding by the homes' own fits.
@@ -123,6 +124,7 @@ class OperatorFigures:
     eta_basis: str
     trust: TrustBounds
     daily: Floats
+    weekly: Floats
     held_out: HeldOut | None
     accuracy: dict[str, Any]
     home_share: Floats
@@ -154,7 +156,7 @@ def export_models(
         sums = add_noise(exact, choices.pool_budget, noise)
         which = np.zeros(len(result.usable), np.intp)
         models = pooled_model(result.own, sums, bound)
-        public = published_groups(models, result.terms.starts, which)
+        public = published_groups(models, result.starts, which)
         cost += choices.pool_budget
         provenance: LearnedFrom = "pooled"
         note = (
@@ -207,17 +209,18 @@ def operator_figures(
     if made.provenance == "pooled" or result.trust is None:
         # other laws than those evaluated before
         result = with_decoding(result, found, habits)
-        trust = estimate_trust(usable, made.public, made.which, result.terms.starts, made.bound)
+        trust = estimate_trust(usable, made.public, made.which, made.bound)
         parts = split_held_out(usable)
-        held = (
-            None if parts is None else held_out_scores(*parts, made.public, made.which, made.bound)
-        )
+        held = None
+        if parts is not None:  # all days are in the sums of the model, so in the slot means too
+            held = held_out_scores(usable, parts[1], made.public, made.which, made.bound)
     else:
         trust, held = result.trust, result.held_out
     return OperatorFigures(
         eta_basis=_basis(trust, made, choices),
         trust=trust,
         daily=daily_scores(usable, made.public, made.which, made.bound),
+        weekly=weekly_figures(usable, made.public, made.which, made.bound),
         held_out=held,
         accuracy=result.accuracy,
         home_share=result.home_share,
@@ -236,6 +239,11 @@ def _check_public(result: Learned, found: Histories, choices: ZoneChoices) -> No
     if choices.pool_budget is not None and result.terms.law == "auto":
         raise PolicyError(
             "law is 'auto', which readings decide and no noise covers; give gamma or lognormal."
+        )
+    if choices.pool_budget is not None and len(result.terms.groups) > 1:
+        raise PolicyError(
+            f"groups are {result.terms.groups}, which readings decide and no noise covers; give one"
+            " number of slot groups."
         )
 
 

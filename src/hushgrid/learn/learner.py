@@ -31,6 +31,7 @@ from hushgrid.learn.evaluation import (
     TrustBounds,
     decoding_accuracy,
     estimate_trust,
+    forecast_errors,
     marginal_scores,
     plain_scores,
     published_groups,
@@ -162,6 +163,27 @@ def _grouped(own: Fit, k: int) -> Indices:
     return which
 
 
+def split_laws(found: Fit, starts: tuple[int, ...], design: Design, to: tuple[int, ...]) -> Fit:
+    """The same models under other slot groups: each law is that of the hour it begins in.
+
+    Args:
+        found: Models.
+        starts: First hour of each of their slot groups.
+        design: The design with the new slot groups.
+        to: First hour of each of those.
+
+    Returns:
+        The models; readings have the same likelihood where each new group is part of an old one.
+        Counts by slot group are those of the old ones.
+    """
+    of = np.searchsorted(starts, to, side="right") - 1
+    parts = {
+        name: getattr(found, name)[:, of]
+        for name in ("natural", "parameters", "seen", "means", "sums")
+    }
+    return replace(found, design=replace(design, moves=found.design.moves), **parts)
+
+
 def _none_empty(which: Indices, liking: Floats, k: int) -> Indices:
     """An empty group takes the home that loses least by it."""
     which = which.astype(np.intp)
@@ -250,7 +272,8 @@ def pooled_fit(own: Fit, sums: Floats, moves: Floats, first: Floats, readings: o
     )
 
 
-STARTS = (0, 6, 12, 18)  # [h] of slot groups
+STARTS = (0, 6, 12, 18)  # [h] of slot groups, for the homes' own fits
+GROUPS = (4, 8, 12, 24)  # slot groups a day of shared models
 HELD_OUT = 0.25  # of the time, its end
 LEAST_HELD = 4  # days
 AUTO: tuple[Family, ...] = ("lognormal", "gamma", "histogram")
@@ -265,7 +288,9 @@ class LearningTerms:
         law: Family of laws; "auto" takes the one with the largest likelihood on held-out days.
         days: Weight of the habits as a prior [days].
         prototypes: Number of shared models; 0 for one model per home.
-        starts: First hour of each slot group.
+        starts: First hour of each slot group of the homes' own fits.
+        groups: Numbers of equal slot groups a day to try for shared models; of several, the one
+            with the largest likelihood on held-out days is taken.
         iterations: Largest number of iterations.
     """
 
@@ -273,6 +298,7 @@ class LearningTerms:
     days: float = 30.0
     prototypes: int = 4
     starts: tuple[int, ...] = STARTS
+    groups: tuple[int, ...] = GROUPS
     iterations: int = 60
 
     def __post_init__(self) -> None:
@@ -285,7 +311,11 @@ class LearningTerms:
         rising = all(a < b for a, b in zip(self.starts, self.starts[1:], strict=False))
         if not self.starts or self.starts[0] != 0 or not rising or self.starts[-1] > 23:
             raise ModelError(
-                f"groups are {self.starts}; give hours that rise from 0 to at most 23."
+                f"starts are {self.starts}; give hours that rise from 0 to at most 23."
+            )
+        if not self.groups or not set(self.groups) <= set(GROUPS):
+            raise ModelError(
+                f"groups are {self.groups}; give numbers of slot groups a day, each of {GROUPS}."
             )
 
 
@@ -298,12 +328,16 @@ class HeldOut:
         by_slot: (steps of a day,) mean log-likelihood of a reading [nats].
         plain: The same of one law for all times and states, fitted to the days before.
         log_likelihood: Mean log-likelihood of a reading [nats].
+        forecast: Error of the load that the models forecast, root mean square over mean load.
+        slot_mean: The same of a mean by slot over the days that the models were learned from.
     """
 
     days: float
     by_slot: Floats
     plain: Floats
     log_likelihood: float
+    forecast: float
+    slot_mean: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -322,6 +356,8 @@ class Learned:
         public: Chain and laws of each prototype.
         family: Family of laws.
         tried: Held-out log-likelihood of a reading for each family tried.
+        starts: First hour of each slot group of the models.
+        groups_tried: Held-out log-likelihood of a reading for each number of slot groups tried.
         seconds: Length of a step [s].
         begins: Start of the readings [UTC epoch s].
         ends: End of the readings [UTC epoch s].
@@ -344,6 +380,8 @@ class Learned:
     public: tuple[PublishedGroup, ...]
     family: Family
     tried: dict[str, float]
+    starts: tuple[int, ...]
+    groups_tried: dict[int, float]
     seconds: int
     begins: int
     ends: int
@@ -356,6 +394,21 @@ class Learned:
     vacant: Indices
     top: int
     edges: Floats | None = None
+
+
+def starts_of(groups: int) -> tuple[int, ...]:
+    """First hours of equal slot groups.
+
+    >>> starts_of(4)
+    (0, 6, 12, 18)
+
+    Args:
+        groups: Slot groups a day.
+
+    Returns:
+        The hours.
+    """
+    return tuple(range(0, 24, 24 // groups))
 
 
 def design_for(found: Histories, habits: Habits, terms: LearningTerms, family: Family) -> Design:
@@ -467,6 +520,8 @@ def learn(
         public=(),
         family=family,
         tried=tried,
+        starts=terms.starts,
+        groups_tried={},
         seconds=given.seconds,
         begins=given.begins,
         ends=given.begins + given.seconds * given.wh.shape[1],
@@ -480,21 +535,35 @@ def learn(
         top=max(top, 1),
         edges=edges,
     )
+    some = [starts_of(n) for n in terms.groups if 24 // n * 3600 >= given.seconds] or [terms.starts]
     if pooled:
-        return bare
+        to = some[-1]
+        fine = design_for(found, habits, replace(terms, starts=to), family)
+        return replace(bare, own=_by_groups(found, own, terms.starts, fine, to), starts=to)
     k = min(terms.prototypes or len(usable), len(usable))
     shared = prototypes(found.wh, own, k, tick=begin("sharing models", ROUNDS))
-    public = published_groups(shared.models, terms.starts, shared.which)
-    held, judged = None, public
-    if early is not None and late is not None:
-        held, judged = _held_out(early, late, habits, terms, family, shared, bare.top)
+    best, judged = bare, tuple[PublishedGroup, ...]()
+    scores: dict[int, float] = {}
+    progress: Callable[..., None] = begin("trying slot groups", len(some))
+    for to in some if early is not None else some[:1]:
+        fitting = replace(terms, starts=to)
+        design = design_for(found, habits, fitting, family)
+        each = _refined(found, own, shared, terms.starts, design, to)
+        public = published_groups(each.models, to, each.which)
+        one, seen = replace(bare, shared=each, public=public, starts=to), public
+        if early is not None and late is not None:
+            held, seen = _held_out(early, late, habits, fitting, family, each, bare.top)
+            one, scores[len(to)] = replace(one, held_out=held), held.log_likelihood
+        if not judged or scores[len(to)] > scores[len(best.starts)]:
+            best, judged = one, seen
+        progress(1)
+    fine = design_for(found, habits, replace(terms, starts=best.starts), family)
+    best = replace(best, own=_by_groups(found, own, terms.starts, fine, best.starts))
     where = late if late is not None else found
     return replace(
-        with_decoding(bare, given, habits),
-        shared=shared,
-        public=public,
-        held_out=held,
-        trust=estimate_trust(where, judged, shared.which, terms.starts, bare.top),
+        with_decoding(best, given, habits),
+        groups_tried=scores if len(scores) > 1 else {},
+        trust=estimate_trust(where, judged, shared.which, bare.top),
     )
 
 
@@ -524,6 +593,31 @@ def _fitted_part(given: Histories, usable: Indices) -> Histories:
     Laws are tabulated up to the largest reading, which one home can make arbitrarily large.
     """
     return clamped(given.homes(usable), max(MOST_W * given.seconds // 3600, 1))
+
+
+def _refined(
+    found: Histories, own: Fit, shared: Prototypes, starts: tuple[int, ...], design: Design,
+    to: tuple[int, ...],
+) -> Prototypes:  # fmt: skip
+    """Prototypes of the same homes under other slot groups."""
+    if to == starts:
+        return shared
+    models = split_laws(shared.models, starts, design, to)
+    for _ in range(ROUNDS):
+        seen = expected(found.wh, select_homes(models, shared.which))
+        models = grouped_models(replace(own, design=design), seen, shared.which, shared.k)
+    return replace(shared, models=models)
+
+
+def _by_groups(
+    found: Histories, own: Fit, starts: tuple[int, ...], design: Design, to: tuple[int, ...]
+) -> Fit:
+    """The homes' own fits with their counts under other slot groups; a home's are its own alone."""
+    if to == starts:
+        return own
+    split = split_laws(own, starts, design, to)
+    seen = expected(found.wh, split, labels=_labels(found, design))
+    return replace(split, sums=seen.sums, moves=seen.moves)
 
 
 def _labels(found: Histories, design: Design) -> Int8s | None:
@@ -625,6 +719,7 @@ def held_out_scores(
         The scores.
     """
     score = marginal_scores(late, public, which, top)
+    forecast, slot_mean = forecast_errors(early, late, public, which, top)
     plain = plain_scores(early, late, which, len(public))
     slot = late.local_time % DAY // late.seconds
 
@@ -633,7 +728,9 @@ def held_out_scores(
         return np.array([np.nanmean(x) if np.isfinite(x).any() else np.nan for x in each])
 
     days = late.wh.shape[1] / late.steps_a_day
-    return HeldOut(days, by_slot(score), by_slot(plain), float(np.nanmean(score)))
+    return HeldOut(
+        days, by_slot(score), by_slot(plain), float(np.nanmean(score)), forecast, slot_mean
+    )
 
 
 def _accuracy(

@@ -66,7 +66,8 @@ def learned_values(
         "days": found.terms.days,
         "seconds": found.seconds,
         "time_zone": choices.time_zone,
-        "starts": list(found.terms.starts),
+        "starts": list(found.starts),
+        "groups_tried": {str(n): score for n, score in found.groups_tried.items()},
         "begins": found.begins,
         "ends": found.ends,
         "ailments": _ailment_names(found),
@@ -99,6 +100,8 @@ def _held(found: Learned, made: ExportedModels, held: HeldOut | None) -> dict[st
         "plain_by_slot": held.plain.tolist(),
         "worst_slot": f"{minute // 60:02d}:{minute % 60:02d}",
         "worst": float(held.by_slot[worst]),
+        "forecast_error": held.forecast,
+        "slot_mean_error": held.slot_mean,
     }
 
 
@@ -114,7 +117,8 @@ def learned_content(
         values: Values of `learned_values`.
 
     Returns:
-        `values` with the models and scores that decoding and validation need.
+        `values` with the models and figures that decoding and validation need, and without
+        held-out scores: they are for the operator's report only.
     """
     models = made.models
     prototypes = [
@@ -144,9 +148,17 @@ def learned_content(
                 "prototype": int(made.which[n]),
                 "home_share": float(figures.home_share[n]),
                 "score": {"mean": mean, "sd": sd, "days": days},
+                "weeks": [
+                    [None if np.isnan(x) else round(x, 4) for x in week]
+                    for week in figures.weekly[n].tolist()
+                ],
             }
         homes.append(home)
-    return {**values, "prototypes": prototypes, "homes": homes}
+    kept = {key: value for key, value in values.items() if key not in HELD_OUT}
+    return {**kept, "prototypes": prototypes, "homes": homes}
+
+
+HELD_OUT = ("held_out", "law_tried", "groups_tried")
 
 
 def learned_prose(values: Mapping[str, Any]) -> str:
@@ -160,7 +172,8 @@ def learned_prose(values: Mapping[str, Any]) -> str:
     """
     lines = [
         f"Zone {values['zone']}: {values['houses']} houses, {values['fitted']} fitted; models that"
-        f" homes share: {values['groups']}; laws: {values['law']}.",
+        f" homes share: {values['groups']}; laws: {values['law']}, {len(values['starts'])} slot"
+        " groups a day.",
         f"Prior: {values['prior']}, worth {values['days']:g} days.",
         f"Log-likelihood {values['log_likelihood']:.0f},"
         f" {values['log_likelihood_per_reading']:.4f} a reading; {values['converged']} of"
@@ -174,6 +187,15 @@ def learned_prose(values: Mapping[str, Any]) -> str:
             f" reading; one law for all hours scores {held['plain']:.3f}. Worst slot"
             f" {held['worst_slot']}: {held['worst']:.3f}."
         )
+        errors = held["forecast_error"], held["slot_mean_error"]
+        better = "the forecast is better" if errors[0] < errors[1] else "the slot mean is better"
+        lines.append(
+            f"Load of these days: the model's forecast is off by {errors[0]:.1%} of the mean load"
+            f" (root mean square), a slot mean of the same days by {errors[1]:.1%}: {better}."
+        )
+    if values.get("groups_tried"):
+        tried = ", ".join(f"{n}: {score:.4f}" for n, score in values["groups_tried"].items())
+        lines.append(f"Slot groups a day, by held-out log-likelihood of a reading: {tried}.")
     if values["provenance"] == "pooled":
         lines.append(_POOLED)
     for what, names in values["ailments"].items():
