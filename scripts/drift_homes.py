@@ -44,7 +44,8 @@ def main() -> None:
     weeks = weekly_figures(found, *known)
     days = by_day(marginal_scores(found, *known), steps)
     year = daily_scores(found, *known)
-    first = [datetime.fromtimestamp(found.begins + DAY * d, UTC).month for d in range(len(days[0]))]
+    noon = found.begins + DAY * np.arange(len(days[0])) + DAY // 2
+    first = [datetime.fromtimestamp(at, UTC).month for at in noon.tolist()]
     named: dict[str, list[float]] = {}
     for month in sorted(set(first)):
         at = np.flatnonzero(np.array(first) == month)

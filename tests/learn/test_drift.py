@@ -126,7 +126,9 @@ def test_a_model_of_before_is_validated_as_before(tmp_path: Path) -> None:
     wh[3] *= 4
     later = csv(tmp_path / "later.csv", wh[:, : 14 * 48], BEGINS + 28 * DAY)
     answer = tmp_path / "answer.json"
-    assert run("model", "validate", str(folder), "--readings", str(later), "--json", str(answer)) == 1
+    assert (
+        run("model", "validate", str(folder), "--readings", str(later), "--json", str(answer)) == 1
+    )
     assert json.loads(answer.read_text())["drifted"] == ["m003"]
     assert run("model", "show", str(folder), "--json", str(answer)) == 0
     assert "5.1234" not in answer.read_text()

@@ -81,7 +81,7 @@ def test_one_home_does_not_decide_whether_a_pooled_run_succeeds(
 def test_a_private_run_takes_any_home(kind: str, law: str, tmp_path: Path) -> None:
     """Its zone file loads: a law beyond the bound is that of the clamped reading."""
     found = zone_with(kind, 3)
-    result = learn(found, HABITS, LearningTerms(law=law, prototypes=0, iterations=5))  # type: ignore[arg-type]
+    result = learn(found, HABITS, LearningTerms(law=law, prototypes=0, iterations=5, groups=(24,)))  # type: ignore[arg-type]
     asked = ZoneChoices(bound=2000)
     made = export_models(result, found, asked, SimulatedNoise(1))
     for one in made.public:
@@ -100,7 +100,7 @@ def test_figures_of_a_pooled_run_take_any_home(kind: str, law: str) -> None:
     result = learn(
         found,
         HABITS,
-        LearningTerms(law=law, iterations=5),  # type: ignore[arg-type]
+        LearningTerms(law=law, iterations=5, groups=(24,)),  # type: ignore[arg-type]
         pooled=True,
     )
     assert (result.shared, result.held_out, result.trust) == (None, None, None)

@@ -1,4 +1,4 @@
-"""hushgrid attack: what an adversary infers from a recorded day; hushgrid audit: a certificate."""
+"""hushgrid attack: what an adversary infers from recorded days; hushgrid audit: a certificate."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from hushgrid.cli import common
 
 
 def attack(
-    trace: Annotated[Path, typer.Argument(help="A day as `simulate --trace` writes it.")],
+    trace: Annotated[
+        Path,
+        typer.Argument(help="A day as `simulate --trace` writes it; with --labels, readings."),
+    ],
     target: Annotated[
         int | None, typer.Option(min=0, help="The house to attack, from 0; else all of them.")
     ] = None,
@@ -27,6 +30,11 @@ def attack(
     model: Annotated[
         Path | None, typer.Option(help="A zone or service file with the models it believes.")
     ] = None,
+    labels: common.Labels = None,
+    mapping: common.Columns = "canonical",
+    days: Annotated[
+        int, typer.Option(min=1, help="Days with labels to attack, the first ones.")
+    ] = 10,
     hindsight: Annotated[
         bool, typer.Option("--hindsight", help="Judge each step after the whole day.")
     ] = False,
@@ -36,6 +44,9 @@ def attack(
 ) -> None:
     """Attack a recorded day, as published and under other protections, and score the guesses.
 
+    With --labels the file holds readings of real days: those with labels are published under the
+    policy of --config and attacked.
+
     Example: hushgrid attack day.trace --target 3 --knows others --out out/attack
 
     \f
@@ -44,16 +55,47 @@ def attack(
     Raises:
         FileError: If the trace has no truth, or was not published under the terms of the zone file.
     """
+    from hushgrid.compare.attack import Attack, joined, versions
     from hushgrid.compare.attack import attack as attacked
-    from hushgrid.compare.attack import versions
-    from hushgrid.errors import FileError
-    from hushgrid.files.models import load_trace
     from hushgrid.files.results import save_figures
-    from hushgrid.files.zone_file import zone_of
     from hushgrid.report import comparison as report
 
     if out is not None:
         common.require("matplotlib", "plot")
+    if labels is None:
+        policy, played = _simulated_day(trace, config, zone)
+    else:
+        policy, played = _labelled_days(trace, labels, mapping, config, zone, target, days, seed)
+    belief: dict[str, Any] = {}
+    if model is not None:
+        believed, service = common.load_either(model, zone)
+        private = service.own if service is not None else None
+        belief = {"models": (private or believed.scenario).models}
+    parts: dict[str, list[Attack]] = {}
+    with common.progress("attacking, days", len(played)) as tick:
+        for scenario, recorded, known in played:
+            for name, day in versions(scenario, policy, recorded, seed=seed).items():
+                one = attacked(
+                    scenario, day.releases, recorded.truth, clamp=day.clamp, knows=knows,  # type: ignore[arg-type]
+                    target=target, labelled=known, hindsight=hindsight, seed=seed, **belief,
+                )  # fmt: skip
+                parts.setdefault(name, []).append(one)
+            tick()
+    found = {name: joined(each, seed=seed) for name, each in parts.items()}
+    written = common.write_json(report.attack_json(found), json)
+    if out is not None:
+        house = found["hushgrid"].houses[0]
+        written += save_figures(out, {"attack": report.attack_figure(found, house)})
+    common.echo(f"{report.attack_table(found)}\n\n{report.attack_prose(found)}", json)
+    common.echo_written(written, json)
+
+
+def _simulated_day(trace: Path, config: Path | None, zone: str | None) -> tuple[Any, list[Any]]:
+    """The policy of a trace, and its one day."""
+    from hushgrid.errors import FileError
+    from hushgrid.files.models import load_trace
+    from hushgrid.files.zone_file import zone_of
+
     recorded = load_trace(trace)
     if recorded.truth is None:
         raise FileError(
@@ -66,26 +108,37 @@ def attack(
     )
     scenario = given.scenario.starting(recorded.offset) if recorded.offset else given.scenario
     _check_terms(trace, recorded, scenario, given.policy)
-    days = versions(scenario, given.policy, recorded, seed=seed)
-    belief: dict[str, Any] = {}
-    if model is not None:
-        believed, service = common.load_either(model, zone)
-        private = service.own if service is not None else None
-        belief = {"models": (private or believed.scenario).models}
-    found = {}
-    with common.progress("attacking", len(days)) as tick:
-        for name, day in days.items():
-            found[name] = attacked(
-                scenario, day.releases, recorded.truth, clamp=day.clamp, knows=knows,  # type: ignore[arg-type]
-                target=target, hindsight=hindsight, seed=seed, **belief,
-            )  # fmt: skip
-            tick()
-    written = common.write_json(report.attack_json(found), json)
-    if out is not None:
-        house = found["hushgrid"].houses[0]
-        written += save_figures(out, {"attack": report.attack_figure(found, house)})
-    common.echo(f"{report.attack_table(found)}\n\n{report.attack_prose(found)}", json)
-    common.echo_written(written, json)
+    return given.policy, [(scenario, recorded, None)]
+
+
+def _labelled_days(
+    path: Path, labels: Path, mapping: str, config: Path | None, zone: str | None,
+    target: int | None, days: int, seed: int,
+) -> tuple[Any, list[Any]]:  # fmt: skip
+    """The policy of a zone, and its real days on which a house, or the target, has labels."""
+    import numpy as np
+
+    from hushgrid.cli.compare import _Given, _of_zone
+    from hushgrid.compare.attack import labelled_days, record_labelled
+    from hushgrid.errors import FileError
+    from hushgrid.files.readings import read_histories
+
+    if config is None:
+        raise FileError("config is unset with labels; give the zone that publishes the readings.")
+    policy, given = common.load_either(config, zone).file.policy, _Given.read(config, zone)
+    assert given.scenario is not None
+    found = read_histories(
+        path, mapping=mapping, time_zone=given.time_zone, seconds=given.seconds, labels=labels
+    )
+    readings, known = (_of_zone(each, given) for each in labelled_days(found))
+    if target is not None and target < len(known.meters):
+        known.readings[:, :, np.arange(len(known.meters)) != target] = -1
+    played = list(record_labelled(given.scenario, policy, readings, known, seed=seed, most=days))
+    if not played:
+        raise FileError(
+            f"{labels} has no whole local day of one house with readings; give more labels."
+        )
+    return policy, played
 
 
 def _check_terms(trace: Path, recorded: Any, scenario: Any, policy: Any) -> None:

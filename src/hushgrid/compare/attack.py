@@ -1,13 +1,13 @@
-"""Attacks on a simulated day: recordings, beliefs of the adversary, and their scores.
+"""Attacks on simulated or recorded days: recordings, beliefs of the adversary, and their scores.
 
-A recording keeps the releases and, apart from them, the truth; only a simulation has one, and its
-releases are marked as simulated. An attack's success bounds leakage from below; the promise bounds
-it from above.
+A recording keeps the releases and, apart from them, the truth: of a simulation, or of real days
+whose residents noted when they were at home. Its releases are made for the attack and marked as
+simulated. An attack's success bounds leakage from below; the promise bounds it from above.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
@@ -19,9 +19,11 @@ from hushgrid.adversary.factored import Factored
 from hushgrid.adversary.filter import Adversary, look_back, watch
 from hushgrid.adversary.knowledge import Knowledge, KnownOccupancy, KnownReadings
 from hushgrid.belief.filter import chances_at_home
+from hushgrid.compare.datasets import Real, Recorded, real_days
 from hushgrid.compare.methods import Outcome, part_of
 from hushgrid.compare.simulation import Mechanism, first_states, run_day
 from hushgrid.errors import PolicyError
+from hushgrid.learn.histories import Histories
 from hushgrid.mechanism.calibrators import Calibrator, Naive
 from hushgrid.mechanism.noise import SimulatedNoise
 from hushgrid.mechanism.policy import Policy
@@ -128,6 +130,59 @@ def record(
     return Recording(today.zone.id, digest, trace.releases, truth, config, day, offset, seed)
 
 
+def labelled_days(found: Histories) -> tuple[Real, Real]:
+    """Whole local days of readings, and of labels.
+
+    Args:
+        found: Histories with labels.
+
+    Returns:
+        The readings [Wh], and the labels (1 at home, 0 not), both -1 where unknown.
+
+    Raises:
+        PolicyError: If there are no labels.
+    """
+    if found.labels is None:
+        raise PolicyError("labels are unset; give the occupancy of some days.")
+    known = np.where(found.labels >= 0, found.labels, np.nan)
+    both = real_days(replace(found, ids=found.ids * 2, wh=np.concatenate([found.wh, known])))
+    n = len(found.ids)
+    readings, labels = both.readings[:, :, :n], both.readings[:, :, n:]
+    return Real(found.ids, readings, both.weekday), Real(found.ids, labels, both.weekday)
+
+
+def record_labelled(
+    scenario: Scenario, policy: Policy, readings: Real, labels: Real, *, seed: int, most: int
+) -> Iterator[tuple[Scenario, Recording, tuple[int, ...]]]:
+    """Real days under a policy, those on which a house has all readings and all labels.
+
+    The first steps of a day are published, as many as the policy's horizon has. Readings of other
+    houses that are missing are filled by the model's expectation.
+
+    Args:
+        scenario: The zone and its models, with calendars that begin on a Monday.
+        policy: How it publishes.
+        readings: Days of the zone's houses, in their order.
+        labels: Labels of the same days.
+        seed: Seed of the noise.
+        most: Largest number of days; the first ones are taken.
+
+    Yields:
+        The zone on that day, the day, and the houses with labels.
+    """
+    steps = min(policy.horizon, readings.readings.shape[1])
+    both = np.minimum(readings.readings, labels.readings)[:, :steps]
+    whole = np.asarray((both >= 0).all(axis=1))
+    for day in np.flatnonzero(whole.any(axis=1))[:most].tolist():
+        one = Recorded.of(scenario, readings.days(slice(day, day + 1)))
+        (today,) = one.scenarios
+        home = np.maximum(labels.readings[day, :steps], 0).astype(np.uint8)
+        truth = Truth(home, one.day(0).readings[:steps])
+        made = _publish(today, policy, truth, None, np.random.SeedSequence([seed, day]))
+        recorded = Recording(today.zone.id, made[0].digest, made, truth, day=day, seed=seed)
+        yield today, recorded, tuple(np.flatnonzero(whole[day]).tolist())
+
+
 Knows = Literal["none", "others", "occupancy"]
 
 SMALL = 14  # houses, for which the joint filter is used
@@ -135,12 +190,12 @@ SMALL = 14  # houses, for which the joint filter is used
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Attack:
-    """Result of one adversary on one day.
+    """Result of one adversary on one day, or on several: then a column is a day of a house.
 
     Attributes:
         knows: What the adversary knows besides the releases.
         filter: Name of its filter.
-        houses: The houses attacked.
+        houses: The houses attacked, one for each column.
         home: (T, houses): Pr[at home] given the releases.
         prior: (T, houses): Pr[at home] without them.
         occupancy: (T, houses): the truth.
@@ -172,6 +227,7 @@ def attack(
     clamp: tuple[int, ...] = (),
     knows: Knows = "none",
     target: int | None = None,
+    labelled: Sequence[int] | None = None,
     models: Sequence[OccupancyModel] | None = None,
     hindsight: bool = False,
     seed: int = 1,
@@ -185,6 +241,7 @@ def attack(
         clamp: Clamps of the releases' policy by class [Wh].
         knows: Nothing besides the releases, all other readings, or all other houses' occupancy.
         target: The house attacked; all by default.
+        labelled: Houses whose occupancy is known; all by default. No other is attacked.
         models: The adversary's models, by default the zone's.
         hindsight: Whether each step is judged after the whole day (smoothing).
         seed: Seed of the confidence intervals.
@@ -200,6 +257,14 @@ def attack(
     n = scenario.zone.n_houses
     if target is not None and not 0 <= target < n:
         raise PolicyError(f"target is {target}; give a house from 0 to {n - 1}.")
+    known_homes = tuple(range(n)) if labelled is None else tuple(labelled)
+    if target not in (None, *known_homes):
+        raise PolicyError(f"target is {target}, which has no labels; give one that has.")
+    if knows == "occupancy" and len(known_homes) < n:
+        raise PolicyError(
+            f"knows is 'occupancy' but {len(known_homes)} of {n} houses have labels; give none or"
+            " others."
+        )
     others: KnownReadings | KnownOccupancy | None = None
     if knows == "others":
         others = KnownReadings(truth.readings)
@@ -209,13 +274,35 @@ def attack(
     known = Knowledge(scenario.zone, theta, scenario.consumption, clamp, others=others)
     adversary: Adversary = Factored(known) if knows != "none" or n > SMALL else Exact(known)
     seen = (look_back if hindsight else watch)(adversary, releases)
-    houses = tuple(range(n)) if target is None else (target,)
+    houses = known_homes if target is None else (target,)
     home = np.clip(np.asarray(seen.averaged)[:, houses], 0.0, 1.0)
     prior = prior_of(theta, len(home))[:, houses]
     occupancy = truth.occupancy[: len(home), houses]
     name = type(adversary).__name__.lower()
     found = scores(occupancy, home, prior, seed=seed)
     return Attack(knows, name, houses, home, prior, occupancy, found)
+
+
+def joined(found: Sequence[Attack], *, seed: int = 1) -> Attack:
+    """Attacks on several days as one, scored together.
+
+    Args:
+        found: One for each day, of one adversary.
+        seed: Seed of the confidence intervals.
+
+    Returns:
+        The attack, with a column for each day of a house.
+    """
+    if len(found) == 1:
+        return found[0]
+    home, prior, occupancy = (
+        np.concatenate([getattr(one, name) for one in found], axis=1)
+        for name in ("home", "prior", "occupancy")
+    )
+    houses = tuple(house for one in found for house in one.houses)
+    together = scores(occupancy, home, prior, seed=seed)
+    first = found[0]
+    return Attack(first.knows, first.filter, houses, home, prior, occupancy, together)
 
 
 def prior_of(models: Sequence[OccupancyModel], steps: int) -> Floats:
@@ -285,8 +372,9 @@ def versions(
 
 
 def _publish(
-    scenario: Scenario, policy: Policy, truth: Truth, calibrator: Calibrator | None, seed: int
-) -> tuple[Release, ...]:
+    scenario: Scenario, policy: Policy, truth: Truth, calibrator: Calibrator | None,
+    seed: int | np.random.SeedSequence,
+) -> tuple[Release, ...]:  # fmt: skip
     world = (scenario.zone, scenario.tariff, scenario.models, scenario.consumption)
     state = init(*world, policy, calibrator)
     loads = (tally(readings, state.zone.bound) for readings in truth.readings)

@@ -97,7 +97,8 @@ def drift(old: Floats, begun: int, new: Floats, begins: int) -> Drift:
     parts = np.isfinite(squares).sum(axis=0)
     spread = _mean(squares, 0)
     prior = _PRIOR if len(old) >= NEIGHBOURS else 0.0
-    usual = np.median(spread[np.isfinite(spread).all(axis=1)], axis=0) if prior else 0.0
+    known = spread[np.isfinite(spread).all(axis=1)]
+    usual = np.median(known, axis=0) if prior and len(known) else 0.0
     with np.errstate(divide="ignore", invalid="ignore"):
         spread = np.sqrt((np.nan_to_num(spread) * parts + usual * prior) / (parts + prior))
         near = _near(middle, begins / DAY + _WEEK * new.shape[1] / 2, new.shape[1])

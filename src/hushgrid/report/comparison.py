@@ -63,11 +63,13 @@ def attack_json(found: Mapping[str, Attack]) -> dict[str, Any]:
         The values.
     """
     own = found["hushgrid"]
+    houses = set(own.houses)
     return {
         **attack_figures(own),
         "knows": own.knows,
         "filter": own.filter,
-        "houses": list(own.houses) if len(own.houses) == 1 else len(own.houses),
+        "houses": sorted(houses) if len(houses) == 1 else len(houses),
+        "house_days": len(own.houses),
         "steps": own.scores.steps,
         "mechanisms": {name: attack_figures(each) for name, each in found.items()},
     }
@@ -138,7 +140,10 @@ def attack_prose(found: Mapping[str, Attack]) -> str:
         Lines of text.
     """
     own = found["hushgrid"]
-    whom = f"house {own.houses[0]}" if len(own.houses) == 1 else f"{len(own.houses)} houses"
+    houses = set(own.houses)
+    whom = f"house {own.houses[0]}" if len(houses) == 1 else f"{len(houses)} houses"
+    if len(own.houses) > len(houses):
+        whom = f"each of {len(own.houses)} labelled days of {whom}"
     low, high = own.scores.auc.gain_ci95
     lines = [
         f"An adversary who {KNOWS[own.knows]} watched {own.scores.steps} steps of {whom}"
