@@ -5,12 +5,14 @@ public list. Two datasets are neighbours when that history is replaced by any ot
 time stamps, durations, another number of readings, or none.
 
 1. The design is public. Begin, end and step of the axis, the list of meters, time zone, habits, the
-   family of laws, priors, starts and ties are arguments (`Histories.declared`, `export_models`).
+   family of laws, the number of slot groups, priors, starts and ties are arguments
+   (`Histories.declared`, `export_models`).
 2. A home's vector depends on the design and its own history alone, to the bit. Its row holds its
    own readings inside the axis (`histories_of`); what ails it is computed from its row (`ailments`)
    and drops that home only; its labels and days without activity come from its row; its fit from
    these and the design (`fit`). A home that is dropped or has no readings gives a vector of zeros.
-3. A vector has whole numbers of 0 or more that add up to `PARTS * UNIT` at most.
+3. A vector has whole numbers of 0 or more that add up to `PARTS * UNIT` at most, however many slot
+   groups they are spread over.
 
 So a neighbour differs in one term of the sum, and the sum moves by at most `2 * PARTS * UNIT` (L1).
 Integer Laplace noise of scale 2 * PARTS * UNIT / epsilon on each entry makes the sums
