@@ -34,7 +34,7 @@ KINDS = {
 }
 OPTIONAL = {  # that records of earlier versions lack
     "epoch": {"interval", "leakage", "accepted", "together", "houses"},
-    "release": {"noise", "base", "model_share"},
+    "release": {"noise", "base", "model_share", "covariates"},
     "transfer": {"total", "leakage", "last"},
     "gap": {"heads", "least"},
     "resume": {"together"},

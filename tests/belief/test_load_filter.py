@@ -28,6 +28,7 @@ from hushgrid.belief.load_filter import (
     Spreads,
 )
 from hushgrid.belief.rate_interval import posterior_interval
+from hushgrid.model.zone import Covariate
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 ONE = Spreads(0.05, 0.1, 0.06, 0.2, 0.1, 0.04)
@@ -340,15 +341,23 @@ def test_releases_before_the_first_step_are_followed_bit_for_bit() -> None:
 def test_a_public_covariate_is_learnt() -> None:
     """A load that moves by a tenth with a covariate: forecasts use it, a missing value is 0."""
     rng = np.random.default_rng(7)
-    known = FollowedKnowledge.start(_model(), EvenDays(), usual=80_000.0, covariates=1)
+    warmth = Covariate("temperature", centre=10.0, scale=8.0)
+    known = FollowedKnowledge.start(_model(), EvenDays(), 80_000.0, (warmth,))
+    assert known.stated == {"temperature": None}
     for _ in range(400):
         x = float(rng.choice([-1.0, 1.0]))
         load = 80_000 * (1 + 0.1 * x)
-        known = known.knowing([x]).after(load + float(rng.laplace(0, 2000.0)), 2000.0)
-    high, low = (known.knowing([x]).predicted() for x in (1.0, -1.0))
+        known = known.knowing({"temperature": 10 + 8 * x})
+        known = known.after(load + float(rng.laplace(0, 2000.0)), 2000.0)
+    high, low = (known.knowing({"temperature": x}).predicted() for x in (18.0, 2.0))
     found = float(high.weights @ high.mean) - float(low.weights @ low.mean)
     assert found == pytest.approx(16_000, rel=0.1)
-    middle = known.knowing([math.nan]).predicted()
+    middle = known.knowing({}).predicted()
     assert float(middle.weights @ middle.mean) == pytest.approx(80_000, rel=0.02)
+    far, furthest = (known.knowing({"temperature": x}).predicted() for x in (1e9, 58.0))
+    np.testing.assert_array_equal(far.mean, furthest.mean, "a value far out counts six scales")
+    for held in (known, known.knowing({})):
+        assert held.from_arrays(held.to_arrays()) == held
+    wrong = SeenLoads(*np.ones((4, 1)), np.zeros(1, bool), known=np.ones((1, 2)))
     with pytest.raises(ModelError, match="covariates have shape"):
-        known.knowing([1.0, 2.0]).after(80_000, 1.0)
+        known.bank.follow(wrong)

@@ -39,6 +39,7 @@ from hushgrid.files.zone_file import PolicyTable
 from hushgrid.mechanism.policy import Gaussian, PerStep
 from hushgrid.mechanism.release import replay
 from hushgrid.model.laws import Binned, Cut, Law, Mixture
+from hushgrid.model.zone import Covariate
 from tests.audit.zones import releases, terms
 
 THETA = OccupancyModel.factored([[0.5, 0.5]], [[[[0.9, 0.1], [0.2, 0.8]]]], chain_of=[0, 0])
@@ -167,6 +168,14 @@ def test_every_term_moves_it() -> None:
     ):  # fmt: skip
         assert {field.name for field in fields(kind) if field.init} == set(cases), kind
     reacts = Elasticity(70.0, 1.0)
+    warmth = Covariate("temperature", 10.0, 8.0)
+    series = [
+        warmth,
+        *(replace(warmth, **it) for it in ({"name": "x"}, {"centre": 9}, {"scale": 9})),
+    ]
+    followed = [Policy(0.5, estimator="filter", covariates=(one,)) for one in series]
+    same = replace(followed[0], covariates=(replace(warmth, vouched_by="MeteoSwiss"),))
+    assert digest(policy=same) == digest(policy=followed[0]), "who vouches is no term"
     found = [
         digest(),
         *(
@@ -178,6 +187,7 @@ def test_every_term_moves_it() -> None:
             digest(consumption=replace(F, elasticity=replace(reacts, **{k: v})))
             for k, v in ELASTICITIES.items()
         ),
+        *(digest(policy=policy) for policy in followed),
         digest(policy=Policy(0.5, schedule=Window(9))),
         digest(policy=Policy(0.5, schedule=Window(8, "absorption"))),
         digest(zone=Zone("oak", [1000, 600])),

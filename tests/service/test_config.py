@@ -28,7 +28,7 @@ from hushgrid.files.deployment import (
 from hushgrid.files.service_file import OwnTables, load_deployment
 from hushgrid.files.tables import keys_of
 from hushgrid.files.toml import instant_of, seconds_of
-from hushgrid.files.zone_file import GROUP_KEYS, POLICY_KEYS
+from hushgrid.files.zone_file import GROUP_KEYS, POLICY_KEYS, PublicSeries
 from hushgrid.mechanism.scheduler import house_losses, schedule
 from hushgrid.model.occupancy import Calendar
 from hushgrid.service.readiness import example
@@ -375,6 +375,7 @@ def test_every_key_is_in_the_guide_and_the_other_way_round() -> None:
     assert set(tables) == set(keys_of(OwnTables))
     known = {f"{table}.{key}" for table, keys in tables.items() for key in keys}
     known |= {f"policy.{key}" for key in POLICY_KEYS} | {f"houses.{key}" for key in GROUP_KEYS}
+    known |= {f"covariates.{key}" for key in keys_of(PublicSeries)}
     assert documented == known
     for table, keys in tables.items():
         for key, required in keys.items():

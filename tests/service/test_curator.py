@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -61,6 +62,7 @@ def curator(
     now: float = BEGINS,
     new_epoch: bool = False,
     noise: Noise | None = None,
+    **more: Any,
 ) -> Iterator[Curator]:
     key = load(folder / "key") if (folder / "key").exists() else create(folder / "key")
     with (
@@ -76,6 +78,7 @@ def curator(
             "simulation",
             now=now,
             new_epoch=new_epoch,
+            **more,
         ) as made,
     ):
         yield made

@@ -32,7 +32,7 @@ from hushgrid.audit.evidence import (
     RecordedRelease,
     Terms,
 )
-from hushgrid.belief.load_filter import EarlierRelease, FollowedKnowledge
+from hushgrid.belief.load_filter import EarlierRelease, FollowedKnowledge, informed
 from hushgrid.errors import HorizonError, HushgridError
 from hushgrid.mechanism.policy import largest_so_far
 from hushgrid.mechanism.release import (
@@ -172,6 +172,9 @@ class _Walk:
                 self._check_stand_in(entry)
             self._pass(entry.rate)
             return
+        self._public = informed(self._public, entry.covariates)
+        if (public := self._state.public) is not None:
+            self._state = replace(self._state, public=informed(public, entry.covariates))
         self._check(entry)
         due = self._due(entry)
         if due is not None:
@@ -285,6 +288,8 @@ class _Walk:
             if (given is None) != (found is None) or not self._near(given, found):
                 fault = f"states a {name} that does not follow from the terms and the releases"
                 self._fault("post_processing", entry, fault)
+        if entry.covariates != due.covariates:
+            self._fault("post_processing", entry, "states other covariates than those of the terms")
         schedule = self.terms.policy.schedule
         if schedule.adaptive and entry.scale < due.scale * (1 - _CLOSE):
             fault = f"states a scale of {entry.scale!r} Wh where its window leaves {due.scale!r}"
@@ -686,7 +691,8 @@ def releases_before(evidence: Evidence, epoch: RecordedEpoch) -> list[EarlierRel
         for one in other.entries:
             if one.source == "readings" and one.base is not None:
                 t = one.step + other.first - epoch.first
-                seen = (one.load_hat, one.scale, one.base, one.model_share or 0.0)
+                share, known = one.model_share or 0.0, one.covariates or {}
+                seen = (one.load_hat, one.scale, one.base, share, known)
                 found.append(EarlierRelease(t, *seen))
     return found
 

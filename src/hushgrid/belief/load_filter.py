@@ -13,10 +13,12 @@ docs/estimate.md.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -35,6 +37,9 @@ from hushgrid.belief.estimate import (
     posterior_weights,
 )
 from hushgrid.errors import ModelError, NoiseError
+from hushgrid.model.zone import Covariate
+
+Values = Mapping[str, float | None]  # of covariates by name; None for a missing one
 
 KNOTS = 24  # of a profile, an hour apart
 _HOURS = (24.0, 480.0, 2.0, 720.0)  # what the level, slow level, residual and the rest last [h]
@@ -375,6 +380,7 @@ class EarlierRelease(NamedTuple):
         scale: Scale of its noise [Wh].
         base: The load that it was relative to [Wh].
         share: Probability of the model's component after it; 0 without a model.
+        covariates: Values of the public covariates that it was read with.
     """
 
     t: int
@@ -382,6 +388,7 @@ class EarlierRelease(NamedTuple):
     scale: float
     base: float
     share: float
+    covariates: Values = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -400,7 +407,8 @@ class FollowedKnowledge:
         share: Probability of the model's component before the next release; 0 without a model.
         days: Time of day of each step.
         usual: The base where no model is used [Wh]; 0: the model's forecast.
-        known: Public covariates of the next step.
+        covariates: The public covariates.
+        known: Their values at the next step; None for a missing one.
     """
 
     model: PublicKnowledge
@@ -408,7 +416,8 @@ class FollowedKnowledge:
     share: float
     days: DayClock
     usual: float = 0.0
-    known: tuple[float, ...] = ()
+    covariates: tuple[Covariate, ...] = ()
+    known: tuple[float | None, ...] = ()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, FollowedKnowledge) and self._value() == other._value()
@@ -419,8 +428,8 @@ class FollowedKnowledge:
     def _value(self) -> tuple[Any, ...]:
         bank = self.bank
         arrays = (bank.weights.tobytes(), bank.mean.tobytes(), bank.covariance.tobytes())
-        own = (bank.hours, bank.spreads, self.share, self.days, self.usual, self.known)
-        return (self.model, arrays, own)
+        own = (bank.hours, bank.spreads, self.share, self.days, self.usual)
+        return (self.model, arrays, own, self.covariates, self.known)
 
     @classmethod
     def start(
@@ -428,7 +437,7 @@ class FollowedKnowledge:
         model: PublicKnowledge,
         days: DayClock,
         usual: float = 0.0,
-        covariates: int = 0,
+        covariates: Sequence[Covariate] = (),
     ) -> FollowedKnowledge:
         """Before the first release.
 
@@ -436,14 +445,14 @@ class FollowedKnowledge:
             model: Knowledge by the model; without a model its step, clamp and noise law alone.
             days: Time of day of each step.
             usual: The usual load where no model is used [Wh]; 0: with the model.
-            covariates: How many public covariates there are.
+            covariates: The public covariates.
 
         Returns:
             The knowledge.
         """
-        bank = LoadFilter.start(days.hours, covariates=covariates)
-        share, none = (0.0 if usual else _FIRST_SHARE), (0.0,) * covariates
-        return cls(model, bank, share, days, usual, none)
+        bank = LoadFilter.start(days.hours, covariates=len(covariates))
+        share, none = (0.0 if usual else _FIRST_SHARE), (None,) * len(covariates)
+        return cls(model, bank, share, days, usual, tuple(covariates), none)
 
     @property
     def t(self) -> int:
@@ -475,13 +484,16 @@ class FollowedKnowledge:
             np.full(len(steps), np.nan),
             np.ones(len(steps)),
         )
+        known = np.zeros((len(steps), len(self.covariates)))
         for one in recent:
             at = one.t - first
             load_hat[at], scale[at], base[at] = one.load_hat, one.scale, max(one.base, 1.0)
-        place, weekend = zip(*map(self.days.at, steps.tolist()), strict=True)
-        seen = SeenLoads(load_hat, scale, base, np.array(place), np.array(weekend), self._noise)
+            known[at] = self.knowing(one.covariates)._standard
+        place, weekend = (np.array(x) for x in zip(*map(self.days.at, steps.tolist()), strict=True))
+        seen = SeenLoads(load_hat, scale, base, place, weekend, self._noise, known)
         share = 0.0 if self.usual else recent[-1].share or _FIRST_SHARE
-        return replace(self, bank=self.bank.follow(seen)[1], share=share)
+        last = self.knowing(recent[-1].covariates)
+        return replace(last, bank=self.bank.follow(seen)[1], share=share)
 
     @property
     def _noise(self) -> str:
@@ -489,7 +501,7 @@ class FollowedKnowledge:
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """What steps and releases have changed, by name; bit for bit."""
-        bank, own = self.bank, (self.share, *self.known)
+        bank, own = self.bank, (self.share, *(math.nan if x is None else x for x in self.known))
         found = {"bank": bank.weights, "mean": bank.mean, "covariance": bank.covariance}
         return {**self.model.to_arrays(), **found, "followed": np.array(own)}
 
@@ -505,12 +517,22 @@ class FollowedKnowledge:
         weights, mean, covariance, rest = (arrays[name] for name in _FOLLOWED)
         bank = replace(self.bank, weights=weights, mean=mean, covariance=covariance)
         share, *known = map(float, rest)
-        model = self.model.from_arrays(arrays)
-        return replace(self, model=model, bank=bank, share=share, known=tuple(known))
+        model, held = self.model.from_arrays(arrays), (None if math.isnan(x) else x for x in known)
+        return replace(self, model=model, bank=bank, share=share, known=tuple(held))
 
-    def knowing(self, covariates: Sequence[float]) -> FollowedKnowledge:
-        """The knowledge with the public covariates of the next step."""
-        return replace(self, known=tuple(map(float, covariates)))
+    def knowing(self, values: Values) -> FollowedKnowledge:
+        """The knowledge with the values of the public covariates at the next step."""
+        return replace(self, known=tuple(values.get(one.name) for one in self.covariates))
+
+    @property
+    def stated(self) -> Values | None:
+        """The values of the public covariates by name; None where there are no covariates."""
+        names = [one.name for one in self.covariates]
+        return dict(zip(names, self.known, strict=True)) if names else None
+
+    @property
+    def _standard(self) -> list[float]:
+        return [one.standard(x) for one, x in zip(self.covariates, self.known, strict=True)]
 
     def predicted(self, rates: Sequence[float] = (), ahead: int = 0) -> LoadMixture:
         """The law of the load of step t + ahead, given everything published so far."""
@@ -567,8 +589,7 @@ class FollowedKnowledge:
         if steps < 1:
             return self
         none, one = np.full(steps, np.nan), np.ones(steps)
-        known = np.tile(self.known, (steps, 1)).reshape(steps, -1)
-        silent = SeenLoads(none, none, one, 0 * one, np.zeros(steps, bool), known=known)
+        silent = SeenLoads(none, none, one, 0 * one, np.zeros(steps, bool))
         model = self.model.moved(steps) if self.usual else self.model.passed(steps)
         return replace(self, model=model, bank=self.bank.follow(silent)[1])
 
@@ -594,7 +615,7 @@ class FollowedKnowledge:
         place, weekend = self.days.at(self.t)
         numbers = (load_hat, scale, self._base(law, rates), place)
         seen, b, base, at = (np.array([one], np.float64) for one in numbers)
-        known = np.array([self.known])
+        known = np.array([self._standard])
         return SeenLoads(seen, b, base, at, np.array([weekend]), self._noise, known)
 
     def base(self, rates: Sequence[float] = ()) -> float:
@@ -618,6 +639,22 @@ class FollowedKnowledge:
 
 
 Knowledge = PublicKnowledge | FollowedKnowledge
+
+
+def informed(public: Knowledge, values: Values | None) -> Knowledge:
+    """Public knowledge with the values of its covariates at the next step.
+
+    Args:
+        public: The knowledge.
+        values: By name; None: the last ones are held.
+
+    Returns:
+        The knowledge; as given where it has no covariates.
+    """
+    if values is None or not isinstance(public, FollowedKnowledge):
+        return public
+    return public.knowing(values)
+
 
 _FOLLOWED = ("bank", "mean", "covariance", "followed")  # of `to_arrays`
 _REMEMBERED = 60  # days of releases before step 1 that are followed

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, get_args
 from zoneinfo import ZoneInfo
 
-from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
+from pydantic import AfterValidator, Field, StringConstraints
 
 from hushgrid.errors import ServiceError
 from hushgrid.files.tables import (
@@ -23,16 +23,17 @@ from hushgrid.files.tables import (
     FileTable,
     Info,
     Line,
+    PlainTopic,
     Positive,
     Store,
+    Topic,
     converted,
     duration,
     fix,
     mistake,
-    one_line,
 )
 from hushgrid.files.toml import instant_of
-from hushgrid.files.zone_file import SECONDS, Interval, Provenance
+from hushgrid.files.zone_file import SECONDS, Interval, Provenance, PublicSeries
 from hushgrid.mechanism.policy import Policy
 from hushgrid.mechanism.release import Mode
 from hushgrid.model.scenario import Scenario
@@ -101,6 +102,7 @@ class ZoneService:
         memory: Steps without releases after which nothing of a leakage is left; epochs of these
             terms before and after are counted. None: they are not, since leakage does not fade.
         accepts: Leakage that the operator has agreed to state in public.
+        covariates: Public series that the estimate may use, with their sources.
     """
 
     scenario: Scenario
@@ -126,6 +128,7 @@ class ZoneService:
     leakage: float | None = None
     memory: int | None = None
     accepts: float | None = None
+    covariates: tuple[PublicSeries, ...] = ()
 
     @property
     def id(self) -> str:
@@ -304,25 +307,16 @@ class Publish(FileTable):
     file: FilePath
 
 
-def _without_wildcards(topic: str) -> str:
-    if "+" in topic or "#" in topic:
-        raise mistake("give a topic without wildcards: prices go out on it", "fix")
-    return topic
-
-
 _BROKERS = "give a list of URLs such as ['mqtts://broker.example:8883']"
 _DIGESTS = (
     "give a list of SHA-256 digests (64 hex digits each); write a token's digest, never the token"
 )
 _NETWORKS = "give a list of addresses or networks such as ['127.0.0.1', '10.0.0.0/8']"
 _NAME, _URL = "give a host name or an address such as '127.0.0.1'", r"://[A-Za-z0-9.:\[\]-]+"
-_TOPIC = "give an MQTT topic such as 'hushgrid/prices'"
 _ADDRESS = "give a URL without a path such as 'https://prices.example'"
 _Address = Annotated[str, fix(_ADDRESS, pattern=f"^https?{_URL}/?$")]
 _Host = Annotated[str, fix(_NAME, pattern="^[A-Za-z0-9.:_-]{1,253}$")]
 _Port = Annotated[int, fix("give a port from 1 to 65535", ge=1, le=65_535)]
-_Topic = Annotated[str, BeforeValidator(one_line), fix(_TOPIC, max_length=1000)]
-_PlainTopic = Annotated[_Topic, AfterValidator(_without_wildcards)]
 _Digest = Annotated[str, StringConstraints(pattern="^[0-9a-fA-F]{64}$", to_lower=True)]
 _Network = Annotated[str, Field(strict=True), AfterValidator(lambda one: str(ip_network(one)))]
 _Broker = Annotated[str, Field(strict=True, pattern=f"^(mqtts?|wss?){_URL}(/[!-~]*)?$")]
@@ -397,8 +391,8 @@ class Mqtt(FileTable):
 
     host: _Host
     port: _Port = 1883
-    readings: _Topic | None = None
-    prices: _PlainTopic | None = None
+    readings: Topic | None = None
+    prices: PlainTopic | None = None
     username: Line | None = None
     password_file: FilePath | None = None
     tls: Bool = False
@@ -406,7 +400,7 @@ class Mqtt(FileTable):
     tls_certificate: FilePath | None = None
     tls_key: FilePath | None = None
     home_assistant: Bool = False
-    home_assistant_prefix: _PlainTopic = "homeassistant"
+    home_assistant_prefix: PlainTopic = "homeassistant"
 
     @classmethod
     def check_keys(cls, table: Mapping[str, Any]) -> Iterable[tuple[str, str]]:

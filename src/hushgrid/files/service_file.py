@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, NamedTuple, get_args
 
+from paho.mqtt.client import topic_matches_sub
 from pydantic import AfterValidator, Field, PlainValidator, TypeAdapter
 
 from hushgrid._numbers import is_real
@@ -60,6 +61,7 @@ from hushgrid.files.zone_file import (
     policy_of,
     provenance_of,
     scenario_of,
+    with_series,
     written_seconds,
 )
 from hushgrid.mechanism.policy import Policy
@@ -341,7 +343,8 @@ def _zone(file: TomlFile, main: TomlFile) -> ZoneService | None:
         return None
     times, learned, promise = tables.service, tables.learned, tables.policy.promise
     with faults.within("models"):
-        pattern, zone = Pattern(scenario, tables.policy.policy), times.time_zone.key
+        terms, zone = with_series(tables.policy.policy, tables.covariates), times.time_zone.key
+        pattern = Pattern(scenario, terms)
         place = EpochTimes(times.begins, seconds, pattern.terms.horizon, zone)
         local = own = laid(pattern, place)
         local = without_private_models(local) if learned.private else local
@@ -369,6 +372,7 @@ def _zone(file: TomlFile, main: TomlFile) -> ZoneService | None:
             pattern=pattern,
             leakage=leakage,
             memory=memory,
+            covariates=tables.covariates,
         )
     return None
 
@@ -474,7 +478,10 @@ def load_deployment(path: Path | str) -> Deployment:
             files.append(further)
     zones = [_zone(file, main) for file in files]
     _check_apart(zones, files)
-    _check_ways(main)
+    heard = any(one.topic for zone in zones if zone is not None for one in zone.covariates)
+    _check_ways(main, heard=heard)
+    for zone, file in zip(zones, files, strict=True):
+        _check_topics(zone, file, main.content.get("mqtt"))
     problems = [one for file in dict.fromkeys([main, *files]) for one in file.problems()]
     if problems or found is None:
         raise ConfigError(tuple(problems))
@@ -536,10 +543,10 @@ def _check_apart(zones: list[ZoneService | None], files: list[TomlFile]) -> None
         meters |= dict.fromkeys(zone.meters, zone.id)
 
 
-def _check_ways(main: TomlFile) -> None:
+def _check_ways(main: TomlFile, *, heard: bool) -> None:
     """Check tables against each other: brokers have something to do, and shared stores a server."""
     mqtt, openadr, faults = main.content.get("mqtt"), main.table("openadr"), main.faults
-    events = openadr.get("enabled", True) and openadr.get("mqtt", True)
+    events = heard or (openadr.get("enabled", True) and openadr.get("mqtt", True))
     if isinstance(mqtt, Mapping) and not {"readings", "prices"} & set(mqtt) and not events:
         faults.add(
             "mqtt",
@@ -555,6 +562,20 @@ def _check_ways(main: TomlFile) -> None:
                     f"stores.{name} is a path but service.share is true; give a postgresql:// URL,"
                     " which all curators can reach, or leave out share.",
                 )
+
+
+def _check_topics(zone: ZoneService | None, file: TomlFile, mqtt: Any) -> None:
+    """A covariate's topic has a broker, and no reading comes in on it."""
+    for i, one in enumerate(zone.covariates if zone is not None else ()):
+        key, text = f"covariates[{i}].topic", ""
+        if one.topic is not None and not isinstance(mqtt, Mapping):
+            text = "is set but the service file has no [mqtt]; add the broker."
+        elif one.topic is not None and isinstance(given := mqtt.get("readings"), str):
+            readings = given.split("/", 2)[-1] if given.startswith("$share/") else given
+            if topic_matches_sub(readings, one.topic):
+                text = "is a topic of mqtt.readings; a covariate must not depend on readings."
+        if text:
+            file.faults.add(key, f"{key} {text}")
 
 
 def _remarks(http: Http | None, mqtt: Mqtt | None) -> tuple[str, ...]:

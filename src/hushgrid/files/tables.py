@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from pydantic import (
+    AfterValidator,
     BeforeValidator,
     ConfigDict,
     Field,
@@ -433,6 +434,15 @@ def _store(value: Any, info: Info) -> str:
     return f"{scheme}{info.context.folder / value.removeprefix('sqlite:')}"
 
 
+def _without_wildcards(topic: str) -> str:
+    if "+" in topic or "#" in topic:
+        raise mistake("give a topic without wildcards", "fix")
+    return topic
+
+
+_TOPIC = "give an MQTT topic such as 'hushgrid/prices'"
+Topic = Annotated[str, BeforeValidator(one_line), fix(_TOPIC, max_length=1000)]
+PlainTopic = Annotated[Topic, AfterValidator(_without_wildcards)]
 Text = Annotated[str, fix("give a text")]
 Line = Annotated[str, BeforeValidator(one_line), fix("give a text on one line")]
 FilePath = Annotated[Path, BeforeValidator(_path), fix("give a path")]

@@ -31,16 +31,22 @@ from hushgrid._numbers import Floats, Int32s, is_real
 from hushgrid.errors import FileError, HushgridError, PolicyError
 from hushgrid.files.results import load_model, read_text
 from hushgrid.files.tables import (
+    Bool,
     Context,
+    FilePath,
     FileTable,
     Info,
+    Line,
     Mistakes,
+    PlainTopic,
+    Positive,
     Probability,
     Text,
     Whole,
     adapter,
     build,
     converted,
+    duration,
     fix,
     keys_of,
     mistake,
@@ -61,7 +67,7 @@ from hushgrid.model.consumption import Consumption, Elasticity
 from hushgrid.model.laws import FAMILIES, Law, Mixture
 from hushgrid.model.occupancy import Calendar, OccupancyModel, check_models
 from hushgrid.model.scenario import Scenario
-from hushgrid.model.zone import MAX_BOUND, Tariff, Zone
+from hushgrid.model.zone import MAX_BOUND, Covariate, Tariff, Zone
 
 SECONDS = 900  # default length of a step
 ANY = 60  # steps that begin at every HH:MM: where a file's own are not known
@@ -444,6 +450,53 @@ def _model(table: Any, info: Info) -> Any:
     return adapter(ModelFile if named else Chained).validate_python(table, context=info.context)
 
 
+_SOURCES = ("file", "url", "topic")
+_WEB = "give a URL such as 'https://weather.example/zurich.json'"
+_LABEL = "give 1 to 64 letters, digits, dashes or underscores, beginning with a letter"
+
+
+@dataclass(frozen=True, slots=True)
+class PublicSeries(FileTable):
+    """A [[covariates]] table: a public series that the estimate may use, and its source.
+
+    Attributes:
+        name: Its name in records.
+        centre: A usual value; a missing one counts as this.
+        scale: How far values usually are from it.
+        vouched_by: Who says that it depends on no reading of the zone.
+        file: CSV or JSON file of start_utc and value; read again when it changes.
+        url: Address of the same over HTTP.
+        topic: MQTT topic of the same.
+        max_age: How old a value may be when an interval starts [s].
+        allow_private_address: Whether the address may be outside of the public internet.
+    """
+
+    name: Annotated[str, fix(_LABEL, pattern="^[A-Za-z][A-Za-z0-9_-]{0,63}$")]
+    centre: Annotated[float, fix("give a number")]
+    scale: Positive
+    vouched_by: Line
+    file: FilePath | None = None
+    url: Annotated[str, fix(_WEB, "secret", pattern=r"^https?://[^\s/@]+(/\S*)?$")] | None = field(
+        default=None, repr=False
+    )  # may hold a key
+    topic: PlainTopic | None = None
+    max_age: Annotated[int, duration("PT3H", 60, 366 * _DAY)] = 10_800
+    allow_private_address: Bool = False
+
+    @classmethod
+    def check_keys(cls, table: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+        """One source."""
+        given = [key for key in _SOURCES if key in table]
+        if len(given) != 1:
+            state = f"and {' and '.join(given[1:])} are both set" if given else "is not set"
+            yield given[0] if given else "file", f"{state}; give one of {', '.join(_SOURCES)}."
+
+    @property
+    def terms(self) -> Covariate:
+        """What of it the estimate depends on, and who vouches for it."""
+        return Covariate(self.name, self.centre, self.scale, self.vouched_by)
+
+
 def _name(name: str, info: Info) -> str:
     """A name is part of topics, paths and addresses of a service."""
     if info.context.service and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
@@ -489,6 +542,35 @@ def policy_of(table: Any) -> Policy:
     return found.policy
 
 
+def _used(series: tuple[PublicSeries, ...], info: Info) -> tuple[PublicSeries, ...]:
+    """Series with names of their own, which the policy's estimate can use."""
+    given = info.data.get("policy")
+    policy = getattr(given, "policy", given)  # a service reads it with its promise
+    if policy is not None:
+        with_series(policy, series)
+    return series
+
+
+def with_series(policy: Policy, series: Iterable[PublicSeries]) -> Policy:
+    """A policy with its covariates.
+
+    Args:
+        policy: The policy.
+        series: The covariates of the file.
+
+    Returns:
+        The policy.
+
+    Raises:
+        ValidationError: Its estimate uses no covariates, or two have the same name.
+    """
+    mistakes, found = Mistakes(), policy
+    with mistakes.within():
+        found = replace(policy, covariates=tuple(one.terms for one in series))
+    mistakes.check()
+    return found
+
+
 _MANY = "give at least one [[{}]] table"
 
 
@@ -501,6 +583,7 @@ class ZoneTables(FileTable):
         tariff: The tariff.
         learned: Origin of the models.
         policy: The policy.
+        covariates: Public series that the estimate may use.
         elasticity: How demand reacts to rates; None: it does not.
         houses: Groups of houses.
         models: Occupancy models.
@@ -510,6 +593,7 @@ class ZoneTables(FileTable):
     tariff: Annotated[Tariff, PlainValidator(partial(build, Tariff))]
     learned: Provenance = field(default_factory=Provenance)
     policy: Annotated[Any, PlainValidator(policy_of)]
+    covariates: Annotated[tuple[PublicSeries, ...], AfterValidator(_used)] = ()
     elasticity: Annotated[Elasticity, PlainValidator(partial(build, Elasticity))] | None = None
     houses: Annotated[list[Group], fix(_MANY.format("houses"), min_length=1)]
     models: Annotated[
@@ -602,7 +686,7 @@ def zone_of(written: str, path: Path, *, seconds: int | None = None) -> ZoneFile
     zone = file.table("service").get("time_zone")
     return ZoneFile(
         scenario,
-        tables.policy,
+        with_series(tables.policy, tables.covariates),
         provenance_of(file.content),
         context.seconds,
         tables.learned,
@@ -742,6 +826,7 @@ class PolicyTable(Policy):
 
     Attributes:
         schedule: The schedule that the keys name.
+        covariates: None; `with_series` adds them.
         epsilon_t: Epsilon of each step.
         gaussian: Scale of Gaussian noise as a multiple of the bound; None: Laplace noise.
         delta: Delta of Gaussian noise.
@@ -755,6 +840,7 @@ class PolicyTable(Policy):
     tables: ClassVar[Mapping[str, Any]] = {"window": Window}
 
     schedule: Schedule = field(default_factory=Even, init=False)
+    covariates: tuple[Covariate, ...] = field(default=(), init=False)  # tables of their own
     epsilon_t: tuple[float, ...] = ()
     gaussian: float | None = None
     delta: float = 0.0

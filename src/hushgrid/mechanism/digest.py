@@ -16,7 +16,7 @@ from hushgrid._numbers import array_digest, canonical_digest, is_real, real, unl
 from hushgrid.mechanism.policy import Policy
 from hushgrid.model.consumption import Consumption, digest_before
 from hushgrid.model.occupancy import OccupancyModel
-from hushgrid.model.zone import Tariff, Zone
+from hushgrid.model.zone import Covariate, Tariff, Zone
 
 FORMAT = "hushgrid-terms/2"
 
@@ -36,6 +36,7 @@ _POLICY_USUAL: dict[str, Any] = {
     "publish": "raw",
     "estimator": "model",
     "usual": 0.0,
+    "covariates": [],
     "gaussian": None,
     "delta": 0.0,
     "window": None,
@@ -70,6 +71,7 @@ def _policy_values(policy: Policy) -> dict[str, tuple[Any, _Form]]:
         "publish": (policy.publish, str),
         "estimator": (policy.estimator, str),
         "usual": (policy.usual, real),
+        "covariates": (policy.covariates, lambda each: [_covariate(one) for one in each]),
         **{key: (value, _written) for key, value in (_NO_SCHEDULE | own).items()},
     }
 
@@ -77,6 +79,10 @@ def _policy_values(policy: Policy) -> dict[str, tuple[Any, _Form]]:
 _NO_SCHEDULE: dict[str, Any] = {
     "epsilon_t": (), "gaussian": None, "delta": 0.0, "window": None, "negligible": 0.0
 }  # fmt: skip
+
+
+def _covariate(one: Covariate) -> dict[str, Any]:
+    return {"name": one.name, "centre": real(one.centre), "scale": real(one.scale)}
 
 
 def _written(value: Any) -> Any:

@@ -27,6 +27,7 @@ from typing import Any, ClassVar, Literal, Protocol, TypeVar, final, get_args
 
 from hushgrid._numbers import Floats, is_real, is_whole, sum_up
 from hushgrid.errors import PolicyError
+from hushgrid.model.zone import Covariate
 
 NoiseLaw = Literal["laplace", "gaussian"]
 NoiseName = Literal["laplace", "gaussian", "none"]
@@ -535,6 +536,7 @@ class Policy:
             filter of the releases weighed against each other, or the releases alone.
         usual: What a house usually consumes in a step [Wh], by published figures; for `releases`.
         schedule: How epsilon is shared out over the releases, and the law of the noise.
+        covariates: Public series that the estimate may use, where it follows releases.
     """
 
     epsilon: float
@@ -549,6 +551,7 @@ class Policy:
     estimator: EstimatorRule = "model"
     usual: float = 0.0
     schedule: Schedule = field(default_factory=Even)
+    covariates: tuple[Covariate, ...] = ()
 
     def __post_init__(self) -> None:
         if not (is_real(self.epsilon) and self.epsilon > 0):
@@ -583,6 +586,18 @@ class Policy:
                 f"policy usual is {self.usual} with estimator {self.estimator!r}; give the usual Wh"
                 " of a house in a step where the estimator is 'releases', else leave it out.",
                 fields=("usual", "estimator"),
+            )
+        object.__setattr__(self, "covariates", tuple(self.covariates))
+        if len({one.name for one in self.covariates}) < len(self.covariates):
+            raise PolicyError(
+                "policy covariates have the same name twice; give each its own.",
+                fields=("covariates",),
+            )
+        if self.covariates and self.estimator == "model":
+            raise PolicyError(
+                "policy estimator is 'model', which uses no covariate; give 'filter' or 'releases',"
+                " or leave the covariates out.",
+                fields=("estimator", "covariates"),
             )
         if not isinstance(self.schedule, Schedule):
             raise PolicyError(

@@ -8,7 +8,7 @@ a window each step first probes the load and publishes it only if it has moved.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Annotated, Any, Literal, get_args
@@ -21,6 +21,7 @@ from hushgrid._numbers import (
     LOSS,
     TEXT,
     TRUTH,
+    Rule,
     Spent,
     number,
     one_of,
@@ -30,7 +31,14 @@ from hushgrid._numbers import (
     within,
 )
 from hushgrid.belief.estimate import SHAPES, PublicKnowledge
-from hushgrid.belief.load_filter import DayClock, EvenDays, FollowedKnowledge, Knowledge
+from hushgrid.belief.load_filter import (
+    DayClock,
+    EvenDays,
+    FollowedKnowledge,
+    Knowledge,
+    Values,
+    informed,
+)
 from hushgrid.errors import HorizonError, NoiseError, PolicyError, ReadingError
 from hushgrid.mechanism.calibrators import Calibrator
 from hushgrid.mechanism.digest import calibrator_name, terms_digest, terms_digest_before
@@ -43,6 +51,14 @@ from hushgrid.model.occupancy import OccupancyModel
 from hushgrid.model.zone import Tally, Tariff, Zone, public_rate
 
 Mode = Literal["production", "simulation"]
+
+_NUMBER = or_null(number(-math.inf))
+_VALUES = Rule(
+    lambda v: (
+        isinstance(v, Mapping) and all(map(TEXT.fits, v)) and all(map(_NUMBER.fits, v.values()))
+    ),
+    "a number or null for each name",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +87,8 @@ class Release:
         noise: Law of the noise: `laplace`, `gaussian`, or `none` (a scale of 0).
         base: Where the estimator follows releases: the load that it is relative to [Wh].
         model_share: Likewise: probability of the model's component after the release.
+        covariates: Likewise, where there are covariates: the value of each that the estimate uses,
+            by name; None for a missing one.
     """
 
     zone: Annotated[str, TEXT]
@@ -92,6 +110,7 @@ class Release:
     noise: Annotated[NoiseName, optional(one_of(NoiseName))] = None  # type: ignore[assignment]
     base: Annotated[float | None, optional(LOSS)] = None
     model_share: Annotated[float | None, optional(CHANCE)] = None
+    covariates: Annotated[Values | None, optional(_VALUES)] = None
 
     def __post_init__(self) -> None:
         if self.noise is None:
@@ -256,7 +275,8 @@ def first_public(
     model = PublicKnowledge.start(models, consumption, clamp=policy.clamp, shape=shape)
     if policy.estimator == "model":
         return model
-    return FollowedKnowledge.start(model, days, policy.usual * len(consumption.class_of))
+    usual = policy.usual * len(consumption.class_of)
+    return FollowedKnowledge.start(model, days, usual, policy.covariates)
 
 
 def with_recorded_digest(state: State, digest: str | None) -> State:
@@ -599,6 +619,7 @@ def replay(state: State, release: Release) -> State:
     state = check_terms(state, release.digest, release.t)
     public = state.public
     if public is not None:
+        public = informed(public, release.covariates)
         _, public = public.learn(release.load_hat, release.scale, state.rates)
     return _after(state, public, release)
 
@@ -695,10 +716,10 @@ def _published(
 ) -> tuple[Release, State]:
     """The release of a noisy load; `keep` repeats the last rate."""
     public, put_back, estimate = state.public, 0.0, None
-    base = model_share = None
+    base = model_share = covariates = None
     if public is not None:
         if isinstance(public, FollowedKnowledge):
-            base = public.base(state.rates)
+            base, covariates = public.base(state.rates), public.stated
         put_back = public.clamped_energy(state.rates)
         guess, public = public.learn(load_hat, calibration.scale, state.rates)
         estimate = guess if state.policy.publish == "estimate" else None
@@ -726,6 +747,7 @@ def _published(
         noise=state.policy.schedule.noise_at(calibration.scale),
         base=base,
         model_share=model_share,
+        covariates=covariates,
     )
     return release, _after(state, public, release)
 

@@ -748,5 +748,10 @@ def assumptions(
         found.append("Readings are cut at the clamp before anything is added.")
     if policy.schedule.assumption:
         found.append(policy.schedule.assumption)
+    found += [
+        f"The covariate {one.name} depends on no reading of this zone (vouched for by"
+        f" {one.vouched_by or 'no one'}), and models and laws hold given its values."
+        for one in policy.covariates
+    ]
     found += weaker_promise(policy, models)
     return tuple(found)

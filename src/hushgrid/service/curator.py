@@ -16,7 +16,7 @@ import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -24,6 +24,7 @@ from typing import Any, Protocol
 
 from hushgrid._numbers import Ints, Spent
 from hushgrid.belief.filter import Expectations
+from hushgrid.belief.load_filter import Values, informed
 from hushgrid.errors import HorizonError, HushgridError
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.mechanism.noise import Noise, Stepwise
@@ -269,6 +270,12 @@ def _ignore(name: str) -> None:
     del name
 
 
+def _nothing(start: int) -> Values:
+    """No covariate has a value."""
+    del start
+    return {}
+
+
 def _reported(interval: Closed) -> bool:
     """Whether any house has its reading: the one thing of presence that is public."""
     return interval.missing < interval.houses
@@ -294,9 +301,11 @@ class Curator:
         watch: Callable[[str], None] = _ignore,
         replay: Replay | None = None,
         checkpoint: Checkpoint | None = None,
+        covariates: Callable[[int], Values] = _nothing,
     ) -> None:
         self.service, self._ledger, self._meters = service, ledger, meters
         self._noise, self._publishers, self._mode, self._watch = noise, publishers, mode, watch
+        self._covariates = covariates
         self._unshown: dict[int, ReleaseRecord] = {}  # by publisher
         self._away: set[int] = set()  # publishers that failed last time
         self._missing: int | None = None
@@ -333,6 +342,7 @@ class Curator:
         fold: Fold | None = None,
         replay: Replay | None = None,
         witness: Witness | None = None,
+        covariates: Callable[[int], Values] = _nothing,
     ) -> Iterator[Curator]:
         """Take the zone's lock, refold ledger and schedule, and go on from there.
 
@@ -353,6 +363,8 @@ class Curator:
             replay: What was computed from it.
             witness: The last records known on this machine. Without one a ledger that lost its
                 end is refused where its store notices, and not noticed where it does not.
+            covariates: Values of the public covariates by the start of an interval [UTC epoch s];
+                returns at once, and never raises.
 
         Yields:
             The curator; the lock is held until the context ends.
@@ -386,9 +398,8 @@ class Curator:
             if witness is not None and (epoch is None or not new_epoch):
                 note_loss(service, ledger, meters.last_closed(service.id), now)
             ledger.settle()
-            curator = cls(
-                service, ledger, meters, noise, publishers, mode, watch, replay, checkpoint
-            )
+            ways = (publishers, mode, watch)
+            curator = cls(service, ledger, meters, noise, *ways, replay, checkpoint, covariates)
             curator._skip_what_was_before(now, begins)
             curator._skip_gaps()
             curator._look_at_the_clock(now)
@@ -625,7 +636,10 @@ class Curator:
             )
             return made.to_body()
         found = interval.tally(self._replay.state.zone.bound, self._expected)
-        release, _ = step(self._counted, found, draws)
+        state = self._counted
+        if state.public is not None:
+            state = replace(state, public=informed(state.public, self._covariates(start)))
+        release, _ = step(state, found, draws)
         return ReleaseRecord.of(release, first=self._epoch.first, **when).to_body()
 
     def _expected(self) -> Ints:

@@ -17,8 +17,9 @@ import select
 import ssl
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from types import MappingProxyType
 from typing import Any
 
 import paho.mqtt.client as paho
@@ -196,19 +197,35 @@ def _parsed(payload: bytes) -> Parsed:
 
 
 class MqttOut:
-    """A connection to a broker for publishing; `stop` ends it.
+    """A connection to a broker for publishing, and for public messages; `stop` ends it.
 
     Args:
         mqtt: The broker.
         client_id: Must differ from that of every other connection.
+        heard: Called with each message, by its topic; must not raise.
     """
 
-    def __init__(self, mqtt: Mqtt, client_id: str) -> None:
-        self._client = _client(mqtt, client_id, keep=False)
+    def __init__(
+        self,
+        mqtt: Mqtt,
+        client_id: str,
+        heard: Mapping[str, Sequence[Callable[[bytes], None]]] = MappingProxyType({}),
+    ) -> None:
+        self._client, self._heard = _client(mqtt, client_id, keep=False), heard
+        self._client.on_connect = self._subscribe
+        self._client.on_message = self._came
         self._client.reconnect_delay_set(1, int(LAST_PAUSE))
         self._silent_until = 0.0
         self._client.connect_async(mqtt.host, mqtt.port, KEEP_ALIVE)
         self._client.loop_start()
+
+    def _subscribe(self, client: paho.Client, *_: Any) -> None:
+        for topic in self._heard:
+            client.subscribe(topic, qos=1)
+
+    def _came(self, _client: paho.Client, _data: Any, message: paho.MQTTMessage) -> None:
+        for take in self._heard.get(message.topic, ()):
+            take(bytes(message.payload))
 
     def send(self, topic: str, text: str, *, retain: bool) -> None:
         """Publish with QoS 1 and wait for the confirmation; OSError where it does not come."""

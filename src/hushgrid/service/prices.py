@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, NamedTuple
 
+from hushgrid.belief.load_filter import informed
 from hushgrid.belief.rate_interval import LEVEL, noise_interval, posterior_interval, rate_range
 from hushgrid.files.deployment import ZoneService
 from hushgrid.model.zone import public_rate
@@ -427,7 +428,7 @@ class Forecaster:
 
     def _range(self, one: ReleaseRecord) -> Range:
         """Where the optimal rate lies, given what was public when the release was published."""
-        public, rates = self._public.knowledge, self._public.rates
+        public, rates = informed(self._public.knowledge, one.covariates), self._public.rates
         if one.source != "readings" or one.load_hat is None:
             loads = public.predicted(rates).interval(LEVEL)
         elif self._zone.policy.publish == "raw":

@@ -22,6 +22,7 @@ from hushgrid.service.access import open_clients
 from hushgrid.service.access.senders import Senders, check_bound
 from hushgrid.service.access.tokens import Access
 from hushgrid.service.clock import Clock, ahead_of
+from hushgrid.service.covariates import CovariateSources
 from hushgrid.service.curator import Curator, PriceFile, Publisher, Status
 from hushgrid.service.epoch import check_moves
 from hushgrid.service.http.app import App, make_app, page_routes
@@ -189,6 +190,12 @@ class Process:
         publishers: list[Publisher] = [self.history, *self._make_publishers()]
         self._price_file = next((one for one in publishers if isinstance(one, PriceFile)), None)
         self._publishers = [CountedPublisher(each, self._metrics) for each in publishers]
+        name = f"hushgrid-covariates-{self._session}{self._suffix}"
+        self._covariates = CovariateSources(
+            deployment.zones, deployment.mqtt, name, self._metrics.not_fetched
+        )
+        self._covariates.start()
+        stack.callback(self._covariates.stop)
         self._loads = Loads(deployment.zones, self._meters)
         self._names = tuple(type(each).__name__ for each in publishers)
         self._operator: Operator | None = None
@@ -234,6 +241,7 @@ class Process:
                 now=now,
                 new_epoch=new_epoch,
                 witness=self._witnesses.of(zone.id),
+                covariates=self._covariates.of(zone.id),
             ) as curator,
         ):
             self._transfers[zone.id] = curator.transfers

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushgrid._numbers import Spent
-from hushgrid.belief.load_filter import EarlierRelease, FollowedKnowledge, Knowledge
+from hushgrid.belief.load_filter import EarlierRelease, FollowedKnowledge, Knowledge, informed
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import ZoneService
 from hushgrid.mechanism.policy import largest_so_far
@@ -74,7 +74,8 @@ class PublicReplay:
             self._pass(one.rate)
             return
         if learned is None:
-            learned = self.knowledge.after(one.load_hat, one.scale, self.rates)
+            known = informed(self.knowledge, one.covariates)
+            learned = known.after(one.load_hat, one.scale, self.rates)
         self.knowledge = learned
         self.rates.append(one.rate)
 
@@ -374,7 +375,7 @@ def with_earlier_releases(
         if one.start != one.t * seconds:
             break
         if one.source == "readings" and one.base is not None and one.t < first:
-            seen = (one.load_hat, one.scale, one.base, one.model_share or 0.0)
+            seen = (one.load_hat, one.scale, one.base, one.model_share or 0.0, one.covariates or {})
             found.appendleft(EarlierRelease(one.t - first + 1, *seen))
     return public.continued(found)
 

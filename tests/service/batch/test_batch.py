@@ -20,7 +20,7 @@ from hushgrid import Consumption, OccupancyModel, Policy, Scenario, Tariff, Unif
 from hushgrid.belief.filter import Expectations
 from hushgrid.errors import BatchError, LedgerError
 from hushgrid.files.deployment import Deployment, ZoneService
-from hushgrid.files.zone_file import Provenance
+from hushgrid.files.zone_file import Provenance, PublicSeries
 from hushgrid.service.batch.engines import Engine, engine_at, open_engine, open_readings
 from hushgrid.service.batch.expression import LEAST, roster_of
 from hushgrid.service.batch.run import BatchReport, Job, run
@@ -292,6 +292,20 @@ def test_batch_and_running_curator_keep_the_same_records(
     assert lines(one, zone.id) == lines(two, zone.id)  # digests and signatures too
     sources = {body["source"] for body in bodies(one, zone.id)}
     assert sources == ({"readings", "forecast"} if kind == "budget" else {"readings"})
+
+
+def test_batch_reads_the_files_of_covariates(tmp_path: Path, duckdb: Engine) -> None:
+    path = tmp_path / "weather.csv"
+    path.write_text(f"start_utc,value\n{BEGINS},3.5\n{BEGINS + 2700},4.5\n")
+    series = PublicSeries("temperature", 10.0, 8.0, "MeteoSwiss", file=path, max_age=3600)
+    policy = Policy(0.5, horizon=500, estimator="filter", covariates=(series.terms,))
+    zone = mixed(policy=policy, covariates=(series,))
+    rows = rows_of(zone, 8)
+    write(tmp_path / "rows" / "a.parquet", rows)
+    made = deployment(tmp_path, zone)
+    ran(job(made, tmp_path / "rows"), duckdb)
+    found = [body["covariates"]["temperature"] for body in bodies(made, zone.id)]
+    assert found == [3.5] * 3 + [4.5] * 5
 
 
 @pytest.mark.parametrize("source", ["forecast", "fallback"])

@@ -22,6 +22,7 @@ from hushgrid.service.batch import expression
 from hushgrid.service.batch.engines import BatchReadings, Engine, engine_errors, open_readings
 from hushgrid.service.batch.expression import BatchRoster, ImputedSums, roster_of
 from hushgrid.service.clock import Clock
+from hushgrid.service.covariates import CovariateSources
 from hushgrid.service.curator import Curator
 from hushgrid.service.epoch import check_moves
 from hushgrid.service.ledger import open_store
@@ -393,6 +394,8 @@ def _curators(
         source = SumsSource(stack.enter_context(open_meters(deployment.meters)))
         store = stack.enter_context(open_store(deployment.ledger))
         witnesses = stack.enter_context(open_witnesses(deployment))
+        covariates = CovariateSources(chosen)
+        covariates.read_files()
         check_moves(chosen, store, key, new_epoch=job.new_epoch)
         yield (
             [
@@ -409,6 +412,7 @@ def _curators(
                         new_epoch=job.new_epoch,
                         begins=job.first,
                         witness=witnesses.of(service.id),
+                        covariates=covariates.of(service.id),
                     )
                 )
                 for service in chosen

@@ -423,6 +423,7 @@ class SharedProcess(Process):
             fold=self._follower.folds[zone.id],
             replay=self._replays[zone.id],
             witness=self._witness(zone.id),
+            covariates=self._covariates.of(zone.id),
         ) as curator:
             self.history.fill(zone.id, curator.releases, notified=False)
             yield curator

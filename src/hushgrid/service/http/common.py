@@ -392,6 +392,9 @@ class Metrics:
         self._failures = Counter(
             "publisher_failures", "Prices not published at once.", ["publisher"], **own
         )
+        self._away = Counter(
+            "covariate_failures", "Covariates not fetched.", ["zone", "covariate"], **own
+        )
         self._readings = Counter(
             "readings", "Readings by what became of them.", ["way", "kind"], **inside
         )
@@ -474,6 +477,10 @@ class Metrics:
     def not_published(self, publisher: str) -> None:
         """Count a price that a publisher could not publish."""
         self._failures.labels(publisher).inc()
+
+    def not_fetched(self, zone: str, covariate: str) -> None:
+        """Count a covariate that its source did not give."""
+        self._away.labels(zone, covariate).inc()
 
     def text(self, *, operator: bool = False) -> bytes:
         """Return the public metrics in the text format; for an operator all of them."""
