@@ -243,7 +243,7 @@ def test_components_are_weighed_by_bayes_rule() -> None:
     """Against both components alone, each with its own evidence."""
     rng = np.random.default_rng(1)
     model, bank = _model(), LoadFilter.start(24 / 96)
-    both, odds = FollowedKnowledge.start(model, EvenDays()), 0.95
+    both, odds = FollowedKnowledge.start(model, EvenDays()), 0.8
     for t in range(1, 30):
         seen = 90_000 + float(rng.laplace(0, 4000.0))
         base = model.moments.at(t)[0].mean
@@ -253,7 +253,7 @@ def test_components_are_weighed_by_bayes_rule() -> None:
         filtered = float(bank.weights @ found.estimate)
         by_filter = math.log(float(found.weights @ np.exp(found.log)))
         by_model, evidence, model = model.weighed(seen, 4000.0)
-        odds = (1 - 1e-4) * odds + 1e-4 * 0.95
+        odds = (1 - 1e-4) * odds + 1e-4 * 0.8
         odds = 1 / (1 + (1 - odds) / odds * math.exp(by_filter - evidence))
         estimate, both = both.learn(seen, 4000.0)
         assert both.share == pytest.approx(odds, rel=1e-9)

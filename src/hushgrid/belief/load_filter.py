@@ -659,7 +659,7 @@ def informed(public: Knowledge, values: Values | None) -> Knowledge:
 _FOLLOWED = ("bank", "mean", "covariance", "followed")  # of `to_arrays`
 _REMEMBERED = 60  # days of releases before step 1 that are followed
 _ABOVE = 0.5  # relative error to expect of a model's energy above the clamp: no release shows it
-_FIRST_SHARE = 0.95  # probability of the model's component before any release
+_FIRST_SHARE = 0.8  # probability of the model's component before any release
 _SHARE_STIR = 1e-4  # share of that probability that goes back to it at each step
 
 
