@@ -90,7 +90,7 @@ PARTS = ("estimated", "raw", "cut")
 FIGURES = ("rmsre_paper", "rmsre", "mismatch_cost")
 AUCS = ("auc", "auc_others")  # the adversary knows prices alone; all other readings as well
 HELD = "coverage95"  # of recorded days: the share of steps whose load the 95 % interval holds
-_HELD_STEPS = 8  # an interval is computed at one of so many steps
+_HELD_STEPS = 7  # an interval is computed at one of so many steps, on each day at others
 SLOT_MEAN = "slot_mean"  # mean loads of the days before, by time of day: no reading is used
 OPEN = "open"  # no noise at all
 BATTERY_SIZE, BATTERY_POWER = 2.0, POWER  # of a house's bound: capacity, and in or out a step
@@ -199,9 +199,9 @@ class Bench:
             if isinstance(method, Ready):
                 before = self._published(method, earlier, source.day(earlier))
                 known = self._begun(source, name, earlier, before, known)
-                known = _follow(known, before, None)[2]
+                known = _follow(known, before)[2]
         known = self._begun(source, name, number, made, known)
-        raw, estimated, known, held = _follow(known, made, day.load)
+        raw, estimated, known, held = _follow(known, made, day.load, number)
         self._known[name] = (number + 1, known)
         return made._replace(raw=raw, estimated=estimated), held
 
@@ -265,13 +265,13 @@ class _Day(NamedTuple):
 
 
 def _follow(
-    known: FollowedKnowledge, made: Outcome, load: Ints | None
+    known: FollowedKnowledge, made: Outcome, load: Ints | None = None, number: int = 0
 ) -> tuple[Floats, Floats, FollowedKnowledge, float]:
     """Raw and estimated loads of a day, what is known after it, and the share of loads held."""
     assert made.seen is not None
     raw, estimated, held = made.seen.copy(), np.empty(len(made.seen)), list[bool]()
     for t, (seen, scale) in enumerate(zip(made.seen.tolist(), made.scale.tolist(), strict=True)):
-        if load is not None and t % _HELD_STEPS == 0:
+        if load is not None and t % _HELD_STEPS == number % _HELD_STEPS:
             found = posterior_interval(known, seen, scale)
             held.append(bool(found.low <= load[t] <= found.high))
         raw[t] += known.clamped_energy()
