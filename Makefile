@@ -54,10 +54,11 @@ soak: $(VENV)/.dev services  ## the full counts, as JSON
 	  tests/service/openadr/test_description.py
 	HUSHGRID_EXAMPLES=600 $(BIN)/python -m pytest -q tests/intake/test_lines.py
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m hypothesis
+	$(BIN)/python -m pytest -q -m soak
 	$(BIN)/python -m pytest -q tests/service/batch/test_batch_spark.py
 	$(BIN)/python -m pytest -q tests/service/test_two_worlds.py tests/browser/test_pages.py tests/planning/test_plan.py \
 	  tests/planning/test_clamp.py tests/service/meters/test_meter_earlier.py \
-	  tests/service/ledger/test_ledger_crash.py tests/service/openadr/test_webhooks.py tests/compare/test_real_zones.py
+	  tests/service/ledger/test_ledger_crash.py tests/service/openadr/test_webhooks.py
 	HUSHGRID_LIVES=300 $(BIN)/python -m pytest -q tests/service/meters/test_meter_model.py
 	HUSHGRID_KILLS=300 $(BIN)/python -m pytest -q tests/service/test_kill.py
 	rm -f out/soak/faults.json out/soak/crowd.json

@@ -73,8 +73,16 @@ def test_the_public_page_asks_for_what_is_public(page_of: Open, demo: Demo) -> N
 
 @pytest.mark.parametrize(
     ("scheme", "widths", "rules"),
-    [("light", (375, 1440), ()), ("dark", (1440, 375), ("color-contrast", "target-size"))],
-    ids=["light", "dark"],
+    [
+        pytest.param("light", (375, 1440), (), id="light"),
+        pytest.param(
+            "dark",
+            (1440, 375),
+            ("color-contrast", "target-size"),
+            id="dark",
+            marks=pytest.mark.soak,
+        ),
+    ],
 )
 def test_every_page_fits_and_can_be_used_by_all(
     page_of: Open, scheme: str, widths: tuple[int, int], rules: tuple[str, ...]
@@ -194,6 +202,7 @@ def test_the_adversary_and_the_dials(page_of: Open, demo: Demo) -> None:
     expect(page.locator("#dial-fault")).to_be_hidden()
 
 
+@pytest.mark.soak
 def test_many_zones(page_of: Open, many: str) -> None:
     page = page_of(375, url=many)
     page.goto("/")

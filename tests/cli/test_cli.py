@@ -92,6 +92,7 @@ def test_paper_writes_what_it_names(written: tuple[Path, str]) -> None:
     assert set(values["ratios"]) == {"naive_over_bound", "naive_over_exact"}
 
 
+@pytest.mark.soak
 def test_paper_json_on_standard_output_stands_alone(
     written: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

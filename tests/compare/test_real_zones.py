@@ -11,7 +11,6 @@ from hushgrid.cli.compare import recorded
 from hushgrid.compare.comparison import SLOT_MEAN, compare, copied
 from hushgrid.compare.datasets import Recorded
 from hushgrid.compare.methods import BOUND, FORECAST, HUSHGRID_ETA05, MethodPromise
-from tests.examples import SOAK
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 FILES = {
@@ -20,7 +19,7 @@ FILES = {
 }
 
 pytestmark = [
-    pytest.mark.skipif(not SOAK, reason="minutes for each zone: make soak runs it"),
+    pytest.mark.soak,
     pytest.mark.skipif(not SHARED.exists(), reason="the data of real homes is not here"),
 ]
 

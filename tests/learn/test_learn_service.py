@@ -101,6 +101,7 @@ def test_a_learned_zone_runs_without_hand_work(homes: Path, tmp_path: Path) -> N
     served(homes, tmp_path)
 
 
+@pytest.mark.soak
 @pytest.mark.skipif(not SGSC.exists(), reason="no SGSC data beside the project")
 def test_fifty_real_homes_through_every_command(tmp_path: Path) -> None:
     """learn, plan, simulate, compare and the curator, from what learn wrote alone."""

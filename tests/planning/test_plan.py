@@ -164,6 +164,7 @@ def test_slotwise_is_better_at_equal_promise() -> None:
     assert slots.prospect.with_cut() <= 0.9 * even.prospect.with_cut()
 
 
+@pytest.mark.soak
 def test_expected_error_is_the_realised_one() -> None:
     """Some days of the planned policy: the paper's RMSRE within its interval and 3 %."""
     count = examples(60)

@@ -39,9 +39,9 @@ log = logging.getLogger("hushgrid.curator")
 PLAIN = Policy(0.5, horizon=500)
 POLICIES = {
     "clamp": Policy(0.5, horizon=500, eta=0.3, clamp=(700,), publish="estimate"),
-    "window": Policy(4.0, horizon=500, schedule=Window(4)),
 }
 if SOAK:
+    POLICIES["window"] = Policy(4.0, horizon=500, schedule=Window(4))
     POLICIES["estimate"] = Policy(0.5, horizon=500, eta=0.3, publish="estimate")
 
 

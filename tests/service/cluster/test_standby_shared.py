@@ -66,7 +66,13 @@ class Shown:
         wait_for(lambda: self.look() >= end, self.curators)
 
 
-@pytest.mark.parametrize("dies", [False, True], ids=["all live on", "one dies with the primary"])
+@pytest.mark.parametrize(
+    "dies",
+    [
+        pytest.param(False, id="all live on", marks=pytest.mark.soak),
+        pytest.param(True, id="one dies with the primary"),
+    ],
+)
 def test_what_was_shown_is_in_the_ledger_after_a_fail_over(
     tmp_path: Path, standby: Standby, dies: bool
 ) -> None:
