@@ -182,7 +182,7 @@ class Account:
         """Theorem 2, per house: the sum of its losses over the steps that protect it, (N,)."""
         if not self.entries:
             return np.zeros(self.first.zone.n_houses)
-        rows = np.array([self.losses(entry) for entry in self.entries])
+        rows = np.array([self.losses(entry) for entry in self._counted])
         return np.array([sum_up(column) for column in rows.T.tolist()])
 
     def probable(self, house: int) -> tuple[float, float]:
@@ -213,11 +213,17 @@ class Account:
             )
         return [
             self._event(house, entry, scale)
-            for entry in self.entries
+            for entry in self._counted
             if self._is_exposed(house, self._exposure(entry))
             for scale in (entry.scale, entry.look)
             if scale
         ]
+
+    @property
+    def _counted(self) -> list[AccountEntry]:
+        """The releases whose losses add up: of a block of steps the first."""
+        span = self.first.policy.schedule.span
+        return list({span(entry.t): entry for entry in reversed(self.entries)}.values())[::-1]
 
     def _check_house(self, house: int) -> None:
         last = self.first.zone.n_houses - 1

@@ -191,6 +191,8 @@ def noise_event(noise: NoiseLaw, distance: int, scale: float) -> Event:
     Returns:
         The event.
     """
+    if noise == "block":
+        return Pure(distance / scale)  # of the whole block
     return (Laplace if noise == "laplace" else GaussianEvent)(distance, scale)
 
 

@@ -376,6 +376,11 @@ class Knowledge:
                 f"{place} has scale {release.scale:g} and noise none; name its noise, laplace or"
                 " gaussian."
             )
+        if release.noise == "block":
+            raise PolicyError(
+                f"{place} has noise that lasts a block of steps; the adversary knows"
+                " independent noise alone: give another trace."
+            )
         return Blur(release.noise, float(release.scale))
 
 

@@ -189,7 +189,8 @@ def _gaussian_evidence(load_hat: float, mean: Floats, variance: Floats, scale: f
 
 LAPLACE = Shape(posterior_mean, log_evidence)
 GAUSSIAN = Shape(_gaussian_mean, _gaussian_evidence)
-SHAPES = {"laplace": LAPLACE, "gaussian": GAUSSIAN}  # by the law's name
+# by the law's name; noise of a block of steps enters by its standard deviation
+SHAPES = {"laplace": LAPLACE, "gaussian": GAUSSIAN, "block": GAUSSIAN}
 
 
 # ---- public knowledge, release by release

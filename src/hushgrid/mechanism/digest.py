@@ -41,6 +41,8 @@ _POLICY_USUAL: dict[str, Any] = {
     "delta": 0.0,
     "window": None,
     "negligible": 0.0,
+    "block_steps": [],
+    "block_epsilon": [],
 }
 
 
@@ -77,7 +79,8 @@ def _policy_values(policy: Policy) -> dict[str, tuple[Any, _Form]]:
 
 
 _NO_SCHEDULE: dict[str, Any] = {
-    "epsilon_t": (), "gaussian": None, "delta": 0.0, "window": None, "negligible": 0.0
+    "epsilon_t": (), "gaussian": None, "delta": 0.0, "window": None, "negligible": 0.0,
+    "block_steps": (), "block_epsilon": (),
 }  # fmt: skip
 
 

@@ -74,6 +74,22 @@ class Exposure:
     blocks: tuple[tuple[int, ...], ...] = ()  # houses that some model moves jointly
 
 
+def merged(steps: Sequence[Exposure]) -> Exposure:
+    """The exposure of several steps together: a house that one protects is protected.
+
+    Args:
+        steps: Exposures of one zone, 1 or more.
+
+    Returns:
+        Their cases together.
+    """
+    cases = {id(case): case for one in steps for case in one.cases}
+    protected = steps[0].protected
+    for one in steps[1:]:
+        protected = protected | one.protected
+    return replace(steps[0], protected=protected, cases=tuple(cases.values()))
+
+
 class Exposures(Value):
     """The exposure of every step, from public models alone: known before the first reading.
 

@@ -1,4 +1,8 @@
-"""Integer noise: Laplace, Pr[K = k] = (1-q)/(1+q) q^|k|, q = e^(-1/scale); and Gaussian.
+"""Integer noise: Laplace, Pr[K = k] = (1-q)/(1+q) q^|k|, q = e^(-1/scale); Gaussian; and one that
+lasts a block of steps, Pr[n] ~ q^(max |n_t|).
+
+The last one is drawn as a size M once a block, with weight (2M+1)^L q^M over L steps, and a number
+from -M..M at each step (docs/proofs/blocks-of-steps.md). M is as secret as the loads of the block.
 
 Two sources, distinguished by type. Only SecureNoise may protect real people; releases of any other
 source are marked as simulated.
@@ -7,6 +11,7 @@ source are marked as simulated.
 from __future__ import annotations
 
 import math
+import secrets
 from abc import ABC, abstractmethod
 from typing import Any, final
 
@@ -34,8 +39,47 @@ class Noise(ABC):
             f"{type(self).__name__} has no Gaussian noise of scale {scale}; use SecureNoise()."
         )
 
+    def draw_size(self, scale: float, steps: int) -> int:
+        """The size M of the noise of a block of so many steps; not every source has it."""
+        raise NoiseError(
+            f"{type(self).__name__} has no noise of scale {scale} for {steps} steps; use"
+            " SecureNoise()."
+        )
+
+    def draw_within(self, size: int) -> int:  # noqa: ARG002
+        """A whole number from -size to size, each equally likely; as `draw_size`."""
+        raise NoiseError(f"{type(self).__name__} has no noise for blocks; use SecureNoise().")
+
+    def in_block(self, terms: str, scale: float, span: tuple[int, int], t: int) -> int:
+        """The noise of step t in a block of steps; its M is drawn at the first and kept here.
+
+        Args:
+            terms: Digest of the terms that the block belongs to.
+            scale: Scale of the noise [Wh].
+            span: First and last step of the block.
+            t: The step.
+
+        Returns:
+            The noise [Wh].
+
+        Raises:
+            NoiseError: If the block began with another source: a second M in a block would lose
+                more than the block may.
+        """
+        kept = vars(self).setdefault("_sizes", dict[str, tuple[tuple[int, int], float, int]]())
+        if t == span[0]:
+            kept[terms] = (span, scale, self.draw_size(scale, span[1] - span[0] + 1))
+        if kept.get(terms, ())[:2] != (span, scale):
+            raise NoiseError(
+                f"step {t} is in the block of steps {span[0]} to {span[1]}, whose noise began with"
+                " another source; give the source of its first step."
+            )
+        return self.draw_within(kept[terms][2])
+
     def drawn(self, law: NoiseLaw, scale: float) -> int:
         """One draw of noise of a schedule's law, at `scale` [Wh]."""
+        if law == "block":
+            raise NoiseError("noise of a block of steps is drawn with its block; use in_block.")
         return self.draw(scale) if law == "laplace" else self.draw_gaussian(scale)
 
 
@@ -67,6 +111,29 @@ class SecureNoise(Noise):
     def draw_gaussian(self, scale: float) -> int:
         """One draw of OpenDP's integer Gaussian."""
         return int(self._measurement("make_gaussian", scale)(0))
+
+    def draw_size(self, scale: float, steps: int) -> int:
+        """M: a sum of L + 1 geometric numbers, kept with a probability that is a ratio of integers.
+
+        The rejected numbers are independent of the one that is kept.
+        """
+        check_block(scale, steps)
+        while True:
+            size = self._geometric_sum(scale, steps + 1)
+            tried = math.prod(2 * size + 2 * j for j in range(1, steps + 1))
+            if secrets.randbelow(tried) < (2 * size + 1) ** steps:
+                return size
+
+    def _geometric_sum(self, scale: float, count: int) -> int:
+        """The sum of so many k >= 0 with Pr[k] ~ q^k: Laplace draws that are not negative."""
+        found = list[int]()
+        while len(found) < count:
+            found += [k for k in self.draws(scale, 2 * count + 8).tolist() if k >= 0]
+        return sum(found[:count])
+
+    def draw_within(self, size: int) -> int:
+        """By the operating system's randomness."""
+        return secrets.randbelow(2 * size + 1) - size
 
     def loss(self, distance: int, scale: float) -> float:
         """OpenDP's certified loss for two loads `distance` [Wh] apart."""
@@ -117,6 +184,15 @@ class SimulatedNoise(Noise):
         """One draw, by inversion of one uniform number."""
         check_scale(scale)
         return gaussian_quantile(float(self._uniforms.random()), scale)
+
+    def draw_size(self, scale: float, steps: int) -> int:
+        """M, by inversion of one uniform number."""
+        check_block(scale, steps)
+        return size_quantile(float(self._uniforms.random()), scale, steps)
+
+    def draw_within(self, size: int) -> int:
+        """By inversion of one uniform number."""
+        return math.floor(float(self._uniforms.random()) * (2 * size + 1)) - size
 
 
 class Stepwise:
@@ -211,6 +287,30 @@ def _gaussian_size(tail: float, scale: float) -> int:
 _WIDE = 100.0  # [Wh] from here on the sum over whole numbers is a corrected integral
 
 
+def size_quantile(uniform: float, scale: float, steps: int) -> int:
+    """The quantile of a block's M: the smallest m with Pr[M <= m] > uniform.
+
+    Args:
+        uniform: A number in [0, 1).
+        scale: Scale of the noise [Wh].
+        steps: Steps of the block, L.
+
+    Returns:
+        The size M [Wh]. From 1000 Wh on M + 1/2 is taken for a gamma number of shape L + 1, whose
+        chances differ by less than 1e-6 of themselves.
+    """
+    from scipy.special import gammaincinv
+
+    top = math.floor(scale * float(gammaincinv(steps + 1, uniform)))
+    if scale >= 10 * _WIDE:
+        return top
+    m = np.arange(math.ceil(scale * (steps + 41 + 12 * math.sqrt(steps + 1))) + 2)
+    weight = np.exp(
+        steps * np.log((2 * m + 1) / (2 * steps * scale + 1)) - (m - steps * scale) / scale
+    )
+    return int(np.searchsorted(np.cumsum(weight) / weight.sum(), uniform, side="right"))
+
+
 def _reaching(k: int, scale: float) -> float:
     """Pr[K >= k], by the midpoint rule with its first correction: off by 1e-10 at most."""
     x = (k - 0.5) / scale
@@ -243,3 +343,22 @@ def check_scale(scale: float) -> None:
     """
     if not (is_real(scale) and 0 < scale <= MAX_SCALE):
         raise NoiseError(f"noise scale is {scale}; give Wh above 0, at most {MAX_SCALE:g}.")
+
+
+def check_block(scale: float, steps: int) -> None:
+    """Check the scale of noise that lasts a block of steps.
+
+    Args:
+        scale: The scale [Wh].
+        steps: Steps of the block, 1 or more.
+
+    Raises:
+        NoiseError: If the scale is below a quarter of the steps: the law is then too coarse to be
+            drawn from.
+    """
+    check_scale(scale)
+    if scale < steps / 4:
+        raise NoiseError(
+            f"noise scale is {scale} for a block of {steps} steps; give {steps / 4:g} Wh or more,"
+            " or shorter blocks."
+        )

@@ -23,14 +23,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal, Protocol, TypeVar, final, get_args
+from typing import Any, ClassVar, Literal, Protocol, TypeVar, cast, final, get_args
+
+import numpy as np
 
 from hushgrid._numbers import Floats, is_real, is_whole, sum_up
 from hushgrid.errors import PolicyError
 from hushgrid.model.zone import Covariate
 
-NoiseLaw = Literal["laplace", "gaussian"]
-NoiseName = Literal["laplace", "gaussian", "none"]
+NoiseLaw = Literal["laplace", "gaussian", "block"]
+NoiseName = Literal["laplace", "gaussian", "block", "none"]
 Method = Literal["distribution", "absorption"]
 Wh = TypeVar("Wh", float, Floats)
 
@@ -48,6 +50,10 @@ class _Policy(Protocol):
     def eta(self) -> float: ...
     @property
     def on_empty(self) -> str: ...
+    @property
+    def blocks(self) -> str: ...
+    @property
+    def models(self) -> str: ...
 
 
 class Schedule:
@@ -61,6 +67,7 @@ class Schedule:
         per_release: Whether each release has a finite epsilon of its own, which sets its noise.
         assumption: A sentence for the list of assumptions; or empty.
         epsilons: The epsilon of each step of the horizon, where they differ; else empty.
+        lengths: Steps of each block with one common noise; empty: noise of its own at every step.
         multiple: Where no epsilon sets the noise: its standard deviation over a house's reach.
         delta: The delta of the promise about the whole horizon.
         negligible: A house is left out once public knowledge leaves at most this probability to one
@@ -75,6 +82,7 @@ class Schedule:
     per_release: ClassVar[bool] = True
     assumption: ClassVar[str] = ""
     epsilons: tuple[float, ...] = ()
+    lengths: tuple[int, ...] = ()
     multiple: float = 0.0
     delta: float = 0.0
     negligible: float = 0.0
@@ -115,6 +123,18 @@ class Schedule:
     def variance(self, scale: Wh) -> Wh:
         """Variance of the noise at this scale [Wh^2]."""
         return 2 * scale**2
+
+    def span(self, t: int) -> tuple[int, int]:
+        """The first and the last step of the block with the noise of step t."""
+        return t, t
+
+    def estimated_at(self, scale: float, t: int) -> float:  # noqa: ARG002
+        """The scale by which the public's estimate takes the noise of step t [Wh]."""
+        return scale
+
+    def repeated(self, horizons: int) -> Schedule:  # noqa: ARG002
+        """The schedule of a run of horizons, whose epsilons are given step by step."""
+        return self.with_epsilons(())
 
     def covers(self, horizon: int) -> int:
         """Number of releases that the promise covers."""
@@ -430,6 +450,117 @@ class Window(Schedule):
         probe = self.probe_epsilon(epsilon)
         above = (min(e - probe, epsilon) for e in lost)
         return tuple(e if e > ROUNDING * probe else 0.0 for e in above)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Blocks(Schedule):
+    """One joint noise for each block of steps (docs/proofs/blocks-of-steps.md).
+
+    The law is Pr[n] ~ e^(-max |n_t| / scale) over the steps of a block. Its releases lose the
+    epsilon of the block all together, and a single one of them no less.
+
+    Attributes:
+        lengths: Steps of each block, in order; together the horizon.
+        losses: Epsilon of each block, each at most the policy's epsilon.
+    """
+
+    noise = "block"
+    noise_words = "joint over each block of steps, scale"
+    secret = "trajectory"
+    assumption = (
+        "Readings may hang together within a block of steps; given occupancy, those of different"
+        " blocks are drawn afresh."
+    )
+
+    lengths: tuple[int, ...] = field()
+    losses: tuple[float, ...] = field()
+    epsilons: tuple[float, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        whole = all(is_whole(one) and one >= 1 for one in self.lengths)
+        if not self.lengths or not whole or len(self.losses) != len(self.lengths):
+            raise PolicyError(
+                f"policy block_steps is {list(self.lengths)[:8]} with {len(self.losses)} entries of"
+                " block_epsilon; give 1 step or more and one epsilon for each block.",
+                fields=("block_steps", "block_epsilon"),
+            )
+        object.__setattr__(self, "lengths", tuple(int(one) for one in self.lengths))
+        object.__setattr__(self, "losses", tuple(self.losses))
+        each = zip(self.losses, self.lengths, strict=True)
+        object.__setattr__(self, "epsilons", tuple(e for e, n in each for _ in range(n)))
+
+    @property
+    def terms(self) -> Mapping[str, Any]:
+        """`block_steps` and `block_epsilon`."""
+        return {"block_steps": self.lengths, "block_epsilon": self.losses}
+
+    @property
+    def words(self) -> str:
+        """How many blocks."""
+        return f" {len(self.lengths)} blocks of steps"
+
+    @property
+    def caveat(self) -> str:
+        """What a single release loses."""
+        return "A single price can say as much as its whole block of steps may"
+
+    def span(self, t: int) -> tuple[int, int]:
+        """The block of step t."""
+        end = 0
+        for length in self.lengths:
+            end += length
+            if t <= end:
+                return end - length + 1, end
+        raise PolicyError(f"step t is {t} but the blocks end at step {end}; give longer blocks.")
+
+    def estimated_at(self, scale: float, t: int) -> float:
+        """The standard deviation: a linear filter with the noise's true variance is used."""
+        first, last = self.span(t)
+        return scale * math.sqrt((last - first + 2) * (last - first + 3) / 3)
+
+    def variance(self, scale: Wh) -> Wh:
+        """(L + 1)(L + 2)/3 scale^2 of the blocks' lengths L; `scale` is (T,), one a step."""
+        steps = np.repeat(self.lengths, self.lengths)
+        return cast("Wh", (steps + 1) * (steps + 2) / 3 * scale**2)
+
+    def lost_by(self, most: Sequence[float]) -> float:
+        """As much as if every step were a block of its own: any steps may be asked about."""
+        return sum_up(most)
+
+    def with_epsilons(self, each: tuple[float, ...]) -> Schedule:
+        """The blocks that these steps begin; an even schedule without any."""
+        if not each:
+            return Even()
+        kept, left = list[int](), len(each)
+        for length in self.lengths:
+            kept.append(min(length, left))
+            left -= kept[-1]
+            if not left:
+                break
+        starts = [sum(kept[:k]) for k in range(len(kept))]
+        return Blocks(tuple(kept), tuple(each[start] for start in starts))
+
+    def repeated(self, horizons: int) -> Schedule:
+        """The same blocks in every horizon."""
+        return Blocks(self.lengths * horizons, self.losses * horizons)
+
+    def check(self, policy: _Policy) -> None:
+        """eta = 1, the rules that bound what is lost about a house, and blocks that fit."""
+        if policy.eta != 1:
+            raise PolicyError(
+                f"policy eta is {policy.eta:g} with blocks of steps; no bound on a block's loss is"
+                " proved below eta = 1: give eta = 1, or no blocks.",
+                fields=("eta", "block_steps"),
+            )
+        rules = (policy.blocks, policy.models, policy.on_empty)
+        if rules != ("block", "union", "protect_all"):
+            raise PolicyError(
+                f"policy blocks, models and on_empty are {', '.join(rules)} with blocks of steps;"
+                " give block, union and protect_all.",
+                fields=("blocks", "models", "on_empty", "block_steps"),
+            )
+        Schedule.check(self, policy)
 
 
 def per_step(epsilons: Sequence[float]) -> Schedule:

@@ -78,13 +78,15 @@ class Release:
         scale: Scale of the noise [Wh]; the standard deviation of Gaussian noise.
         look: Scale of the probe that the release also spent, under a policy with a window [Wh].
         epsilon: Loss of the most exposed house [nats], under the policy's trust and the rules
-            `block` and `union`, whichever rules set the noise.
+            `block` and `union`, whichever rules set the noise. Where the noise lasts a block of
+            steps, this and `epsilon_any` are the block's.
         delta: Probability of a state at which its house is left out (policy negligible).
         epsilon_any: Loss of any house (or block) for any consumption [nats].
         rule: The policy's rules in a few words.
         digest: Digest of zone, tariff, models and policy.
         simulated: Whether the noise has a seed.
-        noise: Law of the noise: `laplace`, `gaussian`, or `none` (a scale of 0).
+        noise: Law of the noise: `laplace`, `gaussian`, `block` (one that lasts a block of steps),
+            or `none` (a scale of 0).
         base: Where the estimator follows releases: the load that it is relative to [Wh].
         model_share: Likewise: probability of the model's component after the release.
         covariates: Likewise, where there are covariates: the value of each that the estimate uses,
@@ -345,7 +347,12 @@ def prepare(state: State, noise: Noise) -> PreparedNoise:
     policy, simulated = state.policy, not isinstance(noise, SecureNoise)
     if not policy.schedule.adaptive:
         calibration = state.scheduler.at(state.t, state.rates)
-        k = noise.drawn(policy.schedule.noise, calibration.scale) if calibration.scale else 0
+        k = 0
+        if policy.schedule.lengths:
+            span = policy.schedule.span(state.t)
+            k = noise.in_block(state.digest, calibration.scale, span, state.t)
+        elif calibration.scale:
+            k = noise.drawn(policy.schedule.noise, calibration.scale)
         return PreparedNoise(state.t, state.digest, calibration, k, simulated)
     probe, publication = shares(state)
     k = noise.draw(probe.scale)
@@ -620,7 +627,8 @@ def replay(state: State, release: Release) -> State:
     public = state.public
     if public is not None:
         public = informed(public, release.covariates)
-        _, public = public.learn(release.load_hat, release.scale, state.rates)
+        scale = state.policy.schedule.estimated_at(release.scale, state.t)
+        _, public = public.learn(release.load_hat, scale, state.rates)
     return _after(state, public, release)
 
 
@@ -721,7 +729,8 @@ def _published(
         if isinstance(public, FollowedKnowledge):
             base, covariates = public.base(state.rates), public.stated
         put_back = public.clamped_energy(state.rates)
-        guess, public = public.learn(load_hat, calibration.scale, state.rates)
+        scale = state.policy.schedule.estimated_at(calibration.scale, state.t)
+        guess, public = public.learn(load_hat, scale, state.rates)
         estimate = guess if state.policy.publish == "estimate" else None
         if isinstance(public, FollowedKnowledge):
             model_share = public.share

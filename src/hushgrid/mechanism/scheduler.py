@@ -22,7 +22,7 @@ from hushgrid.mechanism.calibrators import (
     check_terms,
     loss_of_pmfs,
 )
-from hushgrid.mechanism.exposure import Case, Exposure, Exposures
+from hushgrid.mechanism.exposure import Case, Exposure, Exposures, merged
 from hushgrid.mechanism.policy import Policy
 from hushgrid.mechanism.support import Protected
 from hushgrid.model.consumption import Consumption
@@ -76,12 +76,18 @@ class Scheduler(Value):
                 f"policy gaussian is {given.multiple:g} and there is a calibrator too;"
                 " give one of them."
             )
+        if given.lengths and calibrator is not None:
+            raise PolicyError(
+                f"policy block_steps has {len(given.lengths)} blocks and there is a calibrator too;"
+                " give one of them."
+            )
         self._calibrator = usual if calibrator is None else calibrator
         self._answers: dict[tuple[Exposure, float], Answer] = {}
         self._known: dict[tuple[int, float], Calibration] = {}
         self._terms: dict[float, Policy] = {}
         self._booked: Exposures | None = None
         self._losses: dict[tuple[Exposure, float], float] = {}
+        self._merged: dict[tuple[int, int], Exposure] = {}
         self.ahead = policy.eta == 1 or not exposures.consumption.reacts
         self._leaving = given.negligible > 0
         if self._leaving and not self.ahead:
@@ -115,9 +121,9 @@ class Scheduler(Value):
         if self._leaving:
             self._catch_up(t)
         if (t, lost) not in self._known:
-            key = (self._exposures.at(t), lost)
+            key = (self._exposure_of(self._exposures, t), lost)
             if key not in self._answers:
-                self._answers[key] = self._answer(*key)
+                self._answers[key] = self._answer(*key, self._coarsest(t))
             self._known[t, lost] = self._with_booked_loss(
                 _calibration(t, key[0], self._answers[key])
             )
@@ -151,7 +157,22 @@ class Scheduler(Value):
         """The exposure under the booked rules, before any reaction of demand to rates."""
         if self._booked is None:
             self._booked = self._exposures.booked()
-        return self._booked.at(t)
+        return self._exposure_of(self._booked, t)
+
+    def _exposure_of(self, exposures: Exposures, t: int) -> Exposure:
+        """The exposure of step t; of a block of steps that of all its steps together."""
+        first, last = self._policy.schedule.span(t)
+        if first == last:
+            return exposures.at(t)
+        if (first, last) not in self._merged:
+            steps = {id(one): one for one in (exposures.at(s) for s in range(first, last + 1))}
+            self._merged[first, last] = merged(tuple(steps.values()))
+        return self._merged[first, last]
+
+    def _coarsest(self, t: int) -> float:
+        """The least scale that noise of the block of step t can have [Wh]."""
+        first, last = self._policy.schedule.span(t)
+        return (last - first + 1) / 4 if last > first else 0.0
 
     def _catch_up(self, t: int) -> None:
         """Calibrate the steps before t in turn: the protected set depends on their losses."""
@@ -204,7 +225,7 @@ class Scheduler(Value):
         """The exposure of step t, after demand has reacted to the rates of steps 1..t-1."""
         if self._leaving:
             self._catch_up(t)
-        return self._after_reaction(self._exposures.at(t), t, rates)
+        return self._after_reaction(self._exposure_of(self._exposures, t), t, rates)
 
     def booked(self, t: int, rates: Sequence[float] = ()) -> Exposure:
         """The exposure of step t under `block` and `union`, whichever rules set the noise."""
@@ -236,7 +257,7 @@ class Scheduler(Value):
         factor = self.consumption.factor(rates[: t - 1])
         return replace(exposure, cases=tuple(case.scaled(factor) for case in exposure.cases))
 
-    def _answer(self, exposure: Exposure, epsilon: float) -> Answer:
+    def _answer(self, exposure: Exposure, epsilon: float, coarsest: float = 0.0) -> Answer:
         policy = self._policy
         if not policy.schedule.per_release:
             answer = self._calibrator.scale(exposure, policy)
@@ -249,6 +270,8 @@ class Scheduler(Value):
             policy = self._terms[epsilon]
         answer = self._calibrator.scale(exposure, policy)
         _check_scale(answer, policy, bool(exposure.cases))
+        if coarsest > answer.scale:  # less noise cannot be drawn for so many steps
+            answer = answer._replace(scale=coarsest, loss=answer.loss * answer.scale / coarsest)
         # TrustCalibrator has measured every case
         if answer.scale > 0 and type(self._calibrator) is not TrustCalibrator:
             losses = [case_loss(c, answer.scale, policy.eta) for c in exposure.cases]

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
 from typing import Any
@@ -293,6 +293,12 @@ class Protected:
         if self._others:
             inside[list(self._others)] = True
         return inside
+
+    def __or__(self, other: Protected) -> Protected:
+        both = Protected(
+            self._groups | other._groups, self._group_of, self._others | other._others, 0
+        )
+        return replace(both, count=int(both.mask().sum()))
 
     def __len__(self) -> int:
         return self.count

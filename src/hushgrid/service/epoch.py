@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from hushgrid.errors import LedgerError, MeterError, MeterRetryError
+from hushgrid.errors import LedgerError, MeterError, MeterRetryError, PolicyError
 from hushgrid.files.deployment import ZoneService
 from hushgrid.mechanism.release import State, init, with_recorded_digest
 from hushgrid.service.ledger.ports import LedgerStore
@@ -294,8 +294,16 @@ def first_state(service: ZoneService, digest: str | None = None) -> State:
 
     Returns:
         The state.
+
+    Raises:
+        PolicyError: If the noise lasts blocks of steps, whose secret no store keeps.
     """
     scenario = service.scenario
+    if lengths := service.policy.schedule.lengths:
+        raise PolicyError(
+            f"policy block_steps of zone {scenario.zone.id!r} has {len(lengths)} blocks; a service"
+            " publishes noise of its own at every step: leave it out."
+        )
     world = (scenario.zone, scenario.tariff, scenario.models, scenario.consumption)
     return with_recorded_digest(init(*world, service.policy, days=service.days), digest)
 
