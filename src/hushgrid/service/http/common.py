@@ -96,14 +96,18 @@ class Heavy:
     """
 
     def __init__(self, threads: int = 2, waiting: int = 64) -> None:
-        self._threads, self._waiting = CapacityLimiter(threads), waiting
+        self._threads, self._most, self._here = CapacityLimiter(threads), threads + waiting, 0
 
     async def run(self, work: Callable[[], Any]) -> Any:
         """Run it in a thread; Refusal, after a pause, if too many wait already."""
-        if self._threads.statistics().tasks_waiting >= self._waiting:
+        if self._here >= self._most:
             await pause()
             raise Refusal(503, "Too many such requests at once; try again later.", RETRY)
-        return await to_thread.run_sync(work, limiter=self._threads)
+        self._here += 1  # at once: a limiter counts a request only when it waits for a thread
+        try:
+            return await to_thread.run_sync(work, limiter=self._threads)
+        finally:
+            self._here -= 1
 
 
 class ParameterError(Refusal):
