@@ -65,6 +65,7 @@ soak: $(VENV)/.dev services  ## the full counts, as JSON
 	HUSHGRID_FAULTS_COUNT=300 HUSHGRID_FAULTS_REPORT=out/soak/faults.json $(BIN)/python -m pytest -q -s \
 	  tests/service/attack/test_faults.py
 	HUSHGRID_CROWD_REPORT=out/soak/crowd.json $(BIN)/python -m pytest -q -s tests/service/attack/test_latency.py
+	HUSHGRID_ATTACK=1 $(BIN)/python -m pytest -q tests/service/attack/test_restarts.py
 	HUSHGRID_TICKS=100 $(BIN)/python -m pytest -q -s tests/service/cluster/test_failover.py
 	HUSHGRID_FITS=500 $(BIN)/python -m pytest -q tests/learn/test_learn_private.py
 	HUSHGRID_DEMO_SEEDS=10 $(BIN)/python -m pytest -q tests/service/demo/test_demo_once.py

@@ -103,6 +103,10 @@ class LedgerDamageError(LedgerError):
     """A zone's ledger of which records are changed or missing."""
 
 
+class LedgerAwayError(LedgerError):
+    """A ledger whose database is temporarily unavailable: try again later."""
+
+
 class LedgerHeldError(LedgerError):
     """A zone's ledger has another writer."""
 

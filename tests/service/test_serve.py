@@ -18,7 +18,7 @@ import httpx
 import pytest
 
 from hushgrid import Policy
-from hushgrid.errors import LedgerError, MeterError
+from hushgrid.errors import LedgerAwayError, LedgerError, MeterError, MeterRetryError
 from hushgrid.files.deployment import Mqtt
 from hushgrid.service import mqtt as mqtt_module
 from hushgrid.service.clock import FastClock
@@ -253,6 +253,21 @@ def test_a_zone_is_tried_again_after_a_pause_that_grows() -> None:
         now[0] += 0.5
     gaps = [later - earlier for earlier, later in pairwise(tried)]
     assert gaps == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0]
+
+
+@pytest.mark.parametrize("error", [LedgerAwayError, MeterRetryError])
+def test_a_server_that_is_away_is_asked_every_half_second(error: type[Exception]) -> None:
+    now, tried = [0.0], []
+
+    def never(zone: Any, at: float, new_epoch: bool) -> Any:
+        tried.append(now[0])
+        raise error("away")
+
+    run = ZoneRun(service(), never, steady=lambda: now[0], server=True)
+    while now[0] < 100:
+        assert run.run(now[0]) is None
+        now[0] += 0.5
+    assert {later - earlier for earlier, later in pairwise(tried)} == {0.5}
 
 
 def test_a_meter_store_that_is_put_back_is_used_again(tmp_path: Path) -> None:

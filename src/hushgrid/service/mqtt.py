@@ -39,6 +39,7 @@ log = logging.getLogger("hushgrid.mqtt")
 LIMIT = 16 << 20  # [bytes] a longer message is malformed
 TOGETHER = 64  # messages stored with one sync at most
 FIRST_PAUSE, LAST_PAUSE = 0.5, 30.0  # [s] between attempts
+AWAY = 1.0  # [s] the longest while the broker is there and the meter store is not
 CONFIRM = 5.0  # [s] for a broker to confirm a price
 KEEP_ALIVE = 30  # [s]
 
@@ -98,6 +99,7 @@ class MqttReadings:
                 self._pause = FIRST_PAUSE if self._was_here else self._pause
                 log.warning("broker away", extra={"error": type(error).__name__})
             except MeterError:
+                self._pause = min(self._pause, AWAY)
                 log.warning("readings left with the broker")
             except Exception as error:  # nothing a sender does may end this thread
                 log.exception("mqtt failed", extra={"error": type(error).__name__})

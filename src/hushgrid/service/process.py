@@ -7,6 +7,7 @@ zones continue.
 from __future__ import annotations
 
 import logging
+import math
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +15,14 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 
 from starlette.routing import BaseRoute
 
-from hushgrid.errors import HushgridError, LedgerDamageError, LedgerError, MeterDamageError
+from hushgrid.errors import (
+    HushgridError,
+    LedgerAwayError,
+    LedgerDamageError,
+    LedgerError,
+    MeterDamageError,
+    MeterRetryError,
+)
 from hushgrid.files.deployment import Deployment, Http, OpenAdr, ZoneService
 from hushgrid.files.extensions import extensions
 from hushgrid.mechanism.noise import Noise, SecureNoise, SimulatedNoise
@@ -45,6 +53,8 @@ log = logging.getLogger("hushgrid.serve")
 
 FIRST_PAUSE, LAST_PAUSE = 1.0, 60.0  # [s] before a zone that failed is opened again
 
+AWAY_PAUSE = 0.5  # [s] while its database server is away
+
 OpenCurator = Callable[[ZoneService, float, bool], AbstractContextManager[Curator]]
 
 
@@ -56,6 +66,8 @@ class ZoneRun:
         make: Opens its curator.
         steady: A clock that cannot be set [s].
         first_pause: Pause before the first new attempt [s]; None: `FIRST_PAUSE`.
+        server: The stores are on a database server. While that is away an attempt costs little, so
+            that the pause stays short.
 
     Attributes:
         service: The zone.
@@ -69,13 +81,15 @@ class ZoneRun:
         make: OpenCurator,
         steady: Callable[[], float] = time.monotonic,
         first_pause: float | None = None,
+        *,
+        server: bool = False,
     ) -> None:
-        self.service, self._make, self._steady = service, make, steady
+        self.service, self._make, self._steady, self._server = service, make, steady, server
         self._first = FIRST_PAUSE if first_pause is None else first_pause
         self.failures = 0  # in a row
         self._stack = ExitStack()
         self.curator: Curator | None = None
-        self._pause, self._again = self._first, 0.0
+        self._pause, self._again, self._away = self._first, 0.0, False
         self._trusted = 0.0  # how far the clock was ahead when the operator took it for right [s]
 
     def open(self, now: float, *, new_epoch: bool = False) -> Curator:
@@ -119,7 +133,7 @@ class ZoneRun:
 
     def refresh(self) -> None:
         """Forget failures: their cause may be over."""
-        self._pause, self._again, self.failures = self._first, 0.0, 0
+        self._pause, self._again, self.failures, self._away = self._first, 0.0, 0, False
 
     def fail(self, error: Exception) -> None:
         """Close the zone after an error, which is logged; it is opened again after a pause."""
@@ -127,7 +141,10 @@ class ZoneRun:
         reason = str(error) if isinstance(error, HushgridError) else type(error).__name__
         foreign = not isinstance(error, (HushgridError, OSError))
         fields = {"zone": self.service.id, "error": type(error).__name__, "reason": reason}
-        log.error("zone failed", extra=fields, exc_info=error if foreign else None)
+        away = self._server and isinstance(error, (LedgerAwayError, MeterRetryError))
+        if not (away and self._away):  # once, not at every attempt
+            log.error("zone failed", extra=fields, exc_info=error if foreign else None)
+        self._away = away
         try:
             self.close()
         except Exception as again:
@@ -136,8 +153,15 @@ class ZoneRun:
                 extra={"zone": self.service.id, "error": type(again).__name__},
             )
         self.failures += 1
-        self._again = self._steady() + self._pause
-        self._pause = min(2 * self._pause, LAST_PAUSE)
+        pause = min(self._first, AWAY_PAUSE) if away else self._pause
+        self._again = self._steady() + pause
+        self._pause = self._first if away else min(2 * pause, LAST_PAUSE)
+
+    @property
+    def pause(self) -> float:
+        """How long it still waits after a failure [s]; infinite where it does not."""
+        left = self._again - self._steady()
+        return left if self.curator is None and left > 0 else math.inf
 
     def next_due(self) -> float:
         """When the next interval closes [UTC epoch s]; infinite while the zone waits."""
@@ -214,7 +238,8 @@ class Process:
         return ""
 
     def _make_zones(self) -> list[ZoneRun]:
-        return [ZoneRun(zone, self._curator) for zone in self.deployment.zones]
+        server = self.deployment.on_server
+        return [ZoneRun(zone, self._curator, server=server) for zone in self.deployment.zones]
 
     def _make_publishers(self) -> Iterator[Publisher]:
         # a broker disconnects a client when another one connects under the same name
@@ -406,9 +431,10 @@ class Process:
                     zone.curator.keep_checkpoint(every=1)
 
     def rest(self, clock: Clock) -> float:
-        """How long to sleep [s]: until the next interval closes, within `LEAST`..`WAKE`."""
+        """How long to sleep [s]: until an interval closes or a pause ends, `LEAST`..`WAKE`."""
         due = min((zone.next_due() for zone in self._zones), default=float("inf"))
-        return min(max(due - clock.now(), LEAST), WAKE)
+        pause = min((zone.pause for zone in self._zones), default=WAKE)
+        return min(max(min(due - clock.now(), pause), LEAST), WAKE)
 
 
 def make_noise(deployment: Deployment) -> Noise:

@@ -405,8 +405,8 @@ class SharedProcess(Process):
         return self._witnesses.of(zone)
 
     def _make_zones(self) -> list[ZoneRun]:
-        beat = self._sharing.pace.beat
-        return [ZoneRun(z, self._curator, first_pause=beat) for z in self.deployment.zones]
+        beat, zones = self._sharing.pace.beat, self.deployment.zones
+        return [ZoneRun(z, self._curator, first_pause=beat, server=True) for z in zones]
 
     @contextmanager
     def _curator(self, zone: ZoneService, now: float, new_epoch: bool) -> Iterator[Curator]:

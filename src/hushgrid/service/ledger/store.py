@@ -20,7 +20,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
-from hushgrid.errors import LedgerError
+from hushgrid.errors import LedgerAwayError, LedgerError
 from hushgrid.service.database import SORTED_TEXT, Database, Schema, lock_key
 from hushgrid.service.ledger.ports import check_next, held_elsewhere, not_held, twice
 from hushgrid.service.ledger.records import Head, Record, canonical, from_fields
@@ -100,6 +100,7 @@ LEDGER = Schema(
     {"sqlite": [IN_FILE, CHECKPOINTS], "postgresql": [ON_SERVER, HOME, CHECKPOINTS]},
     application=0x48474C31,  # "HGL1"
     version=1,
+    retry=LedgerAwayError,
     private=False,
 )
 COLUMNS = ("zone", "seq", "kind", "body", "prev", "digest", "signature")
