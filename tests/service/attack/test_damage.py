@@ -179,7 +179,9 @@ def test_a_damaged_ledger_of_a_zone_stops_no_other(played: World, what: str) -> 
         world.ahead()
         yield
         yield
-        assert world.get("/readyz").status_code == 503
+        # a start checks digests up to its checkpoint; signatures before it are doctor's
+        expected = 200 if what == "signature" else 503
+        assert world.get("/readyz").status_code == expected
 
     again = World(played.made, played.t)
     again.play(story)
