@@ -19,11 +19,12 @@ import pytest
 
 from hushgrid import Policy
 from hushgrid.errors import LedgerAwayError, LedgerError, MeterError, MeterRetryError
-from hushgrid.files.deployment import Mqtt
+from hushgrid.files.deployment import Http, Mqtt
 from hushgrid.service import mqtt as mqtt_module
+from hushgrid.service import process
 from hushgrid.service.clock import FastClock
 from hushgrid.service.curator import Curator
-from hushgrid.service.ledger import open_store
+from hushgrid.service.ledger import open_store, writer
 from hushgrid.service.ledger.chain import check
 from hushgrid.service.ledger.records import LedgerState
 from hushgrid.service.ledger.writer import verify_signature
@@ -268,6 +269,41 @@ def test_a_server_that_is_away_is_asked_every_half_second(error: type[Exception]
         assert run.run(now[0]) is None
         now[0] += 0.5
     assert {later - earlier for earlier, later in pairwise(tried)} == {0.5}
+
+
+def test_a_zone_that_opens_slowly_delays_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "PATIENCE", 0.05)
+    made = deployment(tmp_path, service(), service("oak-lane", 3), http=Http(port=free_port()))
+    url = f"http://127.0.0.1:{made.http and made.http.port}/v1/price"
+    stop, go_on, fold = threading.Event(), threading.Event(), writer.refold
+
+    def slow(store: Any, zone: str, under_way: Any) -> None:
+        if zone == "elm-street":
+            assert go_on.wait(60)
+        fold(store, zone, under_way)
+
+    def price(zone: str) -> bool:
+        try:
+            answer = httpx.get(url, params={"zone": zone})
+        except httpx.TransportError:
+            return False
+        return answer.status_code == 200
+
+    monkeypatch.setattr(writer, "refold", slow)
+    clock = FastClock(START, 900.0)  # an interval in a second
+    running = threading.Thread(target=serve, args=(made,), kwargs={"clock": clock, "stop": stop})
+    running.start()
+    try:
+        assert until(lambda: price("oak-lane"))
+        assert not price("elm-street")
+        go_on.set()
+        assert until(lambda: price("elm-street"))
+    finally:
+        go_on.set()
+        stop.set()
+        running.join(60)
 
 
 def test_a_meter_store_that_is_put_back_is_used_again(tmp_path: Path) -> None:

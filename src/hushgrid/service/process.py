@@ -9,8 +9,10 @@ from __future__ import annotations
 import logging
 import math
 import secrets
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 
 from starlette.routing import BaseRoute
@@ -55,7 +57,16 @@ FIRST_PAUSE, LAST_PAUSE = 1.0, 60.0  # [s] before a zone that failed is opened a
 
 AWAY_PAUSE = 0.5  # [s] while its database server is away
 
+PATIENCE = 10.0  # [s] for which the loop waits for a zone that is being opened
+
+DAMAGE = (LedgerDamageError, MeterDamageError)
+Opened = tuple[ExitStack, Curator]
 OpenCurator = Callable[[ZoneService, float, bool], AbstractContextManager[Curator]]
+
+
+def _release(begun: Future[Opened]) -> None:
+    if begun.exception() is None:
+        begun.result()[0].close()
 
 
 class ZoneRun:
@@ -68,6 +79,7 @@ class ZoneRun:
         first_pause: Pause before the first new attempt [s]; None: `FIRST_PAUSE`.
         server: The stores are on a database server. While that is away an attempt costs little, so
             that the pause stays short.
+        threads: Open it in a thread of its own: the other zones wait `PATIENCE` for it at most.
 
     Attributes:
         service: The zone.
@@ -83,26 +95,63 @@ class ZoneRun:
         first_pause: float | None = None,
         *,
         server: bool = False,
+        threads: bool = False,
     ) -> None:
         self.service, self._make, self._steady, self._server = service, make, steady, server
         self._first = FIRST_PAUSE if first_pause is None else first_pause
         self.failures = 0  # in a row
         self._stack = ExitStack()
+        self._threads = threads
+        self._opening: Future[Opened] | None = None
         self.curator: Curator | None = None
         self._pause, self._again, self._away = self._first, 0.0, False
         self._trusted = 0.0  # how far the clock was ahead when the operator took it for right [s]
 
     def open(self, now: float, *, new_epoch: bool = False) -> Curator:
         """Take the zone's lock and replay its ledger."""
-        stack = ExitStack()
-        with stack:
-            self.curator = stack.enter_context(self._make(self.service, now, new_epoch))
-            self._stack = stack.pop_all()
+        return self._take(self._opened(now, new_epoch))
+
+    def begin(self, now: float) -> Future[Opened]:
+        """Open the zone in a thread; `run` takes what was opened, or the error."""
+        begun = self._opening = Future[Opened]()
+
+        def work() -> None:
+            try:
+                begun.set_result(self._opened(now, new_epoch=False))
+            except BaseException as error:
+                begun.set_exception(error)
+
+        threading.Thread(target=work, name=f"open-{self.service.id}", daemon=True).start()
+        return begun
+
+    @property
+    def opens(self) -> bool:
+        """Whether a thread opens it."""
+        return self._opening is not None
+
+    def finish(self) -> Curator | None:
+        """The zone that `begin` has opened; raises its error. None while it is not done."""
+        begun = self._opening
+        if begun is None or not begun.done():
+            return None
+        self._opening = None
+        return self._take(begun.result())
+
+    def _opened(self, now: float, new_epoch: bool) -> Opened:
+        with ExitStack() as stack:
+            curator = stack.enter_context(self._make(self.service, now, new_epoch))
+            return stack.pop_all(), curator
+
+    def _take(self, opened: Opened) -> Curator:
+        self._stack, self.curator = opened
         log.info("zone open", extra={"zone": self.service.id, "t": self.curator.status.t})
         return self.curator
 
     def close(self) -> None:
-        """Release the zone."""
+        """Release the zone; one that is still being opened is released when that is done."""
+        begun, self._opening = self._opening, None
+        if begun is not None:
+            begun.add_done_callback(_release)
         self.curator = None
         self._stack.close()
 
@@ -116,12 +165,16 @@ class ZoneRun:
         Returns:
             What was released.
         """
-        if self.curator is None and self._steady() < self._again:
+        if self.curator is None and not self.opens and self._steady() < self._again:
             return None
         step = ahead - self._trusted
         likely = now - step if step > self.service.clock_limit * self.service.seconds else now
         try:
-            curator = self.curator or self.open(likely)
+            if self.curator is None and not self.opens and self._threads:
+                wait([self.begin(likely)], PATIENCE)
+            curator = self.curator or (self.finish() if self.opens else self.open(likely))
+            if curator is None:
+                return None
             made = curator.run(now, step)
             if curator.confirmed:
                 self._trusted = ahead
@@ -204,6 +257,7 @@ class Process:
         self._more, self._demo = tuple(more), demo
         simulated = deployment.mode == "simulation"
         self._noise = noise if noise is not None and simulated else lambda: make_noise(deployment)
+        self._threads = noise is None  # noise that is given is drawn in the order of the zones
         self._key = load(deployment.key)
         self._witnesses = stack.enter_context(open_witnesses(deployment))
         self._disagreements = Disagreements(deployment.zones)
@@ -239,7 +293,8 @@ class Process:
 
     def _make_zones(self) -> list[ZoneRun]:
         server = self.deployment.on_server
-        return [ZoneRun(zone, self._curator, server=server) for zone in self.deployment.zones]
+        zones, threads = self.deployment.zones, self._threads
+        return [ZoneRun(one, self._curator, server=server, threads=threads) for one in zones]
 
     def _make_publishers(self) -> Iterator[Publisher]:
         # a broker disconnects a client when another one connects under the same name
@@ -270,7 +325,7 @@ class Process:
             ) as curator,
         ):
             self._transfers[zone.id] = curator.transfers
-            check_arrived(self._transfers)
+            check_arrived(dict(self._transfers))
             self.history.fill(zone.id, curator.releases)
             yield curator
 
@@ -278,20 +333,37 @@ class Process:
         """Open every zone; raises the first error.
 
         A zone whose ledger or readings are damaged is opened again later, as after a failed pass,
-        unless no zone can be opened or a new epoch begins.
+        unless no zone can be opened or a new epoch begins. Once a zone is open the others have
+        `PATIENCE`; one that takes longer is opened meanwhile.
         """
         with open_store(self.deployment.ledger) as store:
             check_moves(self.deployment.zones, store, self._key, new_epoch=new_epoch)
         damaged = []
         for zone in self._zones:
             self._stack.callback(zone.close)
+        if self._threads and not new_epoch:
+            self._wait_for([zone.begin(now) for zone in self._zones])
+        for zone in self._zones:
             try:
-                zone.open(now, new_epoch=new_epoch)
-            except (LedgerDamageError, MeterDamageError) as error:
+                if zone.opens:
+                    zone.finish()
+                else:
+                    zone.open(now, new_epoch=new_epoch)
+            except DAMAGE as error:
                 damaged.append(error)
                 if new_epoch or len(damaged) == len(self._zones):
                     raise damaged[0] from None
                 zone.fail(error)
+
+    @staticmethod
+    def _wait_for(begun: Collection[Future[Opened]]) -> None:
+        """Until all are done, or `PATIENCE` after the first that is open or cannot be."""
+        left = set(begun)
+        while left:
+            done, left = wait(left, return_when=FIRST_COMPLETED)
+            if not all(isinstance(one.exception(), DAMAGE) for one in done):
+                break
+        wait(left, PATIENCE)
 
     def make_http_app(self, http: Http, clock: Clock) -> App:
         """The app that answers over HTTP."""
