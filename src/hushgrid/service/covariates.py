@@ -31,7 +31,7 @@ log = logging.getLogger("hushgrid.covariates")
 
 MOST = 100_000  # values kept of a series, the newest ones
 LIMIT = 16 << 20  # [bytes] of a file, an answer or a message
-PAUSE = 60.0  # [s] between two looks at a file or requests of an address
+PAUSE = 120.0  # [s] between two looks at a file or requests of an address
 PATIENCE = 10.0  # [s] for an answer
 
 
@@ -146,7 +146,8 @@ class CovariateSources:
         zones: The zones.
         mqtt: The broker of series with a topic.
         client_id: Name at the broker, which no other connection has.
-        failed: Called with a zone and the name of a series that could not be fetched.
+        failed: Called with a zone and the name of a series that could not be fetched, or that has
+            no value when a tick asks.
         pause: Between two attempts [s].
     """
 
@@ -170,7 +171,14 @@ class CovariateSources:
     def of(self, zone: str) -> Callable[[int], Values]:
         """What a tick of the zone asks: the values by the start of its interval [UTC epoch s]."""
         own = {name: one for (owner, name), one in self._series.items() if owner == zone}
-        return lambda start: {name: one.at(start) for name, one in own.items()}
+
+        def ask(start: int) -> Values:
+            found = {name: one.at(start) for name, one in own.items()}
+            for name in (name for name in found if found[name] is None):
+                self._failed(zone, name)  # also where a broker is silent
+            return found
+
+        return ask
 
     def start(self) -> None:
         """Begin to fetch; returns at once."""

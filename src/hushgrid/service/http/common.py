@@ -397,7 +397,10 @@ class Metrics:
             "publisher_failures", "Prices not published at once.", ["publisher"], **own
         )
         self._away = Counter(
-            "covariate_failures", "Covariates not fetched.", ["zone", "covariate"], **own
+            "covariate_failures",
+            "Covariates not fetched, or missing in a release.",
+            ["zone", "covariate"],
+            **own,
         )
         self._readings = Counter(
             "readings", "Readings by what became of them.", ["way", "kind"], **inside
