@@ -21,10 +21,11 @@ def free_port() -> int:
 def until(true: Callable[[], bool], seconds: float = 60.0) -> bool:
     """Whether something becomes true; the limit is for failures only."""
     end = time.monotonic() + seconds
-    while time.monotonic() < end:
+    while (begin := time.monotonic()) < end:
         if true():
             return True
-        time.sleep(0.02)
+        # what is waited for needs the machine more than a look that takes long
+        time.sleep(min(max(0.02, 2 * (time.monotonic() - begin)), 0.5))
     return False
 
 
