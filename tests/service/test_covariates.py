@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -444,7 +445,8 @@ file = "weather.csv"
 def written(tmp_path: Path) -> Callable[..., Path]:
     def write(table: str = TABLE, policy: str = 'estimator = "filter"\n', more: str = "") -> Path:
         path = tmp_path / "service.toml"
-        text = example(BEGINS).replace("[policy]\n", f"[policy]\n{policy}") + table + more
+        text = re.sub('\nestimator = "filter" .*\n', f"\n{policy}", example(BEGINS))
+        text += table + more
         path.write_text(text)
         return path
 
