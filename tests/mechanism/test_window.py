@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -23,6 +25,7 @@ from hushgrid import (
 from hushgrid.accounting.composition import Account
 from hushgrid.files.zone_file import PolicyTable
 from hushgrid.mechanism.policy import Method
+from hushgrid.mechanism.release import nominal_shares
 
 METHODS: list[Method] = ["distribution", "absorption"]
 
@@ -88,6 +91,16 @@ def test_stream(by: Method, publish: str) -> None:
     assert windows.max() >= 0.8 * epsilon  # and the budget is used
     resumed = Account.resume(account.first, account.save())
     assert resumed.epsilon(0) == account.epsilon(0) == pytest.approx(losses.sum())
+
+
+def test_what_rounding_leaves_of_a_window_is_no_offer() -> None:
+    """An epoch may follow one of another method whose last step took all: 1e-14 is left."""
+    f = Consumption.by_class(absent=[Uniform(5)], present=[Uniform(9)])
+    theta = OccupancyModel.factored([[0.5, 0.5]], [[[[0.9, 0.1], [0.2, 0.8]]]])
+    policy = Policy(0.1, horizon=8, schedule=Window(2))
+    state = init(Zone("z", [9]), Tariff(1.0, 2.0), [theta], f, policy)
+    assert nominal_shares(replace(state, spent=(0.04,)))[1] is not None
+    assert nominal_shares(replace(state, spent=(0.05 - 5e-14,)))[1] is None
 
 
 def test_windows_that_mean_nothing() -> None:

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from hushgrid import Consumption, Policy, Scenario, Uniform
+from hushgrid import Consumption, Policy, PolicyError, Scenario, Uniform, Zone
 from hushgrid.audit.certificate import certify
 from hushgrid.belief.load_filter import FollowedKnowledge
 from hushgrid.files.deployment import LocalDays, ZoneService
-from hushgrid.files.interval_plan import without_private_models
+from hushgrid.files.interval_plan import clamp_by_bound, without_private_models
 from hushgrid.files.zone_file import Provenance
 from hushgrid.service.audit import load_ledger, terms_of
 from hushgrid.service.ledger import open_store
@@ -150,3 +150,33 @@ def test_local_days_follow_the_clocks() -> None:
     assert days.at(1)[1], "a Sunday"
     assert not days.at(1 + 96)[1]
     assert days.at(1 - 96)[1], "the Saturday before"
+
+
+def test_an_epoch_that_published_nothing_interrupts_nothing(tmp_path: Path) -> None:
+    """One of another length of steps that was set aside, in the service and in an audit."""
+    ran(tmp_path, service(policy=ALONE), (6,))
+    aside = replace(service(policy=ALONE, begins=BEGINS + 8 * 900), seconds=1800)
+    with curator(tmp_path, aside, Shown(), now=aside.begins, new_epoch=True):
+        pass
+    last = service(policy=ALONE, begins=BEGINS + 12 * 900)
+    ran(tmp_path, last, (3,), new_epoch=True)
+    evidence, _ = load_ledger(str(tmp_path / "ledger.db"), zone=None, key=None, heads=())
+    assert len(evidence[0].epochs) == 3
+    made = certify(evidence, [terms_of(service(policy=ALONE)), terms_of(last)])
+    assert {one.id: one.status for one in made.checks}["post_processing"] == "passed"
+
+
+def test_clamps_of_private_models_go_with_bounds() -> None:
+    """Which home is in which group is private, so classes are those of equal bounds."""
+    world = service(policy=ALONE).scenario
+    f = Consumption.by_class(
+        absent=[Uniform(100)] * 3, present=[Uniform(900)] * 3, class_of=[0, 1, 2, 0, 1, 2]
+    )
+    zone = Zone("elm", [4000, 2500, 4000, 4000, 2500, 4000])
+    own = Scenario(zone, world.tariff, world.models, f)
+    assert clamp_by_bound(own, (700, 300, 700)) == (300, 700)
+    assert clamp_by_bound(own, ()) == ()
+    public = without_private_models(own)
+    assert public.consumption.class_of.tolist() == [1, 0, 1, 1, 0, 1]
+    with pytest.raises(PolicyError, match="groups of the same bound the same clamp"):
+        clamp_by_bound(own, (700, 300, 600))

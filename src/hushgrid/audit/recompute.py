@@ -674,7 +674,7 @@ def losses_before(evidence: Evidence, epoch: RecordedEpoch, steps: int) -> tuple
 
 
 def releases_before(evidence: Evidence, epoch: RecordedEpoch) -> list[EarlierRelease]:
-    """Releases of earlier epochs with steps of the same length, without a longer one between.
+    """Releases of earlier epochs with steps of the same length, after the last of another length.
 
     Args:
         evidence: The zone's record.
@@ -686,7 +686,7 @@ def releases_before(evidence: Evidence, epoch: RecordedEpoch) -> list[EarlierRel
     found: list[EarlierRelease] = []
     for other in evidence.epochs[: evidence.epochs.index(epoch)]:
         if other.seconds != epoch.seconds:
-            found = []
+            found = [] if other.entries else found
             continue
         for one in other.entries:
             if one.source == "readings" and one.base is not None:

@@ -18,7 +18,7 @@ import numpy as np
 
 from hushgrid._numbers import Ints
 from hushgrid.accounting.epochs import FORGOTTEN, PERIODS, kept_by_silence
-from hushgrid.errors import ModelError
+from hushgrid.errors import ModelError, PolicyError
 from hushgrid.files.deployment import Pattern, Promise, ZoneService
 from hushgrid.mechanism.policy import Policy
 from hushgrid.model.consumption import Consumption
@@ -113,6 +113,33 @@ def without_private_models(scenario: Scenario) -> Scenario:
         truth=scenario.truth or scenario.models[0],
         consumed=scenario.consumed or scenario.consumption,
     )
+
+
+def clamp_by_bound(scenario: Scenario, clamp: tuple[int, ...]) -> tuple[int, ...]:
+    """A clamp for the classes of `without_private_models`, which are those of equal bounds.
+
+    Args:
+        scenario: The zone as its file describes it.
+        clamp: One for each density class [Wh], or none.
+
+    Returns:
+        One for each bound, the lowest bound first.
+
+    Raises:
+        PolicyError: If classes of equal bounds have different clamps: which home is in which group
+            is private.
+    """
+    own = dict(
+        zip(scenario.zone.bound.tolist(), scenario.consumption.class_of.tolist(), strict=True)
+    )
+    pairs = zip(scenario.zone.bound.tolist(), scenario.consumption.class_of.tolist(), strict=True)
+    if clamp and len({(bound, clamp[kind]) for bound, kind in pairs}) > len(own):
+        raise PolicyError(
+            f"policy clamp is {list(clamp)} with private models, whose groups are not public; give"
+            " groups of the same bound the same clamp.",
+            fields=("clamp",),
+        )
+    return tuple(clamp[own[bound]] for bound in sorted(own)) if clamp else ()
 
 
 def _uniform(piece: Chains) -> Chains:

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, NamedTuple, get_args
 
-from paho.mqtt.client import topic_matches_sub
 from pydantic import AfterValidator, Field, PlainValidator, TypeAdapter
 
 from hushgrid._numbers import is_real
@@ -32,6 +31,7 @@ from hushgrid.files.deployment import (
 from hushgrid.files.interval_plan import (
     EpochTimes,
     Planned,
+    clamp_by_bound,
     interval_plan,
     laid,
     plan_of,
@@ -344,6 +344,8 @@ def _zone(file: TomlFile, main: TomlFile) -> ZoneService | None:
     times, learned, promise = tables.service, tables.learned, tables.policy.promise
     with faults.within("models"):
         terms, zone = with_series(tables.policy.policy, tables.covariates), times.time_zone.key
+        if learned.private:
+            terms = replace(terms, clamp=clamp_by_bound(scenario, terms.clamp))
         pattern = Pattern(scenario, terms)
         place = EpochTimes(times.begins, seconds, pattern.terms.horizon, zone)
         local = own = laid(pattern, place)
@@ -572,6 +574,8 @@ def _check_topics(zone: ZoneService | None, file: TomlFile, mqtt: Any) -> None:
             text = "is set but the service file has no [mqtt]; add the broker."
         elif one.topic is not None and isinstance(given := mqtt.get("readings"), str):
             readings = given.split("/", 2)[-1] if given.startswith("$share/") else given
+            from paho.mqtt.client import topic_matches_sub
+
             if topic_matches_sub(readings, one.topic):
                 text = "is a topic of mqtt.readings; a covariate must not depend on readings."
         if text:

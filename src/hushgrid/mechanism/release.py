@@ -467,10 +467,11 @@ def nominal_shares(state: State) -> tuple[Calibration, Calibration | None]:
     window, policy, scheduler = _window(state), state.policy, state.scheduler
     probe = scheduler.at(state.t, state.rates, window.probe_epsilon(policy.epsilon))
     offer = window.publication_epsilon(policy.epsilon, state.spent)
-    return probe, scheduler.at(state.t, state.rates, offer) if offer > 0 else None
+    some = offer > _LITTLE * policy.epsilon
+    return probe, scheduler.at(state.t, state.rates, offer) if some else None
 
 
-_LITTLE = 1e-12  # relative: what rounding may add to a loss
+_LITTLE = 1e-12  # relative: what rounding may add to a loss, or leave of an offer
 
 
 def _lost_in_window(state: State) -> tuple[float, ...]:

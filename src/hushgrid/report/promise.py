@@ -195,7 +195,10 @@ def _advice(prospect: Prospect, rho: float, private: bool = False) -> str:
     """The best publication that the models allow, in words."""
     best = prospect.best(rho)
     if private:
-        text = 'Publish the raw price (publish = "raw"): private models allow nothing else.'
+        text = (
+            'Publish the raw price (publish = "raw"), or the estimate from past releases'
+            ' (estimator = "releases"): private models have no part in anything else.'
+        )
         if best == "forecast":
             text += (
                 " At this promise readings lower the error of the models' own forecast by less"

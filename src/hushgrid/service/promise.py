@@ -471,6 +471,12 @@ def zone_prose(zone: ZoneService, found: Outlook, on: Running | None = None) -> 
             f"The models have cost every house {zone.learned.epsilon:g} of the budget already."
         )
     constant = f"the constant {zone.fallback_rate:g} {zone.currency}/kWh"
+    if zone.learned.private and zone.may_forecast:
+        lines.append(
+            "The models are private and have no part in what is published. Budget spent, or no"
+            " meter reported: a forecast from past releases; a missing reading counts as 0 Wh."
+        )
+        return "\n".join(lines)
     if zone.learned.private:
         lines.append(
             "The models are private: no forecast is published. Budget spent, or no meter reported:"

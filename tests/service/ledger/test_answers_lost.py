@@ -14,7 +14,7 @@ from hushgrid.errors import LedgerError
 from hushgrid.service.cluster.leases import SharedLedger
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.ports import LedgerStore
-from hushgrid.service.ledger.records import EpochRecord, GapRecord, Record
+from hushgrid.service.ledger.records import EpochRecord, GapRecord, Record, seal
 from hushgrid.service.ledger.store import SqliteLedger
 from hushgrid.service.ledger.witness import Witness, Witnesses, sidecar_path
 from hushgrid.service.ledger.writer import Ledger, _summary
@@ -74,6 +74,41 @@ def test_what_others_may_have_published_is_appended_again(tmp_path: Path, restar
         ledger.settle()
         ledger.publish(read(3))
     witnesses.close()
+
+
+class Elsewhere(SqliteLedger):
+    """A store that another server answers for since the zone was last open."""
+
+    def moved(self, zone: str) -> bool:
+        del zone
+        return True
+
+
+def test_after_a_fail_over_a_killed_curator_appends_nothing_that_it_sent(tmp_path: Path) -> None:
+    """Another curator published that step with noise of its own, and the standby lacks it."""
+    path, copy = tmp_path / "ledger.db", tmp_path / "copy.db"
+    first, other = (Witnesses(tmp_path / name, shared=True) for name in "ab")
+    with SqliteLedger(path) as store:
+        with opened(store, first.of(ZONE)) as ledger:
+            begin(ledger)
+        store.copy_to(copy)  # the standby
+        with opened(store, other.of(ZONE)) as ledger:
+            ledger.settle()
+            published = ledger.publish(read(2))
+        last = list(store.records(ZONE))[-1]
+        own = read(2) | {"load_hat": read(2)["load_hat"] + 5}
+        sent = seal(ZONE, last.seq, "release", own, last.prev, KEY.sign)
+    first.of(ZONE).send(sent)  # and killed before the store has it
+    first.close()
+    again = Witnesses(tmp_path / "a", shared=True)
+    with Elsewhere(copy) as store, opened(store, again.of(ZONE)) as ledger:
+        assert ledger.found.moved
+        assert not ledger.found.complete, "so that a gap covers the step"
+        assert store.head(ZONE) != sent.digest
+        assert ledger.standing.last_t == 1
+    again.close()
+    other.close()
+    assert published.t == 2
 
 
 def test_a_record_that_another_curator_replaced_is_not_appended(tmp_path: Path) -> None:

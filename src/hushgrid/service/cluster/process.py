@@ -567,22 +567,25 @@ class SharedProcess(Process):
         return True
 
     def _put_back(self) -> None:
-        """Append records of the witnesses that the ledgers of zones not open here lack."""
+        """Append records of the witnesses that the ledgers of zones not open here lack.
+
+        A record that was sent and never confirmed is none of them: another curator may have
+        published that step since. The writer of the zone appends it, after others had their time.
+        """
         store = self._sharing.store
         for zone in self._zones:
             name, witness = zone.service.id, self._witness(zone.service.id)
             if zone.curator is not None:
                 continue  # its writer does
             head = store.head(name)
-            seq, digest = (head.seq, head.digest) if head else (0, "")
-            beyond = any(tail.records[-1].seq > seq for tail in witness.tails())
-            if not beyond and all(one.prev != digest for one in witness.sent()):
+            seq = head.seq if head else 0
+            if all(tail.records[-1].seq <= seq for tail in witness.tails()):
                 continue
             try:
                 with store.recovering(name):
                     fold = Fold(verify_signature)
                     refold(store, name, fold)
-                    recover(store, name, fold, witness, self._key.public)
+                    recover(store, name, fold, witness, self._key.public, sent=False)
             except LedgerError as error:
                 log.warning("records not put back", extra={"zone": name, "reason": str(error)})
 

@@ -172,7 +172,7 @@ def _source(health: ZoneHealth) -> list[Alert]:
         return []
     zone = health.zone
     constant = f"the constant {zone.fallback_rate:g} {zone.currency}/kWh"
-    instead = constant if zone.learned.private else "a forecast without readings"
+    instead = "a forecast without readings" if zone.may_forecast else constant
     if health.status.state == "fallback only":
         text = f"No model can be used, so the price is {constant}; run hushgrid check."
         return [Alert("error", text)]

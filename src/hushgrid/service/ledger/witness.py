@@ -156,10 +156,15 @@ class Witness:
                 raise self._unwritable(error) from None
         self._sent = record
 
-    def sent(self) -> list[Record]:
-        """Records that were sent to the store and may be there or not."""
+    def sent(self, *, earlier: bool = True) -> list[Record]:
+        """Records that were sent to the store and may be there or not.
+
+        Args:
+            earlier: Whether those of processes before this one are among them.
+        """
         paths = [path for path in (self._path, *self._others()) if path is not None]
-        lines = (_content(_sent_beside(path)) for path in paths) if self._shared else ()
+        files = paths if self._shared and earlier else []
+        lines = (_content(_sent_beside(path)) for path in files)
         found = [_parsed(self._zone, line) for line in lines]
         return [one for one in (self._sent, *found) if one is not None]
 

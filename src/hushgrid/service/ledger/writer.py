@@ -575,8 +575,8 @@ def _resumed(
     refold(store, zone, fold)
     found = OpenedLedger()
     if witness is not None:
-        found = recover(store, zone, fold, witness, key)
         moved = store.moved(zone) if isinstance(store, Replicated) else None
+        found = recover(store, zone, fold, witness, key, moved=bool(moved))
         found = found._replace(moved=moved, blind=not witness.known)
     wanted = {*known, noted} - {None, fold.place and fold.place.head.digest}
     if wanted:
@@ -648,7 +648,16 @@ def refold_verified(store: LedgerStore, zone: str, fold: Fold, head: Head) -> No
         fold.clear()
 
 
-def recover(store: LedgerStore, zone: str, fold: Fold, witness: Witness, key: str) -> OpenedLedger:
+def recover(
+    store: LedgerStore,
+    zone: str,
+    fold: Fold,
+    witness: Witness,
+    key: str,
+    *,
+    moved: bool = False,
+    sent: bool = True,
+) -> OpenedLedger:
     """Append again what the witness has and the store has lost; the zone's `writer` is held here.
 
     Args:
@@ -657,6 +666,9 @@ def recover(store: LedgerStore, zone: str, fold: Fold, witness: Witness, key: st
         fold: All that the store has; it takes what is appended.
         witness: The last records known on this machine.
         key: The public key of the ledger.
+        moved: Whether another server answers than before. What an earlier process sent and never
+            confirmed is not appended then: another curator may have published that step.
+        sent: Whether records that were sent and never confirmed are appended at all.
 
     Returns:
         What is missing and cannot be appended, and whether the last record is the witness's own.
@@ -693,7 +705,7 @@ def recover(store: LedgerStore, zone: str, fold: Fold, witness: Witness, key: st
         heads.add(missing[-1].digest)
         missed |= {one.digest: one for one in missing}
         open_end = open_end or not tail.own
-    for record in witness.sent():
+    for record in witness.sent(earlier=not moved) if sent else ():
         if fold.place is not None and record.prev == fold.place.head.digest:
             _append_again(store, zone, fold, [record], key)
     # a damaged last line was a record that the store lacks
