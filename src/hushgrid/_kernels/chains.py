@@ -515,3 +515,60 @@ def _in_blocks_of_steps(  # type: ignore[no-untyped-def]
                 carried = e[t, i] + gain if open_at[t] else 0.0
                 forward[t, i] = carried
                 total[t, i] = backward[t, i] + gain if open_at[t] else 0.0
+
+
+def best_blocks(
+    back: Floats, ahead: Floats, weights: Floats, grid: Floats, first: int, last: int
+) -> tuple[tuple[int, ...], tuple[float, ...]]:
+    """The dynamic programme of `planning.blocks.borders`; `weights` are sums up to each step."""
+    horizon, size = len(back), len(grid)
+    cost = np.full((horizon + 1, size, size), np.inf)
+    came = np.full((horizon + 1, size, size), -1, np.int64)
+    loss = np.zeros((horizon + 1, size, size))
+    cost[0, first] = 0.0
+    _best_blocks(back, ahead, weights, grid, cost, came, loss)
+    i, j, t = int(cost[horizon, :, last].argmin()), last, horizon
+    lengths, losses = list[int](), list[float]()
+    while t > 0 and came[t, i, j] >= 0:
+        losses.append(float(loss[t, i, j]))
+        s, i, j = np.unravel_index(came[t, i, j], cost.shape)
+        lengths.append(int(t - s))
+        t = int(s)
+    return tuple(lengths[::-1]), tuple(losses[::-1])
+
+
+@njit(cache=True)  # pragma: no cover
+def _best_blocks(back, ahead, weights, grid, cost, came, loss):  # type: ignore[no-untyped-def]
+    """State (t, i, j): block ends at t, backward leakage grid[i], forward from t + 1 grid[j]."""
+    horizon, longest, size = back.shape
+    target, width = grid[-1], grid[1]
+    for t in range(1, horizon + 1):
+        for s in range(max(0, t - longest), t):
+            n = t - s
+            unit = (weights[t] - weights[s]) * (n + 1.0) * (n + 2.0) / 3.0
+            for i in range(size):
+                known = False
+                for f in range(size):
+                    known = known or cost[s, i, f] < np.inf
+                if not known:
+                    continue
+                for j in range(size):
+                    most = 0.0
+                    for k in range(n):
+                        most = max(most, back[s, k, i] + ahead[t - 1, n - 1 - k, j])
+                    room = target - most
+                    if room <= 1e-6:
+                        break  # no less for a larger j
+                    for f in range(size):
+                        e = min(grid[f] - ahead[t - 1, n - 1, j], room)
+                        if e <= 1e-6 or cost[s, i, f] == np.inf:
+                            continue
+                        reached = e + back[s, n - 1, i]
+                        place = int(np.ceil(reached / width - 1e-9))
+                        if place >= size:
+                            continue
+                        total = cost[s, i, f] + unit / (e * e)
+                        if total < cost[t, place, j]:
+                            cost[t, place, j] = total
+                            came[t, place, j] = (s * size + i) * size + f
+                            loss[t, place, j] = e

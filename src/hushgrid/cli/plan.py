@@ -49,6 +49,13 @@ def plan(
             help="Gaussian noise (trajectory, delta); else as the service does, no.",
         ),
     ] = None,
+    blocks: Annotated[
+        bool | None,
+        typer.Option(
+            "--blocks/--no-blocks",
+            help="Let noise last blocks of steps (eta 1); else yes, but for a service, no.",
+        ),
+    ] = None,
     continued: Annotated[
         bool | None,
         typer.Option(
@@ -122,6 +129,7 @@ def plan(
         "slotwise": slotwise,
         "gaussian": gaussian,
         "running": running,
+        "blocks": service is None if blocks is None else blocks,
     }
     dials = 1 + tables * (len(options.EPSILONS) + (0 if gaussian else len(options.ETAS)))
     with common.progress("planning", dials) as tick:

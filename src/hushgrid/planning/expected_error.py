@@ -161,7 +161,10 @@ class _Search:
         self._policy, self._rho = policy, rho
         each = policy.schedule.epsilons or (policy.epsilon,)
         self._epsilon = float(np.median(each))
-        self._uneven = float(np.mean((self._epsilon / np.array(each)) ** 2))
+        wide = (self._epsilon / np.array(each)) ** 2
+        if policy.schedule.lengths:
+            wide = policy.schedule.variance(np.sqrt(wide)) / 2
+        self._uneven = float(np.mean(wide))
         kinds = consumption.absent.shape[1]
         self._bound = np.ones(kinds, np.int64)  # largest of each class [Wh]
         np.maximum.at(self._bound, consumption.class_of, zone.bound)

@@ -19,6 +19,7 @@ from hushgrid.accounting.composition import compose, noise_multiple
 from hushgrid.accounting.epochs import FORGOTTEN, in_a_run
 from hushgrid.accounting.events import Event, Laws, Pure, Worst, noise_event
 from hushgrid.accounting.temporal import (
+    Leakage,
     leakage_by_houses,
     of_chains,
     temporal_leakage,
@@ -26,11 +27,12 @@ from hushgrid.accounting.temporal import (
 )
 from hushgrid.errors import PlanError, PolicyError
 from hushgrid.mechanism.calibrators import case_loss
-from hushgrid.mechanism.policy import Gaussian, Policy, per_step, weaker_promise
+from hushgrid.mechanism.policy import Blocks, Gaussian, Policy, per_step, weaker_promise
 from hushgrid.mechanism.scheduler import Scheduler, exposures_of
 from hushgrid.model.consumption import Consumption
 from hushgrid.model.occupancy import STEPS_PER_DAY, OccupancyModel
 from hushgrid.model.zone import Tariff, Zone
+from hushgrid.planning.blocks import borders
 from hushgrid.planning.expected_error import MOST_CUT, RHO, Prospect, choose_clamp, prospect
 
 _ROUNDS = 5  # of adding the houses that bind
@@ -198,6 +200,7 @@ def plan(
     slotwise: bool = False,
     gaussian: bool = False,
     running: int | None = None,
+    blocks: bool = False,
 ) -> Plan:
     """The policy of least noise that keeps a promise about a secret.
 
@@ -220,6 +223,8 @@ def plan(
             repeated and the chain continuing; None counts the horizon on its own. Where the run is
             too short for any number of horizons to keep the promise, it is made longer.
             `accounting.epochs.running_steps` gives a number to begin with.
+        blocks: Let noise last blocks of steps where that makes less of it: at eta = 1, for an
+            interval, or for a trajectory without a delta. A service does not publish it.
 
     Returns:
         The plan.
@@ -247,7 +252,8 @@ def plan(
         return _made(Task(world, tariff, policy, running), secret, epsilon, delta)
     bare = replace(terms, epsilon=epsilon)
     task = Task(world, tariff, bare, running)
-    best = _solved(task, secret, epsilon, delta, slotwise)
+    joint = blocks and terms.eta == 1 and secret != "step" and delta == 0
+    best = _solved(task, secret, epsilon, delta, slotwise, joint)
     if rho is not None:
         for _ in range(_PLANNING_ROUNDS):
             most = 1.0 if most_cut is None else most_cut
@@ -255,7 +261,7 @@ def plan(
             if clamp == best.policy.clamp:
                 break
             cut = Task(world, tariff, replace(bare, clamp=clamp), running)
-            rival = _solved(cut, secret, epsilon, delta, slotwise)
+            rival = _solved(cut, secret, epsilon, delta, slotwise, joint)
             if rival.prospect.chosen_by(rho) >= best.prospect.chosen_by(rho):
                 break
             if most_cut is not None and rival.prospect.least(rho) > best.prospect.least(rho):
@@ -278,6 +284,7 @@ def plan(
         most_cut=most_cut,
         slotwise=slotwise,
         running=longer,
+        blocks=blocks,
     )
 
 
@@ -330,20 +337,24 @@ def _wherever_it_begins(world: ZoneModels, tariff: Tariff, found: Plan) -> Plan:
     if not short:
         return found
     for t in short:
+        if policy.schedule.lengths:
+            raise PlanError(_CERTAIN.format(t + 1))
         each[t] = float(own.scheduler.losses(t + 1, least[t]).max()) or each[t]
     task = Task(world, tariff, replace(policy, schedule=per_step(tuple(each))))
     made = _made(task, found.secret, found.epsilon, found.delta)
     for t in short:
         if own.capped or made.scale[t] < least[t] * (1 - _WIDTH):
-            raise PlanError(
-                f"a house is certain at step {t + 1} where a horizon begins, and not where another"
-                " precedes it; what the others need leaves it too little noise there. Give it a"
-                " start that is not certain (home_at_start between 0 and 1), or plan the horizon"
-                " on its own."
-            )
+            raise PlanError(_CERTAIN.format(t + 1))
     return replace(
         made, leakage=found.leakage, house=found.house, step=found.step, running=found.running
     )
+
+
+_CERTAIN = (
+    "a house is certain at step {} where a horizon begins, and not where another precedes it; what"
+    " the others need leaves it too little noise there. Give it a start that is not certain"
+    " (home_at_start between 0 and 1), or plan the horizon on its own."
+)
 
 
 def examine(
@@ -466,7 +477,13 @@ class Task:
                 " negligible = 0."
             )
         if running is not None:  # epsilons are asked for by the step, of every step
-            policy = replace(policy, horizon=running, schedule=policy.schedule.with_epsilons(()))
+            if policy.schedule.lengths and running % policy.horizon:
+                raise PlanError(
+                    f"running is {running} with blocks of steps; give a multiple of the horizon,"
+                    f" {policy.horizon}."
+                )
+            again = policy.schedule.repeated(running // policy.horizon)
+            policy = replace(policy, horizon=running, schedule=again)
         self.scheduler = Scheduler(exposures, policy)
         self._like: dict[tuple[int, int], int] = {}
         self._kinds: list[int] = []
@@ -477,6 +494,11 @@ class Task:
     def horizon(self) -> int:
         """Steps."""
         return self.policy.horizon
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Blocks of steps with one noise, of all steps that count; empty: none."""
+        return self.policy.schedule.lengths * ((self.running or self.horizon) // self.horizon)
 
     def scales(self, each: Sequence[float]) -> list[float]:
         """The scale of every step at its epsilon."""
@@ -535,7 +557,9 @@ class Task:
         """
         # one horizon is planned as by earlier versions: their epochs go on
         cautious = self.running is None
-        worst = worst_leakage(self.models, *self._by_class(each), cautious=cautious)
+        worst = worst_leakage(
+            self.models, *self._by_class(each), cautious=cautious, lengths=self.lengths
+        )
         return worst.total, worst.step, worst.house
 
     def _by_class(self, each: Sequence[float]) -> tuple[Floats, Indices]:
@@ -565,7 +589,7 @@ class Task:
         def worst(steps: slice, *places: int) -> float:
             more = np.zeros(len(losses))
             more[list(places)] = inflow
-            found = leakage_by_houses(self.models, losses, class_of, more)
+            found = leakage_by_houses(self.models, losses, class_of, more, lengths=self.lengths)
             return max(float(total[steps].max()) for _, _, total in found)
 
         above = max(worst(slice(0, 2 * part), -1), worst(slice(2 * part, 3 * part), part, -1))
@@ -591,8 +615,10 @@ class Task:
         self._events.clear()
 
 
-def _solved(task: Task, secret: Secret, epsilon: float, delta: float, slotwise: bool) -> Plan:
-    """The largest epsilons a step that keep the promise."""
+def _solved(
+    task: Task, secret: Secret, epsilon: float, delta: float, slotwise: bool, joint: bool
+) -> Plan:
+    """The largest epsilons a step that keep the promise; with `joint` also in blocks of steps."""
     spent = spending(task, secret, delta)
     even = [1.0] * task.horizon
     each = _largest(task, spent, even, epsilon)
@@ -607,12 +633,69 @@ def _solved(task: Task, secret: Secret, epsilon: float, delta: float, slotwise: 
     top = max(each)
     uneven = () if min(each) == top else tuple(each)
     policy = replace(task.policy, epsilon=top, schedule=per_step(uneven))
-    return _made(
-        Task((task.models, task.zone, task.consumption), task.tariff, policy, task.running),
-        secret,
-        epsilon,
-        delta,
-    )
+    world = (task.models, task.zone, task.consumption)
+    best = _made(Task(world, task.tariff, policy, task.running), secret, epsilon, delta)
+    for lengths, losses in _blocks(task, best) if joint else ():
+        bare = replace(policy, epsilon=max(losses), schedule=Blocks(lengths, losses))
+        own = Task(world, task.tariff, bare, task.running)
+        each = _largest(own, spending(own, secret, delta), bare.schedule.epsilons, epsilon)
+        kept = replace(bare, epsilon=max(each), schedule=bare.schedule.with_epsilons(tuple(each)))
+        made = _made(Task(world, task.tariff, kept, task.running), secret, epsilon, delta)
+        if made.prospect.with_cut() < best.prospect.with_cut():
+            best = made
+    return best
+
+
+def _blocks(task: Task, even: Plan) -> list[tuple[tuple[int, ...], tuple[float, ...]]]:
+    """Blocks of steps to try: their lengths, and losses up to a common factor."""
+    horizon, day = task.horizon, min(task.horizon, STEPS_PER_DAY)
+    if even.secret == "trajectory":
+        return [((horizon,), (1.0,))]
+    found = []
+    for length in _LENGTHS:
+        whole, rest = divmod(horizon, length)
+        lengths = (length,) * whole + ((rest,) if rest else ())
+        found.append((lengths, (1.0,) * len(lengths)))
+    if any(piece.size > 1 for model in task.models for piece in model.chains) or horizon % day:
+        return found
+    lengths, losses = _of_a_day(task, even, day)
+    if sum(lengths) == day:  # else the grid was too coarse for any
+        times = horizon // day
+        return [(lengths * times, losses * times)]
+    return found
+
+
+_LENGTHS = (2, 4, 6, 8, 12, 24)
+_SETTLED = 14  # days after which a chain's law at a time of day is taken for its own
+
+
+def _of_a_day(task: Task, even: Plan, day: int) -> tuple[tuple[int, ...], tuple[float, ...]]:
+    """The best blocks of one day for the chain that limits the plan, day after day if so."""
+
+    def leakage(model: OccupancyModel, e: Floats, lengths: Sequence[int] = ()) -> Leakage:
+        chain = model.chains[0].chain_of[_order(model)[[even.house]]]
+        return of_chains(model, 0, e[:, None], chain, lengths)
+
+    e = np.array(even.epsilon_t)
+    model = max(task.models, key=lambda one: float(leakage(one, e).total.max()))
+    piece = model.chains[0]
+    chain = int(piece.chain_of[_order(model)[even.house]])
+    slots = model.calendar.slots[np.arange(day + 1) % len(model.calendar.slots)]
+    moves, law = piece.transition[slots, chain], piece.initial[chain]
+    weights = even.prospect.weights[:day]
+    if task.running is None and task.horizon == day:
+        moves[0] = np.eye(2)
+        return borders(law, moves, weights, even.epsilon, (0.0, 0.0))
+    for _ in range(_SETTLED):
+        for a in moves[1:]:
+            law = law @ a
+    inflow = (0.0, 0.0)
+    for _ in range(2):
+        lengths, losses = borders(law, moves, weights, even.epsilon, inflow)
+        if sum(lengths) == day:
+            around = leakage(model, np.tile(np.repeat(losses, lengths), 3), lengths * 3)
+            inflow = float(around.backward[day - 1, 0]), float(around.forward[2 * day, 0])
+    return lengths, losses
 
 
 def spending(task: Task, secret: Secret, delta: float) -> Callable[[Sequence[float]], float]:
@@ -631,7 +714,8 @@ def spending(task: Task, secret: Secret, delta: float) -> Callable[[Sequence[flo
     if secret == "interval":
         return lambda each: task.leakage(each)[0]
     if delta == 0:
-        return lambda each: float(task.losses(each).sum(axis=0).max()) * (1 + 1e-12)
+        first = np.cumsum([0, *task.lengths[:-1]]) if task.lengths else slice(None)
+        return lambda each: float(task.losses(each)[first].sum(axis=0).max()) * (1 + 1e-12)
     return lambda each: compose(task.worst_events(each), delta)
 
 
@@ -738,7 +822,7 @@ def assumptions(
         found.append(
             "The adversary knows the occupancy of all other houses, or has seen no earlier release."
         )
-    if secret != "step" or policy.eta < 1:
+    if (secret != "step" or policy.eta < 1) and not policy.schedule.lengths:
         found.append("Given occupancy, a reading is drawn afresh at each step (no carry-over).")
     if secret != "step":
         found.append("Occupancy does not react to published rates.")

@@ -113,14 +113,19 @@ def endless_leakage(found: Plan, world: ZoneTerms) -> float | None:
         return float("inf")
     if (
         len(models) > 1
-        and contradicted(temporal_leakage(models, found.losses).total, found.losses).any()
+        and contradicted(
+            temporal_leakage(models, found.losses, found.policy.schedule.lengths).total,
+            found.losses,
+        ).any()
     ):
         return float("inf")  # which model is right is never forgotten
     if turn > _MOST_STEPS:
         return None
     turns, before = 1, 0.0
     while turns * turn <= max(_MOST_STEPS, 4 * turn):
-        now = temporal_leakage(models, np.tile(e, turns * turn // len(e))).worst
+        times = turns * turn // len(e)
+        lengths = found.policy.schedule.lengths * times
+        now = temporal_leakage(models, np.tile(e, times), lengths).worst
         if now - before <= 1e-6 * now:
             return max(now, found.leakage)
         turns, before = turns * 2, now

@@ -152,7 +152,7 @@ def plan_json(
         The values; `publish` is the best publication that the models allow, `rmsre_paper` its
         error; a figure that does not exist is None.
     """
-    prospect = found.prospect
+    prospect, lengths = found.prospect, found.policy.schedule.lengths
     way = prospect.best(rho, PRIVATE_WAYS if private else WAYS)
     return {
         "secret": found.secret,
@@ -164,6 +164,10 @@ def plan_json(
         "scale": list(found.scale),
         "clamp": list(found.policy.clamp) or None,
         "gaussian": found.policy.schedule.terms.get("gaussian"),
+        "blocks": [
+            {"length": length, "epsilon": found.epsilon_t[sum(lengths[:k])]}
+            for k, length in enumerate(lengths)
+        ],
         "epsilon_any": finite_or_none(found.epsilon_any),
         "leakage_max": found.leakage,
         "running": found.running,

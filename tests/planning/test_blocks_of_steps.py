@@ -1,0 +1,84 @@
+"""The planner's blocks of steps: less noise for the same promise, kept by an independent count."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hushgrid import OccupancyModel, Plan, Policy, plan
+from hushgrid.accounting.temporal import worst_leakage
+from hushgrid.compare import paper
+from hushgrid.mechanism.policy import Blocks
+from hushgrid.planning.tradeoff import endless_leakage
+from hushgrid.report.promise import plan_json
+
+
+def planned(**terms: object) -> Plan:
+    zone = paper.scenario(0.0, 1, n=12)
+    world = (zone.zone, zone.tariff, zone.models, zone.consumption)
+    return plan(*world, **({"secret": "interval", "epsilon": 1.0, "rho": None} | terms))  # type: ignore[arg-type]
+
+
+def deviation(found: Plan) -> float:
+    """Root mean square of the noise's standard deviation, in units of the largest bound."""
+    largest = paper.scenario(0.0, 1, n=12).zone.bound.max()
+    return float(np.sqrt(found.prospect.noise.mean()) / largest)
+
+
+def test_an_interval_on_the_papers_chain() -> None:
+    found = planned(blocks=True)
+    assert isinstance(found.policy.schedule, Blocks)
+    lengths = found.policy.schedule.lengths
+    assert len(lengths) <= 24
+    assert deviation(found) <= 18.3
+    model = paper.scenario(0.0, 1, n=12).models[0]
+    kept = worst_leakage(model, found.losses, lengths=lengths).total
+    assert kept == found.leakage == pytest.approx(1.0, abs=1e-4)
+    assert kept <= 1.0
+    assert found.epsilon_any >= max(found.epsilon_t)
+    shown = plan_json(found, 0.2, None)["blocks"]
+    assert [one["length"] for one in shown] == list(lengths)
+    assert [one["epsilon"] for one in shown] == list(found.policy.schedule.losses)
+    assert not any("at each step (no carry-over)" in one for one in found.assumptions)
+    assert found.policy.schedule.assumption in found.assumptions
+    assert plan_json(planned(), 0.2, None)["blocks"] == []
+
+
+def test_a_trajectory_is_one_block() -> None:
+    found = planned(secret="trajectory", blocks=True)
+    assert found.policy.schedule.lengths == (96,)
+    assert deviation(found) == pytest.approx(56.3, abs=0.1)
+    assert deviation(planned(secret="trajectory")) == pytest.approx(135.8, abs=0.1)
+
+
+def test_a_run_of_days_is_planned_as_a_run() -> None:
+    found = planned(blocks=True, running=384)
+    lengths = found.policy.schedule.lengths
+    assert lengths
+    model = paper.scenario(0.0, 1, n=12).models[0]
+    many = worst_leakage(model, np.tile(found.losses, (9, 1)), lengths=lengths * 9).total
+    assert many <= 1 + 1e-6
+    assert deviation(found) < 22.6  # what one length and one loss for all blocks reach
+    world = paper.scenario(0.0, 1, n=12)
+    zone = (world.zone, world.tariff, world.models, world.consumption)
+    assert endless_leakage(found, zone) == pytest.approx(many, rel=1e-4)
+
+
+def test_where_blocks_are_no_use_noise_is_independent() -> None:
+    for terms in ({"secret": "step"}, {"terms": Policy(1.0, eta=0.5)},
+                  {"secret": "trajectory", "delta": 1e-6}):  # fmt: skip
+        assert not planned(blocks=True, **terms).policy.schedule.lengths
+
+
+def test_houses_that_move_together() -> None:
+    move = np.full((4, 4), 0.02) + 0.92 * np.eye(4)
+    theta = OccupancyModel.joint([0.25] * 4, [move])
+    world = paper.scenario(0.0, 1, n=2)
+    zone = (world.zone, world.tariff, [theta], world.consumption)
+    terms = Policy(1.0, horizon=12)
+    found = plan(*zone, secret="interval", epsilon=1.0, rho=None, terms=terms, blocks=True)
+    alone = plan(*zone, secret="interval", epsilon=1.0, rho=None, terms=terms)
+    lengths = found.policy.schedule.lengths
+    assert lengths
+    assert found.prospect.with_cut() < alone.prospect.with_cut()
+    assert worst_leakage(theta, found.losses, lengths=lengths).total <= 1.0
