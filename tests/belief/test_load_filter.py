@@ -195,8 +195,8 @@ def _real(file: str, offset: int) -> tuple[Floats, Floats]:
     ("file", "offset", "copies", "against"),
     [
         ("lcl/readings_2013_100homes.parquet", 0, 10, 0.75),
-        ("lcl/readings_2013_100homes.parquet", 0, 50, 0.4),
-        ("sgsc/readings_2013_50homes.parquet", 36_000, 20, 1.0),
+        pytest.param("lcl/readings_2013_100homes.parquet", 0, 50, 0.4, marks=pytest.mark.soak),
+        pytest.param("sgsc/readings_2013_50homes.parquet", 36_000, 20, 1.0, marks=pytest.mark.soak),
     ],
 )
 def test_on_real_homes_it_is_better_than_raw_and_than_the_days_before(

@@ -105,6 +105,7 @@ def test_every_page_fits_and_can_be_used_by_all(
     assert moving == 0
 
 
+@pytest.mark.soak
 def test_the_theme_changes_under_an_open_chart(page_of: Open) -> None:
     page = page_of(color_scheme="light")
     page.goto("/explore")

@@ -104,6 +104,7 @@ def test_bad_input(tmp_path: Path, words: tuple, message: str) -> None:
     assert "Traceback" not in found.stderr
 
 
+@pytest.mark.soak
 @pytest.mark.skipif(not SGSC.exists(), reason="the data of real homes is not here.")
 def test_real_readings(tmp_path: Path) -> None:
     """Six days of 50 real homes: eta = 0.05 needs less noise than eta = 1, and than group privacy.

@@ -468,6 +468,7 @@ def test_the_report_of_a_pooled_model_scores_the_one_with_noise() -> None:
     assert not any(word in file for word in ("held_out", "forecast", "tried"))
 
 
+@pytest.mark.soak
 def test_one_absurd_reading_does_not_stop_the_others() -> None:
     """Too rare to be wrong units, it would make tables of laws with 60 million entries."""
     wh, _ = lived_in(3)

@@ -53,6 +53,7 @@ def posterior_interval(
         Posterior mean and central interval [Wh].
 
     >>> from hushgrid import Consumption, OccupancyModel, Uniform
+    >>> from hushgrid.belief.estimate import PublicKnowledge
     >>> theta = OccupancyModel.factored([[0.5, 0.5]], [[[[0.9, 0.1], [0.2, 0.8]]]],
     ...                                 chain_of=[0] * 100)
     >>> f = Consumption.by_class(absent=[Uniform(500)], present=[Uniform(1000)],
@@ -155,6 +156,7 @@ def noise_interval(
         Noisy load plus expected energy above the clamp, and the central interval [Wh].
 
     >>> from hushgrid import Consumption, OccupancyModel, Uniform
+    >>> from hushgrid.belief.estimate import PublicKnowledge
     >>> theta = OccupancyModel.factored([[0.5, 0.5]], [[[[0.9, 0.1], [0.2, 0.8]]]])
     >>> f = Consumption.by_class(absent=[Uniform(500)], present=[Uniform(1000)])
     >>> [round(end, 1) for end in noise_interval(PublicKnowledge.start([theta], f), 700, 100.0)]
