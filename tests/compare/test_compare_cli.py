@@ -114,7 +114,7 @@ def test_real_readings(tmp_path: Path) -> None:
     found = hushgrid("compare", *FEW, "--days", 6, "--readings", SGSC, "--out", tmp_path)
     assert (found.returncode, found.stderr) == (0, "")
     ratios = json.loads((tmp_path / "compare.json").read_text())["ratios"]
-    assert ratios["bound_over_hushgrid_eta05"]["raw"]["ci95"][0] > 2
+    assert ratios["bound_independent_over_hushgrid_eta05"]["raw"]["ci95"][0] > 2
     assert ratios["group_over_hushgrid_eta05"]["raw"]["ci95"][0] > 5
     zone = hushgrid("compare", *FEW, "--readings", SGSC, "--config", "examples/zone.toml",
                     "--out", tmp_path / "given")  # fmt: skip

@@ -22,7 +22,7 @@ from hushgrid.errors import PolicyError
 from hushgrid.model.occupancy import Calendar
 
 T, U = 5, 40
-STEPWISE = ("hushgrid_eta0", "hushgrid_eta05", "bound", "wasserstein", "quilt", "group")
+STEPWISE = ("hushgrid_eta0", "hushgrid_eta05", "bound_independent", "wasserstein", "quilt", "group")
 METHOD = {m.name: m for m in METHODS}
 
 
@@ -75,7 +75,7 @@ def test_interval(name: str, seed: int) -> None:
 
 def test_interval_is_tight_somewhere() -> None:
     """The oracle can fail: half of the noise breaks the promise."""
-    for name in ("bound", "wasserstein"):
+    for name in ("bound_independent", "wasserstein"):
         worst = [
             realised(house(s), scales_of(name, house(s), MethodPromise("interval", 1.0)) / 2)
             for s in range(8)
@@ -83,7 +83,7 @@ def test_interval_is_tight_somewhere() -> None:
         assert max(worst) > 1.2
 
 
-@pytest.mark.parametrize("name", ["hushgrid_eta0", "bound", "wasserstein", "group"])
+@pytest.mark.parametrize("name", ["hushgrid_eta0", "bound_independent", "wasserstein", "group"])
 def test_trajectory(name: str) -> None:
     scales = scales_of(name, house(1), MethodPromise("trajectory", 2.0))
     assert float((U / scales).sum()) <= 2.0 * (1 + 1e-9)
@@ -153,7 +153,7 @@ def test_contradicting_models_protect_all_the_same() -> None:
     models = [OccupancyModel.factored([pi], [[stay]]) for pi in ([1.0, 0.0], [0.0, 1.0])]
     zone = house(1)
     torn = Scenario(zone.zone, zone.tariff, models, zone.consumption)
-    for name in ("quilt", "wasserstein", "bound"):
+    for name in ("quilt", "wasserstein", "bound_independent"):
         scales = scales_of(name, torn, MethodPromise("interval", 1.0))
         assert float((U / scales).sum()) == pytest.approx(1.0, rel=1e-5)
 
@@ -219,8 +219,13 @@ def test_scales_of_the_papers_chain() -> None:
         assert isinstance(ready, Ready)
         found[name] = ready.scale / u
     assert found["group"] == pytest.approx(96)
-    assert found["bound"] == pytest.approx(26.6, abs=0.05)
-    assert found["hushgrid_eta0"] < found["hushgrid_eta05"] < found["bound"] < found["quilt"]
+    assert found["bound_independent"] == pytest.approx(26.6, abs=0.05)
+    assert (
+        found["hushgrid_eta0"]
+        < found["hushgrid_eta05"]
+        < found["bound_independent"]
+        < found["quilt"]
+    )
     assert found["hushgrid_eta0"] <= found["wasserstein"] * (1 + 1e-9)
 
 

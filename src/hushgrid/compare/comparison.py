@@ -24,6 +24,7 @@ from hushgrid.compare.battery import POWER, RULES, Battery, hide
 from hushgrid.compare.datasets import DaySource, ReadingDay, Recorded
 from hushgrid.compare.methods import (
     BOUND,
+    BOUND_INDEPENDENT,
     DPHMM,
     FORECAST,
     GROUP,
@@ -51,6 +52,7 @@ METHODS: tuple[Method, ...] = (
     HUSHGRID_ETA0,
     HUSHGRID_ETA05,
     BOUND,
+    BOUND_INDEPENDENT,
     WASSERSTEIN,
     QUILT,
     GROUP,

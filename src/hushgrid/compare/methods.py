@@ -9,7 +9,7 @@ location sets, docs/proofs/unlikely.md).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple, get_args
@@ -30,6 +30,7 @@ from hushgrid.model.zone import Zone
 from hushgrid.planning.planner import Secret, plan
 
 FRESH = "; given occupancy, readings are drawn afresh at each step"  # an assumption over time
+FRESH_BLOCKS = "; given occupancy, readings of different blocks of steps are drawn afresh"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +127,8 @@ class Outcome(NamedTuple):
         seen: (T,): what an adversary observes at each step [Wh]; None if nothing is released.
         scale: (T,): scale of the noise of `seen` [Wh], the standard deviation where Gaussian.
         noise: Law of that noise.
-        independent: Whether `seen` is the loads, each with noise of its own.
+        independent: Whether `seen` is the loads, each with noise of its own, or of its block of
+            steps.
     """
 
     raw: Floats
@@ -194,8 +196,9 @@ def noisy(
     guarantee: str,
     law: NoiseLaw = "laplace",
     clamp: tuple[int, ...] = (),
+    lengths: tuple[int, ...] = (),
 ) -> Ready:
-    """Independent integer noise of these scales [Wh], one a step.
+    """Integer noise of these scales [Wh], one a step; independent but for blocks of steps.
 
     Args:
         setting: The zone and the promise.
@@ -204,17 +207,29 @@ def noisy(
         law: Of the noise.
         clamp: Where readings are cut, by class [Wh]. The outcome then has what is below it alone,
             and the caller adds what is above.
+        lengths: Steps of each block with one noise; estimates and adversaries take it as normal
+            with its true variance.
 
     Returns:
         The method, ready to publish a day.
     """
     fixed = np.array(scales, np.float64)
+    width = fixed
+    if lengths:
+        steps = np.repeat(lengths, lengths)
+        width, law = fixed * np.sqrt((steps + 1) * (steps + 2) / 3), "gaussian"
+
+    def drawn(noise: SimulatedNoise) -> Iterator[int]:
+        if not lengths:
+            yield from (noise.drawn(law, float(b)) for b in fixed)
+        for end, n in zip(np.cumsum(lengths).tolist(), lengths, strict=True):
+            size = noise.draw_size(float(fixed[end - 1]), n)
+            yield from (noise.draw_within(size) for _ in range(n))
 
     def publish(load: Ints, seed: np.random.SeedSequence) -> Outcome:
-        noise = SimulatedNoise(seed)
-        raw = load.astype(np.float64) + np.array([noise.drawn(law, float(b)) for b in fixed])
-        guess = raw if clamp else public_estimates(setting.public, raw, fixed, law)
-        return Outcome(raw, guess, raw, fixed, law, independent=True)
+        raw = load.astype(np.float64) + np.array(list(drawn(SimulatedNoise(seed))))
+        guess = raw if clamp else public_estimates(setting.public, raw, width, law)
+        return Outcome(raw, guess, raw, width, law, independent=True)
 
     return Ready(guarantee, float(fixed.max()), publish, clamp)
 
@@ -289,20 +304,22 @@ _TRUST = {
 }
 
 
-def hushgrid(name: str, eta: float) -> Method:
+def hushgrid(name: str, eta: float, *, blocks: bool = False) -> Method:
     """Hushgrid's plan for the promise, at a trust eta and the contract bounds.
 
     Args:
         name: Key in results.
         eta: The trust.
+        blocks: Let noise last blocks of steps where that makes less of it.
 
     Returns:
         The method.
     """
-    return Method(name, f"hushgrid eta = {eta:g}", True, eta, partial(_prepare_hushgrid, eta))
+    label = f"hushgrid eta = {eta:g}" + (", blocks of steps" if blocks else "")
+    return Method(name, label, True, eta, partial(_prepare_hushgrid, eta, blocks))
 
 
-def _prepare_hushgrid(eta: float, setting: MethodSetting) -> Ready:
+def _prepare_hushgrid(eta: float, blocks: bool, setting: MethodSetting) -> Ready:
     scenario, promise = setting.scenario, setting.promise
     exceptions = promise.delta if promise.secret == "trajectory" else 0.0
     normal = eta == 1 and exceptions > 0
@@ -317,12 +334,14 @@ def _prepare_hushgrid(eta: float, setting: MethodSetting) -> Ready:
         terms=Policy(promise.epsilon, setting.horizon, eta=eta),
         rho=setting.rho,
         gaussian=normal,
+        blocks=blocks,
     )
     trust = _TRUST.get(eta, f"{_TRUST[0.0]} but for a share of {eta:g}")
     kind = "(epsilon, delta)" if exceptions else "pure epsilon"
-    fresh = "" if promise.secret == "step" else FRESH
-    law = found.policy.schedule.noise
-    return noisy(setting, found.scale, f"{kind}, {trust}{fresh}", law, found.policy.clamp)
+    shared = found.policy.schedule
+    fresh = "" if promise.secret == "step" else FRESH_BLOCKS if shared.lengths else FRESH
+    words, clamp = f"{kind}, {trust}{fresh}", found.policy.clamp
+    return noisy(setting, found.scale, words, shared.noise, clamp, shared.lengths)
 
 
 def _prepare_forecast(setting: MethodSetting) -> Ready:
@@ -391,7 +410,8 @@ def _prepare_dphmm(setting: MethodSetting) -> Ready | MethodRefusal:
 
 HUSHGRID_ETA0 = hushgrid("hushgrid_eta0", 0.0)
 HUSHGRID_ETA05 = hushgrid("hushgrid_eta05", 0.05)
-BOUND = hushgrid("bound", 1.0)
+BOUND = hushgrid("bound", 1.0, blocks=True)
+BOUND_INDEPENDENT = hushgrid("bound_independent", 1.0)
 FORECAST = Method("forecast", "forecast, no readings", True, None, _prepare_forecast)
 WEVENT = Method("wevent", "w-event", True, 1.0, _prepare_wevent)
 DPHMM = Method("dphmm", "probabilistic constraint", True, 1.0, _prepare_dphmm)

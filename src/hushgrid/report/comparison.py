@@ -570,11 +570,11 @@ def _aucs(result: Comparison, name: str) -> dict[str, Any]:
 
 
 def _pairs(result: Comparison) -> list[tuple[str, str]]:
-    own = [n for n in result.names if n.startswith("hushgrid") or n == "bound"]
+    own = [n for n in result.names if n.startswith(("hushgrid", "bound"))]
     return [
         (other, our)
         for our in own
-        for other in ("group", "forecast", "bound")
+        for other in ("group", "forecast", "bound", "bound_independent")
         if other in result.names and other != our
     ]
 
@@ -741,7 +741,8 @@ def battery_table(scores: Sequence[BatteryScore]) -> str:
     return table(rows)
 
 
-_OWN_COLORS = ("#0a7d3c", "#57b33e", "#0b6e99")  # hushgrid at its three trusts, drawn wider
+# hushgrid at its three trusts, and with independent noise; drawn wider
+_OWN_COLORS = ("#0a7d3c", "#57b33e", "#0b6e99", "#6fb7d6")
 _OTHER_COLORS = ("#7570b3", "#a6761d", "#d95f02", "#e7298a", "#666666", "#1fa4d4", "#b2182b")
 
 
@@ -808,7 +809,7 @@ def _line_styles(curve: Sequence[Comparison]) -> list[tuple[Method, dict[str, An
     for method in curve[0].methods:
         if method.name == "forecast":
             continue
-        own = method.name == "bound" or method.name.startswith("hushgrid")
+        own = method.name.startswith(("bound", "hushgrid"))
         style = {
             "color": next(colors[own]),
             "linewidth": 2.4 if own else 1.3,
