@@ -84,7 +84,10 @@ class Elsewhere(SqliteLedger):
         return True
 
 
-def test_after_a_fail_over_a_killed_curator_appends_nothing_that_it_sent(tmp_path: Path) -> None:
+@pytest.mark.parametrize("restarts", [True, False], ids=["killed", "cut off for a lease"])
+def test_after_a_fail_over_a_curator_that_was_away_appends_nothing_that_it_sent(
+    tmp_path: Path, restarts: bool
+) -> None:
     """Another curator published that step with noise of its own, and the standby lacks it."""
     path, copy = tmp_path / "ledger.db", tmp_path / "copy.db"
     first, other = (Witnesses(tmp_path / name, shared=True) for name in "ab")
@@ -98,9 +101,12 @@ def test_after_a_fail_over_a_killed_curator_appends_nothing_that_it_sent(tmp_pat
         last = list(store.records(ZONE))[-1]
         own = read(2) | {"load_hat": read(2)["load_hat"] + 5}
         sent = seal(ZONE, last.seq, "release", own, last.prev, KEY.sign)
-    first.of(ZONE).send(sent)  # and killed before the store has it
-    first.close()
-    again = Witnesses(tmp_path / "a", shared=True)
+    first.of(ZONE).send(sent)  # and the store does not get it
+    first.of(ZONE).disown()
+    again = first
+    if restarts:
+        first.close()
+        again = Witnesses(tmp_path / "a", shared=True)
     with Elsewhere(copy) as store, opened(store, again.of(ZONE)) as ledger:
         assert ledger.found.moved
         assert not ledger.found.complete, "so that a gap covers the step"

@@ -160,13 +160,15 @@ class Witness:
         """Records that were sent to the store and may be there or not.
 
         Args:
-            earlier: Whether those of processes before this one are among them.
+            earlier: Whether those of processes before this one are among them, and of a time
+                since which another curator may have written.
         """
         paths = [path for path in (self._path, *self._others()) if path is not None]
         files = paths if self._shared and earlier else []
         lines = (_content(_sent_beside(path)) for path in files)
         found = [_parsed(self._zone, line) for line in lines]
-        return [one for one in (self._sent, *found) if one is not None]
+        last = self._sent if earlier or self._own else None
+        return [one for one in (last, *found) if one is not None]
 
     def note(self, records: Iterable[Record], *, own: bool) -> None:
         """Add records that follow the last one; durable on return.
