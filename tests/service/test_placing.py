@@ -46,6 +46,7 @@ def deployed(folder: Path, secret: str, epsilon: float, begins: int = BEGINS) ->
         ('secret = "step"', f'secret = "{secret}"'),
         ("epsilon = 0.5", f"epsilon = {epsilon}\nrho = 0.2"),
         ("horizon = 672", "horizon = 24"),
+        ('estimator = "filter"', 'estimator = "model"'),  # as files of then
     ):
         assert old in text
         text = text.replace(old, new, 1)

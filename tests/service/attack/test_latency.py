@@ -20,7 +20,6 @@ from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.witness import open_witnesses
 from hushgrid.service.ledger.writer import load
 from hushgrid.service.meters import open_meters
-from tests.examples import SOAK
 from tests.faults.drive import Driven
 from tests.faults.serving import SECONDS, described
 from tests.service.openadr.test_webhooks import certificate
@@ -58,7 +57,7 @@ def crowd(driven: Driven, kind: str, connections: int, *more: str) -> Iterator[l
             lines += [json.loads(line) for line in (process.stdout or ()) if line.endswith(b"}\n")]
 
 
-@pytest.mark.skipif(not SOAK, reason="by the clock: in make soak")
+@pytest.mark.soak
 @pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
 @pytest.mark.parametrize(
     ("kind", "connections"), [("silent", 0), ("silent", 6000), ("slow", 6000), ("heavy", 400)]

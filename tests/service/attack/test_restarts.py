@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from functools import partial
@@ -26,7 +25,7 @@ from tests.services import Postgres
 
 SECONDS, AWAY, BACK = 2, 6.0, 3.0  # [s] of an interval, without a database, until all is back
 
-pytestmark = pytest.mark.skipif("HUSHGRID_ATTACK" not in os.environ, reason="by the clock")
+pytestmark = pytest.mark.soak  # by the clock
 
 
 @pytest.mark.parametrize("share", [False, True])

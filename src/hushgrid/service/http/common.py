@@ -398,7 +398,7 @@ class Metrics:
         )
         self._away = Counter(
             "covariate_failures",
-            "Covariates not fetched, or missing in a release.",
+            "Covariates not fetched, or without a value for a release.",
             ["zone", "covariate"],
             **own,
         )
