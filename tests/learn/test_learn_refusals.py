@@ -93,7 +93,7 @@ def test_a_private_run_takes_any_home(kind: str, law: str, tmp_path: Path) -> No
     assert np.isfinite(judged.daily).all()
 
 
-@pytest.mark.parametrize("law", ["lognormal", "gamma"])
+@pytest.mark.parametrize("law", ["lognormal", pytest.param("gamma", marks=pytest.mark.soak)])
 @pytest.mark.parametrize("kind", KINDS)
 def test_figures_of_a_pooled_run_take_any_home(kind: str, law: str) -> None:
     found = zone_with(kind, 15)
