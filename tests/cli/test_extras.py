@@ -51,7 +51,7 @@ def test_paper_and_plan_need_no_extra(tmp_path: Path) -> None:
         tmp_path,
         [
             ["paper", "--days", "2", "--sweep-days", "2", "--out", "paper"],
-            ["plan", "--paper", "0", "--no-clamp", "--secret", "interval", "--epsilon", "1"],
+            ["plan", "--paper", "0", "--no-clamp", "--no-blocks", "--secret", "interval"],
         ],
     )
     assert (paper[0], plan[0]) == (0, 0), paper[2] + plan[2]

@@ -30,7 +30,7 @@ from tests.service.cluster.sharing import TICK, Running, Witness, service_file, 
 from tests.service.http.test_web import NDJSON, as_ndjson
 from tests.services import Postgres
 
-TICKS = int(os.environ.get("HUSHGRID_TICKS", "12"))
+TICKS = int(os.environ.get("HUSHGRID_TICKS", "8"))  # 100 in make soak
 SEED = int(os.environ.get("HUSHGRID_SEED", "11"))
 SPARED = int(os.environ.get("HUSHGRID_SPARED", "2"))  # ready ones that stay when one is killed
 ZONES = [f"zone-{i:02d}" for i in range(30)]

@@ -113,6 +113,7 @@ def test_what_was_shown_is_in_the_ledger_after_a_fail_over(
         assert len(steps) == len(set(steps)), zone
 
 
+@pytest.mark.soak  # test_failover.py has one that is shorter
 def test_a_paused_curator_does_not_publish_again_what_another_published_meanwhile(
     tmp_path: Path, standby: Standby
 ) -> None:
