@@ -24,8 +24,8 @@ from benchmarks.measure import Question, Result, peak_mib
 from benchmarks.meters import folder
 from benchmarks.running import BEGINS, INTERVAL, service
 from hushgrid.files.deployment import ZoneService
+from hushgrid.service.batch._expression import roster_of
 from hushgrid.service.batch.engines import MEMORY, engine_at, open_readings
-from hushgrid.service.batch.expression import roster_of
 from hushgrid.service.batch.run import Aggregator
 
 METERS, STEPS, FILES = 1_000_000, 96, 8

@@ -16,7 +16,7 @@ from benchmarks.measure import Question, Result, best_of_both
 from hushgrid import Gamma, Policy, Tariff
 from hushgrid._numbers import Floats
 from hushgrid.compare.simulation import World, simulate
-from hushgrid.model.scenario import Scenario
+from hushgrid.model.zone import Scenario
 
 HOUSES = 200_000
 PEER_STEPS = 10_000

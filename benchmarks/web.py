@@ -80,7 +80,7 @@ class _Zone:
             "simulated": True, "noise": "none", "load_hat": 500, "scale": 100.0,
         }  # fmt: skip
         place = {"head": f"{t:064x}", "signature": "cd" * 64}
-        record = ReleaseRecord(Release(**fields), "readings", now, now + 1800, now, {}, **place)
+        record = ReleaseRecord(Release(**fields), "readings", now - 900, now, now, {}, **place)
         self.history.publish(self.zone, record)
 
 

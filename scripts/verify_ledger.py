@@ -34,7 +34,7 @@ KINDS = {
 }
 OPTIONAL = {  # that records of earlier versions lack
     "epoch": {"interval", "leakage", "accepted", "together", "houses"},
-    "release": {"noise", "base", "model_share", "covariates"},
+    "release": {"noise", "base", "model_share", "covariates", "block", "offset", "feed_in"},
     "transfer": {"total", "leakage", "last"},
     "gap": {"heads", "least"},
     "resume": {"together"},
@@ -180,15 +180,29 @@ class Chain:
             need(type(body["load_hat"]) is int, "no load_hat")
             need(body["scale"] > 0 or self.epoch["exact"] is True, "no noise")
             if "noise" in body:
-                need(body["noise"] in ("laplace", "gaussian", "none"), "the noise is unknown")
+                known = ("laplace", "gaussian", "block", "none")
+                need(body["noise"] in known, "the noise is unknown")
                 need((body["noise"] == "none") == (body["scale"] == 0), "noise without a scale")
+            need(("block" in body) == (body.get("noise") == "block"), "noise and block disagree")
+            if "block" in body:
+                first = self.block(t, body["block"])
+                need(first >= self.epoch["first"], "its block begins before its epoch")
         else:
-            need("noise" not in body, f"a {source} with noise")
+            need("noise" not in body and "block" not in body, f"a {source} with noise")
             free = body["load_hat"] is None and not any(body[name] for name in COSTS)
             need(free, f"a {source} with a load or a cost")
         self.t = t
         self.end = body["start"] + (self.epoch["seconds"] if self.epoch else 1)
         self.reach = max(self.reach, self.end)
+
+    def block(self, t, block):
+        """The first step of a release's block."""
+        need(isinstance(block, dict), "its block is no place")
+        known = {"length", "number", "place"}
+        need(known <= set(block) <= {*known, "mark"}, "its block is no place")
+        need(all(type(one) is int and one > 0 for one in block.values()), "its block is no place")
+        need(block["place"] <= block["length"], "its place is beyond its block")
+        return t - block["place"] + 1
 
     def take_transfer(self, body):
         """What a house has spent stays spent."""

@@ -47,41 +47,54 @@ if not SOAK:  # Java starts for a minute
 # The longest files, longest first: a worker that takes the last one is not left alone with it.
 LONGEST = (
     "browser/test_pages.py",
-    "service/test_two_worlds.py",
-    "service/cluster/test_standby_shared.py",
-    "learn/test_learn_zone.py",
-    "planning/test_plan.py",
-    "audit/test_faults.py",
     "service/test_border.py",
-    "service/demo/test_demo_once.py",
-    "cli/test_cli.py",
     "service/test_gaps.py",
-    "service/batch/test_batch.py",
-    "compare/test_compare_cli.py",
-    "service/cluster/test_two_curators.py",
-    "service/test_kill.py",
     "service/test_ready.py",
-    "intake/test_memory.py",
-    "service/openadr/test_description.py",
-    "compare/test_compare.py",
-    "service/openadr/test_routes.py",
-    "service/demo/test_demo.py",
-    "service/openadr/test_webhooks.py",
-    "test_before.py",
-    "audit/test_command.py",
-    "audit/test_records.py",
-    "service/meters/test_meter_crashes.py",
-    "service/test_feeds.py",
     "service/test_transfer.py",
-    "service/http/test_front.py",
-    "service/test_serve.py",
-    "belief/test_estimate_days.py",
-    "accounting/test_leakage_oracle.py",
-    "compare/test_paper.py",
-    "planning/test_clamp.py",
-    "service/ledger/test_standby.py",
-    "service/ledger/test_ledger_crash.py",
+    "service/test_kill.py",
+    "service/test_two_worlds.py",
+    "compare/test_compare.py",
+    "planning/test_plan.py",
+    "learn/test_learn_zone.py",
     "service/test_lost_ends.py",
+    "audit/test_faults.py",
+    "service/test_moves.py",
+    "service/test_away.py",
+    "service/test_serve.py",
+    "service/meters/test_meter_crashes.py",
+    "service/batch/test_batch.py",
+    "cli/test_cli.py",
+    "service/ledger/test_standby.py",
+    "compare/test_compare_cli.py",
+    "service/attack/test_damage.py",
+    "service/cluster/test_leases.py",
+    "planning/test_prospect.py",
+    "service/demo/test_demo_once.py",
+    "service/openadr/test_routes.py",
+    "service/cluster/test_standby_shared.py",
+    "service/test_clocks.py",
+    "service/test_disks.py",
+    "service/cluster/test_two_curators.py",
+    "service/demo/test_demo.py",
+    "service/http/test_operator.py",
+    "service/openadr/test_description.py",
+    "test_before.py",
+    "service/attack/test_time.py",
+    "belief/test_load_filter.py",
+    "accounting/test_leakage_oracle.py",
+    "service/test_feeds.py",
+    "service/http/test_front.py",
+    "learn/test_learn_refusals.py",
+    "belief/test_estimate_days.py",
+    "audit/test_records.py",
+    "service/test_database.py",
+    "audit/test_command.py",
+    "service/test_commands.py",
+    "compare/test_paper.py",
+    "service/test_earlier_databases.py",
+    "mechanism/test_support.py",
+    "service/test_in_force.py",
+    "service/meters/test_meter_conformance.py",
 )
 
 
@@ -98,6 +111,22 @@ def pytest_collection_finish() -> None:
     """All modules are there for good: the collector need not visit them again and again."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def patience() -> Iterator[None]:
+    """Feeds wait for their forecast, however slow the machine is."""
+    from hushgrid.service import prices
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(prices, "PATIENCE", 60.0)
+        yield
+
+
+@pytest.fixture
+def loop_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop waits for forecasts as well: what publishers show does not depend on threads."""
+    monkeypatch.setattr("hushgrid.service.prices.LOOP_PATIENCE", 60.0)
 
 
 @pytest.fixture(scope="session")

@@ -107,6 +107,14 @@ class Standby(Postgres):
         words = ("-R", "-X", "stream", "-c", "fast", "--no-sync")
         self._run("pg_basebackup", "-d", source, "-D", str(self._data), *words)
 
+    def wait_for(self) -> None:
+        """Let the primary confirm nothing that this one lacks."""
+        import psycopg
+
+        with psycopg.connect(self._primary.url, autocommit=True) as link:
+            link.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
+            link.execute("SELECT pg_reload_conf()")
+
     def hold_back(self) -> None:
         """Take all that the primary has, and stop: what it commits from now on is lost here."""
         import psycopg
@@ -122,12 +130,13 @@ class Standby(Postgres):
     def take_over(self) -> None:
         """The primary dies, and this one goes on in its place."""
         self._primary.kill()
-        self.start()
+        if not (self._data / "postmaster.pid").exists():  # it was held back
+            self.start()
         self._run("pg_ctl", "promote", "-w", "-D", str(self._data))
 
-    def both(self, name: str = "postgres") -> str:
-        """The URL of whichever of the two is the primary."""
-        hosts = f"127.0.0.1:{self._primary.port},127.0.0.1:{self.port}"
+    def both(self, name: str = "postgres", first: int | None = None) -> str:
+        """The URL of whichever of the two is the primary; `first` is a proxy's port."""
+        hosts = f"127.0.0.1:{first or self._primary.port},127.0.0.1:{self.port}"
         return f"postgresql://hushgrid@{hosts}/{name}?target_session_attrs=read-write"
 
 

@@ -26,14 +26,16 @@ from hushgrid.files.zone_file import PolicyTable, load_zone
 from hushgrid.mechanism.noise import Stepwise
 from hushgrid.mechanism.release import with_recorded_digest
 from hushgrid.service.audit import load_ledger, terms_of
+from hushgrid.service.border import as_begun
 from hushgrid.service.curator import Curator
 from hushgrid.service.http.operator import Certificates
-from hushgrid.service.ledger import open_store
+from hushgrid.service.ledger import open_records, open_store
 from hushgrid.service.ledger.chain import check
 from hushgrid.service.ledger.records import LedgerState, schedule_digest
 from hushgrid.service.ledger.writer import load, verify_signature
 from hushgrid.service.meters import open_meters
 from hushgrid.service.readiness import from_ledger
+from tests.service.test_curator import Shown, curator, everyone, feed
 
 BEFORE = Path(__file__).parent / "data" / "before"
 VERIFIER = Path(__file__).parent.parent / "scripts" / "verify_ledger.py"
@@ -225,3 +227,43 @@ def test_digests_of_before(n: int) -> None:
     )
     assert with_recorded_digest(state, row["digest"]).digest == row["digest"]
     assert with_recorded_digest(state, "ab" * 32) is state
+
+
+@pytest.mark.parametrize(("name", "version"), [("filters", 1), ("filters2", 2)])
+def test_an_epoch_of_earlier_filters_goes_on_and_is_audited(
+    name: str, version: int, tmp_path: Path
+) -> None:
+    """Its estimate follows releases by the filters it began with, under the clamp chosen then."""
+    folder = BEFORE / name
+    (zone,) = load_deployment(folder / "service.toml").zones
+    due = json.loads((folder / "next.json").read_text())
+    assert zone.policy.filters == 3
+    if version == 1:
+        assert list(zone.policy.clamp) != due["clamp"], "another one is chosen for a new epoch"
+
+    evidence, chain = load_ledger(str(folder / "ledger.ndjson"), zone=None, key=None, heads=())
+    found = certify(evidence, [terms_of(zone)], chain=chain, commit=schedule_digest)
+    assert {one.id for one in found.checks if one.status == "failed"} == set()
+    assert found.check("post_processing").status == "passed"
+
+    shutil.copy(folder / "key", tmp_path / "key")
+    (tmp_path / "key").chmod(0o600)
+    with (
+        open_store(str(tmp_path / "ledger.db")) as store,
+        store.writer(zone.id),
+        open_records(str(folder / "ledger.ndjson"), zone.id) as (records, _),
+    ):
+        for record in records:
+            store.append(record)
+    (begun,) = as_begun(
+        replace(load_deployment(folder / "service.toml"), ledger=str(tmp_path / "ledger.db"))
+    ).zones
+    assert begun.policy.filters == version
+    assert list(begun.policy.clamp) == due["clamp"]
+    shown, now = Shown(), zone.begins + 8.0 * zone.seconds
+    with curator(tmp_path, begun, shown, now=now, noise=Stepwise(SEED, zone.id)) as it:
+        feed(it, it.t, everyone(begun))
+        it.run(it.next_due())
+    made = shown.releases[-1]
+    assert made.load_hat == due["load_hat"]
+    assert made.estimate == pytest.approx(due["estimate"], rel=1e-9)

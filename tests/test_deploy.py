@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import socket
@@ -26,6 +27,7 @@ from cryptography.x509.oid import NameOID
 from paho.mqtt.enums import CallbackAPIVersion
 
 from hushgrid.files.service_file import load_deployment
+from hushgrid.service.http.common import Metrics
 from tests.service.brokers import Broker, free_port, until
 from tests.service.openadr.setup import World, world
 
@@ -408,3 +410,147 @@ def test_a_price_goes_through_the_proxy_once(behind: tuple[World, httpx.Client])
     same = {"If-None-Match": again.headers["etag"]}
     assert client.get("/v1/price?zone=elm-street", headers=same).status_code == 304
     assert client.get("/v1/price?zone=oak-lane").status_code == 502
+
+
+# ---- Prometheus and Grafana
+
+RULES = yaml.safe_load((DEPLOY / "alerts.yml").read_text())["groups"][0]["rules"]
+DASHBOARD = json.loads((DEPLOY / "grafana.json").read_text())
+WORDS = {"sum", "by", "increase", "delta", "clamp_min"}
+
+
+def figures() -> dict[str, set[str]]:
+    """The labels of each figure of a service, by the name Prometheus has."""
+    found = {}
+    metrics = Metrics()
+    for registry in (metrics.registry, metrics._operator):
+        for one in registry._collector_to_names:
+            name = f"{one._name}_total" if one._type == "counter" else one._name
+            found[name] = set(one._labelnames)
+    return found
+
+
+def expressions() -> list[str]:
+    panels = [one["expr"] for panel in DASHBOARD["panels"] for one in panel["targets"]]
+    return [rule["expr"] for rule in RULES] + panels
+
+
+def test_rules_and_panels_name_what_there_is() -> None:
+    known = figures()
+    assert len(expressions()) > 20
+    for expr in expressions():
+        assert all(expr.count(a) == expr.count(b) for a, b in ("()", "[]", "{}"))
+        used = re.findall(r"hushgrid_\w+", expr)
+        assert used
+        assert set(used) <= set(known), expr
+        labels = re.findall(r"[{,]\s*(\w+)\s*(?:=~|!=|=)", expr)
+        labels += [
+            one.strip() for part in re.findall(r"by \((.*?)\)", expr) for one in part.split(",")
+        ]
+        for label in labels:
+            assert all(label in known[name] for name in used), expr
+        rest = re.sub(r"\{.*?\}|\[.*?\]|by \(.*?\)|hushgrid_\w+", " ", expr)
+        assert set(re.findall(r"[a-z_]+", rest)) <= WORDS, expr
+    for rule in RULES:
+        wanted = set(re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"]))
+        grouped = re.search(r"by \((.*?)\)", rule["expr"])
+        names = re.findall(r"hushgrid_\w+", rule["expr"])
+        there = {grouped[1]} if grouped else set.intersection(*(known[one] for one in names))
+        assert wanted <= there, rule["alert"]
+        assert rule["labels"]["severity"] in ("critical", "warning")
+    assert len({rule["alert"] for rule in RULES}) == len(RULES)
+
+
+def test_the_dashboard_lays_its_panels_side_by_side() -> None:
+    taken: set[tuple[int, int]] = set()
+    for panel in DASHBOARD["panels"]:
+        at = panel["gridPos"]
+        cells = {
+            (x, y)
+            for x in range(at["x"], at["x"] + at["w"])
+            for y in range(at["y"], at["y"] + at["h"])
+        }
+        assert not cells & taken
+        assert at["x"] + at["w"] <= 24
+        taken |= cells
+    assert {one["name"] for one in DASHBOARD["templating"]["list"]} == {"datasource", "zone"}
+
+
+# what a healthy service has every five minutes for six hours, and what each alert is for
+HEALTHY = {
+    'hushgrid_zone_open{zone="a"}': "1x72",
+    'hushgrid_clock_in_doubt{zone="a"}': "0x72",
+    'hushgrid_readings_lost{zone="a"}': "0x72",
+    'hushgrid_releases_total{zone="a",source="readings"}': "0+1x72",
+    'hushgrid_releases_total{zone="a",source="forecast"}': "0x72",
+    'hushgrid_epsilon_left{zone="a"}': "10-0.005x72",
+    'hushgrid_epsilon_spent{zone="a"}': "0+0.005x72",
+    'hushgrid_zone_errors_total{zone="a"}': "0x72",
+    'hushgrid_publisher_failures_total{publisher="MqttPrices"}': "0x72",
+    'hushgrid_readings_total{kind="new"}': "0+50x72",
+    'hushgrid_readings_total{kind="late"}': "0x72",
+    'hushgrid_webhooks_total{outcome="delivered"}': "0+1x72",
+    'hushgrid_webhooks_total{outcome="dropped"}': "0x72",
+}
+FAULTS = {
+    "HushgridZoneClosed": ('hushgrid_zone_open{zone="a"}', "1x12 0x60"),
+    "HushgridNoPrice": ('hushgrid_releases_total{zone="a",source="readings"}', "5x72"),
+    "HushgridClockInDoubt": ('hushgrid_clock_in_doubt{zone="a"}', "0x12 1x60"),
+    "HushgridReadingsLost": ('hushgrid_readings_lost{zone="a"}', "0x12 3x60"),
+    "HushgridWithoutReadings": (
+        'hushgrid_releases_total{zone="a",source="forecast"}', "0x40 1+1x32",
+    ),
+    "HushgridBudgetEnds": ('hushgrid_epsilon_left{zone="a"}', "0.1x72"),
+    "HushgridZoneErrors": ('hushgrid_zone_errors_total{zone="a"}', "0x40 1+1x32"),
+    "HushgridNotPublished": (
+        'hushgrid_publisher_failures_total{publisher="MqttPrices"}', "0x40 1+1x32",
+    ),
+    "HushgridSenders": ('hushgrid_readings_total{kind="late"}', "0x20 1+1x52"),
+    "HushgridSubscribersAway": ('hushgrid_webhooks_total{outcome="dropped"}', "0x40 1+1x32"),
+}  # fmt: skip
+
+
+@pytest.fixture
+def promtool() -> str:
+    tool = shutil.which("promtool")
+    if tool is None:
+        pytest.skip("promtool is not installed (package prometheus)")
+    return tool
+
+
+def test_promtool_takes_the_rules(promtool: str) -> None:
+    rules = str(DEPLOY / "alerts.yml")
+    subprocess.run([promtool, "check", "rules", rules], check=True, timeout=60)
+
+
+def test_each_alert_is_raised_by_its_fault_and_by_no_other(promtool: str, tmp_path: Path) -> None:
+    """By Prometheus's own evaluation, in the fifth hour: a healthy service raises none."""
+    assert set(FAULTS) == {rule["alert"] for rule in RULES}
+    summaries = {rule["alert"]: rule["annotations"]["summary"] for rule in RULES}
+    severities = {rule["alert"]: rule["labels"]["severity"] for rule in RULES}
+    tests: list[dict[str, object]] = []
+    for fault, (series, values) in {"": ("", ""), **FAULTS}.items():
+        figures = HEALTHY | ({series: values} if fault else {})
+        found = re.search(r'(zone|publisher|kind|outcome)="(\w+)"', series)
+        label, value = found.groups() if found else ("zone", "")
+        raised = {
+            "exp_labels": {"severity": severities.get(fault), label: value},
+            "exp_annotations": {"summary": re.sub(r"\{\{.*?\}\}", value, summaries.get(fault, ""))},
+        }
+        tests.append({
+            "name": fault or "healthy",
+            "interval": "5m",
+            "input_series": [{"series": a, "values": b} for a, b in figures.items()],
+            "alert_rule_test": [
+                {"eval_time": "4h", "alertname": alert, "exp_alerts": [raised] * (alert == fault)}
+                for alert in summaries
+            ],
+        })  # fmt: skip
+    file = tmp_path / "alerts.test.yml"
+    said = {"rule_files": [str(DEPLOY / "alerts.yml")], "evaluation_interval": "5m", "tests": tests}
+    file.write_text(yaml.safe_dump(said))
+    done = subprocess.run(
+        [promtool, "test", "rules", str(file)],
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -225,3 +225,14 @@ def test_public_names_are_sorted_and_there() -> None:
 def test_no_download_address_in_constraints() -> None:
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     assert all(line.startswith("#") or re.fullmatch(r"[\w.-]+==[\w.]+", line) for line in lines)
+
+
+def test_the_citation_names_this_version() -> None:
+    text = (ROOT / "CITATION.cff").read_text()
+    (version,) = re.findall(r"^version: (.+)$", text, re.M)
+    assert version == hushgrid.__version__
+    keys = ("cff-version", "message", "title", "authors", "license")
+    assert all(re.search(f"^{key}:", text, re.M) for key in keys), "what the format demands"
+    cited = set(re.findall(r"@(\w+)", (ROOT / "paper.md").read_text()))
+    listed = set(re.findall(r"^@\w+\{(\w+),", (ROOT / "paper.bib").read_text(), re.M))
+    assert cited == listed

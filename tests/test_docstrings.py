@@ -34,7 +34,7 @@ FINISHED = (
     "report",
     "testing",
 )
-GENERATED = ("service/openadr/models.py",)
+GENERATED = ("service/openadr/_generated.py",)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 

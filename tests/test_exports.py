@@ -30,6 +30,7 @@ NAMES = [
     "Exposure",
     "ExtraError",
     "Factored",
+    "FeedIn",
     "FileError",
     "Gamma",
     "Gaussian",
@@ -45,6 +46,7 @@ NAMES = [
     "ModelError",
     "Naive",
     "Negligible",
+    "Net",
     "NeverMixes",
     "Noise",
     "NoiseError",
@@ -133,7 +135,7 @@ def test_no_two_classes_share_a_name() -> None:
     classes = Counter(
         node.name
         for path in SOURCE.rglob("*.py")
-        if path != SOURCE / "service" / "openadr" / "models.py"  # generated: names of the standard
+        if path != SOURCE / "service" / "openadr" / "_generated.py"  # names of the standard
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.ClassDef)
     )
@@ -153,3 +155,18 @@ def test_array_aliases_are_defined_once() -> None:
         if isinstance(target, ast.Name) and target.id in aliases
     ]
     assert again == []
+
+
+def test_a_private_module_is_imported_by_its_own_folder_alone() -> None:
+    strangers, seen = [], 0
+    for path in SOURCE.rglob("*.py"):
+        importer = ".".join(("hushgrid", *path.parent.relative_to(SOURCE).parts, ""))
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and str(node.module).startswith("hushgrid."):
+                for name in node.names:
+                    folder, private, _ = f"{node.module}.{name.name}".partition("._")
+                    seen += bool(private)
+                    if private and not importer.startswith(f"{folder}."):
+                        strangers.append((str(path.relative_to(SOURCE)), node.module, name.name))
+    assert seen > 100
+    assert strangers == []

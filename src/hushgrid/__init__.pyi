@@ -63,12 +63,14 @@ from hushgrid.model.laws import Gamma as Gamma
 from hushgrid.model.laws import Histogram as Histogram
 from hushgrid.model.laws import Law as Law
 from hushgrid.model.laws import LogNormal as LogNormal
+from hushgrid.model.laws import Net as Net
 from hushgrid.model.laws import TruncatedNormal as TruncatedNormal
 from hushgrid.model.laws import Uniform as Uniform
 from hushgrid.model.occupancy import Calendar as Calendar
 from hushgrid.model.occupancy import OccupancyModel as OccupancyModel
 from hushgrid.model.occupancy import possible_states as possible_states
-from hushgrid.model.scenario import Scenario as Scenario
+from hushgrid.model.zone import FeedIn as FeedIn
+from hushgrid.model.zone import Scenario as Scenario
 from hushgrid.model.zone import Tally as Tally
 from hushgrid.model.zone import Tariff as Tariff
 from hushgrid.model.zone import Zone as Zone

@@ -12,6 +12,7 @@ import json
 import math
 import numbers
 import re
+import reprlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from fractions import Fraction
@@ -22,6 +23,31 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hushgrid.errors import HushgridError
+
+
+class _Brief(reprlib.Repr):
+    """Values on one line: arrays by type and shape, a few elements of the rest."""
+
+    def repr_ndarray(self, x: NDArray[Any], _: int) -> str:
+        """Type and shape."""
+        return f"{x.dtype}{list(x.shape)}"
+
+
+def brief(value: Any) -> str:
+    """The `repr` of a dataclass or named tuple on one line of 100 characters.
+
+    Args:
+        value: The object.
+
+    Returns:
+        Name and fields, the last ones cut off where they do not fit.
+    """
+    short = _Brief()
+    short.maxlevel, short.maxtuple, short.maxlist, short.maxdict, short.maxother = 2, 3, 3, 2, 40
+    names = getattr(value, "_fields", None) or [one.name for one in fields(value) if one.repr]
+    parts = ", ".join(f"{name}={short.repr(getattr(value, name))}" for name in names)
+    text = f"{type(value).__name__}({parts})"
+    return text if len(text) <= 100 else f"{text[:96]}...)"
 
 
 def is_real(value: Any) -> bool:
@@ -51,6 +77,13 @@ def index_array(values: ArrayLike, what: str, error: type[HushgridError]) -> Int
     if bad.any():
         raise error(f"{what} holds {array[bad].flat[0]}; give whole numbers below 2^31.")
     own = array.astype(np.int32)
+    own.flags.writeable = False
+    return own
+
+
+def frozen(values: NDArray[Any]) -> NDArray[Any]:
+    """A read-only view in C order; compiled code that is given such is compiled once for all."""
+    own = np.ascontiguousarray(values).view()
     own.flags.writeable = False
     return own
 

@@ -51,7 +51,7 @@ def summarise(values: ArrayLike) -> Summary:
     if x.size < 2:
         return Summary(mean, math.nan, (math.nan, math.nan))
     sd = float(x.std(ddof=1))
-    half = _student(x.size - 1) * sd / math.sqrt(x.size)
+    half = student(x.size - 1) * sd / math.sqrt(x.size)
     return Summary(mean, sd, (mean - half, mean + half))
 
 
@@ -90,11 +90,20 @@ def next_one(values: ArrayLike, chance: float) -> tuple[float, float]:
     """
     x = np.log(np.asarray(values, np.float64))
     spread = float(x.std(ddof=1)) * math.sqrt(1 + 1 / x.size)
-    half = _student(x.size - 1, (1 + chance) / 2) * spread
+    half = student(x.size - 1, (1 + chance) / 2) * spread
     return math.exp(float(x.mean()) - half), math.exp(float(x.mean()) + half)
 
 
-def _student(freedom: int, quantile: float = 0.975) -> float:
+def student(freedom: float, quantile: float = 0.975) -> float:
+    """Quantile of Student's law.
+
+    Args:
+        freedom: Degrees of freedom, above 0.
+        quantile: Probability.
+
+    Returns:
+        The value that is not exceeded with that probability.
+    """
     from scipy.special import stdtrit
 
     return float(stdtrit(freedom, quantile))

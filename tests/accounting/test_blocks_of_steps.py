@@ -6,6 +6,7 @@ over all courses of occupancy; it shares no code with the package.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from itertools import product
 
@@ -13,7 +14,12 @@ import numpy as np
 import pytest
 
 from hushgrid import OccupancyModel, PolicyError
-from hushgrid.accounting.temporal import in_logs, temporal_leakage, worst_leakage
+from hushgrid.accounting.temporal import (
+    in_logs,
+    leakage_by_houses,
+    temporal_leakage,
+    worst_leakage,
+)
 from hushgrid.compare import paper
 from hushgrid.model.occupancy import Calendar
 
@@ -222,7 +228,59 @@ def test_contradicting_models_lose_every_block_once() -> None:
     assert found.total == pytest.approx(0.75)
 
 
+def test_what_comes_from_outside_adds_to_its_block() -> None:
+    """About any step of a block; it goes on to the blocks after and before."""
+    lengths, losses = (2, 3, 1), np.repeat([0.5, 0.4, 0.3], (2, 3, 1))[:, None]
+    due = temporal_leakage(THETA, losses + np.repeat([0, 0.7, 0], lengths)[:, None], lengths).total
+    for step in (2, 3, 4):
+        more = np.zeros(6)
+        more[step] = 0.7
+        ((_, _, found),) = leakage_by_houses(THETA, losses, [0], more, lengths=lengths)
+        assert found == pytest.approx(due)
+
+
 def test_lengths_must_fit() -> None:
     for lengths in ([2, 1], [4, 0], [2.5, 1.5]):
         with pytest.raises(PolicyError, match=r"lengths are .* for 4 steps"):
             temporal_leakage(THETA, [0.5] * 4, lengths)
+
+
+# ---- below eta = 1: what docs/proofs/blocks-of-steps.md says was tried
+
+
+def _block_loss(pairs: Sequence[tuple[np.ndarray, np.ndarray]], scale: float) -> float:
+    """The exact loss of one block of two steps about a house's course, over every output.
+
+    Readings follow the laws of absent and present. Beyond the box a likelihood depends on the
+    difference of the sizes of both outputs alone, which the box has too.
+    """
+    u = pairs[0][0].size - 1
+    y = np.arange(-2 * u, 3 * u + 1)
+    away = np.abs(y[:, None] - np.arange(u + 1))  # (outputs, readings)
+    noise = np.exp(-np.maximum(away[:, None, :, None], away[None, :, None, :]) / scale)
+    logs = [
+        np.log(np.einsum("abij,i,j->ab", noise, pairs[0][s], pairs[1][r]))
+        for s, r in product((0, 1), repeat=2)
+    ]
+    return max(float(np.abs(one - other).max()) for one in logs for other in logs)
+
+
+def test_below_eta_one_a_tie_loses_more_than_one_step_and_the_farthest_quantile_bounds_it() -> None:
+    """Uniform laws of 0..u/2 and 0..u, alone and with a share of 0.05 at their ends."""
+    u, scale = 8, 80.0
+    for eta in (0.0, 0.05):
+        laws = [np.zeros(u + 1), np.zeros(u + 1)]
+        laws[0][: u // 2 + 1], laws[1][:] = (1 - eta) / (u // 2 + 1), (1 - eta) / (u + 1)
+        laws[0][0] += eta
+        laws[1][u] += eta
+        quantiles = [np.searchsorted(np.cumsum(f), np.arange(1, 2000) / 2000) for f in laws]
+        farthest = float(np.abs(quantiles[1] - quantiles[0]).max())
+        away = np.abs(np.arange(-3 * u, 4 * u)[:, None] - np.arange(u + 1))
+        one = np.log(np.exp(-away / scale) @ np.array(laws).T)
+        single = float(np.abs(one[:, 1] - one[:, 0]).max())
+        both = _block_loss([(laws[0], laws[1])] * 2, scale)
+        assert single * 1.2 < both <= farthest / scale < u / scale
+        # the noise of two steps of independent noise, over that of a block of the same loss
+        gain = math.sqrt(2) * 2 * single / (math.sqrt(4) * both)
+        assert 1 < gain < 1.2
+        assert gain * both / (farthest / scale) < 1  # as far as is proved: more noise, not less

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
+import array_api_strict
 import numpy as np
 import pytest
 from scipy.special import erfcx
@@ -23,7 +24,7 @@ from hushgrid import (
     look_back,
     watch,
 )
-from hushgrid.adversary.factored import gauss
+from hushgrid.adversary.factored import _distinct, gauss
 from hushgrid.adversary.knowledge import Blur, KnownOccupancy, KnownReadings, log_blurred
 from hushgrid.adversary.population import log_density, log_erfcx
 from tests.adversary import oracle
@@ -210,7 +211,20 @@ def test_each_theta_apart_and_averaged_by_evidence() -> None:
 
 def test_log_erfcx_equals_scipy() -> None:
     x = np.concatenate([np.linspace(0, 30, 5001), np.geomspace(30, 1e8, 200)])
-    assert np.abs(log_erfcx(x) - np.log(erfcx(x))).max() <= 1e-13
+    for found in (log_erfcx(x), np.asarray(log_erfcx(array_api_strict.asarray(x)))):
+        assert np.abs(found - np.log(erfcx(x))).max() <= 1e-13
+
+
+def test_houses_are_put_together_where_no_number_differs() -> None:
+    """Also where the sums of different houses are equal by chance, made so here."""
+    rows = np.array([[1.0, 2.0, 1.0, 1.0], [5.0, 5.0, 5.0, 6.0]])
+    first, again = _distinct(np.array([0, 0, 0, 0]), rows)
+    assert first.size == 3
+    assert (rows[:, first[again]] == rows).all()
+    factor = 0x9E3779B97F4A7C15
+    bits = np.array([[3, 3 + factor + 2], [4, (4 - factor) % 2**64]], np.uint64)
+    first, again = _distinct(bits.view(np.float64))
+    assert first.tolist() == again.tolist() == [0, 1]
 
 
 def test_normal_plus_laplace_against_a_sum() -> None:

@@ -271,3 +271,64 @@ def no_number(terms: Terms, *, seed: int | None = None) -> _Own:
 def leaves(terms: Terms, *, seed: int | None = None) -> _Own:
     """It ends the process."""
     raise SystemExit(3)
+
+
+class _Sizes(Noise):
+    """Noise of blocks of steps whose size is drawn at every step, or once for all of them."""
+
+    def __init__(self, seed: int, *, anew: bool) -> None:
+        self._own, self._anew, self._size = SimulatedNoise(seed), anew, -1
+
+    def draw(self, scale: float) -> int:
+        return self._own.draw(scale)
+
+    def in_block(self, terms: str, scale: float, span: tuple[int, int], t: int) -> int:
+        del terms, t
+        if self._anew or self._size < 0:
+            self._size = self._own.draw_size(scale, span[1] - span[0] + 1)
+        return self._own.draw_within(self._size)
+
+
+class _Bare:
+    """A publisher without `sample`."""
+
+    def __init__(self, terms: Terms, noise: Noise) -> None:
+        own = Hushgrid(terms, noise, terms.first_state())
+        self.publish, self.again = own.publish, own.again
+
+
+def new_sizes(terms: Terms, *, seed: int | None = None) -> _Bare:
+    """The size of a block's noise is drawn anew at every step."""
+    return _Bare(terms, _Sizes(seed or 0, anew=True))
+
+
+def kept_size(terms: Terms, *, seed: int | None = None) -> _Bare:
+    """The size of the first block's noise serves all blocks."""
+    return _Bare(terms, _Sizes(seed or 0, anew=False))
+
+
+class _Shares(Hushgrid):
+    def publish(self, readings: Any) -> Any:
+        first, last = self.terms.policy.schedule.span(min(self._state.t, self.terms.policy.horizon))
+        made, self._block = super().publish(readings), None
+        if not isinstance(made, Release):
+            return made
+        share = made.epsilon / (last - first + 1)
+        self._spent = self._spent.add(share - made.epsilon)
+        return replace(made, epsilon=share)
+
+
+def loss_by_steps(terms: Terms, *, seed: int | None = None) -> Hushgrid:
+    """Each step of a block books its share of the block's loss."""
+    return _Shares(terms, SimulatedNoise(seed or 0), terms.first_state())
+
+
+class _Understated(_Own):
+    def publish(self, readings: Any) -> dict[str, Any]:
+        self.last = super().publish(readings) | {"epsilon": self.terms.policy.epsilon / 2}
+        return self.last
+
+
+def understated(terms: Terms, *, seed: int | None = None) -> _Own:
+    """It says half of what it loses."""
+    return _Understated(terms, seed)

@@ -25,6 +25,7 @@ from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.writer import load
 from tests.audit.zones import ledger, terms
 from tests.service.ledger.ledgers import lines_of
+from tests.service.setups import street_in
 from tests.service.worlds import MemoryMeters
 
 ROOT = Path(__file__).parent.parent.parent
@@ -124,8 +125,7 @@ def test_a_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_service_with_its_ledger(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run(capsys, "init", tmp_path / "zone")
-    file = tmp_path / "zone" / "service.toml"
+    file = street_in(tmp_path / "zone")
     deployment = load_deployment(file)
     (zone,) = deployment.zones
     meters = MemoryMeters(zone)

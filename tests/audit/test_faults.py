@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from hushgrid import Tariff
+from hushgrid import Policy, Tariff
 from hushgrid.audit import behaviour
 from hushgrid.audit.behaviour import check_behaviour, hushgrid
 from hushgrid.audit.bounds import Check, merge_checks
 from hushgrid.audit.certificate import Certificate, Trial, certify
 from hushgrid.audit.evidence import Terms
 from hushgrid.errors import PolicyError
+from hushgrid.mechanism.policy import Blocks
 from tests.audit import faults
 from tests.audit.zones import certain_big_house, terms
 
@@ -33,6 +34,12 @@ def two_days_long() -> Terms:
     return terms(horizon=192)
 
 
+def in_blocks() -> Terms:
+    """A day of blocks of steps with a budget that ends within it."""
+    schedule = Blocks((4, 8, 2, 6, 1, 3), (0.6, 0.5, 0.6, 0.4, 0.3, 0.6))
+    return replace(terms(budget=2.2), policy=Policy(0.6, horizon=24, schedule=schedule))
+
+
 FAULTS: dict[str, tuple[str, Any, Any]] = {
     "noise at 0.7 of the scale": ("noise_scale", faults.weak_noise, terms),
     "scale from the day's data": ("data_dependent_scale", faults.day_scale, terms),
@@ -47,6 +54,12 @@ FAULTS: dict[str, tuple[str, Any, Any]] = {
     "too little noise later": ("noise_scale", faults.careless_later, two_days_long),
     "fresh noise from the tenth on": ("republication", faults.forgets_later, terms),
     "seed shared between zones": ("seed_reuse", faults.shared_seed, terms),
+    "half of the loss on the books": ("budget", faults.understated, terms),
+    "a size for every step of a block": ("noise_scale", faults.new_sizes, in_blocks),
+    "one size for all blocks": ("seed_reuse", faults.kept_size, in_blocks),
+    "a block's loss booked by steps": ("budget", faults.loss_by_steps, in_blocks),
+    "seed shared, in blocks": ("seed_reuse", faults.shared_seed, in_blocks),
+    "budget reset, in blocks": ("budget", faults.budget_reset, in_blocks),
 }
 
 

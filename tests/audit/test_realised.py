@@ -112,3 +112,27 @@ def test_a_prior_mixed_over_theta_learns_more() -> None:
     assert loss == pytest.approx(float(np.abs(ratio).max()), rel=1e-9)
     assert loss > 0.5
     assert mixture_loss(first, thetas[:1], 0, 1, scale) is None
+
+
+def test_a_later_release_of_less_noise_hides_nothing() -> None:
+    """A pair that is certain from step 2 on; another house then sets less noise than the pair."""
+    to_both = np.tile([0.0, 0.0, 0.0, 1.0], (4, 1))
+    theta = OccupancyModel.blocked(
+        [[0, 1], [2], [3]],
+        [[0.5, 0.0, 0.0, 0.5], [0.5, 0.5], [0.5, 0.5]],
+        [to_both[None], np.array([[[0.0, 1.0]] * 2]), np.array([[[0.7, 0.3], [0.3, 0.7]]])],
+    )
+    bounds = [100, 100, 10, 9]
+    f = Consumption.by_class(
+        absent=[Uniform(1)] * 4, present=[Uniform(u) for u in bounds], class_of=range(4)
+    )
+    policy = Policy(0.5, eta=1.0, blocks="paper", horizon=4)
+    zone = Terms(Zone("z", bounds), Tariff(1.0, 62.5), (theta,), f, policy)
+    made = releases(zone)
+    assert made[1].scale < made[0].scale
+    found = []
+    for steps in (1, 2):
+        recorded = Recording("z", zone.first_state().digest, tuple(made[:steps]))
+        (one,) = certificate_json(certify([from_recording(recorded)], [zone]))["zones"]
+        found.append(one["realised_max"])
+    assert found[0] == found[1] > 0.5

@@ -39,7 +39,7 @@ def recomputed(given: Terms, seed: int = 3, **rest: tuple[int, ...]) -> Recomput
     return recompute(epoch(given, seed, **rest), given)[0]
 
 
-@pytest.mark.parametrize("eta", [0.0, 0.1, 1.0])
+@pytest.mark.parametrize("eta", [0.0, pytest.param(0.1, marks=pytest.mark.soak), 1.0])
 def test_her_odds_stay_within_the_leakage(eta: float) -> None:
     for seed in range(12):
         found = largest_move(recomputed(terms(eta=eta), seed))
@@ -162,3 +162,20 @@ def test_a_release_without_a_bound_gets_its_certificate(
     limited = terms_of(replace(zone, budget=5.0))
     over = certify(evidence, [limited], chain=chain, commit=schedule_digest).check("budget")
     assert (over.status, over.first_bad) == ("failed", evidence[0].entries[0].place)
+
+
+def test_a_forecast_after_an_exact_release_is_what_anyone_computes(tmp_path: Path) -> None:
+    sure = OccupancyModel.factored([[0.0, 1.0]], [[[[0.7, 0.3]] * 2]], chain_of=[0, 0])
+    made = service(2, policy=Policy(0.5, horizon=4, on_empty="publish_exact"))
+    zone = replace(made, scenario=replace(made.scenario, models=(sure,)))
+    with curator(tmp_path, zone, Shown()) as it:
+        for step in range(3):
+            start = it.start_of(it.t)
+            if step < 2:  # nothing comes for the third
+                it._meters.put(it.service.id, [0, 1], [start] * 2, [900] * 2, [900] * 2)
+            it.run(it.next_due())
+        assert [one.scale > 0 for one in it.releases] == [False, True, False]
+        assert [one.source for one in it.releases] == ["readings", "readings", "forecast"]
+    evidence, chain = load_ledger(str(tmp_path / "ledger.db"), zone=None, key=None, heads=())
+    found = certify(evidence, [terms_of(zone)], chain=chain, commit=schedule_digest)
+    assert [(one.id, one.text) for one in found.checks if one.status == "failed"] == []

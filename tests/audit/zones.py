@@ -21,8 +21,7 @@ from hushgrid import (
 from hushgrid.audit.evidence import Terms
 from hushgrid.compare.simulation import World
 from hushgrid.mechanism.release import Release, State, step
-from hushgrid.model.scenario import Scenario
-from hushgrid.model.zone import tally
+from hushgrid.model.zone import Scenario, tally
 from hushgrid.service.ledger.records import Record
 from tests import bodies
 from tests.service.ledger.ledgers import KEY, START, sealed

@@ -9,7 +9,13 @@ import numpy as np
 import pytest
 
 from hushgrid import Consumption, Gamma, NoiseError, OccupancyModel, PolicyError, Uniform
-from hushgrid.belief.estimate import FactorPrior, PublicKnowledge, posterior_mean
+from hushgrid.belief.estimate import (
+    FactorPrior,
+    LoadMixture,
+    PublicKnowledge,
+    intervals,
+    posterior_mean,
+)
 from hushgrid.belief.filter import condition, each_block, load_moments, marginals, predict, prior
 
 E = np.array([[0.9, 0.1], [0.2, 0.8]])
@@ -111,3 +117,28 @@ def test_a_day_after_the_factor_was_1() -> None:
     assert start.since(prior, 0).weights[:, 0].tolist() == [0.5, 0.5]
     ages = start.since(prior, 20_000).weights[:, 0].tolist()
     assert ages == pytest.approx([0.475, 0.475], rel=1e-9)
+
+
+@pytest.mark.parametrize("level", [0.5, 0.95, 1 - 1e-9])
+def test_ranges_of_mixtures_are_where_the_laws_say(level: float) -> None:
+    """The oracle adds up the normal distribution function of the standard library."""
+    from statistics import NormalDist
+
+    rng = np.random.default_rng(5)
+    laws = []
+    for _ in range(40):
+        weights = rng.dirichlet(np.full(6, 0.3)).reshape(2, 3)
+        mean, spread = rng.uniform(-1e4, 1e5, (2, 3)), 10 ** rng.uniform(-3, 5, (2, 3))
+        laws.append(LoadMixture(weights, mean, spread**2))
+    found = intervals(laws, level)
+    assert found == [law.interval(level) for law in laws]
+    for law, one in zip(laws, found, strict=True):
+        rows = [
+            (w, NormalDist(m, math.sqrt(v)))
+            for w, m, v in zip(law.weights.flat, law.mean.flat, law.variance.flat, strict=True)
+            if w > 1e-9
+        ]
+        for at, chance in ((one.low, (1 - level) / 2), (one.high, (1 + level) / 2)):
+            step = 1e-8 * max(abs(at), 1.0)
+            below, above = (sum(w * n.cdf(at + s) for w, n in rows) for s in (-step, step))
+            assert below - 1e-9 <= chance <= above + 1e-9

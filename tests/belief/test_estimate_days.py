@@ -20,7 +20,7 @@ from hushgrid.compare import paper
 from hushgrid.compare.simulation import play
 from hushgrid.statistics import Summary, summarise
 
-DAYS = int(os.environ.get("HUSHGRID_DAYS", "20"))  # 200 in make soak
+DAYS = int(os.environ.get("HUSHGRID_DAYS", "15"))  # 200 in make soak
 HOT_DAYS = min(DAYS // 2, 20)
 LIMITS = {0.5: 0.63e-3, 0.1: 1.56e-3, 0.0376: 1.82e-3}
 LEVEL = 0.95

@@ -18,6 +18,7 @@ from hushgrid._kernels.load_filter import _behind
 from hushgrid._numbers import Floats
 from hushgrid.belief.estimate import PublicKnowledge
 from hushgrid.belief.load_filter import (
+    _WIDTH_LAW,
     KNOTS,
     SPREADS,
     EarlierRelease,
@@ -223,8 +224,25 @@ def test_on_real_homes_it_is_better_than_raw_and_than_the_days_before(
 
 
 def test_the_bank_is_small() -> None:
-    assert len(SPREADS) == len(set(SPREADS)) == 18
-    assert replace(LoadFilter.start(0.25)).mean.shape == (18, 3 + 2 * KNOTS)
+    assert len(SPREADS) == len(set(SPREADS)) == 24
+    assert replace(LoadFilter.start(0.25)).mean.shape == (24, 3 + 2 * KNOTS)
+
+
+def test_a_profile_that_stays_is_averaged_over_more_than_a_month() -> None:
+    """Sixty days of one profile, off the base by a third, behind noise as large as the load."""
+    place, days = np.tile(np.arange(48) / 48, 60), 60
+    load = 1000 * (1 + 0.3 * np.sin(2 * np.pi * place))
+    seen = load + np.random.default_rng(6).laplace(0, 700.0, len(load))
+    scale, base = np.full(len(load), 700.0), np.full(len(load), 1000.0)
+    steps = SeenLoads(seen, scale, base, place, np.zeros(len(load), bool))
+    error = {}
+    for name, bank in (("all", SPREADS), ("month", [s for s in SPREADS if s.lasts == 1])):
+        found, after = LoadFilter.start(0.5, bank).follow(steps)
+        error[name] = float(np.sqrt(np.mean((found.estimate - load)[days * 24 :] ** 2)))
+        if name == "all":
+            longer = sum(w for w, s in zip(after.weights, SPREADS, strict=True) if s.lasts > 1)
+            assert longer > 0.8, "releases say how long parts last"
+    assert error["all"] < 0.85 * error["month"]
 
 
 # ---- the filter and the model together
@@ -336,6 +354,31 @@ def test_releases_before_the_first_step_are_followed_bit_for_bit() -> None:
     assert hash(first.continued(earlier)) == hash(again)
     old = [one._replace(t=one.t - 61 * 96) for one in earlier]
     assert first.continued(old) == first, "sixty days are enough"
+
+
+@pytest.mark.parametrize(("wild", "scale"), [(0.35, 2000.0), (0.01, 2000.0), (0.01, 4e6)])
+def test_intervals_are_as_wide_as_releases_are_far_from_forecasts(
+    wild: float, scale: float
+) -> None:
+    """Steps far apart, or of no noise at all: no filter of the bank has such laws."""
+    rng = np.random.default_rng(11)
+    known = FollowedKnowledge.start(_model(), EvenDays(), usual=80_000.0)
+    held, plain = list[bool](), list[bool]()
+    for t in range(900):
+        load = 80_000 * (1 + wild * float(rng.standard_normal()))
+        seen = load + float(rng.laplace(0, scale))
+        if t > 450:
+            one = known.predicted().interval(0.95)
+            held.append(one.low <= load <= one.high)
+            one = replace(known, widths=_WIDTH_LAW).predicted().interval(0.95)
+            plain.append(one.low <= load <= one.high)
+        known = known.after(seen, scale)
+    if scale > 1e6:  # releases say nothing of it
+        assert known.width == pytest.approx(1.11, abs=0.1)
+        return
+    assert (known.width > 1.2) is (wild > 0.1)
+    assert 0.91 <= np.mean(held) <= 1
+    assert np.mean(plain) < 0.87 if wild > 0.1 else known.width < 0.7
 
 
 def test_a_public_covariate_is_learnt() -> None:

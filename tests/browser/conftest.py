@@ -21,10 +21,9 @@ import httpx
 import pytest
 
 from hushgrid.files.deployment import Http
-from hushgrid.service.access import open_clients
-from hushgrid.service.access.clients import Client, expand_scopes, hash_secret
+from hushgrid.service import serve
+from hushgrid.service.access.clients import Client, ClientStore, expand_scopes, hash_secret
 from hushgrid.service.clock import FastClock
-from hushgrid.service.run import serve
 from tests.browser.watching import Watched
 from tests.service.brokers import until
 from tests.service.worlds import START, deployment, service
@@ -107,7 +106,7 @@ def many(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     del browser
     folder = tmp_path_factory.mktemp("many")
     made = deployment(folder, service(), service("oak-lane", 3), http=Http(port=free_port()))
-    with open_clients(made.client_store) as store:
+    with ClientStore(made.client_store) as store:
         store.add(Client("operator", expand_scopes(["operator"]), hash_secret("a secret"), 0))
     stop = threading.Event()
     running = threading.Thread(

@@ -11,8 +11,6 @@ from PIL import Image
 
 from tests.service.brokers import until
 
-AXE = ("serious", "critical")
-
 
 class Watched:
     """Requests to other hosts, errors on the console, exceptions."""
@@ -54,14 +52,9 @@ def scrolls_sideways(page: Any) -> bool:
     return bool(page.evaluate("document.documentElement.scrollWidth > innerWidth"))
 
 
-def faults(page: Any, rules: tuple[str, ...] = ()) -> list[str]:
-    """What axe-core holds for serious or worse, by all rules or these."""
+def faults(page: Any) -> list[str]:
+    """What axe-core finds by all its rules."""
     from axe_playwright_python.sync_playwright import Axe
 
-    options = {"runOnly": list(rules)} if rules else None
-    found = Axe().run(page, options=options).response["violations"]
-    return [
-        f"{one['id']}: {[node['html'][:120] for node in one['nodes']]}"
-        for one in found
-        if one["impact"] in AXE
-    ]
+    found = Axe().run(page).response["violations"]
+    return [f"{one['id']}: {[node['html'][:120] for node in one['nodes']]}" for one in found]

@@ -27,12 +27,13 @@
   let t = 0;
   const utc = (s) => new Date(1000 * s).toISOString().slice(0, 19) + "Z";
   const wave = (i) => 0.2 + 0.05 * Math.sin(i / 11) + 0.003 * Math.sin(7 * i);
-  const entry = (i) => ({ start: utc(START + i * STEP), end: utc(START + (i + 1) * STEP), price: wave(i), low: wave(i) - 0.01, high: wave(i) + 0.01 });
+  const entry = (i) => ({ start: utc(START + i * STEP), end: utc(START + (i + 1) * STEP), price: wave(i), total: wave(i), low: wave(i) - 0.01, high: wave(i) + 0.01 });
   const range = (from, to, make) => Array.from({ length: to - from }, (_, i) => make(from + i));
   const price = () => ({ zone: "elm-street", currency: "EUR", ...entry(t), source: "readings", simulated: true });
   const belief = (i) => ({ occupancy: i % 30 < 20 ? 1 : 0, prior: 0.5, none: { open: 0.4, private: 0.5 }, others: { open: i % 30 < 20 ? 0.99 : 0.01, private: wave(i) } });
   const score = { open: 0.9, private: 0.6, prior: 0.6 };
   const auc = { none: score, others: score };
+  const errors = { since: utc(START), published: 0.01, forecast: 0.1 };
   const today = () => Math.floor((t - 1) / 96);
   const answers = {
     "/v1/prices": () => ({ zone: "elm-street", currency: "EUR", unit: "EUR/kWh", interval_s: STEP, simulated: true, published: range(t - 96, t + 1, (i) => ({ ...entry(i), source: "readings" })), forecast: range(t + 1, t + 97, entry), next: null }),
@@ -45,7 +46,7 @@
       noise: { scale: 1000 + t, house: 1, model: 1, epsilon: 0.1, epsilon_any: 1, protected: 1000, why: "Because." },
       budget: { spent: t / 100, total: 10, left: 10 - t / 100, runs_out: utc(START + 999 * STEP), per_release: 0.01 },
       missing: { meters: t % 5, share: 0.001 },
-      series: range(t - 192, t, (i) => ({ t: i, start: utc(START + i * STEP), applies_from: utc(START + (i + 1) * STEP), load: 150000, optimal: wave(i), rate: wave(i) + 0.001, load_hat: 151000, scale: 1000, missing: 0, source: "readings" })),
+      series: range(t - 192, t, (i) => ({ t: i, start: utc(START + i * STEP), applies_from: utc(START + (i + 1) * STEP), load: 150000, optimal: wave(i), rate: wave(i) + 0.001, load_hat: 151000, put_back: 500, scale: 1000, missing: 0, source: "readings" })),
       alerts: t % 2 ? [{ level: "warning", text: `A warning of step ${t}.` }] : [], head: "ab".repeat(32),
     }),
     "/demo/state": () => {
@@ -55,7 +56,7 @@
         zone: "elm-street", house: 1, steps: 96, step_seconds: STEP, epsilon: 1, eta: 0.05, promise: "", day: today() + 1, t: all.length, origin: utc(START + 96 * today() * STEP),
         occupancy: all.map((one) => one.occupancy), prior: all.map((one) => one.prior),
         attackers: { none: { open: of("none", "open"), private: of("none", "private") }, others: { open: of("others", "open"), private: of("others", "private") } },
-        auc, limits: { epsilon: [0.1, 10], eta: [0, 1] }, restarting: false, operator: { client: "operator", secret: "x" },
+        auc, prices: { exact: all.map((_, i) => wave(i)), published: all.map((_, i) => wave(i)), forecast: all.map((_, i) => wave(i)) }, errors, cold: false, choices: { epsilon: [0.5, 1], eta: [0.05, 1] }, restarting: false, operator: { client: "operator", secret: "x" },
       };
     },
   };
@@ -66,7 +67,7 @@
       t += 1;
       for (const one of [...streams]) {
         const demo = one.path === "/demo/stream";
-        const data = demo ? { day: today() + 1, t: t - 96 * today(), ...belief(t - 1), auc } : price();
+        const data = demo ? { day: today() + 1, t: t - 96 * today(), ...belief(t - 1), auc, errors, cold: false, prices: { exact: wave(t), published: wave(t), forecast: wave(t) } } : price();
         one.dispatchEvent(new MessageEvent(demo ? "step" : "price", { data: JSON.stringify(data) }));
       }
       const before = strokes.count;

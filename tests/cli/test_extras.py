@@ -23,9 +23,12 @@ class Absent:
 sys.meta_path.insert(0, Absent())
 from hushgrid.cli import main
 from hushgrid.compare import paper
+from hushgrid.planning import tradeoff
 
 for name in ("SIZES", "CERTAIN", "COUNTS", "ETAS", "SIGMAS"):  # one point of each sweep
     setattr(paper, name, getattr(paper, name)[-1:])
+for name in ("SENSITIVITY_ETAS", "EPSILONS"):  # and one row of each table
+    setattr(tradeoff, name, getattr(tradeoff, name)[-1:])
 found = []
 for command in {commands!r}:
     out, err = io.StringIO(), io.StringIO()

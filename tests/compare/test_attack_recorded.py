@@ -180,8 +180,7 @@ def test_a_real_home_with_labels() -> None:
     from hushgrid.learn.habits import assumed_habits, model_of
     from hushgrid.learn.learner import LearningTerms, learn
     from hushgrid.model.consumption import Consumption
-    from hushgrid.model.scenario import Scenario
-    from hushgrid.model.zone import Tariff, Zone
+    from hushgrid.model.zone import Scenario, Tariff, Zone
 
     table = parquet.read_table(ECO)
     when = [t.replace(tzinfo=ZoneInfo("Europe/Zurich")) for t in table["timestamp"].to_pylist()]

@@ -47,7 +47,7 @@ def test_compare_writes_what_it_names_and_resumes(
         "--zones",
         1,
         "--houses",
-        30,
+        10,
         "--chart-days",
         2,
         "--attack-days",
@@ -87,11 +87,12 @@ def test_a_promise_some_cannot_give(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--secret", "year"), "secret is 'year'"),
+        (("--secret", "year"), "'year' is not one of 'step', 'interval', 'trajectory'"),
         (("--epsilon", "nan"), "epsilon is nan"),
         (("--eta", "1"), "eta is 1.0"),
         (("--shock", "1.5"), "shock is 1.5"),
-        (("--world", "moon"), "world is 'moon'"),
+        (("--world", "moon"), "'moon' is not one of 'paper', 'large', 'survey'"),
+        (("--method", "magic"), "method is 'magic'; give one of hushgrid_eta0, hushgrid_eta05,"),
         (("--world", "survey"), "chains is unset"),
         (("--readings", "nowhere.csv"), "nowhere.csv cannot be read"),
         (("--config", "examples/zone.toml"), "config is set without readings"),

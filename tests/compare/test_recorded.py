@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 from hushgrid import Calendar, Consumption, Histogram, OccupancyModel, Scenario, Tariff, Zone
-from hushgrid.compare.comparison import HELD, SLOT_MEAN, Bench, compare, copied
+from hushgrid.compare.comparison import _DRAW, HELD, KINDS_HELD, SLOT_MEAN, Bench, compare, copied
 from hushgrid.compare.datasets import Real, Recorded, paper_world, real_days
-from hushgrid.compare.methods import BOUND, FORECAST, MethodPromise
+from hushgrid.compare.methods import (
+    BOUND,
+    FORECAST,
+    Method,
+    MethodPromise,
+    MethodRefusal,
+    MethodSetting,
+)
 from hushgrid.errors import PolicyError
 from hushgrid.files.interval_plan import local_seconds
 from hushgrid.learn.histories import Histories
@@ -97,6 +106,30 @@ def followed() -> Recorded:
     return Recorded.of(weekly(), real, Real(("a", "b"), earlier, np.arange(6)))
 
 
+def test_clamps_are_chosen_by_the_error_given() -> None:
+    seen = list[float | None]()
+
+    def prepare(setting: MethodSetting) -> MethodRefusal:
+        seen.append(setting.rho)
+        return MethodRefusal("asked only")
+
+    probe = Method("probe", "probe", True, 1.0, prepare)
+    for source in (followed(), paper_world(0.0, 1, 1)):
+        Bench(source, MethodPromise(), 1, (probe,), 0.7).ready()
+    assert seen == [0.7, None], "simulated days have the contract bounds"
+
+
+def test_figures_are_means_over_draws_of_noise() -> None:
+    source, promise = followed(), MethodPromise("step", 4.0)
+    run = partial(compare, source, promise, days=3, methods=(BOUND,))
+    both = run(seed=1, draws=2)
+    each = [run(seed=seed) for seed in (1, 1 + _DRAW)]
+    for part in ("estimated", "raw"):
+        alone = [one.values(BOUND.name, part) for one in each]
+        assert not np.array_equal(*alone)
+        np.testing.assert_allclose(both.values(BOUND.name, part), np.mean(alone, axis=0))
+
+
 def test_days_that_follow_each_other_are_followed() -> None:
     source, promise = followed(), MethodPromise("step", 40.0)
     result = compare(source, promise, days=8, seed=1, methods=(BOUND, FORECAST))
@@ -106,6 +139,11 @@ def test_days_that_follow_each_other_are_followed() -> None:
     assert result.held(BOUND.name) is not None
     assert result.held(FORECAST.name) is None
     values = comparison_json(result, [], [])["mechanisms"]
+    for kind in KINDS_HELD[1:]:
+        ahead = result.held(BOUND.name, kind)
+        assert ahead is not None
+        assert ahead.mean <= 1
+        assert values[BOUND.name][f"{HELD}_{kind}"] == ahead.mean
     assert values[BOUND.name][HELD] == result.held(BOUND.name).mean  # type: ignore[union-attr]
     assert HELD not in values[FORECAST.name]
     assert values[SLOT_MEAN]["raw"]["rmsre"]["mean"] > late

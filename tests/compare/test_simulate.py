@@ -33,7 +33,7 @@ from hushgrid.compare.simulation import (
     play,
     simulate,
 )
-from hushgrid.model.scenario import Scenario
+from hushgrid.model.zone import Scenario
 from hushgrid.statistics import ratio_of_means, summarise
 
 E = np.array([[0.9, 0.1], [0.2, 0.8]])

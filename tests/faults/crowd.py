@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import os
 import resource
 import ssl
 import sys
@@ -97,5 +98,6 @@ async def main(kind: str, port: int, connections: int, tls: bool) -> None:
 if __name__ == "__main__":
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    os.nice(10)  # the service is judged, not who gets the processor
     kind, port, connections, *more = sys.argv[1:]
     asyncio.run(main(kind, int(port), int(connections), bool(more)))

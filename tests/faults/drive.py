@@ -7,6 +7,7 @@ verifier, which shares no code with the service, holds both against the stores.
 from __future__ import annotations
 
 import calendar
+import itertools
 import json
 import os
 import subprocess
@@ -15,7 +16,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -33,43 +34,54 @@ Reading = tuple[str, int, int, int]  # zone, house, start, Wh
 
 
 class Driven:
-    """A service that is started again whenever it has ended, until the block ends."""
+    """A service that is started again whenever it has ended, until the block ends.
 
-    def __init__(self, folder: Path, ledger: str | None = None, meters: str | None = None) -> None:
+    Of several `curators` each has a process; senders and readers take them in turn.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        ledger: str | None = None,
+        meters: str | None = None,
+        curators: int = 1,
+    ) -> None:
         self.folder, self.stores = folder, folder / "stores"
         self.stores.mkdir()
         self.ledger = ledger or str(self.stores / "ledger.db")
         self.meters = meters or str(self.stores / "meters")
         self.control, self._library = Control(folder / "control"), build(folder)
-        self.port, self.begins = free_port(), int(time.time()) // SECONDS * SECONDS
+        self.ports = [free_port() for _ in range(curators)]
+        self.port, self.begins = self.ports[0], int(time.time()) // SECONDS * SECONDS
         scheme = "https" if (folder / "tls").exists() else "http"
-        self._web: dict[str, Any] = {
-            "base_url": f"{scheme}://127.0.0.1:{self.port}",
-            "verify": False,
-            "timeout": 30,
-        }
+        self._webs: list[dict[str, Any]] = [
+            {"base_url": f"{scheme}://127.0.0.1:{port}", "verify": False, "timeout": 30}
+            for port in self.ports
+        ]
         self.acknowledged: set[Reading] = set()
         self.shown: list[tuple[str, str, str, int, float]] = []
+        self._steps, self._unsettled = 0, 0.0  # of the clock; [monotonic s] until it is followed
+        self._noted: dict[tuple[str, str], tuple[str, str, str, int, float]] = {}
         self.took: defaultdict[str, list[float]] = defaultdict(list)
-        self.starts, self._process, self._over = 0, None, threading.Event()
+        self.starts, self._over = 0, threading.Event()
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._threads = [
             threading.Thread(target=self._until_over, args=(one,), name=name)
             for name, one in (("senders", self._send), ("reader", self._look))
         ] + [threading.Thread(target=self._keep_up, name="restarts")]
 
-    _process: subprocess.Popen[bytes] | None
-
     # ---- the process
 
-    def _start(self) -> None:
+    def _start(self, port: int) -> None:
         own = {
             "LD_PRELOAD": str(self._library),
             "HUSHGRID_FAULTS": str(self.control.path),
             "HUSHGRID_FAULTS_FOLDER": str(self.stores),
         }
-        words = [str(self.folder), str(self.port), str(self.begins), self.ledger, self.meters]
+        words = [str(self.folder), str(port), str(self.begins), self.ledger, self.meters]
+        words += ["share"] * (len(self.ports) > 1)
         with (self.folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(
+            self._processes[port] = subprocess.Popen(
                 [sys.executable, "-m", "tests.faults.serving", *words],
                 env=os.environ | own,
                 stderr=log,
@@ -78,12 +90,13 @@ class Driven:
 
     def _keep_up(self) -> None:
         while not self._over.wait(0.05):
-            if self._process is None or self._process.poll() is not None:
-                self._start()
+            for port in self.ports:
+                if port not in self._processes or self._processes[port].poll() is not None:
+                    self._start(port)
 
-    def kill(self) -> None:
+    def kill(self, curator: int = 0) -> None:
         """SIGKILL; it is started again."""
-        process = self._process
+        process = self._processes.get(self.ports[curator])
         if process is not None:
             process.kill()
             process.wait(30)
@@ -103,7 +116,8 @@ class Driven:
             self._over.set()
             for one in self._threads:
                 one.join(60)
-            self.kill()
+            for curator in range(len(self.ports)):
+                self.kill(curator)
 
     # ---- waiting
 
@@ -115,12 +129,18 @@ class Driven:
             time.sleep(0.05)
 
     def until_ready(self) -> None:
-        self.until(lambda: self._status("/readyz") == 200)
+        self.until(lambda: all(self._status(web, "/readyz") == 200 for web in self._webs))
 
     def until_published(self) -> None:
         """Until each zone has a further price."""
         seen = {zone: self._last(zone) for zone in HOUSES}
         self.until(lambda: all(self._last(zone) != head for zone, head in seen.items()))
+
+    def set_clock(self, ahead: float) -> None:
+        """Set the service's clock forward by so much [s]."""
+        self._unsettled = time.monotonic() + 10
+        self._steps += 1
+        self.control.ahead = ahead
 
     def pause(self, seconds: float) -> None:
         """Let it run."""
@@ -140,8 +160,11 @@ class Driven:
 
     def _until_over(self, work: Callable[[httpx.Client], None]) -> None:
         fresh = httpx.Limits(max_keepalive_connections=0)  # a connection each time
-        with httpx.Client(limits=fresh, **self._web) as web:
-            while not self._over.wait(0.1):
+        with ExitStack() as stack:
+            webs = [stack.enter_context(httpx.Client(limits=fresh, **web)) for web in self._webs]
+            for web in itertools.cycle(webs):
+                if self._over.wait(0.1):
+                    return
                 with suppress(httpx.TransportError):
                     work(web)
 
@@ -170,10 +193,10 @@ class Driven:
         for zone in HOUSES:
             answer = self._timed(lambda zone=zone: web.get("/v1/price", params={"zone": zone}))
             if answer.status_code == 200:
-                self._note("/v1/price", answer.json())
-        with suppress(FileNotFoundError):
-            for price in json.loads((self.folder / "prices.json").read_text()).values():
-                self._note("price file", price)
+                self._note(f"/v1/price of {web.base_url}", answer.json())
+        for file in self.folder.glob("prices-*.json"):
+            for price in json.loads(file.read_text()).values():
+                self._note(file.name, price)
 
     def _timed(self, call: Callable[[], httpx.Response]) -> httpx.Response:
         """An answer, with its time by path; one that does not come counts, too."""
@@ -194,23 +217,31 @@ class Driven:
                 found.append(datetime.fromisoformat(one["time"]).timestamp() - due)
         return found
 
-    def _note(self, way: str, price: dict[str, Any]) -> None:
-        start = calendar.timegm(time.strptime(price["start"], "%Y-%m-%dT%H:%M:%SZ"))
-        one = (way, price["zone"], price["head"], start, price["price"])
-        if one not in self.shown[-20:]:
-            self.shown.append(one)
+    def _note(self, way: str, found: dict[str, Any]) -> None:
+        """The price in force and the next one, each where it is new."""
+        for name, price in ((way, found), (f"next of {way}", found.get("next"))):
+            if not price or price["kind"] != "published":
+                continue
+            # a clock that is set back has earlier prices in force
+            settled = time.monotonic() > self._unsettled
+            name = f"{name} {self._steps if settled else price['head']}"
+            start = calendar.timegm(time.strptime(price["start"], "%Y-%m-%dT%H:%M:%SZ"))
+            one = (name, price["zone"], price["head"], start, price["price"])
+            if self._noted.get(one[:2]) != one:
+                self._noted[one[:2]] = one
+                self.shown.append(one)
 
     def _last(self, zone: str) -> str | None:
         return next((one[2] for one in reversed(self.shown) if one[1] == zone), None)
 
-    def _status(self, path: str) -> int:
-        with suppress(httpx.TransportError), httpx.Client(**self._web) as web:
-            return web.get(path).status_code
+    def _status(self, web: dict[str, Any], path: str) -> int:
+        with suppress(httpx.TransportError), httpx.Client(**web) as client:
+            return client.get(path).status_code
         return 0
 
     def _spent(self) -> dict[str, tuple[int, float]]:
         """The last step of each zone, and what it has spent up to there by its own account."""
-        with httpx.Client(**self._web) as web:
+        with httpx.Client(**self._webs[0]) as web:
             answer = web.get("/v1/status")
         return {one["zone"]: (one["t"], one["spent"]) for one in answer.json()["zones"]}
 

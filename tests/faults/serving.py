@@ -1,4 +1,4 @@
-"""The service under faults: python -m tests.faults.serving FOLDER PORT BEGINS LEDGER METERS."""
+"""The service under faults: python -m tests.faults.serving FOLDER PORT BEGINS LEDGER METERS ..."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pathlib import Path
 
 from hushgrid import Policy
 from hushgrid.files.deployment import Deployment, Http
+from hushgrid.service import serve
 from hushgrid.service.clock import WatchedClock, log_lines
-from hushgrid.service.run import serve
 from tests.faults.shim import Control
 from tests.service.worlds import TOKEN, deployment, service
 
@@ -20,7 +20,9 @@ SECONDS, GRACE = 2, 1
 HOUSES = {"elm": 4, "oak": 3}
 
 
-def described(folder: Path, port: int, begins: int, ledger: str, meters: str) -> Deployment:
+def described(
+    folder: Path, port: int, begins: int, ledger: str, meters: str, *more: str
+) -> Deployment:
     policy, tls = Policy(0.5, horizon=5000), folder / "tls"
     return deployment(
         folder,
@@ -36,7 +38,9 @@ def described(folder: Path, port: int, begins: int, ledger: str, meters: str) ->
             tls_certificate=tls / "cert.pem" if tls.exists() else None,
             tls_key=tls / "key.pem" if tls.exists() else None,
         ),
-        price_file=folder / "prices.json",
+        price_file=folder / f"prices-{port}.json",
+        share="share" in more,
+        name=str(port),
     )
 
 
@@ -54,7 +58,7 @@ if __name__ == "__main__":
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     log_lines()
-    folder, port, begins, ledger, meters = sys.argv[1:]
-    made = described(Path(folder), int(port), int(begins), ledger, meters)
+    folder, port, begins, *rest = sys.argv[1:]
+    made = described(Path(folder), int(port), int(begins), *rest)
     clock = WatchedClock(SetClock(Control(Path(folder, "control"))))
     serve(made, clock=clock, stop=stop)

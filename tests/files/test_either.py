@@ -13,7 +13,7 @@ from hushgrid.compare.simulation import Mechanism, days, fold
 from hushgrid.files.service_file import load_deployment
 from hushgrid.mechanism.scheduler import schedule
 from hushgrid.report.comparison import simulation_json
-from hushgrid.service.readiness import example
+from tests.service.setups import example
 
 OAK = """
 [zone]
@@ -130,14 +130,14 @@ def test_one_of_several_zones_is_named(tmp_path: Path, capsys: pytest.CaptureFix
 
 def test_real_readings_are_compared_under_the_patterns_of_a_service_file(tmp_path: Path) -> None:
     """Patterns of a week from Monday, as real days need them, not laid over its first steps."""
-    from hushgrid.cli.compare import _Given
+    from hushgrid.cli.compare import GivenZone
     from hushgrid.files.zone_file import load_zone
 
     path = put(tmp_path)
     text = path.read_text()
     zone = tmp_path / "zone.toml"
     zone.write_text(text[text.index("[zone]") :])
-    found = _Given.read(path, None)
+    found = GivenZone.read(path, None)
     assert found.scenario is not None
     alone = load_zone(zone).scenario
     assert found.scenario.models[0].digest == alone.models[0].digest

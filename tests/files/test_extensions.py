@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -61,6 +62,35 @@ def test_a_format_is_one_short_file(install: Install, tmp_path: Path) -> None:
     assert list(found.readings.rows()) == [("a", 1767571200, 900, 120)]
     assert found.malformed == 1
     assert "text/x-semicolon" in formats_by_media()
+
+
+def test_the_example_package_is_a_feed_and_a_publisher(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, install: Install
+) -> None:
+    """Its entry points as an installer would write them; `make check` checks its types."""
+    folder = ROOT / "examples" / "plugin"
+    project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
+    info = tmp_path / "hushgrid_plain-0.1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: hushgrid-plain\nVersion: 0.1.0\n")
+    parts = [
+        f"[{group}]\n" + "".join(f"{name} = {where}\n" for name, where in points.items())
+        for group, points in project["entry-points"].items()
+    ]
+    (info / "entry_points.txt").write_text("\n".join(parts))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.syspath_prepend(folder / "src")
+    extensions.cache_clear()
+    monkeypatch.setenv("HUSHGRID_LINES", str(tmp_path / "prices.txt"))
+    face = Face()
+    opens = [one for one in extensions("hushgrid.publishers") if "plain" in one.__module__]
+    made = [opened(None, "x") for opened in opens]
+    for one in [face.history, *made]:
+        one.publish(face.zone, shown())
+    answer = face.call("GET", "/v1/plain").text.splitlines()[0]
+    assert (tmp_path / "prices.txt").read_text() == f"{face.zone.id} {answer}\n"
+    monkeypatch.delenv("HUSHGRID_LINES")
+    assert [opened(None, "x") for opened in opens] == [None]
 
 
 def test_a_faulty_extension_is_named(install: Install) -> None:

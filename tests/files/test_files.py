@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hushgrid import Calendar, FileError, Gamma, OccupancyModel
+from hushgrid import Calendar, FileError, Gamma, OccupancyModel, TruncatedNormal
 from hushgrid.files.results import load_model, save_model
 from hushgrid.files.zone_file import load_zone
+from hushgrid.model.laws import Binned, Net
 from tests.strategies import random_model
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "zone.toml"
@@ -194,3 +195,77 @@ def test_calendar_of_a_zone_file_starts_on_monday() -> None:
     assert isinstance(slots, np.ndarray)
     assert Calendar(slots).slot(96) == 95
     assert Calendar(slots).slot(5 * 96 + 1) == 96
+
+
+def exporting(tmp_path: Path, present: str, export: str = "export = 1000") -> Path:
+    """The example, where the homes of the second group may export."""
+    text = EXAMPLE.read_text().replace("bound = 4000\n", f"bound = 4000\n{export}\n")
+    head, _, rest = text.partition("present = [")
+    path = tmp_path / "sunny.toml"
+    path.write_text(f"{head}present = {present}{rest.partition(']')[2]}")
+    return path
+
+
+def test_homes_that_export(tmp_path: Path) -> None:
+    """Limits, laws and clamp of a file are in net Wh, those of the library offset."""
+    sun = '{ law = "normal", centre = 400, spread = 200 }'
+    use = '{ law = "gamma", shape = 2, scale = 20 }'
+    laws = f"""[
+  {{ from = "00:00", law = "normal", centre = -100, spread = 50 }},
+  {{ from = "09:00", law = "net", consumption = {use}, solar = {sun} }},
+  {{ from = "18:00", law = "bins", edges = [-200, 0, 300], weights = [1, 3] }},
+]"""
+    found = load_zone(exporting(tmp_path, laws))
+    zone, f = found.scenario.zone, found.scenario.consumption
+    assert (zone.offset, zone.bound[89], zone.bound[90], zone.export[90]) == (
+        30_000,
+        2500,
+        5000,
+        1000,
+    )
+    assert found.scenario.tariff.offset == 30_000
+    assert found.policy.clamp == (877, 1610)
+    night, day, evening = (f.law(t, 1, occupied=True) for t in (1, 40, 80))
+    assert night == TruncatedNormal(900, 50, 5000)
+    assert day == Net(Gamma(2, 20, 4000), TruncatedNormal(400, 200, 1000), 1000)
+    assert isinstance(evening, Binned)
+    assert evening.pmf[800:1000].sum() == pytest.approx(0.25, abs=1e-3)
+    assert evening.pmf[1000:1300].sum() == pytest.approx(0.75, abs=1e-3)
+    absent = f.law(1, 1, occupied=False)
+    assert absent.mean - 1000 == pytest.approx(Gamma(2, 25, 4000).mean)
+    assert f.law(1, 0, occupied=False) == Gamma(2, 20, 2500)
+
+
+@pytest.mark.parametrize(
+    ("present", "export", "words"),
+    [
+        (
+            '{ law = "uniform", top = 4001 }',
+            "export = 1000",
+            "reaches 4001 Wh but the bound is 4000",
+        ),
+        ('{ law = "uniform" }', "export = -1", r"houses\[1\].export is -1; give whole Wh"),
+        (
+            '{ law = "net", consumption = { law = "uniform" }, solar = { law = "uniform" } }',
+            "",
+            "no export limit",
+        ),
+        (
+            '{ law = "net", consumption = { law = "uniform" },'
+            ' solar = { law = "uniform", top = 2000 } }',
+            "export = 1000",
+            "reaches 2000 Wh but the bound is 1000",
+        ),
+        (
+            '{ law = "uniform" }',
+            "export = 1000\n[elasticity]\nreference = 1\nexponent = 1",
+            "elasticity",
+        ),
+        ('{ law = "net", consumption = { law = "uniform" } }', "export = 1000", "solar"),
+    ],
+)
+def test_mistakes_about_exports(tmp_path: Path, present: str, export: str, words: str) -> None:
+    path = exporting(tmp_path, present, export.partition("\n")[0])
+    path.write_text(path.read_text() + export.partition("\n")[2])
+    with pytest.raises(FileError, match=words):
+        load_zone(path)

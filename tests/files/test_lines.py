@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hushgrid.files.toml import line_at, lines_of
-from hushgrid.service.readiness import example
+from tests.service.setups import example
 
 HARD = '''# a comment = [1]
 top = "a # b = c"   # really

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from hushgrid.errors import ConfigError
+from hushgrid.files._tables import keys_of
 from hushgrid.files.deployment import Service
 from hushgrid.files.service_file import load_deployment
-from hushgrid.files.tables import keys_of
 from hushgrid.files.zone_file import Steps, load_zone
 
 Keys = tuple[str | int, ...]
@@ -43,6 +43,7 @@ ZONE: dict[str, Any] = {
     "zone": {"id": "elm"},
     "tariff": {
         "alpha": 0.012, "beta": 0.05, "gamma": 0.0, "inelastic": 10, "floor": 0.1, "cap": 2.0,
+        "smooth": 0.5,
     },
     "policy": {
         "epsilon": 0.5, "eta": 1.0, "horizon": 4, "publish": "raw", "blocks": "block",
@@ -57,7 +58,7 @@ ZONE: dict[str, Any] = {
             "absent": GAMMA, "present": TWO,
         },
         {
-            "count": 1, "bound": 200, "chain": "at home",
+            "count": 1, "bound": 200, "export": 0, "chain": "at home",
             "absent": {"law": "histogram", "weights": [1, 2, 3]},
             "present": {
                 "law": "mixture",
@@ -91,6 +92,7 @@ OWN: dict[str, Any] = {
     "fallback_rate": 0.25,
     "budget": 400.0,
     "accept_error": 0.9,
+    "accept_error_set_by": "the engineer",
 }
 SERVICE: dict[str, Any] = deepcopy(ZONE) | {
     "service": {"mode": "simulation", **OWN, "key": "hushgrid.key", "share": False},
@@ -113,7 +115,7 @@ SERVICE: dict[str, Any] = deepcopy(ZONE) | {
         "url": "https://prices.example", "mqtt": True, "mqtt_uris": ["mqtts://broker:8883"],
     },
 }  # fmt: skip
-SERVICE["policy"] |= {"secret": "step", "eta_set_by": "the engineer"}
+SERVICE["policy"] |= {"secret": "step", "eta_set_by": "the engineer", "renew": False}
 SERVICE["houses"][0]["meters"] = {"prefix": "elm-", "first": 1}
 SERVICE["houses"][1]["meters"] = ["oak-1"]
 for _chain in SERVICE["models"][0]["chains"].values():  # steps of half an hour
@@ -134,7 +136,7 @@ FILES: dict[str, tuple[dict[str, Any], Callable[[Path], Any], set[str]]] = {
 }
 # values of the right kind that no file may hold; every other key is tried with a wrong kind alone
 OUT = {
-    "alpha": -1.0, "beta": 0.0, "inelastic": -1, "floor": -0.5, "epsilon": 0.0, "eta": 1.5,
+    "alpha": -1.0, "beta": 0.0, "inelastic": -1, "export": -5, "epsilon": 0.0, "eta": 1.5,
     "horizon": 0, "publish": "all", "blocks": "paver", "models": "onion", "on_empty": "no",
     "negligible": 0.7, "clamp": [90, 0], "epsilon_t": [0.5, 0.4, -0.3, 0.2], "reference": 0.0,
     "exponent": -1.0, "low": 1.5, "high": 0.5, "count": 0, "bound": -5, "law": "zeta",

@@ -171,11 +171,9 @@ FIELDS: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"unit": "mwh"}, "unit is 'mwh'"),
+        ({"unit": "joule"}, "unit is 'joule'"),
         ({"unit": "kw", "duration_s": None}, "duration is None and duration_s is None"),
         ({"duration": "d"}, "give either the column duration or duration_s"),
-        ({"meter": None}, "give either the column meter or meter_id"),
-        ({"meter_id": "x"}, "give either the column meter or meter_id"),
         ({"meter": None, "meter_id": "\n"}, "meter_id is"),
         ({"meter": ""}, "meter is ''"),
         ({"time": None}, "time is None"),

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hushgrid import IntakeError
-from hushgrid.intake.intervals import IntervalReadings, to_intervals
-from hushgrid.intake.readings import Readings
+from hushgrid.intake.readings import IntervalReadings, Readings, to_intervals
 from tests.intake.renderings import Row
 
 

@@ -15,8 +15,7 @@ import pytest
 
 from hushgrid.intake.arrow import parse_arrow, parse_parquet
 from hushgrid.intake.csv import parse_csv
-from hushgrid.intake.intervals import to_intervals
-from hushgrid.intake.readings import Parsed
+from hushgrid.intake.readings import Parsed, to_intervals
 from hushgrid.intake.text import CANONICAL
 from tests.intake.renderings import arrow_of
 

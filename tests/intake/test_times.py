@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hushgrid import IntakeError
+from hushgrid.intake._times import local_instants, read_iso, reader, text_times
 from hushgrid.intake.readings import Fault
-from hushgrid.intake.times import local_instants, read_iso, reader, text_times
 
 WHOLE = st.datetimes(datetime(1, 1, 1), datetime(9999, 12, 31)).map(
     lambda moment: moment.replace(microsecond=0)

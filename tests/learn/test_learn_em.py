@@ -12,8 +12,8 @@ from scipy.stats import gamma as gamma_law
 from scipy.stats import lognorm, norm
 
 from hushgrid.errors import ModelError
+from hushgrid.learn._families import parameters_of
 from hushgrid.learn.em import Design, Fit, Fitting, expected, fit, posterior, score
-from hushgrid.learn.families import parameters_of
 
 
 def design(

@@ -76,7 +76,17 @@ def test_one_home_does_not_decide_whether_a_pooled_run_succeeds(
 
 @pytest.mark.parametrize(
     ("kind", "law"),
-    [*((kind, "lognormal") for kind in KINDS), (KINDS[1], "gamma"), (KINDS[1], "auto")],
+    [
+        (KINDS[1], "lognormal"),
+        (KINDS[4], "lognormal"),
+        (KINDS[1], "gamma"),
+        *(
+            pytest.param(kind, "lognormal", marks=pytest.mark.soak)
+            for kind in KINDS
+            if kind not in (KINDS[1], KINDS[4])
+        ),
+        pytest.param(KINDS[1], "auto", marks=pytest.mark.soak),
+    ],
 )
 def test_a_private_run_takes_any_home(kind: str, law: str, tmp_path: Path) -> None:
     """Its zone file loads: a law beyond the bound is that of the clamped reading."""

@@ -12,6 +12,8 @@ from itertools import islice
 from pathlib import Path
 
 import numpy as np
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
 import pytest
 
 from hushgrid.errors import PlanError
@@ -22,9 +24,9 @@ from hushgrid.mechanism.release import init
 from hushgrid.model.consumption import Consumption
 from hushgrid.model.laws import LogNormal
 from hushgrid.model.occupancy import OccupancyModel, possible_states
-from hushgrid.model.scenario import Scenario
-from hushgrid.model.zone import Tariff, Zone
+from hushgrid.model.zone import Scenario, Tariff, Zone
 from hushgrid.service.epoch import first_state, roster_digest
+from hushgrid.service.ledger import open_store
 from hushgrid.service.process import Process
 from hushgrid.service.promise import outlook, promise_json, tradeoff_json
 from tests.learn.test_learn_zone import BEGINS, csv, lived_in, run
@@ -98,7 +100,24 @@ def test_a_learned_zone_runs_without_hand_work(homes: Path, tmp_path: Path) -> N
     planned = json.loads(told.read_text())
     assert planned["private"]
     assert not planned["clamp"]
+    replayed(homes, tmp_path)
     served(homes, tmp_path)
+
+
+def replayed(readings: Path, folder: Path) -> None:
+    """The documented replay of recorded days: each of their intervals has its price."""
+    pytest.importorskip("duckdb", reason="duckdb is not installed.")
+    made = folder / "readings.parquet"
+    pq.write_table(pa_csv.read_csv(readings), made)
+    text = (folder / "service.toml").read_text()
+    service = folder / "replay.toml"
+    service.write_text(text.replace(".sqlite", ".replay"))
+    first, last = (str(np.datetime64(FOURTH_WEEK + n, "s")) for n in (0, 86_400))
+    time = ("--from", f"{first}Z", "--to", f"{last}Z")
+    assert run("batch", str(service), "--readings", str(made), *time) == 0
+    with open_store(str(folder / "ledger.replay"), create=False) as store:
+        sources = [one.body["source"] for one in store.records("learned") if one.kind == "release"]
+    assert sources == ["readings"] * 48
 
 
 @pytest.mark.soak

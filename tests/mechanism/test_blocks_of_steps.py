@@ -25,6 +25,7 @@ from hushgrid import (
     step,
 )
 from hushgrid.accounting.composition import Account
+from hushgrid.accounting.events import booked
 from hushgrid.mechanism.digest import policy_fields
 from hushgrid.mechanism.noise import Noise, pmf, size_quantile
 from hushgrid.mechanism.policy import Blocks, Even
@@ -103,7 +104,6 @@ def test_the_deviation_is_that_of_the_schedule() -> None:
     schedule_ = Blocks((6, 2), (0.5, 0.5))
     scale = 50.0
     wanted = np.sqrt(schedule_.variance(np.full(8, scale)))
-    assert wanted[0] == pytest.approx(schedule_.estimated_at(scale, 1))
     assert wanted[0] == pytest.approx(scale * math.sqrt(56 / 3))
     source, draws = SimulatedNoise(8), []
     for _ in range(4000):
@@ -138,6 +138,14 @@ def test_releases_state_the_loss_of_their_block() -> None:
     assert [one.epsilon for one in made] == pytest.approx([0.5] * 2 + [0.4] * 3 + [0.3])
     assert [one.epsilon_any for one in made] == pytest.approx([0.5] * 2 + [0.4] * 3 + [0.3])
     assert {one.noise for one in made} == {"block"}
+    names = ("number", "length", "place")
+    places = [(1, 2, 1), (1, 2, 2), (2, 3, 1), (2, 3, 2), (2, 3, 3), (3, 1, 1)]
+    assert [one.block for one in made] == [dict(zip(names, one, strict=True)) for one in places]
+    assert [*booked(made)] == pytest.approx([0.5, 0, 0.4, 0, 0, 0.3])
+    assert [*booked(made[3:], made[1])] == pytest.approx([0.4, 0, 0.3])  # the first of the block
+    assert [*booked(made[3:], made[2])] == pytest.approx([0, 0, 0.3])
+    assert [*booked(made[::-1])] == pytest.approx([0.3, 0.4, 0, 0, 0.5, 0])
+    assert [*booked([replace(made[1], t=8)], made[1])] == pytest.approx([0.5])  # another block
     again, now = SimulatedNoise(1), init(*WORLD, POLICY)
     for release in made:  # the state is public: a replay knows as much
         assert step(now, 700, again)[0] == release
@@ -221,7 +229,8 @@ def test_terms_that_blocks_do_not_go_with() -> None:
     with pytest.raises(PolicyError, match="no bound on a block's loss is proved"):
         replace(POLICY, eta=0.5)
     assert POLICY.first(3).schedule == Blocks((2, 1), (0.5, 0.4))
-    assert blocks.repeated(2) == Blocks((2, 3, 1) * 2, (0.5, 0.4, 0.3) * 2)
+    assert blocks.over(12) == Blocks((2, 3, 1) * 2, (0.5, 0.4, 0.3) * 2)
+    assert blocks.over(9) == Blocks((2, 3, 1, 2, 1), (0.5, 0.4, 0.3, 0.5, 0.4))
 
 
 def test_digest_keys_are_there_only_where_used() -> None:

@@ -8,13 +8,14 @@ import pytest
 from hushgrid import NoiseError, SecureNoise, SimulatedNoise
 from hushgrid.mechanism.noise import Noise, _reaching, gaussian_quantile, pmf, quantile
 from hushgrid.testing import check_gaussian, check_noise
+from tests.examples import examples
 
 
 @pytest.mark.parametrize("scale", [0.4, 7.5, 601.2191])
 @pytest.mark.parametrize("source", [SecureNoise, lambda: SimulatedNoise(20)])
 def test_noise_has_its_law(source: type[SecureNoise], scale: float) -> None:
     """Chi-square; a perfect source fails once in a million runs (SecureNoise has no seed)."""
-    draws = 8_000 if scale > 100 else 20_000
+    draws = examples(20_000 if scale > 100 else 40_000)
     check_noise(source(), draws=draws, scale=scale)
 
 

@@ -39,7 +39,7 @@ from hushgrid.files.zone_file import PolicyTable
 from hushgrid.mechanism.policy import Gaussian, PerStep
 from hushgrid.mechanism.release import replay
 from hushgrid.model.laws import Binned, Cut, Law, Mixture
-from hushgrid.model.zone import Covariate
+from hushgrid.model.zone import Covariate, FeedIn
 from tests.audit.zones import releases, terms
 
 THETA = OccupancyModel.factored([[0.5, 0.5]], [[[[0.9, 0.1], [0.2, 0.8]]]], chain_of=[0, 0])
@@ -149,13 +149,18 @@ POLICIES: dict[str, dict[str, Any]] = {
     "publish": {"publish": "estimate"},
     "estimator": {"estimator": "filter"},
     "usual": {"estimator": "releases", "usual": 90.0},
+    "filters": {"estimator": "filter", "filters": 1},
     "gaussian": {"gaussian": 90.0, "delta": 0.1},
     "delta": {"gaussian": 90.0, "delta": 0.2},
     "window": {"window": Window(8)},
+    "block_steps": {"block_steps": (48, 48), "block_epsilon": (0.5, 0.4)},
+    "block_epsilon": {"block_steps": (48, 48), "block_epsilon": (0.5, 0.3)},
     "negligible": {"negligible": 0.01},
 }
-TARIFFS: dict[str, float] = {
-    "alpha": 1.5, "beta": 62.4, "gamma": -1.0, "inelastic": 7, "floor": 0.5, "cap": 99.0
+TARIFFS: dict[str, Any] = {
+    "feed_in": FeedIn(0.1, 0.2),
+    "alpha": 1.5, "beta": 62.4, "gamma": -1.0, "inelastic": 7, "floor": 0.5, "cap": 99.0,
+    "smooth": 0.25
 }  # fmt: skip
 ELASTICITIES = {"reference": 71.0, "exponent": 0.9, "low": 0.4, "high": 1.6}
 
@@ -164,9 +169,11 @@ def test_every_term_moves_it() -> None:
     """A field that is added to one of these classes must be named in the digest, and here."""
     for kind, cases in (
         (PolicyTable, POLICIES), (Tariff, TARIFFS), (Elasticity, ELASTICITIES),
-        (Window, {"steps": 9, "by": "absorption"}), (Zone, {"id": "oak", "bound": [1000, 601]}),
+        (Window, {"steps": 9, "by": "absorption"}),
+        (Zone, {"id": "oak", "bound": [1000, 601], "export": [0, 9]}),
     ):  # fmt: skip
-        assert {field.name for field in fields(kind) if field.init} == set(cases), kind
+        names = {field.name for field in fields(kind) if field.init}
+        assert names - {"offset"} == set(cases), kind  # which is the zone's export
     reacts = Elasticity(70.0, 1.0)
     warmth = Covariate("temperature", 10.0, 8.0)
     series = [
@@ -193,6 +200,8 @@ def test_every_term_moves_it() -> None:
         digest(zone=Zone("oak", [1000, 600])),
         digest(zone=Zone("elm", [1000, 601])),
         digest(zone=Zone("elm", [600, 1000])),
+        digest(zone=Zone("elm", [1000, 600], [0, 9])),
+        digest(tariff=replace(TARIFF, feed_in=FeedIn(0.1, 0.2, cap=3.0))),
         digest(models=[THETA, THETA]),
         digest(models=[THETA.starting(1), THETA]),
         digest(calibrator=calibrator("A")),

@@ -99,7 +99,7 @@ def test_zone_keeps_its_own_read_only_bounds() -> None:
         ({"beta": math.nan}, "beta is nan"),
         ({"gamma": math.inf}, "gamma is inf"),
         ({"inelastic": 1.5}, "inelastic is 1.5"),
-        ({"floor": -1.0}, "floor is -1.0"),
+        ({"floor": math.nan}, "floor is nan"),
         ({"floor": 2.0, "cap": 1.0}, "cap is 1.0"),
     ],
 )

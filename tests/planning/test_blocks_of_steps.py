@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hushgrid import OccupancyModel, Plan, Policy, plan
+from hushgrid import Consumption, OccupancyModel, Plan, Policy, Tariff, Uniform, Zone, plan
 from hushgrid.accounting.temporal import worst_leakage
 from hushgrid.compare import paper
 from hushgrid.mechanism.policy import Blocks
+from hushgrid.model.occupancy import Calendar
 from hushgrid.planning.tradeoff import endless_leakage
 from hushgrid.report.promise import plan_json
 
@@ -68,6 +69,21 @@ def test_where_blocks_are_no_use_noise_is_independent() -> None:
     for terms in ({"secret": "step"}, {"terms": Policy(1.0, eta=0.5)},
                   {"secret": "trajectory", "delta": 1e-6}):  # fmt: skip
         assert not planned(blocks=True, **terms).policy.schedule.lengths
+
+
+@pytest.mark.soak  # seconds of search
+def test_equal_blocks_where_those_of_one_day_fail_the_others() -> None:
+    """Homes that move all of the first day, and hardly on the second."""
+    moves = [[[[1 - x, x], [x, 1 - x]]] for x in (0.3, 0.02)]
+    calendar = Calendar(np.repeat([0, 1], 96))
+    theta = OccupancyModel.factored([[0.5, 0.5]], moves, chain_of=[0, 0], calendar=calendar)
+    f = Consumption.by_class(absent=[Uniform(300)], present=[Uniform(1000)], class_of=[0, 0])
+    world = (Zone("z", [1000, 1000]), Tariff(1.0, 2.0), [theta], f)
+    terms = {"secret": "interval", "epsilon": 1.0, "rho": None, "terms": Policy(1.0, horizon=192)}
+    found = plan(*world, **terms, slotwise=False, blocks=True)  # type: ignore[arg-type]
+    even = plan(*world, **terms, slotwise=False)  # type: ignore[arg-type]
+    assert len(set(found.policy.schedule.lengths)) == 1
+    assert found.prospect.with_cut() * 1.3 < even.prospect.with_cut()
 
 
 def test_houses_that_move_together() -> None:

@@ -14,7 +14,8 @@ from hushgrid.cli import main
 from hushgrid.errors import PlanError
 from hushgrid.mechanism.scheduler import house_losses
 from hushgrid.model.occupancy import Calendar
-from hushgrid.planning.planner import Plan, ZoneTerms
+from hushgrid.model.zone import ZoneTerms
+from hushgrid.planning.planner import Plan
 from tests.service.borders import exact
 
 TARIFF = Tariff(1.0, 2.0)

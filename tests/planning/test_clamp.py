@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -33,7 +34,7 @@ from hushgrid import (
 from hushgrid.compare.simulation import days
 from hushgrid.mechanism.noise import pmf
 from hushgrid.model.laws import split
-from hushgrid.planning.expected_error import choose_clamp, expected_error
+from hushgrid.planning.expected_error import choose_clamp, expected_error, prospect
 from tests.examples import SOAK
 
 ECO = Path(__file__).parents[3] / "shared/data/eco_house2/eco_house2_15min.parquet"
@@ -261,3 +262,37 @@ def test_demand_answers_before_the_cut() -> None:
     (case,) = state.scheduler.exposure(2, state.rates).cases
     x = np.minimum(np.floor(np.arange(11) * factor + 0.5), 6).astype(int)
     assert case.after[0].pmf == pytest.approx(np.bincount(x) / 11)
+
+
+def test_readings_above_a_clamp_are_the_slope_of_the_energy_above() -> None:
+    law, factors = LogNormal(120, 0.8, 6000), np.exp([-0.4, 0.0, 0.3])
+    less, more = (split(law, 300.0, factors * math.exp(sign * 0.01)) for sign in (-1, 1))
+    found = split(law, 300.0, factors)
+    np.testing.assert_allclose((more.above - less.above) / 0.02, found.over, rtol=0.02)
+    assert (found.over > 2 * found.above).all(), "an error of readings counts more above a clamp"
+
+
+@pytest.mark.parametrize("estimator", ["filter", "releases"])
+def test_an_estimate_that_follows_releases_is_clamped_by_its_own_error(
+    estimator: Literal["filter", "releases"],
+) -> None:
+    """It averages noise over steps, and no step shows the energy above: it wants a higher clamp."""
+    s = street()
+    world = (s.models, s.zone, s.consumption)
+    usual = 150.0 if estimator == "releases" else 0.0
+    policy = Policy(0.2, horizon=48, eta=1.0, estimator=estimator, usual=usual)
+    own, raw = (
+        choose_clamp(*world, policy).clamp,
+        choose_clamp(*world, Policy(0.2, horizon=48)).clamp,
+    )
+
+    def error(clamp: tuple[int, ...]) -> float:
+        cut = replace(policy, clamp=clamp)
+        scales = [max(clamp) / 0.2] * 48
+        return prospect(s.models, s.consumption, s.tariff, cut, scales).chosen_by()
+
+    assert max(own) > 1.2 * max(raw)
+    for times in (0.5, 0.7, 1.4, 2.0):
+        other = tuple(min(round(times * max(own)), most) for most in (2000, 8000))
+        assert error(own) <= 1.01 * error(other)
+    assert error(own) < error(raw)

@@ -32,7 +32,7 @@ from hushgrid.compare import paper
 from hushgrid.compare.simulation import Mechanism, fold
 from hushgrid.compare.simulation import days as simulated_days
 from hushgrid.files.zone_file import PolicyTable
-from hushgrid.mechanism.policy import PerStep, gaussian_delta
+from hushgrid.mechanism.policy import Even, PerStep, gaussian_delta
 from hushgrid.planning.planner import Plan
 from hushgrid.planning.tradeoff import check_error, endless_leakage, sensitivity
 from tests.examples import examples
@@ -162,6 +162,10 @@ def test_slotwise_is_better_at_equal_promise() -> None:
     assert slots.leakage is not None
     assert slots.leakage <= 1
     assert slots.prospect.with_cut() <= 0.9 * even.prospect.with_cut()
+    left = plan(*world, **asked, slotwise=None)  # type: ignore[arg-type]
+    assert left.policy == slots.policy  # by itself at eta = 1
+    trusted = {**asked, "terms": Policy(1.0, eta=0.05)}
+    assert plan(*world, **trusted, slotwise=None).policy.schedule == Even()  # type: ignore[arg-type]
 
 
 @pytest.mark.soak

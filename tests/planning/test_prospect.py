@@ -29,7 +29,13 @@ from hushgrid.cli import main
 from hushgrid.compare import paper
 from hushgrid.compare.simulation import Mechanism, first_states, play
 from hushgrid.files.zone_file import load_zone
-from hushgrid.planning.expected_error import MOST_CUT, PRIVATE_WAYS, Prospect, choose_clamp
+from hushgrid.planning.expected_error import (
+    MOST_CUT,
+    PRIVATE_WAYS,
+    Prospect,
+    choose_clamp,
+    prospect,
+)
 from hushgrid.planning.planner import Plan, examine
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "zone.toml"
@@ -273,3 +279,26 @@ def test_one_large_consumer_may_be_cut() -> None:
     s = Scenario(Zone("s", [2500] * 200 + [large]), Tariff(0.01, 0.05), [theta], f)
     _, found = clamped(s, 0.1, 1.0)
     assert max(found.policy.clamp) < 1500
+
+
+def test_an_estimate_that_follows_releases_is_expected_to_err_as_its_filter() -> None:
+    """Between what little noise and none at all leave; about one number it errs more."""
+    _, tariff, models, f = world(street(200))
+    model = Policy(0.5, horizon=96, eta=1.0)
+    policies = {
+        "model": model,
+        "filter": replace(model, estimator="filter"),
+        "releases": replace(model, estimator="releases", usual=100.0),
+    }
+    for scale in (10.0, 3000.0, 40_000.0):
+        found = {
+            name: prospect(models, f, tariff, policy, [scale] * 96)
+            for name, policy in policies.items()
+        }
+        error = {name: one.error("estimate") for name, one in found.items()}
+        raw = found["filter"].error("raw")
+        assert error["model"] <= error["filter"] <= 1.001 * error["releases"]
+        assert error["filter"] < 1.001 * raw
+        assert found["releases"].error("raw") == raw
+    less = prospect(models, f, tariff, policies["filter"], [39_000.0] * 96)
+    assert less.error("estimate") < error["filter"] < less.error("forecast")

@@ -23,8 +23,8 @@ import pytest
 from hushgrid.files.deployment import Deployment, Http, ZoneService
 from hushgrid.service import process as running
 from hushgrid.service import process as serving
-from hushgrid.service.access import open_clients
-from hushgrid.service.access.clients import Client
+from hushgrid.service import serve
+from hushgrid.service.access.clients import Client, ClientStore
 from hushgrid.service.access.tokens import make_token
 from hushgrid.service.clock import JsonLines, WatchedClock
 from hushgrid.service.curator import Curator, utc
@@ -35,7 +35,6 @@ from hushgrid.service.ledger.writer import load as load_key
 from hushgrid.service.ledger.writer import verify_signature
 from hushgrid.service.meters import open_meters
 from hushgrid.service.readiness import from_ledger
-from hushgrid.service.run import serve
 from tests.service.brokers import free_port
 from tests.service.http.test_access import KEPT
 from tests.service.http.test_web import NDJSON, as_ndjson
@@ -83,7 +82,7 @@ class World:
         self.unsure: set[tuple[str, int]] = set()  # intervals for which an answer did not come
         self.shown: dict[str, dict[str, Any]] = {}  # by head
         self.missing: dict[tuple[str, int], int | None] = {}  # as the curator counted them
-        with open_clients(made.client_store) as clients:
+        with ClientStore(made.client_store) as clients:
             if clients.find("op") is None:
                 clients.add(Client("op", ("operate",), KEPT, 1))
         self._over = False
@@ -178,8 +177,9 @@ class World:
             for price in json.loads(path.read_text()).values():
                 self.note(price)
 
-    def note(self, price: dict[str, Any]) -> None:
-        assert self.shown.setdefault(price["head"], price) == price
+    def note(self, found: dict[str, Any]) -> None:
+        for price in published(found):
+            assert self.shown.setdefault(price["head"], price) == price
 
     def whole(self, intervals: int = 1) -> Iterator[None]:
         """Intervals in which nothing is wrong."""
@@ -288,3 +288,9 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """A zone that failed is opened again in the next pass."""
     for module in (running, serving):
         monkeypatch.setattr(module, "FIRST_PAUSE", 0.0)
+
+
+def published(found: dict[str, Any]) -> list[dict[str, Any]]:
+    """The prices of an answer of /v1/price that have a record: the one in force and the next."""
+    own = {name: value for name, value in found.items() if name != "next"}
+    return [one for one in (own, found.get("next")) if one and one["kind"] == "published"]

@@ -9,8 +9,8 @@ import threading
 from pathlib import Path
 
 from hushgrid.files.deployment import Deployment, Http, Mqtt
+from hushgrid.service import serve
 from hushgrid.service.clock import SystemClock, WatchedClock, log_lines
-from hushgrid.service.run import serve
 from tests.service.worlds import TOKEN, deployment, service
 
 SECONDS = 2

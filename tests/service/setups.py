@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from hushgrid import Consumption, OccupancyModel, Policy, Scenario, Tariff, Uniform, Zone
 from hushgrid.files.deployment import ZoneService
+from hushgrid.service.curator import utc
+from hushgrid.service.ledger.writer import create
 
 BEGINS = 1_767_571_200  # 2026-01-05T00:00:00Z, a Monday
 STAY = [[0.9, 0.1], [0.2, 0.8]]
 
 
 def service(
-    n: int = 6, name: str = "elm", policy: Policy | None = None, **more: Any
+    n: int = 6, name: str = "elm", policy: Policy | None = None, export: int = 0, **more: Any
 ) -> ZoneService:
     theta = OccupancyModel.factored([[0.5, 0.5]], [[STAY]], chain_of=[0] * n)
     f = Consumption.by_class(absent=[Uniform(300)], present=[Uniform(1000)], class_of=[0] * n)
-    scenario = Scenario(Zone(name, [1000] * n), Tariff(1.0, 2.0), (theta,), f)
+    zone = Zone.net(name, [1000] * n, [export] * n)
+    scenario = Scenario(zone, Tariff(1.0, 2.0), (theta,), f)
     meters = tuple(f"{name}-{i}" for i in range(n))
     policy = Policy(0.5, horizon=2_000) if policy is None else policy
     return ZoneService(scenario, policy, meters, **({"grace": 0, "begins": BEGINS} | more))
@@ -27,3 +32,31 @@ def service(
 def reading(house: int, t: int) -> int:
     """What house counted at step t [Wh]; now and then above the bound or below 0."""
     return int(np.int64((house * 7919 + t * 104_729) % 1200 - 50))
+
+
+def example(begins: int) -> str:
+    """A service file of a street of 40 homes that promises each price, as earlier ones do.
+
+    Args:
+        begins: Start of its first interval [UTC epoch s].
+
+    Returns:
+        TOML.
+    """
+    street = Path(__file__).parents[1] / "data" / "street.toml"
+    return street.read_text("utf-8").replace("{begins}", utc(begins))
+
+
+def street_in(folder: Path) -> Path:
+    """Write that file, from today on, and its key.
+
+    Args:
+        folder: Where to.
+
+    Returns:
+        The service file.
+    """
+    folder.mkdir(exist_ok=True)
+    create(folder / "hushgrid.key")
+    (folder / "service.toml").write_text(example(int(time.time()) // 86_400 * 86_400))
+    return folder / "service.toml"

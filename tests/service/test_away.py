@@ -13,6 +13,7 @@ import pytest
 from hushgrid.files.deployment import Mqtt
 from hushgrid.service import mqtt
 from hushgrid.service.curator import price
+from hushgrid.service.ledger import store
 from tests.disks import fill, small_disk
 from tests.service.brokers import Broker
 from tests.service.faults import DIGEST, FIRST, QUARTER, World, judge_logs, no_pauses, service, wh
@@ -48,12 +49,13 @@ def taken(world: World) -> int:
 
 
 def newest_is_heard(world: World, broker: Broker) -> None:
-    found = heard(broker, "hushgrid/elm/price")
+    found = heard(broker, "hushgrid/elm/next")
     release = world.standing().releases[-1]
     assert found == price(world.made.zones[0], release)
     world.note(found)
 
 
+@pytest.mark.usefixtures("loop_patience")
 def test_a_broker_that_is_away(
     tmp_path: Path,
     broker: Broker,
@@ -155,7 +157,46 @@ def test_a_database_that_is_restarted(
     judge_logs(world, caplog)
 
 
+class Waited:
+    """In place of the module `time`: how long an append has waited, without the waiting."""
+
+    now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
 @pytest.mark.usefixtures("no_pauses")
+def test_an_append_waits_for_seconds_and_the_zone_is_opened_again(
+    tmp_path: Path, postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All zones of the process wait for it meanwhile."""
+    waited = Waited()
+    monkeypatch.setattr(store, "time", waited)
+    world = World(service(tmp_path, ledger=postgres.fresh()))  # the readings are in a file
+
+    def story(world: World) -> Iterator[None]:
+        yield from world.whole(1)
+        assert world.send() == 200
+        postgres.stop()
+        try:
+            world.ahead()
+            yield
+            assert 0 < waited.now <= 5
+        finally:
+            postgres.start()
+        yield from world.until(lambda: world.get("/readyz").status_code == 200)
+        yield from world.whole(1)
+
+    world.play(story)
+    world.judge()
+    assert list(world.releases()) == list(range(FIRST, FIRST + 3))
+
+
+@pytest.mark.usefixtures("no_pauses", "loop_patience")
 def test_readings_wait_with_the_broker_while_the_disk_is_full(
     tmp_path: Path,
     broker: Broker,

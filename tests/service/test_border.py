@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ import pytest
 from hushgrid import OccupancyModel, Policy
 from hushgrid.accounting.temporal import temporal_leakage
 from hushgrid.audit.certificate import certify
+from hushgrid.audit.evidence import LostSteps
 from hushgrid.cli import main
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import Promise, ZoneService
@@ -42,6 +44,7 @@ from hushgrid.service.gaps import largest_loss
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import check
 from hushgrid.service.ledger.records import (
+    EpochRecord,
     GapRecord,
     LedgerState,
     ResumeRecord,
@@ -50,9 +53,10 @@ from hushgrid.service.ledger.records import (
 )
 from hushgrid.service.ledger.writer import verify_signature
 from hushgrid.service.promise import promise_json, sentence
-from hushgrid.service.readiness import example, from_ledger
+from hushgrid.service.readiness import from_ledger
 from tests.bodies import stating
 from tests.service.borders import FIRST, Street, World, from_file, world, zone_of
+from tests.service.setups import example
 from tests.service.setups import service as made_by_hand
 from tests.service.test_curator import Shown, curator
 from tests.test_before import laid_out
@@ -280,6 +284,50 @@ def test_the_certificate_counts_epochs_together(tmp_path: Path) -> None:
     expected = leakage_of([day for day in days if day is not None])
     assert max(worst) == pytest.approx(expected, abs=1e-9)
     assert max(worst) > 1.001
+    assert found.check("promise").status == "failed"
+    assert "where 1 is promised" in found.check("promise").text
+
+    def leaked(evidence: Any, *services: Any) -> list[float]:
+        made = certify(evidence, [terms_of(one) for one in services], commit=schedule_digest)
+        return [float(one.leakage.max()) for one in made.houses if one.leakage is not None]
+
+    (one,), (first, second) = evidence, evidence[0].epochs
+    apart = leaked([replace(one, epochs=(second,))], zone(tmp_path))
+    assert apart[0] < worst[1], "alone it says less"
+    # the end of an epoch may be published and lost: each house loses what its release would cost
+    kept = first.entries[:12]
+    lost = replace(first, entries=kept, lost=frozenset(range(13, 25)))
+    counted = leaked([replace(one, epochs=(lost, second))], zone(tmp_path))
+    assert counted == pytest.approx(worst)
+    lost = replace(first, entries=(), lost=frozenset(range(1, 25)))
+    counted = leaked([replace(one, epochs=(lost, second))], zone(tmp_path))
+    assert counted == pytest.approx(worst)
+    # more is booked than the epoch's own releases would lose: of another epoch, or two histories
+    gap = LostSteps(first.place, first.first + 12, first.first + 23, 9.0)
+    beyond = replace(one, epochs=(replace(lost, entries=kept), second), gaps=(gap,))
+    assert max(leaked([beyond], zone(tmp_path))) > 9
+    begun = replace(second, entries=(), place=second.place - 1)  # and was begun again
+    three = leaked([replace(one, epochs=(first, begun, second))], zone(tmp_path))
+    assert [three[0], three[2]] == pytest.approx(worst)
+    accepted = replace(terms_of(zone(tmp_path)), epsilon=max(worst) + 1e-6)
+    assert certify(evidence, [accepted]).check("promise").status == "passed"
+
+
+def test_the_certificate_counts_epochs_of_several_files_together(tmp_path: Path) -> None:
+    """An operator keeps the file of each epoch; they differ in the hour they begin with."""
+    days = [in_epoch(zone(tmp_path), BEGINS + k * (DAY + HOUR), alone=True) for k in range(2)]
+    for day in days:
+        assert day is not None
+        epoch(tmp_path, replace(day, promise=None))
+    evidence, _ = load_ledger(str(tmp_path / "ledger.db"), zone=None, key=None, heads=())
+    found = []
+    for services in ([zone(tmp_path)], days, days[::-1]):
+        terms = [terms_of(one) for one in services if one is not None]
+        made = certify(evidence, terms, commit=schedule_digest)
+        found.append([float(one.leakage.max()) for one in made.houses if one.leakage is not None])
+    assert len({terms_of(one).digests for one in days if one is not None}) == 2
+    assert found[1] == pytest.approx(found[0])
+    assert found[2] == pytest.approx(found[0])
 
 
 def test_a_figure_can_be_accepted_in_public(tmp_path: Path) -> None:
@@ -808,7 +856,12 @@ def test_an_epoch_with_a_certain_start_ends_as_it_began() -> None:
     theta = OccupancyModel.factored([[0.0, 1.0], [0.75, 0.25]], [moves])
     one = from_file(theta, FIRST * HOUR, 0.5, 4, bounds=(1000, 200))
     before = replace(one, policy=replace(one.policy, schedule=Even()))
-    begun = zone_as_begun(one, first_state(before).digest)
+    begun = zone_as_begun(
+        one,
+        EpochRecord(
+            first_state(before).digest, one.begins // one.seconds, one.policy.horizon, one.seconds
+        ),
+    )
     assert begun.policy == before.policy != one.policy
     street = Street(2)
     street.begin(before)

@@ -12,13 +12,16 @@ import pytest
 from hushgrid.accounting.temporal import temporal_leakage
 from hushgrid.cli import main
 from hushgrid.compare.simulation import simulate
+from hushgrid.files.models import load_survey
 from hushgrid.files.service_file import load_deployment
+from hushgrid.learn.habits import survey_models
 from hushgrid.planning.planner import plan
 from hushgrid.report.promise import price_error
 from hushgrid.service.ledger.writer import create
 from hushgrid.service.promise import affordable, outlook, zone_prose
-from hushgrid.service.readiness import example
+from hushgrid.service.readiness import placeholders
 from tests.service.brokers import free_port
+from tests.service.setups import example
 
 BEGINS = 1_767_225_600
 
@@ -52,11 +55,12 @@ def test_what_init_writes_passes_check(tmp_path: Path, capsys: pytest.CaptureFix
     assert run("check", folder / "service.toml") == 0
     said = capsys.readouterr().out
     for words in (
-        "Promise: For an adversary who knows the occupancy of all other homes, one price",
-        "Noise: Laplace",
+        "Promise: All prices together, of this epoch and of those before and after it",
+        "Noise: joint over each block of steps",
         "Expected price error",
         "whatever anyone consumes",
         "Leakage about one interval of one house from a day of 96 releases",
+        "from one release 0.189 (odds times 1.21), from a week 0.99",
         "readings are kept for 7 days",
         "Budget spent",
         "No usable model: the constant 0.25 EUR/kWh",
@@ -184,3 +188,77 @@ def test_how_long_a_budget_lasts(tmp_path: Path) -> None:
         ).zones
         paid = affordable(zone)
         assert paid.releases == (paid.steps if last is None else last)
+
+
+# ---- init with the operator's own survey
+
+SURVEY = Path(__file__).parents[3] / "shared/data/occupancy_survey/chains.parquet"
+
+
+def diaries(folder: Path) -> Path:
+    """A small table of diaries: singles and couples, by the hour, of two sources."""
+    rows = [
+        (source, n, day, "present", 60, slot, 0.2 + 0.01 * slot, 0.1 * n if day == "wd" else 0.05)
+        for source in ("north", "south")
+        for n in (1, 2)
+        for day in ("wd", "we")
+        for slot in range(24)
+    ]
+    path = folder / "diaries.csv"
+    head = "source,n_residents,daytype,definition,step_min,slot,p01,p10"
+    path.write_text("\n".join([head, *(",".join(map(str, row)) for row in rows)]))
+    return path
+
+
+def test_init_writes_the_chains_of_a_survey(tmp_path: Path) -> None:
+    survey = diaries(tmp_path)
+    assert run("init", tmp_path / "zone", "--survey", survey, "--mix", "1:3,2:2") == 0
+    file = tmp_path / "zone" / "service.toml"
+    assert [one.key for one in placeholders(file)] == ["houses[0].meters"]
+    (zone,) = load_deployment(file).zones
+    assert zone.promise is not None
+    assert (zone.promise.secret, zone.promise.renew, zone.policy.eta) == ("interval", True, 1.0)
+    assert zone.meters == tuple(f"elm-{i:04d}" for i in range(1, 6))
+    wanted = survey_models(load_survey(survey), [1, 1, 1, 2, 2], seconds=900)
+    assert zone.pattern is not None
+    found = zone.pattern.scenario.models
+    assert [one.name for one in found] == ["north", "south"]
+    for theirs, ours in zip(wanted, found, strict=True):
+        assert ours.calendar.slots.tolist() == theirs.calendar.slots.tolist()
+        (here,), (there,) = ours.chains, theirs.chains
+        assert here.chain_of.tolist() == there.chain_of.tolist() == [0, 0, 0, 1, 1]
+        assert np.allclose(here.transition, there.transition, rtol=0, atol=1e-6)
+        assert np.allclose(here.initial, there.initial, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        pytest.param(SURVEY, marks=pytest.mark.skipif(not SURVEY.exists(), reason="no survey")),
+        "richardsonpy",
+    ],
+)
+def test_init_reads_real_surveys(tmp_path: Path, source: Path | str) -> None:
+    if source == "richardsonpy":
+        pytest.importorskip("richardsonpy", reason="the extra hushgrid[survey] is not installed")
+    assert run("init", tmp_path, "--survey", source) == 0
+    assert [one.key for one in placeholders(tmp_path / "service.toml")] == ["houses[0].meters"]
+    (zone,) = load_deployment(tmp_path / "service.toml").zones
+    assert len(zone.meters) == 1000
+
+
+@pytest.mark.parametrize(
+    ("mix", "says"),
+    [("two", "give houses by residents"), ("2:0", "at least one"), ("1:5,9:5", "there are")],
+)
+def test_init_writes_nothing_where_the_survey_does_not_fit(
+    tmp_path: Path, mix: str, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    zone = tmp_path / "zone"
+    assert run("init", zone, "--survey", diaries(tmp_path), "--mix", mix) == 2
+    assert says in capsys.readouterr().err
+    assert run("init", zone, "--survey", tmp_path / "none.csv") == 2
+    assert "none.csv does not exist" in capsys.readouterr().err
+    assert run("init", zone, "--mix", mix) == 2
+    assert "but survey is not set" in capsys.readouterr().err
+    assert not zone.exists()

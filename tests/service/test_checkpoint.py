@@ -17,17 +17,16 @@ from hushgrid import Policy, SimulatedNoise
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import ZoneService
 from hushgrid.mechanism.policy import Window
+from hushgrid.service import serve
 from hushgrid.service.cluster.process import SharedProcess
 from hushgrid.service.curator import Curator
 from hushgrid.service.doctor import examine
 from hushgrid.service.ledger import checkpoint, open_store
-from hushgrid.service.ledger.chain import Fold
+from hushgrid.service.ledger.chain import Fold, LedgerStore
 from hushgrid.service.ledger.checkpoint import Checkpoint, decode, encode
-from hushgrid.service.ledger.ports import LedgerStore
 from hushgrid.service.ledger.records import Record
 from hushgrid.service.ledger.store import CHECKPOINTS, SqlLedger
 from hushgrid.service.ledger.writer import Key, create, load
-from hushgrid.service.run import serve
 from tests.service.setups import BEGINS, reading, service
 from tests.service.worlds import MemoryMeters, deployment
 from tests.services import Postgres

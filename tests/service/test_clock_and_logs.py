@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -76,6 +77,31 @@ def test_a_log_is_json_and_keeps_what_may_not_be_told(lines: io.StringIO) -> Non
     assert third["error"] == "ValueError"
     assert third["trace"][0].startswith("test_clock_and_logs.py:")
     assert "987" not in lines.getvalue()
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_gets_one_readable_line_for_each_event() -> None:
+    """The same fields as in JSON and no others, and the price of a release."""
+    root, stream = logging.getLogger(), Terminal()
+    before = root.handlers[:], root.level
+    try:
+        log_lines(stream)
+        log, price = logging.getLogger("hushgrid.anything"), "0.2500 EUR/kWh from 14:15 on"
+        log.info("released", extra={"zone": "elm\n", "t": 7, "source": "readings", "price": price})
+        log.warning("broker away", extra={"error": "OSError", "wh": 9871})
+        logging.getLogger("uvicorn.error").info("Started server process [%d]", 9872)
+    finally:
+        root.handlers[:], root.level = before[0], before[1]
+        logging.captureWarnings(False)
+        logging.getLogger("uvicorn").setLevel(logging.NOTSET)
+    first, second = stream.getvalue().splitlines()
+    assert re.fullmatch(r"\d\d:\d\d:\d\d elm : 0.2500 EUR/kWh from 14:15 on \(readings\)", first)
+    assert second.endswith(" WARNING broker away (error OSError)")
+    assert "987" not in stream.getvalue()
 
 
 def test_a_flood_of_lines_is_counted_and_drowns_no_other(

@@ -15,9 +15,10 @@ from hushgrid.files.deployment import Deployment, Http
 from hushgrid.files.service_file import load_deployment
 from hushgrid.service.curator import LATE
 from hushgrid.service.ledger.writer import create
-from hushgrid.service.readiness import example, from_ledger
+from hushgrid.service.readiness import from_ledger
 from tests.service.brokers import free_port
 from tests.service.faults import DIGEST, FIRST, QUARTER, World, judge_logs, service, zone
+from tests.service.setups import example
 
 ZURICH = ZoneInfo("Europe/Zurich")
 
@@ -97,7 +98,12 @@ def test_a_clock_that_is_an_hour_back_after_a_restart(
 
 @pytest.mark.parametrize(
     ("day", "quarters"),
-    [("2026-03-29", 92), ("2026-10-25", 100), ("2027-03-28", 92), ("2027-10-31", 100)],
+    [
+        ("2026-03-29", 92),
+        ("2026-10-25", 100),
+        pytest.param("2027-03-28", 92, marks=pytest.mark.soak),
+        pytest.param("2027-10-31", 100, marks=pytest.mark.soak),
+    ],
 )
 def test_a_night_in_which_clocks_on_walls_are_set(tmp_path: Path, day: str, quarters: int) -> None:
     midnight = datetime.fromisoformat(day).replace(tzinfo=ZURICH).astimezone(UTC)

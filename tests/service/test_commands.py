@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +24,12 @@ from hushgrid.files.service_file import load_deployment
 from hushgrid.service.http.app import make_app
 from hushgrid.service.http.common import Metrics, ZoneStates
 from hushgrid.service.http.server import Server
-from hushgrid.service.ingest import Ingest
+from hushgrid.service.ingest import UNKNOWN, Ingest
 from hushgrid.service.meters import open_meters
 from hushgrid.service.mqtt import MqttReadings
 from tests.service.brokers import Broker, free_port, until
 from tests.service.http.test_web import FORMATS, table
+from tests.service.setups import street_in
 from tests.service.worlds import TOKEN, MemoryMeters
 
 DIGEST = hashlib.sha256(TOKEN.encode()).hexdigest()
@@ -38,10 +40,8 @@ NOTHING = dict.fromkeys(
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """A service file as `init` writes it, with a token and a port of its own."""
-    with pytest.raises(SystemExit):
-        main(["init", str(tmp_path / "zone")])
-    path = tmp_path / "zone" / "service.toml"
+    """The service file of a street and its key, with a token and a port of its own."""
+    path = street_in(tmp_path / "zone")
     text = path.read_text().replace("token_digests = []", f'token_digests = ["{DIGEST}"]')
     path.write_text(text.replace("port = 8080", f"port = {free_port()}"))
     return path
@@ -87,6 +87,7 @@ def test_import_takes_every_kind_of_file(
         "unknown": 1,
         "outside": 0,
         "problems": [],
+        "reasons": {UNKNOWN: {"count": 1, "first": "reading 6"}},
     }
     _, out, _ = run(capsys, "import", made, made, "--config", file)
     assert "accepted 0" in out
@@ -111,6 +112,61 @@ def test_import_says_what_is_wrong(file: Path, capsys: pytest.CaptureFixture[str
         status, _, err = run(capsys, "import", wrong, "--config", file)
         assert status == 2
         assert "in use by another process" in err
+
+
+def test_import_of_a_file_without_a_usable_row_fails(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit 1, each reason with its count and first row; the rows of other files are stored."""
+    good, other = file.parent / "good.ndjson", file.parent / "other.ndjson"
+    good.write_bytes(FORMATS["application/x-ndjson"](rows(file)))
+    meter, start, _, _ = rows(file)[0]
+    other.write_bytes(
+        FORMATS["application/x-ndjson"](
+            [(meter, start // 3600 * 3600, 3600, 8), ("x", start, 900, 8)]
+        )
+        + b'{"meter": "x"}\n' * 2
+    )
+    status, out, err = run(capsys, "import", good, other, "--config", file, "--json", "-")
+    found = json.loads(out)
+    assert status == 1
+    assert err.startswith(f"{other}: no row is a reading of a meter of this service (2 rows, first")
+    assert (found["accepted"], found["malformed"], found["unknown"]) == (5, 3, 2)
+    assert {
+        text[:40]: (each["count"], each["first"]) for text, each in found["reasons"].items()
+    } == {
+        UNKNOWN[:40]: (2, "good.ndjson reading 6"),
+        "field meter_id is missing (perhaps 'mete": (2, "other.ndjson line 3"),
+        "lasts 3600 s, but the intervals of zone ": (1, "other.ndjson reading 1"),
+    }
+    status, out, _ = run(capsys, "import", good, "--config", file)
+    assert (status, "duplicate 5" in out) == (0, True)
+
+
+def test_import_takes_an_export_by_its_mapping(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    meter, start, _, _ = rows(file)[0]
+    times = [datetime.fromtimestamp(start + s, UTC).isoformat() for s in (0, 900, 1800)]
+    export, own = file.parent / "export.csv", file.parent / "own.toml"
+    export.write_text(
+        f" Consumption (kwh), Start, End\n0.1,{times[0]},{times[1]}\n0.2,{times[1]},{times[2]}\n"
+    )
+    given = ("import", export, "--config", file, "--json", "-", "--meter-id", meter, "--mapping")
+    status, out, err = run(capsys, *given, "octopus")
+    assert (status, err) == (0, "")
+    assert json.loads(out)["accepted"] == 2
+    own.write_text('base = "octopus"\nend = "Until"\n')
+    export.write_text(export.read_text().replace("End", "Until"))
+    status, out, _ = run(capsys, *given, own)
+    assert (status, json.loads(out)["duplicate"]) == (0, 2)
+    file.write_text(f'{file.read_text()}\n[mappings]\nacme = "own.toml"\n')
+    status, out, _ = run(capsys, *given, "acme")
+    assert (status, json.loads(out)["duplicate"]) == (0, 2)
+    for mapping, says in ((own, "--meter-id ID"), (file.parent / "no.toml", "no.toml")):
+        status, out, err = run(capsys, "import", export, "--config", file, "--mapping", mapping)
+        assert (status, out) == (2, "")
+        assert says in err
 
 
 class Curious:

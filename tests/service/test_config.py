@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from hushgrid.accounting.temporal import temporal_leakage
 from hushgrid.errors import ConfigError, FileError, ServiceError
+from hushgrid.files._tables import keys_of
 from hushgrid.files.deployment import (
     Deployment,
     Http,
@@ -26,13 +27,12 @@ from hushgrid.files.deployment import (
     as_curator,
 )
 from hushgrid.files.service_file import OwnTables, load_deployment
-from hushgrid.files.tables import keys_of
 from hushgrid.files.toml import instant_of, seconds_of
 from hushgrid.files.zone_file import GROUP_KEYS, POLICY_KEYS, PublicSeries
 from hushgrid.mechanism.scheduler import house_losses, schedule
 from hushgrid.model.occupancy import Calendar
-from hushgrid.service.readiness import example
 from tests.examples import examples
+from tests.service.setups import example
 
 BEGINS = 1_767_225_600  # 2026-01-01T00:00:00Z, a Thursday
 EXAMPLE = example(BEGINS)
@@ -177,7 +177,7 @@ def test_rules(tmp_path: Path, old: str, new: str, words: str) -> None:
 def test_several_mistakes_in_one_table_are_all_named(tmp_path: Path) -> None:
     edits = [
         ("alpha = 0.012", "alpha = -1"),
-        ("floor = 0.0", "floor = -3"),
+        ("floor = 0.0", "floor = inf"),
         ("cap = 2.0", "cap = nan"),
     ]
     path = put(tmp_path, *edits, ("horizon = 672", "horizon = 0"), ("epsilon = 0.5", "epsilon = 0"))
@@ -372,7 +372,8 @@ def test_every_key_is_in_the_guide_and_the_other_way_round() -> None:
     documented = set(re.findall(r"^\| `([a-z_.]+)` \|", DOCS.read_text(), re.M))
     kinds = (Service, Stores, Http, Mqtt, Publish, OpenAdr)
     tables = {kind.__name__.lower(): keys_of(kind) for kind in kinds}
-    assert set(tables) == set(keys_of(OwnTables))
+    assert {*tables, "mappings"} == set(keys_of(OwnTables))
+    assert "| `mappings.NAME` |" in DOCS.read_text()
     known = {f"{table}.{key}" for table, keys in tables.items() for key in keys}
     known |= {f"policy.{key}" for key in POLICY_KEYS} | {f"houses.{key}" for key in GROUP_KEYS}
     known |= {f"covariates.{key}" for key in keys_of(PublicSeries)}

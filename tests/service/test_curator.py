@@ -24,6 +24,7 @@ from hushgrid import (
 from hushgrid.belief.filter import Expectations
 from hushgrid.files.deployment import ZoneService
 from hushgrid.intake.readings import Parsed, Readings
+from hushgrid.service.clock import JsonLines, PlainLines
 from hushgrid.service.curator import LATE, Curator, status_of
 from hushgrid.service.ingest import Ingest
 from hushgrid.service.ledger import open_store
@@ -97,6 +98,22 @@ def feed(it: Curator, t: int, houses: list[int]) -> None:
 
 def everyone(zone: ZoneService) -> list[int]:
     return list(range(len(zone.meters)))
+
+
+def test_a_stop_ends_the_catching_up_after_the_release_in_hand(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    zone, shown = service(), Shown()
+    caplog.set_level("INFO")
+    with curator(tmp_path, zone, shown) as it:
+        late = BEGINS + 4 * 900
+        assert len(it.run(late, stopped=lambda: len(shown.releases) > 0)) == 1
+        assert it.run(late, stopped=lambda: True) == []
+        assert len(it.run(late)) == 3
+    lines = [PlainLines().format(one) for one in caplog.records if one.msg == "released"]
+    rate = shown.releases[0].rate
+    assert f" elm: {rate:.4f} EUR/kWh from 2026-01-05T01:15:00Z on (forecast)" in lines[0]
+    assert "price" not in JsonLines().format(caplog.records[0])
 
 
 def test_one_release_an_interval_equal_to_the_mechanism(tmp_path: Path) -> None:

@@ -271,3 +271,16 @@ def test_a_server_that_does_not_sync_is_refused(postgres: Postgres) -> None:
             Database(url, SCHEMA, read_only=True).close()  # reading needs no sync
         finally:
             sync("on")
+
+
+def test_a_server_that_went_away_is_named_whatever_is_asked(postgres: Postgres) -> None:
+    """Connections that are closed stand in for a server that shuts down and takes no new ones."""
+    with Database(postgres.fresh(), SCHEMA) as database:
+        assert {"things", "hushgrid_things_version"} <= database.found()
+        gone = f"DROP DATABASE {database.place.rpartition('/')[2]} WITH (FORCE)"
+        with Database(postgres.url, SCHEMA) as other, other.session() as link:
+            link.connection.dbapi_connection.autocommit = True  # type: ignore[union-attr]
+            link.exec_driver_sql(gone)
+        for ask in (database.found, lambda: database.rows(select(THINGS.c.id)), database.session):
+            with pytest.raises(MeterError, match="cannot be used"):
+                ask()

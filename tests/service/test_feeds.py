@@ -34,7 +34,7 @@ from hushgrid.service.prices import (
     object_id,
     series,
 )
-from tests.service.http.test_web import Face, refused, shown
+from tests.service.http.test_web import Face, Still, refused, shown
 from tests.service.worlds import START, service
 
 T = START // 900
@@ -55,9 +55,13 @@ def release(i: int, **changes: Any) -> ReleaseRecord:
 @pytest.fixture
 def face() -> Face:
     made = Face()
+    made.clock.wall = START + 900 * 6 + 10  # the fifth price holds, the sixth is the next one
     for i in range(6):
         made.history.publish(made.zone, release(i))
     return made
+
+
+BEFORE = 2  # intervals before the first release's, whose prices were expected ones
 
 
 def at(i: int) -> str:
@@ -71,10 +75,13 @@ def at(i: int) -> str:
 def test_price_has_what_consumers_read(face: Face) -> None:
     found = face.call("GET", "/v1/price").json()
     assert set(found) == {
-        "zone", "start", "end", "price", "currency", "rule", "source", "simulated", "head",
-        "signature",
+        "zone", "start", "end", "price", "total", "currency", "rule", "source", "kind",
+        "simulated", "head", "signature", "next",
     }  # fmt: skip
-    assert (found["price"], found["start"], found["end"]) == (0.15, at(5), at(6))
+    assert (found["price"], found["start"], found["end"]) == (0.14, at(4), at(5))
+    following = found["next"]
+    assert set(following) == set(found) - {"next"}
+    assert (following["price"], following["start"], following["end"]) == (0.15, at(5), at(6))
 
 
 @pytest.mark.parametrize("feed", [one for one in FEEDS if one.model], ids=lambda one: one.path)
@@ -87,8 +94,8 @@ def test_evcc_reads_start_end_value(face: Face) -> None:
     found = face.call("GET", "/v1/evcc").json()
     assert isinstance(found, list)
     assert all(set(one) == {"start", "end", "value"} for one in found)
-    assert found[0] == {"start": at(0), "end": at(1), "value": 0.1}
-    assert [one["start"] for one in found] == [at(i) for i in range(6 + 96)]
+    assert found[BEFORE] == {"start": at(0), "end": at(1), "value": 0.1}
+    assert [one["start"] for one in found] == [at(i) for i in range(-BEFORE, 6 + 96)]
     assert all(one["end"] == after["start"] for one, after in pairwise(found))
     assert all(isinstance(one["value"], float) for one in found)
 
@@ -97,7 +104,7 @@ def test_emhass_reads_costs_by_time(face: Face) -> None:
     found = face.call("GET", "/v1/emhass").json()
     assert set(found) == {"load_cost_forecast"}
     costs = found["load_cost_forecast"]
-    assert list(costs) == [at(i) for i in range(6 + 96)]
+    assert list(costs) == [at(i) for i in range(-BEFORE, 6 + 96)]
     assert costs[at(2)] == 0.12
     assert all(datetime.fromisoformat(time).utcoffset() is not None for time in costs)
 
@@ -107,12 +114,12 @@ def test_octopus_tools_read_the_newest_first(face: Face) -> None:
     assert {"count", "results"} <= set(found)
     assert found["next"] is found["previous"] is None
     results = found["results"]
-    assert found["count"] == len(results) == 6 + 96
+    assert found["count"] == len(results) == BEFORE + 6 + 96
     assert all(
         set(one) == {"value_exc_vat", "value_inc_vat", "valid_from", "valid_to"} for one in results
     )
-    assert results[-1] == {
-        "value_exc_vat": 0.1, "value_inc_vat": 0.1, "valid_from": at(0), "valid_to": at(1),
+    assert results[-1 - BEFORE] == {
+        "value_exc_vat": 10.0, "value_inc_vat": 10.0, "valid_from": at(0), "valid_to": at(1),
     }  # fmt: skip
     times = [one["valid_from"] for one in results]
     assert times == sorted(times, reverse=True)
@@ -127,10 +134,12 @@ def test_prices_tell_the_published_from_the_expected(face: Face) -> None:
         "next",
     }  # fmt: skip
     assert [one["start"] for one in found["published"]] == [at(i) for i in range(6)]
-    assert [one["start"] for one in found["forecast"]] == [at(i) for i in range(6, 6 + 96)]
+    expected = [*range(-BEFORE, 0), *range(6, 6 + 96)]
+    assert [one["start"] for one in found["forecast"]] == [at(i) for i in expected]
     first = found["published"][1]
     low, high = first.pop("low"), first.pop("high")
-    assert first == {"start": at(1), "end": at(2), "price": 0.11, "source": "readings"}
+    own = {"start": at(1), "end": at(2), "price": 0.11, "total": 0.11, "source": "readings"}
+    assert first == own
     # by hand: load_hat 3050 Wh, scale 400 Wh, and 1 EUR/kWh for each kWh above 62.5
     assert high - low == pytest.approx(2 * 0.4 * math.log(20), rel=1e-6)
     assert (low + high) / 2 == pytest.approx(62.5 + 3.05, rel=1e-9)
@@ -144,19 +153,28 @@ def test_the_table_says_the_same(face: Face) -> None:
     rows = list(csv.DictReader(io.StringIO(answer.text)))
     found = face.call("GET", "/v1/prices").json()
     assert [(r["start"], r["end"], float(r["price"])) for r in rows] == [
-        (one["start"], one["end"], one["price"]) for one in found["published"] + found["forecast"]
+        (one["start"], one["end"], one["price"])
+        for one in sorted(found["published"] + found["forecast"], key=lambda one: one["start"])
     ]
-    assert [r["kind"] for r in rows] == ["published"] * 6 + ["forecast"] * 96
+    assert [r["kind"] for r in rows] == (
+        ["forecast"] * BEFORE + ["published"] * 6 + ["forecast"] * 96
+    )
     assert {r["currency"] for r in rows} == {"EUR"}
 
 
 def test_home_assistant_is_told_by_discovery() -> None:
     zone = service("elm-street")
-    topic, text = discovery(zone, "homeassistant", "prices/elm-street")
+    topics = ("prices/elm-street", "prices/elm-street/forecast", "prices/available/curator")
+    topic, text = discovery(zone, "homeassistant", *topics)
     assert topic == "homeassistant/sensor/hushgrid_elm-street/config"
     said = json.loads(text)
-    assert said["state_topic"] == said["json_attributes_topic"] == "prices/elm-street"
-    assert said["value_template"] == "{{ value_json.price }}"
+    names = ("state_topic", "json_attributes_topic", "availability_topic")
+    assert tuple(said[name] for name in names) == topics
+    assert said["default_entity_id"] == "sensor.hushgrid_elm_street"
+    assert "object_id" not in said, "Home Assistant 2026.4 no longer takes it"
+    assert said["expire_after"] == 960, "a minute after the border"
+    assert said["state_class"] == "measurement"
+    assert said["value_template"] == "{{ value_json.total }}"
     assert said["unit_of_measurement"] == "EUR/kWh"
     assert said["unique_id"] in said["device"]["identifiers"]
     names = [object_id(name) for name in ("a b", "a_b", "a/b", "a#b", "ä+b")]
@@ -173,7 +191,7 @@ def test_a_range_holds_what_starts_in_it(face: Face) -> None:
     assert [one["start"] for one in found["published"]] == [at(2), at(3), at(4), at(5)]
     assert [one["start"] for one in found["forecast"]] == [at(6), at(7)]
     past = face.call("GET", f"/v1/prices?to={at(3)}").json()
-    assert (len(past["published"]), past["forecast"]) == (3, [])
+    assert (len(past["published"]), len(past["forecast"])) == (3, BEFORE)
     empty = face.call("GET", "/v1/prices?from=2019-01-01T00:00:00Z&to=2019-01-02T00:00:00Z").json()
     assert (empty["published"], empty["forecast"], empty["next"]) == ([], [], None)
     summer = face.call("GET", "/v1/prices", params={"from": "2025-06-15T18:15:00+02:00"}).json()
@@ -188,7 +206,7 @@ def test_a_limit_says_where_to_go_on(face: Face) -> None:
         assert len(found["published"]) + len(found["forecast"]) <= 4
         seen += [one["start"] for one in found["published"] + found["forecast"]]
         following = found["next"]
-    assert seen == [at(i) for i in range(9)]
+    assert sorted(seen) == [at(i) for i in range(-BEFORE, 9)]
 
 
 @pytest.mark.parametrize("path", WITH_RANGE)
@@ -249,7 +267,11 @@ def test_of_several_prices_for_an_interval_the_newest_holds() -> None:
     values = {one["start"]: one["value"] for one in found}
     assert values[utc(late)] == 0.16  # of release 6
     assert values[utc(late + 900)] == 0.17
-    assert starts[:4] == [utc(s) for s in (START + 1800, late, late + 900, late + 1800)]
+    assert starts == [utc(START + 900 * i) for i in range(len(starts))], "no gap in between"
+    rows = face.call("GET", "/v1/prices").json()
+    assert [r["start"] for r in rows["published"]] == [
+        utc(s) for s in (START + 1800, late, late + 900)
+    ]
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 2)), max_size=30), st.data())
@@ -264,7 +286,7 @@ def test_a_series_is_ordered_limited_and_within(
     since = data.draw(st.none() | st.integers(START - 9000, applies + 9000))
     until = data.draw(st.none() | st.integers(START - 9000, applies + 9000))
     span = PriceRange(since, until, data.draw(st.integers(1, 40)))
-    found = series("z", "EUR", 900, releases[-1], releases, guesses, span)
+    found = series(service(), releases[-1], releases, guesses, span)
     starts = [entry.start for entry in found.entries]
     assert starts == sorted(set(starts))
     assert len(starts) <= span.limit
@@ -324,6 +346,24 @@ def test_a_forecast_is_the_rate_of_the_load_the_public_expects(clamp: tuple[int,
     assert len(found) == 96
 
 
+def test_the_first_expected_prices_are_those_of_the_whole_forecast() -> None:
+    """The price in force needs few of them: a service of many zones starts sooner."""
+    zone, releases = service(), [release(0), release(1)]
+    whole, some = Forecaster(zone), Forecaster(zone)
+    start = releases[-1].applies_start + 900
+    for one in (releases[:1], releases):
+        found = some.after(one, 0, start + 2700)
+    assert found.guesses == whole.after(releases).guesses[:3]
+    assert some.known == NOTHING, "what is shown while a forecast is being made is a whole one"
+    assert some.after(releases) == whole.known
+
+    early = zone.begins + 900 * 40
+    for now in (early, early + 900, early + 4500, early - 900):  # the clock may be set back
+        begins = some.after([], now, now + 1800)
+        some_at_once = Forecaster(zone).after([], now)
+        assert begins.guesses == some_at_once.guesses[:2]
+
+
 def test_a_forecast_learns_from_what_is_published() -> None:
     zone = service()
     low = Forecaster(zone).after([release(i, load_hat=1500, scale=50.0) for i in range(30)])
@@ -359,8 +399,10 @@ def test_without_a_usable_model_the_forecast_is_the_fallback() -> None:
     assert {guess.rate for guess in found.guesses} == {0.31}
     assert {guess.within for guess in found.guesses} == {None}
     assert set(found.ranges) == {T}, "a fallback has no range"
-    assert Forecaster(zone).after([release(-5)]) == NOTHING, "a former epoch's says nothing"
-    assert Forecaster(zone).after([]) == NOTHING
+    for earlier in ([], [release(-5)]):  # before the epoch's first release
+        found = Forecaster(zone).after(earlier, START)
+        assert [guess.start for guess in found.guesses] == [START + 900 * i for i in range(96)]
+        assert found.ranges == {}
 
 
 # what may be kept
@@ -368,16 +410,18 @@ def test_without_a_usable_model_the_forecast_is_the_fallback() -> None:
 
 def test_answers_hold_until_the_next_release_is_due(face: Face) -> None:
     # the newest is of the interval that starts at START + 5 * 900; the next one closes 1800 later
-    left = START + 5 * 900 + 1800 - (START + 10)
+    left = START + 5 * 900 + 1800 - (START + 900 * 6 + 10)
     for feed in FEEDS:
         answer = face.call("GET", feed.path)
         assert answer.headers["cache-control"] == f"public, max-age={left}"
     face.history.publish(face.zone, release(6))
-    answer = face.call("GET", "/v1/price")
+    answer = face.call("GET", "/v1/prices")
     assert answer.headers["cache-control"] == f"public, max-age={left + 900}"
-    old = Face()
-    old.history.publish(old.zone, release(-9))
-    assert old.call("GET", "/v1/price").headers["cache-control"] == "public, max-age=1", "overdue"
+    answer = face.call("GET", "/v1/price")
+    assert answer.headers["cache-control"] == f"public, max-age={left}", "then another one holds"
+    face.clock.wall += 1800
+    overdue = face.call("GET", "/v1/prices").headers["cache-control"]
+    assert overdue == "public, max-age=1", "overdue"
 
 
 @pytest.mark.parametrize("path", [feed.path for feed in FEEDS])
@@ -396,6 +440,7 @@ def test_nothing_new_is_304(face: Face, path: str, query: str) -> None:
     other = face.call("GET", path + query, headers={"If-None-Match": '"other"'})
     assert (other.status_code, other.content) == (200, first.content)
     face.history.publish(face.zone, release(6))
+    face.clock.wall += 900
     new = face.call("GET", path + query, headers={"If-None-Match": tag})
     assert new.status_code == 200
     assert new.content != first.content
@@ -406,7 +451,7 @@ def test_a_body_is_made_once_for_a_release(face: Face, monkeypatch: pytest.Monke
     made: list[str] = []
     body = Pages._body
 
-    def counted(self: Pages, feed: Any, *rest: Any) -> bytes:
+    def counted(self: Pages, feed: Any, *rest: Any) -> Any:
         made.append(feed.path)
         return body(self, feed, *rest)
 
@@ -420,12 +465,12 @@ def test_a_body_is_made_once_for_a_release(face: Face, monkeypatch: pytest.Monke
 def test_the_memory_for_ranges_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     history = History([service()])
     history.publish(service(), release(0))
-    found = Pages(history, FEEDS)
+    found = Pages(history, FEEDS, Still())
     for i in range(pages_module.HELD + 50):
         found.page("/v1/evcc", "elm-street", PriceRange(START - i, None))
     assert len(found._kept["elm-street"][1]) == pages_module.HELD
     monkeypatch.setattr(pages_module, "LARGE", 10)
-    fresh = Pages(history, FEEDS)
+    fresh = Pages(history, FEEDS, Still())
     fresh.page("/v1/evcc", "elm-street", PriceRange(START, None))
     assert "elm-street" not in fresh._kept
     fresh.page("/v1/evcc", "elm-street")
@@ -437,7 +482,7 @@ def test_a_release_that_comes_while_a_body_is_made_is_in_it(
 ) -> None:
     body, done = Pages._body, []
 
-    def overtaken(self: Pages, *rest: Any) -> bytes:
+    def overtaken(self: Pages, *rest: Any) -> Any:
         made = body(self, *rest)
         if not done:
             done.append(1)

@@ -19,8 +19,7 @@ from hushgrid.cli import main
 from hushgrid.errors import LedgerError, MeterError
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.mechanism.policy import Gaussian
-from hushgrid.service.access import open_clients
-from hushgrid.service.access.clients import Client
+from hushgrid.service.access.clients import Client, ClientStore
 from hushgrid.service.access.tokens import make_token
 from hushgrid.service.audit import load_ledger, terms_of
 from hushgrid.service.curator import Curator
@@ -37,6 +36,7 @@ from hushgrid.service.transfer import move
 from tests.bodies import gap, resume
 from tests.service.faults import FIRST, QUARTER, World, lose_meters, no_pauses, service, zone
 from tests.service.http.test_access import KEPT
+from tests.service.setups import street_in
 
 __all__ = ["no_pauses"]
 
@@ -268,10 +268,7 @@ def test_resume_as_a_user_types_it(tmp_path: Path, capsys: pytest.CaptureFixture
         main(["resume", "--help"])
     assert stopped.value.code == 0
     assert "Example: hushgrid resume" in " ".join(capsys.readouterr().out.split())
-    with pytest.raises(SystemExit):
-        main(["init", str(tmp_path / "new")])
-    capsys.readouterr()
-    file = tmp_path / "new" / "service.toml"
+    file = street_in(tmp_path / "new")
     with pytest.raises(SystemExit) as stopped:
         main(["resume", str(file), "--json", "-"])
     assert stopped.value.code == 0
@@ -704,7 +701,7 @@ def test_no_interval_is_published_twice_whatever_is_lost(tmp_path: Path, seed: i
 def test_the_ledger_over_http_ends_where_the_witness_does(tmp_path: Path) -> None:
     """A record that is stored and not witnessed may be lost yet, and its step drawn again."""
     world = World(service(tmp_path))
-    with open_clients(world.made.client_store) as clients:
+    with ClientStore(world.made.client_store) as clients:
         clients.add(Client("auditor", ("audit",), KEPT, 1))
     token = make_token(
         load(world.made.key).derive("access tokens"),

@@ -21,8 +21,9 @@ from typing import Any
 
 import pytest
 
-from hushgrid import SimulatedNoise
+from hushgrid import Noise, Policy, SimulatedNoise
 from hushgrid.files.deployment import ZoneService
+from hushgrid.mechanism.policy import Blocks
 from hushgrid.service.curator import Curator
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import check
@@ -33,8 +34,15 @@ from hushgrid.service.meters import MeterStore
 from tests.service.setups import BEGINS, reading, service
 
 KILLS = int(os.environ.get("HUSHGRID_KILLS", "20"))
-STEPS = ("due", "closed", "read", "stepped", "recorded", "published")
+STEPS = ("due", "closed", "read", "stepped", "recorded", "published", "drawn")
 ZONE = service(n=8, budget=60.0, retention=10 * 900)
+BLOCKS = service(
+    n=8,
+    budget=60.0,
+    retention=10 * 900,
+    export=40,  # of readings from -50 Wh on
+    policy=Policy(0.5, horizon=2_000, schedule=Blocks((3,) * 500 + (1,) * 500, (0.5,) * 1000)),
+)
 BATCHES = ([0, 1, 2], [3], [4, 5, 6, 7])
 
 
@@ -46,6 +54,23 @@ class Telling:
 
     def publish(self, zone: ZoneService, release: ReleaseRecord) -> None:
         self._tell("shown", t=release.t, rate=release.rate, head=release.head, seq=release.seq)
+
+
+class Large(Noise):
+    """Noise that is the size of its block: a number that no other process draws."""
+
+    def draw(self, scale: float) -> int:
+        raise AssertionError("no noise of its own")
+
+    def draw_size(self, scale: float, steps: int) -> int:
+        return random.SystemRandom().randrange(10**6, 10**9)
+
+    def draw_within(self, size: int) -> int:
+        return size
+
+
+def zone_of(folder: Path) -> ZoneService:
+    return BLOCKS if (folder / "blocks").exists() else ZONE
 
 
 def child(folder: Path, pipe: int, kill_at: tuple[str, int] | None) -> None:
@@ -60,15 +85,16 @@ def child(folder: Path, pipe: int, kill_at: tuple[str, int] | None) -> None:
         if kill_at == (step, seen[step]):
             os.kill(os.getpid(), signal.SIGKILL)
 
+    zone = zone_of(folder)
     with (
         open_store(str(folder / "ledger.db")) as store,
         MeterStore((folder / "place").read_text()) as meters,
         Witnesses(folder / "witness") as witnesses,
         Curator.open(
-            ZONE,
+            zone,
             store,
             meters,
-            SimulatedNoise(os.getpid()),
+            SimulatedNoise(os.getpid()) if zone is ZONE else Large(),
             load(folder / "key"),
             [Telling(tell)],
             "simulation",
@@ -168,7 +194,19 @@ class Witness:
     def budget(self) -> float:
         with open_store(str(self._folder / "ledger.db")) as store:
             bodies = [r.body for r in store.records(ZONE.id) if r.kind == "release"]
-        return float(sum(b["epsilon"] for b in bodies))
+        paid = {b.get("block", {}).get("number", -b["t"]): b["epsilon"] for b in bodies}
+        return float(sum(paid.values()))
+
+    def sizes(self) -> dict[int, set[int]]:
+        """The noise of each block of steps, as it was published."""
+        found = dict[int, set[int]]()
+        with open_store(str(self._folder / "ledger.db")) as store:
+            bodies = [r.body for r in store.records(ZONE.id) if r.kind == "release"]
+        for body in bodies:
+            wh = [min(max(reading(h, body["t"]), -40), 1000) for h in range(8)]
+            net = body["load_hat"] - body["offset"]
+            found.setdefault(body["block"]["number"], set()).add(net - sum(wh))
+        return found
 
 
 @pytest.fixture(params=["file", "postgres"])
@@ -184,8 +222,21 @@ def test_killed_at_every_named_step(folder: Path) -> None:
     for round_, step in enumerate(STEPS * 2):
         witness.hear(run_and_kill(folder, None, (step, 1 + round_ // len(STEPS))))
         before, last = last, witness.look()
-        recorded = step in ("recorded", "published") or round_ >= len(STEPS)
+        recorded = step in STEPS[4:] or round_ >= len(STEPS)
         assert last - before == recorded + (round_ >= len(STEPS) and step in STEPS[4:])
+    _budget_equals_the_fold(folder, witness)
+
+
+def test_killed_inside_blocks_of_steps(folder: Path) -> None:
+    """At every named step of a block's first, second and last step: one size for each block."""
+    (folder / "blocks").touch()
+    witness = Witness(folder)
+    for round_, step in enumerate(STEPS):
+        witness.hear(run_and_kill(folder, None, (step, 1 + round_ % 3)))
+        witness.look()
+    sizes = witness.sizes()
+    assert all(len(one) == 1 for one in sizes.values()), "a block has two sizes"
+    assert len(set.union(*sizes.values())) == len(sizes) > 2
     _budget_equals_the_fold(folder, witness)
 
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import httpx
 
+from hushgrid.service import serve
 from hushgrid.service.clock import FastClock
-from hushgrid.service.run import serve
 from tests.service.brokers import until
 from tests.service.faults import BEGINS, QUARTER, World, service, zone
 

@@ -18,7 +18,7 @@ import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
 from hushgrid.files.deployment import Mqtt
-from hushgrid.service.curator import price
+from hushgrid.service.curator import PresentPrices, price
 from hushgrid.service.ingest import Ingest, Receipt
 from hushgrid.service.mqtt import MqttPrices, MqttReadings
 from tests.service.brokers import Broker, until
@@ -205,19 +205,23 @@ def test_prices_go_out_retained_and_confirmed(broker: Broker) -> None:
     prices = MqttPrices(at(broker, prices="hushgrid/{zone}/price"))
     try:
         assert until(prices._client.is_connected)
-        prices.publish(service(), shown(t=7))
-        prices.publish(service(), shown(t=8, rate=0.5))
-        assert heard(broker, "hushgrid/elm-street/price") == price(service(), shown(rate=0.5))
+        prices.show(service(), present(0.25))
+        prices.show(service(), present(0.5))
+        assert heard(broker, "hushgrid/elm-street/price") == present(0.5).price
         broker.stop()
         assert until(lambda: not prices._client.is_connected())
         with pytest.raises(OSError, match="away"):
-            prices.publish(service(), shown())
+            prices.show(service(), present(0.75))
         broker.start()
         assert until(prices._client.is_connected)
-        prices.publish(service(), shown(rate=0.75))
+        prices.show(service(), present(0.75))
         assert heard(broker, "hushgrid/elm-street/price")["price"] == 0.75
     finally:
         prices.stop()
+
+
+def present(rate: float) -> PresentPrices:
+    return PresentPrices(price(service(), shown(rate=rate)) | {"next": None}, list)
 
 
 def heard(broker: Broker, topic: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from hushgrid.service.audit import load_ledger, terms_of
 from hushgrid.service.border import as_begun
 from hushgrid.service.epoch import first_state
 from hushgrid.service.ledger.records import schedule_digest
-from hushgrid.service.readiness import example
+from tests.service.setups import example
 from tests.service.test_border import publish, standing
 from tests.service.test_curator import Shown, curator
 

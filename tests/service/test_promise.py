@@ -154,7 +154,9 @@ def test_the_figures_of_a_promise() -> None:
     )
     assert (found["epsilon"], found["delta"], found["eta"]) == (1.0, 0.0, 1.0)
     assert (found["horizon"], found["houses"], found["interval_s"]) == (96, 6, 900)
-    assert found["tariff"] == {"alpha": 1.0, "beta": 62.5, "floor": 0.0, "cap": None}
+    assert found["tariff"] == {
+        "alpha": 1.0, "beta": 62.5, "floor": 0.0, "cap": None, "smooth": 0.0
+    }  # fmt: skip
     capped = replace(zone.scenario, tariff=Tariff(1.0, 2.0, floor=1.0, cap=9.0))
     assert promise_json(replace(zone, scenario=capped), "simulation")["tariff"]["cap"] == 9.0
 

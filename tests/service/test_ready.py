@@ -23,15 +23,16 @@ from hushgrid import SimulatedNoise
 from hushgrid.cli import main
 from hushgrid.errors import HushgridError
 from hushgrid.files.service_file import load_deployment
+from hushgrid.service import serve
 from hushgrid.service.clock import SystemClock
 from hushgrid.service.curator import Curator
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.writer import create, load
 from hushgrid.service.meters import MeterStore
-from hushgrid.service.readiness import example
-from hushgrid.service.run import serve
+from hushgrid.service.readiness import example as template
 from tests.bodies import transfer
 from tests.service.brokers import free_port
+from tests.service.setups import example
 from tests.services import Postgres
 
 
@@ -336,13 +337,71 @@ def test_a_price_that_is_mostly_noise_is_a_problem(
         ("\neta = 0.05", "\neta = 1"),
         ("epsilon = 0.5", "epsilon = 0.05"),
     )
+    assert folder.check("--json", "-") == 0, "a simulation may be as wrong as it likes"
+    (remark,) = [
+        one for one in json.loads(capsys.readouterr().out)["remarks"] if "accept_error" in one
+    ]
+    folder.edit(PRODUCTION, *REAL)
     assert folder.check("--json", "-") == 1
     values = json.loads(capsys.readouterr().out)
     assert values["expected_error"] > 0.5
     (problem,) = values["problems"]
-    assert "above the 50.0% of service.accept_error" in problem
+    for one in (remark, problem):
+        assert "above the 20.0% of service.accept_error; what lowers it: policy.rho" in one
+        assert "more homes" in one
+        assert "a larger epsilon" in one
     folder.edit(("budget = 400.0", "budget = 400.0\naccept_error = 1e6"))
+    assert folder.check("--json", "-") == 1
+    (problem,) = json.loads(capsys.readouterr().out)["problems"]
+    assert "accept_error_set_by is not set; say who accepts that" in problem
+    folder.edit(("accept_error = 1e6", 'accept_error = 1e6\naccept_error_set_by = "TODO"'))
+    assert folder.check("--json", "-") == 1
+    (problem,) = json.loads(capsys.readouterr().out)["problems"]
+    assert "service.accept_error_set_by is 'TODO'" in problem
+    folder.edit(('"TODO"', '"J. Smith, grid operation"'))
     assert folder.check() == 0
+
+
+def test_a_horizon_that_has_ended_is_a_problem(
+    folder: Folder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In production exit 1; epochs that renew themselves have no end."""
+    text = folder.file.read_text()
+    folder.file.write_text(re.sub("begins = .*Z ", "begins = 2026-01-01T00:00:00Z ", text))
+    assert folder.check("--json", "-") == 0
+    remarks = json.loads(capsys.readouterr().out)["remarks"]
+    assert any("the horizon ended at 2026-01-01T03:00:00Z" in one for one in remarks)
+    folder.edit(PRODUCTION, *REAL)
+    assert folder.check("--json", "-") == 1
+    (problem,) = json.loads(capsys.readouterr().out)["problems"]
+    assert "so that forecasts are published; give a later begins" in problem
+    folder.edit(
+        ('secret = "step"', 'secret = "interval"\nrenew = true'),
+        ("horizon = 12", "horizon = 96"),
+        ("\neta = 0.05", "\neta = 1"),
+        ("budget = 400.0", 'budget = 400.0\naccept_error = 99\naccept_error_set_by = "J. Smith"'),
+    )
+    assert folder.check() == 0
+
+
+def test_the_template_passes_and_is_no_production(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Enough homes for a price within a fifth, as the plan publishes it; the chain is no one's."""
+    made = Folder(tmp_path)
+    text = template(int(time.time()) // 86_400 * 86_400)
+    made.file.write_text(text.replace("port = 8080", f"port = {made.port}"))
+    assert made.check("--json", "-") == 0
+    values = json.loads(capsys.readouterr().out)
+    assert (values["secret"], values["epsilon"], values["eta"]) == ("interval", 1.0, 1.0)
+    assert values["publish"] == "estimate", "as the plan advises: 5 % better than the forecast"
+    assert values["expected_error"] < min(0.2, 0.95 * values["forecast_error"])
+    assert values["promise"]["step"] < values["promise"]["day"] <= values["promise"]["week"] <= 1
+    made.edit(PRODUCTION)
+    assert made.check("--json", "-") == 1
+    problems = " ".join(json.loads(capsys.readouterr().out)["problems"])
+    for words in ("houses[0].meters", "models[0].chains", "models[0].provenance is"):
+        assert words in problems
 
 
 def test_the_figures_that_others_read(folder: Folder, capsys: pytest.CaptureFixture[str]) -> None:
@@ -395,7 +454,7 @@ def test_the_files_of_deploy_pass_in_their_mode(
     )
     assert folder.check("--json", "-") == 0
     remarks = json.loads(capsys.readouterr().out)["remarks"]
-    assert any("elm-street.toml:" in one and "policy.eta_set_by" in one for one in remarks)
+    assert any("elm-street.toml:" in one and "models[0].chains" in one for one in remarks)
     assert any("openadr.url is 'https://prices.example'" in one for one in remarks)
 
 

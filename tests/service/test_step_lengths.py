@@ -89,6 +89,7 @@ def test_an_interval_becomes_longer_and_shorter_again(tmp_path: Path) -> None:
     assert "12 releases within one horizon" in over.text, "a horizon reaches over all of them"
 
 
+@pytest.mark.usefixtures("loop_patience")
 def test_prices_of_longer_intervals_are_served(tmp_path: Path) -> None:
     world = World(service(tmp_path))
     world.play(lambda world: world.whole(2))
@@ -107,11 +108,13 @@ def test_prices_of_longer_intervals_are_served(tmp_path: Path) -> None:
             yield
             world.look()
             price = world.get("/v1/price").json()
-            assert price["head"] == world.standing().head.digest
+            assert price["source"] == ("readings" if k else "forecast"), "what was expected of it"
+            assert price["next"]["head"] == world.standing().head.digest
             assert world.get("/v1/prices").json()["forecast"], "expected prices follow it"
 
     later.play(story, new_epoch=True)
-    assert len(later.shown) == 2
+    heads = {one["head"] for one in later.shown.values()}
+    assert len(heads) == 2  # no price of the epoch before is in force any more
     history, releases = History([new]), later.standing().releases
     history.fill("elm", releases[:2])
     _, sent = prices._missed(history, "elm", None)

@@ -1,9 +1,10 @@
 """Worlds that differ in their readings, and all that anyone outside sees of one.
 
-Worlds 0 and 1: who is present, who lies above the bound and who below 0 is the same in both; sizes
-are not. World 2: other meters report (some wherever some do), other readings are cut, some have
-fractions, and malformed rows come at other times. The noise knows the load of its world and draws
-what makes load and noise together the same in all.
+Worlds 0 and 1: who is present, who lies above the bound, who below 0 and who below what may be
+exported is the same in both; sizes are not. Homes of oak-lane may export. World 2: other meters
+report (some wherever some do), other readings are cut, some have fractions, and malformed rows come
+at other times. The noise knows the load of its world and draws what makes load and noise together
+the same in all.
 
 In make soak every path is asked for after every step, else after those that begin and end a life of
 the process, and after the one without readings.
@@ -32,8 +33,7 @@ from hushgrid.cli.ledger import export
 from hushgrid.files.deployment import Deployment, Http, Mqtt, OpenAdr
 from hushgrid.service import curator, mqtt
 from hushgrid.service import process as serve
-from hushgrid.service.access import open_clients
-from hushgrid.service.access.clients import Client
+from hushgrid.service.access.clients import Client, ClientStore
 from hushgrid.service.access.tokens import make_token
 from hushgrid.service.clock import log_lines
 from hushgrid.service.http import readings
@@ -51,6 +51,7 @@ ASKED = range(1, STEPS + 1) if SOAK else (1, EMPTY, AWAY[0] - 1, AWAY[-1] + 1, S
 SPOILED = {0: (1, 12), 1: (1, 12), 2: (2, 13)}  # steps with malformed bodies, by world
 OTHERS = 2  # the world in which other meters report
 ZONES = {"elm-street": 6, "oak-lane": 3}
+EXPORT = {"elm-street": 0, "oak-lane": 300}  # [Wh]
 RANGED = ("prices", "prices.csv", "evcc", "emhass", "octopus")
 OPENADR = (
     "programs", "programs/elm-street", "events", "events?active=true&programID=oak-lane",
@@ -84,7 +85,9 @@ def parts(world: int, zone: str, house: int, step: int) -> tuple[int, ...]:
     if kind == 1:
         return (1000 + size,)
     if kind == 2:
-        return (-size,)
+        return (-size - EXPORT[zone],)
+    if kind == 6 and EXPORT[zone]:
+        return (-int(rng.integers(1, EXPORT[zone])),)
     first, second = map(int, rng.integers(0, 499, 2))
     return (first, second) if kind == 3 else (first + second,)
 
@@ -101,14 +104,16 @@ def rows(world: int, zone: str, step: int) -> list[Row]:
 
 def expected(zone: str, step: int) -> list[int]:
     """What stands in for each house that is missing [Wh]."""
-    return [int(wh) for wh in Expectations(service(zone, ZONES[zone]).scenario).at(step)]
+    zoned = service(zone, ZONES[zone], export=EXPORT[zone])
+    return [int(wh) - EXPORT[zone] for wh in Expectations(zoned.scenario).at(step)]
 
 
 def load(world: int, zone: str, step: int, bound: Any) -> int:
-    """The load [Wh], with what is expected of who is missing."""
+    """The load [Wh], with what is expected of who is missing and what each may export."""
     found = (parts(world, zone, house, step) for house in range(ZONES[zone]))
     each = zip(found, expected(zone, step), bound, strict=True)
-    return sum(min(max(sum(one) if one else law, 0), int(most)) for one, law, most in each)
+    v = EXPORT[zone]
+    return sum(min(max((sum(one) if one else law) + v, 0), int(most)) for one, law, most in each)
 
 
 class Aligned(Noise):
@@ -124,6 +129,13 @@ class Aligned(Noise):
     def draw(self, scale: float) -> int:
         zone, step, own = self._now
         return 1000 + int(np.random.default_rng([zone, step]).integers(3000)) - own
+
+    def draw_size(self, scale: float, steps: int) -> int:
+        return 7_654_321 + 1000 * self._world + steps  # another secret in each world
+
+    def draw_within(self, size: int) -> int:
+        assert 7_654_321 < size - 1000 * self._world < 7_655_321
+        return self.draw(1.0)
 
 
 class Clock:
@@ -150,7 +162,7 @@ class Wire:
         return None
 
     def __getattr__(self, name: str) -> Callable[..., bool]:
-        return lambda *_: True
+        return lambda *_, **__: True
 
 
 def malformed(a: int, b: int) -> list[tuple[bytes, str]]:
@@ -200,12 +212,12 @@ class Seen:
         self.made: Deployment = deployment(
             folder,
             service("elm-street", policy=policy),
-            service("oak-lane", 3, policy=policy, budget=1.2),
+            service("oak-lane", 3, policy=policy, budget=1.2, export=EXPORT["oak-lane"]),
             mqtt=Mqtt("nowhere", readings="in", prices="out/{zone}"),
             price_file=folder / "prices.json",
             openadr=OpenAdr(),
         )
-        with open_clients(self.made.client_store) as clients:
+        with ClientStore(self.made.client_store) as clients:
             clients.add(Client("op", ("operate", "audit"), KEPT, 1))
         seal = load_key(self.made.key).derive("access tokens")
         token = make_token(seal, "op", ["operate", "audit"], START + 10**6, b"n")
@@ -227,6 +239,7 @@ class Seen:
         patch.setattr(prometheus_client.metrics, "time", still)
         patch.setattr(serve, "make_noise", lambda _: Aligned(self.world))
         patch.setattr(mqtt, "_client", lambda *_, **__: self.wire)
+        patch.setattr("hushgrid.service.prices.LOOP_PATIENCE", 60.0)
         apart = readings.batches_apart
 
         def first_apart(parse: Any, *given: Any) -> Any:
@@ -237,10 +250,10 @@ class Seen:
         patch.setattr(readings, "batches_apart", first_apart)
         prepare = curator.prepare
 
-        def told(state: Any, noise: Any) -> Any:
+        def told(state: Any, noise: Any, *size: Any) -> Any:
             if isinstance(noise, Aligned):
                 noise.at(state)
-            return prepare(state, noise)
+            return prepare(state, noise, *size)
 
         patch.setattr(curator, "prepare", told)
 
@@ -276,7 +289,9 @@ class Seen:
             start = START + (step - 1) * SECONDS
             self.clock.wall = start + 300.0
             self._deliver(step, inlet)
-            self.loads += [load(self.world, zone, step, [1000] * n) for zone, n in ZONES.items()]
+            self.loads += [
+                load(self.world, zone, step, [1000 + EXPORT[zone]] * n) for zone, n in ZONES.items()
+            ]
             self.clock.wall = start + 900.0
             if step in AWAY:
                 self.clock.wall = float(START + AWAY[-1] * SECONDS)

@@ -11,24 +11,35 @@ import numpy as np
 from hushgrid import Consumption, OccupancyModel, Policy, Scenario, Tariff, Uniform, Zone
 from hushgrid.errors import MeterRetryError
 from hushgrid.files.deployment import Deployment, ZoneService
+from hushgrid.model.laws import Law, Net
 from hushgrid.service.ledger.writer import create
-from hushgrid.service.meters.ports import Counts, Interval
+from hushgrid.service.meters.columns import Counts, Interval
 
 START = 1_750_000_500  # [UTC epoch s], on a quarter hour
 TOKEN = "a-token-for-tests"
 
 
 def service(
-    zone: str = "elm-street", houses: int = 6, *, begins: int = START, **changes: Any
+    zone: str = "elm-street",
+    houses: int = 6,
+    *,
+    begins: int = START,
+    export: int = 0,
+    **changes: Any,
 ) -> ZoneService:
-    """A zone of a few houses; meters are named after it."""
+    """A zone of a few houses, which may export so much [Wh]; meters are named after it."""
     alike = [0] * houses
     theta = OccupancyModel.factored([[0.5, 0.5]], [[[[0.9, 0.1], [0.2, 0.8]]]], chain_of=alike)
-    f = Consumption.by_class(absent=[Uniform(500)], present=[Uniform(1000)], class_of=alike)
-    scenario = Scenario(Zone(zone, [1000] * houses), Tariff(1.0, 62.5), [theta], f)
+    laws: list[Law] = [Uniform(500), Uniform(1000)]
+    if export:
+        laws = [Net(law, Uniform(export), export) for law in laws]
+    f = Consumption.by_class(absent=laws[:1], present=laws[1:], class_of=alike)
+    limits = Zone.net(zone, [1000] * houses, [export] * houses)
+    scenario = Scenario(limits, Tariff(1.0, 62.5), [theta], f)
     own: dict[str, Any] = {"policy": Policy(0.5, horizon=500), "grace": 0, "begins": begins}
+    own["scenario"] = scenario
     meters = tuple(f"{zone}-{i}" for i in range(houses))
-    return ZoneService(scenario=scenario, meters=meters, **(own | changes))
+    return ZoneService(meters=meters, **(own | changes))
 
 
 def deployment(folder: Path, *zones: ZoneService, **changes: Any) -> Deployment:
@@ -51,7 +62,7 @@ class MemoryMeters:
     def __init__(self, *zones: ZoneService) -> None:
         self.rows: dict[tuple[str, int, int], int] = {}
         self.closed: dict[str, int] = {}
-        self.puts, self.fail = 0, None
+        self.puts, self.fail, self.sizes = 0, None, dict[Any, int]()
         self._zones = {zone.id: (len(zone.meters), zone.seconds) for zone in zones}
 
     fail: BaseException | None
@@ -126,6 +137,14 @@ class MemoryMeters:
     def purge(self, zone: str, before: int) -> int:
         del zone, before
         return 0
+
+    def noise_size(self, zone: str, block: Any, draw: Any) -> int | None:
+        if (zone, block) not in self.sizes and draw is not None:
+            self.sizes[zone, block] = draw()
+        return self.sizes.get((zone, block))
+
+    def erase_noise(self, zone: str, but: Any = None) -> None:
+        self.sizes = {key: m for key, m in self.sizes.items() if key[0] != zone or key[1] == but}
 
     def shut(self) -> None:
         pass

@@ -16,7 +16,7 @@ import numpy as np
 from numba import njit, prange
 from numpy.typing import NDArray
 
-from hushgrid._numbers import Bools, Floats, Int32s
+from hushgrid._numbers import Bools, Floats, Int32s, frozen
 
 _SMALL = 1e-200
 
@@ -290,12 +290,13 @@ def two_states(
     lost = np.ones(n, np.bool_)
     width = min(n, max(1, _CHUNK // horizon))
     factors = np.empty((3, horizon, width))
-    follows = chains.astype(np.int32, copy=False)  # one type, so that it is compiled once
+    follows = frozen(chains.astype(np.int32, copy=False))
+    terms = frozen(initial), frozen(transition), frozen(slots)
     for start in range(0, n, width):
         some = slice(start, min(n, start + width))
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            grown = np.exp(losses[:, some])
-            _two_states(initial, transition, slots, follows[some], grown, factors, lost[some])
+            grown = np.exp(losses[:, some], order="C")
+            _two_states(*terms, follows[some], grown, factors, lost[some])
             for part, factor in zip((backward, forward, total), factors, strict=True):
                 np.log(factor[:, : some.stop - start], out=part[:, some])
     return backward, forward, total, lost
@@ -435,10 +436,10 @@ def in_blocks_of_steps(
     """
     shape = (len(slots), len(chains))
     backward, forward, total = (np.empty(shape) for _ in range(3))
-    each = np.ascontiguousarray(np.broadcast_to(e, shape))
     follows, steps = chains.astype(np.int32, copy=False), lengths.astype(np.int64, copy=False)
-    terms = (initial, transition, slots, follows, each, steps)
-    _in_blocks_of_steps(*terms, backward, forward, total)
+    terms = frozen(initial), frozen(transition), frozen(slots), frozen(follows)
+    each = frozen(np.broadcast_to(e, shape))
+    _in_blocks_of_steps(*terms, each, frozen(steps), backward, forward, total)
     return backward, forward, total
 
 
@@ -520,7 +521,7 @@ def _in_blocks_of_steps(  # type: ignore[no-untyped-def]
 def best_blocks(
     back: Floats, ahead: Floats, weights: Floats, grid: Floats, first: int, last: int
 ) -> tuple[tuple[int, ...], tuple[float, ...]]:
-    """The dynamic programme of `planning.blocks.borders`; `weights` are sums up to each step."""
+    """The dynamic programme of `borders` (planning); `weights` are sums up to each step."""
     horizon, size = len(back), len(grid)
     cost = np.full((horizon + 1, size, size), np.inf)
     came = np.full((horizon + 1, size, size), -1, np.int64)

@@ -3,7 +3,8 @@
 Every filter of the bank has its own spreads. A state holds two levels, a residual, a coefficient of
 each covariate, a profile of the day and what weekends add to it, both on knots with straight lines
 between them. The observation is the load behind noise: its exact mean and variance given the
-release enter a rank-one update.
+release enter a rank-one update. Noise of a block of steps is even on an unknown range, the same for
+all its steps, so every filter holds the probabilities of some ranges too.
 """
 
 import math
@@ -11,7 +12,7 @@ import math
 import numpy as np
 from numba import njit
 
-from hushgrid._numbers import Floats
+from hushgrid._numbers import Bools, Floats
 
 LEVELS = 3  # level, slow level, residual; then covariates, then knots of the two profiles
 
@@ -64,10 +65,67 @@ def _behind(seen, mean, variance, scale, normal):  # type: ignore[no-untyped-def
     return seen + moved, spread, log - d * d / (2 * variance) - math.log(2 * scale)
 
 
+@njit(cache=True, inline="never", error_model="numpy")  # pragma: no cover
+def _within(seen, mean, variance, halves, chances):  # type: ignore[no-untyped-def]
+    """`_behind` for noise that is even on -half..half, half being one of some.
+
+    The load is a normal law cut off on both sides, for each of them. Their chances are changed.
+    """
+    s, d = math.sqrt(variance), seen - mean
+    root, two = math.sqrt(2 * math.pi), math.sqrt(2.0)
+    whole = first = second = 0.0
+    for g in range(len(halves)):
+        if chances[g] == 0.0:
+            continue
+        a, b = (abs(d) - halves[g]) / s, (abs(d) + halves[g]) / s
+        part, low, high = 1.0, 0.0, 0.0
+        if a > -9.0:
+            part, low = 0.5 * math.erfc(a / two), math.exp(-a * a / 2) / root
+        if b < 9.0 or (a > 0.0 and (b - a) * (b + a) < 80.0):
+            part, high = part - 0.5 * math.erfc(b / two), math.exp(-b * b / 2) / root
+        share = chances[g] / (2 * halves[g])
+        chances[g] = share * part
+        whole += share * part
+        first += share * (low - high)
+        second += share * (part + a * low - b * high)
+    if not whole > 1e-250:  # farther out than the widest noise reaches: just inside of it
+        chances[:] = 0.0
+        chances[-1] = 1.0
+        a = (abs(d) - halves[-1]) / s
+        log = -a * a / 2 - math.log(2 * halves[-1] * a * root)
+        return mean + math.copysign(s * (a + 1 / a), d), variance / (a * a), log
+    for g in range(len(halves)):
+        chances[g] = chances[g] / whole if chances[g] > 1e-12 * whole else 0.0
+    first /= whole
+    left = variance * min(max(second / whole - first * first, 0.0), 1.0)
+    return mean + math.copysign(s * first, d), left, math.log(whole)
+
+
+@njit(cache=True)  # pragma: no cover
+def within_block(seen, mean, variance, halves, chances):  # type: ignore[no-untyped-def]
+    """Normal loads behind noise of a block of steps, whose half-width is one of some.
+
+    Args:
+        seen: Noisy load [Wh].
+        mean: (n,): means of the load [Wh].
+        variance: (n,): variances [Wh^2], above 0.
+        halves: (G,): half-widths [Wh].
+        chances: (n, G): probability of each before the release; changed to those after it.
+
+    Returns:
+        (n, 3): mean and variance after the release [Wh, Wh^2], and the log density of what is seen.
+    """
+    found = np.empty((len(mean), 3))
+    for i in range(len(mean)):
+        found[i] = _within(seen, mean[i], variance[i], halves, chances[i])
+    return found
+
+
 @njit(cache=True, error_model="numpy")  # pragma: no cover
 def _follow(  # type: ignore[no-untyped-def]
-    seen, scale, normal, base, place, weekend, known, decay, growth, white, mean, covariance, found
-):
+    seen, scale, normal, base, place, weekend, known, decay, growth, white, mean, covariance,
+    halves, begins, sizes, found
+):  # fmt: skip
     n, d = mean.shape
     fixed = LEVELS + known.shape[1]
     knots = (d - fixed) // 2
@@ -100,7 +158,12 @@ def _follow(  # type: ignore[no-untyped-def]
             if scale[t] < 0:  # nothing was published
                 found[t, c, 2], found[t, c, 3], found[t, c, 4] = m, v, 0.0
                 continue
-            after, left, log = _behind(seen[t], m, v, scale[t], normal)
+            if halves[t, 0] < 0:
+                after, left, log = _behind(seen[t], m, v, scale[t], normal)
+            else:
+                if begins[t]:
+                    sizes[c] = sizes[-1]
+                after, left, log = _within(seen[t], m, v, halves[t], sizes[c])
             found[t, c, 2], found[t, c, 3], found[t, c, 4] = after, left, log
             move, shrink = base[t] * (after - m) / v, base[t] * base[t] * (v - left) / (v * v)
             for i in range(d):
@@ -122,8 +185,11 @@ def follow(
     white: Floats,
     mean: Floats,
     covariance: Floats,
+    halves: Floats,
+    begins: Bools,
+    sizes: Floats,
 ) -> Floats:
-    """Advance every filter of a bank over some steps. `mean` and `covariance` are changed.
+    """Advance every filter of a bank over some steps; `mean`, `covariance`, `sizes` are changed.
 
     Args:
         seen: (T,): noisy loads [Wh].
@@ -138,6 +204,10 @@ def follow(
         white: (filters,): spread of the load about its state, relative to `base`.
         mean: (filters, d): states before the first step.
         covariance: (filters, d, d): their covariances.
+        halves: (T, G): half-widths that the noise of a block of steps may have [Wh]; negative where
+            noise is independent.
+        begins: (T,): whether a step is the first seen of its block.
+        sizes: (filters + 1, G): probability of each half-width by filter; last, before a block.
 
     Returns:
         (T, filters, 5): mean and variance of the load before the release, mean and variance after
@@ -146,6 +216,6 @@ def follow(
     found = np.empty((len(seen), len(mean), 5))
     _follow(
         seen, scale, normal, base, place, weekend, known, decay, growth, white, mean, covariance,
-        found,
+        halves, begins, sizes, found,
     )  # fmt: skip
     return found

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from hushgrid._numbers import Floats
+from hushgrid._numbers import Floats, frozen
 
 _PLAIN = 300_000  # rounds of the plain loops; numba takes as long to load
 _rounds = 0
@@ -23,12 +23,12 @@ _rounds = 0
 def worst_ratio(absent: Floats, present: Floats, bound: int, q: float, eta: float) -> float:
     """Largest ratio over k in 0..bound; q^bound must be well above the smallest float."""
     n = bound + 1 if eta > 0 else max(absent.size, present.size)
-    return _run(ratio_loop, n, absent, present, bound, q, eta)
+    return _run(ratio_loop, n, absent, present, bound, q, float(eta))
 
 
 def worst_log_ratio(absent: Floats, present: Floats, bound: int, rate: float, eta: float) -> float:
     """The same from logarithms, for noise so small that q^bound underflows; rate = 1/scale."""
-    return _run(log_ratio_loop, bound + 1, absent, present, bound, rate, eta)
+    return _run(log_ratio_loop, bound + 1, absent, present, bound, rate, float(eta))
 
 
 def _run(loop: Callable[..., Any], n: int, absent: Floats, present: Floats, *terms: Any) -> float:
@@ -36,7 +36,7 @@ def _run(loop: Callable[..., Any], n: int, absent: Floats, present: Floats, *ter
     _rounds += n
     if _rounds > _PLAIN:
         room = np.empty((3, n))
-        return float(compiled(loop)(absent, present, *terms, room[0], room[1], room[2]))
+        return float(compiled(loop)(frozen(absent), frozen(present), *terms, *room))
     return float(loop(absent.tolist(), present.tolist(), *terms, *([0.0] * n for _ in range(3))))
 
 

@@ -36,6 +36,8 @@ from hushgrid.mechanism.scheduler import cases_of
 def compose(losses: Iterable[float | Event], delta: float = 0.0) -> float:
     """The epsilon of all releases together: a sum at delta = 0, less at delta > 0.
 
+    See: docs/proofs/composition.md.
+
     Args:
         losses: For each release an event, or its pure loss [nats] where only that is known.
         delta: Probability of exceeding epsilon, 0 to below 1.

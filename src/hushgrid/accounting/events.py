@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from operator import attrgetter
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -18,6 +20,7 @@ from hushgrid._numbers import Floats, is_real, is_whole
 from hushgrid.errors import PolicyError
 from hushgrid.mechanism.calibrators import loss_of_pmfs
 from hushgrid.mechanism.policy import NoiseLaw
+from hushgrid.mechanism.release import HasRelease, Release
 from hushgrid.model.laws import Law
 
 GRID = 1e-3  # spacing of privacy-loss distributions
@@ -194,6 +197,41 @@ def noise_event(noise: NoiseLaw, distance: int, scale: float) -> Event:
     if noise == "block":
         return Pure(distance / scale)  # of the whole block
     return (Laplace if noise == "laplace" else GaussianEvent)(distance, scale)
+
+
+R = TypeVar("R", bound=Release | HasRelease)
+_STATED: Callable[[Any], float] = attrgetter("epsilon")
+
+
+def booked(
+    releases: Iterable[R], before: R | None = None, loss: Callable[[R], float] = _STATED
+) -> Iterator[float]:
+    """What each release adds to a sum of losses: of a block of steps all of it, once.
+
+    Every release of a block states the loss of the whole block. The first one here is counted with
+    it and the others with nothing. Given in reverse, the last one is.
+
+    Args:
+        releases: Releases from readings of one zone, in order or in reverse.
+        before: The release before them, where it is counted already.
+        loss: The loss of a release [nats]; by default the one that it states.
+
+    Yields:
+        The loss to add for each release [nats].
+    """
+    last = None if before is None else _block(before)
+    for one in releases:
+        own = _block(one)
+        yield 0.0 if own is not None and own == last else loss(one)
+        last = own
+
+
+def _block(one: Release | HasRelease) -> tuple[object, ...] | None:
+    """Terms, first step and draw of a release's block, with the length of a step where known."""
+    if one.block is None:
+        return None
+    mark = one.block.get("mark")  # noise that was drawn anew loses anew
+    return one.digest, one.t - one.block["place"], mark, getattr(one, "start", 0) / one.t
 
 
 def _check_noise(distance: int, name: str, width: float) -> None:

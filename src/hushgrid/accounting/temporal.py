@@ -79,6 +79,8 @@ def temporal_leakage(
     A house that every model makes certain has no leakage here, even where the models contradict
     each other: `worst_leakage` is the figure to state.
 
+    See: docs/proofs/temporal.md.
+
     Args:
         models: One occupancy model, or several.
         epsilon_t: Loss of each release, (T,) for all houses or (T, N) [nats]. For houses that move
@@ -135,6 +137,8 @@ def worst_leakage(
     moves by the same chain are computed once. Losses given by house or class are corrected for
     contradicting models (`with_contradictions`).
 
+    See: docs/proofs/temporal.md.
+
     Args:
         models: One occupancy model, or several.
         epsilon_t: Loss of each release, (T,), (T, N), or (T, classes) with `class_of` [nats].
@@ -180,7 +184,8 @@ def leakage_by_houses(
             `inflow`.
         class_of: Loss class of each house, as for `worst_leakage`.
         inflow: Leakage of releases outside these steps about a step of every house, (T,) [nats]. It
-            adds to the losses, but does not mean that a house is protected there.
+            adds to the losses, in a block of steps to the block's, but does not mean that a house
+            is protected there.
         cautious: Correct for contradictions under one model too, which has none: where it makes
             every house certain, all are protected and would seem contradicted.
         lengths: As for `temporal_leakage`.
@@ -199,13 +204,16 @@ def leakage_by_houses(
         raise PolicyError(f"class_of has shape {kinds.shape}; give a class for each of {n} houses.")
     e = _of_blocks(_checked(epsilon_t, n if kinds is None else int(kinds.max()) + 1), lengths)
     more = np.zeros((len(e), 1)) if inflow is None else inflow[:, None]
+    outside = more.sum()
+    if lengths:
+        more = np.repeat(np.add.reduceat(more, _starts(lengths)), lengths, axis=0)
     corrected = cautious or len(models) > 1
     if any(len(model.chains) > 1 or model.chains[0].size > 1 for model in models):
         # houses that move together are few
         all_e = e if kinds is None or e.ndim == 1 else e[:, kinds]
         added = all_e if inflow is None else all_e + more
         total = temporal_leakage(models, added, lengths).total
-        total = with_contradictions(total, all_e, more.sum(), lengths) if corrected else total
+        total = with_contradictions(total, all_e, outside, lengths) if corrected else total
         yield np.arange(n), np.arange(n), total
         return
     labels = [_chain_of(model) for model in models]
@@ -224,7 +232,7 @@ def leakage_by_houses(
         )
         members = order[ends[some.start] : ends[some.stop]]
         own = e if e.ndim == 1 else mine
-        total = with_contradictions(total, own, more.sum(), lengths) if corrected else total
+        total = with_contradictions(total, own, outside, lengths) if corrected else total
         yield members, group[members] - some.start, total
 
 

@@ -13,6 +13,7 @@ from hushgrid._numbers import Floats
 from hushgrid.adversary.filter import Adversary
 from hushgrid.adversary.knowledge import (
     DEEP,
+    FEW,
     HOST,
     Array,
     Blur,
@@ -71,23 +72,25 @@ class Exact(Adversary):
     def predict(self, law: Array, model: OccupancyModel, t: int) -> Array:
         """Eq. (2), one block after the other."""
         for block, a in self._moves(model, t):
-            law = _contract(law, block, log(a))
+            law = _contract(law, block, log(a), len(self.houses))
         return law
 
     def predict_back(self, message: Array, model: OccupancyModel, t: int) -> Array:
         """The transposed moves."""
         for block, a in self._moves(model, t):
-            message = _contract(message, block, log(a.T))
+            message = _contract(message, block, log(a.T), len(self.houses))
         return message
 
     def likelihood(self, law: Array, t: int, rate: float | None, z: int, blur: Blur) -> Array:
         """The law of the load given every state, seen through the noise at z."""
         found = joint_likelihood(self.knowledge.laws(t, rate), z, blur)
-        return like(found.reshape(law.shape), self.like)
+        shape = (*found.shape[:-1], *law.shape[-len(self.houses) :])
+        return like(found.reshape(shape), self.like)
 
     def home(self, law: Array) -> Array:
         """The N marginals."""
         xp, n = array_namespace(law), self.knowledge.n_houses
+        law = log_sum(law, axis=0) if law.ndim > n else law
         rows = [xp.reshape(law, (2**i, 2, -1))[:, 1, :] for i in range(n)]
         return xp.stack([xp.exp(log_sum(row)) for row in rows])
 
@@ -115,10 +118,11 @@ def refuse_others(knowledge: Knowledge, name: str) -> None:
         )
 
 
-def _contract(law: Array, block: list[int], log_a: Floats) -> Array:
-    """Sum over the block's old state of law times a, in logarithms."""
-    xp, n, k = array_namespace(law), law.ndim, len(log_a)
-    order = [axis for axis in range(n) if axis not in block] + block
+def _contract(law: Array, houses: list[int], log_a: Floats, n: int) -> Array:
+    """Sum over the old state of houses that move together of law times a, in logarithms."""
+    xp, k = array_namespace(law), len(log_a)
+    block = [house + law.ndim - n for house in houses]
+    order = [axis for axis in range(law.ndim) if axis not in block] + block
     flat = xp.reshape(xp.permute_dims(law, tuple(order)), (-1, k))
     a = like(log_a, law)
     if k == 2:
@@ -142,24 +146,37 @@ def joint_likelihood(laws: StepLaws, z: int, blur: Blur) -> Floats:
         blur: The noise of the release.
 
     Returns:
-        (2^N,): log Pr[load_hat = z given state], the first house the most significant bit.
+        (2^N,): log Pr[load_hat = z given state], the first house the most significant bit;
+        (G, 2^N) where the noise has several sizes.
     """
-    a, b = _half_sums(laws)
+    n = laws.kind_of.size
+    reach = sum(max(map(len, laws.pairs[kind])) for kind in laws.kind_of.tolist())
+    # noise of many sizes is sums over the law of the load itself, where that can be had
+    a, b = _two_sums(laws, 0 if blur.sizes is not None and 2**n * reach <= FEW else n // 2)
+    if blur.sizes is None:
+        return _at_point(a, b, z, blur)
+    some = max(1, FEW // (len(b) * a.shape[1]))
+    starts = range(0, blur.sizes.size, some)
+    parts = [blur._replace(sizes=blur.sizes[start : start + some]) for start in starts]
+    return np.concatenate([_at_point(a, b, z, part) for part in parts])
+
+
+def _at_point(a: Floats, b: Floats, z: int, blur: Blur) -> Floats:
+    """Log likelihoods from the laws of the two parts' sums, a state of the first after another."""
     noisy = log_blurred(b, z - np.arange(a.shape[1]), blur)
-    most = float(noisy.max())
+    shape, most = (*noisy.shape[:-2], len(a) * len(b)), float(noisy.max())
     if most == -np.inf:
-        return np.full(len(a) * len(b), -np.inf)
+        return np.full(shape, -np.inf)
     seen = noisy[noisy > -np.inf]
     if most - float(seen.min()) <= DEEP:
-        return np.asarray(log(a @ np.exp(noisy - most).T) + most).ravel()
-    return np.stack([log_sum(noisy + row, axis=1) for row in log(a)]).ravel()
+        return np.asarray(log(a @ np.swapaxes(np.exp(noisy - most), -1, -2)) + most).reshape(shape)
+    return np.stack([log_sum(noisy + row, axis=-1) for row in log(a)], axis=-2).reshape(shape)
 
 
 @lru_cache(maxsize=4)
-def _half_sums(laws: StepLaws) -> tuple[Floats, Floats]:
-    """The laws of both halves' sums in all their states: (states, Wh) each."""
+def _two_sums(laws: StepLaws, cut: int) -> tuple[Floats, Floats]:
+    """The laws of the sums of the first houses and of the rest, in all states: (states, Wh)."""
     kinds = laws.kind_of.tolist()
-    cut = len(kinds) // 2
     return _sums(kinds[:cut], laws), _sums(kinds[cut:], laws)
 
 

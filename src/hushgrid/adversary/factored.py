@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 from array_api_compat import array_namespace
 
-from hushgrid._numbers import Floats, Int32s
+from hushgrid._numbers import Floats, Int32s, Ints
 from hushgrid.adversary.exact import MOST, joint_likelihood
 from hushgrid.adversary.filter import Adversary
 from hushgrid.adversary.knowledge import (
@@ -159,18 +159,15 @@ class Factored(Adversary):
     def predict(self, law: Array, model: OccupancyModel, t: int) -> Array:
         """Eq. (2), every house by itself."""
         xp, a = array_namespace(law), self._moves_into(model, t)
-        return xp.stack(
-            [xp.logaddexp(law[0, :] + a[s, :], law[1, :] + a[2 + s, :]) for s in (0, 1)]
-        )
+        out, home = law[..., 0, :], law[..., 1, :]
+        return xp.stack([xp.logaddexp(out + a[s, :], home + a[2 + s, :]) for s in (0, 1)], axis=-2)
 
     def predict_back(self, message: Array, model: OccupancyModel, t: int) -> Array:
         """The transposed moves."""
         xp, a = array_namespace(message), self._moves_into(model, t)
+        out, home = message[..., 0, :], message[..., 1, :]
         return xp.stack(
-            [
-                xp.logaddexp(message[0, :] + a[2 * s, :], message[1, :] + a[2 * s + 1, :])
-                for s in (0, 1)
-            ]
+            [xp.logaddexp(out + a[2 * s, :], home + a[2 * s + 1, :]) for s in (0, 1)], axis=-2
         )
 
     def likelihood(self, law: Array, t: int, rate: float | None, z: int, blur: Blur) -> Array:
@@ -185,15 +182,17 @@ class Factored(Adversary):
 
     def home(self, law: Array) -> Array:
         """Pr[at home] of every house."""
-        return array_namespace(law).exp(law[1, :])
+        home = law[..., 1, :]
+        return array_namespace(law).exp(home if home.ndim == 1 else log_sum(home, axis=0))
 
     def total(self, law: Array) -> Array:
         """(N,): each house has its own likelihood of the release."""
-        return array_namespace(law).logaddexp(law[0, :], law[1, :])
+        both = array_namespace(law).logaddexp(law[..., 0, :], law[..., 1, :])
+        return both if both.ndim == 1 else log_sum(both, axis=0)
 
     def normalised(self, law: Array) -> Array:
         """Every house's law by itself."""
-        return law - self.total(law)[None, :]
+        return law - self.total(law)
 
     def others(self, law: Array, t: int, rate: float | None) -> tuple[Array, Array]:
         """Mean [Wh] and variance [Wh^2] of what all others use at step t, for each house."""
@@ -203,6 +202,10 @@ class Factored(Adversary):
             mean = like((readings.sum() - readings).astype(np.float64), law)
             return mean, xp.zeros_like(mean)
         chance = xp.exp(law)
+        if law.ndim == 3:  # given each size of a block's noise, where a house allows it
+            own = xp.sum(chance, axis=1, keepdims=True)
+            some = own > 0
+            chance = xp.where(some, chance / xp.where(some, own, 1.0), xp.sum(chance, axis=0))
         if known is not None:
             chance = like(np.stack([1.0 - known, 1.0 * known]), law)
         return leave_one_out(chance, *self._nodes_of(self.knowledge.laws(t, rate)))
@@ -242,20 +245,21 @@ def leave_one_out(chance: Array, nodes: LawNodes, kind_of: Array) -> tuple[Array
     """Mean and variance of the sum of all readings but one, for each house.
 
     Args:
-        chance: (2, N): probabilities of absent and present.
+        chance: (..., 2, N): probabilities of absent and present.
         nodes: Moments of the laws.
         kind_of: (N,): kind of each house.
 
     Returns:
-        Means [Wh] and variances [Wh^2], (N,) each.
+        Means [Wh] and variances [Wh^2], (..., N) each.
     """
     xp = array_namespace(chance)
     means, variances = (xp.take(each, kind_of, axis=1) for each in (nodes.mean, nodes.variance))
-    mean = xp.sum(chance * means, axis=0)
-    within = xp.sum(chance * variances, axis=0)
-    between = chance[0, :] * chance[1, :] * (means[1, :] - means[0, :]) ** 2
+    mean = xp.sum(chance * means, axis=-2)
+    within = xp.sum(chance * variances, axis=-2)
+    between = chance[..., 0, :] * chance[..., 1, :] * (means[1, :] - means[0, :]) ** 2
     variance = within + between
-    return xp.sum(mean) - mean, xp.clip(xp.sum(variance) - variance, 0.0, None)
+    all_mean, all_variance = (xp.sum(each, axis=-1, keepdims=True) for each in (mean, variance))
+    return all_mean - mean, xp.clip(all_variance - variance, 0.0, None)
 
 
 def house_likelihoods(
@@ -275,54 +279,81 @@ def house_likelihoods(
     Args:
         nodes: Quadrature of the laws.
         kind_of: (N,): kind of each house.
-        mean: (N,): mean of all others' sum [Wh].
-        variance: (N,): its variance [Wh^2].
+        mean: (N,): mean of all others' sum [Wh]; (G, N) by the size of a block's noise.
+        variance: Its variance [Wh^2], in the same shape.
         z: The published load [Wh].
         blur: The noise of the release.
         laws: The laws themselves, used where the others' sum is known.
         chunk: Number of houses computed at once.
 
     Returns:
-        (2, N): log Pr[load_hat = z given the house's state].
+        (2, N): log Pr[load_hat = z given the house's state]; (G, 2, N) where the noise has several
+        sizes.
     """
     xp = array_namespace(mean)
     certain = variance <= _CERTAIN * xp.max(variance) + 1e-12
-    safe = xp.where(certain, 1.0, variance)
+    if bool(xp.all(certain)):
+        return like(_known_sum(laws, on_host(mean), on_host(certain), z, blur), mean)
+    middle, spread, again = mean, xp.where(certain, 1.0, variance), None
+    if isinstance(mean, np.ndarray):
+        first, again = _distinct(kind_of, mean, spread)
+        kind_of, middle, spread = kind_of[first], mean[..., first], spread[..., first]
     parts = []
-    for start in range(0, mean.shape[0], chunk):
-        some = slice(start, min(start + chunk, mean.shape[0]))
+    seen = blur
+    if blur.sizes is not None:
+        chunk = max(1, chunk // blur.sizes.size)
+        seen = blur._replace(sizes=blur.sizes[:, None, None, None])
+    for start in range(0, middle.shape[-1], chunk):
+        some = slice(start, min(start + chunk, middle.shape[-1]))
         kinds = kind_of[some]
         at = xp.take(nodes.at, kinds, axis=1)  # (2, houses, nodes)
         weight = xp.take(nodes.log_weight, kinds, axis=1)
-        distance = (z - mean[some])[None, :, None] - at
-        parts.append(log_sum(weight + log_density(distance, safe[some][None, :, None], blur), 2))
-    found = xp.concat(parts, axis=1) if len(parts) > 1 else parts[0]
+        distance = (z - middle[..., some])[..., None, :, None] - at
+        density = log_density(distance, spread[..., some][..., None, :, None], seen)
+        parts.append(log_sum(weight + density, -1))
+    found = xp.concat(parts, axis=-1) if len(parts) > 1 else parts[0]
+    found = found if again is None else found[..., again]
     if not bool(xp.any(certain)):
         return found
     exact = _known_sum(laws, on_host(mean), on_host(certain), z, blur)
-    return xp.where(certain[None, :], like(exact, mean), found)
+    return xp.where(certain[..., None, :], like(exact, mean), found)
+
+
+def _distinct(*rows: Any) -> tuple[Ints, Ints]:
+    """One house of each kind that has the same numbers, and each house's place among them."""
+    bits = np.concatenate([np.atleast_2d(row).astype(np.float64) for row in rows]).view(np.uint64)
+    odd = 2 * np.arange(len(bits), dtype=np.uint64)[:, None] + np.uint64(0x9E3779B97F4A7C15)
+    _, first, again = np.unique((bits * odd).sum(axis=0), return_index=True, return_inverse=True)
+    if (bits[:, first[again]] == bits).all():
+        return first, again
+    every = np.arange(bits.shape[1])  # two sums that are equal by chance
+    return every, every
 
 
 def _known_sum(laws: StepLaws, mean: Floats, which: Any, z: int, blur: Blur) -> Floats:
     """Where the others' sum is known nothing is approximated: the house's own law and noise."""
-    found = np.zeros((2, mean.size))
+    sizes = () if blur.sizes is None else (blur.sizes.size,)
+    found = np.zeros((*sizes, 2, mean.shape[-1]))
     for kind, pair in enumerate(laws.pairs):
-        mine = np.flatnonzero(which & (laws.kind_of == kind))
-        at = z - np.rint(mean[mine]).astype(np.int64)
+        mine = np.flatnonzero(
+            which.reshape(-1, mean.shape[-1]).any(axis=0) & (laws.kind_of == kind)
+        )
+        at = z - np.rint(mean[..., mine]).astype(np.int64)
         for s in (0, 1):
             if mine.size:
-                found[s, mine] = log_blurred(pair[s], at, blur)
+                found[..., s, mine] = log_blurred(pair[s], at, blur)
     return found
 
 
 def _given_others(laws: StepLaws, known: Int32s, z: int, blur: Blur) -> Floats:
     """(2, N) where all other occupancies are known: exact, from the joint likelihood."""
     n = len(known)
-    joint = joint_likelihood(laws, z, blur).reshape((2,) * n)
-    found = np.empty((2, n))
+    joint = joint_likelihood(laws, z, blur)
+    joint = joint.reshape(*joint.shape[:-1], *(2,) * n)
+    found = np.empty((*joint.shape[:-n], 2, n))
     for i in range(n):
         state = known.tolist()
         for s in (0, 1):
             state[i] = s
-            found[s, i] = joint[tuple(state)]
+            found[..., s, i] = joint[..., *state]
     return found

@@ -2,23 +2,38 @@
 
 `watch` filters and `look_back` smooths a sequence of releases. Beliefs are kept as logarithms. No
 release, however unlikely, makes a possible state impossible.
+
+Where the noise lasts a block of steps its size M is a hidden state of the block: given M the noise
+of its steps is independent and uniform, so the filter runs once for every M, and each M is weighed
+by its releases. Once a release of another block comes, M is summed out.
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from array_api_compat import array_namespace
 
-from hushgrid.adversary.knowledge import HOST, Array, Blur, Knowledge, log_sum
+from hushgrid.adversary.knowledge import (
+    HOST,
+    Array,
+    Blur,
+    Knowledge,
+    block_sizes,
+    like,
+    log_sum,
+)
 from hushgrid.errors import ModelError
 from hushgrid.model.occupancy import OccupancyModel
 
 if TYPE_CHECKING:
     from hushgrid.mechanism.release import Release
+
+LEAST = 32  # sizes of a block's noise
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,6 +46,8 @@ class Beliefs:
         evidence: Log probability of all releases so far under each model, (1,) or one a house.
         rate: The last published rate.
         digest: Digest of the terms of the releases so far.
+        block: First step, steps and scale of the block of steps whose noise the last release has.
+            The laws then have the size of that noise on a first axis.
     """
 
     t: int
@@ -38,6 +55,7 @@ class Beliefs:
     evidence: tuple[Array, ...]
     rate: float | None = None
     digest: str | None = None
+    block: tuple[int, int, float] | None = None
 
 
 class Adversary(ABC):
@@ -49,9 +67,12 @@ class Adversary(ABC):
 
     Attributes:
         houses: The houses it infers occupancy of.
+        cells: Numbers that a law may have where the noise lasts a block of steps: what they leave
+            for the sizes of that noise, LEAST at least.
     """
 
     houses: tuple[int, ...] | range
+    cells: ClassVar[int] = 1 << 14
 
     def __init__(self, knowledge: Knowledge, like: Array = HOST) -> None:
         """Keep the knowledge and the array library; see the class."""
@@ -63,7 +84,7 @@ class Adversary(ABC):
 
     @abstractmethod
     def predict(self, law: Array, model: OccupancyModel, t: int) -> Array:
-        """Eq. (2): the law of step t from that of step t - 1."""
+        """Eq. (2): the law of step t from that of step t - 1, for each size of a block's noise."""
 
     @abstractmethod
     def predict_back(self, message: Array, model: OccupancyModel, t: int) -> Array:
@@ -71,7 +92,7 @@ class Adversary(ABC):
 
     @abstractmethod
     def likelihood(self, law: Array, t: int, rate: float | None, z: int, blur: Blur) -> Array:
-        """log Pr[release given state], of the law's own shape."""
+        """log Pr[release given state], of the law's own shape; the noise's sizes come first."""
 
     @abstractmethod
     def home(self, law: Array) -> Array:
@@ -107,11 +128,24 @@ class Adversary(ABC):
         blur = self.knowledge.check_release(release, beliefs.t, beliefs.digest)
         while beliefs.t < release.t:
             beliefs = self.skip(beliefs)
+        block = _block_of(release)
+        begins = block != beliefs.block
+        if begins and beliefs.block is not None:
+            beliefs = replace(beliefs, laws=tuple(log_sum(law, axis=0) for law in beliefs.laws))
+        chances: Array = 0.0
+        if block is not None:
+            states = beliefs.laws[0].shape[0 if begins else 1 :]
+            most = max(LEAST, self.cells // math.prod(states))
+            sizes, logs = block_sizes(blur.scale, block[1], most)
+            blur = blur._replace(sizes=sizes)
+            if begins:  # what M is before any release of its block
+                chances = like(logs.reshape(-1, *(1 for _ in states)), self.like)
         laws, evidence, weights = [], [], []
         for law, sum_before, model in zip(
             beliefs.laws, beliefs.evidence, self.knowledge.models, strict=True
         ):
             weight = self.likelihood(law, release.t, beliefs.rate, release.load_hat, blur)
+            weight = weight + chances
             total = self.total(law + weight)
             if not bool(array_namespace(total).all(total > -float("inf"))):
                 raise ModelError(
@@ -121,8 +155,18 @@ class Adversary(ABC):
             laws.append(self.normalised(law + weight))
             evidence.append(sum_before + total)
             weights.append(weight)
-        after = Beliefs(release.t, tuple(laws), tuple(evidence), release.rate, release.digest)
+        after = Beliefs(
+            release.t, tuple(laws), tuple(evidence), release.rate, release.digest, block
+        )
         return after, tuple(weights)
+
+
+def _block_of(release: Release) -> tuple[int, int, float] | None:
+    """First step, steps and scale of the release's block of steps, if it has one."""
+    if release.noise != "block" or release.block is None:
+        return None
+    first = release.t - release.block["place"] + 1
+    return first, release.block["length"], float(release.scale)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -183,16 +227,21 @@ def look_back(adversary: Adversary, releases: Iterable[Release]) -> Posteriors:
     models = adversary.knowledge.models
     message = [_nothing(weight) for weight in path[-1][1]] if path else []
     home: list[list[Array]] = []
-    for beliefs, weights in reversed(path):
+    before = [None, *(beliefs.block for beliefs, _ in path)]
+    for (beliefs, weights), block in zip(reversed(path), reversed(before[:-1]), strict=True):
         sharp = [
             adversary.normalised(law + back)
             for law, back in zip(beliefs.laws, message, strict=True)
         ]
         home.append([adversary.home(law) for law in sharp])
-        message = [
-            adversary.predict_back(weight + back, model, beliefs.t) if beliefs.t > 1 else back
-            for weight, back, model in zip(weights, message, models, strict=True)
-        ]
+        message = [weight + back for weight, back in zip(weights, message, strict=True)]
+        if beliefs.block not in (None, block):  # the first step of its block
+            message = [log_sum(one, axis=0) for one in message]
+        if beliefs.t > 1:
+            message = [
+                adversary.predict_back(one, model, beliefs.t)
+                for one, model in zip(message, models, strict=True)
+            ]
     return _posteriors(adversary, home[::-1], [path[-1][0].evidence] * len(path) if path else [])
 
 

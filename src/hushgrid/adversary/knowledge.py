@@ -10,13 +10,14 @@ import math
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from array_api_compat import array_namespace, device
 from numpy.typing import ArrayLike
 
-from hushgrid._numbers import Floats, Int32s, Ints, index_array, is_real
+from hushgrid._numbers import Floats, Int32s, Ints, brief, index_array, is_real
 from hushgrid.errors import PolicyError, ReadingError
 from hushgrid.mechanism.policy import NoiseName
 from hushgrid.model.consumption import Consumption
@@ -95,19 +96,22 @@ def log_sum(values: Array, axis: int | tuple[int, ...] | None = None) -> Array:
 
 
 DEEP = 600.0  # numbers that span more than e^600 are added up in logarithms
-_FEW = 1 << 22  # numbers computed at once
+FEW = 1 << 22  # numbers computed at once
 
 
 class Blur(NamedTuple):
     """Integer noise of a release.
 
     Attributes:
-        shape: Its law.
+        shape: Its law; `block`: uniform on -M..M, given the size M of its block of steps.
         scale: Its scale [Wh]; the standard deviation where Gaussian.
+        sizes: (G,): the sizes M [Wh] that noise of a block may have. What is computed from them has
+            them on a first axis.
     """
 
     shape: NoiseName
     scale: float
+    sizes: Ints | None = None
 
     def log_pmf(self, k: Ints) -> Floats:
         """log Pr[K = k]."""
@@ -126,6 +130,38 @@ class Blur(NamedTuple):
         return 1 + 2 * float(np.exp(-((np.arange(1, 60) / self.scale) ** 2) / 2).sum())
 
 
+_LATTICE = 1 << 20  # sizes of a block's noise that are looked at; more are thinned out evenly
+
+
+@lru_cache(maxsize=16)
+def block_sizes(scale: float, steps: int, most: int) -> tuple[Ints, Floats]:
+    """The size M of a block's noise, as at most so many values (docs/proofs/blocks-of-steps.md).
+
+    All sizes that matter where they are no more than `most`: then nothing is approximated. Else
+    neighbours are put together in cells, narrow where M is likely, each at its mean.
+
+    Args:
+        scale: Scale of the noise [Wh].
+        steps: Steps of the block, L.
+        most: Largest number of values.
+
+    Returns:
+        The sizes [Wh], (G,), and the logarithms of their probabilities.
+    """
+    top = math.ceil(scale * (steps + 41 + 12 * math.sqrt(steps + 1))) + 2
+    m = np.arange(0, top, -(-top // _LATTICE))
+    logs = steps * np.log(2 * m + 1) - m / scale
+    weight = np.exp(logs - logs.max())
+    if m.size > most:
+        along = np.cumsum(np.cbrt(weight))  # cells of equal shares of the cube root
+        cell = np.minimum(along / along[-1] * most, most - 1).astype(np.int64)
+        starts = np.flatnonzero(np.diff(cell, prepend=-1))
+        sums = np.add.reduceat(weight, starts)
+        mean = np.add.reduceat(weight * m, starts) / sums
+        m, weight = np.rint(mean).astype(np.int64), sums
+    return m, np.asarray(np.log(weight / weight.sum()))
+
+
 def log_blurred(pmf: Floats, at: Ints, blur: Blur) -> Floats:
     """Logarithm of a pmf convolved with the noise.
 
@@ -133,12 +169,14 @@ def log_blurred(pmf: Floats, at: Ints, blur: Blur) -> Floats:
 
     Args:
         pmf: (..., L): probabilities of 0..L-1 Wh.
-        at: (points,): whole Wh.
+        at: (points,): whole Wh; where the noise has several sizes (G, points) too.
         blur: The noise.
 
     Returns:
-        (..., points): log probabilities.
+        (..., points): log probabilities; (G, ..., points) where the noise has several sizes.
     """
+    if blur.sizes is not None:
+        return _uniform(pmf, at, blur.sizes)
     if blur.shape == "laplace":
         return _laplace(log(pmf), at, blur)
     if blur.shape == "none":
@@ -161,6 +199,20 @@ def _laplace(log_f: Floats, at: Ints, blur: Blur) -> Floats:
     return np.asarray(both[..., np.clip(at, 0, top)] - beyond / b + constant)
 
 
+def _uniform(pmf: Floats, at: Ints, sizes: Ints) -> Floats:
+    """Sums of the law over -M..M around each point, from the end that leaves the smaller ones."""
+    m, zero = sizes[:, None], np.zeros((*pmf.shape[:-1], 1))
+    low, high = (np.clip(at + side, 0, pmf.shape[-1]) for side in (-m, m + 1))
+    below = np.concatenate([zero, np.cumsum(pmf, axis=-1)], axis=-1)
+    above = np.concatenate([np.cumsum(pmf[..., ::-1], axis=-1)[..., ::-1], zero], axis=-1)
+    sums = np.where(
+        below[..., high] < above[..., low],
+        below[..., high] - below[..., low],
+        above[..., low] - above[..., high],
+    )
+    return np.moveaxis(log(sums) - np.log(2 * m + 1), -2, 0)
+
+
 def _gaussian(pmf: Floats, at: Ints, blur: Blur) -> Floats:
     """One sum a point: as products where no weight can underflow, else in logarithms."""
     x = np.arange(pmf.shape[-1])
@@ -169,7 +221,7 @@ def _gaussian(pmf: Floats, at: Ints, blur: Blur) -> Floats:
     noise = blur.log_pmf(np.arange(least, int(at.max(initial=0)) + 1))
     most, flat = float(noise.max()), float(np.ptp(noise)) <= DEEP
     noise, log_f = (np.exp(noise - most), None) if flat else (noise, log(pmf))
-    some = max(1, _FEW // (x.size if flat else pmf.size))
+    some = max(1, FEW // (x.size if flat else pmf.size))
     for start in range(0, at.size, some):
         weights = noise[at[start : start + some, None] - x - least]
         if log_f is None:
@@ -283,6 +335,8 @@ class Knowledge:
     _kind_of: Int32s = field(init=False, repr=False)
     _known: dict[tuple[int, float], StepLaws] = field(init=False, repr=False)
 
+    __repr__ = brief
+
     def __post_init__(self) -> None:
         models = check_models(self.models, self.zone.n_houses)
         self.consumption.check_fits(self.zone.bound)
@@ -376,10 +430,10 @@ class Knowledge:
                 f"{place} has scale {release.scale:g} and noise none; name its noise, laplace or"
                 " gaussian."
             )
-        if release.noise == "block":
+        if release.noise == "block" and release.block is None:
             raise PolicyError(
-                f"{place} has noise that lasts a block of steps; the adversary knows"
-                " independent noise alone: give another trace."
+                f"{place} has noise that lasts a block of steps and names no block; give its"
+                " number, length and place."
             )
         return Blur(release.noise, float(release.scale))
 

@@ -44,7 +44,7 @@ _SERIES = (
 
 
 def log_erfcx(x: Array) -> Array:
-    """log of e^(x^2) erfc(x), by a Chebyshev series, as the array API has no error function.
+    """log of e^(x^2) erfc(x): SciPy's, or a Chebyshev series, as the array API has none.
 
     With t = 2/(2 + x), log erfcx(x) - log t is smooth for t in 0..1 (coefficients computed in 40
     digits; error 1e-15).
@@ -55,6 +55,10 @@ def log_erfcx(x: Array) -> Array:
     Returns:
         The logarithms.
     """
+    if isinstance(x, np.ndarray):
+        from scipy.special import erfcx
+
+        return np.log(erfcx(x))
     xp = array_namespace(x)
     t = 2 / (2 + x)
     u = 4 * t - 2
@@ -70,12 +74,15 @@ def log_density(distance: Array, variance: Array, blur: Blur) -> Array:
     Args:
         distance: Where, relative to the centre [Wh].
         variance: Variance of the normal law [Wh^2], positive.
-        blur: The noise.
+        blur: The noise; sizes of a block's noise, if any, in a shape that fits the others.
 
     Returns:
         Log densities, of the broadcast shape.
     """
     xp = array_namespace(distance, variance)
+    if blur.sizes is not None:
+        reach = like(blur.sizes + 0.5, distance)
+        return _with_uniform(distance, xp.sqrt(variance), reach)
     if blur.shape == "laplace":
         return _with_laplace(distance, variance, blur.scale)
     total = variance + blur.scale**2
@@ -89,6 +96,16 @@ def _with_laplace(d: Array, v: Array, b: float) -> Array:
     above = _side((v / b - d) / s, flat, v / (2 * b * b) - d / b)
     below = _side((v / b + d) / s, flat, v / (2 * b * b) + d / b)
     return xp.logaddexp(above, below) - math.log(2 * b)
+
+
+def _with_uniform(d: Array, s: Array, reach: Array) -> Array:
+    """Phi((|d| + reach) / s) - Phi((|d| - reach) / s) over 2 reach; from one tail if both are."""
+    xp = array_namespace(d, s, reach)
+    near, far = (xp.abs(d) - reach) / s, (xp.abs(d) + reach) / s
+    tails = [log_erfcx(xp.abs(x) / math.sqrt(2)) - x**2 / 2 - math.log(2) for x in (near, far)]
+    inside = xp.log1p(-xp.exp(tails[0]) - xp.exp(tails[1]))
+    apart = tails[0] + xp.log1p(-xp.exp(xp.clip(tails[1] - tails[0], None, -1e-15)))
+    return xp.where(near > 0, apart, inside) - xp.log(2 * reach)
 
 
 def _side(x: Array, flat: Array, slope: Array) -> Array:
@@ -167,12 +184,18 @@ def count_likelihood(own: LawPair, other: LawPair, n: int, z: int, blur: Blur) -
         blur: The noise of the release.
 
     Returns:
-        (2, n + 1): log Pr[load_hat = z given the state and the number of others at home].
+        (2, n + 1): log Pr[load_hat = z given the state and the number of others at home];
+        (G, 2, n + 1) where the noise has several sizes.
     """
     u = max(map(len, other))
-    if n * (n * u) * u <= DIRECT:
+    if blur.sizes is None and n * (n * u) * u <= DIRECT:
         return _direct(own, other, n, z, blur)
-    return frequency_likelihood(own, other, n, z, blur)
+    if blur.sizes is None:
+        return frequency_likelihood(own, other, n, z, blur)
+    if n * (n * u) * max(u, 32 * blur.sizes.size) <= DIRECT:
+        return _direct(own, other, n, z, blur)
+    each = [Blur(blur.shape, m, blur.sizes[i : i + 1]) for i, m in enumerate(blur.sizes.tolist())]
+    return np.stack([frequency_likelihood(own, other, n, z, one) for one in each])
 
 
 def _direct(own: LawPair, other: LawPair, n: int, z: int, blur: Blur) -> Floats:
@@ -181,12 +204,12 @@ def _direct(own: LawPair, other: LawPair, n: int, z: int, blur: Blur) -> Floats:
     for _ in range(n):
         home.append(np.convolve(home[-1], other[1]))
         out.append(np.convolve(out[-1], other[0]))
-    found = np.empty((2, n + 1))
+    found = np.empty((*(() if blur.sizes is None else blur.sizes.shape), 2, n + 1))
     for s, f in enumerate(own):
         for m in range(n + 1):
             rest = np.convolve(out[n - m], f)
             noisy = log_blurred(rest, z - np.arange(home[m].size), blur)
-            found[s, m] = log_sum(log(home[m]) + noisy)
+            found[..., s, m] = log_sum(log(home[m]) + noisy, axis=-1)
     return found
 
 
@@ -203,6 +226,8 @@ def frequency_likelihood(own: LawPair, other: LawPair, n: int, z: int, blur: Blu
     """`count_likelihood` by characteristic functions.
 
     Relative error below 1e-7 for every count within e^-40 of the likeliest; the rest are normal.
+    Noise of a block of steps has one size here, its scale, and no tilt: counts that make the
+    release all but impossible at that size are normal.
 
     Args:
         own: The target's pmfs of absent and present [Wh].
@@ -223,7 +248,7 @@ def frequency_likelihood(own: LawPair, other: LawPair, n: int, z: int, blur: Blu
         found[:, counts] = np.where(usable, logs, found[:, counts])
         left[:, counts] &= ~usable
         worth = np.where(left, found, -np.inf)
-        if worth.max() < found.max() - _ENOUGH:
+        if worth.max() < found.max() - _ENOUGH or blur.sizes is not None:
             break
         state, m = divmod(int(worth.argmax()), n + 1)
         s = _saddle([(own[state], 1), (other[1], m), (other[0], n - m)], z, blur)
@@ -302,6 +327,10 @@ def noise_at(blur: Blur, s: float, w: Floats) -> Complexes:
         turns = 2j * math.pi * np.arange(-2, 3)[:, None]
         each = np.exp((blur.scale * (s + 1j * w + turns)) ** 2 / 2).sum(axis=0)
         return np.asarray(each * blur.scale * math.sqrt(2 * math.pi) / blur.weight, np.complex128)
+    if blur.shape == "block":  # Dirichlet's kernel; no tilt
+        half, wide = np.where(w == 0, 1.0, w / 2), 2 * blur.scale + 1
+        each = np.where(w == 0, 1.0, np.sin(wide * half) / (wide * np.sin(half)))
+        return np.asarray(each, np.complex128)
     return np.ones(w.shape, np.complex128)
 
 
@@ -309,6 +338,8 @@ def _margin(blur: Blur, s: float) -> float:
     """Wh that hold all but e^-40 of tilted noise, on both sides together."""
     if blur.shape == "laplace":
         return 40 / (1 / blur.scale - s) + 40 / (1 / blur.scale + s)
+    if blur.shape == "block":
+        return 2 * blur.scale + 1
     return 18 * blur.scale + 2 * abs(s) * blur.scale**2
 
 
@@ -344,7 +375,8 @@ def _frequencies(other: LawPair, n: int, blur: Blur, s: float, period: int) -> l
     slack = u / 2 * np.pi / cells  # |phi| of a law within 0..u rises no faster than u/2
     least = np.maximum(2 * np.pi * np.arange(size.size) / cells - np.pi / cells, 0.0)
     bound = n * np.log(np.minimum(size + slack, 1.0))
-    bound += log(np.abs(noise_at(blur, s, least))) - log(np.abs(noise_at(blur, s, least[:1])))
+    if blur.sizes is None:  # uniform noise has zeros, and hardly a smaller bound
+        bound += log(np.abs(noise_at(blur, s, least))) - log(np.abs(noise_at(blur, s, least[:1])))
     last, found = period // 2, [np.zeros(0, np.int64)]
     for cell in np.flatnonzero(bound >= _LOST):
         start, stop = ((cell + side) * period / cells for side in (-0.5, 0.5))
@@ -376,6 +408,8 @@ def normal_likelihood(own: LawPair, other: LawPair, n: int, z: int, blur: Blur) 
     m = np.arange(n + 1)
     centre = own_mean[:, None] + m * mean[1] + (n - m) * mean[0]
     spread = own_variance[:, None] + m * variance[1] + (n - m) * variance[0]
+    if blur.sizes is not None:
+        blur = blur._replace(sizes=blur.sizes[:, None])  # of one size here: (1, 1)
     return np.asarray(log_density(z - centre, np.maximum(spread, 1 / 12), blur))
 
 
@@ -455,12 +489,13 @@ class Population(Adversary):
         laws = self.knowledge.laws(t, rate)
         own, other = (laws.pairs[laws.kind_of[i]] for i in (self.houses[0], self._other))
         found = count_likelihood(own, other, self._n, z, blur)
-        return like(found.reshape(law.shape), self.like)
+        return like(found.reshape(*found.shape[:-2], *law.shape[-2:]), self.like)
 
     def home(self, law: Array) -> Array:
         """Pr[the target is at home], as (1,)."""
         xp = array_namespace(law)
-        return xp.exp(log_sum(law[1:, :], axis=1))
+        home = log_sum(law[..., 1:, :], axis=-1)
+        return xp.exp(home if home.ndim == 1 else log_sum(home, axis=0))
 
     def _transitions(self, model: OccupancyModel, t: int) -> tuple[Floats, Floats]:
         own, other = self._chains[id(model)]
@@ -471,7 +506,7 @@ class Population(Adversary):
 def _linear(law: Array, move: Callable[[Array], Array]) -> Array:
     """A linear map of rows kept as logarithms: each is scaled to 1 first."""
     xp = array_namespace(law)
-    most = xp.max(law, axis=1, keepdims=True)
+    most = xp.max(law, axis=-1, keepdims=True)
     most = xp.where(xp.isfinite(most), most, 0.0)
     return log(move(xp.exp(law - most))) + most
 
@@ -479,8 +514,9 @@ def _linear(law: Array, move: Callable[[Array], Array]) -> Array:
 def _two_states(law: Array, log_a: Floats) -> Array:
     """The target's own move: rows are its states."""
     xp = array_namespace(law)
-    a = like(log_a, law)
-    return xp.stack([xp.logaddexp(law[0, :] + a[0, s], law[1, :] + a[1, s]) for s in (0, 1)])
+    a, out, home = like(log_a, law), law[..., 0, :], law[..., 1, :]
+    each = [xp.logaddexp(out + a[0, s], home + a[1, s]) for s in (0, 1)]
+    return xp.stack(each, axis=-2)
 
 
 def _two_chains(model: OccupancyModel, target: int, other: int) -> tuple[int, int]:

@@ -24,17 +24,21 @@ from numpy.typing import NDArray
 from hushgrid._numbers import Bools, Floats, Ints, Spent
 from hushgrid.audit.bounds import (
     FALSE_ALARM,
+    BlockNoise,
     Check,
+    largest,
     largest_scale_ratio,
+    p_joined_blocks,
     p_repeated_noise,
     p_similar_noise,
     p_small_noise,
+    p_split_blocks,
 )
 from hushgrid.audit.evidence import Terms
 from hushgrid.errors import HorizonError, HushgridError, PolicyError
 from hushgrid.mechanism.calibrators import case_loss
 from hushgrid.mechanism.noise import Noise, SecureNoise, SimulatedNoise
-from hushgrid.mechanism.policy import NoiseLaw
+from hushgrid.mechanism.policy import NoiseLaw, Schedule
 from hushgrid.mechanism.release import Release, State, prepare, releases, skip, step
 from hushgrid.model.zone import Tariff, public_rate, tally
 
@@ -138,7 +142,8 @@ def load_of_rate(rate: Any, tariff: Tariff) -> Any:
     Returns:
         Loads [Wh], in the shape of `rate`.
     """
-    return (np.asarray(rate, np.float64) - tariff.beta) / tariff.alpha * 1000 - tariff.inelastic
+    z = (np.asarray(rate, np.float64) - tariff.beta) / tariff.alpha * 1000
+    return z - tariff.inelastic + tariff.offset
 
 
 def restore_truncated(
@@ -171,6 +176,22 @@ def restore_truncated(
     return found
 
 
+def check_unsmoothed(tariff: Tariff) -> None:
+    """Refuse to derive a load from a rate that is smoothed, and so has no load of its own.
+
+    Args:
+        tariff: The tariff.
+
+    Raises:
+        PolicyError: If the tariff smooths rates.
+    """
+    if tariff.smooth:
+        raise PolicyError(
+            f"tariff smooth is {tariff.smooth:g} and the publisher states rates alone; let it state"
+            " load_hat."
+        )
+
+
 def load_of(one: PublicAnswer, tariff: Tariff) -> float:
     """The noisy load of an answer.
 
@@ -183,6 +204,8 @@ def load_of(one: PublicAnswer, tariff: Tariff) -> float:
     """
     if one.load_hat is not None:
         return one.load_hat
+    if one.from_readings:  # a forecast's rate is not smoothed
+        check_unsmoothed(tariff)
     return float(load_of_rate(one.rate, tariff)) - one.put_back
 
 
@@ -202,6 +225,7 @@ class Hushgrid:
         self._public = terms.first_public()
 
     _last: Release | Mapping[str, Any] | None
+    _block: tuple[int, int] | None = None  # of steps, of the last release
 
     def publish(self, readings: Ints) -> Release | Mapping[str, Any]:
         """The next step's release; noise is drawn before the readings are used."""
@@ -210,12 +234,14 @@ class Hushgrid:
             draws = prepare(state, self.noise)
         except HorizonError:
             return self._forecast()
-        if not self._spent.fits(draws.cost, self.terms.budget):
+        block = state.policy.schedule.span(state.t)
+        cost = 0.0 if block == self._block else draws.cost  # a block of steps is spent once
+        if not self._spent.fits(cost, self.terms.budget):
             return self._forecast()
         release, self._state = step(state, tally(readings, state.zone.bound), draws)
         _, self._public = self._public.learn(release.load_hat, release.scale, state.rates)
-        self._spent = self._spent.add(release.epsilon)
-        self._last = release
+        self._spent = self._spent.add(0.0 if block == self._block else release.epsilon)
+        self._block, self._last = block, release
         return release
 
     def again(self) -> Release | Mapping[str, Any] | None:
@@ -238,6 +264,14 @@ class Hushgrid:
         if first.scheduler.fixed and first.policy.schedule.noise == "laplace":
             for t in range(steps):
                 loads[:, t] += self.noise.draws(first.scheduler.at(t + 1).scale, n)
+            return {"load_hat": loads}
+        t = 0
+        while first.policy.schedule.lengths and t < steps:
+            _, end = first.policy.schedule.span(t + 1)
+            noise = self.noise.blocks(first.scheduler.at(t + 1).scale, end - t, n)
+            loads[:, t:end] += noise[:, : steps - t]
+            t = end
+        if t:
             return {"load_hat": loads}
         for i in range(n):
             days = (tally(each, first.zone.bound) for each in readings[i])
@@ -287,13 +321,15 @@ class _PublisherRun:
         loads: The noisy loads [Wh].
         due: The scales the terms lead to [Wh].
         estimates: The public's own estimates [Wh], where an estimate is published.
+        schedule: The schedule of the terms.
     """
 
     answers: tuple[PublicAnswer, ...]
     load: int
     loads: tuple[float, ...]
     due: tuple[float, ...]
-    estimates: tuple[float | None, ...] = ()
+    estimates: tuple[float | None, ...]
+    schedule: Schedule
 
     @property
     def stated(self) -> bool:
@@ -315,6 +351,33 @@ class _PublisherRun:
         """The noise of those steps [Wh]."""
         return [self.loads[t] - self.load for t in self.used]
 
+    @property
+    def block(self) -> Ints | None:
+        """The first step of the block of each of those steps; None where noise is its own."""
+        if not self.schedule.lengths:
+            return None
+        return np.array([self.schedule.span(t + 1)[0] for t in self.used], np.int64)
+
+    @property
+    def blocks(self) -> list[BlockNoise]:
+        """Their noise, block by block, where it lasts blocks of steps."""
+        found: dict[tuple[int, int], list[int]] = {}
+        for t in self.used if self.schedule.lengths else ():
+            found.setdefault(self.schedule.span(t + 1), []).append(t)
+        return [
+            BlockNoise(np.array([self.loads[t] - self.load for t in own]), self.scale(own[0]),
+                       last - first + 1)
+            for (first, last), own in found.items()
+        ]  # fmt: skip
+
+    @property
+    def relative(self) -> Floats:
+        """Sizes of the noise over the scale due, independent of each other: the largest of each
+        block of steps.
+        """
+        sizes = np.abs(self.noise) / np.array([self.due[t] for t in self.used])
+        return largest(sizes, self.block) if len(sizes) else sizes
+
 
 def _run(
     publisher: Any, terms: Terms, first: State, readings: Ints, steps: int, rng: np.random.Generator
@@ -330,14 +393,18 @@ def _run(
         loads.append(load_of(one, terms.tariff))
         due.append(first.scheduler.at(t, rates).scale)
         if one.load_hat is None and due[-1] > 0:
-            loads[-1] = float(restore_truncated(loads[-1], load, due[-1], terms.tariff, rng))
+            begin, end = terms.policy.schedule.span(t)
+            wide = due[-1] * (end - begin + 1)  # of a block of steps: no less than it has
+            loads[-1] = float(restore_truncated(loads[-1], load, wide, terms.tariff, rng))
         estimates.append(None)
         if public is not None and one.from_readings and one.load_hat is not None and due[-1] > 0:
             estimates[-1], public = public.learn(one.load_hat, due[-1], rates)
         elif public is not None:
             public = public.passed()
         rates.append(one.rate if one.rate is not None else public_rate(loads[-1], terms.tariff))
-    return _PublisherRun(tuple(answers), load, tuple(loads), tuple(due), tuple(estimates))
+    return _PublisherRun(
+        tuple(answers), load, tuple(loads), tuple(due), tuple(estimates), terms.policy.schedule
+    )
 
 
 def check_behaviour(factory: Factory, terms: Terms, *, seed: int) -> list[Check]:
@@ -370,6 +437,7 @@ def check_behaviour(factory: Factory, terms: Terms, *, seed: int) -> list[Check]
     every = runs[0] + runs[1]
     return [
         _check_noise_scale(every, terms),
+        *_check_blocks(every),
         *_check_sampler(every, factory, terms, seed, rng),
         _check_data_dependent_scale(runs[0], runs[1], first),
         _check_float_noise(every, terms),
@@ -391,7 +459,14 @@ def _check_noise_scale(runs: Sequence[_PublisherRun], terms: Terms) -> Check:
         return Check("noise_scale", "failed", "The publisher states noise of scale 0 Wh.", 1)
     law = terms.policy.schedule.noise
     steps = [t for run in runs for t in run.used]
-    p, part = _smallest(sizes, scales, steps, law)
+    block = None
+    if terms.policy.schedule.lengths:  # blocks of different runs are different ones
+        labels = [run.block for run in runs]
+        block = np.concatenate(
+            [i * len(run.due) + own for i, (run, own) in enumerate(zip(runs, labels, strict=True))
+             if own is not None]
+        )  # fmt: skip
+    p, part = _smallest(sizes, scales, steps, law, block)
     word = f"{len(sizes)} draws of noise, stated scales {min(scales):.6g} to {max(scales):.6g} Wh"
     if p < FALSE_ALARM:
         share = float(np.mean((np.abs(sizes) / np.array(scales))[part]))
@@ -405,7 +480,11 @@ def _check_noise_scale(runs: Sequence[_PublisherRun], terms: Terms) -> Check:
 
 
 def _smallest(
-    sizes: Sequence[float], scales: Sequence[float], steps: Sequence[int], law: NoiseLaw
+    sizes: Sequence[float],
+    scales: Sequence[float],
+    steps: Sequence[int],
+    law: NoiseLaw,
+    block: Ints | None,
 ) -> tuple[float, Bools]:
     """Smallest p-value of noise this small, over all steps, halves, quarters and eighths of them.
 
@@ -416,9 +495,40 @@ def _smallest(
     parts = [
         (order * n // len(order)) == i for n in (1, 2, 4, 8) if len(order) >= n for i in range(n)
     ]
-    each = [p_small_noise(size[part], b[part], law) for part in parts]
+    each = [
+        p_small_noise(size[part], b[part], law, None if block is None else block[part])
+        for part in parts
+    ]
     i = int(np.argmin(each))
     return min(each[i] * len(parts), 1.0), parts[i]
+
+
+def _check_blocks(runs: Sequence[_PublisherRun]) -> list[Check]:
+    """Whether the noise of every block of steps has one size, and no two blocks share it."""
+    each = [run.blocks for run in runs]
+    if not any(each):
+        return []
+    every = [block for blocks in each for block in blocks]
+    p = p_split_blocks(every)
+    word = f"{len(every)} blocks, p = {p:.2g}"
+    found = [
+        Check("noise_scale", "passed", f"The noise of a block of steps has one size ({word}).")
+    ]
+    if p < FALSE_ALARM:
+        text = (
+            f"The size of the noise is drawn anew within blocks of steps ({word}): each size loses"
+            " as much as the block may."
+        )
+        found = [Check("noise_scale", "failed", text)]
+    pairs = [block for blocks in each for block in blocks[: len(blocks) // 2 * 2]]
+    p = p_joined_blocks(pairs)
+    if p < FALSE_ALARM:
+        text = (
+            f"Blocks of steps share the size of their noise ({len(pairs)} blocks, p = {p:.2g}):"
+            " the first shows how wide the noise of the next is."
+        )
+        found.append(Check("seed_reuse", "failed", text))
+    return found
 
 
 def _check_sampler(
@@ -435,14 +545,17 @@ def _check_sampler(
     due = runs[0].due[0]
     if due <= 0:
         return []
-    answer = publisher.sample(np.zeros((2000, 1, terms.zone.n_houses), np.int64))
+    # of blocks of steps the first one of each run, which sample() begins with as well
+    lasts = terms.policy.schedule.span(1)[1] if terms.policy.schedule.lengths else 1
+    answer = publisher.sample(np.zeros((2000, lasts, terms.zone.n_houses), np.int64))
     if "load_hat" in answer:
-        drawn = np.asarray(answer["load_hat"], np.float64)[:, 0]
+        drawn = np.asarray(answer["load_hat"], np.float64)
     else:
-        drawn = load_of_rate(answer["rate"], terms.tariff)[:, 0]
-        drawn = restore_truncated(drawn, 0, due, terms.tariff, rng)
-    published = [k / run.due[t] for run in runs for k, t in zip(run.noise, run.used, strict=True)]
-    p = _differ(np.abs(drawn) / due, np.abs(published))  # sizes: signs only dilute the test
+        drawn = load_of_rate(answer["rate"], terms.tariff)
+        drawn = restore_truncated(drawn, 0, due * lasts, terms.tariff, rng)
+    some = slice(1 if terms.policy.schedule.lengths else None)
+    published = np.concatenate([run.relative[some] for run in runs])
+    p = _differ(np.abs(drawn).max(axis=1) / due, published)  # sizes: signs only dilute the test
     if p >= FALSE_ALARM:
         return [Check("noise_scale", "passed", f"sample() draws as publish() does (p = {p:.2g}).")]
     text = f"sample() and publish() draw different noise (p = {p:.1e}): test without sample()."
@@ -467,9 +580,7 @@ def _check_data_dependent_scale(
                         " depend on public models alone."
                     )
                     return Check(name, "failed", text, t + 1)
-    sizes = [[abs(k) for run in runs for k in run.noise] for runs in (quiet, busy)]
-    due = [[run.due[t] for run in runs for t in run.used] for runs in (quiet, busy)]
-    small, large = (np.array(s) / np.array(b) for s, b in zip(sizes, due, strict=True))
+    small, large = (np.concatenate([run.relative for run in runs]) for runs in (quiet, busy))
     p = _differ(small, large)
     if p < FALSE_ALARM:
         text = (
@@ -494,7 +605,7 @@ def _check_float_noise(runs: Sequence[_PublisherRun], terms: Terms) -> Check:
     name, checked = "float_noise", 0
     for run in runs:
         for t in run.used:
-            bad = grid_fault(run.answers[t], terms)
+            bad = grid_fault(run.answers[t], terms, run.answers[t - 1].rate if t else None)
             checked += bad is not None
             if bad:
                 return Check(name, "failed", f"Step {t + 1} {bad}.", t + 1)
@@ -520,12 +631,13 @@ def _check_post_processing(runs: Sequence[_PublisherRun], terms: Terms) -> Check
     return Check(name, "passed", "Estimates are the public's own.")
 
 
-def grid_fault(one: PublicAnswer, terms: Terms) -> str | None:
+def grid_fault(one: PublicAnswer, terms: Terms, last: float | None = None) -> str | None:
     """The fault of a release with respect to the grid of whole Wh.
 
     Args:
         one: The answer.
         terms: The terms.
+        last: The rate before it, or None.
 
     Returns:
         The fault in words, "" without one, None where it cannot be determined.
@@ -537,7 +649,8 @@ def grid_fault(one: PublicAnswer, terms: Terms) -> str | None:
         return ""
     if one.load_hat is not None:
         base = one.load_hat + one.put_back if one.estimate is None else one.estimate
-        return "" if one.rate == public_rate(base, tariff) else "has a rate that is not its load's"
+        due = public_rate(base, tariff, last)
+        return "" if one.rate == due else "has a rate that is not its load's"
     if terms.policy.publish == "estimate" or terms.policy.clamp:
         return None
     if one.rate in (tariff.floor, tariff.cap):
@@ -638,11 +751,20 @@ def _check_budget(factory: Factory, terms: Terms, first: State, seed: int) -> Ch
     publisher, spent = factory(terms, seed=seed + 13), Spent()
     readings = first.zone.bound.astype(np.int64) // 2
     limit, rates = math.inf if terms.budget is None else terms.budget, list[float]()
+    last = None
     for t in range(1, horizon + 1):
         one = read_answer(publisher.publish(readings.copy()))
         if one.from_readings:
-            due = first.scheduler.at(t, rates).epsilon
-            spent = spent.add(due if one.epsilon is None else max(one.epsilon, 0.0))
+            due, block = first.scheduler.at(t, rates).epsilon, terms.policy.schedule.span(t)
+            if one.scale:  # wider noise than is due loses less
+                due = min(due, float(first.scheduler.losses(t, one.scale, rates).max()))
+            if one.epsilon is not None and one.epsilon < due * (1 - 1e-9):
+                what = f"its block of steps (to step {block[1]})" if block[0] < block[1] else "it"
+                text = f"Step {t} states an epsilon of {one.epsilon:g} where {what} loses {due:g}."
+                return Check(name, "failed", text, t)
+            own = due if one.epsilon is None else one.epsilon
+            spent = spent if block == last else spent.add(own)  # a block of steps once
+            last = block
         if terms.budget is not None and spent.exceeds(terms.budget):
             text = (
                 f"By step {t} the publisher has spent {spent.total:.6g} of a budget of {limit:g}"
@@ -682,7 +804,10 @@ def _check_seed_reuse(
     ]
     grain = [np.array([1 / run.scale(t) for t in run.used]) for run in runs]
     lag, least = min(
-        (p_repeated_noise(run.noise, [run.scale(t) for t in run.used]) for run in runs),
+        (
+            p_repeated_noise(run.noise, [run.scale(t) for t in run.used], block=run.block)
+            for run in runs
+        ),
         key=lambda x: x[1],
     )
     if least < FALSE_ALARM / 3:
@@ -693,7 +818,9 @@ def _check_seed_reuse(
         return Check("seed_reuse", "failed", text, lag + 1)
     for i, j in ((0, 1), (0, 2), (1, 2)):
         n = min(len(streams[i]), len(streams[j]))
-        p = p_similar_noise(streams[i][:n], streams[j][:n], grain[i][:n] + grain[j][:n])
+        own = runs[i].block
+        block = None if own is None else own[:n]
+        p = p_similar_noise(streams[i][:n], streams[j][:n], grain[i][:n] + grain[j][:n], block)
         if p < FALSE_ALARM / 3:
             text = (
                 f"The noise of {names[i]} and of {names[j]} is the same or all but the same"

@@ -16,7 +16,14 @@ from typing import Any
 import numpy as np
 
 from hushgrid._numbers import Floats, Ints
-from hushgrid.audit.behaviour import Factory, load_of, load_of_rate, read_answer, restore_truncated
+from hushgrid.audit.behaviour import (
+    Factory,
+    check_unsmoothed,
+    load_of,
+    load_of_rate,
+    read_answer,
+    restore_truncated,
+)
 from hushgrid.audit.bounds import TRAINING, Bound, best_event, lower_bound, p_frequent_small_noise
 from hushgrid.audit.evidence import Terms
 from hushgrid.audit.houses import log_ratio, worst_law
@@ -46,6 +53,7 @@ class Neighbours:
         promised: Loss promised at each step.
         eta: Share of readings that need not follow the laws.
         bound: (N,) bounds of the readings [Wh].
+        spans: First and last step of the block of each step, where noise lasts blocks of steps.
     """
 
     houses: tuple[int, ...]
@@ -56,6 +64,7 @@ class Neighbours:
     promised: tuple[float, ...]
     eta: float
     bound: Ints
+    spans: tuple[tuple[int, int], ...] = ()
 
     def readings(self, s: int, n: int, steps: int, rng: np.random.Generator) -> Ints:
         """(n, steps, N) readings [Wh], sampled in world s."""
@@ -74,6 +83,14 @@ class Neighbours:
     def around(self) -> int:
         """The load of all other houses [Wh]."""
         return int(self.others.sum() - self.others[list(self.houses)].sum())
+
+    def block_score(self, days: Floats) -> Floats:
+        """`score` of (n, steps) noisy loads: a block's noise weighs by its largest size alone."""
+        found = np.zeros(len(days))
+        for first, last in dict.fromkeys(self.spans):
+            away = [np.abs(days[:, first - 1 : last] - sum(end)).max(axis=1) for end in self.ends]
+            found += (away[0] - away[1]) / self.scale[first - 1]
+        return found
 
     def score(self, t: int, k: Floats) -> Floats:
         """log Pr[k | world 1] / Pr[k | world 0] under the promised laws and noise of step t + 1."""
@@ -123,7 +140,8 @@ def neighbours(terms: Terms, first: State, steps: int = 1) -> Neighbours:
             pair = (f.law(t, kind, occupied=False), f.law(t, kind, occupied=True))
             laws.append(((pair[0],), (pair[1],)))
             scales.append(first.scheduler.at(t).scale)
-            promised.append(float(first.scheduler.losses(t, scales[-1])[house]))
+            lost = float(first.scheduler.losses(t, scales[-1])[house])
+            promised.append(lost if first.policy.schedule.span(t)[0] == t else 0.0)  # once a block
     up = [a.mean <= p.mean for a, p in zip(worst.before, worst.after, strict=True)]
     low = tuple(0 if rises else u for rises, u in zip(up, worst.bound, strict=True))
     high = tuple(u if rises else 0 for rises, u in zip(up, worst.bound, strict=True))
@@ -136,6 +154,9 @@ def neighbours(terms: Terms, first: State, steps: int = 1) -> Neighbours:
         tuple(promised),
         first.policy.eta,
         first.zone.bound.astype(np.int64),
+        tuple(map(first.policy.schedule.span, range(1, len(laws) + 1)))
+        if first.policy.schedule.lengths
+        else (),
     )
 
 
@@ -205,6 +226,7 @@ def certify_publisher(
         raise PolicyError(f"confidence is {confidence}; give one from 0.5 to below 1.")
     first = terms.first_state()
     steps = min(STEPS, terms.policy.horizon) if first.scheduler.ahead else 1
+    steps = terms.policy.schedule.span(steps)[1]  # whole blocks of steps
     pair = neighbours(terms, first, steps)
     steps = len(pair.laws)
     delta = terms.policy.schedule.delta
@@ -281,6 +303,8 @@ def _published(factory: Factory, terms: Terms, readings: Ints, seed: int) -> tup
     if hasattr(publisher, "sample"):
         answer = publisher.sample(readings)
         of_rates = "load_hat" not in answer
+        if of_rates:
+            check_unsmoothed(terms.tariff)
         loads = np.asarray(answer["rate" if of_rates else "load_hat"], np.float64)
         if loads.shape != readings.shape[:2] or not np.isfinite(loads).all():
             raise PolicyError(
@@ -301,7 +325,7 @@ def _published(factory: Factory, terms: Terms, readings: Ints, seed: int) -> tup
 
 def _scores_of_one(pair: Neighbours, sides: list[Floats]) -> dict[str, list[Floats]]:
     scores = {"load": sides}
-    if pair.short:  # the promised laws find events in the middle, too
+    if pair.short and not pair.spans:  # the promised laws find events in the middle, too
         scores["likelihood"] = [pair.score(0, k) for k in sides]
     for modulus in (2, 10, 16):  # what may hide in the last digits
         scores[f"load mod {modulus}"] = _residues(sides, modulus)
@@ -318,7 +342,9 @@ def _residues(sides: list[Floats], modulus: int) -> list[Floats]:
 
 def _scores_of_many(pair: Neighbours, days: list[Floats]) -> dict[str, list[Floats]]:
     scores = {"classifier": _classifier(days, np.array(pair.scale[: days[0].shape[1]]))}
-    if pair.short:
+    if pair.spans:
+        scores["likelihood"] = [pair.block_score(day) for day in days]
+    elif pair.short:
         scores["likelihood"] = [
             np.sum([pair.score(t, k) for t, k in enumerate(day.T)], axis=0) for day in days
         ]

@@ -8,15 +8,15 @@ never smaller (Anderson 1955). So |noisy load - public guess| is at least as lar
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import betainc, betaincinv, gammainc
+from scipy.special import betainc, betaincinv, expn, gammainc, gammaincc, gammaln
 
-from hushgrid._numbers import Bools, Floats
+from hushgrid._numbers import Bools, Floats, Ints
 from hushgrid.mechanism.policy import NoiseLaw
 
 CheckStatus = Literal["passed", "failed", "noted", "not_checked", "not_applicable"]
@@ -32,6 +32,7 @@ CHECKS = {
     "republication": "A step that is published again is the same; its noise is never redrawn.",
     "protected_set": "The scale covers every house whose occupancy the public cannot know.",
     "budget": "All releases together spend no more than was set.",
+    "promise": "All releases together say no more about one interval than is promised.",
     "seed_reuse": "No two streams of noise are the same.",
     "chain": "Every record follows from the one before, is signed, and nothing is missing.",
     "terms": "Every release was made under the terms given.",
@@ -242,15 +243,20 @@ def _inside(scores: Floats, side: str, threshold: float) -> Bools:
     return np.asarray(scores >= threshold if side == "above" else scores <= threshold)
 
 
-def p_small_noise(sizes: ArrayLike, scales: ArrayLike, noise: NoiseLaw = "laplace") -> float:
+def p_small_noise(
+    sizes: ArrayLike, scales: ArrayLike, noise: NoiseLaw = "laplace", block: Ints | None = None
+) -> float:
     """Probability that noise of these scales has a sum of sizes this small or smaller.
 
     Laplace: |K| + 1 is at least exponential of mean b, so the sum over b is at least Gamma(n).
+    Noise that lasts a block of steps: the largest of j sizes of a block, plus 1, is at least
+    Gamma(j) of scale b, so the sum over blocks is at least Gamma(n) too.
 
     Args:
         sizes: |noisy load - something independent of the noise| [Wh].
         scales: Scale of each [Wh].
         noise: Law of the noise.
+        block: Number of the block of steps of each, in order; None: noise of its own.
 
     Returns:
         A p-value; 1 without sizes.
@@ -260,7 +266,22 @@ def p_small_noise(sizes: ArrayLike, scales: ArrayLike, noise: NoiseLaw = "laplac
         return 1.0
     if noise == "gaussian":
         return float(gammainc(size.size / 2, float((((size + 1) / b) ** 2).sum()) / 2))
-    return float(gammainc(size.size, float(((size + 1) / b).sum())))
+    return float(gammainc(size.size, float(largest((size + 1) / b, block).sum())))
+
+
+def largest(values: Floats, block: Ints | None) -> Floats:
+    """The largest value of each block of steps; all values without blocks.
+
+    Args:
+        values: One a step.
+        block: Number of the block of each, in order; None: no blocks.
+
+    Returns:
+        One a block.
+    """
+    if block is None:
+        return values
+    return np.asarray(np.maximum.reduceat(values, np.flatnonzero(np.diff(block, prepend=-1))))
 
 
 def p_frequent_small_noise(noise: ArrayLike, scale: float) -> float:
@@ -285,16 +306,20 @@ def p_frequent_small_noise(noise: ArrayLike, scale: float) -> float:
     return min(float(each.min()) * len(reach), 1.0)
 
 
-def p_repeated_noise(noise: ArrayLike, scales: ArrayLike, most: int = 96) -> tuple[int, float]:
+def p_repeated_noise(
+    noise: ArrayLike, scales: ArrayLike, most: int = 96, block: Ints | None = None
+) -> tuple[int, float]:
     """Search for the lag at which a stream of noise repeats itself.
 
     Given the past, noise minus any figure is at least as large in law as noise alone, so
-    differences that are too small are evidence that the noise is not new.
+    differences that are too small are evidence that the noise is not new. The same holds given the
+    size of a block's noise, and so for the largest of a block.
 
     Args:
         noise: Noisy load - something public, per step [Wh].
         scales: Scale of each [Wh].
         most: Largest lag [steps].
+        block: As for `p_small_noise`.
 
     Returns:
         (lag, p-value) of the lag with the smallest p-value.
@@ -304,7 +329,8 @@ def p_repeated_noise(noise: ArrayLike, scales: ArrayLike, most: int = 96) -> tup
     best = (0, 1.0)
     for lag in lags:
         for before in (k[:-lag], -k[:-lag], k[:-lag] * b[lag:] / b[:-lag]):
-            p = p_small_noise(k[lag:] - before, b[lag:]) * 3 * len(lags)
+            own = None if block is None else block[lag:]
+            p = p_small_noise(k[lag:] - before, b[lag:], block=own) * 3 * len(lags)
             best = min(best, (lag, p), key=lambda one: one[1])
     return best
 
@@ -326,16 +352,20 @@ def largest_scale_ratio(sizes: ArrayLike, scales: ArrayLike, level: float = FALS
     return float(((size + 1) / b).sum() / gammaincinv(size.size, level))
 
 
-def p_similar_noise(one: ArrayLike, other: ArrayLike, grain: ArrayLike) -> float:
+def p_similar_noise(
+    one: ArrayLike, other: ArrayLike, grain: ArrayLike, block: Ints | None = None
+) -> float:
     """Probability that two independent streams of noise are as close as observed.
 
     Common shocks move both streams and only widen their difference: |L - L'| > x has probability
-    e^-x (1 + x/2).
+    e^-x (1 + x/2). Where the noise of one of them lasts blocks of steps, its difference from the
+    other is at least as large as itself.
 
     Args:
         one: (noisy load - public guess) / scale of the first stream.
         other: The same of the second stream.
         grain: 1/scale + 1/scale of each pair, for the rounding to whole Wh.
+        block: As for `p_small_noise`, of a stream whose noise lasts blocks of steps.
 
     Returns:
         A p-value; 1 without common steps.
@@ -343,4 +373,89 @@ def p_similar_noise(one: ArrayLike, other: ArrayLike, grain: ArrayLike) -> float
     x = np.abs(np.asarray(one, np.float64) - np.asarray(other, np.float64)) + np.asarray(grain)
     if not x.size:
         return 1.0
+    if block is not None:
+        return float(gammainc(x.size, float(largest(x, block).sum())))
     return float(gammainc(x.size, float((x - np.log1p(x / 2)).sum())))
+
+
+class BlockNoise(NamedTuple):
+    """Noise of the published steps of one block.
+
+    Attributes:
+        noise: (j,) noise [Wh].
+        scale: Its scale [Wh].
+        steps: Steps of the block, published or not.
+    """
+
+    noise: Floats
+    scale: float
+    steps: int
+
+
+def p_split_blocks(blocks: Sequence[BlockNoise]) -> float:
+    """Probability of noise that looks as much as this as if its size changed within blocks.
+
+    The likelihood of the noise if sizes are drawn anew at every step, or from some step of each
+    block on, over its likelihood with one size a block: above 1/p with a chance of p at most
+    (Markov), for any number of blocks.
+
+    Args:
+        blocks: Noise of whole or partly published blocks.
+
+    Returns:
+        A p-value.
+    """
+    every = parts = 0.0
+    for noise, b, steps in blocks:
+        size, j = np.abs(noise), np.arange(1, len(noise))
+        if not j.size:
+            continue
+        before = np.maximum.accumulate(size)[:-1]
+        after = np.maximum.accumulate(size[::-1])[-2::-1]
+        own = float(_log_density(size.max(), len(size), b, steps)) + _coarse(b, steps)
+        every += float(_log_density(size, 1, b, steps).sum()) - own
+        cut = _log_density(before, j, b, steps) + _log_density(after, j[::-1], b, steps)
+        parts += float(np.logaddexp.reduce(cut)) - math.log(j.size) - own
+    return min(1.0, math.exp(min(-np.logaddexp(every, parts) + math.log(2), 0.0)))
+
+
+def p_joined_blocks(blocks: Sequence[BlockNoise]) -> float:
+    """Probability of noise that looks as much as this as if two blocks in a row shared their size.
+
+    As `p_split_blocks`, with pairs of blocks that have the size of the first.
+
+    Args:
+        blocks: Blocks in pairs, each of one publisher and next to each other.
+
+    Returns:
+        A p-value.
+    """
+    found = 0.0
+    for one, other in zip(blocks[::2], blocks[1::2], strict=True):
+        both = np.abs(np.concatenate([one.noise, other.noise]))
+        found += float(_log_density(both.max(), both.size, one.scale, one.steps))
+        for noise, b, steps in (one, other):
+            own = float(_log_density(np.abs(noise).max(), len(noise), b, steps))
+            found -= own + _coarse(b, steps)
+    return min(1.0, math.exp(min(-found, 0.0)))
+
+
+def _log_density(most: ArrayLike, j: ArrayLike, b: float, steps: int) -> Floats:
+    """Log density of j steps of a block's noise whose largest size is `most` (for large b).
+
+    M is Gamma(steps + 1), and each step uniform on -M..M: Gamma(steps + 1 - j, most/b) over
+    steps! (2b)^j, the upper incomplete gamma function, also where its order is 0 or less.
+    """
+    x = np.maximum(np.asarray(most, np.float64) / b, 1e-9)
+    order = np.asarray(steps + 1 - np.asarray(j), np.float64)
+    above = gammaln(np.maximum(order, 1)) + np.log(
+        np.maximum(gammaincc(np.maximum(order, 1), x), 1e-300)
+    )
+    below = order * np.log(x) + np.log(np.maximum(expn(np.maximum(1 - order, 0), x), 1e-300))
+    found = np.where(order > 0, above, below)
+    return np.asarray(found - gammaln(steps + 1) - np.asarray(j) * math.log(2 * b))
+
+
+def _coarse(b: float, steps: int) -> float:
+    """What whole Wh can add to a log likelihood of a block, generously."""
+    return ((steps + 2) / b) ** 2 / 24

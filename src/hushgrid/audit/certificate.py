@@ -6,7 +6,7 @@ Includes how far the paper's Bayesian adversary moves its odds on the recorded r
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -22,7 +22,7 @@ from hushgrid.audit.behaviour import Factory, check_behaviour
 from hushgrid.audit.black_box import BlackBox, certify_publisher
 from hushgrid.audit.bounds import CHECKS, FALSE_ALARM, Check, merge_checks, verdict
 from hushgrid.audit.evidence import Evidence, Terms
-from hushgrid.audit.houses import Houses, fifteen_fifteen, houses, leakages
+from hushgrid.audit.houses import Houses, fifteen_fifteen, houses, leakages, promise_kept
 from hushgrid.audit.recompute import (
     Commit,
     Recomputed,
@@ -82,7 +82,8 @@ def largest_move(made: Recomputed) -> LargestMove | None:
         Its largest change of odds; None where no filter handles the epoch.
     """
     terms, n = made.terms, made.terms.zone.n_houses
-    releases = _releases(made)[: max(1, MOST // n)]
+    each = max(64 * n, 4096) if terms.policy.schedule.lengths else n  # every size of its noise
+    releases = _releases(made)[: max(1, MOST // each)]
     if not releases or terms.private_models or any(release.look for release in releases):
         return None
     known = Knowledge(terms.zone, terms.models, terms.consumption, terms.policy.clamp)
@@ -98,7 +99,7 @@ def largest_move(made: Recomputed) -> LargestMove | None:
     t, house = np.unravel_index(int(shift.argmax()), shift.shape)
     losses, bound = made.losses[: len(shift)], None
     if np.isfinite(losses).all():  # Gaussian noise, or none at all, bounds nothing
-        bound = worst_leakage(terms.models, losses).total
+        bound = worst_leakage(terms.models, losses, lengths=made.lengths(len(losses))).total
     name = type(adversary).__name__.lower()
     moved = shift.max(axis=0)
     return LargestMove(terms.zone.id, name, moved, int(house), int(t) + 1, bound, len(releases))
@@ -109,7 +110,9 @@ def _releases(made: Recomputed) -> list[Release]:
     return [
         made.release_of(entry)
         for entry in made.epoch.entries
-        if entry.source == "readings" and entry.load_hat is not None
+        if entry.source == "readings"
+        and entry.load_hat is not None
+        and entry.step <= made.terms.policy.horizon
     ]
 
 
@@ -223,8 +226,9 @@ def certify(
         _add_other_epochs(one, terms, digests)
         zones = [each.zone for each in evidence]
         found += _check_record(one, digests, recomputed, commit, zones)
+    leaked = leakages(recomputed, evidence)
     if recomputed:
-        found.append(seed_reuse(recomputed))
+        found += [seed_reuse(recomputed), *map(promise_kept, recomputed, leaked)]
     found += [fifteen_fifteen(one) for one in terms]
     black_box = None
     if trial is not None:
@@ -239,10 +243,16 @@ def certify(
         own,
         ()
         if own is None
-        else assumptions("trajectory", own.policy, own.consumption, len(own.models)),
+        else assumptions(
+            "trajectory",
+            own.policy,
+            own.consumption,
+            len(own.models),
+            exports=own.zone.offset > 0,
+        ),
         CANNOT_SHOW,
         tuple(recomputed),
-        tuple(map(houses, recomputed, leakages(recomputed, evidence))),
+        tuple(map(houses, recomputed, leaked)),
         black_box,
         attack,
         dict(inputs or {}),
@@ -260,8 +270,8 @@ def _add_other_epochs(
             if epoch.digest in digests or own.other_epochs is None or own.zone.id != evidence.zone:
                 continue
             found = own.other_epochs.terms(epoch.digest, epoch.first, epoch.horizon)
-            if found is not None:
-                digests[epoch.digest] = found
+            if found is not None:  # with what was accepted in place of the promise
+                digests[epoch.digest] = replace(found, epsilon=own.epsilon)
 
 
 def _check_record(

@@ -22,7 +22,7 @@ from hushgrid.mechanism.release import (
 )
 from hushgrid.model.consumption import Consumption
 from hushgrid.model.occupancy import OccupancyModel
-from hushgrid.model.zone import Tariff, Zone
+from hushgrid.model.zone import Tariff, Zone, offset_tariff
 
 
 class OtherEpochs(Protocol):
@@ -81,6 +81,9 @@ class Terms:
     other_epochs: OtherEpochs | None = None
     days: DayClock = EvenDays()  # noqa: RUF009
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tariff", offset_tariff(self.zone, self.tariff, self.consumption))
+
     def first_state(self, digest: str | None = None) -> State:
         """The mechanism before its first step; `digest` names these terms in the records."""
         world = (self.zone, self.tariff, self.models, self.consumption, self.policy)
@@ -99,7 +102,7 @@ class Terms:
 
     def named(self, zone: str) -> Terms:
         """The same terms for a zone of another name."""
-        return replace(self, zone=Zone(zone, self.zone.bound))
+        return replace(self, zone=Zone(zone, self.zone.bound, self.zone.export))
 
     @property
     def promised(self) -> float:

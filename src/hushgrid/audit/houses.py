@@ -75,7 +75,7 @@ def _with_noise(pmf: Floats, scale: float) -> Floats:
     """
     from scipy.signal import lfilter  # type: ignore[attr-defined,unused-ignore]
 
-    q = math.exp(-1 / scale)
+    q = math.exp(-1 / scale) if scale else 0.0
     forth = lfilter([1.0], [1.0, -q], pmf)
     back = lfilter([1.0], [1.0, -q], pmf[::-1])[::-1]
     return np.asarray(forth + back - pmf)
@@ -133,7 +133,7 @@ def _largest_ratio(sides: Sequence[Floats], scale: float) -> float:
     if not absent.any() or not present.any():
         return 0.0
     found = log_ratio(absent / absent.sum(), present / present.sum(), scale)
-    return float(np.abs(found).max())
+    return float(np.nanmax(np.abs(found)))  # without noise some loads have no chance at all
 
 
 def _added(one: Floats, other: Floats) -> Floats:
@@ -300,8 +300,8 @@ def houses(made: Recomputed, leakage: Floats | None) -> Houses:
     with np.errstate(divide="ignore"):
         each = np.where(stated > 0, 1 / np.where(stated > 0, stated, 1), 0.0)
     exact = any(entry.scale == 0 for entry in made.used)  # no noise bounds nothing
-    any_total = first.zone.bound * (math.inf if exact else each.sum())
-    total = np.array([sum_up(column) for column in losses.T.tolist()])
+    any_total = first.zone.bound * (math.inf if exact else _by_blocks(made, each).sum())
+    total = np.array([sum_up(column) for column in _by_blocks(made, losses).T.tolist()])
     by = total if leakage is None else leakage
     worst = int(np.argmax(np.where(np.isfinite(by), by, math.inf)))
     realised, mixture = _realised(made)
@@ -322,6 +322,14 @@ def houses(made: Recomputed, leakage: Floats | None) -> Houses:
     )
 
 
+def _by_blocks(made: Recomputed, steps: Floats) -> Floats:
+    """Losses of steps, of each block of steps its own once: the largest of its releases."""
+    lengths = made.lengths(len(steps))
+    if not lengths:
+        return steps
+    return np.asarray(np.maximum.reduceat(steps, np.cumsum([0, *lengths[:-1]])))
+
+
 def leakages(recomputed: Sequence[Recomputed], evidence: Sequence[Evidence]) -> list[Floats | None]:
     """Worst leakage about one step of every house, for each epoch.
 
@@ -338,42 +346,112 @@ def leakages(recomputed: Sequence[Recomputed], evidence: Sequence[Evidence]) -> 
     for run in _runs(recomputed, evidence):
         first = recomputed[run[0]]
         spans = [(m.epoch.first, _rows(m)) for m in map(recomputed.__getitem__, run)]
-        begin, (last, rows) = spans[0][0], spans[-1]
-        losses = np.zeros((last + len(rows) - begin, first.first.zone.n_houses))
-        for at, own in spans:
-            losses[at - begin : at - begin + len(own)] = own
+        begin, ends = spans[0][0], [at for at, _ in spans[1:]] + [max(a + len(r) for a, r in spans)]
+        losses = np.zeros((ends[-1] - begin, first.first.zone.n_houses))
+        lengths: tuple[int, ...] = ()
+        for (at, own), end, place in zip(spans, ends, run, strict=True):
+            losses[at - begin : at - begin + len(own)] += own
+            made = recomputed[place]
+            for last, more in _booked_beyond(made, evidence):
+                losses[min(last, len(losses) + begin - 1) - begin] += more
+            if made.terms.policy.schedule.lengths:  # and steps between epochs, each its own
+                steps = min(len(own), end - at)
+                lengths += (1,) * (at - begin - sum(lengths)) + made.lengths(steps)
         if first.terms.private_models or not np.isfinite(losses).all():
             continue
         other_epochs, models = first.terms.other_epochs, first.terms.models
         if other_epochs is not None and len(run) > 1:
             models = other_epochs.models(begin, len(losses))
         each = [np.zeros(losses.shape[1]) for _ in run]
-        for members, column, total in leakage_by_houses(models, losses):
-            for (at, own), worst in zip(spans, each, strict=True):
-                here = total[at - begin : at - begin + len(own)].max(axis=0)
+        for members, column, total in leakage_by_houses(models, losses, lengths=lengths):
+            for (at, own), end, worst in zip(spans, ends, each, strict=True):
+                here = total[at - begin : max(at + len(own), end) - begin].max(axis=0)
                 worst[members] = here[column]
         for place, worst in zip(run, each, strict=True):
             found[place] = worst
     return found
 
 
+def _booked_beyond(made: Recomputed, evidence: Sequence[Evidence]) -> Iterator[tuple[int, float]]:
+    """(last step, loss of any house) of gaps that the epoch's own releases do not explain.
+
+    More is booked for them than the epoch would lose, or their steps are on record as well.
+    """
+    epoch, planned = made.epoch, made.terms.policy.schedule
+    own = [one for one in evidence if any(each is epoch for each in one.epochs)]
+    published = {entry.step for entry in epoch.entries if entry.source == "readings"}
+    for gap in (gap for one in own for gap in one.gaps):
+        steps = {t - epoch.first + 1 for t in range(gap.first, gap.last + 1)} & epoch.lost
+        if not steps or not gap.epsilon:
+            continue
+        blocks = {planned.span(t)[0] if planned.lengths else t for t in steps if t <= epoch.horizon}
+        most = sum(made.first.scheduler.most(t) for t in blocks)
+        if gap.epsilon > most * (1 + 1e-6) or steps & published:
+            yield gap.last, gap.epsilon
+
+
+def promise_kept(made: Recomputed, leakage: Floats | None) -> Check:
+    """Compare what all releases say about one interval with an interval promise.
+
+    Args:
+        made: The recomputed epoch.
+        leakage: (N,) worst leakage about one step of it, None where there is no bound.
+
+    Returns:
+        The check; of other promises not applicable.
+    """
+    name, terms = "promise", made.terms
+    if terms.secret != "interval":
+        return Check(name, "not_applicable", "The promise is not about an interval.")
+    if leakage is None:
+        return Check(name, "noted", "What all releases say about one interval has no bound here.")
+    worst, promised = float(leakage.max(initial=0.0)), terms.promised
+    text = (
+        f"All releases together leak {worst:.4g} about one interval of the worst house, where"
+        f" {promised:.4g} is promised or was accepted."
+    )
+    if worst > promised * (1 + 1e-9):
+        return Check(name, "failed", text, made.epoch.place)
+    return Check(name, "passed", text)
+
+
 def _runs(recomputed: Sequence[Recomputed], evidence: Sequence[Evidence]) -> Iterator[list[int]]:
-    """Positions of epochs that follow each other under the same terms."""
-    used = [epoch for one in evidence for epoch in one.epochs if epoch.entries]
+    """Positions of epochs that follow each other under the same terms.
+
+    One without a release, published or lost, comes alone and ends no run.
+    """
+    used = [epoch for one in evidence for epoch in one.epochs if epoch.entries or epoch.lost]
     place_of = {id(epoch): place for place, epoch in enumerate(used)}
     run: list[int] = []
     for place, made in enumerate(recomputed):
+        if id(made.epoch) not in place_of:
+            yield [place]
+            continue
         if run:
-            before, other_epochs = recomputed[run[-1]], made.terms.other_epochs
-            same = other_epochs is not None and other_epochs is before.terms.other_epochs
-            next_to = place_of.get(id(before.epoch), -2) + 1 == place_of.get(id(made.epoch))
-            later = made.epoch.first >= before.epoch.first + len(_rows(before))
-            if not (same and next_to and later):
+            before = recomputed[run[-1]]
+            next_to = place_of[id(before.epoch)] + 1 == place_of[id(made.epoch)]
+            last = max((entry.step for entry in before.epoch.entries), default=0)
+            later = made.epoch.first >= before.epoch.first + max(last, 1)
+            if not (next_to and later and _same_terms(before, made)):
                 yield run
                 run = []
         run.append(place)
     if run:
         yield run
+
+
+def _same_terms(before: Recomputed, made: Recomputed) -> bool:
+    """Whether two epochs differ in their times alone, whichever files their terms are from."""
+    own, epoch = made.terms.other_epochs, before.epoch
+    if (
+        own is None
+        or before.terms.other_epochs is None
+        or made.terms.zone.id != before.terms.zone.id
+    ):
+        return False
+    if own is before.terms.other_epochs:
+        return True
+    return own.terms(epoch.digest, epoch.first, epoch.horizon) is not None
 
 
 def _rows(made: Recomputed) -> Floats:
@@ -385,7 +463,7 @@ def _composed(made: Recomputed, house: int) -> float | None:
     if not made.used:
         return 0.0
     steps = [entry.step for entry in made.used]
-    if steps == list(range(1, len(steps) + 1)):
+    if steps == list(range(1, len(made.losses) + 1)):
         try:
             account = Account(made.first)
             for entry in made.used:
@@ -393,23 +471,32 @@ def _composed(made: Recomputed, house: int) -> float | None:
             return account.epsilon(house, DELTA)
         except HushgridError:  # scales that the terms do not lead to: known from other checks
             pass
-    column = made.losses[:, house]
+    column = _by_blocks(made, made.losses)[:, house]
     return compose(column[column > 0].tolist(), DELTA) if np.isfinite(column).all() else None
 
 
 def _realised(made: Recomputed) -> tuple[tuple[RealisedLoss, ...], tuple[tuple[int, float], ...]]:
-    """At the step of least noise: losses of houses in blocks, and mixtures over Theta."""
-    noisy = [entry for entry in made.used if entry.scale > 0]
-    if not noisy or not made.terms.policy.schedule.per_release:
+    """Losses of houses in blocks, and mixtures over Theta: each at its house's worst release.
+
+    That is the release with the house's largest loss by the rules, exact releases included.
+    """
+    planned, models = made.terms.policy.schedule, made.terms.models
+    if not made.used or not planned.per_release or planned.lengths:
         return (), ()
-    entry = min(noisy, key=lambda one: one.scale)
-    blocks = worst_of_blocks(made.first, made.terms.models, entry.step, entry.scale)
-    mixture = []
+    at = made.losses[[entry.step - 1 for entry in made.used]].argmax(axis=0)
+    joined = {i for m in models for p in m.chains if p.size > 1 for i in p.members.flat}
+    blocks, mixture = dict[int, RealisedLoss](), []
+    for place in sorted({int(at[house]) for house in joined}):
+        entry = made.used[place]
+        for one in worst_of_blocks(made.first, models, entry.step, entry.scale):
+            if at[one.house] == place:
+                blocks[one.house] = one
     for house in range(min(made.first.zone.n_houses, _FEW)):
-        loss = mixture_loss(made.first, made.terms.models, house, entry.step, entry.scale)
+        entry = made.used[at[house]]
+        loss = mixture_loss(made.first, models, house, entry.step, entry.scale)
         if loss is not None:
             mixture.append((house, loss))
-    return tuple(blocks), tuple(mixture)
+    return tuple(blocks[house] for house in sorted(blocks)), tuple(mixture)
 
 
 def fifteen_fifteen(terms: Terms) -> Check:

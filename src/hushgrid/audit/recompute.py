@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations
 
 import numpy as np
 
-from hushgrid._numbers import Floats, Spent
+from hushgrid._numbers import Floats, Ints, Spent
 from hushgrid.audit.behaviour import PublicAnswer, coverage_fault, grid_fault
 from hushgrid.audit.bounds import (
     FALSE_ALARM,
@@ -45,7 +45,7 @@ from hushgrid.mechanism.release import (
     with_added_loss,
     with_earlier_losses,
 )
-from hushgrid.model.zone import public_rate
+from hushgrid.model.zone import feed_in_rate, public_rate
 
 Commit = Callable[[str, Sequence[float]], str]  # (terms, scales) -> the digest committed to
 
@@ -83,16 +83,32 @@ class Recomputed:
         """An entry from readings as a release of the mechanism."""
         return _release(self.first, entry)
 
+    def lengths(self, steps: int) -> tuple[int, ...]:
+        """Blocks of steps with one noise, of the first `steps`; empty: noise of its own."""
+        planned = self.terms.policy.schedule
+        own = planned.with_epsilons(planned.epsilons[:steps]).lengths if planned.lengths else ()
+        return own + (1,) * (steps - sum(own) if own else 0)
+
+    @property
+    def block(self) -> Ints | None:
+        """First step of the block of each release in `used`; None where noise is its own."""
+        planned = self.terms.policy.schedule
+        if not planned.lengths:
+            return None
+        return np.array([planned.span(entry.step)[0] for entry in self.used], np.int64)
+
 
 def _release(first: State, entry: RecordedRelease) -> Release:
-    """With the names and the noise law that the terms lead to, whatever is stated."""
+    """With the names, the noise law and the block that the terms lead to, whatever is stated."""
+    planned = first.policy.schedule
     return replace(
         entry.release,
         zone=first.zone.id,
         load_hat=int(entry.load_hat or 0),
         rule=first.rule,
         digest=first.digest,
-        noise=first.policy.schedule.noise_at(entry.scale),
+        noise=planned.noise_at(entry.scale),
+        block=(planned.place(entry.step) or None) if entry.scale > 0 else None,
     )
 
 
@@ -118,6 +134,7 @@ def recompute(
     walk = _Walk(terms, epoch.digest, before, epoch.lost, max(late, default=0.0), earlier)
     for entry in epoch.entries:
         walk.take(entry)
+    walk.finish()
     made = Recomputed(
         epoch,
         terms,
@@ -152,6 +169,7 @@ class _Walk:
         self._lost, self._brought = lost, brought
         self._state, self._last_digits = self.first, 0
         self._rates: list[float] = []
+        self._drawn: tuple[int, int | None] = (-1, None)  # first step less 1 and mark of a block
         self.losses: list[Floats] = []
         self.due: list[float] = []
         self.stated: list[float] = []
@@ -188,13 +206,15 @@ class _Walk:
         self.residuals.append((entry.load_hat or 0) - guess)
         self.stated.append(entry.scale)
         self.losses.append(self._loss(entry))
-        if entry.scale > 0:
-            _, self._public = self._public.learn(entry.load_hat or 0, entry.scale, self._rates)
-            self._state = replay(self._state, _release(self.first, entry))
-        else:
-            self._public = self._public.passed()
-            self._state = skip(self._state, entry.rate)
+        self._public = self._public.after(entry.load_hat or 0, entry.scale, self._rates)
+        self._state = replay(self._state, _release(self.first, entry))
         self._rates.append(entry.rate)
+
+    def finish(self) -> None:
+        """Pass the steps after the last release that may have been published and lost."""
+        last = min(max(self._lost, default=0), self.terms.policy.horizon)
+        while len(self._rates) < last:
+            self._pass(self._rates[-1] if self._rates else self.terms.fallback_rate)
 
     def _due(self, entry: RecordedRelease) -> Release | None:
         """The release that the noisy load leads to.
@@ -228,11 +248,18 @@ class _Walk:
         self.due.append(0.0)
         self.stated.append(0.0)
         t, policy = len(self._rates) + 1, self.terms.policy
-        lost = 0.0
+        lost = np.zeros(self.terms.zone.n_houses)
         if t in self._lost and t <= policy.horizon:
-            lost = self.first.scheduler.most(t)
-        self.losses.append(np.full(self.terms.zone.n_houses, lost))
+            lost = self._lost_at(t)
+        self.losses.append(lost)
         self._rates.append(rate)
+
+    def _lost_at(self, t: int) -> Floats:
+        """(N,) what a release of step t that was lost can have cost each house."""
+        scheduler = self.first.scheduler
+        if self.terms.policy.schedule.adaptive or scheduler.weaker:
+            return np.full(self.terms.zone.n_houses, scheduler.most(t))
+        return scheduler.losses(t, scheduler.at(t, self._rates).scale, self._rates)
 
     def _check(self, entry: RecordedRelease) -> None:
         adaptive, t = self.terms.policy.schedule.adaptive, entry.step
@@ -266,7 +293,7 @@ class _Walk:
             entry.digest,
             True,
         )
-        if bad := grid_fault(answer, self.terms):
+        if bad := grid_fault(answer, self.terms, self._rates[-1] if self._rates else None):
             self._fault("float_noise", entry, bad)
 
     def _check_stated(self, entry: RecordedRelease, due: Release) -> None:
@@ -288,8 +315,21 @@ class _Walk:
             if (given is None) != (found is None) or not self._near(given, found):
                 fault = f"states a {name} that does not follow from the terms and the releases"
                 self._fault("post_processing", entry, fault)
+        if not self._near(entry.feed_in, due.feed_in):
+            self._fault("post_processing", entry, "states another feed-in rate than its load's")
+        if entry.offset != due.offset:
+            fault = "states another sum of export limits than the terms"
+            self._fault("post_processing", entry, fault)
         if entry.covariates != due.covariates:
             self._fault("post_processing", entry, "states other covariates than those of the terms")
+        stated = entry.block or {}
+        if {**stated, "mark": 0} != {**(due.block or {}), "mark": 0}:
+            fault = "states another place in a block of steps than that of the terms"
+            self._fault("post_processing", entry, fault)
+        drawn = entry.step - stated.get("place", 0), stated.get("mark")
+        if stated and self._drawn[0] == drawn[0] and self._drawn != drawn:
+            self._fault("post_processing", entry, "states noise drawn anew within a block of steps")
+        self._drawn = drawn
         schedule = self.terms.policy.schedule
         if schedule.adaptive and entry.scale < due.scale * (1 - _CLOSE):
             fault = f"states a scale of {entry.scale!r} Wh where its window leaves {due.scale!r}"
@@ -325,15 +365,17 @@ class _Walk:
         self._check_houses(entry)
         if entry.rule not in (None, entry.source):
             self._fault("post_processing", entry, f"is a {entry.source} under another rule")
+        tariff = self.terms.tariff
         if entry.source == "fallback":
-            if entry.rate != self.terms.fallback_rate:
+            given = feed_in_rate(None, tariff)
+            if entry.rate != self.terms.fallback_rate or entry.feed_in != given:
                 self._fault("post_processing", entry, "is a fallback at another rate")
             return
         law = self._public.predicted(self._rates)
         guess = float((law.weights * law.mean).sum())
-        rate = public_rate(guess, self.terms.tariff)
         own = entry.estimate is None or self._near(entry.estimate, guess)
-        if not own or not self._near(entry.rate, rate):
+        own = own and self._near(entry.feed_in, feed_in_rate(guess, tariff))
+        if not own or not self._near(entry.rate, public_rate(guess, tariff)):
             self._fault("post_processing", entry, "is a forecast that is not the public's own")
 
     def _loss(self, entry: RecordedRelease) -> Floats:
@@ -384,7 +426,7 @@ def _spread(made: Recomputed) -> Check:
     planned = made.terms.policy.schedule
     if planned.adaptive or not len(made.residual) or made.scale.min() <= 0:
         return Check("noise_scale", "not_applicable", "No fixed noise to look for in the releases.")
-    p = p_small_noise(made.residual, made.scale, noise=planned.noise)
+    p = p_small_noise(made.residual, made.scale, planned.noise, made.block)
     word = f"{len(made.residual)} releases about the public guess, p = {p:.2g}"
     if p < FALSE_ALARM:
         text = f"Releases scatter less than noise of the stated scale makes them ({word})."
@@ -600,8 +642,8 @@ def budget(
             (entry.carried, models.get(epoch.digest, 0.0)),
         )
         for epoch in evidence.epochs
-        for entry in epoch.entries
-        if entry.source == "readings" and math.isfinite(entry.epsilon)
+        for entry in _counted(epoch.entries)
+        if math.isfinite(entry.epsilon)
     ]
     for one in evidence.gaps:
         epoch = _epoch_of(evidence, one)
@@ -652,6 +694,23 @@ def budget(
     return Check("budget", "passed", f"{text} for any {terms.policy.horizon} steps.")
 
 
+def _counted(entries: Iterable[RecordedRelease]) -> Iterator[RecordedRelease]:
+    """Releases from readings that add their loss to a sum: of a block of steps the first alone.
+
+    The last alone where entries are given in reverse.
+    """
+    last = None
+    for entry in entries:
+        if entry.source != "readings":
+            continue
+        own = None
+        if entry.block is not None:
+            own = entry.step - entry.block["place"], entry.block.get("mark")
+        if own is None or own != last:
+            yield entry
+        last = own
+
+
 def losses_before(evidence: Evidence, epoch: RecordedEpoch, steps: int) -> tuple[float, ...]:
     """Losses of the steps before an epoch, without those of houses that moved in just before it.
 
@@ -693,7 +752,7 @@ def releases_before(evidence: Evidence, epoch: RecordedEpoch) -> list[EarlierRel
                 t = one.step + other.first - epoch.first
                 share, known = one.model_share or 0.0, one.covariates or {}
                 seen = (one.load_hat, one.scale, one.base, share, known)
-                found.append(EarlierRelease(t, *seen))
+                found.append(EarlierRelease(t, *seen, one.block))
     return found
 
 
@@ -715,8 +774,8 @@ def _earlier(evidence: Evidence, epoch: RecordedEpoch) -> Iterator[tuple[int, fl
         if other.seconds is None:
             continue
         longest = max(longest, other.seconds)
-        for entry in other.entries:
-            if entry.source == "readings" and entry.start is not None:
+        for entry in _counted(reversed(other.entries)):
+            if entry.start is not None:
                 gap = max(begins - entry.start - other.seconds, 0)
                 yield gap // longest + 1, max(entry.epsilon, entry.epsilon_any)
 
@@ -840,8 +899,9 @@ def _unbooked(evidence: Evidence, digests: Mapping[str, Terms]) -> Check | None:
         own = range(one.first - epoch.first + 1, one.last - epoch.first + 2)
         steps = [t for t in own if t <= terms.policy.horizon]
         most = terms.first_state(epoch.digest).scheduler.most
-        due = terms.policy.schedule.lost_by([most(t) for t in steps])
-        before = [e.epsilon for e in epoch.entries if e.place < one.place]
+        by_block = {terms.policy.schedule.span(t): most(t) for t in steps}
+        due = terms.policy.schedule.lost_by([*by_block.values()])
+        before = [e.epsilon for e in _counted(epoch.entries) if e.place < one.place]
         filled = terms.budget is not None and Spent().add(
             *before, one.epsilon, terms.charged
         ).exceeds(terms.budget * (1 - _CLOSE))
@@ -899,8 +959,8 @@ def seed_reuse(streams: Sequence[Recomputed]) -> Check:
         and not made.terms.policy.schedule.adaptive
     ]
     for made in usable:
-        lag, p = p_repeated_noise(made.residual, made.scale)
-        if p < FALSE_ALARM / len(usable) and made.terms.policy.schedule.noise == "laplace":
+        lag, p = p_repeated_noise(made.residual, made.scale, block=made.block)
+        if p < FALSE_ALARM / len(usable) and made.terms.policy.schedule.noise != "gaussian":
             place = made.used[lag].place
             text = (
                 f"From record {place} on, the noise of zone {made.terms.zone.id!r} is that of"
@@ -916,10 +976,14 @@ def seed_reuse(streams: Sequence[Recomputed]) -> Check:
             if len(common) < LEAST:
                 continue
             i, j = np.array(common).T
+            block = None if one.block is None else one.block[i]
+            if block is None and other.block is not None:
+                block = other.block[j]
             p = p_similar_noise(
                 one.residual[i] / one.scale[i],
                 other.residual[j] / other.scale[j],
                 1 / one.scale[i] + 1 / other.scale[j],
+                block,
             )
             if p < level:
                 place = other.used[int(j[0])].place

@@ -10,10 +10,12 @@ sequence of releases.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -189,8 +191,44 @@ def _gaussian_evidence(load_hat: float, mean: Floats, variance: Floats, scale: f
 
 LAPLACE = Shape(posterior_mean, log_evidence)
 GAUSSIAN = Shape(_gaussian_mean, _gaussian_evidence)
-# by the law's name; noise of a block of steps enters by its standard deviation
-SHAPES = {"laplace": LAPLACE, "gaussian": GAUSSIAN, "block": GAUSSIAN}
+# by the law's name; noise of a block of one step is Laplace, of a longer one see `block_halves`
+SHAPES = {"laplace": LAPLACE, "gaussian": GAUSSIAN, "block": LAPLACE}
+
+BLOCK_SIZES = 12  # half-widths that the noise of a block may have, in an estimate by the model
+
+
+@lru_cache(maxsize=8)
+def block_chances(sizes: int = BLOCK_SIZES) -> Floats:
+    """Probabilities of so many half-widths of a block's noise before any release, see below."""
+    normal = np.linspace(-3.5, 3.5, sizes)
+    found = np.exp(-(normal**2) / 2) / np.exp(-(normal**2) / 2).sum()
+    found.flags.writeable = False
+    return np.asarray(found)
+
+
+@lru_cache(maxsize=256)
+def block_halves(steps: int, sizes: int = BLOCK_SIZES) -> Floats:
+    """Half-widths that the noise of a block may have, relative to its scale.
+
+    Given its size M the noise of a step is even on -M..M, and (M + 1/2)/scale is a gamma number of
+    shape L + 1 (docs/proofs/blocks-of-steps.md).
+
+    Args:
+        steps: Steps of the block, L.
+        sizes: How many.
+
+    Returns:
+        Quantiles, of the probabilities `block_chances`.
+
+    >>> halves, chances = block_halves(6), block_chances()
+    >>> round(float(chances @ halves), 2), round(float(chances @ halves**2), 1)
+    (7.0, 56.0)
+    """
+    from scipy.special import gammaincinv, ndtr
+
+    found = np.asarray(gammaincinv(steps + 1, ndtr(np.linspace(-3.5, 3.5, sizes))))
+    found.flags.writeable = False
+    return found
 
 
 # ---- public knowledge, release by release
@@ -241,7 +279,7 @@ USUAL_FACTOR = FactorPrior()
 NO_FACTOR = FactorPrior(share=0.0, hazard=0.0)
 
 _GRID = np.exp(np.linspace(math.log(0.4), math.log(2.5), 367))  # half a per cent apart
-_STEP = math.log(_GRID[1] / _GRID[0])
+FACTOR_STEP = math.log(_GRID[1] / _GRID[0])  # of the factor's logarithm
 _FACTORS = np.concatenate([[1.0], _GRID])
 NO_NOISE = 1e-3  # [Wh]; the scale that represents no noise
 
@@ -276,6 +314,10 @@ class PublicKnowledge:
         clamp: Clamp of each density class [Wh]; empty without a clamp.
         shape: The noise law of the releases.
         moments: Cached moments of the load.
+        ends: Last step of each block of steps with one noise; empty where noise is independent.
+        block: The last step of the block that `sizes` is about; 0 before any release.
+        sizes: (models, 1 + grid, G): for each factor, probability of each half-width that the noise
+            of the block may have; empty where noise is independent.
     """
 
     models: tuple[OccupancyModel, ...]
@@ -286,6 +328,9 @@ class PublicKnowledge:
     clamp: tuple[int, ...]
     shape: Shape
     moments: _Moments
+    ends: tuple[int, ...] = ()
+    block: int = 0
+    sizes: Floats = field(default_factory=lambda: np.zeros(0))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, PublicKnowledge) and self._value() == other._value()
@@ -294,7 +339,8 @@ class PublicKnowledge:
         return hash(self._value())
 
     def _value(self) -> tuple[Any, ...]:
-        return (self.moments, self.prior, self.weights.tobytes(), self.t, self.shape)
+        own = (self.ends, self.block, self.sizes.tobytes())
+        return (self.moments, self.prior, self.weights.tobytes(), self.t, self.shape, own)
 
     @classmethod
     def start(
@@ -312,6 +358,15 @@ class PublicKnowledge:
         moments = _Moments(tuple(models), consumption, clamp)
         return cls(tuple(models), consumption, prior, weights, 1, clamp, shape, moments)
 
+    def with_blocks(self, lengths: Sequence[int]) -> PublicKnowledge:
+        """The knowledge before the first release, where noise lasts blocks of these steps."""
+        return replace(self, ends=tuple(accumulate(lengths)), block=0).with_sizes(BLOCK_SIZES)
+
+    def with_sizes(self, count: int) -> PublicKnowledge:
+        """The knowledge before the first release of a block, with so many half-widths of noise."""
+        sizes = _first_sizes(self.weights, count) if self.ends else np.zeros(0)
+        return replace(self, sizes=sizes)
+
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """What steps and releases have changed, by name; bit for bit."""
         beliefs = self.moments.beliefs(self.t)
@@ -320,6 +375,8 @@ class PublicKnowledge:
             for model, belief in enumerate(beliefs)
             for block, law in enumerate(belief.laws)
         }
+        if self.ends:
+            laws |= {"block": np.array(self.block), "sizes": self.sizes}
         return {"t": np.array(self.t), "weights": self.weights, **laws}
 
     def from_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> PublicKnowledge:
@@ -338,12 +395,15 @@ class PublicKnowledge:
         ]
         starts = [Belief(t, tuple(own)) for own in laws]
         moments = _Moments(self.models, self.consumption, self.clamp, starts)
-        return replace(self, weights=arrays["weights"], t=t, moments=moments)
+        found = replace(self, weights=arrays["weights"], t=t, moments=moments)
+        if not self.ends:
+            return found
+        return replace(found, block=int(arrays["block"]), sizes=arrays["sizes"])
 
     def restarted(self, prior: FactorPrior) -> PublicKnowledge:
         """The knowledge before the first release, with another prior; cached moments are kept."""
         weights = np.tile(_factor_law(prior), (len(self.models), 1)) / len(self.models)
-        return replace(self, prior=prior, weights=weights, t=1)
+        return replace(self, prior=prior, weights=weights, t=1, block=0)
 
     def since(self, prior: FactorPrior, steps: int) -> PublicKnowledge:
         """The knowledge before the first release, `steps` after the factor was known to be 1."""
@@ -351,7 +411,7 @@ class PublicKnowledge:
         weights[:, 0] = 1 / len(self.models)
         for _ in range(steps):
             weights = _next_factor(weights, prior)
-        return replace(self, prior=prior, weights=weights, t=1)
+        return replace(self, prior=prior, weights=weights, t=1, block=0)
 
     def predicted(self, rates: Sequence[float] = (), ahead: int = 0) -> LoadMixture:
         """The law of the load of step t + ahead, given everything published so far."""
@@ -390,16 +450,49 @@ class PublicKnowledge:
     ) -> tuple[float, float, PublicKnowledge]:
         """As `learn`, with the log density of the release between them."""
         law, cut = self._release_law(rates)
-        logs = self.shape.evidence(load_hat, law.mean, law.variance, scale or NO_NOISE)
+        now, sizes, below = self, self.sizes, np.full_like(law.mean, float(load_hat))
+        if self.ends and scale > 0:
+            now = self.begun()
+            logs, below, sizes = _within_block(now, law, load_hat, scale)
+        else:
+            logs = self.shape.evidence(load_hat, law.mean, law.variance, scale or NO_NOISE)
+            if scale > 0:
+                below = self.shape.mean(load_hat, law.mean, law.variance, scale)
         weights = posterior_weights(law.weights, logs)
-        below: Floats | float = float(load_hat)
-        if scale > 0:
-            below = self.shape.mean(load_hat, law.mean, law.variance, scale)
         estimate = float((weights * (below + cut)).sum())
         top = float(logs.max())
         log = top + math.log(float((law.weights * np.exp(logs - top)).sum()) or 1e-300)
-        after = replace(self, weights=_next_factor(weights, self.prior), t=self.t + 1)
+        after = replace(now, weights=_next_factor(weights, self.prior), t=self.t + 1, sizes=sizes)
         return estimate, log, after
+
+    @property
+    def length(self) -> int:
+        """Steps of the block of step t; 0 where noise is independent."""
+        if not self.ends:
+            return 0
+        at = bisect_left(self.ends, self.t)
+        return self.ends[at] - (self.ends[at - 1] if at else 0)
+
+    @property
+    def width(self) -> float:
+        """How much wider intervals are than its laws say: 1, for the laws are taken as given."""
+        return 1.0
+
+    def half_widths(self, scale: float) -> tuple[Floats, Floats] | None:
+        """Half-widths of the noise of step t [Wh], and their chances for each law of `parts`.
+
+        (G,) and (laws, G); None where noise is independent.
+        """
+        if not self.ends:
+            return None
+        count = self.sizes.shape[-1]
+        return scale * block_halves(self.length, count), self.begun().sizes.reshape(-1, count)
+
+    def begun(self) -> PublicKnowledge:
+        """The knowledge with what is known of the block of step t: of a new one, its law."""
+        if not self.ends or self.block == (last := self.ends[bisect_left(self.ends, self.t)]):
+            return self
+        return replace(self, block=last, sizes=_first_sizes(self.weights, self.sizes.shape[-1]))
 
     def moved(self, steps: int) -> PublicKnowledge:
         """The same knowledge at a later step, where it is used for the step alone."""
@@ -434,7 +527,11 @@ class PublicKnowledge:
     ) -> list[LoadInterval]:
         """The loads of the next steps with intervals, from public knowledge only."""
         check_level(level)
-        return [self.predicted(rates, ahead).interval(level) for ahead in range(steps)]
+        now, laws = self, list[LoadMixture]()
+        for _ in range(steps):
+            laws.append(now.predicted(rates))
+            now = now.passed()
+        return intervals(laws, level)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -453,24 +550,54 @@ class LoadMixture:
 
     def interval(self, level: float) -> LoadInterval:
         """Mean and central range of the mixture."""
-        keep = self.weights > 1e-9
-        w, m, s = self.weights[keep], self.mean[keep], np.sqrt(self.variance[keep])
-        w = w / w.sum()
-        tail = max((1 - level) / 2, 1e-15)
-        ends = [_quantile(p, w, m, s) for p in (tail, 1 - tail)]
-        return LoadInterval(float(w @ m), ends[0], ends[1])
+        return intervals([self], level)[0]
 
 
-def _quantile(p: float, w: Floats, m: Floats, s: Floats) -> float:
-    from scipy.optimize import brentq
-    from scipy.special import ndtr
+def intervals(laws: Sequence[LoadMixture], level: float) -> list[LoadInterval]:
+    """Mean and central range of each of some mixtures.
 
-    ends = float((m - 12 * s).min()), float((m + 12 * s).max())
+    Args:
+        laws: The mixtures, of as many laws each.
+        level: Probability of each range.
 
-    def beyond(z: float) -> float:
-        return float(w @ ndtr((z - m) / s)) - p
+    Returns:
+        One for each mixture, in order.
+    """
+    if not laws:
+        return []
+    w, m, v = (
+        np.array([getattr(one, name).ravel() for one in laws])
+        for name in ("weights", "mean", "variance")
+    )
+    w = np.where(w > 1e-9, w, 0.0)
+    w /= w.sum(axis=1, keepdims=True)
+    mean, s, tail = np.vecdot(w, m), np.sqrt(v), max((1 - level) / 2, 1e-15)
+    ends = (_quantiles(p, w, m, s).tolist() for p in (tail, 1 - tail))
+    return [LoadInterval(*row) for row in zip(mean.tolist(), *ends, strict=True)]
 
-    return float(brentq(beyond, *ends, rtol=1e-9))  # type: ignore[no-untyped-call,unused-ignore]
+
+def _quantiles(p: float, w: Floats, m: Floats, s: Floats) -> Floats:
+    """The p-quantile of each row's mixture, by Newton's steps within a bracket."""
+    from scipy.special import ndtr, ndtri
+
+    used = w > 0
+    low = np.where(used, m - 12 * s, np.inf).min(axis=1)
+    high = np.where(used, m + 12 * s, -np.inf).max(axis=1)
+    mean = np.vecdot(w, m)
+    spread = np.sqrt(np.vecdot(w, s**2 + (m - mean[:, None]) ** 2))
+    z, going = np.clip(mean + ndtri(p) * spread, low, high), np.ones(len(w), bool)
+    while going.any():
+        x = (z[:, None] - m) / s
+        over = np.vecdot(w, ndtr(x)) - p
+        slope = np.vecdot(w, np.exp(-(x**2) / 2) / s) / math.sqrt(2 * math.pi)
+        low, high = np.where(over < 0, z, low), np.where(over > 0, z, high)
+        newton = z - over / np.maximum(slope, 1e-300)
+        inside = (newton > low) & (newton < high)
+        new = np.where(inside, newton, (low + high) / 2)
+        new = np.where(going & (over != 0), new, z)  # a row does not depend on the others
+        going &= np.abs(new - z) > 1e-10 * np.abs(z) + 1e-12
+        z = new
+    return np.asarray(z)
 
 
 class _Moments(Value):
@@ -560,6 +687,23 @@ class _Moments(Value):
         self._dropped = starts[0].t - 1 if starts else 0
 
 
+def _first_sizes(weights: Floats, count: int) -> Floats:
+    return np.broadcast_to(block_chances(count), (*weights.shape, count)).copy()
+
+
+def _within_block(
+    now: PublicKnowledge, law: LoadMixture, load_hat: float, scale: float
+) -> tuple[Floats, Floats, Floats]:
+    """Log density of a release, mean of the load, and chances of half-widths after it."""
+    from hushgrid._kernels.load_filter import within_block
+
+    sizes = now.sizes.copy()
+    count = sizes.shape[-1]
+    halves, flat = scale * block_halves(now.length, count), sizes.reshape(-1, count)
+    found = within_block(float(load_hat), law.mean.ravel(), law.variance.ravel(), halves, flat)
+    return found[:, 2].reshape(law.mean.shape), found[:, 0].reshape(law.mean.shape), sizes
+
+
 @lru_cache(maxsize=8)
 def _factor_law(prior: FactorPrior) -> Floats:
     """The prior law of the factor: 1, or log-normal about 1."""
@@ -573,7 +717,7 @@ def _next_factor(weights: Floats, prior: FactorPrior) -> Floats:
     """The law of the factor a step later: a small drift, and with the hazard a new draw."""
     if prior.hazard == 0:
         return weights
-    move = min((prior.drift / _STEP) ** 2 / 2, 0.25)  # chance to go one point up, or one down
+    move = min((prior.drift / FACTOR_STEP) ** 2 / 2, 0.25)  # chance to go one point up, or one down
     slab = weights[:, 1:]
     drifted = (1 - 2 * move) * slab
     drifted[:, 1:] += move * slab[:, :-1]

@@ -20,7 +20,7 @@ from hushgrid._numbers import Bools, Floats, Int32s, Ints
 from hushgrid.errors import ModelError
 from hushgrid.model.consumption import Consumption
 from hushgrid.model.occupancy import Chains, OccupancyModel
-from hushgrid.model.scenario import Scenario
+from hushgrid.model.zone import Scenario
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -460,7 +460,7 @@ class Expectations:
     ) -> None:
         some = slice(None) if houses is None else houses
         self._kinds = scenario.consumption.class_of[some]
-        self._private = private
+        self._private, self._nothing = private, scenario.zone.export[some].astype(np.int64)
         if private:
             return
         self._models, self._consumption = tuple(scenario.models), scenario.consumption
@@ -481,7 +481,7 @@ class Expectations:
             (houses,) whole Wh.
         """
         if self._private:
-            return np.zeros(len(self._kinds), np.int64)
+            return self._nothing
         if t < self._t:
             self._begin()
         while self._t < t:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import product
 from types import MappingProxyType
@@ -24,8 +24,10 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hushgrid._numbers import Bools, Floats, is_real
+from hushgrid._numbers import Bools, Floats, Ints, is_real
 from hushgrid.belief.estimate import (
+    BLOCK_SIZES,
+    FACTOR_STEP,
     GAUSSIAN,
     NO_NOISE,
     LoadInterval,
@@ -33,7 +35,10 @@ from hushgrid.belief.estimate import (
     PublicKnowledge,
     ReleaseParts,
     Shape,
+    block_chances,
+    block_halves,
     check_level,
+    intervals,
     posterior_weights,
 )
 from hushgrid.errors import ModelError, NoiseError
@@ -45,6 +50,7 @@ KNOTS = 24  # of a profile, an hour apart
 _HOURS = (24.0, 480.0, 2.0, 720.0)  # what the level, slow level, residual and the rest last [h]
 _COVARIATE = 0.15  # standard deviation of a covariate's coefficient, relative to the base
 _SMOOTH = 1.5  # hours over which a profile bends
+FINE_SIZES = 32  # half-widths that the noise of a block may have
 _STIR = 1e-3  # share of the weights that goes back to the prior ones at each step
 
 
@@ -58,6 +64,8 @@ class Spreads(NamedTuple):
         profile: Profile of the day.
         weekend: What weekends add to the profile.
         white: Part of a single step.
+        lasts: How many times longer than twenty days the slow level lasts, and than thirty the
+            profiles.
     """
 
     level: float
@@ -66,11 +74,19 @@ class Spreads(NamedTuple):
     profile: float
     weekend: float
     white: float
+    lasts: float = 1.0
 
 
-SPREADS = tuple(
+# those of filters in epochs that earlier versions began
+SPREADS_BEFORE = tuple(
     Spreads(0.1 * wide, 0.2 * wide, rough, 0.25 * bent, 0.08 * bent, 0.7 * rough)
     for wide, bent, rough in product((0.3, 0.7, 1.5), (0.3, 1.0), (0.02, 0.06, 0.18))
+)
+SPREADS = tuple(
+    Spreads(level, slow, rough, 0.25 * bent, 0.15 * bent, rough, lasts)
+    for (level, slow), bent, rough, lasts in product(
+        ((0.02, 0.12), (0.12, 0.3)), (0.3, 1.0), (0.02, 0.05, 0.15), (1.0, 6.0)
+    )
 )
 
 
@@ -85,6 +101,9 @@ class SeenLoads(NamedTuple):
         weekend: (T,): whether the day has the profile of weekends.
         noise: Law of the noise, "laplace" or "gaussian".
         known: (T, c): public covariates, about 0 and of size about 1; None without any.
+        length: (T,): steps of the block with the noise of each step, 0 where its noise is
+            independent; None: all of them are.
+        begins: (T,): whether it is the first release of its block; None where `length` is.
     """
 
     load_hat: Floats
@@ -94,6 +113,8 @@ class SeenLoads(NamedTuple):
     weekend: Bools
     noise: str = "laplace"
     known: Floats | None = None
+    length: Ints | None = None
+    begins: Bools | None = None
 
 
 class FilteredLoads(NamedTuple):
@@ -119,10 +140,6 @@ class FilteredLoads(NamedTuple):
         """
         return _ends(self.estimate, self.variance, level)
 
-    def forecast_interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
-        """Ends of central intervals about the forecasts, (T,) each [Wh]."""
-        return _ends(self.forecast, self.forecast_variance, level)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoadFilter:
@@ -135,6 +152,8 @@ class LoadFilter:
         mean: (filters, d): mean of each state after the last step.
         covariance: (filters, d, d): its covariance.
         covariates: c, how many public covariates there are.
+        sizes: (filters, G): probability of each half-width that the noise of a block of steps may
+            have (`block_halves`).
     """
 
     hours: float
@@ -142,11 +161,16 @@ class LoadFilter:
     weights: Floats
     mean: Floats
     covariance: Floats
-    covariates: int = 0
+    covariates: int
+    sizes: Floats
 
     @classmethod
     def start(
-        cls, hours: float, spreads: Sequence[Spreads] = SPREADS, covariates: int = 0
+        cls,
+        hours: float,
+        spreads: Sequence[Spreads] = SPREADS,
+        covariates: int = 0,
+        sizes: int = FINE_SIZES,
     ) -> LoadFilter:
         """Before the first release.
 
@@ -154,6 +178,7 @@ class LoadFilter:
             hours: Length of a step [h].
             spreads: Those of each filter of the bank.
             covariates: How many public covariates there are.
+            sizes: How many half-widths the noise of a block of steps may have.
 
         Returns:
             The filter.
@@ -168,7 +193,8 @@ class LoadFilter:
         each = tuple(spreads)
         covariance = _motion(each, hours, covariates).stationary.copy()
         mean = np.zeros(covariance.shape[:2])
-        return cls(float(hours), each, _prior(each), mean, covariance, covariates)
+        chances = np.tile(block_chances(sizes), (len(each), 1))
+        return cls(float(hours), each, _prior(each), mean, covariance, covariates, chances)
 
     def follow(self, seen: SeenLoads) -> tuple[FilteredLoads, LoadFilter]:
         """Learn from the next steps.
@@ -184,6 +210,8 @@ class LoadFilter:
             NoiseError: If the law of the noise is unknown, or a scale is negative or infinite.
         """
         each, after = self._moved(seen)
+        if len(self.spreads) == 1:
+            return FilteredLoads(*each[:, 0, :4].T), after
         found, weights = np.empty((4, len(each))), self.weights
         for t, (m0, v0, m1, v1, log) in enumerate(np.moveaxis(each, 1, 2)):
             weights = (1 - _STIR) * weights + _STIR * _prior(self.spreads)
@@ -230,6 +258,14 @@ class LoadFilter:
                 f"covariates have shape {known.shape}; give {self.covariates} numbers a step."
             )
         mean, covariance = self.mean.copy(), self.covariance.copy()
+        count, halves = self.sizes.shape[1], np.full((len(base), 1), -1.0)
+        sizes = np.vstack([self.sizes, block_chances(count)])
+        begins = np.zeros(len(base), bool) if seen.begins is None else seen.begins
+        if seen.length is not None and seen.length.any():
+            each_grid = [
+                b * block_halves(n, count) for b, n in zip(scale, seen.length, strict=True)
+            ]
+            halves = np.where(seen.length[:, None] > 0, each_grid, -1.0)
         each = follow(
             np.where(silent, 0.0, np.asarray(seen.load_hat, np.float64)),
             np.where(silent, -1.0, np.maximum(scale, NO_NOISE)),
@@ -241,8 +277,11 @@ class LoadFilter:
             *_motion(self.spreads, self.hours, self.covariates)[1:],
             mean,
             covariance,
+            halves,
+            begins,
+            sizes,
         )
-        return each, replace(self, mean=mean, covariance=covariance)
+        return each, replace(self, mean=mean, covariance=covariance, sizes=sizes[:-1])
 
     def ahead(self, base: Floats, place: Floats, weekend: Bools) -> tuple[Floats, Floats]:
         """The loads of the next steps, with nothing published in between.
@@ -291,18 +330,20 @@ class _Motion(NamedTuple):
 def _motion(spreads: tuple[Spreads, ...], hours: float, covariates: int) -> _Motion:
     """What a step leaves of the states and adds to them."""
     lasting, first = np.repeat(_HOURS, (1, 1, 1, covariates + 2 * KNOTS)), 3 + covariates
-    decay = np.exp(-hours / lasting)
+    longer = np.array([[1.0, one.lasts, 1.0, one.lasts] for one in spreads])
+    longer = np.repeat(longer, (1, 1, 1, covariates + 2 * KNOTS), axis=1)
+    decay = np.exp(-hours / (lasting * longer))
     apart = np.subtract.outer(np.arange(KNOTS), np.arange(KNOTS)) * 24 / KNOTS
     bend = (np.sin(np.pi * apart / 24) / (2 * np.pi / 24 * _SMOOTH)) ** 2
     kernel = np.exp(-2 * bend)
-    stationary = np.zeros((len(spreads), len(decay), len(decay)))
+    stationary = np.zeros((*decay.shape, decay.shape[1]))
     for one, spread in zip(stationary, spreads, strict=True):
         one[range(first), range(first)] = np.square([*spread[:3], *[_COVARIATE] * covariates])
         one[first : first + KNOTS, first : first + KNOTS] = spread.profile**2 * kernel
         one[first + KNOTS :, first + KNOTS :] = spread.weekend**2 * kernel
-    growth = stationary * (1 - np.outer(decay, decay))
+    growth = stationary * (1 - decay[:, :, None] * decay[:, None, :])
     white = np.array([spread.white for spread in spreads])
-    return _Motion(stationary, np.tile(decay, (len(spreads), 1)), growth, white)
+    return _Motion(stationary, decay, growth, white)
 
 
 @lru_cache(maxsize=8)
@@ -381,6 +422,8 @@ class EarlierRelease(NamedTuple):
         base: The load that it was relative to [Wh].
         share: Probability of the model's component after it; 0 without a model.
         covariates: Values of the public covariates that it was read with.
+        block: The block of steps with its noise: `length` and its `place` there; None where its
+            noise is independent.
     """
 
     t: int
@@ -389,6 +432,7 @@ class EarlierRelease(NamedTuple):
     base: float
     share: float
     covariates: Values = MappingProxyType({})
+    block: Mapping[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -409,6 +453,11 @@ class FollowedKnowledge:
         usual: The base where no model is used [Wh]; 0: the model's forecast.
         covariates: The public covariates.
         known: Their values at the next step; None for a missing one.
+        widths: Probability of each of some factors by which intervals are wider than the laws say,
+            from how far releases were from what was foreseen.
+        filters: Version of the filters, as in the policy.
+        noise_sizes: (G,): probability of each half-width that the noise of the block of steps may
+            have; before version 3 as it is before any release.
     """
 
     model: PublicKnowledge
@@ -418,6 +467,9 @@ class FollowedKnowledge:
     usual: float = 0.0
     covariates: tuple[Covariate, ...] = ()
     known: tuple[float | None, ...] = ()
+    widths: Floats = field(default_factory=lambda: _WIDTH_LAW)
+    filters: int = 3
+    noise_sizes: Floats = field(default_factory=lambda: block_chances(FINE_SIZES))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, FollowedKnowledge) and self._value() == other._value()
@@ -427,9 +479,11 @@ class FollowedKnowledge:
 
     def _value(self) -> tuple[Any, ...]:
         bank = self.bank
-        arrays = (bank.weights.tobytes(), bank.mean.tobytes(), bank.covariance.tobytes())
-        own = (bank.hours, bank.spreads, self.share, self.days, self.usual)
-        return (self.model, arrays, own, self.covariates, self.known)
+        arrays = [bank.weights, bank.mean, bank.covariance, bank.sizes]
+        arrays += [self.widths, self.noise_sizes]
+        own = (bank.hours, bank.spreads, self.share, self.days, self.usual, self.filters)
+        bits = tuple(x.tobytes() for x in arrays)
+        return (self.model, bits, own, self.covariates, self.known)
 
     @classmethod
     def start(
@@ -438,6 +492,7 @@ class FollowedKnowledge:
         days: DayClock,
         usual: float = 0.0,
         covariates: Sequence[Covariate] = (),
+        filters: int = 3,
     ) -> FollowedKnowledge:
         """Before the first release.
 
@@ -446,13 +501,17 @@ class FollowedKnowledge:
             days: Time of day of each step.
             usual: The usual load where no model is used [Wh]; 0: with the model.
             covariates: The public covariates.
+            filters: Version of the filters, as in the policy.
 
         Returns:
             The knowledge.
         """
-        bank = LoadFilter.start(days.hours, covariates=len(covariates))
+        spreads = SPREADS if filters > 1 else SPREADS_BEFORE
+        sizes = FINE_SIZES if filters > 2 else BLOCK_SIZES
+        bank = LoadFilter.start(days.hours, spreads, len(covariates), sizes)
         share, none = (0.0 if usual else _FIRST_SHARE), (None,) * len(covariates)
-        return cls(model, bank, share, days, usual, tuple(covariates), none)
+        found = cls(model.with_sizes(sizes), bank, share, days, usual, tuple(covariates), none)
+        return replace(found, filters=filters, noise_sizes=block_chances(sizes))
 
     @property
     def t(self) -> int:
@@ -484,16 +543,26 @@ class FollowedKnowledge:
             np.full(len(steps), np.nan),
             np.ones(len(steps)),
         )
-        known = np.zeros((len(steps), len(self.covariates)))
+        known, block = np.zeros((len(steps), len(self.covariates))), None
+        length, begins = np.zeros(len(steps), np.int64), np.zeros(len(steps), bool)
         for one in recent:
-            at = one.t - first
+            at, before, own = one.t - first, block, one.block or {"length": 0, "place": 0}
+            length[at], block = own["length"], one.t - own["place"]
+            begins[at] = block != before
             load_hat[at], scale[at], base[at] = one.load_hat, one.scale, max(one.base, 1.0)
             known[at] = self.knowing(one.covariates)._standard
         place, weekend = (np.array(x) for x in zip(*map(self.days.at, steps.tolist()), strict=True))
-        seen = SeenLoads(load_hat, scale, base, place, weekend, self._noise, known)
+        noise = (self._noise, known, length, begins)
+        seen = SeenLoads(load_hat, scale, base, place, weekend, *noise)
         share = 0.0 if self.usual else recent[-1].share or _FIRST_SHARE
         last = self.knowing(recent[-1].covariates)
-        return replace(last, bank=self.bank.follow(seen)[1], share=share)
+        found, bank = self.bank.follow(seen)
+        for one in recent:
+            at = one.t - first
+            law = (found.forecast[at], found.forecast_variance[at])
+            within = (int(length[at]), bool(begins[at]))
+            last = last._widened(one.load_hat, one.scale, *law, *within)
+        return replace(last, bank=bank, share=share)
 
     @property
     def _noise(self) -> str:
@@ -503,6 +572,10 @@ class FollowedKnowledge:
         """What steps and releases have changed, by name; bit for bit."""
         bank, own = self.bank, (self.share, *(math.nan if x is None else x for x in self.known))
         found = {"bank": bank.weights, "mean": bank.mean, "covariance": bank.covariance}
+        if self.model.ends:
+            found["bank sizes"] = bank.sizes
+            found |= {"noise sizes": self.noise_sizes} if self.filters > 2 else {}
+        found["widths"] = self.widths
         return {**self.model.to_arrays(), **found, "followed": np.array(own)}
 
     def from_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> FollowedKnowledge:
@@ -511,14 +584,19 @@ class FollowedKnowledge:
         Raises:
             ValueError: The arrays are of other terms, or one is missing.
         """
-        own = {name: one for name, one in self.to_arrays().items() if name in _FOLLOWED}
+        names = (*_FOLLOWED, "bank sizes", "noise sizes")
+        own = {name: one for name, one in self.to_arrays().items() if name in names}
         if any(name not in arrays or arrays[name].shape != own[name].shape for name in own):
             raise ValueError("arrays of other terms")
-        weights, mean, covariance, rest = (arrays[name] for name in _FOLLOWED)
-        bank = replace(self.bank, weights=weights, mean=mean, covariance=covariance)
+        weights, mean, covariance, widths, rest = (arrays[name] for name in _FOLLOWED)
+        sizes = arrays.get("bank sizes", self.bank.sizes)
+        bank = replace(self.bank, weights=weights, mean=mean, covariance=covariance, sizes=sizes)
         share, *known = map(float, rest)
         model, held = self.model.from_arrays(arrays), (None if math.isnan(x) else x for x in known)
-        return replace(self, model=model, bank=bank, share=share, known=tuple(held))
+        found = replace(self, model=model, bank=bank, share=share, known=tuple(held))
+        return replace(
+            found, widths=widths, noise_sizes=arrays.get("noise sizes", self.noise_sizes)
+        )
 
     def knowing(self, values: Values) -> FollowedKnowledge:
         """The knowledge with the values of the public covariates at the next step."""
@@ -536,9 +614,42 @@ class FollowedKnowledge:
 
     def predicted(self, rates: Sequence[float] = (), ahead: int = 0) -> LoadMixture:
         """The law of the load of step t + ahead, given everything published so far."""
-        law = self.passed(ahead).parts(rates)
-        variance = law.variance + law.cut_variance + 2 * law.joint
-        return LoadMixture(law.weights, law.mean + law.cut, np.maximum(variance, 1e-9))
+        law, c = self.passed(ahead).parts(rates), self.width
+        variance = c**2 * law.variance + law.cut_variance + 2 * c * law.joint
+        mean = c * law.mean + (1 - c) * float(law.weights @ law.mean)
+        return LoadMixture(law.weights, mean + law.cut, np.maximum(variance, 1e-9))
+
+    @property
+    def width(self) -> float:
+        """How much wider intervals of the load below the clamp are than its laws say."""
+        return (_TAIL_WIDTH if self.filters > 2 else 1.0) * float(
+            np.exp(self.widths @ np.log(_WIDTHS))
+        )
+
+    def _widened(
+        self, load_hat: float, scale: float, mean: float, variance: float, length: int, begins: bool
+    ) -> FollowedKnowledge:
+        """The knowledge with what a release says about the widths of intervals.
+
+        The releases of a block of steps share the size of their noise, whose chances go on from
+        release to release. Before version 3 these releases together counted as one.
+        """
+        from hushgrid._kernels.load_filter import within_block
+
+        now, sizes, b = self.filters > 2, self.noise_sizes, scale or NO_NOISE
+        wide = np.append(np.outer(_WIDTHS, _TAILS if now else 1.0), 1.0)  # last: as foreseen
+        m, v = np.full(len(wide), mean), wide**2 * variance
+        if length:
+            after = np.tile(block_chances(len(sizes)) if begins else sizes, (len(wide), 1))
+            logs = within_block(load_hat, m, v, b * block_halves(length, len(sizes)), after)[:, 2]
+            logs, sizes = (logs, after[-1]) if now else (logs / length, sizes)
+        else:
+            logs = self.shape.evidence(load_hat, m, v, b)
+        each = logs[:-1].reshape(len(_WIDTHS), -1)
+        top = each.max(axis=1)
+        logs = top + np.log(np.exp(each - top[:, None]) @ (_TAIL_SHARES if now else np.ones(1)))
+        kept = self.widths ** (1 - _FORGOTTEN) * _WIDTH_LAW**_FORGOTTEN
+        return replace(self, widths=posterior_weights(kept, logs), noise_sizes=sizes)
 
     def clamped_energy(self, rates: Sequence[float] = ()) -> float:
         """The expected energy of step t above the clamp [Wh]; 0 without a clamp or a model."""
@@ -570,13 +681,19 @@ class FollowedKnowledge:
         log = _log_mean(found.weights, found.log)
         cut, _, _ = self._above(found.estimate, law)
         estimate = float(bank.weights @ (found.estimate + cut))
+        share = 0.0 if law is None else _stirred_share(self.share)
+        each = [((1 - share) * found.weights, found.forecast, found.forecast_variance)]
+        if law is not None:
+            each.append((share * law.weights.ravel(), law.mean.ravel(), law.variance.ravel()))
+        foreseen = _moments(*(np.concatenate(x) for x in zip(*each, strict=True)))
+        block = (self.model.length, self.model.begun() is not self.model)
+        now = self._widened(load_hat, scale, *foreseen, *block)
         if law is None:
-            return estimate, replace(self, model=self.model.moved(1), bank=bank)
+            return estimate, replace(now, model=self.model.begun().moved(1), bank=bank)
         by_model, evidence, model = self.model.weighed(load_hat, scale, rates)
-        share = _stirred_share(self.share)
         share = float(posterior_weights(np.array([share, 1 - share]), np.array([evidence, log]))[0])
         estimate = share * by_model + (1 - share) * estimate
-        return estimate, replace(self, model=model, bank=bank, share=share)
+        return estimate, replace(now, model=model, bank=bank, share=share)
 
     def after(
         self, load_hat: float, scale: float, rates: Sequence[float] = ()
@@ -598,11 +715,11 @@ class FollowedKnowledge:
     ) -> list[LoadInterval]:
         """The loads of the next steps with intervals, from public knowledge only."""
         check_level(level)
-        now, found = self, list[LoadInterval]()
+        now, laws = self, list[LoadMixture]()
         for _ in range(steps):
-            found.append(now.predicted(rates).interval(level))
+            laws.append(now.predicted(rates))
             now = now.passed()
-        return found
+        return intervals(laws, level)
 
     def _seen(
         self,
@@ -615,8 +732,21 @@ class FollowedKnowledge:
         place, weekend = self.days.at(self.t)
         numbers = (load_hat, scale, self._base(law, rates), place)
         seen, b, base, at = (np.array([one], np.float64) for one in numbers)
-        known = np.array([self._standard])
-        return SeenLoads(seen, b, base, at, np.array([weekend]), self._noise, known)
+        known, length, begins = np.array([self._standard]), None, None
+        if self.model.ends and not math.isnan(scale):
+            length = np.array([self.model.length])
+            begins = np.array([self.model.begun() is not self.model])
+        return SeenLoads(seen, b, base, at, np.array([weekend]), self._noise, known, length, begins)
+
+    def half_widths(self, scale: float) -> tuple[Floats, Floats] | None:
+        """As that of the model, with the laws of the filters after the model's."""
+        by_model = self.model.half_widths(scale)
+        if by_model is None:
+            return None
+        own = self.bank.sizes
+        if self.model.begun() is not self.model:
+            own = np.tile(block_chances(own.shape[1]), (len(own), 1))
+        return by_model[0], own if self.usual else np.concatenate([by_model[1], own])
 
     def base(self, rates: Sequence[float] = ()) -> float:
         """What the public expects of the release of step t with nothing learnt [Wh], above 0."""
@@ -631,11 +761,23 @@ class FollowedKnowledge:
         """Energy above the clamp at loads below it: mean, its slope, and variance otherwise."""
         if law is None or not self.model.clamp:
             return np.zeros_like(below), np.zeros_like(below), np.zeros_like(below)
-        each = (x[:, 1:].mean(axis=0) for x in (law.mean, law.cut, law.cut_variance))
-        mean, cut, spread = (np.concatenate([[0.0], x]) for x in each)  # no load, nothing above
+        each = [x[:, 1:].mean(axis=0) for x in (law.mean, law.cut, law.cut_variance)]
+        over = np.gradient(each[1], FACTOR_STEP)
+        # no load, nothing above
+        mean, cut, spread, over = (np.concatenate([[0.0], x]) for x in (*each, over))
         slope = np.gradient(cut, mean)
-        cut, slope, spread = (np.interp(below, mean, x) for x in (cut, slope, spread))
-        return cut, slope, spread + (_ABOVE * cut) ** 2
+        cut, slope, spread, over = (np.interp(below, mean, x) for x in (cut, slope, spread, over))
+        return cut, slope, spread + (_ABOVE[self.filters > 2] * over) ** 2
+
+
+_WIDTHS = np.exp(np.linspace(math.log(0.5), math.log(2.5), 13))
+_WIDTH_LAW: Floats = np.exp(-((np.log(_WIDTHS) / 0.3) ** 2) / 2)  # before any release
+_WIDTH_LAW /= _WIDTH_LAW.sum()
+_WIDTH_LAW.flags.writeable = False
+# errors have longer tails than a normal law: spreads of three of them, their shares, and how much
+# wider the interval of 95 % is than that of a normal law of the spread 1
+_TAILS, _TAIL_SHARES, _TAIL_WIDTH = np.array([0.7, 1.0, 1.6]), np.array([0.3, 0.5, 0.2]), 1.111
+_FORGOTTEN = 1 / 6000  # share of what releases say of the widths that a later one takes away
 
 
 Knowledge = PublicKnowledge | FollowedKnowledge
@@ -656,9 +798,10 @@ def informed(public: Knowledge, values: Values | None) -> Knowledge:
     return public.knowing(values)
 
 
-_FOLLOWED = ("bank", "mean", "covariance", "followed")  # of `to_arrays`
+_FOLLOWED = ("bank", "mean", "covariance", "widths", "followed")  # of `to_arrays`
 _REMEMBERED = 60  # days of releases before step 1 that are followed
-_ABOVE = 0.5  # relative error to expect of a model's energy above the clamp: no release shows it
+# relative error to expect of a model's readings above the clamp, where no release shows them
+_ABOVE = (0.2, 0.15)  # before version 3 of the filters, and since
 _FIRST_SHARE = 0.8  # probability of the model's component before any release
 _SHARE_STIR = 1e-4  # share of that probability that goes back to it at each step
 

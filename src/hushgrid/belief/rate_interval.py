@@ -19,6 +19,7 @@ from hushgrid.belief.estimate import (
     NO_NOISE,
     LoadInterval,
     ReleaseParts,
+    block_chances,
     chance_below,
     check_level,
     posterior_weights,
@@ -62,17 +63,23 @@ def posterior_interval(
     >>> [round(end) for end in found]
     [39528, 36759, 41698]
     """
-    law, b = public.parts(rates), max(scale, NO_NOISE)
-    logs = public.shape.evidence(float(load_hat), law.mean, law.variance, b)
-    weights = posterior_weights(law.weights, logs)
+    law, b = ReleaseParts(*(x.ravel() for x in public.parts(rates))), max(scale, NO_NOISE)
+    in_block = public.half_widths(b)
+    if in_block is None:
+        logs = public.shape.evidence(float(load_hat), law.mean, law.variance, b)
+        means = public.shape.mean(load_hat, law.mean, law.variance, b)
+        weights = posterior_weights(law.weights, logs)
+    else:
+        law, weights, means, halves = _with_each_half(float(load_hat), law, *in_block)
     keep = weights > _NEGLIGIBLE
     w = weights[keep] / weights[keep].sum()
-    kept = ReleaseParts(*(column[keep] for column in law))
+    kept, mean = ReleaseParts(*(column[keep] for column in law)), means[keep]
     gain, left = _above(kept)
-    mean = public.shape.mean(load_hat, kept.mean, kept.variance, b)
     whole = mean + kept.cut + gain * (mean - kept.mean)
     noise = _variance(public, b)
-    if public.shape is GAUSSIAN or noise < float(w @ left) ** 2:
+    if in_block is not None:
+        cdf = _joined(_cut_off(float(load_hat), kept, halves[keep]), kept, gain, left)
+    elif public.shape is GAUSSIAN or noise < float(w @ left) ** 2:
         cdf = _normal(whole, kept, gain, left, noise)
     else:
         cdf = _joined(_laplace(float(load_hat), kept, b), kept, gain, left)
@@ -80,7 +87,21 @@ def posterior_interval(
     ends = [(1 + gain) * edge + kept.cut - gain * kept.mean for edge in (kept.mean, load_hat)]
     low, high = np.minimum(*ends) - reach, np.maximum(*ends) + reach
     span = float(low.min()), float(high.max())
-    return _central(lambda z: float(w @ cdf(z)), *span, float(w @ whole), level)
+    found = _central(lambda z: float(w @ cdf(z)), *span, float(w @ whole), level)
+    return _widened(found, public.width, math.sqrt(float(w @ left**2)), level)
+
+
+def _widened(found: LoadInterval, width: float, above: float, level: float) -> LoadInterval:
+    """The interval with the part of its width below the clamp multiplied."""
+    from scipy.special import ndtri
+
+    if width == 1:
+        return found
+    whole = ((found.high - found.low) / (2 * float(ndtri((1 + level) / 2)))) ** 2
+    below = max(whole - above**2, 0.05 * whole)
+    r = math.sqrt((width**2 * below + whole - below) / whole)
+    mean, low, high = found
+    return LoadInterval(mean, mean - r * (mean - low), mean + r * (high - mean))
 
 
 Cdf = Callable[[float], Floats]  # Pr[load < z], for every law
@@ -136,6 +157,40 @@ def _laplace(hat: float, law: ReleaseParts, b: float) -> Callable[[Floats], Floa
     return below
 
 
+def _with_each_half(
+    hat: float, law: ReleaseParts, halves: Floats, sizes: Floats
+) -> tuple[ReleaseParts, Floats, Floats, Floats]:
+    """Laws of the load with every half-width of the noise, and their weights given what is seen.
+
+    The means are those of a law whatever the half-width.
+    """
+    from hushgrid._kernels.load_filter import within_block
+
+    chances = sizes.copy()
+    found = within_block(hat, law.mean, law.variance, halves, chances)
+    weights = posterior_weights(law.weights, found[:, 2])[:, None] * chances
+    every = ReleaseParts(*(np.repeat(column, len(halves)) for column in law))
+    return every, weights.ravel(), found[:, 0].repeat(len(halves)), np.tile(halves, len(found))
+
+
+def _cut_off(hat: float, law: ReleaseParts, halves: Floats) -> Callable[[Floats], Floats]:
+    """A normal law cut off where noise that is even on -half..half does not reach."""
+    from scipy.special import ndtr
+
+    s = np.sqrt(law.variance)
+    low, high = (hat - halves - law.mean) / s, (hat + halves - law.mean) / s
+    side = np.where(low > 0, -1.0, 1.0)  # probabilities of the tail that the law lies in
+    first = ndtr(side * low)
+    whole = ndtr(side * high) - first
+
+    def below(z: Floats) -> Floats:
+        part = ndtr(side * np.clip((z - law.mean) / s, low, high)) - first
+        far = np.where(z < hat - np.sign(low) * halves, 0.0, 1.0)  # all at the end that is nearer
+        return np.asarray(np.divide(part, whole, out=far, where=whole != 0))
+
+    return below
+
+
 def noise_interval(
     public: Knowledge,
     load_hat: float,
@@ -170,16 +225,23 @@ def noise_interval(
     spread = float((law.weights * (law.cut_variance + law.cut**2)).sum()) - cut**2
     spread, noise = math.sqrt(max(spread, 0.0)), _variance(public, b)
 
+    in_block = public.half_widths(b)
+
     def below(z: float) -> float:
         away = z - cut - load_hat
+        if in_block is not None:
+            even = (away - spread * _NODES[:, None]) / in_block[0]
+            return float(_SHARES @ (np.clip((1 + even) / 2, 0, 1) @ block_chances(even.shape[1])))
         if public.shape is GAUSSIAN or noise < spread**2:
             return float(ndtr(away / math.sqrt(noise + spread**2)))
         return float(_SHARES @ _two_sided((away - spread * _NODES) / b))
 
-    if spread == 0 and public.shape is not GAUSSIAN:  # the usual case: nothing to search for
+    if (
+        spread == 0 and public.shape is not GAUSSIAN and in_block is None
+    ):  # the usual case: nothing to search for
         half = -b * math.log(1 - level)
         return LoadInterval(float(load_hat), load_hat - half, load_hat + half)
-    reach = 40 * b + _FAR * spread
+    reach = (40 * b if in_block is None else in_block[0][-1]) + _FAR * spread
     guess = float(load_hat) + cut
     return _central(below, guess - reach, guess + reach, guess, level)
 

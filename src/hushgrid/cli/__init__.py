@@ -4,49 +4,41 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
+from typer.main import get_command
 
 from hushgrid.cli.audit import attack, audit
-from hushgrid.cli.compare import compare, floor
+from hushgrid.cli.bill import bill
+from hushgrid.cli.compare import compare, floor, paper, simulate
 from hushgrid.cli.learn import learn
 from hushgrid.cli.ledger import app as ledger
+from hushgrid.cli.loop import loop
 from hushgrid.cli.model import app as model
 from hushgrid.cli.plan import plan
 from hushgrid.cli.readings import batch, import_, meters
 from hushgrid.cli.service import app as client
-from hushgrid.cli.service import check, demo, doctor, init, resume, serve, status
-from hushgrid.cli.simulate import paper, simulate
+from hushgrid.cli.service import check, demo, doctor, init, move, resume, serve, status
 
 _HELP = "Real-time electricity prices with calibrated noise that protects occupancy."
-app = typer.Typer(
-    help=_HELP,
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
-app.add_typer(client, name="client")
-app.add_typer(ledger, name="ledger")
-app.add_typer(model, name="model")
-app.command()(attack)
-app.command()(audit)
-app.command()(batch)
-app.command()(check)
-app.command()(compare)
-app.command()(demo)
-app.command()(doctor)
-app.command()(floor)
-app.command("import")(import_)
-app.command()(init)
-app.command()(learn)
-app.command()(meters)
-app.command()(paper)
-app.command()(plan)
-app.command()(resume)
-app.command()(serve)
-app.command()(simulate)
-app.command()(status)
+app = typer.Typer(help=_HELP, no_args_is_help=True, pretty_exceptions_enable=False)
+_PANELS: dict[str, list[Callable[..., None] | tuple[str, typer.Typer]]] = {
+    "Run a service": [
+        *(init, check, serve, status, ("client", client), import_, meters, batch, bill),
+        *(doctor, resume, move),
+    ],
+    "Promise and models": [plan, learn, ("model", model)],
+    "Evidence": [("ledger", ledger), audit, attack],
+    "Experiments": [demo, simulate, loop, compare, paper, floor],
+}
+for _panel, _commands in _PANELS.items():
+    for _one in _commands:
+        if isinstance(_one, tuple):
+            app.add_typer(_one[1], name=_one[0], rich_help_panel=_panel)
+        else:
+            app.command(_one.__name__.rstrip("_"), rich_help_panel=_panel)(_one)
 
 
 def _version(asked: bool) -> None:
@@ -82,7 +74,10 @@ _EXTRAS = {
         "batch": "duckdb ibis",
         "spark": "pyspark",
         "survey": "richardsonpy",
-        "serve": "argon2 cryptography fastapi httpx joserfc limits paho prometheus_client"
+        "mosaik": "mosaik mosaik_api_v3",
+        "helics": "helics",
+        "gym": "gymnasium",
+        "serve": "argon2 cryptography fastapi httpx joserfc paho prometheus_client"
         " sqlalchemy starlette uvicorn",
     }.items()
     for module in modules.split()
@@ -100,7 +95,7 @@ def main(arguments: list[str] | None = None) -> None:
     # threads that wait must sleep: spinning starves them when the machine is busy
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     try:
-        status = app(arguments, standalone_mode=False)
+        status = tidy(get_command(app))(arguments, "hushgrid", standalone_mode=False)
     except _UsageError as error:
         sys.stderr.write(f"{_sentence(error)}\n")
         sys.exit(2)
@@ -121,7 +116,30 @@ def main(arguments: list[str] | None = None) -> None:
     sys.exit(status if isinstance(status, int) else 0)
 
 
+def tidy(command: Any) -> Any:
+    """Have the help of a command and those below it show flags without a type, and units.
+
+    Args:
+        command: The command; it is changed.
+
+    Returns:
+        The command.
+    """
+    from rich.markup import escape
+
+    command.help = escape(command.help or "")
+    # with its own context: the option --help is made when it is first asked for
+    for one in command.get_params(type(command).context_class(command)):
+        one.metavar = "" if getattr(one, "is_flag", False) else one.metavar
+        one.help = escape(getattr(one, "help", None) or "")
+    for below in getattr(command, "commands", {}).values():
+        tidy(below)
+    return command
+
+
 def _sentence(error: Any) -> str:
     if type(error).__name__ == "NoArgsIsHelpError":
         return str(error.format_message())
-    return f"{error.format_message().strip().rstrip('.')}; see hushgrid --help."
+    path = error.ctx.command_path if getattr(error, "ctx", None) else "hushgrid"
+    text = error.format_message().strip().rstrip(".").replace("Value error, ", "")
+    return f"{text}; see {path} --help."

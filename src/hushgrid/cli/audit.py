@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from hushgrid.cli import common
+from hushgrid.cli import _common as common
+
+if TYPE_CHECKING:
+    from hushgrid.model.zone import Scenario
 
 
 def attack(
@@ -19,8 +22,8 @@ def attack(
         int | None, typer.Option(min=0, help="The house to attack, from 0; else all of them.")
     ] = None,
     knows: Annotated[
-        str,
-        typer.Option(help="Known besides prices: none, others (their readings) or occupancy."),
+        Literal["none", "others", "occupancy"],
+        typer.Option(help="Known besides prices; others: their readings."),
     ] = "none",
     config: Annotated[
         Path | None,
@@ -76,7 +79,7 @@ def attack(
         for scenario, recorded, known in played:
             for name, day in versions(scenario, policy, recorded, seed=seed).items():
                 one = attacked(
-                    scenario, day.releases, recorded.truth, clamp=day.clamp, knows=knows,  # type: ignore[arg-type]
+                    scenario, day.releases, recorded.truth, clamp=day.clamp, knows=knows,
                     target=target, labelled=known, hindsight=hindsight, seed=seed, **belief,
                 )  # fmt: skip
                 parts.setdefault(name, []).append(one)
@@ -118,19 +121,19 @@ def _labelled_days(
     """The policy of a zone, and its real days on which a house, or the target, has labels."""
     import numpy as np
 
-    from hushgrid.cli.compare import _Given, _of_zone
+    from hushgrid.cli.compare import GivenZone, of_zone
     from hushgrid.compare.attack import labelled_days, record_labelled
     from hushgrid.errors import FileError
     from hushgrid.files.readings import read_histories
 
     if config is None:
         raise FileError("config is unset with labels; give the zone that publishes the readings.")
-    policy, given = common.load_either(config, zone).file.policy, _Given.read(config, zone)
+    policy, given = common.load_either(config, zone).file.policy, GivenZone.read(config, zone)
     assert given.scenario is not None
     found = read_histories(
         path, mapping=mapping, time_zone=given.time_zone, seconds=given.seconds, labels=labels
     )
-    readings, known = (_of_zone(each, given) for each in labelled_days(found))
+    readings, known = (of_zone(each, given) for each in labelled_days(found))
     if target is not None and target < len(known.meters):
         known.readings[:, :, np.arange(len(known.meters)) != target] = -1
     played = list(record_labelled(given.scenario, policy, readings, known, seed=seed, most=days))
@@ -141,13 +144,12 @@ def _labelled_days(
     return policy, played
 
 
-def _check_terms(trace: Path, recorded: Any, scenario: Any, policy: Any) -> None:
+def _check_terms(trace: Path, recorded: Any, scenario: Scenario, policy: Any) -> None:
     """Refuse a zone file that is not the one the day was published under."""
     from hushgrid.errors import FileError
     from hushgrid.mechanism.release import init, with_recorded_digest
 
-    world = (scenario.zone, scenario.tariff, scenario.models, scenario.consumption)
-    digest = with_recorded_digest(init(*world, policy), recorded.digest).digest
+    digest = with_recorded_digest(init(*scenario.terms, policy), recorded.digest).digest
     if digest != recorded.digest:
         raise FileError(
             f"{trace} was published under terms {recorded.digest[:12]} but the zone file has"

@@ -1,24 +1,29 @@
-"""hushgrid compare: every method at the same promise; hushgrid floor: the least possible noise."""
+"""Commands that play days: `compare`, `floor`, `simulate`, `paper`.
+
+compare: every method at the same promise. floor: the least possible noise. simulate: days of a zone
+under its policy. paper: the paper's experiment.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
-from hushgrid.cli import common
+from hushgrid.cli import _common as common
 
 if TYPE_CHECKING:
     from hushgrid.compare.datasets import DaySource, Real, Recorded, Simulated
-    from hushgrid.model.scenario import Scenario
+    from hushgrid.model.zone import Scenario
 
 
+World = Literal["paper", "large", "survey"]
 STEP, CONTRACT_W = 1800, 15_000  # defaults of real readings: [s], [W]
 
 
 def _simulated(
-    world: str, sigma: float, shock: float, zones: int, houses: int, chains: str | None, seed: int
+    world: World, sigma: float, shock: float, zones: int, houses: int, chains: str | None, seed: int
 ) -> Simulated:
     """Simulated days in which the public model is true except for a common shock."""
     from hushgrid.compare.datasets import large_world, paper_world, survey_world
@@ -29,11 +34,9 @@ def _simulated(
         return paper_world(sigma, seed, zones, shock, houses)
     if world == "large":
         return large_world(seed, zones, shock)
-    if world == "survey":
-        if chains is None:
-            raise PlanError("world is survey but chains is unset; give a file of chains.")
-        return survey_world(load_survey(chains), seed, zones, shock, houses)
-    raise PlanError(f"world is {world!r}; give one of paper, large, survey.")
+    if chains is None:
+        raise PlanError("world is survey but chains is unset; give a file of chains.")
+    return survey_world(load_survey(chains), seed, zones, shock, houses)
 
 
 def recorded(
@@ -50,7 +53,7 @@ def recorded(
 
     Args:
         path: File of readings.
-        mapping: Names of its columns: canonical, lcl or pecan.
+        mapping: As `--mapping` of `import`.
         config: Zone or service file with the model; None: learn it.
         zone: Zone of a service file that has several.
         interval: Step [s]; None: the zone's, or 1800.
@@ -68,7 +71,7 @@ def recorded(
     from hushgrid.errors import PlanError
     from hushgrid.files.readings import read_histories
 
-    given = _Given.read(config, zone) if config else _Given()
+    given = GivenZone.read(config, zone) if config else GivenZone()
     if interval is not None and given.seconds not in (None, interval):
         raise PlanError(
             f"interval is {interval} s but the steps of config last {given.seconds} s;"
@@ -78,7 +81,7 @@ def recorded(
     where = time_zone or given.time_zone
     real = real_days(read_histories(path, mapping=mapping, time_zone=where, seconds=seconds))
     if given.scenario is not None:
-        return Recorded.of(given.scenario, _of_zone(real, given)), given.origin
+        return Recorded.of(given.scenario, of_zone(real, given)), given.origin
     if len(real.readings) < train_days + 2:
         raise PlanError(
             f"train_days is {train_days} but there are {len(real.readings)} whole days;"
@@ -91,8 +94,16 @@ def recorded(
     return Recorded.of(scenario, later, earlier), origin
 
 
-class _Given(NamedTuple):
-    """What a comparison needs of a zone or service file; empty without one."""
+class GivenZone(NamedTuple):
+    """What a comparison needs of a zone or service file; empty without one.
+
+    Attributes:
+        scenario: The zone and its models.
+        seconds: Length of a step [s].
+        time_zone: Where its days begin at 0:00.
+        meters: Meter ids in house order; empty where the file names none.
+        origin: Where the models are from, in words.
+    """
 
     scenario: Scenario | None = None
     seconds: int | None = None
@@ -101,7 +112,7 @@ class _Given(NamedTuple):
     origin: str = ""
 
     @classmethod
-    def read(cls, path: Path, name: str | None) -> _Given:
+    def read(cls, path: Path, name: str | None) -> GivenZone:
         """From a zone file, whose houses may name their meters, or a service file."""
         from hushgrid.files.service_file import meter_ids
         from hushgrid.files.toml import TomlFile
@@ -125,8 +136,19 @@ class _Given(NamedTuple):
         return cls(scenario, zone.seconds, zone.time_zone, meters, origin)
 
 
-def _of_zone(real: Real, given: _Given) -> Real:
-    """The days of the zone's own meters, in the order of its houses."""
+def of_zone(real: Real, given: GivenZone) -> Real:
+    """The days of the zone's own meters, in the order of its houses.
+
+    Args:
+        real: The recorded days.
+        given: The zone.
+
+    Returns:
+        The days of these meters alone.
+
+    Raises:
+        PlanError: If a house has no readings, or houses name no meters and their number differs.
+    """
     from hushgrid.errors import PlanError
 
     assert given.scenario is not None
@@ -151,12 +173,12 @@ CURVE = (0.1, 0.3, 1.0, 3.0, 10.0)  # times the promise: points of the chart
 
 
 def compare(
-    secret: Annotated[str, typer.Option(help="step, interval or trajectory.")] = "interval",
+    secret: Annotated[common.Secret, typer.Option(help="What the promise is about.")] = "interval",
     epsilon: Annotated[float, typer.Option(help="What to promise about the secret.")] = 1.0,
     delta: Annotated[float, typer.Option(help="Chance of an exception, where one fits.")] = 0.0,
     eta: Annotated[float, typer.Option(help="hushgrid's middle trust, between 0 and 1.")] = 0.05,
     days: Annotated[int, typer.Option(min=2, help="Days of the comparison.")] = 200,
-    world: Annotated[str, typer.Option(help="paper, large or survey.")] = "paper",
+    world: Annotated[World, typer.Option(help="Simulated homes.")] = "paper",
     sigma: Annotated[float, typer.Option(min=0, max=10, help="How much habits differ.")] = 0.0,
     shock: Annotated[
         float, typer.Option(help="Consumption this share above or below the model's.")
@@ -186,6 +208,16 @@ def compare(
     copies: Annotated[
         int, typer.Option(min=1, help="A larger zone: so many copies of each real home.")
     ] = 1,
+    rho: Annotated[
+        float, typer.Option(min=0, help="Error of the model by which real readings are clamped.")
+    ] = 0.2,
+    draws: Annotated[
+        int, typer.Option(min=1, help="Draws of noise; figures of a day are means over them.")
+    ] = 1,
+    method: Annotated[
+        list[str] | None,
+        typer.Option(help="Compare this method, as the JSON names it (repeatable); else all."),
+    ] = None,
     chart_days: Annotated[
         int, typer.Option(min=0, help="Days of each point of the chart; 0: no chart.")
     ] = 10,
@@ -226,6 +258,10 @@ def compare(
     common.require("matplotlib", "plot")
     asked: Any = secret
     promise, methods = MethodPromise(asked, epsilon, delta), methods_with(eta)
+    if unknown := set(method or ()) - {one.name for one in methods}:
+        names = ", ".join(one.name for one in methods)
+        raise PlanError(f"method is {sorted(unknown)[0]!r}; give one of {names}.")
+    methods = tuple(one for one in methods if not method or one.name in method)
     model = f"true but for a common shock of {shock:g}" if shock else "true"
     source: DaySource
     if readings is None:
@@ -249,12 +285,16 @@ def compare(
         "mapping": mapping, "chains": chains, "readings": str(readings), "config": str(config),
         "model": model, "digest": source.digest, "copies": copies,
     }  # fmt: skip
+    settings |= {"draws": draws} if draws > 1 else {}
+    settings |= {"rho": rho} if rho != 0.2 else {}
+    settings |= {"methods": ", ".join(one.name for one in methods)} if method else {}
     before = settings | {"digest": source.digest_before}
     kept = Journal(out / "days.jsonl", settings, before)
+    common.say_duration(18 + 0.2 * days + 6 * chart_days, ", and the same command goes on")
     with common.progress("days", days) as tick:
         result = compared(
             source, promise, days=days, seed=seed, attack_days=attack_days, methods=methods,
-            known=kept, tick=tick,
+            known=kept, tick=tick, draws=draws, rho=rho,
         )  # fmt: skip
     curve = _curve(source, promise, methods, chart_days, seed, out, (settings, before))
     scores = _battery_scores(source, seed) if batteries and readings is None else []
@@ -367,3 +407,93 @@ def floor(
     lines += [f"  {name:14s} {2**0.5 * b / top:.3f}" for name, b in scales.items()]
     common.echo("\n".join(lines), json)
     common.write_json(values, json)
+
+
+def simulate(
+    config: Annotated[Path, typer.Option(help="Zone or service file (TOML).")],
+    zone: common.ZoneName = None,
+    days: Annotated[int, typer.Option(min=1, help="Days to simulate.")] = 30,
+    seed: common.Seed = 1,
+    trace: Annotated[
+        Path | None, typer.Option(help="Keep the first day whole, truth included (docs/trace.md).")
+    ] = None,
+    json: common.Json = None,
+) -> None:
+    """Simulate a zone under its policy: what the noise costs in error, waste and bills.
+
+    A "day" is one run of the policy's horizon. A zone of a service file runs under the service's
+    own terms, from its `begins` on.
+
+    Example: hushgrid simulate --config examples/zone.toml --days 30
+
+    \f
+    Args: see the help of each option.
+    """
+    from hushgrid.compare.simulation import Mechanism, consecutive, fold
+    from hushgrid.compare.simulation import days as simulated_days
+    from hushgrid.report import comparison as report
+
+    given, service = common.load_either(config, zone)
+    world = consecutive(given.scenario, given.policy.horizon)
+    with common.progress("simulating, days", days) as tick:
+        played = simulated_days(world, {"it": Mechanism(given.policy)}, count=days, seed=seed)
+        study = fold(played, tick)
+    values = report.simulation_json(study, "it")
+    written = common.write_json(values, json)
+    if trace is not None:
+        from hushgrid.compare.attack import record
+        from hushgrid.files.models import save_trace
+
+        # a service file names stores and may hold passwords: it is not kept in the trace
+        text = config.read_text("utf-8") if service is None else ""
+        kept = record(given.scenario, given.policy, seed=seed, config=text)
+        written.append(save_trace(trace, kept))
+    common.echo(report.simulation_table(study, "it"), json)
+    common.echo_written(written, json)
+
+
+def paper(
+    days: Annotated[int, typer.Option(min=2, help="Days of the experiment.")] = 200,
+    sigma: Annotated[
+        float, typer.Option(min=0, max=10, help="How much houses differ in habits.")
+    ] = 0.02,
+    out: Annotated[Path, typer.Option(help="Folder for table, figures and JSON.")] = Path(
+        "out/paper"
+    ),
+    sweep_days: Annotated[int, typer.Option(min=2, help="Days of each point of the sweeps.")] = 10,
+    seed: common.Seed = 1,
+    json: common.Json = None,
+) -> None:
+    """Reproduce the paper's experiment, and improve on it at the same guarantee.
+
+    Example: hushgrid paper --days 200 --out out/paper
+
+    \f
+    Args: see the help of each option.
+    """
+    from hushgrid.compare import paper as sweeps
+    from hushgrid.compare.paper import experiment
+    from hushgrid.files.results import make_folder, save_experiment
+    from hushgrid.report import comparison as report
+
+    drawn = common.can_draw(json)
+    make_folder(out)
+    common.say_duration(3 + 0.2 * days + 2.5 * sweep_days)
+    with common.progress("experiment, days", days) as tick:
+        result = experiment(days=days, sigma=sigma, seed=seed, progress=tick)
+    points = len(sweeps.SIZES) * len(sweeps.CERTAIN) + len(sweeps.COUNTS) + len(sweeps.SIGMAS) + 1
+    with common.progress("sweeps, days    ", points * sweep_days) as tick:
+        swept = {
+            "certainty": sweeps.against_certainty(sweep_days, seed, tick),
+            "count": sweeps.against_count(sweep_days, seed, tick),
+            "eta": sweeps.against_eta(sweep_days, seed, tick),
+            "sigma": sweeps.against_sigma(sweep_days, seed, tick),
+        }
+    figures = report.experiment_figures(result) | report.sweep_figures(swept) if drawn else {}
+    table, prose = report.experiment_table(result), report.experiment_prose(result)
+    values = report.experiment_json(result)
+    values["sweeps"] = {name: report.sweep_json(sweep) for name, sweep in swept.items()}
+    written = save_experiment(out, table, prose, values, figures)
+    written += common.write_json(values, json)
+    common.echo(f"{table}\n\n{prose}\n", json)
+    common.echo_written(written, json)

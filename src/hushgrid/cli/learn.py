@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from hushgrid.cli import common
+from hushgrid.cli import _common as common
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -19,11 +19,42 @@ if TYPE_CHECKING:
     from hushgrid._numbers import Floats
     from hushgrid.learn.evaluation import PublishedGroup
     from hushgrid.learn.export import ExportedModels, ZoneChoices, ZoneSettings
+    from hushgrid.learn.habits import Survey
     from hushgrid.learn.histories import Histories
     from hushgrid.learn.learner import Learned
 
 
 DAY = 86_400  # [s]
+USUAL = 3300  # [kWh a year] of a home by published figures, where nothing else is known
+LawFamily = Literal["auto", "lognormal", "gamma", "histogram"]
+
+
+def read_mix(survey: str, mix: str) -> tuple[Survey, dict[int, int], str]:
+    """Read a survey, and a mix of houses with their numbers of residents.
+
+    Args:
+        survey: CSV or Parquet file of chains, or the word richardsonpy.
+        mix: Houses by residents, such as 1:30,2:40.
+
+    Returns:
+        The survey, the houses by number of residents, and its definition of occupancy: present
+        where it has that, else active.
+
+    Raises:
+        ModelError: The mix is none.
+    """
+    from hushgrid.errors import ModelError
+    from hushgrid.files.models import load_survey
+
+    given = load_survey(survey)
+    try:
+        counts = {int(n): int(count) for n, count in (part.split(":") for part in mix.split(","))}
+    except ValueError:
+        raise ModelError(f"mix is {mix!r}; give houses by residents such as 1:30,2:40.") from None
+    if not all(count > 0 for count in counts.values()):
+        raise ModelError(f"mix is {mix!r}; give at least one house for each number of residents.")
+    definitions = {key[2] for key in given.chances}
+    return given, counts, "present" if "present" in definitions else "active"
 
 
 def _zone_from_survey(
@@ -41,8 +72,7 @@ def _zone_from_survey(
     Returns:
         The figures of the command, the chains by number of residents, and the files written.
     """
-    from hushgrid.errors import FileError, ModelError
-    from hushgrid.files.models import load_survey
+    from hushgrid.errors import FileError
     from hushgrid.files.results import make_folder, save_model, write_text
     from hushgrid.learn.evaluation import PublishedGroup
     from hushgrid.learn.export import ZoneSettings, zone_text
@@ -56,19 +86,8 @@ def _zone_from_survey(
 
     if survey is None:
         raise FileError("readings and survey are both unset; give histories, a survey, or both.")
-    given = load_survey(survey)
-    try:
-        counts = {
-            int(n): int(count)
-            for n, count in (part.split(":") for part in (mix or "2:20").split(","))
-        }
-    except ValueError:
-        raise ModelError(f"mix is {mix!r}; give houses by residents such as 1:30,2:40.") from None
-    if not all(count > 0 for count in counts.values()):
-        raise ModelError(f"mix is {mix!r}; give at least one house for each number of residents.")
+    given, counts, definition = read_mix(survey, mix or "2:20")
     houses = [n for n, count in counts.items() for _ in range(count)]
-    definitions = {key[2] for key in given.chances}
-    definition = "present" if "present" in definitions else "active"
     models = survey_models(given, houses, seconds=seconds, definition=definition)
     raw = survey_models(given, houses, seconds=seconds, definition=definition, pseudo_count=0.0)
     make_folder(out)
@@ -97,7 +116,10 @@ def _zone_from_survey(
         meters = [f"{zone}-{first + i + 1:05d}" for i in range(count)]
         groups.append((PublishedGroup(habits, flat, (flat,), (0,), count), meters))
         first += count
-    text = zone_text(offer, groups).replace('publish = "estimate"', 'publish = "raw"')
+    # uniform laws say nothing about a load: the estimate follows past releases alone
+    usual = round(USUAL * 1000 * seconds / (365 * DAY))
+    way = f'publish = "estimate"\nestimator = "releases"\nusual = {usual}'
+    text = zone_text(offer, groups).replace('publish = "estimate"', way)
     names = ["theta.json", *(f"theta{i}.json" for i in range(2, len(models) + 1))]
     for name in names[1:]:
         text += f'\n[[models]]\nfile = "{name}"\n'
@@ -236,7 +258,7 @@ def _draw(
         "days": example_days(usable, post),
     }
     title = f"Learned zone {values['zone']}"
-    page = common.write_page(out / "report.html", title, learned_prose(values), drawn)
+    page = common.write_page(out / "report.html", title, learned_prose(values), drawn, ["days"])
     return [*save_figures(out, drawn), page]
 
 
@@ -314,10 +336,10 @@ def learn(
         Path | None, typer.Option(help="Meters of the zone, one a line; else all in the readings.")
     ] = None,
     prototypes: Annotated[int, typer.Option(min=0, help="Shared models; 0: one a home.")] = 4,
-    law: Annotated[str, typer.Option(help="auto, lognormal, gamma or histogram.")] = "auto",
+    law: Annotated[LawFamily, typer.Option(help="Laws of a reading.")] = "auto",
     groups: Annotated[
-        str,
-        typer.Option(help="Slot groups of laws a day: auto, 4, 8, 12 or 24; auto of a pool is 4."),
+        Literal["auto", "4", "8", "12", "24"],
+        typer.Option(help="Slot groups of laws a day; auto of a pool is 4."),
     ] = "auto",
     days: Annotated[float, typer.Option(help="What the prior on habits is worth [days].")] = 30.0,
     bound: Annotated[
@@ -369,7 +391,8 @@ def learn(
     asked = ZoneChoices(zone, time_zone, bound, bound_budget, pool_budget, eta, eta_set_by)
     if figures:
         common.require("matplotlib", "plot")
-    seconds, first, last = _seconds(interval), _instant("from", begin), _instant("to", end)
+    seconds, span = _seconds(interval), (("from", begin), ("to", end))
+    first, last = (None if text is None else common.instant(word, text) for word, text in span)
     if readings is None:
         seconds = seconds or 900
         values, chains, written = _zone_from_survey(
@@ -392,7 +415,7 @@ def learn(
         )  # fmt: skip
         habits = read_habits(survey, residents, found.seconds)
         terms = LearningTerms(
-            law="lognormal" if pool_budget is not None and law == "auto" else law,  # type: ignore[arg-type]
+            law="lognormal" if pool_budget is not None and law == "auto" else law,
             days=days,
             prototypes=prototypes,
             groups=_groups(groups, public=pool_budget is not None),
@@ -406,20 +429,27 @@ def learn(
     written.append(save_learned(out, learned_content(result, made, judged, values)))
     if figures:
         written += _draw(out, result, found, made, values)
-    common.echo(learned_prose(values), json)
+    values["verdict"] = _verdict(out)
+    common.echo(f"{learned_prose(values)}\n\n{values['verdict']['sentence']}", json)
     written += common.write_json(values, json)
     common.echo_written(written, json, "\n")
 
 
+def _verdict(out: Path) -> dict[str, Any]:
+    """What the written service is worth as it is, for the operator alone."""
+    from hushgrid.files.service_file import load_deployment
+    from hushgrid.report.promise import verdict
+    from hushgrid.service.promise import outlook
+
+    (zone,) = load_deployment(out / "service.toml").zones
+    return verdict(outlook(zone), len(zone.meters), zone.accept_error)
+
+
 def _groups(asked: str, *, public: bool) -> tuple[int, ...]:
     """Slot groups a day to try; of a public model one number, which no reading decides."""
-    from hushgrid.errors import ModelError
     from hushgrid.learn.learner import GROUPS
 
     if asked != "auto":
-        if asked not in map(str, GROUPS):
-            every = ", ".join(map(str, GROUPS))
-            raise ModelError(f"groups is {asked!r}; give auto or one of {every}.")
         return (int(asked),)
     # noise on more sums costs a pool more than they say, below a hundred thousand homes
     return GROUPS[:1] if public else GROUPS
@@ -449,25 +479,5 @@ def _seconds(interval: str | None) -> int | None:
     if found is None or found < 60:
         raise IntakeError(
             f"interval is {interval!r}; give 60 seconds or more, such as 1800 or PT30M."
-        )
-    return found
-
-
-def _instant(word: str, text: str | None) -> int | None:
-    """Seconds since 1970 of a date or date-time; UTC where it has no offset."""
-    from hushgrid.errors import IntakeError
-    from hushgrid.files.toml import instant_of
-
-    if text is None:
-        return None
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
-        at = None
-    found = None if at is None else instant_of(at if at.tzinfo else at.replace(tzinfo=UTC))
-    if found is None:
-        raise IntakeError(
-            f"{word} is {text!r}; give a date or time from 1970 on, such as 2026-01-05 or"
-            " 2026-01-05T00:00Z."
         )
     return found

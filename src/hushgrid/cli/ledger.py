@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hushgrid.cli import common
+from hushgrid.cli import _common as common
 
 if TYPE_CHECKING:
-    from hushgrid.service.ledger.chain import ChainReport, Verify
-    from hushgrid.service.ledger.records import LedgerState, Record
+    from hushgrid.service.ledger.chain import ChainReport
+    from hushgrid.service.ledger.records import LedgerState
 
 
 app = typer.Typer(
@@ -44,10 +42,11 @@ def show(
     \f
     Args: see the help of each option.
     """
+    from hushgrid.service.ledger import open_records, verifier
     from hushgrid.service.ledger.chain import check
 
-    with _records(store, zone) as (records, durable):
-        report = check(records, _verifier(None), durable)
+    with open_records(store, zone) as (records, durable):
+        report = check(records, verifier(None), durable)
     for state in report.standings.values():
         common.echo(_prose(state, last), json)
     _conclude(report, json)
@@ -68,11 +67,14 @@ def verify(
     \f
     Args: see the help of each option.
     """
+    from hushgrid.service.ledger import check_digits, open_records, verifier
     from hushgrid.service.ledger.chain import check
 
-    known = {_hexadecimal("head", digest): None for digest in head or ()}
-    with _records(store, zone) as (records, durable):
-        report = check(records, _verifier(key), {**known, **durable})
+    for digest in head or ():
+        check_digits("head", digest)
+    known = dict.fromkeys(head or ())
+    with open_records(store, zone) as (records, durable):
+        report = check(records, verifier(key), {**known, **durable})
     _conclude(report, json)
 
 
@@ -95,10 +97,11 @@ def export(
     """
     from hushgrid.errors import LedgerError
     from hushgrid.files.results import write_text
+    from hushgrid.service.ledger import open_records
 
     if out == "-" and json == "-":
         raise LedgerError("out and json are both standard output; give a file for one of them.")
-    with _records(store, zone) as (records, _):
+    with open_records(store, zone) as (records, _):
         heads: dict[str, str] = {}
         lines = []
         for record in records:
@@ -132,9 +135,10 @@ def backup(
     \f
     Args: see the help of each option.
     """
+    from hushgrid.service.ledger import verifier
     from hushgrid.service.ledger.writer import back_up
 
-    report = back_up(_file_of(store), file, _verifier(None))
+    report = back_up(_file_of(store), file, verifier(None))
     written = [file]
     if meters is not None:
         from hushgrid.service.meters.store import back_up as copy_readings
@@ -157,9 +161,10 @@ def restore(
     \f
     Args: see the help of each option.
     """
+    from hushgrid.service.ledger import verifier
     from hushgrid.service.ledger.writer import restore as restore_copy
 
-    report = restore_copy(file, _file_of(store), _verifier(None))
+    report = restore_copy(file, _file_of(store), verifier(None))
     common.echo(f"Written:\n  {_file_of(store)}", json)
     _conclude(report, json)
 
@@ -204,51 +209,6 @@ def _file_of(store: str) -> Path:
             " verify."
         )
     return Path(store.removeprefix("sqlite:"))
-
-
-@contextmanager
-def _records(store: str, zone: str | None) -> Iterator[tuple[Iterator[Record], dict[str, str]]]:
-    """All records of a store or an export, and the digests it knows to be durable, by zone."""
-    from hushgrid.service.ledger import open_store
-    from hushgrid.service.ledger.records import from_line
-
-    if _is_export(Path(store)):
-        with Path(store).open("rb") as lines:
-            every = map(from_line, lines)
-            yield (record for record in every if zone in (None, record.zone)), {}
-        return
-    with open_store(store, create=False) as ledger:
-        zones = ledger.zones() if zone is None else (zone,)
-        durable = {digest: name for name in zones if (digest := ledger.witness(name))}
-        yield (record for name in zones for record in ledger.records(name)), durable
-
-
-def _is_export(path: Path) -> bool:
-    if not path.is_file():
-        return False
-    if path.suffix in (".ndjson", ".jsonl"):
-        return True
-    with path.open("rb") as stream:
-        return stream.read(1) == b"{"
-
-
-def _verifier(key: str | None) -> Verify:
-    """Verifier of signatures by the key in the genesis, which must be `key` where given."""
-    from hushgrid.service.ledger.writer import verify_signature as of_key
-
-    if key is None:
-        return of_key
-    wanted = _hexadecimal("key", key)
-    return lambda own, digest, signature: own == wanted and of_key(own, digest, signature)
-
-
-def _hexadecimal(name: str, value: str) -> str:
-    from hushgrid._numbers import is_hex
-    from hushgrid.errors import LedgerError
-
-    if not is_hex(value, 64):
-        raise LedgerError(f"{name} is {value!r}; give its 64 small hexadecimal digits.")
-    return value
 
 
 def _conclude(report: ChainReport, json: str | None) -> None:

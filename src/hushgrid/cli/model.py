@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hushgrid.cli import common
+from hushgrid.cli import _common as common
 
 app = typer.Typer(help="Show, compare and validate learned models.", no_args_is_help=True)
 
@@ -245,7 +245,8 @@ def validate(
             "transitions": chain_figure(public, content["seconds"]),
             "laws": law_figure(public, top),
         }
-        common.write_page(html, f"New readings of {content['zone']}", "\n".join(lines), drawn)
+        title = f"New readings of {content['zone']}"
+        common.write_page(html, title, "\n".join(lines), drawn, ["decoded days"])
     common.echo("\n".join(lines), json)
     common.write_json(values, json)
     if drifted:

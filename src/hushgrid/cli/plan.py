@@ -7,9 +7,12 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from hushgrid.cli import common
+from hushgrid.cli import _common as common
 
-_SLOTWISE = "Spend more budget at times of day when occupancy changes quickly."
+_SLOTWISE = (
+    "Spend more budget at times of day when occupancy changes quickly; else for an interval without"
+    " blocks of steps, at eta 1 or where houses have at most 64 different laws."
+)
 
 
 def plan(
@@ -19,7 +22,8 @@ def plan(
         float | None, typer.Option(metavar="SIGMA", help="The paper's zone instead of a file.")
     ] = None,
     secret: Annotated[
-        str | None, typer.Option(help="step, interval or trajectory; else the service's, interval.")
+        common.Secret | None,
+        typer.Option(help="What the promise is about; else the service's, interval."),
     ] = None,
     epsilon: Annotated[
         float | None, typer.Option(help="What to promise about it; else the service's, 1.")
@@ -41,7 +45,9 @@ def plan(
             help="Choose a clamp below the contract bound; else as the service does, yes.",
         ),
     ] = None,
-    slotwise: Annotated[bool, typer.Option(help=_SLOTWISE)] = False,
+    slotwise: Annotated[
+        bool | None, typer.Option("--slotwise/--no-slotwise", help=_SLOTWISE)
+    ] = None,
     gaussian: Annotated[
         bool | None,
         typer.Option(
@@ -53,7 +59,7 @@ def plan(
         bool | None,
         typer.Option(
             "--blocks/--no-blocks",
-            help="Let noise last blocks of steps (eta 1); else yes, but for a service, no.",
+            help="Let noise last blocks of steps (eta 1); else as the service does, yes.",
         ),
     ] = None,
     continued: Annotated[
@@ -91,6 +97,7 @@ def plan(
     from hushgrid.planning import tradeoff as options
     from hushgrid.planning.expected_error import RHO
     from hushgrid.planning.planner import plan as planned
+    from hushgrid.planning.stability import loop_of
     from hushgrid.report import promise as report
 
     if out is not None:
@@ -119,17 +126,17 @@ def plan(
         scenario, running = interval_run(service) or (scenario, None)  # with its other epochs
     if continued and running is None:
         running = options.running(scenario.models, terms.horizon, secret)
-    world = (scenario.zone, scenario.tariff, scenario.models, scenario.consumption)
+    world = scenario.terms
     request: dict[str, Any] = {
         "secret": secret,
         "epsilon": epsilon,
         "delta": delta,
         "terms": terms,
         "rho": rho if clamp else None,
-        "slotwise": slotwise,
+        "slotwise": False if slotwise is None and private else slotwise,
         "gaussian": gaussian,
         "running": running,
-        "blocks": service is None if blocks is None else blocks,
+        "blocks": own.blocks if blocks is None else blocks,
     }
     dials = 1 + tables * (len(options.EPSILONS) + (0 if gaussian else len(options.ETAS)))
     with common.progress("planning", dials) as tick:
@@ -144,7 +151,10 @@ def plan(
     values = report.plan_json(found, rho, endless, private)
     values["sensitivity"] = {dial: [c._asdict() for c in rows] for dial, rows in cells.items()}
     values["private"] = private
+    closed = loop_of(found, scenario.tariff, scenario.consumption)
+    values["loop"] = {name: report.finite_or_none(v) for name, v in closed._asdict().items()}
     common.echo(report.plan_prose(found, rho, endless, private), json)
+    common.echo(f"\n{report.stability_line(closed)}", json)
     if private:
         common.echo(f"\n{_PRIVATE}", json)
     if cells:
@@ -170,6 +180,7 @@ class _Own(NamedTuple):
     delta: float = 0.0
     gaussian: bool = False
     rho: float | None = 0.2  # None: no clamp is chosen
+    blocks: bool = True
 
 
 def _zone(config: Path | None, zone: str | None, paper: float | None, seed: int) -> Any:
@@ -194,5 +205,6 @@ def _zone(config: Path | None, zone: str | None, paper: float | None, seed: int)
     if promise.rho is not None:  # the clamp was chosen
         terms = replace(terms, clamp=())
     gaussian = policy.schedule.noise == "gaussian"
-    own = _Own(promise.secret, promise.epsilon, promise.delta, gaussian, promise.rho)
+    blocks = bool(policy.schedule.lengths)
+    own = _Own(promise.secret, promise.epsilon, promise.delta, gaussian, promise.rho, blocks)
     return service.own or file.scenario, terms, private, own, service

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from hushgrid.cli import common
+from hushgrid.cli import _common as common
 
 if TYPE_CHECKING:
     from hushgrid.files.deployment import ZoneService
@@ -19,15 +19,18 @@ if TYPE_CHECKING:
 def import_(
     files: Annotated[
         list[Path],
-        typer.Argument(metavar="FILE...", help="csv, json, ndjson, arrow, parquet, xml."),
+        typer.Argument(metavar="FILE...", help="csv, json, ndjson, arrow, parquet, xml, exports."),
     ],
     config: Annotated[Path, typer.Option(help="Service file (TOML).")],
     mapping: common.Columns = "canonical",
+    meter_id: Annotated[
+        str | None, typer.Option(metavar="ID", help="The one meter of the files.")
+    ] = None,
     json: common.Json = None,
 ) -> None:
     """Put readings from files into the meter store of a service that is not running.
 
-    Example: hushgrid import readings.csv --config service.toml
+    Example: hushgrid import export.csv --config service.toml --mapping fluvius --meter-id house-1
 
     \f
     Args: see the help of each option.
@@ -35,16 +38,17 @@ def import_(
     Raises:
         IntakeError: If a file is not of its format.
         FileError: If a file cannot be read or written.
+        typer.Exit: With code 1 if every row of a file is malformed or of an unknown meter.
     """
     from hushgrid.errors import FileError, IntakeError
-    from hushgrid.files.readings import batches_of_file, mapping_named
+    from hushgrid.files.readings import batches_of_file, mapping_of
     from hushgrid.files.service_file import load_deployment
-    from hushgrid.service.ingest import Delivery, Ingest
+    from hushgrid.service.ingest import Delivery, Ingest, Receipt
     from hushgrid.service.meters import open_meters
 
-    columns = mapping_named(mapping)
     deployment = load_deployment(config)
-    delivery, kept = Delivery(), _Within(deployment.zones)
+    columns = mapping_of(mapping, meter_id, deployment.mappings)
+    deliveries = [(path, Delivery(), _Within(deployment.zones)) for path in files]
     try:
         sizes = {path: path.stat().st_size for path in files}
         with (
@@ -54,7 +58,7 @@ def import_(
             for zone in deployment.zones:
                 store.open_zone(zone.id, zone.meters, zone.seconds)
             ingest = Ingest(deployment.zones, store)
-            for path in files:
+            for path, delivery, kept in deliveries:
                 try:
                     batches = batches_of_file(path, columns, advance)
                     delivery.take(ingest, (kept.of(batch) for batch in batches))
@@ -65,14 +69,31 @@ def import_(
             f"{error.filename or 'a file'} cannot be read or written ({error.strerror});"
             " give files that are there."
         ) from None
-    receipt = delivery.receipt._asdict()
+    receipt = sum((delivery.receipt for _, delivery, _ in deliveries), Receipt())._asdict()
+    problems = [one for _, delivery, _ in deliveries for one in delivery.problems]
+    outside = sum(kept.outside for _, _, kept in deliveries)
+    reasons: dict[str, dict[str, Any]] = {}
+    for path, delivery, _ in deliveries:
+        for text, each in delivery.reasons.items():
+            place = each["first"] if len(files) == 1 else f"{path.name} {each['first']}"
+            known = reasons.setdefault(text, {"count": 0, "first": place})
+            known["count"] += each["count"]
     common.echo("\n".join(f"{kind:>10} {count}" for kind, count in receipt.items()), json)
-    for one in delivery.problems:
-        common.echo(f"  {one}", json)
-    if kept.outside:
-        common.echo(f"{'outside':>10} {kept.outside} of no zone's horizon: left out", json)
-    values = {**receipt, "outside": kept.outside, "problems": list(delivery.problems)}
+    for text, each in reasons.items():
+        common.echo(f"  {each['count']} rows, first {each['first']}: {text}", json)
+    if outside:
+        common.echo(f"{'outside':>10} {outside} of no zone's horizon: left out", json)
+    values = {**receipt, "outside": outside, "problems": problems, "reasons": reasons}
     common.write_json(values, json)
+    futile = [
+        f"{path}: {delivery.futile}"
+        for path, delivery, kept in deliveries
+        if delivery.futile and not kept.outside
+    ]
+    for line in futile:
+        typer.echo(line, err=True)
+    if futile:
+        raise typer.Exit(1)
 
 
 class _Within:
@@ -100,7 +121,7 @@ def meters(
     to: Annotated[str, typer.Option(metavar="URL", help="http://HOST:PORT or mqtt://HOST:PORT.")],
     speed: Annotated[float, typer.Option(min=0.001, help="Speed-up over real time.")] = 1.0,
     steps: Annotated[int, typer.Option(min=0, help="Intervals to send; 0 goes on.")] = 0,
-    form: Annotated[str, typer.Option(help="ndjson or arrow, over HTTP.")] = "ndjson",
+    form: Annotated[Literal["ndjson", "arrow"], typer.Option(help="Over HTTP.")] = "ndjson",
     token_file: common.TokenFile = None,
     seed: common.Seed = 1,
     json: common.Json = None,
@@ -117,15 +138,12 @@ def meters(
     """
     import time
 
-    from hushgrid.errors import ServiceError
     from hushgrid.files.service_file import load_deployment
     from hushgrid.service.clock import FastClock
     from hushgrid.service.ingest import Receipt
     from hushgrid.service.simulated_meters import Fleet, open_channel
 
     common.require("paho.mqtt.client" if to.startswith("mqtt") else "httpx", "serve")
-    if form not in ("ndjson", "arrow"):
-        raise ServiceError(f"form is {form!r}; give ndjson or arrow.")
     deployment = load_deployment(config)
     topic = deployment.mqtt.readings if deployment.mqtt else None
     way = open_channel(to, common.token_of(token_file), form, topic)
@@ -168,7 +186,8 @@ def batch(
         list[str] | None, typer.Option(help="This zone alone; may be repeated.")
     ] = None,
     gaps: Annotated[
-        str, typer.Option(help="stop or publish: an interval without any reading of the zone.")
+        Literal["stop", "publish"],
+        typer.Option(help="What becomes of an interval without any reading of the zone."),
     ] = "stop",
     leave_out: Annotated[
         bool, typer.Option("--leave-out", help="Intervals before get no release, for ever.")
@@ -193,7 +212,6 @@ def batch(
 
     for module in ("ibis", "duckdb", "pyarrow"):
         common.require(module, "batch")
-    from hushgrid.errors import BatchError
     from hushgrid.files.deployment import with_accepted_leakage
     from hushgrid.files.service_file import load_deployment
     from hushgrid.service.batch.engines import engine_at
@@ -201,8 +219,6 @@ def batch(
     from hushgrid.service.border import as_begun
     from hushgrid.service.clock import SystemClock
 
-    if gaps not in ("stop", "publish"):
-        raise BatchError(f"gaps is {gaps!r}; give stop or publish.")
     first, last = _times(day, month, begin, end)
     deployment = with_accepted_leakage(load_deployment(file), accept_leakage, new_epoch)
     job = Job(

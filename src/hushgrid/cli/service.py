@@ -1,4 +1,4 @@
-"""Commands of a service: init, check, doctor, serve, status, resume, client ..., and demo."""
+"""Commands of a service: init, check, doctor, move, serve, status, resume, client ..., and demo."""
 
 from __future__ import annotations
 
@@ -7,37 +7,55 @@ from typing import Annotated, Any
 
 import typer
 
-from hushgrid.cli import common
+from hushgrid.cli import _common as common
 
 
 def init(
     folder: Annotated[Path, typer.Argument(help="Where to write.")] = Path(),
+    survey: Annotated[
+        str | None, typer.Option(help="CSV or Parquet of chains, or the word richardsonpy.")
+    ] = None,
+    mix: Annotated[
+        str | None, typer.Option(help="With a survey: houses by residents, such as 1:300,2:700.")
+    ] = None,
 ) -> None:
     """Write a commented service file that runs as it is, and the key that signs its ledger.
+
+    Occupancy is a placeholder, or with --survey that of the survey.
 
     Example: hushgrid init my-zone && hushgrid check my-zone/service.toml
 
     \f
-    Args: see the help of the argument.
+    Args: see the help of each option.
 
     Raises:
-        FileError: If the service file or the key exists.
+        FileError: If the service file or the key exists, or the survey cannot be read.
     """
     from datetime import UTC, datetime
 
     from hushgrid.errors import FileError
     from hushgrid.files.results import make_folder, write_text
     from hushgrid.service.ledger.writer import create
-    from hushgrid.service.readiness import KEY_FILE, example
+    from hushgrid.service.readiness import KEY_FILE, example, with_survey
 
+    today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    text = example(int(today.timestamp()))
+    if survey is not None:
+        from hushgrid.cli.learn import read_mix
+        from hushgrid.learn.habits import survey_chains
+
+        given, houses, definition = read_mix(survey, mix or "2:1000")
+        chains = survey_chains(given, houses, seconds=900, definition=definition)
+        text = with_survey(text, houses, chains)
+    elif mix is not None:
+        raise FileError(f"mix is {mix!r} but survey is not set; give --survey, or leave it out.")
     make_folder(folder)
     service, key = folder / "service.toml", folder / KEY_FILE
     for path in (service, key):
         if path.exists():
             raise FileError(f"{path} exists already; give another folder, or move it away.")
-    today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     create(key)
-    write_text(service, example(int(today.timestamp())))
+    write_text(service, text)
     common.echo_written([service, key], None)
 
 
@@ -54,9 +72,9 @@ def check(
 ) -> None:
     """Find every mistake in a service file at once; without any, say what it promises and costs.
 
-    Nothing is written or created. Exit 1 where `hushgrid serve` would not start, where a
-    production file still has values of the template, or where prices would be too wrong
-    (service.accept_error); exit 2 where the file itself is wrong.
+    Nothing is written or created. Exit 1 where `hushgrid serve` would not start, and for production
+    where the file still has values of the template, the horizon has ended, or prices would be too
+    wrong (service.accept_error); exit 2 where the file itself is wrong.
 
     Example: hushgrid check service.toml
 
@@ -67,6 +85,7 @@ def check(
         FileError: If the file has a mistake.
         typer.Exit: With code 1 if `hushgrid serve` would not start.
     """
+    import time
     from contextlib import suppress
     from dataclasses import replace
 
@@ -77,7 +96,9 @@ def check(
     from hushgrid.service.promise import (
         Running,
         deployment_prose,
+        ended_problem,
         error_problem,
+        name_problem,
         outlook,
         zone_json,
         zone_prose,
@@ -110,9 +131,11 @@ def check(
     remarks += deployment.problems
     if (remark := standby_remark(deployment.ledger)) is not None:
         remarks.append(remark)
-    examples = [str(one) for one in placeholders(file)]
-    (problems if deployment.mode == "production" else remarks).extend(examples)
-    problems += [problem for one in found if (problem := error_problem(*one))]
+    unready = [str(one) for one in placeholders(file)]
+    for zone, seen in found:
+        ended = ended_problem(zone, running.get(zone.id), time.time())
+        unready += [one for one in (ended, error_problem(zone, seen), name_problem(zone)) if one]
+    (problems if deployment.mode == "production" else remarks).extend(unready)
     prose = [zone_prose(zone, seen, running.get(zone.id)) for zone, seen in found]
     common.echo(deployment_prose(deployment, prose, problems, remarks), json)
     zones = [zone_json(zone, seen, running.get(zone.id)) for zone, seen in found]
@@ -156,6 +179,31 @@ def doctor(
         raise typer.Exit(1)
 
 
+def move(
+    file: Annotated[Path, typer.Argument(help="Service file (TOML) as it ran.")],
+    to: Annotated[Path, typer.Argument(help="The same file with other [stores].")],
+    json: common.Json = None,
+) -> None:
+    """Move ledger, readings, clients and OpenADR objects between SQLite and PostgreSQL.
+
+    The service must be stopped. What was copied is read again and compared by digest; then the old
+    ledger is marked, so that no service uses it, and the other old stores are emptied.
+
+    Example: hushgrid move service.toml server.toml
+
+    \f
+    Args: see the help of each option.
+    """
+    from hushgrid.files.service_file import load_deployment
+    from hushgrid.service.move import move_stores
+
+    moved = move_stores(load_deployment(file), load_deployment(to))
+    for one in moved:
+        common.echo(f"{one.store}: {one.rows} rows in {one.place}, digest {one.digest}", json)
+    common.echo(f"Moved; start hushgrid serve {to}. {file} does not start any more.", json)
+    common.write_json({"stores": [one._asdict() for one in moved]}, json)
+
+
 def serve(
     file: Annotated[Path, typer.Argument(help="Service file (TOML).")],
     new_epoch: common.NewEpoch = False,
@@ -183,8 +231,8 @@ def serve(
         common.require(module, "serve")
     from hushgrid.files.deployment import as_curator, with_accepted_leakage
     from hushgrid.files.service_file import load_deployment
+    from hushgrid.service import serve as run
     from hushgrid.service.clock import SystemClock, WatchedClock, log_lines
-    from hushgrid.service.run import serve as run
 
     gc.freeze()
     gc.enable()
@@ -193,8 +241,23 @@ def serve(
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    log_lines()
+    if log_lines().stream.isatty() and deployment.http is not None:
+        common.echo(_addresses(deployment), None)
     run(deployment, clock=WatchedClock(SystemClock()), stop=stop, new_epoch=new_epoch)
+
+
+def _addresses(deployment: Any) -> str:
+    """Where a service answers, for people at a terminal."""
+    http = deployment.http
+    scheme = "https" if http.tls_certificate else "http"
+    host = f"[{http.host}]" if ":" in http.host else http.host
+    root = f"{scheme}://{host}:{http.port}"
+    rows = [("prices", f"/v1/prices?zone={zone.id}") for zone in deployment.zones[:3]]
+    rows += [("readings", "/v1/readings (POST)"), ("description", "/v1/docs")]
+    rows += [("pages", "/")] if http.pages else []
+    rows += [("OpenADR", "/openadr3/3.1.0")] if deployment.openadr else []
+    lines = [f"{name:<12} {root}{path}" for name, path in rows]
+    return "\n".join([*lines, "Ctrl-C stops it."])
 
 
 def status(
@@ -337,15 +400,15 @@ def add(
 
     from hushgrid.errors import AccessError
     from hushgrid.files.service_file import load_deployment
-    from hushgrid.service.access import open_clients
     from hushgrid.service.access.clients import (
         KINDS,
         Client,
+        ClientStore,
+        check_bound,
         expand_scopes,
         hash_secret,
         new_secret,
     )
-    from hushgrid.service.access.senders import check_bound
 
     if not scope:
         raise AccessError(
@@ -357,7 +420,7 @@ def add(
     )
     deployment = load_deployment(config)
     check_bound(replace(deployment, http=None), [client])
-    with open_clients(deployment.client_store) as store:
+    with ClientStore(deployment.client_store) as store:
         store.add(client)
     common.echo(
         f"client_id      {name}\nclient_secret  {secret}\nscope          {' '.join(scopes)}", json
@@ -390,11 +453,11 @@ def bind(
     """
     from hushgrid.errors import AccessError
     from hushgrid.files.service_file import load_deployment
-    from hushgrid.service.access import open_clients
+    from hushgrid.service.access.clients import ClientStore
 
     if not meters:
         raise AccessError("invalid_client", "--meters is missing; give an id or a prefix.")
-    with open_clients(load_deployment(config).client_store) as store:
+    with ClientStore(load_deployment(config).client_store) as store:
         if not store.bind(name, meters):
             raise _no_such(name)
     common.echo(f"{name} is bound to {' '.join(meters)}.", json)
@@ -421,10 +484,10 @@ def list_(config: Service = Path("service.toml"), json: common.Json = None) -> N
     Args: see the help of each option.
     """
     from hushgrid.files.service_file import load_deployment
-    from hushgrid.service.access import open_clients
+    from hushgrid.service.access.clients import ClientStore
     from hushgrid.service.curator import utc
 
-    with open_clients(load_deployment(config).client_store) as store:
+    with ClientStore(load_deployment(config).client_store) as store:
         found = store.all()
     rows: list[dict[str, Any]] = [
         {
@@ -460,9 +523,9 @@ def revoke(name: Name, config: Service = Path("service.toml"), json: common.Json
     import time
 
     from hushgrid.files.service_file import load_deployment
-    from hushgrid.service.access import open_clients
+    from hushgrid.service.access.clients import ClientStore
 
-    with open_clients(load_deployment(config).client_store) as store:
+    with ClientStore(load_deployment(config).client_store) as store:
         if not store.revoke(name, int(time.time())):
             raise _no_such(name)
     common.echo(f"{name} is revoked.", json)
@@ -480,10 +543,14 @@ def demo(
     epsilon: Annotated[
         float, typer.Option(help="Promised about any 15 minutes of any home.")
     ] = 1.0,
-    eta: Annotated[float, typer.Option(help="Share of a law that may be anything.")] = 0.05,
+    eta: Annotated[float, typer.Option(help="Share of a law that may be anything.")] = 1.0,
     seed: common.Seed = 1,
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8080,
     speed: Annotated[float, typer.Option(min=1, max=1e6, help=_SPEED)] = 720.0,
+    browser: Annotated[
+        bool | None,
+        typer.Option(help="Open the page of the adversaries; by default where a terminal is."),
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder for what --once writes.")] = Path("out/demo"),
     json: common.Json = None,
 ) -> None:
@@ -502,28 +569,37 @@ def demo(
         common.require("matplotlib", "plot")
         _once((epsilon, eta), out, seed, json)
     else:
-        _live((epsilon, eta), seed, port, speed)
+        _live((epsilon, eta), seed, port, speed, browser)
 
 
-def _live(dials: tuple[float, float], seed: int, port: int, speed: float) -> None:
+def _live(
+    dials: tuple[float, float], seed: int, port: int, speed: float, browser: bool | None
+) -> None:
     """One day after another, until a signal stops it."""
+    import sys
     import time
+    import webbrowser
     from contextlib import ExitStack
 
     with ExitStack() as bar:
         tick = bar.enter_context(common.progress("opening 1,000 houses", 2))
         from hushgrid.service.demo.living import DemoOptions, run_demo
         from hushgrid.service.demo.panel import DAY
-        from hushgrid.service.demo.setting import Dials
+        from hushgrid.service.demo.setting import EVENING, Dials
 
         tick()
-        midnight = int(time.time()) // DAY * DAY
-        options = DemoOptions(Dials(*dials), midnight, seed=seed, port=port, speed=speed)
+        begins = int(time.time()) // DAY * DAY + EVENING
+        options = DemoOptions(Dials(*dials), begins, seed=seed, port=port, speed=speed)
+        wanted = sys.stdout.isatty() if browser is None else browser
 
         def report(line: str) -> None:
+            nonlocal wanted
             tick()
             bar.close()
             common.echo(line, None)
+            if wanted:  # with the first line, which has the address
+                wanted = False
+                webbrowser.open(line.partition(": ")[2].split()[0])
 
         run_demo(options, _requests(), report)
 

@@ -26,11 +26,10 @@ from hushgrid.errors import PolicyError
 from hushgrid.learn.histories import Histories
 from hushgrid.mechanism.calibrators import Calibrator, Naive
 from hushgrid.mechanism.noise import SimulatedNoise
-from hushgrid.mechanism.policy import Policy
+from hushgrid.mechanism.policy import Blocks, Even, Policy, Schedule, per_step
 from hushgrid.mechanism.release import Release, init, releases
 from hushgrid.model.occupancy import OccupancyModel
-from hushgrid.model.scenario import Scenario
-from hushgrid.model.zone import optimal_rate, tally
+from hushgrid.model.zone import Scenario, optimal_rate, tally
 from hushgrid.statistics import Scores, mean_auc, scores
 
 
@@ -342,9 +341,9 @@ def versions(
     """The recorded day as it was published, and the same readings under other protections.
 
     `open`: no noise. `naive`, `paper`: the same epsilon at each step, by the paper's naive
-    mechanism and by its rule (eta = 1, contract bounds); left out where the policy gives a step no
-    epsilon. Only `hushgrid` is there where readings react to rates, as other rates would have
-    changed the day.
+    mechanism and by its rule (eta = 1, contract bounds), with noise of its own at each step; left
+    out where the policy gives a step no epsilon. Only `hushgrid` is there where readings react to
+    rates, as other rates would have changed the day.
 
     Args:
         scenario: The zone and its models.
@@ -362,7 +361,8 @@ def versions(
     given = policy.schedule
     if given.adaptive or not given.per_release:
         return found
-    plain = replace(policy, eta=1.0, clamp=(), publish="raw", schedule=given.protecting_all())
+    shared = per_step(given.epsilons) if given.lengths else given.protecting_all()
+    plain = replace(policy, eta=1.0, clamp=(), publish="raw", schedule=shared)
     again = {"naive": Naive(), "paper": None}
     others = {
         name: Version(_publish(scenario, plain, recorded.truth, each, seed))
@@ -375,8 +375,7 @@ def _publish(
     scenario: Scenario, policy: Policy, truth: Truth, calibrator: Calibrator | None,
     seed: int | np.random.SeedSequence,
 ) -> tuple[Release, ...]:  # fmt: skip
-    world = (scenario.zone, scenario.tariff, scenario.models, scenario.consumption)
-    state = init(*world, policy, calibrator)
+    state = init(*scenario.terms, policy, calibrator)
     loads = (tally(readings, state.zone.bound) for readings in truth.readings)
     return tuple(releases(state, loads, SimulatedNoise(seed)))
 
@@ -413,6 +412,7 @@ def without_noise(release: Release, readings: Int32s, scenario: Scenario) -> Rel
         epsilon_any=np.inf,
         rule="open",
         noise="none",
+        block=None,
     )
 
 
@@ -465,6 +465,9 @@ class Watcher:
     def _releases(self, made: Outcome) -> list[Release]:
         assert made.seen is not None
         seen = made.seen if self._outside is None else made.seen - self._outside
+        own: Schedule = Even()
+        if made.lengths:
+            own = Blocks(made.lengths, (1.0,) * len(made.lengths))
         return [
             Release.free(
                 zone=self._zone,
@@ -476,6 +479,7 @@ class Watcher:
                 digest="compare",
                 simulated=True,
                 noise=made.noise if scale else "none",
+                block=own.place(t) or None,
             )
             for t, (z, scale) in enumerate(zip(seen.tolist(), made.scale.tolist(), strict=True), 1)
         ]

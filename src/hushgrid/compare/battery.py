@@ -21,7 +21,7 @@ from hushgrid.belief.filter import chances_at_home
 from hushgrid.compare.methods import part_of
 from hushgrid.errors import PolicyError
 from hushgrid.model.occupancy import OccupancyModel
-from hushgrid.model.scenario import Scenario
+from hushgrid.model.zone import Scenario
 from hushgrid.statistics import Summary, mean_auc, summarise
 
 

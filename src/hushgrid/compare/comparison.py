@@ -18,7 +18,7 @@ import numpy as np
 from hushgrid._numbers import Floats, Ints, UInt8s, is_real
 from hushgrid.belief.estimate import SHAPES, USUAL_FACTOR, PublicKnowledge
 from hushgrid.belief.load_filter import EvenDays, FollowedKnowledge
-from hushgrid.belief.rate_interval import posterior_interval
+from hushgrid.belief.rate_interval import LEVEL, posterior_interval
 from hushgrid.compare.attack import Watcher
 from hushgrid.compare.battery import POWER, RULES, Battery, hide
 from hushgrid.compare.datasets import DaySource, ReadingDay, Recorded
@@ -43,8 +43,7 @@ from hushgrid.compare.methods import (
 from hushgrid.compare.pufferfish import QUILT, WASSERSTEIN
 from hushgrid.compare.transforms import FOURIER, WAVELET
 from hushgrid.errors import PlanError, PolicyError
-from hushgrid.model.scenario import Scenario
-from hushgrid.model.zone import Tariff, optimal_rate, public_rate
+from hushgrid.model.zone import Scenario, Tariff, optimal_rate, public_rate, relative_to
 from hushgrid.planning.expected_error import RHO
 from hushgrid.statistics import Summary, ratio_of_means, summarise
 
@@ -91,12 +90,14 @@ Row = dict[str, dict[str, list[float]]]  # method -> each of PARTS: FIGURES; auc
 PARTS = ("estimated", "raw", "cut")
 FIGURES = ("rmsre_paper", "rmsre", "mismatch_cost")
 AUCS = ("auc", "auc_others")  # the adversary knows prices alone; all other readings as well
-HELD = "coverage95"  # of recorded days: the share of steps whose load the 95 % interval holds
+HELD = "coverage95"  # of recorded days: the shares of steps whose loads 95 % intervals hold
+KINDS_HELD = ("estimate", "one_step", "day_ahead")  # intervals of the estimate and of two forecasts
 _HELD_STEPS = 7  # an interval is computed at one of so many steps, on each day at others
 SLOT_MEAN = "slot_mean"  # mean loads of the days before, by time of day: no reading is used
 OPEN = "open"  # no noise at all
 BATTERY_SIZE, BATTERY_POWER = 2.0, POWER  # of a house's bound: capacity, and in or out a step
 _NOISE, _COINS = 3, 4  # what a random stream is for
+_DRAW = 1_000_003  # between the seeds of draws
 _MOST_MISSING = 60  # days in a row, after which a filter knows no more than at its start
 
 
@@ -120,6 +121,7 @@ class Bench:
         promise: What every method has to keep.
         seed: Seed of the noise and of the batteries.
         methods: The methods.
+        rho: On recorded days, the relative error by which hushgrid's plan chooses a clamp.
     """
 
     def __init__(
@@ -128,17 +130,24 @@ class Bench:
         promise: MethodPromise,
         seed: int,
         methods: Sequence[Method] = METHODS,
+        rho: float = RHO,
     ) -> None:
         self.source, self.promise, self.methods = source, promise, tuple(methods)
-        self._seed = seed
+        self._seed, self._rho = seed, rho
         self._ready: dict[int, dict[str, Ready | MethodRefusal]] = {}
         self._models: dict[tuple[int, tuple[int, ...], str], PublicKnowledge] = {}
         self._known: dict[str, tuple[int, FollowedKnowledge]] = {}  # the next day, what is known
 
+    def drawing(self, seed: int) -> Bench:
+        """The same with other draws of noise."""
+        found = Bench(self.source, self.promise, seed, self.methods)
+        found._ready, found._models = self._ready, self._models
+        return found
+
     def ready(self, zone: int = 0) -> Mapping[str, Ready | MethodRefusal]:
         """Each method prepared for a zone, or its refusal."""
         if zone not in self._ready:
-            rho = RHO if isinstance(self.source, Recorded) else None
+            rho = self._rho if isinstance(self.source, Recorded) else None
             setting = MethodSetting.of(
                 self.source.scenarios[zone], self.promise, self.source.horizon, rho
             )
@@ -163,12 +172,12 @@ class Bench:
         for name, method in self.ready(zone).items():
             if isinstance(method, MethodRefusal):
                 continue
-            made, held = self._published(method, number, day), None
+            made, held = self._published(method, number, day), list[float]()
             if made.independent and isinstance(self.source, Recorded):
                 made, held = self._followed(self.source, name, number, made, day)
             out[name] = _day_errors(made, day, scenario.tariff)
-            if held is not None:
-                out[name][HELD] = [held]
+            if held:
+                out[name][HELD] = held
             for key, watcher in watchers.items():
                 out[name][key] = [watcher.auc(made, _home(day))]
         out |= self._batteries(scenario, day, number)
@@ -191,7 +200,7 @@ class Bench:
 
     def _followed(
         self, source: Recorded, name: str, number: int, made: Outcome, day: ReadingDay
-    ) -> tuple[Outcome, float]:
+    ) -> tuple[Outcome, list[float]]:
         """What the releases of a day and of all days before it say about its loads."""
         then, known = self._known.get(name, (0, None))
         if then > number:
@@ -203,7 +212,10 @@ class Bench:
                 known = self._begun(source, name, earlier, before, known)
                 known = _follow(known, before)[2]
         known = self._begun(source, name, number, made, known)
-        raw, estimated, known, held = _follow(known, made, day.load, number)
+        after = None
+        if number + 1 < len(source.date) and source.date[number + 1] == source.date[number] + 1:
+            after = _Day(source.horizon, bool(source.weekend[number + 1])), source.day(number + 1)
+        raw, estimated, known, held = _follow(known, made, day.load, number, after)
         self._known[name] = (number + 1, known)
         return made._replace(raw=raw, estimated=estimated), held
 
@@ -222,11 +234,13 @@ class Bench:
         if (zone, clamp, made.noise) not in self._models:
             world = (scenario.models, scenario.consumption)
             model = PublicKnowledge.start(*world, clamp=clamp, shape=SHAPES[made.noise])
-            self._models[zone, clamp, made.noise] = model.since(USUAL_FACTOR, steps)
+            model = model.with_blocks(made.lengths).since(USUAL_FACTOR, steps)
+            self._models[zone, clamp, made.noise] = model
         model = self._models[zone, clamp, made.noise]
         days = _Day(steps, bool(source.weekend[number]))
         if known is None:
             return FollowedKnowledge.start(model, days)
+        model = model.with_sizes(known.model.sizes.shape[-1])
         missing = int(source.date[number] - source.date[number - 1]) - 1 if number else 0
         if missing > 0:  # days that are not whole
             known = known.passed(min(missing, _MOST_MISSING) * steps)
@@ -267,18 +281,31 @@ class _Day(NamedTuple):
 
 
 def _follow(
-    known: FollowedKnowledge, made: Outcome, load: Ints | None = None, number: int = 0
-) -> tuple[Floats, Floats, FollowedKnowledge, float]:
-    """Raw and estimated loads of a day, what is known after it, and the share of loads held."""
+    known: FollowedKnowledge,
+    made: Outcome,
+    load: Ints | None = None,
+    number: int = 0,
+    after: tuple[_Day, ReadingDay] | None = None,
+) -> tuple[Floats, Floats, FollowedKnowledge, list[float]]:
+    """Raw and estimated loads of a day, what is known after it, and the shares of loads held.
+
+    With the day after it, where that follows, forecasts of a day ahead are among them.
+    """
     assert made.seen is not None
-    raw, estimated, held = made.seen.copy(), np.empty(len(made.seen)), list[bool]()
+    raw, estimated = made.seen.copy(), np.empty(len(made.seen))
+    held: tuple[list[bool], ...] = ([], [], [])
     for t, (seen, scale) in enumerate(zip(made.seen.tolist(), made.scale.tolist(), strict=True)):
         if load is not None and t % _HELD_STEPS == number % _HELD_STEPS:
-            found = posterior_interval(known, seen, scale)
-            held.append(bool(found.low <= load[t] <= found.high))
+            found = [(posterior_interval(known, seen, scale), load[t])]
+            found.append((known.predicted().interval(LEVEL), load[t]))
+            if after is not None:
+                ahead = replace(known, days=after[0]).predicted(ahead=len(raw))
+                found.append((ahead.interval(LEVEL), after[1].load[t]))
+            for kind, (one, true) in zip(held, found, strict=False):
+                kind.append(bool(one.low <= true <= one.high))
         raw[t] += known.clamped_energy()
         estimated[t], known = known.learn(seen, scale)
-    return raw, estimated, known, float(np.mean(held)) if held else 0.0
+    return raw, estimated, known, [float(np.mean(kind)) for kind in held if kind]
 
 
 def copied(source: Recorded, copies: int) -> Recorded:
@@ -301,6 +328,19 @@ def copied(source: Recorded, copies: int) -> Recorded:
         scenarios.append(replace(larger, tariff=less))
     usual = None if source.usual is None else source.usual * copies
     return replace(source, scenarios=scenarios, readings=source.readings[:, :, some], usual=usual)
+
+
+def _mean_row(rows: Sequence[Row]) -> Row:
+    """The mean of every figure of a day."""
+    return {
+        name: {
+            part: [
+                sum(each) / len(rows) for each in zip(*(r[name][part] for r in rows), strict=True)
+            ]
+            for part in one
+        }
+        for name, one in rows[0].items()
+    }
 
 
 def _prepare(method: Method, setting: MethodSetting) -> Ready | MethodRefusal:
@@ -353,7 +393,7 @@ def errors(published: Floats, load: Ints, tariff: Tariff, *, cut: bool = True) -
     rates = optimal_rate(published, tariff)
     if cut:
         rates = np.array([public_rate(z, tariff) for z in published.tolist()])
-    usual = float(np.sqrt(np.mean(((rates - best) / best) ** 2)))
+    usual = float(np.sqrt(np.mean(((rates - best) / relative_to(best, tariff)) ** 2)))
     wasted = float(np.sum((rates - best) ** 2) / (2 * tariff.alpha))
     return [usual / float(np.sqrt(len(load))), usual, wasted]
 
@@ -402,11 +442,13 @@ class Comparison:
         """Mean, s.d. and 95 % interval over the days."""
         return summarise(self.values(name, part, figure))
 
-    def held(self, name: str) -> Summary | None:
-        """Share of steps whose load the 95 % interval of the estimate holds, on recorded days."""
-        if not all(HELD in row.get(name, {}) for row in self.rows):
+    def held(self, name: str, kind: str = KINDS_HELD[0]) -> Summary | None:
+        """Share of steps whose load a 95 % interval holds, on recorded days; one of KINDS_HELD."""
+        at = KINDS_HELD.index(kind)
+        each = [row.get(name, {}).get(HELD, []) for row in self.rows]
+        if not all(each) or not any(len(one) > at for one in each):
             return None
-        return summarise([row[name][HELD][0] for row in self.rows])
+        return summarise([one[at] for one in each if len(one) > at])
 
     def ratio(self, above: str, below: str, part: str) -> Summary:
         """Error of one method over another's, on paired days."""
@@ -432,8 +474,12 @@ def compare(
     methods: Sequence[Method] = METHODS,
     known: KnownRows | None = None,
     tick: Callable[[], Any] = lambda: None,
+    draws: int = 1,
+    rho: float = RHO,
 ) -> Comparison:
     """Run all methods over many days; rows that are known are not computed again.
+
+    See: docs/proofs/baselines.md.
 
     Args:
         source: The days.
@@ -444,6 +490,8 @@ def compare(
         methods: The methods.
         known: Rows computed before; new ones are added.
         tick: Called after each day.
+        draws: How often noise is drawn; the figures of a day are means over the draws.
+        rho: On recorded days, the relative error by which hushgrid's plan chooses a clamp.
 
     Returns:
         The comparison.
@@ -453,19 +501,25 @@ def compare(
     """
     if days < 2:
         raise PolicyError(f"days is {days}; give 2 or more: an interval needs them.")
-    bench = Bench(source, promise, seed, methods)
-    rows = tuple(_rows(bench, days, attack_days, known, tick))
+    bench = Bench(source, promise, seed, methods, rho)
+    benches = [bench, *(bench.drawing(seed + k * _DRAW) for k in range(1, draws))]
+    rows = tuple(_rows(benches, days, attack_days, known, tick))
     return Comparison(promise, bench.methods, bench.kept(rows), rows)
 
 
 def _rows(
-    bench: Bench, days: int, attack_days: int, known: KnownRows | None, tick: Callable[[], Any]
+    benches: Sequence[Bench],
+    days: int,
+    attack_days: int,
+    known: KnownRows | None,
+    tick: Callable[[], Any],
 ) -> Iterator[Row]:
+    epsilon = benches[0].promise.epsilon
     for day in range(days):
-        row = known.get(bench.promise.epsilon, day) if known is not None else None
+        row = known.get(epsilon, day) if known is not None else None
         if row is None or (day < attack_days and OPEN not in row):
-            row = bench.row(day, attack=day < attack_days)
+            row = _mean_row([bench.row(day, attack=day < attack_days) for bench in benches])
             if known is not None:
-                known.put(bench.promise.epsilon, day, row)
+                known.put(epsilon, day, row)
         tick()
         yield row

@@ -27,8 +27,7 @@ from hushgrid.mechanism.digest import tariff_before, world_digest
 from hushgrid.model.consumption import Consumption, digest_before
 from hushgrid.model.laws import Histogram, scale_wh
 from hushgrid.model.occupancy import Calendar, OccupancyModel
-from hushgrid.model.scenario import Scenario
-from hushgrid.model.zone import Tariff, Zone
+from hushgrid.model.zone import Scenario, Tariff, Zone
 
 CLASSES, PERIODS, ROUNDS = 5, 6, 30
 HOURS = 24  # groups of steps a day whose laws are fitted
@@ -218,7 +217,7 @@ def digest_of(scenarios: Sequence[Scenario], *more: bytes) -> str:
     """
     h = sha256(b"hushgrid-worlds/2")
     for one in scenarios:
-        h.update(world_digest(one.zone, one.tariff, one.models, one.consumption).encode())
+        h.update(world_digest(*one.terms).encode())
     for part in more:
         h.update(part)
     return h.hexdigest()
@@ -238,6 +237,7 @@ def digest_of_before(scenarios: Sequence[Scenario], *more: bytes) -> str:
     for one in scenarios:
         h.update(f"{one.zone.id!r} {tariff_before(one.tariff)}".encode())
         h.update(one.zone.bound.astype("<i4").tobytes())
+        h.update(one.zone.export.tobytes() if one.zone.offset else b"")
         for model in one.models:
             h.update(model.digest.encode())
         h.update(str(digest_before(one.consumption)).encode())
@@ -296,7 +296,8 @@ class Simulated:
         for t, world in enumerate(simulate_steps(scenario, self.horizon, (self.seed, number))):
             drawn = world.readings
             if self.shock:
-                drawn = np.minimum(scale_wh(drawn, 1 + sign * self.shock, 2**31 - 1), bound)
+                net = scale_wh(drawn - scenario.zone.export, 1 + sign * self.shock, 2**31 - 1)
+                drawn = np.clip(net + scenario.zone.export, 0, bound)
             readings[t], home[t] = drawn, world.occupancy
         return ReadingDay(readings, home)
 

@@ -21,12 +21,11 @@ from hushgrid._numbers import Floats, Ints, is_real
 from hushgrid.belief.estimate import SHAPES, USUAL_FACTOR, PublicKnowledge
 from hushgrid.errors import PlanError, PolicyError
 from hushgrid.mechanism.noise import SimulatedNoise
-from hushgrid.mechanism.policy import Negligible, NoiseLaw, Policy, Window
+from hushgrid.mechanism.policy import EstimatorRule, Negligible, NoiseLaw, Policy, Window
 from hushgrid.mechanism.release import Release, init, releases
 from hushgrid.mechanism.scheduler import schedule
 from hushgrid.model.occupancy import OccupancyModel
-from hushgrid.model.scenario import Scenario
-from hushgrid.model.zone import Zone
+from hushgrid.model.zone import Scenario, Zone
 from hushgrid.planning.planner import Secret, plan
 
 FRESH = "; given occupancy, readings are drawn afresh at each step"  # an assumption over time
@@ -129,6 +128,7 @@ class Outcome(NamedTuple):
         noise: Law of that noise.
         independent: Whether `seen` is the loads, each with noise of its own, or of its block of
             steps.
+        lengths: Steps of each block with one noise; empty: noise of its own at every step.
     """
 
     raw: Floats
@@ -137,6 +137,7 @@ class Outcome(NamedTuple):
     scale: Floats
     noise: NoiseLaw = "laplace"
     independent: bool = False
+    lengths: tuple[int, ...] = ()
 
 
 Publish = Callable[[Ints, np.random.SeedSequence], Outcome]
@@ -207,17 +208,12 @@ def noisy(
         law: Of the noise.
         clamp: Where readings are cut, by class [Wh]. The outcome then has what is below it alone,
             and the caller adds what is above.
-        lengths: Steps of each block with one noise; estimates and adversaries take it as normal
-            with its true variance.
+        lengths: Steps of each block with one noise.
 
     Returns:
         The method, ready to publish a day.
     """
     fixed = np.array(scales, np.float64)
-    width = fixed
-    if lengths:
-        steps = np.repeat(lengths, lengths)
-        width, law = fixed * np.sqrt((steps + 1) * (steps + 2) / 3), "gaussian"
 
     def drawn(noise: SimulatedNoise) -> Iterator[int]:
         if not lengths:
@@ -228,14 +224,18 @@ def noisy(
 
     def publish(load: Ints, seed: np.random.SeedSequence) -> Outcome:
         raw = load.astype(np.float64) + np.array(list(drawn(SimulatedNoise(seed))))
-        guess = raw if clamp else public_estimates(setting.public, raw, width, law)
-        return Outcome(raw, guess, raw, width, law, independent=True)
+        guess = raw if clamp else public_estimates(setting.public, raw, fixed, law, lengths)
+        return Outcome(raw, guess, raw, fixed, law, independent=True, lengths=lengths)
 
     return Ready(guarantee, float(fixed.max()), publish, clamp)
 
 
 def public_estimates(
-    public: PublicKnowledge, load_hat: Floats, scales: Floats, law: NoiseLaw = "laplace"
+    public: PublicKnowledge,
+    load_hat: Floats,
+    scales: Floats,
+    law: NoiseLaw = "laplace",
+    lengths: tuple[int, ...] = (),
 ) -> Floats:
     """The public's estimate at every step, from that step's release and those before it.
 
@@ -244,11 +244,12 @@ def public_estimates(
         load_hat: (T,): published loads [Wh].
         scales: (T,): scales of the noise [Wh].
         law: Law of the noise.
+        lengths: Steps of each block with one noise; empty: noise of its own at every step.
 
     Returns:
         (T,): estimated loads [Wh].
     """
-    now, out = replace(public, shape=SHAPES[law]), []
+    now, out = replace(public, shape=SHAPES[law]).with_blocks(lengths), []
     for seen, scale in zip(load_hat.tolist(), scales.tolist(), strict=True):
         guess, now = now.learn(seen, scale)
         out.append(guess)
@@ -280,7 +281,7 @@ def part_of(scenario: Scenario, some: NDArray[np.integer]) -> Scenario:
             )
         )
     f = scenario.consumption
-    zone = Zone(scenario.zone.id, scenario.zone.bound[some])
+    zone = Zone(scenario.zone.id, scenario.zone.bound[some], scenario.zone.export[some])
     kept = replace(f, class_of=f.class_of[some])
     return Scenario(zone, scenario.tariff, tuple(models), kept)
 
@@ -323,15 +324,13 @@ def _prepare_hushgrid(eta: float, blocks: bool, setting: MethodSetting) -> Ready
     scenario, promise = setting.scenario, setting.promise
     exceptions = promise.delta if promise.secret == "trajectory" else 0.0
     normal = eta == 1 and exceptions > 0
+    estimator: EstimatorRule = "model" if setting.rho is None else "filter"  # of recorded days
     found = plan(
-        scenario.zone,
-        scenario.tariff,
-        scenario.models,
-        scenario.consumption,
+        *scenario.terms,
         secret=promise.secret,
         epsilon=promise.epsilon,
         delta=exceptions,
-        terms=Policy(promise.epsilon, setting.horizon, eta=eta),
+        terms=Policy(promise.epsilon, setting.horizon, eta=eta, estimator=estimator),
         rho=setting.rho,
         gaussian=normal,
         blocks=blocks,
@@ -356,8 +355,7 @@ def _prepare_forecast(setting: MethodSetting) -> Ready:
 def _prepare_wevent(setting: MethodSetting) -> Ready:
     promise = setting.promise
     w = 1 if promise.secret == "step" else setting.horizon
-    scenario = setting.scenario
-    zone = (scenario.zone, scenario.tariff, scenario.models, scenario.consumption)
+    zone = setting.scenario.terms
     states = [
         init(*zone, Policy(promise.epsilon, setting.horizon, schedule=Window(w), publish=how))
         for how in ("raw", "estimate")

@@ -20,8 +20,7 @@ from hushgrid.mechanism.scheduler import Calibration
 from hushgrid.model.consumption import Consumption
 from hushgrid.model.laws import Uniform
 from hushgrid.model.occupancy import Calendar, OccupancyModel
-from hushgrid.model.scenario import Scenario
-from hushgrid.model.zone import Tariff, Zone
+from hushgrid.model.zone import Scenario, Tariff, Zone
 from hushgrid.statistics import Summary, ratio_of_means
 
 EPSILON = 0.5

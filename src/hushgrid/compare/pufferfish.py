@@ -40,6 +40,8 @@ _REACH = 8  # the grid's half width, in units of the laws' own
 def floor_sd(absent: ArrayLike, present: ArrayLike, epsilon: float) -> float:
     """Least standard deviation of any noise that keeps two laws epsilon apart.
 
+    See: docs/proofs/baselines.md.
+
     Args:
         absent: Pmf from cell 0 on.
         present: Pmf from cell 0 on.
@@ -260,26 +262,25 @@ def _scores(influence: Floats, size: Ints, epsilon: float) -> Floats:
 def _influences(laws: list[Floats], steps: list[Floats], i: int) -> tuple[Floats, Floats]:
     """(C, a, 2) and (C, b, 2): the largest log ratio at i-a and at i+b, both directions of S_i."""
     n = len(laws[0])
-    forward, back = np.empty((n, len(steps) - i, 2)), np.empty((n, i, 2))
+    forward, back = np.empty((n, len(steps) - i, 2, 2)), np.empty((n, i, 2, 2))
     reach = np.broadcast_to(np.eye(2), (n, 2, 2))
     for b in range(len(steps) - i):
-        reach = reach @ steps[i + b]
-        forward[:, b] = _ratios(reach)
+        reach = forward[:, b] = reach @ steps[i + b]
     reach = np.broadcast_to(np.eye(2), (n, 2, 2))
     for a in range(i):
         reach = steps[i - 1 - a] @ reach  # rows: the state at i-a-1, columns: at i
         joint = laws[i - 1 - a][:, :, None] * reach
         given = joint / np.maximum(joint.sum(axis=1), 1e-300)[:, None]
-        back[:, a] = _ratios(np.swapaxes(given, 1, 2))
-    return back, forward
+        back[:, a] = np.swapaxes(given, 1, 2)
+    return _ratios(back), _ratios(forward)
 
 
 def _ratios(rows: Floats) -> Floats:
-    """(C, 2): max over columns of log row0/row1, and of log row1/row0."""
+    """(C, steps, 2): max over columns of log row0/row1, and of log row1/row0."""
     with np.errstate(divide="ignore", invalid="ignore"):
         logs = np.log(rows)
-        gap = np.where((rows == 0).all(axis=1), 0.0, logs[:, 0] - logs[:, 1])
-    return np.stack([gap.max(axis=1), (-gap).max(axis=1)], axis=1)
+        gap = np.where((rows == 0).all(axis=2), 0.0, logs[:, :, 0] - logs[:, :, 1])
+    return np.stack([gap.max(axis=2), (-gap).max(axis=2)], axis=2)
 
 
 def _model_multiples(model: OccupancyModel, horizon: int, epsilon: float) -> Floats:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hushgrid._numbers import Floats, Ints
+from hushgrid._numbers import Floats, Ints, brief
 from hushgrid.errors import PolicyError
 from hushgrid.mechanism.calibrators import Calibrator
 from hushgrid.mechanism.exposure import Exposures
@@ -26,8 +26,15 @@ from hushgrid.mechanism.scheduler import exposures_of
 from hushgrid.model.consumption import Consumption
 from hushgrid.model.laws import Uniform
 from hushgrid.model.occupancy import check_models
-from hushgrid.model.scenario import Scenario
-from hushgrid.model.zone import Tariff, aggregate, optimal_rate, public_rate, tally
+from hushgrid.model.zone import (
+    Scenario,
+    Tariff,
+    aggregate,
+    optimal_rate,
+    public_rate,
+    relative_to,
+    tally,
+)
 from hushgrid.statistics import Summary, summarise
 
 _INITIAL, _MOVE, _CONSUME, NOISE_STREAM = range(4)  # what a random stream is for
@@ -44,6 +51,9 @@ class Mechanism(NamedTuple):
     policy: Policy
     calibrator: Calibrator | None = None
 
+    def __repr__(self) -> str:
+        return brief(self)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trace:
@@ -51,7 +61,7 @@ class Trace:
 
     Attributes:
         tariff: The rate of a load.
-        load: True loads [Wh].
+        load: True loads [Wh], with the tariff's offset.
         optimal: Optimal rates [currency/kWh].
         published: Published rates [currency/kWh].
         home: Number of houses at home.
@@ -65,10 +75,13 @@ class Trace:
     home: Ints
     releases: tuple[Release, ...]
 
+    __repr__ = brief
+
     @property
     def rmsre(self) -> float:
         """Root mean squared relative error of the published rate."""
-        return float(np.sqrt(np.mean(((self.published - self.optimal) / self.optimal) ** 2)))
+        size = relative_to(self.optimal, self.tariff)
+        return float(np.sqrt(np.mean(((self.published - self.optimal) / size) ** 2)))
 
     @property
     def rmsre_paper(self) -> float:
@@ -83,7 +96,7 @@ class Trace:
     @property
     def bill(self) -> float:
         """What all customers pay together [currency]."""
-        return float(np.sum(self.published * self.load) / 1000)
+        return float(np.sum(self.published * (self.load - self.tariff.offset)) / 1000)
 
 
 class World:
@@ -225,7 +238,6 @@ def first_states(scenario: Scenario, mechanisms: Mapping[str, Mechanism]) -> dic
     Returns:
         States by name.
     """
-    world = (scenario.zone, scenario.tariff, scenario.models, scenario.consumption)
     shared: dict[tuple[object, ...], Exposures] = {}
     states = {}
     for name, (policy, calibrator) in mechanisms.items():
@@ -236,7 +248,7 @@ def first_states(scenario: Scenario, mechanisms: Mapping[str, Mechanism]) -> dic
             shared[rules] = exposures_of(
                 scenario.models, scenario.zone, scenario.consumption, policy
             )
-        states[name] = init(*world, policy, calibrator, shared[rules])
+        states[name] = init(*scenario.terms, policy, calibrator, shared[rules])
     return states
 
 
@@ -292,7 +304,8 @@ def run_day(
         watch(world)
         opened.append(public_rate(z, scenario.tariff))
         for name in states:
-            seen = tally(world.readings, now[name].zone.bound) if now[name].policy.clamp else z
+            cut = now[name].policy.clamp or scenario.zone.offset
+            seen = tally(world.readings, now[name].zone.bound) if cut else z
             release, now[name] = step(now[name], seen, noise[name])
             releases[name].append(release)
         heard.append(releases[next(iter(states))][-1].rate if states else opened[-1])

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, get_args
 from zoneinfo import ZoneInfo
 
-from pydantic import AfterValidator, Field, StringConstraints
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
 
 from hushgrid.errors import ServiceError
-from hushgrid.files.tables import (
+from hushgrid.files._tables import (
     Bool,
     FilePath,
     FileTable,
@@ -34,9 +34,12 @@ from hushgrid.files.tables import (
 )
 from hushgrid.files.toml import instant_of
 from hushgrid.files.zone_file import SECONDS, Interval, Provenance, PublicSeries
+from hushgrid.intake.text import ColumnMapping
 from hushgrid.mechanism.policy import Policy
 from hushgrid.mechanism.release import Mode
-from hushgrid.model.scenario import Scenario
+from hushgrid.model.zone import Scenario
+
+ACCEPT_ERROR = 0.2  # relative, of a price; more is accepted by someone with a name
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +54,114 @@ class Promise:
         delta: Probability of an exception.
         rho: Relative error expected of the model, by which a clamp is chosen; None: no clamp is
             chosen.
+        renew: Whether an epoch of the same terms begins by itself where the horizon ends.
     """
 
     secret: Literal["step", "interval", "trajectory", "window"]
     epsilon: float
     delta: float = 0.0
     rho: float | None = None
+    renew: bool = False
+
+
+def _listed(given: Any) -> Any:
+    """One value stands for the whole day."""
+    return given if isinstance(given, list) else [given]
+
+
+def _parts(given: tuple[float, ...]) -> tuple[float, ...]:
+    if not given or 1440 % len(given):
+        raise mistake(
+            f"has {len(given)} values; give one, or one for each equal part of a day, such as 24."
+        )
+    return given
+
+
+_CHARGE = "give a number, or a list of numbers for equal parts of a day"
+_ByTime = Annotated[
+    tuple[float, ...], BeforeValidator(_listed), AfterValidator(_parts), fix(_CHARGE)
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Season(FileTable):
+    """A [[tariff.charges.seasons]] table.
+
+    Attributes:
+        months: From 1 to 12.
+        fixed: In place of the zone's own; None: as there.
+        relative: In place of the zone's own; None: as there.
+    """
+
+    months: Annotated[
+        tuple[Annotated[int, Field(ge=1, le=12)], ...],
+        fix("give months such as [11, 12, 1, 2]"),
+    ]
+    fixed: _ByTime | None = None
+    relative: _ByTime | None = None
+
+
+def _apart(seasons: tuple[Season, ...]) -> tuple[Season, ...]:
+    months = [month for one in seasons for month in one.months]
+    for month in set(months):
+        if months.count(month) > 1:
+            raise mistake(f"have month {month} twice; give each month to one season.")
+    return seasons
+
+
+@dataclass(frozen=True, slots=True)
+class Charges(FileTable):
+    """The [tariff.charges] table: grid fees and taxes, which are added to a published price.
+
+    They are public, and neither the mechanism nor the ledger knows them.
+
+    Attributes:
+        fixed: Added to the price of energy [currency/kWh]; by the local time of day where there
+            are several.
+        relative: Share of energy and fixed charges that is added to them.
+        seasons: What differs in some months.
+    """
+
+    fixed: _ByTime = (0.0,)
+    relative: _ByTime = (0.0,)
+    seasons: Annotated[tuple[Season, ...], AfterValidator(_apart)] = ()
+
+    def total(self, rate: float, start: int, time_zone: str) -> float:
+        """The price with charges of an interval.
+
+        Args:
+            rate: Price of energy [currency/kWh].
+            start: Start of the interval [UTC epoch s].
+            time_zone: IANA name of the zone of times of day and months.
+
+        Returns:
+            [currency/kWh]
+
+        >>> Charges(fixed=(0.1,), relative=(0.2,)).total(0.3, 0, "UTC")
+        0.48
+        """
+        if self == Charges():
+            return rate
+        now = datetime.fromtimestamp(start, ZoneInfo(time_zone))
+        own = next((one for one in self.seasons if now.month in one.months), None)
+        found = list[float]()
+        for name in ("fixed", "relative"):
+            values = (own and getattr(own, name)) or getattr(self, name)
+            found.append(values[(now.hour * 60 + now.minute) * len(values) // 1440])
+        return round((rate + found[0]) * (1 + found[1]), 9)
+
+
+@dataclass(frozen=True, slots=True)
+class Presentation(FileTable):
+    """The keys of [tariff] that say how published prices are presented.
+
+    Attributes:
+        charges: See `Charges`.
+        digits: Digits after the point; None: all.
+    """
+
+    charges: Charges = field(default_factory=Charges)
+    digits: Annotated[int, fix("give a whole number from 0 to 8", ge=0, le=8)] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,6 +194,7 @@ class ZoneService:
         clock_limit: By how many intervals the clock may step before publishing stops.
         budget: Most that all releases of an epoch may lose together; None: no limit.
         accept_error: Largest expected relative error of a price that `check` accepts.
+        accept_error_set_by: Who accepts it.
         fallback_rate: Rate published where no model can be used [currency/kWh].
         currency: Three letters.
         eta_set_by: Who set eta, and why.
@@ -103,6 +209,8 @@ class ZoneService:
             terms before and after are counted. None: they are not, since leakage does not fade.
         accepts: Leakage that the operator has agreed to state in public.
         covariates: Public series that the estimate may use, with their sources.
+        charges: Grid fees and taxes, added to published prices.
+        digits: Digits after the point of a price that is presented; None: all. The ledger has all.
     """
 
     scenario: Scenario
@@ -116,7 +224,8 @@ class ZoneService:
     early_limit: int = 4
     clock_limit: int = 4
     budget: float | None = None
-    accept_error: float = 0.5
+    accept_error: float = ACCEPT_ERROR
+    accept_error_set_by: str = ""
     fallback_rate: float = 0.0
     currency: str = "EUR"
     eta_set_by: str = ""
@@ -129,11 +238,41 @@ class ZoneService:
     memory: int | None = None
     accepts: float | None = None
     covariates: tuple[PublicSeries, ...] = ()
+    charges: Charges = field(default_factory=Charges)
+    digits: int | None = None
+
+    def total(self, rate: float, start: int) -> float:
+        """A price of the interval at `start` [UTC epoch s] with its charges."""
+        return self.charges.total(rate, start, self.time_zone)
+
+    def rounded(self, rate: float) -> float:
+        """A price, total or feed-in rate as feeds and pages present it."""
+        return rate if self.digits is None else round(rate, self.digits) + 0.0  # never -0.0
+
+    def amounts(self, rate: float, start: int, feed_in: float | None) -> dict[str, float]:
+        """The figures of the interval at `start` [UTC epoch s] as price consumers read them.
+
+        Args:
+            rate: Price of energy [currency/kWh].
+            start: See above.
+            feed_in: Rate of what is fed in [currency/kWh]; None: the tariff has none.
+
+        Returns:
+            `price`, `total` with charges, and `feed_in` where there is one [currency/kWh].
+        """
+        found = {"price": rate, "total": self.total(rate, start)}
+        found |= {} if feed_in is None else {"feed_in": feed_in}
+        return {name: self.rounded(value) for name, value in found.items()}
 
     @property
     def id(self) -> str:
         """Name of the zone."""
         return self.scenario.zone.id
+
+    @property
+    def ends(self) -> int:
+        """End of the horizon [UTC epoch s]."""
+        return self.begins + self.policy.horizon * self.seconds
 
     @property
     def may_forecast(self) -> bool:
@@ -182,6 +321,7 @@ class LocalDays(NamedTuple):
 # ---- tables of a service file
 
 _DAY, _SATURDAY = 86_400, 5
+_MODES = f"give one of {', '.join(get_args(Mode))}"
 _INSTANT = "give a date-time in UTC such as 2026-01-01T00:00:00Z"
 _Intervals = Annotated[int, fix("give a whole number of intervals from 1 to 1000", ge=1, le=1000)]
 _TIME_ZONE = (
@@ -238,6 +378,7 @@ class Times(FileTable):
         fallback_rate: Rate published where no model can be used [currency/kWh].
         budget: Most that all releases of an epoch may lose together; None: no limit.
         accept_error: Largest expected relative error of a price that `check` accepts.
+        accept_error_set_by: Who accepts it.
     """
 
     meter_interval: Annotated[int, duration("PT15M", 1, _DAY)]
@@ -255,7 +396,8 @@ class Times(FileTable):
     currency: Annotated[str, fix("give three letters such as 'EUR'", pattern="^[A-Z]{3}$")] = "EUR"
     fallback_rate: Annotated[float, fix("give a rate of 0 or more [currency/kWh]", ge=0)]
     budget: Positive | None = None
-    accept_error: Positive = 0.5
+    accept_error: Positive = ACCEPT_ERROR
+    accept_error_set_by: Annotated[str, fix("say who accepts that error")] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,7 +411,7 @@ class Service(Times):
         share: Whether other curators run the same zones.
     """
 
-    mode: Annotated[Mode, fix(f"give one of {', '.join(get_args(Mode))}")]
+    mode: Annotated[Mode, fix(_MODES)]
     key: FilePath
     zones: Annotated[
         tuple[FilePath, ...], fix("give a list of paths such as ['oak-road.toml']")
@@ -429,6 +571,7 @@ class OpenAdr(FileTable):
         mqtt_anonymous: Whether anyone may read there without a name; None: where the service itself
             has none.
         enabled: Whether there is one.
+        event_age: How long after its interval an event is listed [s].
     """
 
     anonymous: Bool = True
@@ -439,6 +582,7 @@ class OpenAdr(FileTable):
     mqtt_uris: Annotated[tuple[_Broker, ...], fix(_BROKERS)] = ()
     mqtt_anonymous: Bool | None = None
     enabled: Bool = True
+    event_age: Annotated[int, duration("P7D", 60, 3660 * _DAY)] = 7 * _DAY
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -462,6 +606,7 @@ class Deployment:
         name: Name of this curator among those.
         witness: Folder of the witness on this machine; None: next to the ledger or the key.
         witness_needed: Refuse to run where that folder cannot be written.
+        mappings: Mappings of readings by name, beyond those built in.
     """
 
     zones: tuple[ZoneService, ...]
@@ -480,6 +625,7 @@ class Deployment:
     name: str = "curator"
     witness: Path | None = None
     witness_needed: bool = False
+    mappings: Mapping[str, ColumnMapping] = field(default_factory=dict)
 
     @property
     def client_store(self) -> str:

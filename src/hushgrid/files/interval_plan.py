@@ -3,7 +3,8 @@
 An interval promise is about all releases, those of neighbouring epochs included. Its plan covers a
 run of steps in local time: the epoch as the first of its kind and what follows it, then
 what precedes it, the epoch again, and what follows. Before and after are as long as leakage is
-remembered.
+remembered. Where epochs renew themselves, the run has the clock changes of a year too, so that one
+epsilon a step holds for every epoch.
 """
 
 from __future__ import annotations
@@ -11,22 +12,25 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import lru_cache
+from itertools import islice
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hushgrid._numbers import Ints
-from hushgrid.accounting.epochs import FORGOTTEN, PERIODS, kept_by_silence
+from hushgrid.accounting.epochs import FORGOTTEN, PERIODS, anywhere, kept_by_silence
+from hushgrid.belief.filter import marginals
 from hushgrid.errors import ModelError, PolicyError
 from hushgrid.files.deployment import Pattern, Promise, ZoneService
-from hushgrid.mechanism.policy import Policy
+from hushgrid.mechanism.policy import Blocks, Policy
 from hushgrid.model.consumption import Consumption
 from hushgrid.model.laws import Uniform
 from hushgrid.model.occupancy import Calendar, Chains
-from hushgrid.model.scenario import Scenario
-from hushgrid.planning.expected_error import MOST_CUT
-from hushgrid.planning.planner import Plan, plan
+from hushgrid.model.zone import Scenario
+from hushgrid.planning.expected_error import MOST_CUT, choose_clamp
+from hushgrid.planning.planner import Plan, check_blocks, plan
 
 # ---- patterns of a day or week in local time
 
@@ -96,8 +100,8 @@ def without_private_models(scenario: Scenario) -> Scenario:
     Returns:
         The same zone with uniform laws and uniform probabilities of all possible moves.
     """
-    bounds, class_of = np.unique(scenario.zone.bound, return_inverse=True)
-    laws = [Uniform(int(bound)) for bound in bounds]
+    bounds, class_of = np.unique(_contracts(scenario), axis=1, return_inverse=True)
+    laws = [Uniform(int(bound)) for bound in bounds[0]]
     return replace(
         scenario,
         models=tuple(
@@ -107,7 +111,7 @@ def without_private_models(scenario: Scenario) -> Scenario:
         consumption=Consumption.by_class(
             absent=laws,
             present=laws,
-            class_of=class_of,
+            class_of=class_of.ravel(),
             elasticity=scenario.consumption.elasticity,
         ),
         truth=scenario.truth or scenario.models[0],
@@ -116,7 +120,7 @@ def without_private_models(scenario: Scenario) -> Scenario:
 
 
 def clamp_by_bound(scenario: Scenario, clamp: tuple[int, ...]) -> tuple[int, ...]:
-    """A clamp for the classes of `without_private_models`, which are those of equal bounds.
+    """A clamp for the classes of `without_private_models`: those of equal bounds and exports.
 
     Args:
         scenario: The zone as its file describes it.
@@ -129,10 +133,9 @@ def clamp_by_bound(scenario: Scenario, clamp: tuple[int, ...]) -> tuple[int, ...
         PolicyError: If classes of equal bounds have different clamps: which home is in which group
             is private.
     """
-    own = dict(
-        zip(scenario.zone.bound.tolist(), scenario.consumption.class_of.tolist(), strict=True)
-    )
-    pairs = zip(scenario.zone.bound.tolist(), scenario.consumption.class_of.tolist(), strict=True)
+    bounds = map(tuple, _contracts(scenario).T.tolist())
+    pairs = list(zip(bounds, scenario.consumption.class_of.tolist(), strict=True))
+    own = dict(pairs)
     if clamp and len({(bound, clamp[kind]) for bound, kind in pairs}) > len(own):
         raise PolicyError(
             f"policy clamp is {list(clamp)} with private models, whose groups are not public; give"
@@ -140,6 +143,11 @@ def clamp_by_bound(scenario: Scenario, clamp: tuple[int, ...]) -> tuple[int, ...
             fields=("clamp",),
         )
     return tuple(clamp[own[bound]] for bound in sorted(own)) if clamp else ()
+
+
+def _contracts(scenario: Scenario) -> NDArray[np.int32]:
+    """(2, N): bound and export limit of each house."""
+    return np.stack([scenario.zone.bound, scenario.zone.export])
 
 
 def _uniform(piece: Chains) -> Chains:
@@ -226,7 +234,7 @@ def interval_plan(
     longer = [] if memory is None else [n * day for n in PERIODS if n * day > memory]
     epsilon = 0.0
     for reach in (memory, *longer):
-        world, running = _run(pattern, place, reach)
+        world, running = _run(pattern, place, reach, renew=promise.renew)
         calendars = [world.consumption.calendar, *(model.calendar for model in world.models)]
         slots = tuple(calendar.slots.tobytes() for calendar in calendars)
         found = _plan_over(_Steps(world, pattern, slots), promise, place.horizon, running, alone)
@@ -250,8 +258,9 @@ def _plan_over(
     steps: _Steps, promise: Promise, horizon: int, running: int | None, alone: bool
 ) -> Plan:
     """The plan for such steps; epochs at the same times of like days have the same one."""
-    terms = replace(steps.pattern.terms, horizon=horizon)
-    most_cut = None if alone else MOST_CUT
+    terms, most_cut = steps.pattern.terms, None if alone else MOST_CUT
+    again = terms.schedule.over(horizon) if terms.schedule.lengths else terms.schedule
+    terms = replace(terms, horizon=horizon, schedule=again)
     return plan_of(steps.world, promise, terms, most_cut=most_cut, running=running)
 
 
@@ -261,7 +270,7 @@ def plan_of(world: Scenario, promise: Promise, terms: Policy, **more: Any) -> Pl
     Args:
         world: The zone over the steps of its horizon.
         promise: What is promised about a secret other than a window.
-        terms: Policy before planning.
+        terms: Policy before planning. Its blocks of steps stay as they are, if there are any.
         more: As in `hushgrid.plan`.
 
     Returns:
@@ -270,11 +279,22 @@ def plan_of(world: Scenario, promise: Promise, terms: Policy, **more: Any) -> Pl
     Raises:
         PlanError: If the promise cannot be kept with these terms.
     """
+    if isinstance(terms.schedule, Blocks):
+        policy = replace(terms, epsilon=max(terms.schedule.losses))
+        if promise.rho is not None:
+            known = (world.models, world.zone, world.consumption)
+            most = more.get("most_cut", MOST_CUT)
+            most = 1.0 if most is None else most
+            policy = replace(policy, clamp=choose_clamp(*known, policy, promise.rho, most).clamp)
+        return check_blocks(
+            world.terms,
+            policy,
+            secret=promise.secret,  # type: ignore[arg-type]
+            epsilon=promise.epsilon,
+            running=more.get("running"),
+        )
     return plan(
-        world.zone,
-        world.tariff,
-        world.models,
-        world.consumption,
+        *world.terms,
         secret=promise.secret,  # type: ignore[arg-type]
         epsilon=promise.epsilon,
         delta=promise.delta,
@@ -299,15 +319,18 @@ def interval_run(service: ZoneService) -> tuple[Scenario, int | None] | None:
         return None
     place = EpochTimes(service.begins, service.seconds, service.policy.horizon, service.time_zone)
     if promise is not None and promise.secret == "interval":
-        return _run(pattern, place, interval_plan(pattern, promise, place).reach)
+        reach = interval_plan(pattern, promise, place).reach
+        return _run(pattern, place, reach, renew=promise.renew)
     return _run(pattern, place, memory_of(pattern, place))
 
 
-def _run(pattern: Pattern, place: EpochTimes, memory: int | None) -> tuple[Scenario, int | None]:
+def _run(
+    pattern: Pattern, place: EpochTimes, memory: int | None, *, renew: bool = False
+) -> tuple[Scenario, int | None]:
     if memory is None:
         return laid(pattern, place), None
-    world = _among_others(pattern, place, memory)
-    return world, len(world.models[0].calendar.slots)
+    steps = _over_a_year(place, memory) if renew else _among_others(place, memory)
+    return _laid(pattern.scenario, place, steps), len(steps)
 
 
 def laid(pattern: Pattern, place: EpochTimes) -> Scenario:
@@ -380,7 +403,7 @@ def kept(pattern: Pattern, place: EpochTimes, start: int, steps: int) -> float:
     return kept_by_silence(world.models, day + 1, day + 1 + steps, starts=False)
 
 
-def _among_others(pattern: Pattern, place: EpochTimes, memory: int) -> Scenario:
+def _among_others(place: EpochTimes, memory: int) -> Ints:
     """The epoch and what follows it, then all that may precede, come and follow, in local time.
 
     The second part begins at the time of the day at which the first one ends.
@@ -388,11 +411,59 @@ def _among_others(pattern: Pattern, place: EpochTimes, memory: int) -> Scenario:
     day = _DAY // place.seconds
     after = memory + -(place.horizon + 2 * memory) % day
     steps = [np.arange(place.horizon + after), np.arange(-memory, place.horizon + after)]
-    return _laid(pattern.scenario, place, np.concatenate(steps).astype(np.int64))
+    return np.concatenate(steps).astype(np.int64)
+
+
+def _over_a_year(place: EpochTimes, memory: int) -> Ints:
+    """As `_among_others`, then a week before and after every change of the clock in a year.
+
+    Each part begins where the one before it ends in the horizon, so that a schedule repeats over
+    all of them as it does in epochs that follow each other.
+    """
+    day, horizon = _DAY // place.seconds, place.horizon
+    zone, week = ZoneInfo(place.time_zone), 7 * day
+    at = [datetime.fromtimestamp(place.begins + n * _DAY, zone).utcoffset() for n in range(367)]
+    changes = [n * day for n in range(1, len(at)) if at[n] != at[n - 1]]
+    spans = [(0, horizon), (0, max(horizon, week)), *((n - week, n + week) for n in changes)]
+    parts, done = list[Ints](), 0
+    for k, (first, last) in enumerate(spans):
+        begin = first - (memory if k else 0)
+        begin -= (begin - done) % horizon
+        end = last + memory
+        if k == len(spans) - 1:
+            end += (begin - end - done) % horizon
+        parts.append(np.arange(begin, end, dtype=np.int64))
+        done += end - begin
+    return np.concatenate(parts)
+
+
+@lru_cache(maxsize=128)
+def _goes_on(pattern: Pattern, place: EpochTimes, memory: int) -> Pattern:
+    """The pattern with the law of occupancy at the start of an epoch that others precede as Pi.
+
+    Whatever the law was `memory` steps before: nothing of that is left. Rounded, so that terms have
+    the same digest on every machine.
+    """
+    before = place._replace(begins=place.begins - memory * place.seconds, horizon=memory + 1)
+    models = []
+    for own, model in zip(
+        pattern.scenario.models, anywhere(laid(pattern, before).models), strict=True
+    ):
+        laws = next(islice(marginals(model), memory, None)).laws
+        near = [np.where(law > 0, np.maximum(law.round(9), 1e-9), 0.0) for law in laws]
+        pieces = zip(own.chains, near, strict=True)
+        chains = (replace(p, initial=law / law.sum(axis=-1, keepdims=True)) for p, law in pieces)
+        models.append(replace(own, chains=tuple(chains)))
+    return replace(pattern, scenario=replace(pattern.scenario, models=tuple(models)))
 
 
 def in_epoch(
-    service: ZoneService, begins: int, horizon: int | None = None, *, alone: bool = False
+    service: ZoneService,
+    begins: int,
+    horizon: int | None = None,
+    *,
+    alone: bool = False,
+    renewed: bool = False,
 ) -> ZoneService | None:
     """The zone with the same terms for another epoch.
 
@@ -401,6 +472,8 @@ def in_epoch(
         begins: Start of the other epoch [UTC epoch s].
         horizon: Its steps; by default as many as now.
         alone: As in `interval_plan`.
+        renewed: The epoch goes on where others end: with the law of occupancy there, and not with
+            that of the file, so that no house is certain which was not.
 
     Returns:
         The zone; None where its file is not known or it has another promise.
@@ -411,6 +484,10 @@ def in_epoch(
     steps = service.policy.horizon if horizon is None else horizon
     place = EpochTimes(begins, service.seconds, steps, service.time_zone)
     policy, leakage, memory, _ = interval_plan(pattern, promise, place, alone=alone)
+    if renewed and memory is not None:
+        pattern = _goes_on(pattern, place, memory)
+        if not policy.schedule.lengths:  # first steps of their own are for houses that are certain
+            policy = replace(policy, schedule=policy.schedule.with_epsilons(()))
     return replace(
         service,
         scenario=laid(pattern, place),
@@ -422,7 +499,8 @@ def in_epoch(
 
 
 def planned_otherwise(service: ZoneService) -> bool:
-    """Whether earlier versions could have planned other terms from the same file.
+    """Whether other terms could have been planned from the same file: by earlier versions, or
+    before its epochs renewed themselves.
 
     Args:
         service: The zone.
@@ -430,11 +508,22 @@ def planned_otherwise(service: ZoneService) -> bool:
     Returns:
         True if so.
     """
+    renews = service.promise is not None and service.promise.renew
+    return renews or _planned_alone(service) or _filtered_otherwise(service)
+
+
+def _filtered_otherwise(service: ZoneService) -> bool:
+    return service.policy.estimator != "model" and service.policy.filters > 1
+
+
+def _planned_alone(service: ZoneService) -> bool:
+    """Whether versions that counted no other epoch could have planned other terms."""
     promise = service.promise
     return (
         service.pattern is not None
         and promise is not None
         and service.policy.schedule.per_release
+        and not service.policy.schedule.lengths
         and (promise.secret == "interval" or promise.rho is not None)
     )
 
@@ -449,7 +538,7 @@ def as_before(service: ZoneService) -> ZoneService | None:
         The zone; None where they planned as now, or its file is not known.
     """
     pattern, promise = service.pattern, service.promise
-    if pattern is None or promise is None or not planned_otherwise(service):
+    if pattern is None or promise is None or not _planned_alone(service):
         return None
     if promise.secret == "interval":
         return in_epoch(service, service.begins, alone=True)
@@ -457,3 +546,26 @@ def as_before(service: ZoneService) -> ZoneService | None:
         return None
     policy = plan_of(service.scenario, promise, pattern.terms, most_cut=None).policy
     return replace(service, policy=policy)
+
+
+def with_filters_before(service: ZoneService) -> ZoneService | None:
+    """The zone with the filters of the version before, and the clamp that it chose.
+
+    Args:
+        service: The zone.
+
+    Returns:
+        The zone; None where its estimate follows no releases, or has the earliest filters. An
+        interval promise is planned by `in_epoch`.
+    """
+    pattern, promise, policy = service.pattern, service.promise, service.policy
+    if not _filtered_otherwise(service):
+        return None
+    policy = replace(policy, filters=policy.filters - 1)
+    if pattern is None:
+        return replace(service, policy=policy)
+    pattern = replace(pattern, terms=replace(pattern.terms, filters=policy.filters))
+    chosen = promise is not None and promise.rho is not None
+    if promise is not None and chosen and promise.secret not in ("interval", "window"):
+        policy = plan_of(service.scenario, promise, pattern.terms).policy
+    return replace(service, pattern=pattern, policy=policy)

@@ -6,11 +6,11 @@ A format is chosen by media type, by a file's suffix or by the first bytes of a 
 from __future__ import annotations
 
 import csv
+import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import datetime
 from pathlib import Path, PurePath
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 from zoneinfo import ZoneInfo
 
@@ -22,16 +22,16 @@ from hushgrid.files.extensions import by_key
 from hushgrid.files.interval_plan import local_seconds
 from hushgrid.files.results import read_text
 from hushgrid.intake.csv import csv_batches, fields_of
+from hushgrid.intake.exports import FORMATS, MAPPINGS
 from hushgrid.intake.json import json_batches
 from hushgrid.intake.readings import Parsed, collect
 from hushgrid.intake.text import (
     CANONICAL,
-    LOW_CARBON_LONDON,
-    PECAN_STREET,
     ColumnMapping,
     Format,
     lines,
     open_bytes,
+    perhaps,
 )
 
 if TYPE_CHECKING:
@@ -40,9 +40,7 @@ if TYPE_CHECKING:
     from hushgrid.learn.learner import Watch
 
 
-MAPPINGS: Mapping[str, ColumnMapping] = MappingProxyType(
-    {"canonical": CANONICAL, "lcl": LOW_CARBON_LONDON, "pecan": PECAN_STREET}
-)
+NO_MAPPINGS: Mapping[str, ColumnMapping] = {}
 
 
 def formats_by_media() -> Mapping[str, Format]:
@@ -57,11 +55,15 @@ def formats_by_media() -> Mapping[str, Format]:
     return by_key("hushgrid.intake", lambda one: one.media)
 
 
-def mapping_named(name: str) -> ColumnMapping:
-    """A built-in mapping of columns.
+def mapping_named(
+    name: str, meter_id: str | None = None, own: Mapping[str, ColumnMapping] = NO_MAPPINGS
+) -> ColumnMapping:
+    """A built-in mapping, or one of a service file.
 
     Args:
-        name: "canonical", "lcl" or "pecan".
+        name: A key of `hushgrid.intake.exports.MAPPINGS` or of `own`.
+        meter_id: Id of the one meter of the input.
+        own: Mappings of a service file.
 
     Returns:
         The mapping.
@@ -72,9 +74,68 @@ def mapping_named(name: str) -> ColumnMapping:
     >>> mapping_named("lcl").meter
     'LCLid'
     """
-    if name not in MAPPINGS:
-        raise IntakeError(f"mapping is {name[:40]!r}; give one of {', '.join(MAPPINGS)}.")
-    return MAPPINGS[name]
+    if name not in MAPPINGS and name not in own:
+        known = ", ".join([*MAPPINGS, *own])
+        raise IntakeError(f"mapping is {name[:40]!r}; give one of {known}.")
+    found = own[name] if name in own else MAPPINGS[name]()
+    return found if meter_id is None else replace(found, meter_id=meter_id)
+
+
+def mapping_of(
+    name: str, meter_id: str | None = None, own: Mapping[str, ColumnMapping] = NO_MAPPINGS
+) -> ColumnMapping:
+    """A mapping by its name, or that of a TOML file with the fields of `ColumnMapping`.
+
+    A file may name a built-in mapping as `base` and give only what differs.
+
+    Args:
+        name: Name, or path of a file that ends in .toml.
+        meter_id: Id of the one meter of the input.
+        own: Mappings of a service file.
+
+    Returns:
+        The mapping.
+
+    Raises:
+        IntakeError: If there is no such mapping, or a field of the file is unknown or not usable.
+        FileError: If the file cannot be read.
+    """
+    if not name.endswith(".toml"):
+        return mapping_named(name, meter_id, own)
+    known = {field.name for field in fields(ColumnMapping)}
+    try:
+        table = tomllib.loads(read_text(Path(name)))
+        base = table.pop("base", None)
+        for key in table:
+            if key not in known:
+                raise IntakeError(
+                    f"field {key!r} is unknown{perhaps(key, known)}; give base or"
+                    f" {', '.join(sorted(known))}."
+                )
+        if isinstance(table.get("only"), dict):
+            table["only"] = [[key, texts] for key, texts in table["only"].items()]
+        given = {key: _tuple(value) for key, value in table.items()}
+        given |= {} if meter_id is None else {"meter_id": meter_id}
+        return replace(mapping_named(str(base)), **given) if base else ColumnMapping(**given)
+    except (tomllib.TOMLDecodeError, IntakeError, TypeError, ValueError) as error:
+        raise IntakeError(f"mapping {name}: {error}") from None
+
+
+def _tuple(value: Any) -> Any:
+    return tuple(map(_tuple, value)) if isinstance(value, list) else value
+
+
+def format_by(mapping: ColumnMapping, otherwise: Callable[[], Format]) -> Format:
+    """The format that a mapping names, or another.
+
+    Args:
+        mapping: A mapping.
+        otherwise: Gives the format of a table, or of JSON that names its fields itself.
+
+    Returns:
+        The format.
+    """
+    return FORMATS.get(mapping.form) or otherwise()
 
 
 def format_of(path: PurePath) -> Format:
@@ -133,7 +194,7 @@ def batches_of_file(
     Yields:
         The readings and the malformed rows of each batch.
     """
-    form = format_of(path)
+    form = format_by(mapping, lambda: format_of(path))
     if form.seeks:
         yield from batches_apart(form.batches, path, mapping)
         advance(path.stat().st_size)
@@ -153,7 +214,7 @@ def read_readings(path: Path, mapping: str, watch: Watch | None = None) -> Parse
 
     Args:
         path: The file.
-        mapping: "canonical", "lcl" or "pecan".
+        mapping: As `mapping_of` takes it.
         watch: Progress, called with a label and the size [bytes].
 
     Returns:
@@ -163,7 +224,7 @@ def read_readings(path: Path, mapping: str, watch: Watch | None = None) -> Parse
         IntakeError: If no row is a reading, or the file is not of its format.
         FileError: If the file cannot be read.
     """
-    columns = mapping_named(mapping)
+    columns = mapping_of(mapping)
     try:
         size = path.stat().st_size
         advance = (lambda _: None) if watch is None else watch("reading, bytes", size)
@@ -197,7 +258,7 @@ def read_histories(
 
     Args:
         path: File of readings in any format that `hushgrid import` reads.
-        mapping: Names of the columns: canonical, lcl or pecan.
+        mapping: As `mapping_of` takes it.
         time_zone: Its clocks show the times of day.
         seconds: Step [s]; else the length of most readings.
         begins: First step [UTC epoch s]; else that of the earliest reading.
@@ -262,8 +323,8 @@ def read_meters(path: Path) -> list[str]:
 
 def _meters_named(path: Path, mapping: str) -> set[str]:
     """All meters that rows of a table name, also of rows that are no readings."""
-    columns = mapping_named(mapping)
-    if columns.meter is None:
+    columns = mapping_of(mapping)
+    if columns.meter is None or columns.meter_id is not None or not columns.plain:
         return set()
     if path.suffix.lower() == ".parquet":
         from pyarrow import parquet

@@ -273,12 +273,13 @@ def read_text(path: Path) -> str:
         raise FileError(f"{path} cannot be read ({error}); give a readable text file.") from None
 
 
-def write_text(path: Path, text: str) -> Path:
+def write_text(path: Path, text: str | bytes, *, private: bool = False) -> Path:
     """Write a file as a whole or not at all.
 
     Args:
         path: The file; its folder is made where needed.
-        text: Its text.
+        text: Its text, or bytes.
+        private: Whether it is for its owner alone.
 
     Returns:
         The file.
@@ -289,7 +290,9 @@ def write_text(path: Path, text: str) -> Path:
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(text, "utf-8")
+        if private:
+            partial.touch(0o600)
+        partial.write_bytes(text.encode() if isinstance(text, str) else text)
         partial.replace(path)
     except OSError as error:
         partial.unlink(missing_ok=True)

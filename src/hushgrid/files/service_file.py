@@ -6,6 +6,7 @@ Every mistake in a file, and in the zone files it names, is reported at once.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,13 +15,27 @@ from typing import Annotated, Any, ClassVar, NamedTuple, get_args
 from pydantic import AfterValidator, Field, PlainValidator, TypeAdapter
 
 from hushgrid._numbers import is_real
-from hushgrid.errors import ConfigError, FileError
+from hushgrid.errors import ConfigError, FileError, IntakeError, PolicyError
+from hushgrid.files._tables import (
+    Bool,
+    Context,
+    FileTable,
+    Info,
+    Mistakes,
+    Text,
+    adapter,
+    fix,
+    keys_of,
+    mistake,
+    read,
+)
 from hushgrid.files.deployment import (
     Deployment,
     Http,
     Mqtt,
     OpenAdr,
     Pattern,
+    Presentation,
     Promise,
     Publish,
     Service,
@@ -37,19 +52,8 @@ from hushgrid.files.interval_plan import (
     plan_of,
     without_private_models,
 )
+from hushgrid.files.readings import mapping_of
 from hushgrid.files.results import read_text
-from hushgrid.files.tables import (
-    Context,
-    FileTable,
-    Info,
-    Mistakes,
-    Text,
-    adapter,
-    fix,
-    keys_of,
-    mistake,
-    read,
-)
 from hushgrid.files.toml import Faults, TomlFile, display
 from hushgrid.files.zone_file import (
     GROUP_KEYS,
@@ -61,11 +65,14 @@ from hushgrid.files.zone_file import (
     policy_of,
     provenance_of,
     scenario_of,
+    with_offset_clamp,
     with_series,
     written_seconds,
 )
+from hushgrid.intake.exports import MAPPINGS
+from hushgrid.intake.text import ColumnMapping
 from hushgrid.mechanism.policy import Policy
-from hushgrid.model.scenario import Scenario
+from hushgrid.model.zone import Scenario
 from hushgrid.planning.planner import Secret
 
 # ---- what is promised
@@ -90,6 +97,11 @@ def _with_noise(secret: str, info: Info) -> str:
             f"is {display(secret)} with a window, which shares out the budget by itself; give the"
             " secret step, or no window."
         )
+    if info.data["block_steps"] and secret == "step":
+        raise mistake(
+            "is 'step' with blocks of steps, of which one price can say as much as the block; give"
+            " the secret interval or trajectory."
+        )
     return secret
 
 
@@ -99,6 +111,15 @@ def _alone(rho: float, info: Info) -> float:
     return rho
 
 
+def _endless(renew: bool, info: Info) -> bool:
+    if renew and info.data.get("secret", "interval") != "interval":
+        raise mistake(
+            f"is true with the secret {info.data['secret'] or 'step'}, which adds up from epoch to"
+            " epoch; give the secret interval, or leave it out."
+        )
+    return renew
+
+
 @dataclass(frozen=True, slots=True)
 class Promised(FileTable):
     """What a service reads of [policy], and the keys that it depends on.
@@ -106,20 +127,24 @@ class Promised(FileTable):
     Attributes:
         gaussian: Whether noise is Gaussian.
         window: Whether a window shares out the budget.
+        block_steps: Whether noise lasts blocks of steps.
         clamp: Whether a clamp is given.
         horizon: Steps.
         secret: What is protected; None: what the noise implies.
         rho: Relative error expected of the model, by which a clamp is chosen.
         eta_set_by: Who set eta, and why.
+        renew: Whether an epoch of the same terms begins by itself where the horizon ends.
     """
 
     gaussian: Any = None
     window: Any = None
+    block_steps: Any = None
     clamp: Any = None
     horizon: Annotated[Any, AfterValidator(_short_enough)] = 1
     secret: Annotated[Secret, fix(_SECRETS), AfterValidator(_with_noise)] | None = None
     rho: Annotated[float, fix(_SHARE, ge=0, le=1), AfterValidator(_alone)] | None = None
     eta_set_by: Annotated[str, fix("say who set eta, and why")] = ""
+    renew: Annotated[Bool, AfterValidator(_endless)] = False
 
 
 class PolicyTerms(NamedTuple):
@@ -147,9 +172,10 @@ def _terms(given: Any, info: Info) -> PolicyTerms:
     with mistakes.within():
         policy = policy_of(given)
     if said is not None and policy is not None:
-        implied = "trajectory" if "gaussian" in table else "step"
+        implied = "trajectory" if {"gaussian", "block_steps"} & set(table) else "step"
         secret: Any = "window" if "window" in table else said.secret or implied
-        promise = Promise(secret, policy.epsilon, float(table.get("delta", 0.0)), said.rho)
+        delta = float(table.get("delta", 0.0))
+        promise = Promise(secret, policy.epsilon, delta, said.rho, said.renew)
         if info.data.get("learned", Provenance()).private:
             for key, text in leaks(policy, secret, said.rho):
                 mistakes.add(text, key)
@@ -276,6 +302,26 @@ def _ids(groups: Iterable[Metered]) -> tuple[str, ...]:
 # ---- tables
 
 
+def _mappings(given: Any, info: Info) -> dict[str, ColumnMapping]:
+    """Mappings of files, by the names that senders use."""
+    if not isinstance(given, Mapping):
+        raise mistake("give a table of names and paths", "fix")
+    mistakes, found = Mistakes(), dict[str, ColumnMapping]()
+    for name, path in given.items():
+        if name in MAPPINGS or not re.fullmatch("[A-Za-z0-9_-]{1,40}", name):
+            mistakes.add("is built in or no name; give 1 to 40 letters, digits, - or _.", name)
+        elif not isinstance(path, str) or not path.endswith(".toml") or not path.isprintable():
+            text = "give the path of a mapping that ends in .toml"
+            mistakes.add(text, name, form="fix", value=path)
+        else:
+            try:
+                found[name] = mapping_of(str(info.context.folder / path))
+            except (FileError, IntakeError) as error:
+                mistakes.add(str(error), name, form="whole")
+    mistakes.check()
+    return found
+
+
 @dataclass(frozen=True, kw_only=True)
 class OwnTables(FileTable):
     """The tables that only a service file has.
@@ -287,6 +333,7 @@ class OwnTables(FileTable):
         mqtt: The broker; None: none.
         publish: File of the newest prices; None: none.
         openadr: The VTN; on by default, since prices are public.
+        mappings: Mappings of readings by name, beyond those built in.
     """
 
     unread: ClassVar[frozenset[str]] = frozenset(keys_of(ZoneTables))
@@ -297,6 +344,9 @@ class OwnTables(FileTable):
     mqtt: Mqtt | None = None
     publish: Publish | None = None
     openadr: OpenAdr = field(default_factory=OpenAdr)
+    mappings: Annotated[dict[str, ColumnMapping], PlainValidator(_mappings)] = field(
+        default_factory=dict
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -333,17 +383,21 @@ def _zone(file: TomlFile, main: TomlFile) -> ZoneService | None:
     else:
         file.content = content
     seconds = written_seconds(content.get("service"))
-    tables: RunningZone | None = read(
-        RunningZone, content, (), faults, Context(file.folder, seconds, service=True)
-    )
+    context = Context(file.folder, seconds, service=True)
+    tables: RunningZone | None = read(RunningZone, content, (), faults, context)
     scenario = scenario_of(file, tables, seconds)
+    tariff, given = content.get("tariff"), dict[str, Any]()
+    if isinstance(tariff, Mapping):
+        given = {key: tariff[key] for key in keys_of(Presentation) if key in tariff}
+    presented: Presentation | None = read(Presentation, given, ("tariff",), faults, context)
     _check_trust(file, main.table("service").get("mode"))
     _check_rates(file)
-    if tables is None or scenario is None or len(faults) > before:
+    if tables is None or scenario is None or presented is None or len(faults) > before:
         return None
     times, learned, promise = tables.service, tables.learned, tables.policy.promise
     with faults.within("models"):
         terms, zone = with_series(tables.policy.policy, tables.covariates), times.time_zone.key
+        terms = with_offset_clamp(terms, tables.houses)
         if learned.private:
             terms = replace(terms, clamp=clamp_by_bound(scenario, terms.clamp))
         pattern = Pattern(scenario, terms)
@@ -364,6 +418,7 @@ def _zone(file: TomlFile, main: TomlFile) -> ZoneService | None:
             clock_limit=times.clock_limit,
             budget=times.budget,
             accept_error=times.accept_error,
+            accept_error_set_by=times.accept_error_set_by,
             fallback_rate=times.fallback_rate,
             currency=times.currency,
             eta_set_by=file.table("policy").get("eta_set_by", ""),
@@ -375,6 +430,8 @@ def _zone(file: TomlFile, main: TomlFile) -> ZoneService | None:
             leakage=leakage,
             memory=memory,
             covariates=tables.covariates,
+            charges=presented.charges,
+            digits=presented.digits,
         )
     return None
 
@@ -420,6 +477,18 @@ def _check_rates(file: TomlFile) -> None:
             "tariff.floor",
             "tariff.cap",
         )
+    digits, named = tariff.get("digits"), ("floor", "cap")
+    limits = {f"tariff.{key}": tariff[key] for key in named if key in tariff}
+    given = tariff.get("feed_in", {})
+    limits |= {f"tariff.feed_in.{key}": given[key] for key in named if key in given}
+    for key, limit in limits.items():
+        if digits is not None and not file.faults.at(key) and round(limit, digits) != limit:
+            file.faults.add(
+                "tariff.digits",
+                f"tariff.digits is {digits}, but {key} is {limit!r}, which a rounded price can"
+                " pass; give more digits, or a limit with fewer.",
+                key,
+            )
 
 
 def _planned(
@@ -438,9 +507,28 @@ def _planned(
             f" {promise.secret}.",
         )
         return Planned(terms)
-    with faults.within("policy.secret"):
+    day = 86_400 // place.seconds
+    if promise.renew and place.horizon % day:
+        faults.add(
+            "policy.horizon",
+            f"policy.horizon is {place.horizon} with renew; give whole days, a multiple of {day}.",
+        )
+        return Planned(terms)
+    blocks = terms.schedule.lengths
+    with faults.within("policy.block_epsilon" if blocks else "policy.secret"):
+        if blocks and promise.delta:
+            raise PolicyError(
+                f"policy delta is {promise.delta:g} with blocks of steps; leave one of them out."
+            )
         if promise.secret == "interval":
-            return interval_plan(pattern, promise, place)
+            found = interval_plan(pattern, promise, place)
+            if promise.renew and found.memory is None:
+                raise PolicyError(
+                    "policy renew is true, but leakage does not fade in 32 days without a price, so"
+                    " no plan covers any number of epochs; leave it out.",
+                    fields=("renew",),
+                )
+            return found
         return Planned(plan_of(local, promise, terms).policy)
     return Planned(terms)
 
@@ -505,6 +593,7 @@ def load_deployment(path: Path | str) -> Deployment:
         witness_needed=stores.witness is not None,
         price_file=found.publish.file if found.publish else None,
         problems=_remarks(found.http, found.mqtt),
+        mappings=found.mappings,
     )
 
 

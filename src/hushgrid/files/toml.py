@@ -329,7 +329,7 @@ def masked(text: str) -> str:
         text: Any text.
 
     Returns:
-        The text with *** in place of user information in URLs and of password values.
+        The text with asterisks in place of user information in URLs and of password values.
 
     >>> masked("postgresql://me:secret@host/db")
     'postgresql://***@host/db'

@@ -29,8 +29,7 @@ from pydantic import (
 
 from hushgrid._numbers import Floats, Int32s, is_real
 from hushgrid.errors import FileError, HushgridError, PolicyError
-from hushgrid.files.results import load_model, read_text
-from hushgrid.files.tables import (
+from hushgrid.files._tables import (
     Bool,
     Context,
     FilePath,
@@ -52,8 +51,10 @@ from hushgrid.files.tables import (
     mistake,
     read,
 )
+from hushgrid.files.results import load_model, read_text
 from hushgrid.files.toml import TomlFile, display, seconds_of
 from hushgrid.mechanism.policy import (
+    Blocks,
     Even,
     Gaussian,
     Negligible,
@@ -64,10 +65,9 @@ from hushgrid.mechanism.policy import (
     per_step,
 )
 from hushgrid.model.consumption import Consumption, Elasticity
-from hushgrid.model.laws import FAMILIES, Law, Mixture
+from hushgrid.model.laws import FAMILIES, Histogram, Law, Mixture, Net
 from hushgrid.model.occupancy import Calendar, OccupancyModel, check_models
-from hushgrid.model.scenario import Scenario
-from hushgrid.model.zone import MAX_BOUND, Covariate, Tariff, Zone
+from hushgrid.model.zone import MAX_BOUND, Covariate, Scenario, Tariff, Zone
 
 SECONDS = 900  # default length of a step
 ANY = 60  # steps that begin at every HH:MM: where a file's own are not known
@@ -107,8 +107,8 @@ class Steps(FileTable):
     unread: ClassVar[frozenset[str]] = frozenset(
         {
             *("mode", "begins", "time_zone", "meter_interval", "grace", "retention", "currency"),
-            *("fallback_rate", "budget", "accept_error", "early_limit", "clock_limit", "key"),
-            *("zones", "share"),
+            *("fallback_rate", "budget", "accept_error", "accept_error_set_by", "early_limit"),
+            *("clock_limit", "key", "zones", "share"),
         }
     )
 
@@ -151,6 +151,7 @@ def _from_midnight(starts: Iterable[tuple[int, int]]) -> _Starts:
 # ---- origin of the models
 
 Origin = Literal["public", "pooled", "private"]
+_ORIGINS = f"give one of {', '.join(get_args(Origin))}"
 LEAST_POOLED = 15  # homes
 
 
@@ -167,7 +168,7 @@ class Provenance(FileTable):
 
     unread: ClassVar[frozenset[str]] = frozenset({"by", "law", "prior", "days", "bound_by"})
 
-    origin: Annotated[Origin, fix(f"give one of {', '.join(get_args(Origin))}")] = "public"
+    origin: Annotated[Origin, fix(_ORIGINS)] = "public"
     epsilon: Annotated[float, fix("give 0 or more", ge=0)] = 0.0
     homes: Annotated[int, fix("give a whole number", ge=0)] = 0
     digest: Annotated[str, BeforeValidator(str)] = ""
@@ -234,7 +235,10 @@ def leaks(policy: Policy, secret: str, rho: float | None) -> Iterator[tuple[str,
 
 
 def _law(table: Any, info: Info) -> LawKeys:
-    """A law of one family, or a mixture, up to the bound of the context."""
+    """A law of one family, a mixture or a net law, up to the bound of the context.
+
+    Where the house exports it is the law of the offset reading: the file gives net Wh.
+    """
     context, mistakes = info.context, Mistakes()
     keys: Any = None
     law: Any = None
@@ -247,16 +251,24 @@ def _law(table: Any, info: Info) -> LawKeys:
             law = keys and Mixture(
                 [one.law for one in keys.parts], [one.share for one in keys.parts]
             )
+    elif table.get("law") == "net":
+        with mistakes.within():
+            keys = adapter(NetKeys).validate_python(table, context=context)
+            law = Net(keys.consumption.law, keys.solar.law, context.export)
     else:
         own = {key: table[key] for key in keys_of(LawKeys) if key in table}
         with mistakes.within():
             keys = adapter(LawKeys).validate_python(own, context=context)
         if family := FAMILIES.get(str(table.get("law"))):
             top = {"top": context.bound} if "top" in keys_of(family) else {}
+            given = _offset(top | table, context.export)
             with mistakes.within():
-                law = build(family, top | table, keys_of(LawKeys))
-    if law is not None and law.top > context.bound:
-        text = f"reaches {law.top} Wh but the bound is {context.bound} Wh; end it at the bound."
+                law = build(family, given, keys_of(LawKeys))
+                if context.export and table["law"] not in _NET_FAMILIES:
+                    law = Net(law, Histogram([1.0]), context.export)
+    if law is not None and law.top > context.bound + context.export:
+        top = law.top - context.export
+        text = f"reaches {top} Wh but the bound is {context.bound} Wh; end it at the bound."
         mistakes.add(text, "top" if "top" in table else "weights")
     elif law is not None and context.service and context.bound <= MOST_BOUND:
         with mistakes.within():
@@ -265,13 +277,29 @@ def _law(table: Any, info: Info) -> LawKeys:
     return replace(keys, law=law)  # type: ignore[no-any-return]
 
 
+_NET_FAMILIES = ("normal", "bins")  # whose values may be below 0
+
+
+def _offset(table: Mapping[str, Any], export: int) -> Mapping[str, Any]:
+    """A law in net Wh as one in offset Wh; what is no number is left to those who check it."""
+    if not export or table["law"] not in _NET_FAMILIES:
+        return table
+    moved = {k: table[k] + export for k in ("centre", "top") if is_real(table.get(k))}
+    edges, weights = table.get("edges"), table.get("weights")
+    if isinstance(edges, list) and isinstance(weights, list) and all(map(is_real, edges)):
+        edges = [each + export for each in edges]
+        low = bool(edges and edges[0] > 0)  # below the first edge there is nothing
+        moved |= {"edges": [0] * low + edges, "weights": [0] * low + weights}
+    return {**table, **moved}
+
+
 def _with_share(part: LawKeys) -> LawKeys:
     if part.share is None:
         Mistakes().add("", "share", form="missing").check()
     return part
 
 
-_WORDS = (*FAMILIES, "mixture")
+_WORDS = (*FAMILIES, "mixture", "net")
 _ONE_OF = f"give one of {', '.join(_WORDS)}"
 _Law = Annotated[Any, PlainValidator(_law)]
 _LAW: TypeAdapter[LawKeys] = TypeAdapter(_Law)
@@ -309,7 +337,32 @@ class MixtureKeys(LawKeys):
     ]
 
 
-_LAW_KEYS = {key for kind in (MixtureKeys, *FAMILIES.values()) for key in keys_of(kind)}
+def _consumed(table: Any, info: Info) -> LawKeys:
+    return _LAW.validate_python(table, context=replace(info.context, export=0))
+
+
+def _generated(table: Any, info: Info) -> LawKeys:
+    if not info.context.export:
+        raise mistake("is set but the houses have no export limit; give them export [Wh].")
+    context = replace(info.context, bound=info.context.export, export=0)
+    return _LAW.validate_python(table, context=context)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetKeys(LawKeys):
+    """Keys of a net law.
+
+    Attributes:
+        consumption: Law of what a house consumes.
+        solar: Law of what its panels generate.
+    """
+
+    consumption: Annotated[Any, PlainValidator(_consumed)]
+    solar: Annotated[Any, PlainValidator(_generated)]
+
+
+_LAW_KEYS = {key for kind in (MixtureKeys, NetKeys, *FAMILIES.values()) for key in keys_of(kind)}
+_Export = Annotated[int, fix("give whole Wh, 0 or more, below 2^30", ge=0, lt=2**30)]
 GROUP_KEYS = frozenset({"meters", "meters_file"})  # of [[houses]], read by a service alone
 
 
@@ -327,19 +380,21 @@ def _small_enough(bound: int, info: Info) -> int:
 
 def _laws(given: Any, info: Info) -> list[Any]:
     """A law, or several that begin at different times, up to the bound of the group."""
-    context = replace(info.context, bound=info.data.get("bound", MAX_BOUND))
+    bound, export = info.data.get("bound", MAX_BOUND), info.data.get("export", 0)
+    context = replace(info.context, bound=bound, export=export)
     if isinstance(given, list):
         return _LAWS.validate_python(given, context=context)
     return [_LAW.validate_python(given, context=context)]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Group(FileTable):
     """A [[houses]] table.
 
     Attributes:
         count: Number of houses.
         bound: Most that each may read in a step [Wh].
+        export: Most that each may export in a step [Wh].
         absent: Laws of a reading while the house is empty.
         present: Laws while it is occupied.
         chain: Name of its chain; what is not in a model is reported with the models.
@@ -350,6 +405,7 @@ class Group(FileTable):
 
     count: Annotated[Whole, AfterValidator(_few_enough)]
     bound: Annotated[Whole, AfterValidator(_small_enough)]
+    export: Annotated[_Export, AfterValidator(_small_enough)] = 0
     absent: Annotated[list[LawKeys], PlainValidator(_laws)]
     present: Annotated[list[LawKeys], PlainValidator(_laws)]
     chain: Any = None
@@ -519,7 +575,7 @@ class ZoneTable(FileTable):
 
 # ---- the file
 
-POLICY_KEYS = frozenset({"secret", "rho", "eta_set_by"})  # of [policy], read by a service alone
+POLICY_KEYS = frozenset({"secret", "rho", "eta_set_by", "renew"})  # read by a service alone
 
 
 def policy_of(table: Any) -> Policy:
@@ -571,6 +627,22 @@ def with_series(policy: Policy, series: Iterable[PublicSeries]) -> Policy:
     return found
 
 
+def with_offset_clamp(policy: Policy, groups: Sequence[Group]) -> Policy:
+    """A policy whose clamp, which a file gives in net Wh, is of offset readings.
+
+    Args:
+        policy: The policy.
+        groups: The groups of houses, one a density class.
+
+    Returns:
+        The policy; the same where no house exports.
+    """
+    exports = [group.export for group in groups]
+    if not any(exports) or len(policy.clamp) != len(exports):
+        return policy
+    return replace(policy, clamp=tuple(np.add(policy.clamp, exports).tolist()))
+
+
 _MANY = "give at least one [[{}]] table"
 
 
@@ -590,7 +662,7 @@ class ZoneTables(FileTable):
     """
 
     zone: ZoneTable
-    tariff: Annotated[Tariff, PlainValidator(partial(build, Tariff))]
+    tariff: Annotated[Tariff, PlainValidator(partial(build, Tariff, unread=("charges", "digits")))]
     learned: Provenance = field(default_factory=Provenance)
     policy: Annotated[Any, PlainValidator(policy_of)]
     covariates: Annotated[tuple[PublicSeries, ...], AfterValidator(_used)] = ()
@@ -686,7 +758,7 @@ def zone_of(written: str, path: Path, *, seconds: int | None = None) -> ZoneFile
     zone = file.table("service").get("time_zone")
     return ZoneFile(
         scenario,
-        with_series(tables.policy, tables.covariates),
+        with_offset_clamp(with_series(tables.policy, tables.covariates), tables.houses),
         provenance_of(file.content),
         context.seconds,
         tables.learned,
@@ -726,8 +798,10 @@ def scenario_of(file: TomlFile, tables: ZoneTables | None, seconds: int) -> Scen
     groups = tables.houses
     with faults.within("houses"):
         consumption = _consumption(groups, tables.elasticity, steps)
-        bounds = np.repeat([one.bound for one in groups], [one.count for one in groups])
-        zone = Zone(tables.zone.id, bounds)
+        limits = np.repeat(
+            [(one.bound, one.export) for one in groups], [one.count for one in groups], axis=0
+        )
+        zone = Zone.net(tables.zone.id, *limits.T)
         consumption.check_fits(zone.bound)
         models: list[OccupancyModel] = []
         for i, table in enumerate(tables.models):
@@ -832,6 +906,8 @@ class PolicyTable(Policy):
         delta: Delta of Gaussian noise.
         window: A window of steps that shares one budget.
         negligible: Leave a house out once one of its occupancies has at most this probability.
+        block_steps: Steps of each block with one noise; of a part of the horizon that repeats.
+        block_epsilon: Epsilon of each of these blocks.
 
     Raises:
         PolicyError: If keys of several schedules are set, or a value is not allowed.
@@ -846,6 +922,8 @@ class PolicyTable(Policy):
     delta: float = 0.0
     window: Window | None = None
     negligible: float = 0.0
+    block_steps: tuple[int, ...] = ()
+    block_epsilon: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "schedule", PerStep(self.epsilon_t))
@@ -877,6 +955,17 @@ class PolicyTable(Policy):
                     fields=("window", "epsilon_t", "gaussian"),
                 )
             chosen = self.window
+        if self.block_steps or self.block_epsilon:
+            if chosen is not None or self.epsilon_t or self.negligible:
+                raise PolicyError(
+                    f"policy block_steps has {len(self.block_steps)} blocks with another schedule"
+                    " of the budget; give one of block_steps, window, epsilon_t, gaussian and"
+                    " negligible.",
+                    fields=("block_steps", "window", "epsilon_t", "gaussian", "negligible"),
+                )
+            blocks = Blocks(self.block_steps, self.block_epsilon)
+            whole = self.horizon % sum(blocks.lengths) == 0
+            return blocks.over(self.horizon) if whole else blocks
         leaving = Negligible(self.negligible, self.epsilon_t)
         if self.negligible and chosen is not None:
             raise PolicyError(

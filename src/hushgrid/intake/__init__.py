@@ -8,9 +8,16 @@ and do not affect the other rows. An input that is not of the format raises one 
 from hushgrid.intake.arrow import arrow_batches, parquet_batches, parse_arrow, parse_parquet
 from hushgrid.intake.csv import csv_batches, parse_csv
 from hushgrid.intake.espi import espi_batches, parse_espi
-from hushgrid.intake.intervals import Incomplete, IntervalReadings, to_intervals
 from hushgrid.intake.json import json_batches, parse_json, parse_records
-from hushgrid.intake.readings import Parsed, Readings, collect, concat
+from hushgrid.intake.readings import (
+    Incomplete,
+    IntervalReadings,
+    Parsed,
+    Readings,
+    collect,
+    concat,
+    to_intervals,
+)
 from hushgrid.intake.text import CANONICAL, LOW_CARBON_LONDON, PECAN_STREET, ColumnMapping
 
 __all__ = [

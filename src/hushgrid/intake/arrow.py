@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from hushgrid._numbers import Bools, Ints
 from hushgrid.errors import ExtraError, IntakeError
+from hushgrid.intake._times import TimeReader, local_instants, text_times
 from hushgrid.intake.readings import (
     MAX_DURATION,
     MAX_WH,
@@ -39,10 +40,10 @@ from hushgrid.intake.text import (
     Format,
     clean_meters,
     open_bytes,
+    perhaps,
     starts_of,
     values,
 )
-from hushgrid.intake.times import TimeReader, local_instants, text_times
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -269,8 +270,10 @@ def _own_names(schema: pa.Schema, mapping: ColumnMapping) -> dict[str | None, st
         named = [field for field in schema if field.name.strip() == name.strip()]
         if len(named) != 1:
             raise IntakeError(
-                f"table has the column {name!r} {len(named)} times;"
-                " give a table of the mapping, or the mapping of the table."
+                f"table has the column {name!r} {len(named)} times"
+                f"{perhaps(name, schema.names)}; the expected columns are"
+                f" {', '.join(mapping.columns)}: give a table of the mapping, or the mapping of the"
+                " table."
             )
         if not fits(named[0].type):
             raise IntakeError(f"column {name!r} has type {named[0].type}; give {wanted}.")
@@ -287,6 +290,11 @@ class Table:
     """
 
     def __init__(self, schema: pa.Schema, mapping: ColumnMapping) -> None:
+        if not mapping.plain or (mapping.meter is None) == (mapping.meter_id is None):
+            raise IntakeError(
+                "mapping is for text, or names the meters twice or not at all; give Arrow and"
+                " Parquet tables a mapping of columns alone."
+            )
         self._mapping, self._row = mapping, 1
         self._own = _own_names(schema, mapping)
         self._texts = text_times(mapping.time_format, mapping.time_zone)

@@ -9,25 +9,37 @@ does not grow with the input.
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import itemgetter
 
 import numpy as np
 
+from hushgrid._numbers import Ints
 from hushgrid.errors import IntakeError
-from hushgrid.intake.readings import Fault, Parsed, RawColumns, check_rows, collect
+from hushgrid.intake._times import text_times
+from hushgrid.intake.readings import (
+    FAULTS_END,
+    MAX_WH,
+    Fault,
+    Parsed,
+    RawColumns,
+    check_rows,
+    collect,
+)
 from hushgrid.intake.text import (
     ByteSource,
     ColumnMapping,
     Format,
     Lines,
+    alternatives,
     durations,
     lines,
     meter_codes,
     open_bytes,
+    perhaps,
     starts_of,
     values,
 )
-from hushgrid.intake.times import text_times
 
 
 def parse_csv(source: ByteSource, mapping: ColumnMapping) -> Parsed:
@@ -64,69 +76,195 @@ def csv_batches(source: ByteSource, mapping: ColumnMapping) -> Iterator[Parsed]:
     Raises:
         IntakeError: If the CSV is empty, or its header lacks a column of the mapping.
     """
-    table = None
+    table = _CsvTable(mapping)
     for part in lines(open_bytes(source)):
-        if table is None:
-            table = _CsvTable(_header(part, mapping), mapping)
-            part.text[0] = ""
         yield table.parsed(part)
-    if table is None:
-        raise IntakeError("CSV is empty; its first line must name the columns.")
-
-
-def _header(part: Lines, mapping: ColumnMapping) -> list[str]:
-    if part.broken and part.broken[0][0] == part.first:
-        raise IntakeError(
-            f"CSV header {part.broken[0][1].text}; give a CSV whose first line names the columns."
-        )
-    names = [name.strip() for name in fields_of(part.text[0], mapping.delimiter) or []]
-    for column in mapping.columns:
-        if names.count(column) != 1:
-            raise IntakeError(
-                f"CSV header names the column {column!r} {names.count(column)} times;"
-                " give a CSV of the mapping, or the mapping of the CSV."
-            )
-    return names
+    table.check_found()
 
 
 class _CsvTable:
-    """The rows below one header."""
+    """The rows below a header, or below each of several."""
 
-    def __init__(self, names: list[str], mapping: ColumnMapping) -> None:
-        self._mapping, self._names = mapping, names
-        self._clock = text_times(mapping.time_format, mapping.time_zone)
+    def __init__(self, mapping: ColumnMapping) -> None:
+        self._by, self._table = mapping, TextTable(mapping)
+        self._first = mapping.header == "first" and not mapping.preamble
+        self._preamble: list[str] | None = None  # its names
+        self._constants: dict[str, str] = {}
+        self._wanted = mapping.columns  # in the header
+        self._pick: Callable[[list[str]], tuple[str, ...]] | None = None
+        self._width, self._seen = 0, False
 
     def parsed(self, part: Lines) -> Parsed:
-        number, broken, rows = [], list(part.broken), []
+        number: list[int] = []
+        rows: list[tuple[str, ...]] = []
+        broken: list[tuple[int, Fault | str]] = []
+        faults = dict(part.broken)
         for at, line in enumerate(part.text, part.first):
-            if not line.strip():
+            if at <= self._by.skip:
                 continue
-            fields = fields_of(line, self._mapping.delimiter)
-            if fields is None:
+            fields = fields_of(line, self._by.delimiter)
+            if self._pick is None:
+                self._head(faults.get(at), fields or [])
+            elif at in faults:
+                broken.append((at, faults[at]))
+            elif not line.strip():
+                continue
+            elif fields is None:
                 broken.append((at, Fault.QUOTES))
-            elif len(fields) != len(self._names):
+            elif self._by.header == "repeated" and self._ends(fields):
+                continue
+            elif len(fields) != self._width:
                 broken.append((at, Fault.FIELDS))
             else:
                 number.append(at)
-                rows.append(fields)
-        columns = list(zip(*rows, strict=True)) or [()] * len(self._names)
-        table = dict(zip(self._names, columns, strict=True))
-        return check_rows("line", np.array(number, np.int64), self._columns(table), broken)
+                rows.append(self._pick(fields))
+        columns = list(zip(*rows, strict=True)) or [()] * len(self._wanted)
+        table: dict[str, Sequence[str]] = dict(zip(self._wanted, columns, strict=True))
+        table |= {name: [text] * len(rows) for name, text in self._constants.items()}
+        return check_rows("line", np.array(number, np.int64), self._table.columns(table), broken)
 
-    def _columns(self, table: Mapping[str, Sequence[str]]) -> RawColumns:
-        by = self._mapping
-        times = table[by.time.strip()]
-        if by.meter is not None:
-            ids, code = meter_codes(table[by.meter.strip()])
-        else:
-            ids, code = [str(by.meter_id)], np.zeros(len(times), np.int64)
-        if by.duration is not None:
+    def _head(self, fault: Fault | None, fields: list[str]) -> None:
+        """Look for the header in a line; the first of all must be one, unless it is to be found."""
+        if self._first and fault is not None:
+            raise IntakeError(
+                f"CSV header {fault.text}; give a CSV whose first line names the columns."
+            )
+        if self._by.preamble and not self._constants and "".join(fields).strip():
+            if self._preamble is None:
+                self._preamble = fields
+                return
+            for name in self._by.columns:
+                if len(at := places(name, self._preamble)) == 1 and at[0] < len(fields):
+                    self._constants[name] = fields[at[0]]
+            self._wanted = tuple(n for n in self._by.columns if n not in self._constants)
+            if self._constants:
+                return
+        found = [places(name, fields) for name in self._wanted]
+        if all(len(at) == 1 for at in found):
+            self._pick = itemgetter(*(at[0] for at in found))
+            self._width, self._seen = len(fields), True
+        elif self._first:
+            wrong = next(i for i, at in enumerate(found) if len(at) != 1)
+            raise IntakeError(
+                f"CSV header names the column {self._wanted[wrong]!r} {len(found[wrong])} times"
+                f"{perhaps(self._wanted[wrong], fields)}; the expected columns are"
+                f" {', '.join(self._wanted)}: give a CSV of the mapping, or the mapping of the CSV."
+            )
+
+    def _ends(self, fields: list[str]) -> bool:
+        """Whether a line ends the rows of a block, or is a header again."""
+        known, self._pick = self._pick, None
+        self._head(None, fields)
+        if self._pick is None and len(fields) == self._width:
+            self._pick = known
+            return False
+        return True
+
+    def check_found(self) -> None:
+        if not self._seen:
+            raise IntakeError(
+                f"CSV is empty, or no line names the columns {', '.join(self._wanted)}; give a CSV"
+                " of the mapping, or the mapping of the CSV."
+            )
+
+
+def places(column: str, names: Sequence[str]) -> list[int]:
+    """Where a column of a mapping is among the names of a header.
+
+    Args:
+        column: The column, perhaps with alternatives.
+        names: Names as written.
+
+    Returns:
+        All places of the exact name; where there is none, those of names that differ by case.
+
+    >>> places("Wh | kWh", [" kwh ", "KWH", "kWh"]), places("wh", ["WH"])
+    ([2], [0])
+    """
+    given, wanted = [" ".join(name.split()) for name in names], alternatives(column)
+    exact = [i for i, name in enumerate(given) if name in wanted]
+    folded = {name.casefold() for name in wanted}
+    return exact or [i for i, name in enumerate(given) if name.casefold() in folded]
+
+
+class TextTable:
+    """Columns of text to readings, by a mapping; of one input, in order.
+
+    Args:
+        mapping: Names and forms of the columns.
+
+    Raises:
+        IntakeError: If the mapping says no meter.
+    """
+
+    def __init__(self, mapping: ColumnMapping) -> None:
+        if mapping.meter is None and mapping.meter_id is None:
+            raise IntakeError(
+                "mapping names no column of meter ids; give the meter (--meter-id ID, over HTTP"
+                " &meter_id=ID)."
+            )
+        self._by, self._meter = mapping, ""
+        self._clock = text_times(mapping.time_format, mapping.time_zone, mapping.shift_s)
+
+    def columns(self, table: Mapping[str, Sequence[str]]) -> RawColumns:
+        """The columns as numbers or faults; `table` holds texts by the names of the mapping."""
+        by = self._by
+        begins, ends = self._times(table)
+        ids, code = self._meters(table, len(begins))
+        for name, wanted in by.only:  # before the times: what is left out repeats no hour
+            accepted = tuple(text.casefold() for text in wanted)
+            texts = table[name.strip()]
+            read = np.array([t.strip().casefold().startswith(accepted) for t in texts], bool)
+            code = np.where(read, code, Fault.LEFT_OUT)
+        marked = self._clock.instants(begins, ids, code)
+        if ends is not None:
+            duration = self._clock.durations(marked, begins, ends)
+        elif by.duration is not None:
             duration = durations(table[by.duration.strip()])
+            if by.duration_unit == "min":
+                duration = np.where(duration < FAULTS_END, duration, duration * 60)
         else:
-            duration = np.full(len(times), by.duration_s, np.int64)
-        marked = self._clock.instants(times, ids, code)
+            duration = np.full(len(begins), by.duration_s, np.int64)
         wh = values(table[by.value.strip()], by.unit, duration, by.decimal)
+        for name in by.plus:
+            texts = [text.strip() or "0" for text in table[name.strip()]]
+            more = values(texts, by.unit, duration, by.decimal)
+            wrong = np.minimum(wh, more)
+            wh = np.where(wrong < FAULTS_END, wrong, wh + np.maximum(more, -MAX_WH))
         return RawColumns(ids, code, starts_of(marked, duration, by.marks), duration, wh)
+
+    def _times(
+        self, table: Mapping[str, Sequence[str]]
+    ) -> tuple[Sequence[str], Sequence[str] | None]:
+        by = self._by
+        begins = table[by.time.strip()]
+        ends: Sequence[str] | None = None
+        if by.until is not None:
+            pairs = [text.replace("\xa0", " ").partition(by.until) for text in begins]
+            begins, ends = [a for a, _, _ in pairs], [b for _, _, b in pairs]
+        elif by.end is not None:
+            ends = table[by.end.strip()]
+        if by.date is not None:
+            days = table[by.date.strip()]
+            begins = [f"{a.strip()} {b.strip()}" for a, b in zip(days, begins, strict=True)]
+            if ends is not None:
+                days = days if by.end_date is None else table[by.end_date.strip()]
+                ends = [f"{a.strip()} {b.strip()}" for a, b in zip(days, ends, strict=True)]
+        return begins, ends
+
+    def _meters(self, table: Mapping[str, Sequence[str]], rows: int) -> tuple[list[str], Ints]:
+        by = self._by
+        if by.meter is None:
+            return [str(by.meter_id)], np.zeros(rows, np.int64)
+        # a spreadsheet keeps the digits of ="541"
+        names = [n[2:].rstrip('"') if n.startswith('="') else n for n in table[by.meter.strip()]]
+        ids, code = meter_codes(names)
+        if by.meter_id is None or not ids:
+            return ids, code
+        self._meter = self._meter or ids[0]
+        known = ids.index(self._meter) if self._meter in ids else len(ids)
+        other = np.where(code < FAULTS_END, code, Fault.OTHER_METER)
+        return [by.meter_id], np.where(code == known, 0, other)
 
 
 def fields_of(line: str, delimiter: str) -> list[str] | None:

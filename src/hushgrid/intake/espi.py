@@ -2,8 +2,8 @@
 
 A reading belongs to the `UsagePoint` and the `MeterReading` in its entry's links; the entry of that
 `MeterReading` links to the `ReadingType`, which says unit, power of ten and direction. Where that
-link is missing and all `ReadingType`s of the usage point say the same, it is that one. Nothing that
-belongs to one usage point decides how the readings of another are read.
+link is missing and every `ReadingType` of the usage point says the same, it is that one. Nothing
+that belongs to one usage point decides how the readings of another are read.
 
 The meter id is the address of the usage point from its owner on, such as
 `RetailCustomer/9b6c7063/UsagePoint/01`: usage points are numbered within their owner and titles
@@ -521,4 +521,8 @@ def _check(count: int, limit: int, what: str) -> None:
         raise IntakeError(f"ESPI has more than {limit} {what}; split it.")
 
 
-FORMAT = Format(("application/atom+xml",), (".xml",), lambda source, _: espi_batches(source))
+FORMAT = Format(
+    ("application/atom+xml",),
+    (".xml",),
+    lambda source, by: espi_batches(source, meter_id=by.meter_id),
+)

@@ -27,6 +27,7 @@ import numpy as np
 
 from hushgrid._numbers import Ints, is_real, is_whole
 from hushgrid.errors import IntakeError
+from hushgrid.intake._times import TimeReader, text_times
 from hushgrid.intake.readings import (
     MAX_DURATION,
     MAX_WH,
@@ -41,15 +42,16 @@ from hushgrid.intake.text import (
     LINE_LIMIT,
     ByteSource,
     ByteStream,
+    ColumnMapping,
     Format,
     decoded,
     meter_codes,
     open_bytes,
+    perhaps,
     raw_lines,
     scaled,
     whole,
 )
-from hushgrid.intake.times import TimeReader, text_times
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _BATCH = 1 << 12  # elements
@@ -130,9 +132,29 @@ def parse_records(records: Iterable[object]) -> Parsed:
 # ---- objects to columns
 
 
-def _row(value: object) -> Row | Fault:
+def missing_field(wanted: Sequence[str], given: Mapping[Any, Any]) -> str | None:
+    """Why an object is no reading, where it lacks a field.
+
+    Args:
+        wanted: The fields of a reading.
+        given: An object.
+
+    Returns:
+        The first missing field, a name that may be meant for it, and all fields; None: all are
+        there.
+    """
+    for name in wanted:
+        if name not in given:
+            close = perhaps(name, (key for key in given if isinstance(key, str)))
+            return f"field {name} is missing{close}; a reading has {', '.join(wanted)}"
+    return None
+
+
+def _row(value: object) -> Row | Fault | str:
     if not isinstance(value, Mapping):
         return Fault.NOT_OBJECT
+    if (missing := missing_field(Row._fields, value)) is not None:
+        return missing
     meter, start, seconds, wh = map(value.get, Row._fields)
     return Row(
         meter if type(meter) is str else None,
@@ -143,14 +165,14 @@ def _row(value: object) -> Row | Fault:
 
 
 def _parsed(
-    word: str, first: int, found: Sequence[Row | Fault | None], clock: TimeReader[str]
+    word: str, first: int, found: Sequence[Row | Fault | str | None], clock: TimeReader[str]
 ) -> Parsed:
     number = np.arange(first, first + len(found))
     rows: Sequence[Any] = found
-    broken: list[tuple[int, Fault]] = []
-    if {Fault, type(None)} & set(map(type, found)):
-        broken = [(at, row) for at, row in enumerate(found, first) if isinstance(row, Fault)]
-        good = [not isinstance(row, Fault | None) for row in found]
+    broken: list[tuple[int, Fault | str]] = []
+    if {Fault, str, type(None)} & set(map(type, found)):
+        broken = [(at, row) for at, row in enumerate(found, first) if isinstance(row, Fault | str)]
+        good = [not isinstance(row, Fault | str | None) for row in found]
         number, rows = number[good], list(compress(found, good))
     ids, code = meter_codes([row.meter_id for row in rows])
     columns = RawColumns(
@@ -211,7 +233,7 @@ def _line_batches(stream: ByteStream) -> Iterator[Parsed]:
         raise IntakeError("input holds no JSON object; give an array of objects, or one a line.")
 
 
-def _rows_of(raw: list[bytes]) -> Iterator[Row | Fault | None]:
+def _rows_of(raw: list[bytes]) -> Iterator[Row | Fault | str | None]:
     decode = _line_decoder()
     if decode is None:  # slower, with the same result
         yield from map(_row_of_line, raw)
@@ -226,7 +248,7 @@ def _rows_of(raw: list[bytes]) -> Iterator[Row | Fault | None]:
         yield row if exact and len(line) <= LINE_LIMIT else _row_of_line(line)
 
 
-def _row_of_line(line: bytes) -> Row | Fault | None:
+def _row_of_line(line: bytes) -> Row | Fault | str | None:
     """The object of any line; None where the line is empty."""
     text = decoded(line)
     if isinstance(text, Fault):
@@ -323,8 +345,14 @@ class _Window:
         self._at = 0
 
 
-FORMAT = Format(
+def _own_meters(source: ByteSource, mapping: ColumnMapping) -> ByteSource:
+    if mapping.meter_id is not None:
+        raise IntakeError("JSON readings name their meters (field meter_id); give no other id.")
+    return source
+
+
+FORMAT = Format(  # these names are always those of the fields above; see `exports` for others
     media=("application/json", "application/x-ndjson", "application/ndjson"),
     suffixes=(".json", ".ndjson", ".jsonl"),
-    batches=lambda source, _: json_batches(source),  # JSON names its fields itself
+    batches=lambda source, mapping: json_batches(_own_meters(source, mapping)),
 )

@@ -3,7 +3,8 @@
 `Readings` holds whole Wh by meter, start and duration. A converter returns a column of integers; a
 value below `FAULTS_END` is a `Fault`, the reason why the row is malformed. So a column is one
 integer array, and malformed rows cost nothing until their reason is needed. `check_rows` separates
-the good rows from the malformed ones.
+the good rows from the malformed ones, and `to_intervals` counts each reading in one interval or in
+none.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from itertools import chain
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hushgrid._numbers import Int32s, Ints
+from hushgrid._numbers import Bools, Indices, Int32s, Ints, is_whole
 from hushgrid.errors import IntakeError
 
 _LOWEST = -(2**63)
@@ -46,6 +48,10 @@ class Fault(IntEnum):
     QUOTES = "has a quote that does not close, or text after one that does"
     FIELDS = "has another number of fields than the header"
     NOT_OBJECT = "is not one flat JSON object"
+    LEFT_OUT = "is not energy taken from the grid (the mapping's `only`) and is left out"
+    OTHER_METER = "is of another meter than the first row, but one meter id was given for all"
+    CHECKSUM = "has a wrong checksum, or no end"
+    RECORD = "is no record of its place in the format"
     METER = "meter id is not 1 to 128 printable characters"
     TIME_MISSING = "time is missing"
     TIME = "time is not in the expected form, or no such date exists"
@@ -54,12 +60,14 @@ class Fault(IntEnum):
     TIME_RANGE = "time is outside the years 1970 to 2099"
     TIME_SECOND = "time is not on a whole second"
     DURATION = "duration is not in whole seconds from 1 to 31622400"
+    END = "end is not a time after the start"
     VALUE_MISSING = "value is missing"
     VALUE = "value is not a number"
     VALUE_SIZE = "value is beyond 10^12 Wh"
+    COUNTER = "counter is lower than before"
     NO_READING_TYPE = "no ReadingType is known for the reading"
     NO_USAGE_POINT = "no link names the UsagePoint of the reading, and no meter id was given"
-    UNIT = "unit of measure (uom) is not 72, Wh"
+    UNIT = "unit is not one of energy: 72 (uom), Wh, kWh or MWh"
     FLOW = "flow direction is neither 1, delivered, nor 19, received"
     COMMODITY = "commodity is not electricity"
     REGISTER = "accumulation is of a register, not of an interval"
@@ -91,6 +99,7 @@ MAX_DURATION = 366 * 86_400  # [s]
 MAX_WH = 10**12  # [Wh]; far beyond any meter, far below 2^63 when a day of seconds is added
 MAX_ID = 128  # characters
 PROBLEMS = 10  # how many bad rows are named; all are counted
+REASONS = 20  # different ones that are kept of an input
 
 
 @dataclass(frozen=True, slots=True, eq=False, init=False)
@@ -259,6 +268,20 @@ def concat(parts: Iterable[Readings]) -> Readings:
     )
 
 
+class Reason(NamedTuple):
+    """Why some rows gave no reading.
+
+    Attributes:
+        text: The reason, without any value.
+        rows: How many rows.
+        first: The first of them, such as "line 3".
+    """
+
+    text: str
+    rows: int
+    first: str
+
+
 @dataclass(frozen=True, slots=True)
 class Parsed:
     """Result of a parser.
@@ -267,11 +290,35 @@ class Parsed:
         readings: The good rows.
         malformed: Number of malformed rows.
         problems: Position and reason of the first of them, at most 10.
+        reasons: All rows that gave no reading, by reason. Rows that a mapping leaves out (export)
+            are here and not among the malformed.
     """
 
     readings: Readings
     malformed: int
     problems: tuple[str, ...]
+    reasons: tuple[Reason, ...] = ()
+
+
+def merge_reasons(*groups: Iterable[Reason]) -> tuple[Reason, ...]:
+    """Add up reasons of equal text; at most `REASONS` different ones are kept.
+
+    Args:
+        groups: Reasons of successive parts of an input.
+
+    Returns:
+        One reason for each text, with the first row of the first part.
+
+    >>> merge_reasons([Reason("a", 1, "line 2")], [Reason("a", 2, "line 7")])
+    (Reason(text='a', rows=3, first='line 2'),)
+    """
+    found: dict[str, Reason] = {}
+    for each in chain.from_iterable(groups):
+        if (known := found.get(each.text)) is not None:
+            found[each.text] = known._replace(rows=known.rows + each.rows)
+        elif len(found) < REASONS:
+            found[each.text] = each
+    return tuple(found.values())
 
 
 def collect(batches: Iterable[Parsed]) -> Parsed:
@@ -285,12 +332,14 @@ def collect(batches: Iterable[Parsed]) -> Parsed:
     """
     readings: list[Readings] = []
     problems: list[str] = []
+    reasons: tuple[Reason, ...] = ()
     malformed = 0
     for batch in batches:
         readings.append(batch.readings)
         malformed += batch.malformed
         problems += batch.problems[: PROBLEMS - len(problems)]
-    return Parsed(concat(readings), malformed, tuple(problems))
+        reasons = merge_reasons(reasons, batch.reasons)
+    return Parsed(concat(readings), malformed, tuple(problems), reasons)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -313,7 +362,7 @@ class RawColumns:
 
 
 def check_rows(
-    word: str, number: Ints, columns: RawColumns, broken: Sequence[tuple[int, Fault]] = ()
+    word: str, number: Ints, columns: RawColumns, broken: Sequence[tuple[int, Fault | str]] = ()
 ) -> Parsed:
     """Separate good rows from malformed ones.
 
@@ -321,7 +370,7 @@ def check_rows(
         word: What a row is called in a problem: "line", "row", "record".
         number: (n,) number of each row in the input.
         columns: The rows, entries with a fault included.
-        broken: Rows that could not be split into columns: number and fault.
+        broken: Rows that could not be split into columns: number, and fault or reason in words.
 
     Returns:
         The good rows, and the malformed ones by position and reason.
@@ -337,11 +386,19 @@ def check_rows(
     bad = np.flatnonzero(wrong)
     if bad.size or not wrong.size:
         readings = readings.at(wrong == 0)
-    named = bad[:PROBLEMS]
-    where = [*zip(number[named].tolist(), wrong[named].tolist(), strict=True), *broken]
-    first = heapq.nsmallest(PROBLEMS, where)
-    problems = tuple(f"{word} {at}: {reason(why)}" for at, why in first)
-    return Parsed(readings, len(bad) + len(broken), problems)
+    if not bad.size and not broken:
+        return Parsed(readings, 0, ())
+    unread = [(at, why if isinstance(why, str) else why.text) for at, why in broken]
+    faults, first, count = np.unique(wrong[bad], return_index=True, return_counts=True)
+    where = zip(number[bad[first]].tolist(), map(reason, faults.tolist()), strict=True)
+    by_reason = [*zip(where, count.tolist(), strict=True), *((each, 1) for each in unread)]
+    reasons = merge_reasons(Reason(text, n, f"{word} {at}") for (at, text), n in sorted(by_reason))
+    named = bad[wrong[bad] != Fault.LEFT_OUT][:PROBLEMS]
+    worst = [*zip(number[named].tolist(), map(reason, wrong[named].tolist()), strict=True)]
+    worst += [(at, text) for at, text in unread if text != Fault.LEFT_OUT.text]
+    problems = tuple(f"{word} {at}: {text}" for at, text in heapq.nsmallest(PROBLEMS, worst))
+    left_out = sum(each.rows for each in reasons if each.text == Fault.LEFT_OUT.text)
+    return Parsed(readings, len(bad) + len(broken) - left_out, problems, reasons)
 
 
 def _first_fault(columns: RawColumns) -> Ints:
@@ -357,3 +414,137 @@ def _first_fault(columns: RawColumns) -> Ints:
         if beyond.any():
             wrong[beyond] = np.where(column < FAULTS_END, column, outside)[beyond]
     return wrong
+
+
+_DAY = 86_400  # [s]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Incomplete:
+    """Intervals that a meter's readings do not fill.
+
+    Attributes:
+        ids: Meter ids.
+        code: (n,) number of the meter.
+        start: (n,) start of the interval [s UTC since 1970].
+    """
+
+    ids: tuple[str, ...]
+    code: Int32s
+    start: Ints
+
+    def __len__(self) -> int:
+        return len(self.code)
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalReadings:
+    """Energy of each meter in each interval, by interval and then by meter.
+
+    Attributes:
+        interval_s: Length of an interval [s].
+        complete: One reading for every interval that a meter's readings fill without overlap.
+        incomplete: Intervals that are not filled; they count as missing.
+        duplicates: Readings that repeat an earlier one of the same meter, start, duration and Wh.
+        conflicts: The same with other Wh; the first reading counts.
+        malformed: Readings that are not inside one interval.
+        problems: Position and reason of the first of those.
+    """
+
+    interval_s: int
+    complete: Readings
+    incomplete: Incomplete
+    duplicates: int
+    conflicts: int
+    malformed: int
+    problems: tuple[str, ...]
+
+
+def to_intervals(readings: Readings, interval_s: int) -> IntervalReadings:
+    """Sum readings over intervals that begin at multiples of `interval_s` [s] since 1970.
+
+    One reading must not enter two releases, so a reading that is longer than the interval or
+    straddles its border is malformed and never divided.
+
+    Args:
+        readings: Readings of any durations, in any order.
+        interval_s: Length of an interval [s], 1 to 86400.
+
+    Returns:
+        Complete and incomplete intervals, and what was not used.
+
+    Raises:
+        IntakeError: If `interval_s` is not a whole number within its limits.
+
+    >>> halves = Readings.of(["a", "a", "b"], [0, 900, 0], [900] * 3, [10, 20, 5])
+    >>> done = to_intervals(halves, 1800)
+    >>> list(done.complete.rows()), len(done.incomplete)
+    ([('a', 0, 1800, 30)], 1)
+    """
+    if not is_whole(interval_s) or not 1 <= interval_s <= _DAY:
+        raise IntakeError(f"interval_s is {interval_s}; give whole seconds, 1 to {_DAY}.")
+    length = int(interval_s)
+    inside, problems = _within(readings, length)
+    order, duplicates, conflicts = _once(readings, np.flatnonzero(inside))
+    meter, opens, wh, full = _filled(readings, order, length)
+    by_time = np.lexsort((meter, opens))
+    done, lacking = by_time[full[by_time]], by_time[~full[by_time]]
+    complete = Readings(
+        readings.ids,
+        meter[done],
+        start=opens[done],
+        duration=np.full(len(done), length),
+        wh=np.clip(wh[done], -MAX_WH, MAX_WH),  # a zone's bound cuts it further
+    )
+    incomplete = Incomplete(readings.ids, _read_only(meter[lacking]), _read_only(opens[lacking]))
+    malformed = len(readings) - int(inside.sum())
+    return IntervalReadings(
+        length, complete, incomplete, duplicates, conflicts, malformed, problems
+    )
+
+
+def _within(readings: Readings, length: int) -> tuple[Bools, tuple[str, ...]]:
+    """Which readings lie in one interval, and the first that do not."""
+    wide = readings.duration > length
+    last = readings.start + readings.duration - 1
+    astride = (readings.start // length != last // length) & ~wide
+    first = np.flatnonzero(wide | astride)[:PROBLEMS].tolist()
+    problems = tuple(
+        f"reading {at + 1}: {(Fault.TOO_WIDE if wide[at] else Fault.STRADDLES).text}"
+        for at in first
+    )
+    return ~(wide | astride), problems
+
+
+def _once(readings: Readings, rows: Indices) -> tuple[Indices, int, int]:
+    """Rows by meter and time, each start and duration once: the first in the input stays."""
+    code, start, duration = readings.code[rows], readings.start[rows], readings.duration[rows]
+    order = rows[np.lexsort((rows, duration, start, code))]
+    again = np.zeros(len(order), bool)
+    columns = (readings.code, readings.start, readings.duration)
+    again[1:] = np.logical_and.reduce([np.diff(column[order]) == 0 for column in columns])
+    first = np.maximum.accumulate(np.where(again, 0, np.arange(len(order))))
+    other = readings.wh[order] != readings.wh[order[first]]
+    return order[~again], int((again & ~other).sum()), int(other.sum())
+
+
+def _filled(readings: Readings, order: Indices, length: int) -> tuple[Int32s, Ints, Ints, Bools]:
+    """Meter, start, sum [Wh] of each interval with a reading, and whether it is filled."""
+    code, start = readings.code[order], readings.start[order]
+    duration, wh = readings.duration[order].astype(np.int64), readings.wh[order]
+    opens = start // length * length
+    if not len(order):
+        return code, opens, wh, np.zeros(0, bool)
+    new = np.ones(len(order), bool)
+    new[1:] = (np.diff(code) != 0) | (np.diff(opens) != 0)
+    edge = np.flatnonzero(new)
+    overlaps = np.zeros(len(order), bool)
+    overlaps[1:] = (start[1:] < (start + duration)[:-1]) & ~new[1:]
+    covered = np.add.reduceat(duration, edge)
+    full = (covered == length) & ~np.logical_or.reduceat(overlaps, edge)
+    return code[edge], opens[edge], np.add.reduceat(wh, edge), full
+
+
+def _read_only(column: NDArray[Any]) -> NDArray[Any]:
+    column.flags.writeable = False
+    return column

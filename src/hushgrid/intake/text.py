@@ -10,15 +10,18 @@ import codecs
 import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from decimal import Context, Decimal
+from difflib import get_close_matches
 from fractions import Fraction
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
 from hushgrid._numbers import Ints, is_whole
 from hushgrid.errors import IntakeError
+from hushgrid.intake._times import Written, text_times
 from hushgrid.intake.readings import (
     FAULTS_END,
     MAX_DURATION,
@@ -28,7 +31,6 @@ from hushgrid.intake.readings import (
     Parsed,
     clean_meter,
 )
-from hushgrid.intake.times import Written, text_times
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -228,79 +230,199 @@ def whole(text: str) -> int:
     return int(number)
 
 
-Unit = Literal["wh", "kwh", "kw"]
+Unit = Literal["wh", "kwh", "mwh", "w", "kw"]
 Marks = Literal["start", "end"]
+Header = Literal["first", "find", "repeated"]
+Form = Literal["table", "json", "nem12", "dsmr_p1"]
+OTHERWISE = " | "  # between names of a column that differ by version
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnMapping:
-    """How a CSV or Parquet table names meter, time, duration and value.
+    """How an input names meter, time, duration and value.
 
     Values are rounded to whole Wh, halves to even. A time with an offset is exact; one without is a
-    local time of `time_zone`.
+    local time of `time_zone`. Names of columns are compared without surrounding and repeated
+    spaces, in a CSV also without case where no column fits exactly; `A | B` is either of two names.
 
     Attributes:
         time: Column of times.
         value: Column of values.
-        unit: "wh", "kwh" or "kw" (mean power over the duration).
-        meter: Column of meter ids; or `meter_id` is set.
-        meter_id: The one meter of the table.
-        duration: Column of durations [s]; or `duration_s` is set.
+        unit: "wh", "kwh", "mwh", or "w" and "kw" (mean power over the duration).
+        meter: Column of meter ids.
+        meter_id: Id of the one meter of the input, in place of what `meter` says, or without it.
+        duration: Column of durations; else `duration_s`, `end` or `until` is set.
+        duration_unit: "s" or "min", of `duration`.
         duration_s: Duration of every row [s].
+        end: Column of the ends of readings.
+        until: Text between start and end where the column `time` holds both.
+        date: Column of dates, where `time` holds the time of day only.
+        end_date: The same for `end`.
         time_zone: IANA name of the zone of times without an offset.
         time_format: "iso", or a strptime pattern.
         marks: Whether a time is the "start" or the "end" of a reading.
+        shift_s: Added to a time as written [s]: 1 where times are a second before the border.
+        plus: Further columns that are added to `value`; an empty cell is 0.
+        only: Columns, each with the beginnings of cells of rows that are read; others are left out.
         delimiter: Character between the fields of a CSV.
         decimal: Decimal mark of a CSV: "." or ",".
+        skip: Lines of a CSV before the header.
+        header: "first": the first line; "find": the first that names the columns; "repeated": each
+            that names them, and lines with another number of fields end its rows.
+        preamble: The first two lines are names and values that hold for all rows; implies "find".
+        form: "table", or a format with a parser of its own: "json" (nested), "nem12", "dsmr_p1".
+        rows: Path of the rows of nested JSON, such as "data.attributes.*".
 
     >>> ColumnMapping(meter="id", time="at", value="kWh", unit="kwh", duration_s=900).time_zone
     'UTC'
     """
 
-    time: str
-    value: str
-    unit: Unit
+    time: str = ""
+    value: str = ""
+    unit: Unit = "wh"
     meter: str | None = None
     meter_id: str | None = None
     duration: str | None = None
+    duration_unit: Literal["s", "min"] = "s"
     duration_s: int | None = None
+    end: str | None = None
+    until: str | None = None
+    date: str | None = None
+    end_date: str | None = None
     time_zone: str = "UTC"
     time_format: str = "iso"
     marks: Marks = "start"
+    shift_s: int = 0
+    plus: tuple[str, ...] = ()
+    only: tuple[tuple[str, tuple[str, ...]], ...] = ()
     delimiter: str = ","
     decimal: str = "."
+    skip: int = 0
+    header: Header = "first"
+    preamble: bool = False
+    form: Form = "table"
+    rows: str = ""
 
     def __post_init__(self) -> None:
-        for name in ("time", "value"):
-            _check_name(name, getattr(self, name))
-        _check_either("meter", self.meter, "meter_id", self.meter_id)
-        _check_either("duration", self.duration, "duration_s", self.duration_s)
+        _check_choice("form", self.form, get_args(Form))
+        if self.form in ("table", "json"):
+            self._check_columns()
         _check_choice("unit", self.unit, get_args(Unit))
+        _check_choice("duration_unit", self.duration_unit, ("s", "min"))
         _check_choice("marks", self.marks, get_args(Marks))
         _check_choice("decimal", self.decimal, (".", ","))
+        _check_choice("header", self.header, get_args(Header))
         if self.meter_id is not None and clean_meter(str(self.meter_id)) != self.meter_id:
             raise IntakeError(f"meter_id is {self.meter_id!r}; give 1 to 128 printable characters.")
-        if self.duration_s is not None and not (
-            is_whole(self.duration_s) and 1 <= self.duration_s <= MAX_DURATION
+        for name, low, high in (
+            ("duration_s", 1, MAX_DURATION),
+            ("shift_s", -86_400, 86_400),
+            ("skip", 0, 1000),
         ):
-            raise IntakeError(
-                f"duration_s is {self.duration_s}; give whole seconds, 1 to {MAX_DURATION}."
-            )
+            given = getattr(self, name)
+            unset = given is None and name == "duration_s"
+            if not unset and not (is_whole(given) and low <= given <= high):
+                raise IntakeError(f"{name} is {given!r}; give a whole number, {low} to {high}.")
         _check_delimiter(self.delimiter, self.decimal)
+        for name in ("rows", "time_format", "time_zone"):
+            if not isinstance(getattr(self, name), str):
+                raise IntakeError(f"{name} is {getattr(self, name)!r}; give a text.")
+        if not isinstance(self.preamble, bool):
+            raise IntakeError(f"preamble is {self.preamble!r}; give true or false.")
+        text_times(self.time_format, self.time_zone)
+
+    def _check_columns(self) -> None:
+        for name in ("time", "value"):
+            _check_name(name, getattr(self, name))
+        for name in ("meter", "end", "date", "end_date"):
+            if getattr(self, name) is not None:
+                _check_name(name, getattr(self, name))
+        if self.end is None and self.until is None:
+            _check_either("duration", self.duration, "duration_s", self.duration_s)
+        elif (self.duration, self.duration_s, self.marks) != (None, None, "start"):
+            raise IntakeError(
+                "end or until says how long a reading is; leave duration, duration_s and marks out."
+            )
+        if self.until is not None and not (isinstance(self.until, str) and self.until):
+            raise IntakeError(f"until is {self.until!r}; give the text between two times.")
+        if not _are_texts(self.plus):
+            raise IntakeError(f"plus is {self.plus!r}; give a list of columns.")
+        if not (isinstance(self.only, tuple) and all(map(_is_rule, self.only))):
+            raise IntakeError(f"only is {self.only!r}; give each column a list of texts.")
         if len(set(self.columns)) != len(self.columns):
             raise IntakeError(f"columns are {self.columns}; give each a column of its own.")
-        text_times(self.time_format, self.time_zone)
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that are read, without surrounding spaces."""
-        named = (self.meter, self.time, self.duration, self.value)
+        named = (
+            self.meter, self.date, self.time, self.duration, self.end_date, self.end, self.value,
+            *self.plus, *(name for name, _ in self.only),
+        )  # fmt: skip
         return tuple(name.strip() for name in named if name is not None)
+
+    @property
+    def plain(self) -> bool:
+        """Whether it only names columns of a table whose header is the first line."""
+        return all(
+            getattr(self, each.name) == each.default
+            for each in fields(self)
+            if each.name not in _PLAIN
+        )
+
+
+_PLAIN = (
+    "time", "value", "unit", "meter", "meter_id", "duration", "duration_s", "time_zone",
+    "time_format", "marks", "delimiter", "decimal",
+)  # fmt: skip
+
+
+def alternatives(column: str) -> list[str]:
+    """The names of a column of a mapping, without surrounding and repeated spaces.
+
+    Args:
+        column: A name, or several with " | " between them.
+
+    Returns:
+        The names.
+
+    >>> alternatives(" a  b | c ")
+    ['a b', 'c']
+    """
+    return [" ".join(name.split()) for name in column.split(OTHERWISE)]
+
+
+def perhaps(wanted: str, given: Iterable[str]) -> str:
+    """The name among those given that is close to a missing one; any other may be a value.
+
+    Args:
+        wanted: The name that is missing.
+        given: Names as written.
+
+    Returns:
+        " (perhaps 'NAME')", or nothing.
+
+    >>> perhaps("wh", ["meter_id", "Wh"]), perhaps("wh", ["7.5"])
+    (" (perhaps 'Wh')", '')
+    """
+    names = {name.strip().casefold()[:64]: name.strip()[:64] for name in islice(given, 64)}
+    close = get_close_matches(wanted.strip().casefold(), names, 1)
+    return f" (perhaps {names[close[0]]!r})" if close else ""
 
 
 def _check_name(field: str, value: Any) -> None:
     if not isinstance(value, str) or not value.strip():
         raise IntakeError(f"{field} is {value!r}; give the name of a column.")
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, tuple) and all(isinstance(text, str) and text for text in value)
+
+
+def _is_rule(value: Any) -> bool:
+    if not isinstance(value, tuple) or len(value) != 2:
+        return False
+    return _are_texts(value[:1]) and bool(value[1]) and _are_texts(value[1])
 
 
 def _check_either(column: str, name: Any, constant: str, value: Any) -> None:
@@ -438,12 +560,12 @@ def values(
     decimal: str = ".",
     longest: int = LONGEST,
 ) -> Ints:
-    """Energy from text; mean power in kW is multiplied by its duration.
+    """Energy from text; mean power is multiplied by its duration.
 
     Args:
         texts: (n,) values as written.
-        unit: "wh", "kwh" or "kw".
-        duration: (n,) durations [s]; used for "kw".
+        unit: As `ColumnMapping.unit`.
+        duration: (n,) durations [s]; used for mean power.
         decimal: Decimal mark.
         longest: Most characters of a number.
 
@@ -455,13 +577,13 @@ def values(
     """
     if decimal == ",":
         texts = ["." if "." in text else text.replace(",", ".") for text in texts]
-    if unit != "kw":
-        factor = WH_PER_KWH if unit == "kwh" else 1
+    factor = {"mwh": 10**6, "kwh": WH_PER_KWH, "kw": WH_PER_KWH}.get(unit, 1)
+    if unit not in ("w", "kw"):
         return _each(texts, lambda text: scaled(text, factor, longest=longest))
 
     def from_power(written: tuple[str, int]) -> int:
         text, duration = written
-        return scaled(text, WH_PER_KWH * max(duration, 0), SECONDS_PER_HOUR, longest)
+        return scaled(text, factor * max(duration, 0), SECONDS_PER_HOUR, longest)
 
     return _each(list(zip(texts, duration.tolist(), strict=True)), from_power)
 

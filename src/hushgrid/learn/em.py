@@ -3,7 +3,7 @@
 Home h has K hidden states. They move by `transition[h, slot of the arriving step]`; a reading has a
 law by state and slot group. In a home without labels state 0 is the one that uses least. The
 log-likelihood plus the log of the priors rises with every iteration; the priors are pseudo-counts
-of moves and a few readings spread like the home's own (families.py). A home's fit depends, to the
+of moves and a few readings spread like the home's own (_families.py). A home's fit depends, to the
 bit, only on the design, its own readings and its own labels.
 """
 
@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from hushgrid._kernels import chains as kernel
 from hushgrid._numbers import Bools, Floats, Indices, Int8s, Int32s, Ints
 from hushgrid.errors import ModelError
-from hushgrid.learn.families import Family, natural_of, parameters_of, values_of
+from hushgrid.learn._families import Family, natural_of, parameters_of, values_of
 
 NO_LABELS = np.full((1, 1), -1, np.int8)
 NO_POSTERIOR = np.zeros((1, 1))

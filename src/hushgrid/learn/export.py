@@ -321,7 +321,7 @@ class ZoneSettings:
         prior: Source of the habits.
         days: Weight of the prior [days].
         digest: Digest of the models.
-        policy_epsilon: Epsilon of one release.
+        policy_epsilon: Epsilon of all releases about one interval; of private models of one.
         alpha: Slope of the rate.
         beta: Rate at load 0 [currency/kWh].
         currency: ISO code.
@@ -359,7 +359,9 @@ def zone_text(offer: ZoneSettings, groups: Sequence[tuple[PublishedGroup, Sequen
     Returns:
         TOML.
     """
-    publish = "raw" if offer.provenance == "private" else "estimate"
+    private = offer.provenance == "private"
+    # an interval promise shares out the budget by the models, which must not be private then
+    promise = {} if private else {"secret": "interval", "renew": True}
     day = 86_400 // offer.seconds
     parts = [
         "# Written by hushgrid learn; docs/zone-file.md explains the keys.",
@@ -390,11 +392,12 @@ def zone_text(offer: ZoneSettings, groups: Sequence[tuple[PublishedGroup, Sequen
         _table(
             "policy",
             {
+                **promise,
                 "epsilon": offer.policy_epsilon,
                 "eta": offer.eta,
                 "eta_set_by": offer.eta_by,
                 "horizon": 7 * day,
-                "publish": publish,
+                "publish": "raw" if private else "estimate",
             },
         ),
     ]

@@ -11,7 +11,7 @@ A survey gives probabilities for each of its slots: `come` (away to home, often 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -444,6 +444,39 @@ def survey_models(
     Raises:
         ModelError: No source has chains of all these numbers.
     """
+    found = survey_chains(
+        survey, residents, seconds=seconds, pseudo_count=pseudo_count, definition=definition
+    )
+    which = np.searchsorted(sorted(set(residents)), residents)
+    return tuple(
+        model_of(list(chains.values()), which, f"{source} {definition}")
+        for source, chains in found.items()
+    )
+
+
+def survey_chains(
+    survey: Survey,
+    residents: Iterable[int],
+    *,
+    seconds: int,
+    pseudo_count: float = PSEUDO_COUNT,
+    definition: str = "present",
+) -> dict[str, dict[int, Habits]]:
+    """Two-state chains by source and number of residents.
+
+    Args:
+        survey: The survey.
+        residents: Numbers of residents.
+        seconds: Length of a step [s].
+        pseudo_count: Pseudo-count of smoothing.
+        definition: "present" or "active".
+
+    Returns:
+        The chains of every source that has all these numbers, fewest residents first.
+
+    Raises:
+        ModelError: No source has chains of all these numbers.
+    """
     kinds = sorted(set(residents))
     sources = [
         source
@@ -455,11 +488,9 @@ def survey_models(
             f"no source of the survey has chains of {kinds} residents, {definition}; there are"
             f" residents {survey.residents}."
         )
-    which = np.searchsorted(kinds, residents)
-    found = []
-    for source in sources:
-        chains = [
-            survey_chain(
+    return {
+        source: {
+            n: survey_chain(
                 survey,
                 n,
                 seconds=seconds,
@@ -468,9 +499,9 @@ def survey_models(
                 pseudo_count=pseudo_count,
             )
             for n in kinds
-        ]
-        found.append(model_of(chains, which, f"{source} {definition}"))
-    return tuple(found)
+        }
+        for source in sources
+    }
 
 
 def model_of(chains: Sequence[Habits], chain_of: ArrayLike, name: str) -> OccupancyModel:

@@ -14,8 +14,7 @@ import numpy as np
 
 from hushgrid._numbers import Bools, Floats, Indices, Int8s, Int32s, Ints
 from hushgrid.errors import IntakeError
-from hushgrid.intake.intervals import to_intervals
-from hushgrid.intake.readings import Readings
+from hushgrid.intake.readings import Readings, to_intervals
 
 DAY = 86_400
 MOST_STEPS = 400_000  # of an axis: eleven years of quarter hours

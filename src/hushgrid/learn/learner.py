@@ -16,6 +16,7 @@ import numpy as np
 
 from hushgrid._numbers import Floats, Indices, Int8s, Int32s, Ints
 from hushgrid.errors import ModelError
+from hushgrid.learn._families import Family, Values, common_edges, natural_of, parameters_of
 from hushgrid.learn.em import (
     Design,
     ExpectedCounts,
@@ -36,7 +37,6 @@ from hushgrid.learn.evaluation import (
     plain_scores,
     published_groups,
 )
-from hushgrid.learn.families import Family, Values, common_edges, natural_of, parameters_of
 from hushgrid.learn.habits import Habits
 from hushgrid.learn.histories import (
     AILMENTS,

@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hushgrid._numbers import Floats, float_array, is_real, is_whole
+from hushgrid._numbers import Floats, brief, float_array, is_real, is_whole
 from hushgrid.errors import ConsumptionError, NoiseError, PolicyError, ZoneError
 from hushgrid.mechanism.exposure import Case, Exposure
 from hushgrid.mechanism.policy import MAX_SCALE, MIN_SCALE, Policy
@@ -37,6 +37,8 @@ def worst_loss(
     """Largest |log p_1/p_0| over all outputs and all worlds within eta of the model.
 
     Rounded up by more than its floating-point error, but never above bound/scale.
+
+    See: docs/proofs/calibration.md.
 
     Args:
         absent: Pmf of the reading while absent, (bound + 1,) over 0..bound [Wh].
@@ -68,6 +70,8 @@ def smallest_scale(
     floor: float = MIN_SCALE,
 ) -> float:
     """Smallest scale b, not below `floor`, with worst_loss <= epsilon; rounded up.
+
+    See: docs/proofs/calibration.md.
 
     Args:
         absent: Pmf of the reading while absent, (bound + 1,) over 0..bound [Wh].
@@ -280,6 +284,9 @@ class Answer(NamedTuple):
     case: Case | None
     house: int | None = None
 
+    def __repr__(self) -> str:
+        return brief(self)
+
 
 class Calibrator(Protocol):
     """Answers an exposure with enough noise for the policy's epsilon."""
@@ -309,7 +316,7 @@ class Naive:
                 " give a bound above every house's."
             )
         b = max(blind_scale(self.bound or largest, policy.epsilon), policy.min_scale)
-        reach = max((case.reach for case in exposure.cases), default=0)
+        reach = exposure.widest.reach if exposure.cases else 0
         return Answer(b, reach / b, None, house)
 
 
@@ -337,7 +344,7 @@ class TrustCalibrator:
             self._enough.clear()
             self._solved.clear()
         if policy.eta == 1:
-            worst = max(exposure.cases, key=lambda case: case.reach)
+            worst = exposure.widest
             b = max(blind_scale(worst.reach, policy.epsilon), policy.min_scale)
             return Answer(b, worst.reach / b, worst)
         return self._trusting(exposure.cases, policy)
@@ -389,13 +396,15 @@ class GaussianMultiple:
         """multiple * reach."""
         if not exposure.cases:
             return Answer(0.0, 0.0, None)
-        worst = max(exposure.cases, key=lambda case: case.reach)
+        worst = exposure.widest
         sigma = max(policy.schedule.multiple * worst.reach, policy.min_scale, _WIDE)
         return Answer(sigma, math.inf, worst)
 
 
 def case_loss(case: Case, scale: float, eta: float) -> float:
     """Loss of a release for one case.
+
+    See: docs/proofs/blocks.md.
 
     Args:
         case: The case.

@@ -16,14 +16,16 @@ from hushgrid._numbers import array_digest, canonical_digest, is_real, real, unl
 from hushgrid.mechanism.policy import Policy
 from hushgrid.model.consumption import Consumption, digest_before
 from hushgrid.model.occupancy import OccupancyModel
-from hushgrid.model.zone import Covariate, Tariff, Zone
+from hushgrid.model.zone import Covariate, FeedIn, Tariff, Zone
 
 FORMAT = "hushgrid-terms/2"
 
 _Form = Callable[[Any], Any]
 
 # a value that is left out: written down here, whatever the classes' own defaults become
-_TARIFF_USUAL = {"gamma": 0.0, "inelastic": 0, "floor": 0.0, "cap": math.inf}
+_TARIFF_USUAL = {
+    "gamma": 0.0, "inelastic": 0, "floor": 0.0, "cap": math.inf, "smooth": 0.0, "feed_in": None,
+}  # fmt: skip
 _POLICY_USUAL: dict[str, Any] = {
     "horizon": 96,
     "eta": 1.0,
@@ -36,6 +38,7 @@ _POLICY_USUAL: dict[str, Any] = {
     "publish": "raw",
     "estimator": "model",
     "usual": 0.0,
+    "filters": 1,
     "covariates": [],
     "gaussian": None,
     "delta": 0.0,
@@ -55,7 +58,16 @@ def _tariff_values(tariff: Tariff) -> dict[str, tuple[Any, _Form]]:
         "inelastic": (tariff.inelastic, int),
         "floor": (tariff.floor, real),
         "cap": (tariff.cap, real),
+        "smooth": (tariff.smooth, real),
+        "feed_in": (tariff.feed_in, _feed_in),
     }
+
+
+def _feed_in(given: FeedIn | None) -> dict[str, Any] | None:
+    if given is None:
+        return None
+    every = {key: real(getattr(given, key)) for key in ("alpha", "beta", "floor", "cap")}
+    return unlike(every, {"floor": 0.0, "cap": math.inf})
 
 
 def _policy_values(policy: Policy) -> dict[str, tuple[Any, _Form]]:
@@ -73,6 +85,7 @@ def _policy_values(policy: Policy) -> dict[str, tuple[Any, _Form]]:
         "publish": (policy.publish, str),
         "estimator": (policy.estimator, str),
         "usual": (policy.usual, real),
+        "filters": (policy.filters if policy.estimator != "model" else 1, int),
         "covariates": (policy.covariates, lambda each: [_covariate(one) for one in each]),
         **{key: (value, _written) for key, value in (_NO_SCHEDULE | own).items()},
     }
@@ -182,9 +195,10 @@ def world_digest(
 def _world_fields(
     zone: Zone, tariff: Tariff, models: Sequence[OccupancyModel], consumption: Consumption
 ) -> dict[str, Any]:
+    export = {"export": array_digest(zone.export, "<i4")} if zone.offset else {}
     return {
         "format": FORMAT,
-        "zone": {"id": zone.id, "bound": array_digest(zone.bound, "<i4")},
+        "zone": {"id": zone.id, "bound": array_digest(zone.bound, "<i4"), **export},
         "tariff": tariff_fields(tariff),
         "models": [model.digest for model in models],
         "consumption": consumption.digest,
@@ -218,7 +232,7 @@ def terms_digest_before(
     of_laws = digest_before(consumption)
     of_tariff = tariff_before(tariff)
     new = {*policy_fields(policy)} - {*_POLICY_BEFORE}
-    if of_laws is None or of_tariff is None or new:
+    if of_laws is None or of_tariff is None or new or zone.offset:
         return None
     rules = _policy_values(policy)
     values = {key: repr(rules[key][0]) for key in _POLICY_BEFORE}

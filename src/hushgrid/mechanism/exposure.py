@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from hushgrid._numbers import Floats, Int32s, Value
+from hushgrid._numbers import Floats, Int32s, Value, brief
 from hushgrid.errors import PolicyError
 from hushgrid.mechanism.policy import BlockRule, EmptyRule, ModelsRule, Policy
 from hushgrid.mechanism.support import Open, Protected, Support, grouped
@@ -39,6 +40,8 @@ class Case:
     model: int | None
     exact: bool = True
 
+    __repr__ = brief
+
     @property
     def reach(self) -> int:
         """Largest change of the load [Wh]."""
@@ -53,7 +56,7 @@ class Case:
         return replace(self, before=before, after=after)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Exposure:
     """What a release could disclose; a calibrator answers it with a scale.
 
@@ -72,6 +75,13 @@ class Exposure:
     protected: Protected
     cases: tuple[Case, ...]
     blocks: tuple[tuple[int, ...], ...] = ()  # houses that some model moves jointly
+
+    __repr__ = brief
+
+    @cached_property
+    def widest(self) -> Case:
+        """The first case with the largest reach; there must be one."""
+        return max(self.cases, key=lambda case: case.reach)
 
 
 def merged(steps: Sequence[Exposure]) -> Exposure:

@@ -50,6 +50,12 @@ class Noise(ABC):
         """A whole number from -size to size, each equally likely; as `draw_size`."""
         raise NoiseError(f"{type(self).__name__} has no noise for blocks; use SecureNoise().")
 
+    def blocks(self, scale: float, steps: int, count: int) -> Ints:
+        """The noise of so many blocks, (count, steps), for audits and tests."""
+        sizes = [self.draw_size(scale, steps) for _ in range(count)]
+        each = [[self.draw_within(size) for _ in range(steps)] for size in sizes]
+        return np.array(each, np.int64).reshape(count, steps)
+
     def in_block(self, terms: str, scale: float, span: tuple[int, int], t: int) -> int:
         """The noise of step t in a block of steps; its M is drawn at the first and kept here.
 
@@ -190,6 +196,12 @@ class SimulatedNoise(Noise):
         check_block(scale, steps)
         return size_quantile(float(self._uniforms.random()), scale, steps)
 
+    def blocks(self, scale: float, steps: int, count: int) -> Ints:
+        """All sizes at first, then all steps, by inversion of uniform numbers."""
+        check_block(scale, steps)
+        size = _size_quantiles(self._uniforms.random((count, 1)), scale, steps)
+        return np.floor(self._uniforms.random((count, steps)) * (2 * size + 1)).astype(int) - size
+
     def draw_within(self, size: int) -> int:
         """By inversion of one uniform number."""
         return math.floor(float(self._uniforms.random()) * (2 * size + 1)) - size
@@ -213,6 +225,10 @@ class Stepwise:
     def __call__(self, t: int) -> SimulatedNoise:
         """The source of step t."""
         return SimulatedNoise(np.random.SeedSequence(self._key, spawn_key=(t,)))
+
+    def of_block(self, first: int) -> SimulatedNoise:
+        """The source of the size of a block of steps, by its first step."""
+        return SimulatedNoise(np.random.SeedSequence(self._key, spawn_key=(first, 0)))
 
 
 def quantile(uniform: float, scale: float) -> int:
@@ -299,16 +315,19 @@ def size_quantile(uniform: float, scale: float, steps: int) -> int:
         The size M [Wh]. From 1000 Wh on M + 1/2 is taken for a gamma number of shape L + 1, whose
         chances differ by less than 1e-6 of themselves.
     """
+    return int(_size_quantiles(np.array(uniform), scale, steps))
+
+
+def _size_quantiles(uniform: Floats, scale: float, steps: int) -> Ints:
     from scipy.special import gammaincinv
 
-    top = math.floor(scale * float(gammaincinv(steps + 1, uniform)))
     if scale >= 10 * _WIDE:
-        return top
+        return np.asarray(np.floor(scale * gammaincinv(steps + 1, uniform)), np.int64)
     m = np.arange(math.ceil(scale * (steps + 41 + 12 * math.sqrt(steps + 1))) + 2)
     weight = np.exp(
         steps * np.log((2 * m + 1) / (2 * steps * scale + 1)) - (m - steps * scale) / scale
     )
-    return int(np.searchsorted(np.cumsum(weight) / weight.sum(), uniform, side="right"))
+    return np.searchsorted(np.cumsum(weight) / weight.sum(), uniform, side="right")
 
 
 def _reaching(k: int, scale: float) -> float:

@@ -9,9 +9,9 @@ A `Window` is a w-event budget (Kellaris, Papadopoulos, Xiao, Papadias 2014): an
 steps of an endless stream lose at most epsilon together. Half of the budget probes, at every step,
 whether the load has moved away from what the public expects; the other half is spent where it has.
 
-distribution  a publication takes half of what the last w - 1 publications have left
-absorption    every step has an equal share; a publication takes the shares of the skipped steps
-              before it, and the steps after it give up as many
+    distribution  a publication takes half of what the last w - 1 publications have left
+    absorption    every step has an equal share; a publication takes the shares of the skipped
+                  steps before it, and the steps after it give up as many
 
 These shares are what a step may take at most. The booked loss decides: a probe or a publication
 that brings any w consecutive steps above epsilon by the exact sum of their booked losses is not
@@ -21,13 +21,15 @@ made, under any terms and rules of the steps before.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import Any, ClassVar, Literal, Protocol, TypeVar, cast, final, get_args
 
 import numpy as np
 
-from hushgrid._numbers import Floats, is_real, is_whole, sum_up
+from hushgrid._numbers import Floats, brief, is_real, is_whole, sum_up
 from hushgrid.errors import PolicyError
 from hushgrid.model.zone import Covariate
 
@@ -128,12 +130,12 @@ class Schedule:
         """The first and the last step of the block with the noise of step t."""
         return t, t
 
-    def estimated_at(self, scale: float, t: int) -> float:  # noqa: ARG002
-        """The scale by which the public's estimate takes the noise of step t [Wh]."""
-        return scale
+    def place(self, t: int) -> Mapping[str, int]:  # noqa: ARG002
+        """Number, length and place of step t in its block of steps, from 1; empty without any."""
+        return {}
 
-    def repeated(self, horizons: int) -> Schedule:  # noqa: ARG002
-        """The schedule of a run of horizons, whose epsilons are given step by step."""
+    def over(self, steps: int) -> Schedule:  # noqa: ARG002
+        """The schedule again and again over so many steps, whose epsilons are given one by one."""
         return self.with_epsilons(())
 
     def covers(self, horizon: int) -> int:
@@ -191,6 +193,8 @@ class PerStep(Schedule):
 
     epsilons: tuple[float, ...] = field()
 
+    __repr__ = brief
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilons", _listed(self.epsilons))
 
@@ -211,6 +215,8 @@ class Negligible(Schedule):
 
     The promise of a step is then (epsilon, negligible).
 
+    See: docs/proofs/unlikely.md.
+
     Attributes:
         negligible: A probability from 0 (no house is left out) to below 0.5.
         epsilons: One for each step, or none.
@@ -218,6 +224,8 @@ class Negligible(Schedule):
 
     negligible: float = field()
     epsilons: tuple[float, ...] = ()
+
+    __repr__ = brief
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilons", _listed(self.epsilons))
@@ -356,6 +364,8 @@ class Window(Schedule):
     steps: int
     by: Method = "distribution"
 
+    __repr__ = brief
+
     def __post_init__(self) -> None:
         if not is_whole(self.steps) or self.steps < 1:
             raise PolicyError(
@@ -476,6 +486,7 @@ class Blocks(Schedule):
     lengths: tuple[int, ...] = field()
     losses: tuple[float, ...] = field()
     epsilons: tuple[float, ...] = field(init=False, repr=False, compare=False)
+    _ends: tuple[int, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         whole = all(is_whole(one) and one >= 1 for one in self.lengths)
@@ -487,6 +498,7 @@ class Blocks(Schedule):
             )
         object.__setattr__(self, "lengths", tuple(int(one) for one in self.lengths))
         object.__setattr__(self, "losses", tuple(self.losses))
+        object.__setattr__(self, "_ends", tuple(accumulate(self.lengths)))
         each = zip(self.losses, self.lengths, strict=True)
         object.__setattr__(self, "epsilons", tuple(e for e, n in each for _ in range(n)))
 
@@ -507,26 +519,26 @@ class Blocks(Schedule):
 
     def span(self, t: int) -> tuple[int, int]:
         """The block of step t."""
-        end = 0
-        for length in self.lengths:
-            end += length
-            if t <= end:
-                return end - length + 1, end
-        raise PolicyError(f"step t is {t} but the blocks end at step {end}; give longer blocks.")
+        k = bisect_left(self._ends, t)
+        if k == len(self._ends):
+            raise PolicyError(
+                f"step t is {t} but the blocks end at step {self._ends[-1]}; give longer blocks."
+            )
+        return self._ends[k] - self.lengths[k] + 1, self._ends[k]
 
-    def estimated_at(self, scale: float, t: int) -> float:
-        """The standard deviation: a linear filter with the noise's true variance is used."""
+    def place(self, t: int) -> Mapping[str, int]:
+        """By the blocks before step t."""
         first, last = self.span(t)
-        return scale * math.sqrt((last - first + 2) * (last - first + 3) / 3)
+        return {
+            "number": bisect_left(self._ends, t) + 1,
+            "length": last - first + 1,
+            "place": t - first + 1,
+        }
 
     def variance(self, scale: Wh) -> Wh:
         """(L + 1)(L + 2)/3 scale^2 of the blocks' lengths L; `scale` is (T,), one a step."""
         steps = np.repeat(self.lengths, self.lengths)
         return cast("Wh", (steps + 1) * (steps + 2) / 3 * scale**2)
-
-    def lost_by(self, most: Sequence[float]) -> float:
-        """As much as if every step were a block of its own: any steps may be asked about."""
-        return sum_up(most)
 
     def with_epsilons(self, each: tuple[float, ...]) -> Schedule:
         """The blocks that these steps begin; an even schedule without any."""
@@ -541,9 +553,11 @@ class Blocks(Schedule):
         starts = [sum(kept[:k]) for k in range(len(kept))]
         return Blocks(tuple(kept), tuple(each[start] for start in starts))
 
-    def repeated(self, horizons: int) -> Schedule:
-        """The same blocks in every horizon."""
-        return Blocks(self.lengths * horizons, self.losses * horizons)
+    def over(self, steps: int) -> Schedule:
+        """The same blocks in every horizon; the last one may be cut off."""
+        times = -(-steps // sum(self.lengths))
+        whole = Blocks(self.lengths * times, self.losses * times)
+        return whole.with_epsilons(whole.epsilons[:steps])
 
     def check(self, policy: _Policy) -> None:
         """eta = 1, the rules that bound what is lost about a house, and blocks that fit."""
@@ -560,7 +574,21 @@ class Blocks(Schedule):
                 " give block, union and protect_all.",
                 fields=("blocks", "models", "on_empty", "block_steps"),
             )
-        Schedule.check(self, policy)
+        for k, epsilon in enumerate(self.losses, 1):
+            number = is_real(epsilon) and epsilon > 0
+            if not (number and epsilon <= policy.epsilon):
+                raise PolicyError(
+                    f"policy block_epsilon of block {k} is {epsilon}; give a positive number, at"
+                    f" most epsilon = {policy.epsilon:g}.",
+                    fields=("block_epsilon", "epsilon") if number else ("block_epsilon",),
+                )
+        if sum(self.lengths) != policy.horizon:
+            raise PolicyError(
+                f"policy block_steps add up to {sum(self.lengths)} but the horizon is"
+                f" {policy.horizon}; give blocks that add up to it, or to a part of it that"
+                " repeats, such as a day.",
+                fields=("block_steps", "horizon"),
+            )
 
 
 def per_step(epsilons: Sequence[float]) -> Schedule:
@@ -666,6 +694,8 @@ class Policy:
         estimator: What the public's estimate and forecast come from: the model, the model and a
             filter of the releases weighed against each other, or the releases alone.
         usual: What a house usually consumes in a step [Wh], by published figures; for `releases`.
+        filters: Version of the filters of an estimator that follows releases; 1 or 2 in epochs that
+            earlier versions began.
         schedule: How epsilon is shared out over the releases, and the law of the noise.
         covariates: Public series that the estimate may use, where it follows releases.
     """
@@ -681,8 +711,11 @@ class Policy:
     publish: PublishRule = "raw"
     estimator: EstimatorRule = "model"
     usual: float = 0.0
+    filters: int = 3
     schedule: Schedule = field(default_factory=Even)
     covariates: tuple[Covariate, ...] = ()
+
+    __repr__ = brief
 
     def __post_init__(self) -> None:
         if not (is_real(self.epsilon) and self.epsilon > 0):
@@ -711,6 +744,10 @@ class Policy:
                     fields=(name,),
                 )
         object.__setattr__(self, "clamp", _checked_clamp(self.clamp))
+        if self.filters not in (1, 2, 3):
+            raise PolicyError(
+                f"policy filters is {self.filters}; give 1, 2 or 3.", fields=("filters",)
+            )
         alone = self.estimator == "releases"
         if not (is_real(self.usual) and (self.usual > 0 if alone else self.usual == 0)):
             raise PolicyError(

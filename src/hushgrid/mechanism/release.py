@@ -23,6 +23,7 @@ from hushgrid._numbers import (
     TRUTH,
     Rule,
     Spent,
+    brief,
     number,
     one_of,
     optional,
@@ -48,7 +49,7 @@ from hushgrid.mechanism.policy import ROUNDING, NoiseName, Policy, Window
 from hushgrid.mechanism.scheduler import Calibration, Scheduler, exposures_of
 from hushgrid.model.consumption import Consumption
 from hushgrid.model.occupancy import OccupancyModel
-from hushgrid.model.zone import Tally, Tariff, Zone, public_rate
+from hushgrid.model.zone import Tally, Tariff, Zone, feed_in_rate, offset_tariff, public_rate
 
 Mode = Literal["production", "simulation"]
 
@@ -58,6 +59,16 @@ _VALUES = Rule(
         isinstance(v, Mapping) and all(map(TEXT.fits, v)) and all(map(_NUMBER.fits, v.values()))
     ),
     "a number or null for each name",
+)
+_PLACE = ("length", "number", "place")
+_BLOCK = Rule(
+    lambda v: (
+        isinstance(v, Mapping)
+        and {*_PLACE} <= {*v} <= {*_PLACE, "mark"}
+        and all(map(whole(1).fits, v.values()))
+        and v["place"] <= v["length"]
+    ),
+    "number, length and place in the block, and a mark of its draw, whole numbers from 1",
 )
 
 
@@ -91,6 +102,11 @@ class Release:
         model_share: Likewise: probability of the model's component after the release.
         covariates: Likewise, where there are covariates: the value of each that the estimate uses,
             by name; None for a missing one.
+        block: Where the noise lasts a block of steps: `number` of the block in the horizon, its
+            `length` in steps and the `place` of this one, each from 1.
+        offset: Where houses export: the sum of their export limits [Wh], which is in `load_hat` and
+            `estimate`.
+        feed_in: Published rate of what homes feed in [currency/kWh], where the tariff has one.
     """
 
     zone: Annotated[str, TEXT]
@@ -113,6 +129,11 @@ class Release:
     base: Annotated[float | None, optional(LOSS)] = None
     model_share: Annotated[float | None, optional(CHANCE)] = None
     covariates: Annotated[Values | None, optional(_VALUES)] = None
+    block: Annotated[Mapping[str, int] | None, optional(_BLOCK)] = None
+    offset: Annotated[int | None, optional(whole(1))] = None
+    feed_in: Annotated[float | None, optional(number(-math.inf))] = None
+
+    __repr__ = brief
 
     def __post_init__(self) -> None:
         if self.noise is None:
@@ -121,6 +142,18 @@ class Release:
             raise PolicyError(
                 f"release noise is {self.noise!r}; give one of {', '.join(get_args(NoiseName))}."
             )
+
+    @property
+    def net_load_hat(self) -> int:
+        """Noisy net load [Wh], below 0 where the zone exports."""
+        return self.load_hat - (self.offset or 0)
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation of the noise [Wh], in the continuous limit."""
+        steps = (self.block or {}).get("length", 1)
+        size = 1.0 if self.noise == "gaussian" else math.sqrt((steps + 1) * (steps + 2) / 3)
+        return self.scale * size
 
     @classmethod
     def free(cls, **stated: Any) -> Release:
@@ -202,6 +235,8 @@ class State:
     carried: tuple[float, ...] = ()
     lost: tuple[float, ...] = ()
 
+    __repr__ = brief
+
     @property
     def t(self) -> int:
         """The step the next release is for."""
@@ -233,9 +268,25 @@ def init(
 
     Returns:
         The state.
+
+    Raises:
+        PolicyError: If the tariff smooths rates and the policy has a window.
     """
+    if tariff.smooth and policy.schedule.adaptive:
+        raise PolicyError(
+            f"tariff smooth is {tariff.smooth:g} with a window, which compares loads with the last"
+            " rate; give smooth = 0, or no window.",
+            fields=("window",),
+        )
     if exposures is None:
         exposures = exposures_of(models, zone, consumption, policy)
+    tariff = offset_tariff(zone, tariff, consumption)
+    if tariff.feed_in is not None and policy.schedule.adaptive and policy.publish == "raw":
+        raise PolicyError(
+            f"policy publish is {policy.publish!r} with a window, which repeats a rate where the"
+            " load has not moved, and the tariff has a feed-in rate; give 'estimate'.",
+            fields=("publish", "window"),
+        )
     exposures.check_made_for(models, zone, consumption, policy)
     scheduler = Scheduler(exposures, policy, calibrator)
     public = None
@@ -275,10 +326,11 @@ def first_public(
     """
     shape = SHAPES[policy.schedule.noise]
     model = PublicKnowledge.start(models, consumption, clamp=policy.clamp, shape=shape)
+    model = model.with_blocks(policy.schedule.lengths)
     if policy.estimator == "model":
         return model
     usual = policy.usual * len(consumption.class_of)
-    return FollowedKnowledge.start(model, days, usual, policy.covariates)
+    return FollowedKnowledge.start(model, days, usual, policy.covariates, policy.filters)
 
 
 def with_recorded_digest(state: State, digest: str | None) -> State:
@@ -309,6 +361,7 @@ class PreparedNoise:
         simulated: Whether the source has a seed.
         probe: Calibration of the probe, under a policy with a window.
         probe_noise: The draw of the probe [Wh].
+        mark: Public mark of the draw of the block's M; 0: none.
     """
 
     t: int
@@ -318,6 +371,7 @@ class PreparedNoise:
     simulated: bool
     probe: Calibration | None = None
     probe_noise: int = 0
+    mark: int = 0
 
     def __repr__(self) -> str:
         return f"PreparedNoise(t={self.t})"
@@ -329,12 +383,14 @@ class PreparedNoise:
         return self.calibration.epsilon + (self.probe.epsilon if both and self.probe else 0.0)
 
 
-def prepare(state: State, noise: Noise) -> PreparedNoise:
+def prepare(state: State, noise: Noise, size: int | None = None, mark: int = 0) -> PreparedNoise:
     """Draw the noise of the next step (Algorithm 1, line 12), from public figures alone.
 
     Args:
         state: The state before the step.
         noise: The source of noise.
+        size: Where noise lasts a block of steps: its M, kept elsewhere. None: the source keeps it.
+        mark: Public mark of the draw of this M, which the release states; 0: none.
 
     Returns:
         The noise, for `step`.
@@ -350,10 +406,14 @@ def prepare(state: State, noise: Noise) -> PreparedNoise:
         k = 0
         if policy.schedule.lengths:
             span = policy.schedule.span(state.t)
-            k = noise.in_block(state.digest, calibration.scale, span, state.t)
+            k = (
+                noise.in_block(state.digest, calibration.scale, span, state.t)
+                if size is None
+                else noise.draw_within(size)
+            )
         elif calibration.scale:
             k = noise.drawn(policy.schedule.noise, calibration.scale)
-        return PreparedNoise(state.t, state.digest, calibration, k, simulated)
+        return PreparedNoise(state.t, state.digest, calibration, k, simulated, mark=mark)
     probe, publication = shares(state)
     k = noise.draw(probe.scale)
     publication = probe if publication is None else publication
@@ -533,7 +593,7 @@ def step(state: State, load: int | Tally, noise: Noise | PreparedNoise) -> tuple
     Args:
         state: The state before the step.
         load: Load [Wh]; under a policy with a clamp what `tally(readings, state.zone.bound)`
-            returns.
+            returns, where houses export `tally(readings, state.zone.bound, state.zone.export)`.
         noise: A source of noise, or what `prepare` drew from one for this step.
 
     Returns:
@@ -559,7 +619,7 @@ def step(state: State, load: int | Tally, noise: Noise | PreparedNoise) -> tuple
     z = _checked_load(load, state)
     if draws.probe is not None:
         return _step_in_window(state, z, draws, draws.probe)
-    return _published(state, draws.calibration, z + draws.noise, draws.simulated)
+    return _published(state, draws.calibration, z + draws.noise, draws.simulated, mark=draws.mark)
 
 
 def releases(state: State, loads: Iterable[int | Tally], noise: Noise) -> Iterator[Release]:
@@ -628,8 +688,7 @@ def replay(state: State, release: Release) -> State:
     public = state.public
     if public is not None:
         public = informed(public, release.covariates)
-        scale = state.policy.schedule.estimated_at(release.scale, state.t)
-        _, public = public.learn(release.load_hat, scale, state.rates)
+        _, public = public.learn(release.load_hat, release.scale, state.rates)
     return _after(state, public, release)
 
 
@@ -711,7 +770,7 @@ def _expected(state: State) -> float:
     if not state.rates:
         return 0.0
     z = (state.rates[-1] - state.tariff.beta) / state.tariff.alpha * 1000
-    return z - state.tariff.inelastic - above
+    return z - state.tariff.inelastic + state.tariff.offset - above
 
 
 def _published(
@@ -722,6 +781,7 @@ def _published(
     *,
     probe: Calibration | None = None,
     keep: bool = False,
+    mark: int = 0,
 ) -> tuple[Release, State]:
     """The release of a noisy load; `keep` repeats the last rate."""
     public, put_back, estimate = state.public, 0.0, None
@@ -730,14 +790,15 @@ def _published(
         if isinstance(public, FollowedKnowledge):
             base, covariates = public.base(state.rates), public.stated
         put_back = public.clamped_energy(state.rates)
-        scale = state.policy.schedule.estimated_at(calibration.scale, state.t)
-        guess, public = public.learn(load_hat, scale, state.rates)
+        guess, public = public.learn(load_hat, calibration.scale, state.rates)
         estimate = guess if state.policy.publish == "estimate" else None
         if isinstance(public, FollowedKnowledge):
             model_share = public.share
-    rate = public_rate(load_hat + put_back if estimate is None else estimate, state.tariff)
-    if keep and state.rates:
-        rate = state.rates[-1]
+    last = state.rates[-1] if state.rates else None
+    load = load_hat + put_back if estimate is None else estimate
+    rate = public_rate(load, state.tariff, last)
+    if keep and last is not None:
+        rate = last
     release = Release(
         zone=state.zone.id,
         t=calibration.t,
@@ -758,6 +819,10 @@ def _published(
         base=base,
         model_share=model_share,
         covariates=covariates,
+        block={**state.policy.schedule.place(calibration.t), **({"mark": mark} if mark else {})}
+        or None,
+        offset=state.tariff.offset or None,
+        feed_in=feed_in_rate(load, state.tariff),
     )
     return release, _after(state, public, release)
 
@@ -771,10 +836,13 @@ def _checked_load(load: int | Tally, state: State) -> int:
                 " add them with tally(readings, state.zone.bound)."
             )
         load = load.load
-    elif state.policy.clamp:
+    elif state.policy.clamp or state.tariff.offset:
+        why, more = "the policy has a clamp", ""
+        if state.tariff.offset:
+            why, more = "houses export", ", state.zone.export"
         raise ReadingError(
-            "the load is a bare number but the policy has a clamp;"
-            " give what tally(readings, state.zone.bound) returns."
+            f"the load is a bare number but {why};"
+            f" give what tally(readings, state.zone.bound{more}) returns."
         )
     return _whole_load(load, state.most)
 

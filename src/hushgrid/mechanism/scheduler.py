@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hushgrid._numbers import Floats, Value, is_real
+from hushgrid._numbers import Floats, Value, brief, is_real
 from hushgrid.errors import ConsumptionError, HorizonError, PolicyError
 from hushgrid.mechanism.calibrators import (
     TRUST,
@@ -53,6 +53,8 @@ class Calibration:
     epsilon_any: float
     house: int | None
     model: int | None
+
+    __repr__ = brief
 
 
 class Scheduler(Value):
@@ -394,6 +396,8 @@ def house_losses(
     check_scale(scale)
     if not (is_real(factor) and factor > 0):
         raise ConsumptionError(f"factor is {factor}; give a positive number.")
+    if eta == 1:
+        return zone.bound / scale, zone.bound / scale
 
     def pmf(kind: int, bound: int, occupied: bool) -> Floats:
         law = consumption.law(t, kind, occupied=occupied)

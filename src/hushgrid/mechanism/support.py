@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hushgrid._numbers import Bools, Floats, Int16s, Int32s, Ints, UInt8s, is_whole
+from hushgrid._numbers import Bools, Floats, Int16s, Int32s, Ints, UInt8s, brief, is_whole
 from hushgrid.belief.filter import carried_backward, if_uncertain, transition_into
 from hushgrid.errors import ModelError
 from hushgrid.mechanism.policy import BlockRule, ModelsRule, Policy
@@ -286,6 +286,8 @@ class Protected:
     _others: frozenset[int]  # houses of blocks
     count: int
 
+    __repr__ = brief
+
     def mask(self) -> Bools:
         """One Boolean a house."""
         bits = np.unpackbits(self._groups, count=int(self._group_of.max()) + 1).astype(np.bool_)
@@ -471,6 +473,8 @@ def protected(
     together: ModelsRule = "union",
 ) -> Bools:
     """kappa^t: for each house, whether the public cannot know its occupancy at step t.
+
+    See: docs/proofs/support.md.
 
     Args:
         models: The occupancy models Theta.

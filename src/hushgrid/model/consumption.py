@@ -9,6 +9,7 @@ import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,9 @@ from numpy.typing import ArrayLike
 
 from hushgrid._numbers import (
     Int32s,
+    Ints,
     array_digest,
+    brief,
     canonical_digest,
     index_array,
     is_real,
@@ -103,6 +106,8 @@ class Consumption:
     calendar: Calendar = field(default_factory=Calendar.constant)
     elasticity: Elasticity | None = None
     digest: str = field(init=False)
+
+    __repr__ = brief
 
     def __post_init__(self) -> None:
         for name in ("absent", "present", "class_of"):
@@ -199,8 +204,7 @@ class Consumption:
                 f"consumption describes {self.class_of.size} houses but the zone has"
                 f" {bound.size}; give each house a class."
             )
-        tops = np.array([law.top for law in self.laws])
-        reach = np.maximum(tops[self.absent].max(axis=0), tops[self.present].max(axis=0))
+        reach = _reach(self)
         above = reach[self.class_of] > bound
         if above.any():
             house = int(above.argmax())
@@ -239,6 +243,13 @@ class Consumption:
             raise ConsumptionError(
                 f"class of house {house} is {self.class_of[house]}; give one of 0..{kinds - 1}."
             )
+
+
+@lru_cache(maxsize=16)
+def _reach(f: Consumption) -> Ints:
+    """(classes,): the largest reading of each class [Wh]."""
+    tops = np.array([law.top for law in f.laws])
+    return np.asarray(np.maximum(tops[f.absent].max(axis=0), tops[f.present].max(axis=0)))
 
 
 FORMAT = "hushgrid-consumption/2"
@@ -280,6 +291,7 @@ def elasticity_fields(elasticity: Elasticity) -> dict[str, Any]:
 _ELASTICITY = ("reference", "exponent", "low", "high")  # as the first version had them
 
 
+@lru_cache(maxsize=16)
 def digest_before(f: Consumption) -> str | None:
     """The digest that the first version gave these laws.
 

@@ -1,5 +1,6 @@
 """Laws of one reading on whole Wh, 0..top: pmf, moments, mgf, characteristic function.
 
+Where a house exports, 0 is its export limit: the laws are those of the offset reading (`Net`).
 Continuous families are discretised to the nearest Wh and truncated (renormalised) at their bound.
 The discretised pmf *is* the public law; nothing about privacy rests on the continuous one.
 """
@@ -20,6 +21,7 @@ from hushgrid._numbers import (
     Floats,
     Ints,
     array_digest,
+    brief,
     float_array,
     is_real,
     is_whole,
@@ -95,12 +97,15 @@ class Split(NamedTuple):
         below_variance: Its variance [Wh^2].
         above: Mean of (factor X - at)+ [Wh].
         above_variance: Its variance [Wh^2].
+        over: Mean of factor X where it is above at, else 0 [Wh]: the derivative of `above` by the
+            logarithm of the factor.
     """
 
     below: Floats  # mean of min(factor X, at)
     below_variance: Floats
     above: Floats  # mean of (factor X - at)+
     above_variance: Floats
+    over: Floats
 
 
 def split(law: Law, at: float, factors: Floats) -> Split:
@@ -128,6 +133,7 @@ def split(law: Law, at: float, factors: Floats) -> Split:
         np.maximum(below_square - below**2, 0.0),
         above,
         np.maximum(above_square - above**2, 0.0),
+        factors * np.maximum(all_1 - m1, 0.0),
     )
 
 
@@ -275,6 +281,8 @@ class Histogram(Law):
 
     weights: Floats
 
+    __repr__ = brief
+
     def __init__(self, weights: ArrayLike) -> None:
         w = float_array(weights, "histogram weights", ConsumptionError, ("weights",))
         with np.errstate(over="ignore"):
@@ -416,6 +424,50 @@ class Mixture(Law):
         return f
 
 
+@dataclass(frozen=True)
+class Net(Law):
+    """The law of consumption less generation, plus the export limit: an offset reading.
+
+    Generation beyond what may be exported is cut, as the inverter does.
+
+    Attributes:
+        consumption: Law of what the house consumes [Wh].
+        solar: Law of what its panels generate, independent of it [Wh].
+        export: The export limit v [Wh].
+
+    >>> Net(Uniform(1), Histogram([0.5, 0, 0, 0.5]), export=2).pmf
+    array([0.5 , 0.  , 0.25, 0.25])
+    """
+
+    consumption: Law
+    solar: Law
+    export: int
+
+    __repr__ = brief
+
+    @property
+    def top(self) -> int:  # type: ignore[override]
+        """Largest offset reading [Wh]."""
+        return self.consumption.top + self.export
+
+    def _pmf(self) -> Floats:
+        f, g = self.consumption.pmf, self.solar.pmf[::-1]
+        if f.size * g.size <= _DIRECT:
+            both = np.convolve(f, g)  # over -solar.top..consumption.top
+        else:
+            n = f.size + g.size - 1
+            both = np.maximum(np.fft.irfft(np.fft.rfft(f, n) * np.fft.rfft(g, n), n), 0.0)
+        more = self.export - self.solar.top
+        if more >= 0:
+            return np.asarray(np.concatenate([np.zeros(more), both]) / both.sum())
+        out = both[-more:].copy()
+        out[0] += both[:-more].sum()
+        return np.asarray(out / both.sum())
+
+
+_DIRECT = 1 << 27  # products; a longer convolution goes by Fourier transform
+
+
 FAMILIES: dict[str, Callable[..., Law]] = {
     "bins": Binned,
     "uniform": Uniform,
@@ -459,6 +511,9 @@ def law_fields(law: Law) -> dict[str, Any]:
     if type(law) is Mixture:
         parts = [law_fields(part) for part in law.laws]
         return {"law": "mixture", "parts": parts, "shares": [real(share) for share in law.shares]}
+    if type(law) is Net:
+        both = {"consumption": law_fields(law.consumption), "solar": law_fields(law.solar)}
+        return {"law": "net", **both, "export": int(law.export)}
     if type(law) is Cut:
         return {"law": "cut", "of": law_fields(law.law), "at": int(law.at)}
     return {"law": "own", "pmf": array_digest(law.pmf, "<f8")}

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hushgrid._numbers import Bools, Floats, Int32s, float_array, index_array
+from hushgrid._numbers import Bools, Floats, Int32s, brief, float_array, index_array
 from hushgrid.errors import ModelError
 
 STEPS_PER_DAY = 96
@@ -37,6 +37,8 @@ class Calendar:
     """
 
     slots: Int32s
+
+    __repr__ = brief
 
     def __init__(self, slots: ArrayLike) -> None:
         given = index_array(slots, "calendar", ModelError)
@@ -120,6 +122,8 @@ class OccupancyModel:
     name: str = "theta"
     n_houses: int = field(init=False)
     digest: str = field(init=False)
+
+    __repr__ = brief
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "n_houses", _check_members(self.chains, self.name))

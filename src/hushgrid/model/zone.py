@@ -1,4 +1,4 @@
-"""The zone and its price: clamp, sum, cost J and optimal rate (paper II-A, Eq. (1)).
+"""The zone and its price: clamp, sum, cost J and optimal rate (paper II-A, Eq. (1)); `Scenario`.
 
 Meters count whole Wh, so everything up to the noise is integer arithmetic.
 """
@@ -6,14 +6,17 @@ Meters count whole Wh, so everything up to the noise is integer arithmetic.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hushgrid._numbers import Floats, Int32s, is_real, is_whole
-from hushgrid.errors import ModelError, ReadingError, ZoneError
+from hushgrid._numbers import Floats, Int32s, brief, is_real, is_whole
+from hushgrid.errors import ConsumptionError, ModelError, ReadingError, ZoneError
+from hushgrid.model.consumption import Consumption
+from hushgrid.model.occupancy import OccupancyModel
 
 Number = TypeVar("Number", float, Floats)
 
@@ -66,9 +69,14 @@ class Covariate:
 class Zone:
     """N houses under one price.
 
+    A house with panels reads -v_i..u_i Wh. Everything here is in offset readings x + v_i in
+    0..u_i + v_i: laws, loads, clamps and noise (docs/proofs/calibration.md); `tally` adds v_i.
+
     Args:
         id: Name of the zone, not empty.
-        bound: Public contract bound u_i of each house, (N,) whole Wh per step, 1 to 2^31 - 1.
+        bound: Public contract bound u_i + v_i of each house, (N,) whole Wh per step, 1 to 2^31 - 1.
+        export: Public export limit v_i of each house, (N,) whole Wh per step, 0 to `bound`; None: 0
+            for all.
 
     >>> Zone("elm-street", [2500, 5000]).n_houses
     2
@@ -76,18 +84,41 @@ class Zone:
 
     id: str
     bound: Int32s
+    export: Int32s
 
-    def __init__(self, id: str, bound: ArrayLike) -> None:  # noqa: A002
+    __repr__ = brief
+
+    def __init__(self, id: str, bound: ArrayLike, export: ArrayLike | None = None) -> None:  # noqa: A002
         if not isinstance(id, str) or not id:
             raise ZoneError(f"zone id is {id!r}; give a non-empty name.")
         object.__setattr__(self, "id", id)
         object.__setattr__(self, "bound", _checked_bound(bound))
+        object.__setattr__(self, "export", _checked_export(export, self.bound))
+
+    @classmethod
+    def net(cls, id: str, limit: ArrayLike, export: ArrayLike) -> Zone:  # noqa: A002
+        """A zone where houses import and export.
+
+        Args:
+            id: Name of the zone.
+            limit: Import limit u_i of each house, (N,) whole Wh per step.
+            export: Export limit v_i of each house, (N,) whole Wh per step.
+
+        Returns:
+            The zone.
+
+        >>> Zone.net("sunny", [2500, 2500], [0, 1250]).bound
+        array([2500, 3750], dtype=int32)
+        """
+        u = _checked_bound(limit).astype(np.int64)
+        return cls(id, u + _checked_export(export, np.full_like(u, MAX_BOUND)), export)
 
     def __eq__(self, other: object) -> bool:
         return (
             isinstance(other, Zone)
             and self.id == other.id
             and np.array_equal(self.bound, other.bound)
+            and np.array_equal(self.export, other.export)
         )
 
     def __hash__(self) -> int:
@@ -95,12 +126,17 @@ class Zone:
 
     def cut(self, at: NDArray[np.integer]) -> Zone:
         """The zone with every bound lowered to `at` [Wh] where that is below it."""
-        return Zone(self.id, np.minimum(self.bound, at))
+        return Zone(self.id, np.minimum(self.bound, at), self.export)
 
     @property
     def n_houses(self) -> int:
         """Number of houses N."""
         return len(self.bound)
+
+    @property
+    def offset(self) -> int:
+        """Sum of all export limits [Wh]: the load is the net load plus this."""
+        return int(self.export.sum(dtype=np.int64))
 
 
 def _checked_bound(bound: ArrayLike) -> Int32s:
@@ -128,12 +164,32 @@ def _checked_bound(bound: ArrayLike) -> Int32s:
     return own
 
 
+def _checked_export(export: ArrayLike | None, bound: NDArray[np.integer]) -> Int32s:
+    v = np.zeros(1) if export is None else np.asarray(export)
+    if export is None:
+        own = np.zeros(bound.shape, np.int32)
+    elif v.shape != bound.shape or v.dtype.kind not in "iuf":
+        raise ZoneError(
+            f"export limits have shape {v.shape} and type {v.dtype}; give whole Wh for every house."
+        )
+    elif (bad := ~((v >= 0) & (v <= bound) & (v == np.floor(v)))).any():
+        house = int(bad.argmax())
+        raise ZoneError(
+            f"export limit of house {house} is {v[house]}; give whole Wh from 0 to its range of"
+            f" {bound[house]}."
+        )
+    else:
+        own = v.astype(np.int32)
+    own.flags.writeable = False
+    return own
+
+
 @dataclass(frozen=True, slots=True)
 class Tally:
     """The load of a closed interval.
 
     Attributes:
-        load: Sum of the clamped readings [Wh].
+        load: Sum of the clamped readings [Wh], each plus its house's export limit.
         clamped: How many readings were above their bound.
         bound: The bounds that the readings were clamped to, (N,) [Wh].
     """
@@ -143,14 +199,16 @@ class Tally:
     bound: Int32s = field(repr=False, compare=False)
 
 
-def tally(readings: ArrayLike, bound: ArrayLike) -> Tally:
-    """Clamp each reading to 0..u_i, then add: one pass, whole Wh.
+def tally(readings: ArrayLike, bound: ArrayLike, export: Int32s | None = None) -> Tally:
+    """Add v_i to each reading and clamp it to 0..u_i + v_i, then add: one pass, whole Wh.
 
     Clamping the sum instead would bound the contribution of no house.
 
     Args:
         readings: One reading for each house, (N,) whole Wh.
-        bound: The bounds u_i, (N,) [Wh].
+        bound: The bounds u_i + v_i, (N,) [Wh].
+        export: The export limits v_i, (N,) [Wh]; None: the readings are offset already, or no house
+            exports.
 
     Returns:
         The load and the number of clamped readings.
@@ -161,6 +219,9 @@ def tally(readings: ArrayLike, bound: ArrayLike) -> Tally:
 
     >>> tally([300, -20, 9000], [2500, 2500, 2500])
     Tally(load=2800, clamped=1)
+    >>> zone = Zone.net("sunny", [2500, 2500], [0, 1250])
+    >>> tally([300, -1000], zone.bound, zone.export).load - zone.offset
+    -700
     """
     x, u = _whole(readings), np.asarray(bound)
     if x.shape != u.shape:
@@ -168,6 +229,9 @@ def tally(readings: ArrayLike, bound: ArrayLike) -> Tally:
             f"readings have shape {x.shape} but the zone has bounds of shape {u.shape};"
             " give one reading for each house."
         )
+    if export is not None and export.any():
+        v = export.astype(np.int64)  # what is far outside stays so, without a sum beyond 64 bits
+        x = np.clip(x.astype(np.int64), -v, 2**62) + v
     if x.size >= _MANY and u.dtype == np.int32:
         from hushgrid._kernels.readings import clamp_and_add
 
@@ -232,6 +296,35 @@ _IMPUTE = "put the model's public expectation in its place before adding."
 
 
 @dataclass(frozen=True, slots=True)
+class FeedIn:
+    """Rate of the energy that homes feed in: another affine function of the same noisy load.
+
+    Attributes:
+        alpha: Slope of the rate [currency/kWh per kWh of net load].
+        beta: Rate at no load [currency/kWh].
+        floor: Lowest rate [currency/kWh], also below 0.
+        cap: Highest rate [currency/kWh].
+    """
+
+    alpha: float
+    beta: float
+    floor: float = 0.0
+    cap: float = math.inf
+
+    def __post_init__(self) -> None:
+        for name in ("alpha", "beta", "floor"):
+            if not is_real(getattr(self, name)):
+                raise ZoneError(
+                    f"feed-in {name} is {getattr(self, name)}; give a number.", fields=(name,)
+                )
+        if not ((self.cap == math.inf or is_real(self.cap)) and self.cap >= self.floor):
+            raise ZoneError(
+                f"feed-in cap is {self.cap}; give a rate of the floor {self.floor} or above.",
+                fields=("cap", "floor"),
+            )
+
+
+@dataclass(frozen=True, slots=True)
 class Tariff:
     """Generation cost J(Z) = alpha/2 Z^2 + beta Z + gamma, Z in kWh, and the limits of the price.
 
@@ -240,9 +333,18 @@ class Tariff:
         beta: Rate at no load [currency/kWh], above 0.
         gamma: Fixed cost [currency].
         inelastic: Public load that does not react to prices, whole Wh.
-        floor: Lowest rate [currency/kWh]; the rate is cut after the noise.
+        floor: Lowest rate [currency/kWh], also below 0; the rate is cut after the noise.
         cap: Highest rate [currency/kWh]; cut after the noise.
+        smooth: Share of the last published rate that a new one keeps, from 0 to below 1:
+            post-processing, which calms demand that reacts to rates.
+        offset: Sum of the zone's export limits [Wh], in every load and no part of the price. Set
+            from the zone by `init` and `Scenario`.
+        feed_in: Rate of what homes feed in; None: only the rate above is published.
     """
+
+    tables: ClassVar[Mapping[str, Any]] = {"feed_in": FeedIn}
+
+    __repr__ = brief
 
     alpha: float
     beta: float
@@ -250,8 +352,16 @@ class Tariff:
     inelastic: int = 0
     floor: float = 0.0
     cap: float = math.inf
+    smooth: float = 0.0
+    offset: int = 0
+    feed_in: FeedIn | None = None
 
     def __post_init__(self) -> None:
+        if not (is_real(self.smooth) and 0 <= self.smooth < 1):
+            raise ZoneError(
+                f"tariff smooth is {self.smooth}; give a share from 0 to below 1.",
+                fields=("smooth",),
+            )
         for name in ("alpha", "beta"):
             value = getattr(self, name)
             if not (is_real(value) and value > 0):
@@ -267,10 +377,8 @@ class Tariff:
                 f"tariff inelastic is {self.inelastic}; give whole Wh, 0 or more.",
                 fields=("inelastic",),
             )
-        if not (is_real(self.floor) and self.floor >= 0):
-            raise ZoneError(
-                f"tariff floor is {self.floor}; give a rate of 0 or more.", fields=("floor",)
-            )
+        if not is_real(self.floor):
+            raise ZoneError(f"tariff floor is {self.floor}; give a rate.", fields=("floor",))
         number = self.cap == math.inf or is_real(self.cap)
         if not (number and self.cap > self.floor):
             raise ZoneError(
@@ -292,7 +400,7 @@ def cost(load: Number, tariff: Tariff) -> Number:
     >>> cost(2000, Tariff(alpha=1.0, beta=62.5))
     127.0
     """
-    z = (load + tariff.inelastic) / 1000
+    z = (load + tariff.inelastic - tariff.offset) / 1000
     return tariff.alpha / 2 * z * z + tariff.beta * z + tariff.gamma
 
 
@@ -309,15 +417,16 @@ def optimal_rate(load: Number, tariff: Tariff) -> Number:
     >>> optimal_rate(250_000, Tariff(alpha=1.0, beta=62.5))
     312.5
     """
-    return tariff.alpha * (load + tariff.inelastic) / 1000 + tariff.beta
+    return tariff.alpha * (load + tariff.inelastic - tariff.offset) / 1000 + tariff.beta
 
 
-def public_rate(load_hat: float, tariff: Tariff) -> float:
+def public_rate(load_hat: float, tariff: Tariff, last: float | None = None) -> float:
     """The rate of a noisy load, cut to floor..cap: post-processing, it costs no privacy.
 
     Args:
         load_hat: Noisy load [Wh].
         tariff: The coefficients and limits.
+        last: The rate published before, of which `tariff.smooth` is kept; None: there is none.
 
     Returns:
         The published rate [currency/kWh].
@@ -325,4 +434,109 @@ def public_rate(load_hat: float, tariff: Tariff) -> float:
     >>> public_rate(-100_000, Tariff(alpha=1.0, beta=62.5))
     0.0
     """
-    return float(min(max(optimal_rate(float(load_hat), tariff), tariff.floor), tariff.cap))
+    rate = float(min(max(optimal_rate(float(load_hat), tariff), tariff.floor), tariff.cap))
+    if last is None or not tariff.smooth:
+        return rate
+    return tariff.smooth * last + (1 - tariff.smooth) * rate
+
+
+def feed_in_rate(load_hat: float | None, tariff: Tariff) -> float | None:
+    """The feed-in rate of a noisy load, cut to its own floor..cap: post-processing too.
+
+    Args:
+        load_hat: Noisy load [Wh]; None: no load, as for a fallback.
+        tariff: The coefficients and limits.
+
+    Returns:
+        The published rate [currency/kWh]; None where the tariff has none.
+
+    >>> feed_in_rate(2000, Tariff(1.0, 62.5, feed_in=FeedIn(alpha=0.5, beta=10.0, cap=10.5)))
+    10.5
+    """
+    feed_in = tariff.feed_in
+    if feed_in is None:
+        return None
+    z = 0.0 if load_hat is None else float(load_hat) + tariff.inelastic - tariff.offset
+    return float(min(max(feed_in.alpha * z / 1000 + feed_in.beta, feed_in.floor), feed_in.cap))
+
+
+def offset_tariff(zone: Zone, tariff: Tariff, consumption: Consumption) -> Tariff:
+    """The tariff of a zone's loads, which hold the export limits of its houses.
+
+    Args:
+        zone: Houses and bounds.
+        tariff: The tariff.
+        consumption: The laws of readings.
+
+    Returns:
+        The tariff with the zone's offset.
+
+    Raises:
+        ConsumptionError: If readings react to rates and a house exports.
+    """
+    if zone.offset and consumption.reacts:
+        raise ConsumptionError(
+            f"elasticity exponent is {consumption.elasticity and consumption.elasticity.exponent}"
+            " but houses export, and a factor of net readings has no meaning; leave elasticity out."
+        )
+    return tariff if tariff.offset == zone.offset else replace(tariff, offset=zone.offset)
+
+
+def relative_to(rate: Floats, tariff: Tariff) -> Floats:
+    """What an error of a rate is relative to: the rate, or that at no load where it is larger.
+
+    A zone that exports has rates about 0. Without exports every optimal rate is at least beta.
+
+    Args:
+        rate: Optimal rates [currency/kWh].
+        tariff: The tariff.
+
+    Returns:
+        Positive rates [currency/kWh], in the shape of `rate`.
+    """
+    return np.asarray(np.maximum(rate, tariff.beta))
+
+
+ZoneTerms = tuple[Zone, Tariff, Sequence[OccupancyModel], Consumption]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scenario:
+    """A zone, its public models, and the true behaviour where that differs.
+
+    Attributes:
+        zone: Houses and bounds.
+        tariff: Coefficients and limits of the price.
+        models: The public occupancy models Theta.
+        consumption: The public laws of readings.
+        truth: True occupancy model of a simulation; None: the first of `models`.
+        consumed: True laws of readings of a simulation; None: `consumption`.
+    """
+
+    zone: Zone
+    tariff: Tariff
+    models: Sequence[OccupancyModel]
+    consumption: Consumption
+    truth: OccupancyModel | None = None
+    consumed: Consumption | None = None
+
+    __repr__ = brief
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tariff", offset_tariff(self.zone, self.tariff, self.consumption))
+
+    @property
+    def terms(self) -> ZoneTerms:
+        """Zone, tariff, models and consumption: the first arguments of `init` and `plan`."""
+        return self.zone, self.tariff, self.models, self.consumption
+
+    def starting(self, offset: int) -> Scenario:
+        """The same zone with every calendar `offset` steps later."""
+        return Scenario(
+            self.zone,
+            self.tariff,
+            tuple(model.starting(offset) for model in self.models),
+            self.consumption.starting(offset),
+            self.truth.starting(offset) if self.truth else None,
+            self.consumed.starting(offset) if self.consumed else None,
+        )

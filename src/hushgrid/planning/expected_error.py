@@ -1,10 +1,15 @@
-"""Expected error of the price, from public models alone, and the clamp that makes it least.
+"""Expected error of the price from public models, and the clamp and blocks that make it least.
 
 The clamp: any public C below the contract bound may replace it in every formula. The noise shrinks,
 but the energy of readings above C is lost and only its expectation is added again. One clamp for
 each density class, by the least expected squared error (docs/proofs/clamp.md):
 
     2 b(C)^2 + Var[sum (X - C)+] + (rho E[sum (X - C)+])^2
+
+Where the estimate follows releases, the error that the clamp makes least is that of the estimate,
+and an error rho of the readings above C counts by what it does to the energy above C:
+
+    variance of the filter(b(C)) + Var[sum (X - C)+] + (rho E[sum of X above C])^2
 
 With much noise and few houses the minimum lies at clamps of a few Wh, where the price follows the
 model and no reading. `most_cut` bounds the share of the zone's expected energy above the clamp.
@@ -18,22 +23,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Literal, NamedTuple
 
 import numpy as np
 
 from hushgrid._numbers import Floats, Int32s, Ints, is_real
-from hushgrid.belief.filter import load_moments, marginals, sum_moments
+from hushgrid.belief.filter import carried_leakage, load_moments, marginals, sum_moments
+from hushgrid.belief.load_filter import LoadFilter, SeenLoads, Spreads
 from hushgrid.errors import PolicyError
 from hushgrid.mechanism.calibrators import loss_of_pmfs
-from hushgrid.mechanism.policy import Policy
+from hushgrid.mechanism.policy import EstimatorRule, Policy
 from hushgrid.mechanism.scheduler import Scheduler, exposures_of
 from hushgrid.model.consumption import Consumption
 from hushgrid.model.laws import split
 from hushgrid.model.occupancy import STEPS_PER_DAY, OccupancyModel
-from hushgrid.model.zone import Tariff, Zone, optimal_rate
+from hushgrid.model.zone import Tariff, Zone, optimal_rate, relative_to
 
 RHO = 0.2  # relative error to expect of the model
 # Of the zone's expected energy at most this share may lie above a planned clamp. Were the model
@@ -72,6 +78,8 @@ def choose_clamp(
 
     For a scale b the best clamp of a class is the largest that b protects, so the choice is one
     search over b. The share that is cut falls as b rises, so `most_cut` bounds b from below.
+
+    See: docs/proofs/clamp.md.
 
     Args:
         models: Occupancy models; expectations are the mean over them.
@@ -168,11 +176,14 @@ class _Search:
         kinds = consumption.absent.shape[1]
         self._bound = np.ones(kinds, np.int64)  # largest of each class [Wh]
         np.maximum.at(self._bound, consumption.class_of, zone.bound)
+        self._lowest = np.ones(kinds, np.int64)  # a clamp leaves what may be exported as it is
+        np.maximum.at(self._lowest, consumption.class_of, zone.export + 1)
         self._share = np.ones(kinds)  # houses of a block that flip together share epsilon
         for model in models:
             for piece in model.chains:
                 np.maximum.at(self._share, consumption.class_of[piece.members], piece.size)
-        self.least = max(1 / self._epsilon, policy.min_scale)
+        lowest = float((self._lowest * self._share).max()) if zone.offset else 1.0
+        self.least = max(lowest / self._epsilon, policy.min_scale)
 
     def evaluate(self, policy: Policy) -> tuple[float, float]:
         """Expected error and its part that is noise [Wh]."""
@@ -194,7 +205,7 @@ class _Search:
         """(scales, classes): the largest clamp each scale protects; scales ascend."""
         found = np.empty((len(scales), len(self._bound)), np.int64)
         for kind in range(len(self._bound)):
-            pairs, at = self._pairs(kind), 1
+            pairs, at = self._pairs(kind), int(self._lowest[kind])
             for k, b in enumerate(scales.tolist()):
                 at = found[k, kind] = self._largest(kind, pairs, b, at)
         return found
@@ -202,12 +213,26 @@ class _Search:
     def expected(self, scales: Floats, clamps: Ints) -> Floats:
         """Expected squared error at each scale with its clamps [Wh^2]; inf: too much is cut."""
         parts = self._parts(clamps)
-        total = 2 * scales**2 * self._uneven + self._cut_error(parts)
+        noise = 2 * scales**2 * self._uneven
+        total = noise + self._cut_error(parts)
+        if self._policy.estimator != "model" and self._policy.filters > 1:
+            total = np.array([self._followed(parts, k, one) for k, one in enumerate(noise)])
         if self._most_cut < 1:
             whole = (parts.missed + parts.seen).sum(axis=1)  # (models, rows of clamps)
             allowed = parts.missed.sum(axis=1) <= self._most_cut * whole
             total = np.where(allowed.all(axis=0), total, np.inf)
         return np.asarray(total)
+
+    def _followed(self, parts: ClampMoments, k: int, noise: float) -> float:
+        """The expected squared error of an estimate that follows releases, at one row of clamps."""
+        means = ClampMoments(*(part[:, :, k].mean(axis=0) for part in parts))
+        load, noisy = means.missed + means.seen, np.full(len(means.seen), noise)
+        even = np.ones(len(load))  # of all steps, as for raw prices
+        found = Prospect(
+            noisy, means.cut, means.missed, means.kept, load, load, even,
+            self._policy.estimator, means.over,
+        )  # fmt: skip
+        return found.chosen_by(self._rho) ** 2 * len(load)
 
     def _parts(self, clamps: Ints) -> ClampMoments:
         return _parts(self._models, self._consumption, clamps, self._policy.horizon)
@@ -254,12 +279,14 @@ class ClampMoments(NamedTuple):
         cut: Variance above the clamp [Wh^2].
         kept: Variance below the clamp [Wh^2].
         seen: Mean below the clamp [Wh].
+        over: Mean of readings above the clamp [Wh].
     """
 
     missed: Floats
     cut: Floats
     kept: Floats
     seen: Floats
+    over: Floats
 
 
 def cut_moments(
@@ -284,24 +311,25 @@ def _parts(
     models: Sequence[OccupancyModel], f: Consumption, clamps: Ints, horizon: int
 ) -> ClampMoments:
     """(models, T, rows of clamps) each."""
-    out = np.empty((4, len(models), horizon, len(clamps)))
+    out = np.empty((5, len(models), horizon, len(clamps)))
     slots: dict[int, Floats] = {}
     for m, model in enumerate(models):
         for t, belief in enumerate(islice(marginals(model), horizon)):
             slot = f.calendar.slot(belief.t)
             if slot not in slots:
                 slots[slot] = _by_class(f, f.table(belief.t), clamps)
-            above, above_variance, below, below_variance = np.moveaxis(slots[slot], -1, 0)
+            above, above_variance, below, below_variance, over = np.moveaxis(slots[slot], -1, 0)
             out[:2, m, t] = sum_moments(belief, model, f.class_of, above, above_variance)
             out[3, m, t], out[2, m, t] = sum_moments(
                 belief, model, f.class_of, below, below_variance
             )
+            out[4, m, t], _ = sum_moments(belief, model, f.class_of, over, above_variance)
     return ClampMoments(*out)
 
 
 def _by_class(f: Consumption, table: Int32s, clamps: Ints) -> Floats:
-    """(2, classes, rows of clamps, 4): mean and variance of a reading above and below."""
-    out = np.empty((*table.shape, len(clamps), 4))
+    """(2, classes, rows of clamps, 5): mean and variance above and below, mean of those above."""
+    out = np.empty((*table.shape, len(clamps), 5))
     for state, kind in np.ndindex(*table.shape):
         at = clamps[:, kind].astype(np.float64)
         # min(X, C) = C min(X/C, 1): factors let one pass answer for every clamp
@@ -310,6 +338,7 @@ def _by_class(f: Consumption, table: Int32s, clamps: Ints) -> Floats:
         for k in range(2):
             out[state, kind, :, 2 * k] = means[k] * at
             out[state, kind, :, 2 * k + 1] = variances[k] * at**2
+        out[state, kind, :, 4] = found.over * at
     return out
 
 
@@ -322,12 +351,75 @@ def _clamped_pmf(f: Floats, at: int) -> Floats:
     return out
 
 
+# ---- blocks of steps with one noise
+
+_GRID = 25  # leakages from 0 to the target
+_LONGEST = 40  # steps of a block
+
+
+def borders(
+    law: Floats, moves: Floats, weights: Floats, target: float, inflow: tuple[float, float]
+) -> tuple[tuple[int, ...], tuple[float, ...]]:
+    """Block lengths and losses with about the least sum of w_t (L+1)(L+2)/3 / e^2.
+
+    A dynamic programme over one house's chain: the state at a border is what has leaked backward
+    into it and what may leak forward from it, both on a grid. The caller refines the losses and
+    scales them until the promise holds for every house, so privacy does not depend on what is
+    found here (docs/proofs/blocks-of-steps.md).
+
+    Args:
+        law: Of the house's state before the first step, (2,): the transition into it is
+            `moves[0]`.
+        moves: A^t of every step, and of the one after the last, (T + 1, 2, 2).
+        weights: w_t of every step, (T,).
+        target: The largest leakage about any step.
+        inflow: Leakage of releases before the first step about the step before it, and of those
+            after the last about the step after it; 0 where there are none.
+
+    Returns:
+        Steps and loss of each block.
+    """
+    from hushgrid._kernels.chains import best_blocks
+
+    horizon = len(weights)
+    grid = np.linspace(0.0, target, _GRID)
+    longest = min(_LONGEST, horizon)
+    # from step s + 1 + k to step s, and from step t - k to step t + 1; equal rows carry nothing
+    back, ahead = np.full((2, horizon, longest, 2, 2), 0.5)
+    laws = [law]
+    for a in moves[:-1]:
+        laws.append(laws[-1] @ a)
+    for s in range(horizon):
+        through = np.eye(2)
+        for k in range(min(longest, horizon - s)):
+            through = through @ moves[s + k]
+            joint = laws[s][:, None] * through
+            back[s, k] = (joint / np.maximum(joint.sum(axis=0), 1e-300)).T
+        through = np.eye(2)
+        for k in range(min(longest, s + 1)):
+            through = ahead[s, k] = moves[s + 1 - k] @ through
+
+    def carried(rows: Floats) -> Floats:
+        each = np.repeat(rows.reshape(-1, 2, 2), _GRID, axis=0)
+        leakage = np.tile(grid, len(each) // _GRID)
+        found = carried_leakage(leakage, each, np.ones((len(each), 2), np.bool_))
+        return found.reshape(horizon, longest, _GRID)
+
+    first, last = (int(np.ceil(min(one, target) / target * (_GRID - 1))) for one in inflow)
+    return best_blocks(carried(back), carried(ahead), np.cumsum([0.0, *weights]), grid, first, last)
+
+
+# ---- the error
+
+
 Way = Literal["forecast", "raw", "estimate"]
 
 # The way that needs least comes first: no reading, no model below the clamp, both.
 WAYS: tuple[Way, ...] = ("forecast", "raw", "estimate")
 PRIVATE_WAYS: tuple[Way, ...] = ("raw",)  # what private models may publish (provenance.py)
 _TINY = 1e-9  # [Wh^2]; a load without noise or spread is known
+_FOLLOWED = (0.12, 0.72, 0.3, 0.45, 0.27, 0.3)  # spreads of a filter's parts over their sum
+_FLAT = (0.25, 0.08)  # of a profile and a weekend's about one number
 AS_GOOD = 1.05  # an error within 5 % of the least counts as equal: learning the factor costs that
 
 
@@ -343,6 +435,10 @@ class Prospect:
         load: Mean of the load [Wh].
         variance: Variance of the load [Wh^2].
         weights: Factors from Wh^2 to squared relative errors of the rate.
+        estimator: What the estimate comes from, as in the policy.
+        over: Mean of readings above the clamp [Wh].
+        filters: Version of the filters of the estimate, as in the policy.
+        offset: Sum of the export limits, in every load [Wh].
     """
 
     noise: Floats
@@ -352,6 +448,10 @@ class Prospect:
     load: Floats
     variance: Floats
     weights: Floats
+    estimator: EstimatorRule = "model"
+    over: Floats = field(default_factory=lambda: np.zeros(1))
+    filters: int = 3
+    offset: int = 0
 
     def factor(self, rho: float = RHO) -> Floats:
         """Variance of the common factor before each release, given the day's earlier ones.
@@ -375,15 +475,22 @@ class Prospect:
         """The criterion for a clamp: as `with_cut`, with rho in full on the energy above it.
 
         An error of the tail alone appears in no release, so the choice does not count on learning.
+        Where the estimate follows releases, the criterion is its error.
         """
+        if self.estimator != "model" and self.filters > 1:
+            return self._rmsre(self._following(rho))
         return self._rmsre(self.noise + self.cut + (rho * self.missed) ** 2)
 
     def estimated(self, rho: float = RHO) -> float:
         """The same for the estimate, which combines model and release with the best linear gain.
 
         With p the factor's variance: below the clamp lies V = kept + p m^2, and what is learnt
-        about the factor changes the expected energy above the clamp.
+        about the factor changes the expected energy above the clamp. An estimator that follows
+        releases has the error of its filter instead; one that weighs the model too, the larger of
+        both.
         """
+        if self.estimator == "releases":
+            return self._rmsre(self._following(rho))
         p, m = self.factor(rho), self.load - self.missed
         below = self.kept + p * m**2
         both = p * m * self.missed
@@ -391,7 +498,43 @@ class Prospect:
         shared = self.variance - self.kept - self.cut  # twice the covariance of the two parts
         squares = (1 - gain) ** 2 * below + gain**2 * self.noise
         squares += self.cut + p * self.missed**2 + (1 - gain) * (shared + 2 * both)
-        return self._rmsre(np.maximum(squares, 0.0))
+        by_model = self._rmsre(np.maximum(squares, 0.0))
+        if self.estimator == "model":
+            return by_model
+        # what the model misses is a common factor at best, and a day's shape as well at worst
+        return max(by_model, self._rmsre(self._following(rho)))
+
+    def _following(self, rho: float) -> Floats:
+        """The squared error of an estimate that follows releases, at every step [Wh^2].
+
+        Readings above the clamp that are 1 + rho times the model's change the energy above it by
+        rho times those readings, and no release shows it. Without a model nothing is put back.
+        """
+        flat = self.estimator == "releases"
+        above = self.missed if flat else rho * self.over
+        return np.asarray(self._followed(rho, flat=flat) + self.cut + above**2)
+
+    def _followed(self, rho: float, *, flat: bool) -> Floats:
+        """Variance of the load below the clamp after each release, by a filter in its third week.
+
+        Its variance depends on no reading: noise counts by its own variance. The parts of the load
+        have the spreads of a filter of the bank, together rho; about one number for all steps
+        (`flat`) the profile of the day is as wide as in the widest of them.
+        """
+        m = np.maximum(self.load - self.missed, 1.0)
+        m = np.full(len(m), m.mean()) if flat else m
+        own = rho * np.array(_FOLLOWED)
+        own[3:5] = _FLAT if flat else own[3:5]
+        own[5] = math.sqrt(own[5] ** 2 + float(np.mean(self.kept / m**2)))
+        weeks = max(1, math.ceil(21 * STEPS_PER_DAY / len(m)))
+        base, noise = np.tile(m, weeks), np.tile(np.maximum(self.noise, _TINY), weeks)
+        steps = np.arange(len(base))
+        seen = SeenLoads(
+            base, np.sqrt(noise), base, steps % STEPS_PER_DAY / STEPS_PER_DAY,
+            steps // STEPS_PER_DAY % 7 >= 5, "gaussian",
+        )  # fmt: skip
+        found, _ = LoadFilter.start(24 / STEPS_PER_DAY, [Spreads(*own)]).follow(seen)
+        return found.variance[-len(m) :]
 
     def forecast(self, rho: float = RHO) -> float:
         """The same for a rate from no readings at all: the model's error is in all of the load."""
@@ -414,7 +557,7 @@ class Prospect:
         return next(way for way, error in errors.items() if error <= enough)
 
     def share(self, rho: float = RHO, times: float = 1.0) -> float:
-        """Error of the raw load as a share of its mean, for `times` as many such houses."""
+        """Error of the raw load as a share of its mean size, for `times` as many such houses."""
         larger = replace(
             self,
             cut=times * self.cut,
@@ -422,12 +565,39 @@ class Prospect:
             missed=times * self.missed,
             load=times * self.load,
             variance=times * self.variance,
+            over=times * self.over,
         )
-        load = float(larger.load.mean())
+        load = float(np.abs(larger.load - times * self.offset).mean())
         return math.sqrt(float(larger.squared(rho).mean())) / load if load > 0 else math.inf
 
     def _rmsre(self, squares: Floats) -> float:
         return math.sqrt(float(self.weights @ squares)) / len(squares)
+
+
+MONTH = 30 * STEPS_PER_DAY  # steps
+
+
+def bill_change(found: Prospect, tariff: Tariff, steps: int = MONTH) -> tuple[float, float]:
+    """How much noise changes the bill of a typical home: what it is expected to consume by a mean
+    home of the zone, at raw prices. From public figures alone.
+
+    Args:
+        found: Parts of the expected error of a horizon.
+        tariff: The rate of a load.
+        steps: Steps of the bill, which repeat the horizon's; a month of quarter hours.
+
+    Returns:
+        The expected size of the change, and what it stays below with 95 %, as shares of the bill.
+    """
+    z = found.load - tariff.offset  # in all ratios the number of homes cancels
+    rates, slopes = optimal_rate(found.load, tariff), np.full(len(z), tariff.alpha)
+    if tariff.feed_in is not None:
+        given = tariff.feed_in.alpha * (z + tariff.inelastic) / 1000 + tariff.feed_in.beta
+        rates, slopes = np.where(z < 0, given, rates), np.where(z < 0, tariff.feed_in.alpha, slopes)
+    bill = abs(float(np.mean(z * rates)))
+    spread = math.sqrt(float(np.mean((z * slopes / 1000) ** 2 * found.noise)) / steps)
+    share = spread / bill if bill > 0 else math.inf
+    return share * math.sqrt(2 / math.pi), 1.96 * share
 
 
 def prospect(
@@ -459,8 +629,11 @@ def prospect(
             variance[t] += found.variance / len(models)
     b = np.array(scales)
     noise = policy.schedule.variance(b)
-    missed, cut, kept = np.zeros(horizon), np.zeros(horizon), variance
+    missed, cut, kept, over = np.zeros(horizon), np.zeros(horizon), variance, np.zeros(horizon)
     if policy.clamp:
-        missed, cut, kept, _ = cut_moments(models, usual, policy.clamp, horizon)
-    weights = (tariff.alpha / 1000 / optimal_rate(load, tariff)) ** 2
-    return Prospect(noise, cut, missed, kept, load, variance, weights)
+        missed, cut, kept, _, over = cut_moments(models, usual, policy.clamp, horizon)
+    weights = (tariff.alpha / 1000 / relative_to(optimal_rate(load, tariff), tariff)) ** 2
+    return Prospect(
+        noise, cut, missed, kept, load, variance, weights, policy.estimator, over, policy.filters,
+        tariff.offset,
+    )  # fmt: skip

@@ -14,7 +14,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from hushgrid._numbers import Floats, Indices, is_real, is_whole
+from hushgrid._numbers import Floats, Indices, brief, is_real, is_whole
 from hushgrid.accounting.composition import compose, noise_multiple
 from hushgrid.accounting.epochs import FORGOTTEN, in_a_run
 from hushgrid.accounting.events import Event, Laws, Pure, Worst, noise_event
@@ -31,9 +31,16 @@ from hushgrid.mechanism.policy import Blocks, Gaussian, Policy, per_step, weaker
 from hushgrid.mechanism.scheduler import Scheduler, exposures_of
 from hushgrid.model.consumption import Consumption
 from hushgrid.model.occupancy import STEPS_PER_DAY, OccupancyModel
-from hushgrid.model.zone import Tariff, Zone
-from hushgrid.planning.blocks import borders
-from hushgrid.planning.expected_error import MOST_CUT, RHO, Prospect, choose_clamp, prospect
+from hushgrid.model.zone import Tariff, Zone, ZoneTerms, offset_tariff
+from hushgrid.planning.expected_error import (
+    MOST_CUT,
+    RHO,
+    Prospect,
+    bill_change,
+    borders,
+    choose_clamp,
+    prospect,
+)
 
 _ROUNDS = 5  # of adding the houses that bind
 _MORE = 6  # houses added in a round
@@ -159,6 +166,9 @@ class Plan:
         assumptions: What must hold for the promise to hold, in sentences.
         running: The steps that leakage was counted over, with the horizon's releases repeated; None
             for the horizon on its own.
+        clamp: The policy's clamp as a zone file gives it, in net Wh.
+        bill_change: How much noise changes a typical home's bill of a month at raw prices: as
+            expected, and at most with 95 %, as shares of it.
     """
 
     secret: Secret
@@ -174,6 +184,10 @@ class Plan:
     prospect: Prospect
     assumptions: tuple[str, ...]
     running: int | None = None
+    clamp: tuple[int, ...] = ()
+    bill_change: tuple[float, float] = (0.0, 0.0)
+
+    __repr__ = brief
 
     @property
     def epsilon_t(self) -> tuple[float, ...]:
@@ -183,6 +197,21 @@ class Plan:
             return each
         lost = self.losses.max(axis=1).tolist()
         return tuple(max(pair) for pair in zip(each, lost, strict=True))
+
+    def leaked_by(self, models: Sequence[OccupancyModel], steps: int) -> float | None:
+        """What the first releases say about one step of one house.
+
+        Args:
+            models: Theta.
+            steps: How many releases; all where there are fewer.
+
+        Returns:
+            The largest leakage; None where a release has no bound of its own.
+        """
+        if not np.isfinite(self.losses).all():
+            return None
+        lengths = self.policy.first(steps).schedule.lengths
+        return worst_leakage(models, self.losses[:steps], lengths=lengths).total
 
 
 def plan(
@@ -197,7 +226,7 @@ def plan(
     terms: Policy | None = None,
     rho: float | None = RHO,
     most_cut: float | None = MOST_CUT,
-    slotwise: bool = False,
+    slotwise: bool | None = False,
     gaussian: bool = False,
     running: int | None = None,
     blocks: bool = False,
@@ -217,14 +246,15 @@ def plan(
             own clamp).
         most_cut: The largest share of the zone's expected energy that a chosen clamp may cut off;
             None chooses as versions before this bound did, by the raw price alone.
-        slotwise: Spend more epsilon at times of day when occupancy changes quickly.
+        slotwise: Spend more epsilon at times of day when occupancy changes quickly; None: for an
+            interval without blocks of steps, where that is quick.
         gaussian: Gaussian noise, for trajectories.
         running: Count leakage (the secret interval) over so many steps, with the horizon's releases
             repeated and the chain continuing; None counts the horizon on its own. Where the run is
             too short for any number of horizons to keep the promise, it is made longer.
             `accounting.epochs.running_steps` gives a number to begin with.
         blocks: Let noise last blocks of steps where that makes less of it: at eta = 1, for an
-            interval, or for a trajectory without a delta. A service does not publish it.
+            interval, or for a trajectory without a delta.
 
     Returns:
         The plan.
@@ -243,16 +273,18 @@ def plan(
     0.1691
     """
     terms = Policy(1.0) if terms is None else terms
+    world = (models, zone, consumption)
+    joint = blocks and terms.eta == 1 and secret != "step" and delta == 0
+    if slotwise is None:
+        slotwise = secret == "interval" and not joint and _by_slot_is_quick(world, terms, running)
     _check(secret, epsilon, delta, terms, slotwise, gaussian)
     _check_running(models, terms.horizon, running, slotwise)
-    world = (models, zone, consumption)
     if gaussian:
         multiple = noise_multiple(float(epsilon), float(delta), terms.horizon)
         policy = replace(terms, epsilon=epsilon, schedule=Gaussian(multiple, delta), eta=1.0)
         return _made(Task(world, tariff, policy, running), secret, epsilon, delta)
     bare = replace(terms, epsilon=epsilon)
     task = Task(world, tariff, bare, running)
-    joint = blocks and terms.eta == 1 and secret != "step" and delta == 0
     best = _solved(task, secret, epsilon, delta, slotwise, joint)
     if rho is not None:
         for _ in range(_PLANNING_ROUNDS):
@@ -388,6 +420,65 @@ def examine(
     return _made(task, secret, promised, delta)
 
 
+def _by_slot_is_quick(world: ZoneModels, terms: Policy, running: int | None) -> bool:
+    """Whether a schedule by the time of day is worked out, and takes seconds and not minutes."""
+    models, zone, consumption = world
+    if any(piece.size > 1 for model in models for piece in model.chains):
+        return False
+    if running is not None and terms.horizon % _turn(models):
+        return False
+    laws = np.unique(np.stack([consumption.class_of, zone.bound]), axis=1).shape[1]
+    return terms.eta == 1 or laws <= _QUICK_LAWS
+
+
+_QUICK_LAWS = 64
+
+
+def _turn(models: Sequence[OccupancyModel]) -> int:
+    return math.lcm(*(len(model.calendar.slots) for model in models))
+
+
+def check_blocks(
+    terms: ZoneTerms,
+    policy: Policy,
+    *,
+    secret: Secret,
+    epsilon: float,
+    running: int | None = None,
+) -> Plan:
+    """The plan of a given policy with blocks of steps, if it keeps a promise.
+
+    Args:
+        terms: The zone, its tariff, Theta and the laws of a reading.
+        policy: The policy.
+        secret: What the promise protects, an interval or a trajectory.
+        epsilon: What is promised.
+        running: As for `plan`.
+
+    Returns:
+        The plan.
+
+    Raises:
+        PlanError: If the blocks lose more.
+    """
+    zone, tariff, models, consumption = terms
+    world = (models, zone, consumption)
+    task = Task(world, tariff, policy, running)
+    found = _made(task, secret, epsilon, 0.0)
+    lost = spending(task, secret, 0.0)(found.epsilon_t)
+    if lost > epsilon * (1 + FORGOTTEN):
+        raise PlanError(
+            f"policy block_epsilon lets releases say {lost:.6g} about one {secret} where"
+            f" {epsilon:g} is promised; give smaller ones, as hushgrid plan --blocks prints them."
+        )
+    if running is None or secret != "interval":
+        return found
+    longer = _run_that_forgets(world, tariff, found, running)
+    if longer == running:
+        return _wherever_it_begins(world, tariff, found)
+    return check_blocks(terms, policy, secret=secret, epsilon=epsilon, running=longer)
+
+
 def _check_running(
     models: Sequence[OccupancyModel], horizon: int, running: int | None, uneven: bool
 ) -> None:
@@ -395,7 +486,7 @@ def _check_running(
         return
     if not (is_whole(running) and running >= horizon):
         raise PlanError(f"running is {running}; give a whole number, {horizon} steps or more.")
-    turn = math.lcm(*(len(model.calendar.slots) for model in models))
+    turn = _turn(models)
     if uneven and horizon % turn:
         raise PlanError(
             f"the horizon is {horizon} steps, no whole number of turns of the calendars ({turn}),"
@@ -439,7 +530,6 @@ def _check(
         )
 
 
-ZoneTerms = tuple[Zone, Tariff, Sequence[OccupancyModel], Consumption]
 ZoneModels = tuple[Sequence[OccupancyModel], Zone, Consumption]
 
 
@@ -464,7 +554,8 @@ class Task:
         any_rules: bool = False,
     ) -> None:
         self.models, self.zone, self.consumption = world
-        self.tariff, self.policy, self.running = tariff, policy, running
+        self.tariff = offset_tariff(self.zone, tariff, self.consumption)
+        self.policy, self.running = policy, running
         # demand that answers rates is planned for at its usual size; losses are then capped
         self.capped = self.consumption.reacts and policy.eta < 1
         usual = replace(self.consumption, elasticity=None)
@@ -477,13 +568,8 @@ class Task:
                 " negligible = 0."
             )
         if running is not None:  # epsilons are asked for by the step, of every step
-            if policy.schedule.lengths and running % policy.horizon:
-                raise PlanError(
-                    f"running is {running} with blocks of steps; give a multiple of the horizon,"
-                    f" {policy.horizon}."
-                )
-            again = policy.schedule.repeated(running // policy.horizon)
-            policy = replace(policy, horizon=running, schedule=again)
+            policy = replace(policy, horizon=running, schedule=policy.schedule.over(running))
+        self.lengths = policy.schedule.lengths  # blocks of steps, of all that count; empty: none
         self.scheduler = Scheduler(exposures, policy)
         self._like: dict[tuple[int, int], int] = {}
         self._kinds: list[int] = []
@@ -491,14 +577,16 @@ class Task:
         self._events: dict[tuple[int, float], Event] = {}
 
     @property
+    def net_clamp(self) -> tuple[int, ...]:
+        """The policy's clamp in net Wh, of each class."""
+        export = np.zeros(self.consumption.absent.shape[1], np.int64)
+        np.maximum.at(export, self.consumption.class_of, self.zone.export)
+        return tuple((np.array(self.policy.clamp) - export).tolist()) if self.policy.clamp else ()
+
+    @property
     def horizon(self) -> int:
         """Steps."""
         return self.policy.horizon
-
-    @property
-    def lengths(self) -> tuple[int, ...]:
-        """Blocks of steps with one noise, of all steps that count; empty: none."""
-        return self.policy.schedule.lengths * ((self.running or self.horizon) // self.horizon)
 
     def scales(self, each: Sequence[float]) -> list[float]:
         """The scale of every step at its epsilon."""
@@ -525,7 +613,7 @@ class Task:
 
     def _losses(self, each: Sequence[float]) -> tuple[Floats, Indices]:
         """The distinct losses (rows, houses) of releases, and the row of every step."""
-        rows: dict[int, int] = {}  # by the array that is kept
+        rows: dict[bytes, int] = {}  # by content: each block of steps has its own array
         found: list[Floats] = []
         place: dict[tuple[int, float], int] = {}
         keys = self._keys(each)
@@ -538,10 +626,9 @@ class Task:
                 lost = self.scheduler.losses(t, b)
                 self._lost[key] = np.where(lost > 0, epsilon, 0.0) if self.capped else lost
             lost = self._lost[key]
-            if id(lost) not in rows:
-                rows[id(lost)] = len(found)
+            place[step] = rows.setdefault(lost.tobytes(), len(found))
+            if place[step] == len(found):
                 found.append(lost)
-            place[step] = rows[id(lost)]
         return np.array(found), np.array([place[step] for step in keys])
 
     def worst_events(self, each: Sequence[float]) -> list[Event]:
@@ -600,7 +687,7 @@ class Task:
         key = (id(exposure), b)
         if key not in self._events:
             if eta == 1:
-                reach = max(case.reach for case in exposure.cases)
+                reach = exposure.widest.reach
                 self._events[key] = noise_event(self.policy.schedule.noise, reach, b)
             elif eta == 0 and not exposure.blocks:
                 pairs = {(case.before[0], case.after[0]) for case in exposure.cases}
@@ -635,7 +722,10 @@ def _solved(
     policy = replace(task.policy, epsilon=top, schedule=per_step(uneven))
     world = (task.models, task.zone, task.consumption)
     best = _made(Task(world, task.tariff, policy, task.running), secret, epsilon, delta)
-    for lengths, losses in _blocks(task, best) if joint else ():
+    alone = best.prospect.with_cut()
+    for number, (lengths, losses) in enumerate(_blocks(task, best) if joint else ()):
+        if number == 1 and best.prospect.with_cut() * _GAIN < alone:
+            break  # those made for the chain do more than equal ones can
         bare = replace(policy, epsilon=max(losses), schedule=Blocks(lengths, losses))
         own = Task(world, task.tariff, bare, task.running)
         each = _largest(own, spending(own, secret, delta), bare.schedule.epsilons, epsilon)
@@ -647,7 +737,7 @@ def _solved(
 
 
 def _blocks(task: Task, even: Plan) -> list[tuple[tuple[int, ...], tuple[float, ...]]]:
-    """Blocks of steps to try: their lengths, and losses up to a common factor."""
+    """Blocks of steps to try, the best for one chain first: lengths, and losses up to a factor."""
     horizon, day = task.horizon, min(task.horizon, STEPS_PER_DAY)
     if even.secret == "trajectory":
         return [((horizon,), (1.0,))]
@@ -661,11 +751,12 @@ def _blocks(task: Task, even: Plan) -> list[tuple[tuple[int, ...], tuple[float, 
     lengths, losses = _of_a_day(task, even, day)
     if sum(lengths) == day:  # else the grid was too coarse for any
         times = horizon // day
-        return [(lengths * times, losses * times)]
+        found.insert(0, (lengths * times, losses * times))
     return found
 
 
 _LENGTHS = (2, 4, 6, 8, 12, 24)
+_GAIN = 2.0  # of the error. Equal blocks come to 1.7; those of one chain's day can fail others
 _SETTLED = 14  # days after which a chain's law at a time of day is taken for its own
 
 
@@ -722,21 +813,37 @@ def spending(task: Task, secret: Secret, delta: float) -> Callable[[Sequence[flo
 def _largest(
     task: Task, spent: Callable[[Sequence[float]], float], shape: Sequence[float], epsilon: float
 ) -> list[float]:
-    """shape times the largest factor that keeps the promise, by bisection on the logarithm."""
-    top = max(shape)
+    """shape times the largest factor that keeps the promise, by bisection on the logarithm.
+
+    For an uneven shape by secants between the ends of the bracket (the Illinois rule), in a third
+    of the time; an even one is found as by earlier versions, bit for bit, so that their epochs go
+    on.
+    """
+    top, even = max(shape), min(shape) == max(shape) and not task.lengths
 
     def scaled(factor: float) -> list[float]:
         return [factor * part / top for part in shape]
 
     low, high = epsilon / (task.horizon * 4), epsilon
-    if spent(scaled(high)) <= epsilon:
+    above = spent(scaled(high))
+    if above <= epsilon:
         return scaled(high)
-    while spent(scaled(low)) > epsilon:
+    while (below := spent(scaled(low))) > epsilon:
         low /= 4
+    under, over, last = math.log(below / epsilon), math.log(min(above / epsilon, 1e6)), 0
     while high / low - 1 > _WIDTH:
         middle = math.sqrt(low * high)
-        low, high = (middle, high) if spent(scaled(middle)) <= epsilon else (low, middle)
+        if not even and under < 0:
+            secant = low * (high / low) ** (under / (under - over))
+            middle = min(max(secant, low * (1 + _WIDTH / 2)), high / (1 + _WIDTH / 2))
+        now = spent(scaled(middle))
         task.forget()
+        if now <= epsilon:
+            low, under, over = middle, math.log(now / epsilon), over / (1 + (last < 0))
+            last = -1
+        else:
+            high, over, under = middle, math.log(now / epsilon), under / (1 + (last > 0))
+            last = 1
     return scaled(low)
 
 
@@ -773,6 +880,7 @@ def _made(task: Task, secret: Secret, epsilon: float, delta: float) -> Plan:
         house = int(ties[task.scheduler.zone.bound[ties].argmax()])
         step = int(finite[:, house].argmax()) + 1
     scales = tuple(c.scale for c in calibrations)
+    ahead = prospect(task.models, task.consumption, task.tariff, policy, scales)
     return Plan(
         secret,
         epsilon,
@@ -784,14 +892,18 @@ def _made(task: Task, secret: Secret, epsilon: float, delta: float) -> Plan:
         leakage,
         house,
         step,
-        prospect(task.models, task.consumption, task.tariff, policy, scales),
-        assumptions(secret, policy, task.consumption, len(task.models)),
+        ahead,
+        assumptions(
+            secret, policy, task.consumption, len(task.models), exports=task.zone.offset > 0
+        ),
         task.running,
+        task.net_clamp,
+        bill_change(ahead, task.tariff),
     )
 
 
 def assumptions(
-    secret: Secret, policy: Policy, consumption: Consumption, models: int
+    secret: Secret, policy: Policy, consumption: Consumption, models: int, *, exports: bool = False
 ) -> tuple[str, ...]:
     """What must hold for the promise to hold, in sentences.
 
@@ -800,6 +912,7 @@ def assumptions(
         policy: The policy that keeps it.
         consumption: The laws of a reading.
         models: Number of models in Theta.
+        exports: Whether houses export.
 
     Returns:
         The sentences.
@@ -818,6 +931,11 @@ def assumptions(
     if policy.eta < 1:
         share = "" if policy.eta == 0 else f" but for a share of at most {policy.eta:g}"
         found.append(f"Every reading follows its public law{share}.")
+    if policy.eta < 1 and exports:
+        found.append(
+            "Given occupancy and the time of day, the panels of different homes generate"
+            " independently: weather that they share needs eta = 1."
+        )
     if secret == "step":
         found.append(
             "The adversary knows the occupancy of all other houses, or has seen no earlier release."

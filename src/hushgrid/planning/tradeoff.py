@@ -18,10 +18,11 @@ from hushgrid._numbers import is_real
 from hushgrid.accounting.epochs import in_a_run, running_steps
 from hushgrid.accounting.temporal import contradicted, grows_without_end, temporal_leakage
 from hushgrid.errors import HushgridError, PlanError
-from hushgrid.mechanism.policy import Policy, gaussian_delta
+from hushgrid.mechanism.policy import Even, Policy, gaussian_delta
 from hushgrid.model.occupancy import STEPS_PER_DAY, OccupancyModel
+from hushgrid.model.zone import ZoneTerms
 from hushgrid.planning.expected_error import RHO, Prospect, prospect
-from hushgrid.planning.planner import Plan, Secret, Task, ZoneTerms, plan, spending
+from hushgrid.planning.planner import Plan, Secret, Task, plan, spending
 
 SENSITIVITY_ETAS = (0.0, 0.01, 0.05, 0.2, 1.0)
 EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)  # multiples of the requested epsilon
@@ -308,9 +309,12 @@ def tradeoff(
     total = policy.horizon if steps is None else steps
     curves = []
     for eta in sorted({*etas, policy.eta} if policy.schedule.per_release else {policy.eta}):
+        # below eta = 1 noise lasts no block of steps
+        joint = eta < 1 and policy.schedule.lengths
+        own = replace(policy, eta=eta, schedule=Even() if joint else policy.schedule)
         try:
-            scales = _scales(world, replace(policy, eta=eta), secret, epsilon, delta, share, total)
-            points = [_point_at(base, policy, scales, epsilon * k, rho) for k in TIMES]
+            scales = _scales(world, own, secret, epsilon, delta, share, total)
+            points = [_point_at(base, own, scales, epsilon * k, rho) for k in TIMES]
         except HushgridError:  # this trust has no curve
             continue
         curves.append(Curve(eta, tuple(points)))
@@ -333,9 +337,12 @@ def _scales(
     total: int,
 ) -> Scales:
     zone, tariff, models, consumption = world
-    plain = replace(policy, schedule=policy.schedule.with_epsilons(()).protecting_all())
+    plain, even = policy, [1.0] * policy.horizon
+    if policy.schedule.lengths:  # the same blocks, with losses in the same proportion
+        even = [e / policy.epsilon for e in policy.schedule.epsilons]
+    else:
+        plain = replace(policy, schedule=policy.schedule.with_epsilons(()).protecting_all())
     task = Task((models, zone, consumption), tariff, plain)
-    even = [1.0] * policy.horizon
     if not policy.schedule.per_release:
         own = np.array(task.scales(even))
         here = _multiple(epsilon, delta, total)
@@ -351,11 +358,11 @@ def _scales(
     def found(promised: float) -> Sequence[float]:
         nonlocal near  # the next promise is met at nearly the same share of it
         epsilon_t = _solve_epsilon(
-            lambda e: whole * spent([e] * policy.horizon), promised, near * promised
+            lambda e: whole * spent([e * one for one in even]), promised, near * promised
         )
         near = epsilon_t / promised
         task.forget()
-        return task.scales([epsilon_t] * policy.horizon)
+        return task.scales([epsilon_t * one for one in even])
 
     return found
 

@@ -19,8 +19,10 @@ from hushgrid.audit.certificate import Certificate, LargestMove
 from hushgrid.audit.evidence import Terms
 from hushgrid.audit.houses import DELTA, Houses
 from hushgrid.audit.recompute import Recomputed
+from hushgrid.errors import HushgridError
+from hushgrid.planning.planner import examine
+from hushgrid.report._figures import BLUE, ORANGE, chart, loss, number, render
 from hushgrid.report.comparison import KNOWS
-from hushgrid.report.figures import BLUE, ORANGE, chart, loss, number, render
 from hushgrid.report.promise import finite_or_none, promise_sentence
 
 if TYPE_CHECKING:
@@ -108,6 +110,7 @@ def _promise(terms: Terms) -> dict[str, Any]:
         "secret": terms.secret,
         "epsilon": terms.promised,
         "epsilon_t": finite_or_none(terms.policy.epsilon_at(1)),
+        "leakage": _leakage(terms),
         "delta": terms.delta,
         "eta": terms.policy.eta,
         "horizon": terms.policy.horizon,
@@ -118,6 +121,20 @@ def _promise(terms: Terms) -> dict[str, Any]:
             terms.policy, terms.secret, terms.promised, delta=terms.delta, continued=terms.continued
         ),
     }
+
+
+def _leakage(terms: Terms) -> dict[str, float | None] | None:
+    """What one release, a day's and a week's say about one step; None from private models."""
+    day = round(24 / terms.days.hours)
+    policy = terms.policy.first(7 * day).at_even_share()
+    if terms.private_models:
+        return None
+    try:
+        seen = examine(terms.zone, terms.tariff, terms.models, terms.consumption, policy)
+    except HushgridError:
+        return None
+    each = [seen.leaked_by(terms.models, n) for n in (day, 7 * day)]
+    return {"step": finite_or_none(max(seen.epsilon_t)), "day": each[0], "week": each[1]}
 
 
 def _black_box(box: BlackBox, command: str) -> dict[str, Any]:
@@ -174,8 +191,8 @@ def _zone(
             "composed": finite_or_none(houses.composed),
             "composed_delta": DELTA,
         },
-        "realised_max": max((one.loss for one in houses.realised), default=None),
-        "mixture_max": max(mixture.values(), default=None),
+        "realised_max": finite_or_none(max((one.loss for one in houses.realised), default=None)),
+        "mixture_max": finite_or_none(max(mixture.values(), default=None)),
         "watched": None if move is None else _watched(move),
         "stated": [finite_or_none(b) for b in made.stated],
         "due": [finite_or_none(b) for b in made.due],
@@ -188,8 +205,8 @@ def _zone(
                 "total": finite_or_none(float(houses.total[house])),
                 "leakage": None if houses.leakage is None else float(houses.leakage[house]),
                 "any_total": finite_or_none(float(houses.any_total[house])),
-                "realised": realised[house].loss if house in realised else None,
-                "mixture": mixture.get(house),
+                "realised": finite_or_none(realised[house].loss if house in realised else None),
+                "mixture": finite_or_none(mixture.get(house)),
                 "moved": None if move is None else finite_or_none(float(move.moved[house])),
             }
             for house in order.tolist()

@@ -22,6 +22,7 @@ from hushgrid.compare.comparison import (
     BATTERY_SIZE,
     FIGURES,
     HELD,
+    KINDS_HELD,
     OPEN,
     PARTS,
     SLOT_MEAN,
@@ -30,7 +31,7 @@ from hushgrid.compare.comparison import (
 from hushgrid.compare.methods import Method, Ready
 from hushgrid.compare.paper import HOUSES, PUBLISHED, Experiment, Sweep, mechanisms
 from hushgrid.compare.simulation import SIMULATION_FIGURES, Study
-from hushgrid.report.figures import day_line, finish, light_grid, panels, render, table
+from hushgrid.report._figures import day_line, finish, light_grid, panels, render, table
 from hushgrid.report.promise import finite_or_none
 from hushgrid.statistics import Score, Summary, auc, ratio_of_means, summarise
 
@@ -270,7 +271,7 @@ def experiment_table(result: Experiment) -> str:
                 f"{paper.mean * 1e3:.3f}e-3",
                 f"{paper.ci95[0] * 1e3:.3f} to {paper.ci95[1] * 1e3:.3f}e-3",
                 f"{paper.sd * 1e3:.3f}e-3",
-                f"{usual.mean:.2%} ({usual.ci95[0]:.2%} to {usual.ci95[1]:.2%})",
+                _with_range(usual, ".2%"),
             )
         )
     for name, value in PUBLISHED.items():
@@ -307,7 +308,7 @@ def experiment_prose(result: Experiment) -> str:
             f" below u_max, and {_gain(constraint)} by the constraint, since at least"
             f" {result.fewest_protected} of {HOUSES} houses stay protected at every step.",
             f"At the same epsilon, trusting the consumption law (eta = 0) divides the error by"
-            f" {exact.mean:.3f} ({exact.ci95[0]:.3f} to {exact.ci95[1]:.3f}).",
+            f" {_with_range(exact, '.3f')}.",
         ]
     )
 
@@ -529,8 +530,9 @@ def _mechanisms(result: Comparison, batteries: Sequence[BatteryScore]) -> dict[s
 
 def _held(result: Comparison, name: str) -> dict[str, Any]:
     """How often intervals hold the load; nothing where days are apart."""
-    held = result.held(name)
-    return {} if held is None else {HELD: held.mean}
+    kinds = {"": KINDS_HELD[0], **{f"_{kind}": kind for kind in KINDS_HELD[1:]}}
+    each = {end: result.held(name, kind) for end, kind in kinds.items()}
+    return {f"{HELD}{end}": held.mean for end, held in each.items() if held is not None}
 
 
 def recorded_table(result: Comparison) -> str:
@@ -549,19 +551,25 @@ def recorded_table(result: Comparison) -> str:
     usual = [SLOT_MEAN] if all(SLOT_MEAN in row for row in result.rows) else []
     rest = [name for name in ("forecast", *usual) if name == SLOT_MEAN or name in result.names]
     order = sorted(names, key=lambda name: result.summary(name, "estimated", "rmsre").mean)
-    rows: list[tuple[str, ...]] = [("method", "estimated, %", "raw, %", "95 % intervals hold")]
+    holds = ("95 % intervals hold", "of one step ahead", "of a day ahead")
+    rows: list[tuple[str, ...]] = [("method", "estimated, %", "raw, %", *holds)]
     for name in order:
-        held = result.held(name)
+        each = [result.held(name, kind) for kind in KINDS_HELD]
         errors = (_percent(result.summary(name, part, "rmsre")) for part in ("estimated", "raw"))
-        rows.append((labels[name], *errors, f"{held.mean:.1%}" if held else "-"))
+        rows.append((labels[name], *errors, *(f"{x.mean:.1%}" if x else "-" for x in each)))
     for name in rest:
         error = _percent(result.summary(name, "raw", "rmsre"))
-        rows.append((f"{labels[name]} (no reading)", error, "-", "-"))
+        rows.append((f"{labels[name]} (no reading)", error, "-", "-", "-", "-"))
     return table(rows)
 
 
+def _with_range(s: Summary, form: str, times: float = 1.0) -> str:
+    mean, low, high = (format(x * times, form) for x in (s.mean, *s.ci95))
+    return f"{mean} ({low} to {high})"
+
+
 def _percent(s: Summary) -> str:
-    return f"{s.mean:.2%} ({s.ci95[0]:.2%} to {s.ci95[1]:.2%})".replace("%", "")
+    return _with_range(s, ".2%").replace("%", "")
 
 
 def _aucs(result: Comparison, name: str) -> dict[str, Any]:
@@ -629,7 +637,7 @@ def comparison_table(result: Comparison) -> str:
             (
                 method.label + ("" if method.online else " (offline)"),
                 "-" if method.eta is None else f"{method.eta:g}",
-                *(_thousandths(result.summary(name, part)) for part in PARTS),
+                *(_with_range(result.summary(name, part), ".3f", 1e3) for part in PARTS),
                 _wasted(result, name, PARTS),
                 _auc_text(result, name),
             )
@@ -637,7 +645,7 @@ def comparison_table(result: Comparison) -> str:
     if result.auc(OPEN):
         rows.append(("no noise (no promise)", "-", "-", "0", "0", "-", _auc_text(result, OPEN)))
     for name, label in LABELS.items():
-        both = [_thousandths(result.summary(name, part)) for part in PARTS[1:]]
+        both = [_with_range(result.summary(name, part), ".3f", 1e3) for part in PARTS[1:]]
         wasted = f"- / {_wasted(result, name, PARTS[1:])}"
         rows.append((f"{label} (no promise)", "-", "-", *both, wasted, "-"))
     return table(rows)
@@ -650,10 +658,6 @@ def _wasted(result: Comparison, name: str, parts: Sequence[str]) -> str:
 def _auc_text(result: Comparison, name: str) -> str:
     found = [result.auc(name, key) for key in AUCS]
     return " / ".join(f"{s.mean:.4f}" if s else "-" for s in found) if any(found) else "-"
-
-
-def _thousandths(s: Summary) -> str:
-    return f"{s.mean * 1e3:.3f} ({s.ci95[0] * 1e3:.3f} to {s.ci95[1] * 1e3:.3f})"
 
 
 def terms_prose(result: Comparison, model: str) -> str:
@@ -691,8 +695,7 @@ def ratio_table(result: Comparison) -> str:
     rows: list[tuple[str, ...]] = [("error of", "over", *PARTS)]
     labels = {m.name: m.label for m in result.methods}
     for other, our in _pairs(result):
-        found = [result.ratio(other, our, part) for part in PARTS]
-        ratios = (f"{r.mean:.3f} ({r.ci95[0]:.3f} to {r.ci95[1]:.3f})" for r in found)
+        ratios = (_with_range(result.ratio(other, our, part), ".3f") for part in PARTS)
         rows.append((labels[other], labels[our], *ratios))
     return table(rows)
 
@@ -727,14 +730,13 @@ def battery_table(scores: Sequence[BatteryScore]) -> str:
     """
     rows = [("battery", "capacity, in u", "AUC of the adversary", "energy moved / used")]
     for s in scores:
-        low, high = s.auc.ci95
         rows.append(
             (
                 {"open": "none", "prior": "no meter, public model alone"}.get(
                     s.name, LABELS.get(s.name, s.name)
                 ),
                 f"{s.size:g}",
-                f"{s.auc.mean:.3f} ({low:.3f} to {high:.3f})",
+                _with_range(s.auc, ".3f"),
                 f"{s.moved:.2f}",
             )
         )

@@ -15,7 +15,7 @@ from hushgrid.learn.evaluation import PublishedGroup
 from hushgrid.learn.export import ExportedModels, OperatorFigures, ZoneChoices
 from hushgrid.learn.histories import AILMENTS, Histories
 from hushgrid.learn.learner import HeldOut, Learned
-from hushgrid.report.figures import data_uri, light_grid, panels, render, table
+from hushgrid.report._figures import data_uri, light_grid, panels, render, table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -247,19 +247,22 @@ def _ailment_names(found: Learned) -> dict[str, list[str]]:
     return by
 
 
-def html_page(title: str, prose: str, pictures: Mapping[str, bytes]) -> str:
+def html_page(
+    title: str, prose: str, pictures: Mapping[str, bytes], secret: Sequence[str] = ()
+) -> str:
     """A page with a text and PNG pictures; it loads nothing from the network.
 
     Args:
         title: Title.
         prose: Text, set as it is.
         pictures: PNG bytes by name.
+        secret: Names of the pictures with readings of named meters; the page then says so.
 
     Returns:
         The HTML.
     """
     uris = {name: data_uri(picture, "image/png") for name, picture in pictures.items()}
-    return render("learn.html", title=title, prose=prose, pictures=uris)
+    return render("learn.html", title=title, prose=prose, pictures=uris, secret=secret)
 
 
 COLOURS = ("#0b6e99", "#b3541e", "#3b7d3b", "#7a4fa3", "#8a6d3b", "#555555", "#c2185b", "#00695c")

@@ -20,8 +20,9 @@ from hushgrid.mechanism.policy import Policy, weaker_promise
 from hushgrid.model.occupancy import OccupancyModel
 from hushgrid.planning.expected_error import AS_GOOD, PRIVATE_WAYS, WAYS, Prospect, Way
 from hushgrid.planning.planner import Plan
+from hushgrid.planning.stability import HYSTERESIS, Stability
 from hushgrid.planning.tradeoff import Cell
-from hushgrid.report.figures import day_line, finish, panels, table
+from hushgrid.report._figures import day_line, finish, panels, table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -162,7 +163,7 @@ def plan_json(
         "rho": rho,
         "epsilon_t": [finite_or_none(e) for e in found.epsilon_t],
         "scale": list(found.scale),
-        "clamp": list(found.policy.clamp) or None,
+        "clamp": list(found.clamp) or None,
         "gaussian": found.policy.schedule.terms.get("gaussian"),
         "blocks": [
             {"length": length, "epsilon": found.epsilon_t[sum(lengths[:k])]}
@@ -179,6 +180,7 @@ def plan_json(
         "rmsre_paper_estimated": prospect.estimated(rho),
         "rmsre_paper_forecast": prospect.forecast(rho),
         "error_share_of_load": prospect.share(rho),
+        "bill_change": _bill_change(found),
         "assumptions": list(found.assumptions),
     }
 
@@ -236,7 +238,9 @@ def plan_prose(found: Plan, rho: float, endless: float | None, private: bool = F
     )
     lines = [f"Promise: {promise}", "", *_noise_lines(found)]
     if policy.clamp:
-        lines.append(f"Readings are cut at {_span(policy.clamp, 'd')} Wh, by density class.")
+        lines.append(f"Readings are cut at {_span(found.clamp, 'd')} Wh, by density class.")
+    if policy.schedule.lengths:
+        lines += ["To publish so, set in [policy] of the zone's file:", *block_keys(found)]
     lines.append(f"The promise binds at house {found.house}, step {found.step}.")
     if found.leakage is not None:
         over = "the horizon on its own"
@@ -257,10 +261,48 @@ def plan_prose(found: Plan, rho: float, endless: float | None, private: bool = F
         f" {prospect.with_cut(rho):.3e} raw, {prospect.estimated(rho):.3e} estimated,"
         f" {prospect.forecast(rho):.3e} for a forecast without any reading.",
         f"Expected error of the load: {prospect.share(rho):.2%} (raw, root mean square).",
+        *_bill_lines(found),
         _advice(prospect, rho, private),
     ]
     lines += ["", "Assumptions:"]
     return "\n".join([*lines, *(f"- {line}" for line in found.assumptions)])
+
+
+def stability_line(loop: Stability) -> str:
+    """Loop gain, movement of demand and switching that raw prices cause.
+
+    Args:
+        loop: The loop (docs/loop.md).
+
+    Returns:
+        One line.
+    """
+    moved = "swings without end" if math.isinf(loop.movement) else f"moves by {loop.movement:.2%}"
+    return (
+        f"Closed loop at an elasticity of {loop.elasticity:g}: gain {loop.gain:.3f}, stable below"
+        f" {loop.limit:.3g}; noise of {loop.noise:.2%} in the raw price and demand {moved} (root"
+        f" mean square); a device at the usual price ± {HYSTERESIS:.0%} switches"
+        f" {loop.switches:.1f} times a day by it."
+    )
+
+
+def block_keys(found: Plan) -> list[str]:
+    """The keys of [policy] that set the blocks of steps of a plan.
+
+    Args:
+        found: A plan with blocks of steps.
+
+    Returns:
+        Two lines; of blocks that repeat, such as every day's, the first ones. Epsilons are rounded
+        down.
+    """
+    lengths = found.policy.schedule.lengths
+    starts = [sum(lengths[:k]) for k in range(len(lengths))]
+    each = [(n, found.epsilon_t[at]) for n, at in zip(lengths, starts, strict=True)]
+    parts = (n for n in range(1, len(each) + 1) if len(each) % n == 0)
+    n = next(n for n in parts if each[:n] * (len(each) // n) == each)
+    losses = (f"{math.floor(e * 1e6) / 1e6 or e:.6g}" for _, e in each[:n])
+    return [f"block_steps = {[*lengths[:n]]}", f"block_epsilon = [{', '.join(losses)}]"]
 
 
 def _noise_lines(found: Plan, note: str = "") -> list[str]:
@@ -320,7 +362,7 @@ def plan_figure(found: Plan, models: Sequence[OccupancyModel]) -> Figure:
     axes[0].set_ylabel("scale [Wh]")
     axes[0].set_ylim(bottom=0)
     if with_leakage:
-        total = temporal_leakage(models, found.losses).total
+        total = temporal_leakage(models, found.losses, found.policy.schedule.lengths).total
         total = with_contradictions(total, found.losses) if len(models) > 1 else total
         day_line(axes[1], np.median(total, axis=1), "median house", "#999999", 2.5)
         day_line(axes[1], total.max(axis=1), "worst house", "#b3541e")
@@ -381,6 +423,32 @@ def price_error(outlook: Outlook, way: Way | None = None) -> float:
     return figure * math.sqrt(len(outlook.seen.scale))  # the paper's formula divides by its root
 
 
+def _bill_change(found: Plan) -> dict[str, float | None]:
+    """How much noise can change a bill."""
+    return dict(zip(("expected", "most"), map(finite_or_none, found.bill_change), strict=True))
+
+
+def _bill_lines(found: Plan) -> list[str]:
+    expected, most = found.bill_change
+    return [
+        f"How much noise can change a bill: a typical home's bill of a month by {expected:.2%} as"
+        f" expected, and with 95 % by at most {most:.2%} (raw prices)."
+    ] * math.isfinite(most)
+
+
+def figures(outlook: Outlook) -> dict[str, float | None]:
+    """What one price, the prices of a day and those of a week say about one interval of one house.
+
+    Args:
+        outlook: The outlook.
+
+    Returns:
+        `step`, `day`, `week`; None where there is no bound.
+    """
+    step = finite_or_none(max(outlook.seen.epsilon_t))
+    return {"step": step, "day": outlook.leakage_day, "week": outlook.leakage_week}
+
+
 def outlook_json(outlook: Outlook) -> dict[str, Any]:
     """The outlook under its public keys.
 
@@ -396,9 +464,7 @@ def outlook_json(outlook: Outlook) -> dict[str, Any]:
         "promise": {
             "secret": outlook.secret,
             "epsilon": outlook.epsilon,
-            "step": finite_or_none(max(seen.epsilon_t)),
-            "day": outlook.leakage_day,
-            "week": outlook.leakage_week,
+            **figures(outlook),
         },
         "epsilon": outlook.epsilon,
         "delta": outlook.delta,
@@ -408,7 +474,7 @@ def outlook_json(outlook: Outlook) -> dict[str, Any]:
         "epsilon_any": finite_or_none(seen.epsilon_any),
         "scale_min": min(seen.scale),
         "scale_max": max(seen.scale),
-        "clamp": list(seen.policy.clamp) or None,
+        "clamp": list(seen.clamp) or None,
         "leakage_day": outlook.leakage_day,
         "leakage": outlook.leakage,
         "memory": outlook.memory,
@@ -416,6 +482,7 @@ def outlook_json(outlook: Outlook) -> dict[str, Any]:
         "expected_error": price_error(outlook),
         "forecast_error": price_error(outlook, "forecast"),
         "error_share_of_load": seen.prospect.share(outlook.rho),
+        "bill_change": _bill_change(seen),
         "publish": seen.policy.publish,
         "assumptions": list(seen.assumptions),
     }
@@ -444,23 +511,84 @@ def outlook_prose(outlook: Outlook) -> str:
     if outlook.leakage_day is not None:
         lines.append(
             f"Leakage about one interval of one house from a day of {outlook.day} releases:"
-            f" at most {outlook.leakage_day:.3f}."
+            f" at most {outlook.leakage_day:.3f}; {_of_others(outlook)}."
         )
     if outlook.leakage is not None:
         lines.append(_counted(outlook.leakage, outlook.memory))
     if policy.clamp:
-        lines.append(f"Readings are cut at {_span(policy.clamp, 'd')} Wh, by group of houses.")
+        lines.append(f"Readings are cut at {_span(seen.clamp, 'd')} Wh, by group of houses.")
     what = "the public's best estimate" if policy.publish == "estimate" else "the noisy load"
     lines += [
         f"Expected price error: {price_error(outlook):.1%} of the exact price (root mean square;"
         f" the price is that of {what}); {price_error(outlook, 'forecast'):.1%} for a forecast"
         " without any reading.",
         f"Expected error of the noisy load: {seen.prospect.share(outlook.rho):.1%}.",
+        *_bill_lines(seen),
         *_better(outlook),
         "Assumptions:",
         *(f"- {line}" for line in seen.assumptions),
     ]
     return "\n".join(lines)
+
+
+WORTH = 0.1  # share of the load that noise may be where a zone counts as large enough
+
+
+def verdict(outlook: Outlook, houses: int, accept: float) -> dict[str, Any]:
+    """Whether a zone's prices are worth publishing, and what to do next.
+
+    Args:
+        outlook: The outlook.
+        houses: Number of houses.
+        accept: Largest expected relative error of a price that is accepted.
+
+    Returns:
+        `sentence`; `noise`, the expected error of the noisy load as a share of the load; `houses`,
+        how many such houses would bring it to a tenth, and `noise_then` (both None where it is
+        less already, or no number is enough).
+    """
+    prospect, rho = outlook.seen.prospect, outlook.rho
+    noise, error = prospect.share(rho), price_error(outlook)
+    round_ones = (m * 10**e for e in range(8) for m in (1, 1.5, 2, 3, 4, 5, 6, 8))
+    more = (int(n) for n in round_ones if n > houses and noise > WORTH)
+    larger = next((n for n in more if prospect.share(rho, n / houses) <= WORTH), None)
+    then = None if larger is None else prospect.share(rho, larger / houses)
+    parts = [f"{houses:,} homes: the noise is {_times(noise)} the load"]
+    if larger is not None and then is not None:
+        parts.append(f"{larger:,} such homes would give {then:.0%}")
+    if error <= accept:
+        steps = f"the price is off by {error:.0%}: run hushgrid check, then hushgrid serve"
+        if larger is not None:
+            steps += "; join zones for less"
+    else:
+        first = "publish the forecast, which spends nothing"
+        if outlook.private:
+            first = 'publish the estimate from past releases (estimator = "releases")'
+        steps = f"{first}, join zones, or promise less (a larger epsilon)"
+    sentence = "; ".join([*parts, steps]) + "."
+    return {"sentence": sentence, "noise": noise, "houses": larger, "noise_then": then}
+
+
+def _times(share: float) -> str:
+    """A share of something as the beginning of a phrase.
+
+    >>> _times(28.3), _times(0.094), _times(math.inf)
+    ('28 times', '9 % of', 'beyond all')
+    """
+    if math.isinf(share):
+        return "beyond all"
+    return f"{share:.2g} times" if share >= 1 else f"{100 * share:.0f} % of"
+
+
+def _of_others(outlook: Outlook) -> str:
+    """The figures of one release and of a week, with the factor of the odds."""
+    found = figures(outlook)
+    parts = {"one release": found["step"], "a week": found["week"]}
+    return ", ".join(
+        f"from {name} {value:.3f} (odds times {_factor(value)})"
+        for name, value in parts.items()
+        if value is not None
+    )
 
 
 def _counted(leakage: float, memory: int | None) -> str:

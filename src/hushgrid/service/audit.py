@@ -12,7 +12,6 @@ import math
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -31,7 +30,7 @@ from hushgrid.audit.evidence import (
     from_recording,
 )
 from hushgrid.compare.attack import Recording
-from hushgrid.errors import ExtraError, FileError, HushgridError, LedgerError
+from hushgrid.errors import FileError, HushgridError, LedgerError
 from hushgrid.files.deployment import ZoneService
 from hushgrid.files.interval_plan import EpochTimes, laid
 from hushgrid.files.models import is_trace, load_trace
@@ -42,9 +41,9 @@ from hushgrid.files.zone_file import ZoneFile, load_zone, zone_of
 from hushgrid.model.occupancy import OccupancyModel
 from hushgrid.service.border import accepted, same_terms
 from hushgrid.service.epoch import roster_digest
-from hushgrid.service.ledger import open_store
-from hushgrid.service.ledger.chain import ChainReport, Verify, check
-from hushgrid.service.ledger.records import EpochRecord, Record, ReleaseRecord, from_line
+from hushgrid.service.ledger import check_digits, is_there, open_records, verifier
+from hushgrid.service.ledger.chain import ChainReport, check
+from hushgrid.service.ledger.records import EpochRecord, Record, ReleaseRecord
 from hushgrid.service.promise import stated_epsilon
 
 
@@ -97,7 +96,7 @@ def load_case(
     if path.suffix == ".toml":
         own, ledger = load_terms(path)
         terms += own
-        if ledger is not None and _exists(ledger):
+        if ledger is not None and is_there(ledger):
             evidence, chain = load_ledger(ledger, zone=zone, key=key, heads=heads)
             kind = "service file and its ledger"
     elif is_trace(path):
@@ -134,10 +133,6 @@ def _starting(terms: Terms, offset: int, digest: str) -> Terms:
     return replace(terms, models=models, consumption=terms.consumption.starting(offset))
 
 
-def _exists(ledger: str) -> bool:
-    return "://" in ledger or Path(ledger.removeprefix("sqlite:")).exists()
-
-
 def load_terms(path: Path) -> tuple[list[Terms], str | None]:
     """The terms in a zone or service file.
 
@@ -156,12 +151,8 @@ def load_terms(path: Path) -> tuple[list[Terms], str | None]:
 
 
 def _of_zone(file: ZoneFile) -> Terms:
-    world = file.scenario
     return Terms(
-        world.zone,
-        world.tariff,
-        world.models,
-        world.consumption,
+        *file.scenario.terms,
         file.policy,
         secret=file.policy.schedule.secret,
         delta=file.policy.schedule.delta,
@@ -200,12 +191,9 @@ def terms_of(service: ZoneService) -> Terms:
     Returns:
         Its terms, as an audit uses them.
     """
-    world, promise = service.scenario, service.promise
+    promise = service.promise
     return Terms(
-        world.zone,
-        world.tariff,
-        world.models,
-        world.consumption,
+        *service.scenario.terms,
         service.policy,
         budget=service.budget,
         roster=roster_digest(service),
@@ -242,10 +230,10 @@ def load_ledger(
     """
     known: dict[str, str | None] = dict.fromkeys(heads)
     for digest in known:
-        _check_hex("head", digest)
+        check_digits("head", digest)
     read: list[Record] = []
-    with _records(store, zone) as (records, durable):
-        report = check(_kept(records, read), _judge(key), {**known, **durable})
+    with open_records(store, zone) as (records, durable):
+        report = check(_kept(records, read), verifier(key), {**known, **durable})
     if not read and report.first_bad is None:
         raise LedgerError(f"{store} has no such records; give another store or zone.")
     by_zone: dict[str, list[Record]] = {}
@@ -413,47 +401,6 @@ def _entry(record: Record, place: int, first: int, carried: float) -> RecordedRe
     )
 
 
-@contextmanager
-def _records(store: str, zone: str | None) -> Iterator[tuple[Iterator[Record], dict[str, str]]]:
-    """All records of a store or an export, and the digests it knows to be durable, by zone."""
-    path = Path(store)
-    if path.is_file() and _is_export(path):
-        with path.open("rb") as lines:
-            every = map(from_line, lines)
-            yield (record for record in every if zone in (None, record.zone)), {}
-        return
-    with open_store(store, create=False) as ledger:
-        zones = ledger.zones() if zone is None else (zone,)
-        durable = {digest: name for name in zones if (digest := ledger.witness(name))}
-        yield (record for name in zones for record in ledger.records(name)), durable
-
-
-def _is_export(path: Path) -> bool:
-    if path.suffix in (".ndjson", ".jsonl"):
-        return True
-    with path.open("rb") as stream:
-        return stream.read(1) == b"{"
-
-
-def _judge(key: str | None) -> Verify:
-    try:
-        from hushgrid.service.ledger.writer import verify_signature as verify
-    except ImportError:
-        raise ExtraError(
-            "cryptography is not installed, so no signature can be checked; get it with"
-            " pip install 'hushgrid[serve]'."
-        ) from None
-    if key is None:
-        return verify
-    _check_hex("key", key)
-    return lambda own, digest, signature: own == key and verify(own, digest, signature)
-
-
-def _check_hex(name: str, value: str) -> None:
-    if not is_hex(value, 64):
-        raise LedgerError(f"{name} is {value!r}; give its 64 small hexadecimal digits.")
-
-
 def load_heads(path: Path) -> list[str]:
     """Digests of records that a reader kept.
 
@@ -539,7 +486,7 @@ def attack_scores(case: AuditInput, seed: int) -> dict[str, Any] | None:
         Figures by what the adversary knows; None for anything else than such a trace.
     """
     from hushgrid.compare.attack import attack
-    from hushgrid.model.scenario import Scenario
+    from hushgrid.model.zone import Scenario
     from hushgrid.report.comparison import attack_figures
 
     recorded = case.recorded

@@ -2,7 +2,8 @@
 
 The rules across epochs, gaps and moves; docs/ledger.md and docs/serve.md have them for operators:
 
-1. The same terms (another `begins` or horizon) are one chain that goes on, counted exactly.
+1. The same terms (another `begins` or horizon) are one chain that goes on, counted exactly. Where
+   the file says so, an epoch of them begins by itself when the horizon ends (`next_epoch`).
 2. Other terms at the same interval length: the records bound it, and every epoch with an interval
    promise is judged again (docs/proofs/temporal.md, "Other terms").
 3. Another interval length begins once nothing before it counts: after a window; where any epoch has
@@ -23,9 +24,9 @@ Ledgers of earlier versions may have what rules 3 and 4 refuse. It counts as it 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -39,18 +40,26 @@ from hushgrid.accounting.epochs import (
     kept_by_steps,
     kept_within,
 )
+from hushgrid.accounting.events import booked
 from hushgrid.accounting.temporal import leakage_by_houses
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import Deployment, ZoneService
-from hushgrid.files.interval_plan import EpochTimes, as_before, in_epoch, laid, planned_otherwise
-from hushgrid.mechanism.policy import Policy
+from hushgrid.files.interval_plan import (
+    EpochTimes,
+    as_before,
+    in_epoch,
+    laid,
+    planned_otherwise,
+    with_filters_before,
+)
+from hushgrid.mechanism.policy import Blocks, Policy
 from hushgrid.mechanism.scheduler import Scheduler
 from hushgrid.model.occupancy import OccupancyModel
-from hushgrid.model.scenario import Scenario
+from hushgrid.model.zone import Scenario
 from hushgrid.planning.planner import Task
 from hushgrid.service.epoch import first_state, roster_digest
-from hushgrid.service.ledger import open_store
-from hushgrid.service.ledger.ports import LedgerStore
+from hushgrid.service.ledger import is_there, open_store
+from hushgrid.service.ledger.chain import LedgerStore
 from hushgrid.service.ledger.records import (
     EpochRecord,
     LedgerState,
@@ -269,7 +278,9 @@ class _PastEpoch:
         gap counts at its last step: a lost epoch may have gone on after this one's horizon.
         """
         wait = self.epoch.seconds if self.epoch.seconds != seconds else 0
-        found = [(one.start + wait, one.epsilon_any) for one in self.releases]
+        latest = self.releases[::-1]  # of a block of steps the last release has its loss
+        each = booked(latest, loss=attrgetter("epsilon_any"))
+        found = [(one.start + wait, loss) for one, loss in zip(latest, each, strict=True)]
         return found + [(gap.last * self.epoch.seconds + wait, gap.epsilon) for gap in self.gaps]
 
     @property
@@ -355,19 +366,15 @@ def as_begun(deployment: Deployment) -> Deployment:
     Returns:
         The service as its ledger began it; as given where there is no ledger.
     """
-    if not any(map(planned_otherwise, deployment.zones)) or not _exists(deployment.ledger):
+    if not any(map(planned_otherwise, deployment.zones)) or not is_there(deployment.ledger):
         return deployment
     try:
-        opened = open_store(deployment.ledger, create=False)
+        opened = open_store(deployment.ledger, create=False, still=True)
     except LedgerError:  # not made yet; anything else is raised where it is opened for writing
         return deployment
     with opened as store:
         zones = [_as_begun(zone, store) for zone in deployment.zones]
     return replace(deployment, zones=tuple(zones))
-
-
-def _exists(ledger: str) -> bool:
-    return "://" in ledger or Path(ledger.removeprefix("sqlite:")).exists()
 
 
 def _as_begun(service: ZoneService, store: LedgerStore) -> ZoneService:
@@ -380,25 +387,54 @@ def _as_begun(service: ZoneService, store: LedgerStore) -> ZoneService:
     if not epochs:
         return service
     epoch = EpochRecord.from_record(epochs[-1])
-    begun = zone_as_begun(service, epoch.digest)
+    begun = zone_as_begun(service, epoch)
     return replace(begun, accepts=accepted(epoch) or None)
 
 
-def zone_as_begun(service: ZoneService, digest: str) -> ZoneService:
-    """The zone with the policy of its present epoch; see `as_begun`.
+def zone_as_begun(service: ZoneService, epoch: EpochRecord) -> ZoneService:
+    """The zone with the policy and the times of its present epoch; see `as_begun`.
 
     Args:
         service: The zone as its file is now.
-        digest: The terms of its present epoch.
+        epoch: Its present epoch.
 
     Returns:
         The zone as it began, or as given where neither this version nor one before planned these
-        terms.
+        terms. An epoch that renewed itself begins whole horizons after the file's.
     """
-    if not planned_otherwise(service) or digest == first_state(service, digest).digest:
+    first, horizon, digest = service.begins // service.seconds, service.policy.horizon, epoch.digest
+    ahead = epoch.first - first if _renews(service) and epoch.seconds == service.seconds else 0
+    later = ahead > 0 and ahead % horizon == 0
+    if not later and (
+        not planned_otherwise(service) or digest == first_state(service, digest).digest
+    ):
         return service
-    first, horizon = service.begins // service.seconds, service.policy.horizon
-    return same_terms(service, digest, first, horizon) or service
+    return same_terms(service, digest, epoch.first if later else first, horizon) or service
+
+
+def next_epoch(service: ZoneService, t: int) -> ZoneService | None:
+    """The zone in the epoch that begins by itself once the horizon of the present one has ended.
+
+    Args:
+        service: The zone in its present epoch.
+        t: The zone's step that is next.
+
+    Returns:
+        The zone with the same terms in the horizon that holds the step, counted from the present
+        one on; nothing is accepted for it. None while the horizon goes on, or where epochs do not
+        renew themselves.
+    """
+    ahead = t - service.begins // service.seconds
+    horizons = ahead // service.policy.horizon
+    if horizons < 1 or not _renews(service):
+        return None
+    begins = service.begins + horizons * service.policy.horizon * service.seconds
+    found = in_epoch(service, begins, renewed=True)
+    return None if found is None else replace(found, accepts=None)
+
+
+def _renews(service: ZoneService) -> bool:
+    return service.promise is not None and service.promise.renew and service.memory is not None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -490,11 +526,21 @@ def _versions(service: ZoneService, begins: int, horizon: int) -> Iterator[ZoneS
     """The zone in an epoch as this version plans it, then as versions before it did."""
     if _promised(service) is None:
         yield as_before(service)
-        return
-    yield (one := in_epoch(service, begins, horizon))
-    if one is not None:  # where an epoch begins, its noise was that for uncertain houses alone
-        yield replace(one, policy=_even(one.policy))
-    yield in_epoch(service, begins, horizon, alone=True)
+    else:
+        if _renews(service):
+            yield in_epoch(service, begins, horizon, renewed=True)
+        yield (one := in_epoch(service, begins, horizon))
+        if one is not None and one.promise is not None and one.promise.renew:
+            before = replace(service, promise=replace(one.promise, renew=False))
+            for each in _versions(before, begins, horizon):
+                yield each and replace(each, promise=service.promise)
+            return
+        if one is not None:  # where an epoch begins, its noise was that for uncertain houses alone
+            yield replace(one, policy=_even(one.policy))
+        yield in_epoch(service, begins, horizon, alone=True)
+    if (earlier := with_filters_before(service)) is not None:
+        yield earlier
+        yield from _versions(earlier, begins, horizon)
 
 
 def _even(policy: Policy) -> Policy:
@@ -571,15 +617,26 @@ def _continued(
     more[first - begin] = min(inflow, _ENDLESS)
     for last, lost in booked:
         more[last] += min(lost, _ENDLESS)
+    published = [
+        (
+            span.service,
+            span.past.epoch.first - begin,
+            {t - begin + 1: b for t, b in _scales_then(span).items()},
+        )
+        for span in spans
+    ]
+    published.append((service, new, {new + t: b for t, b in _scales(service).items()}))
+    lengths = _blocks_of_steps(published, steps)
     for each in worlds:
-        rows = _Rows(each, steps)
-        for span in spans:
-            rows.add(span.service, {t - begin + 1: b for t, b in _scales_then(span).items()})
-        rows.add(service, {new + t: b for t, b in _scales(service).items()})
+        rows = _Rows(each, steps, lengths)
+        for then, _, scales in published:
+            rows.add(then, scales)
         kinds, class_of = rows.grouped()
-        whole = leakage_by_houses(each.models, kinds, class_of, more)
+        whole = leakage_by_houses(each.models, kinds, class_of, more, lengths=lengths)
         old = np.arange(steps) < new
-        before = leakage_by_houses(each.models, kinds * old[:, None], class_of, more * old)
+        before = leakage_by_houses(
+            each.models, kinds * old[:, None], class_of, more * old, lengths=lengths
+        )
         for (_, _, one), (_, _, other) in zip(whole, before, strict=True):
             adds = one[:new] > other[:new] + FORGOTTEN * promised
             earlier = np.maximum(earlier, np.where(adds, one[:new], 0.0).max(axis=1))
@@ -628,6 +685,21 @@ def most_lost(service: ZoneService, scheduler: Scheduler, t: int) -> float:
     return max(scheduler.most(t), least)
 
 
+def most_lost_in(service: ZoneService, scheduler: Scheduler, steps: Iterable[int]) -> list[float]:
+    """The most that releases of some steps lose: each its own, a block of steps all of it once.
+
+    Args:
+        service: The zone in an epoch.
+        scheduler: The epoch's scheduler.
+        steps: The epoch's steps, from 1.
+
+    Returns:
+        As `most_lost`, for every block that the steps touch.
+    """
+    by_block = {service.policy.schedule.span(t): t for t in steps}
+    return [most_lost(service, scheduler, t) for t in by_block.values()]
+
+
 def _own_gap(span: EarlierEpoch, gap: ResumeRecord) -> dict[int, float] | None:
     """The scale [Wh] of each step of a gap, if no more than the epoch's own releases is booked.
 
@@ -635,7 +707,7 @@ def _own_gap(span: EarlierEpoch, gap: ResumeRecord) -> dict[int, float] | None:
     """
     epoch, scheduler = span.past.epoch, first_state(span.service, span.past.epoch.digest).scheduler
     steps = range(gap.first, min(gap.last + 1, epoch.first + epoch.horizon))
-    own = math.fsum(most_lost(span.service, scheduler, epoch.step(t)) for t in steps)
+    own = math.fsum(most_lost_in(span.service, scheduler, map(epoch.step, steps)))
     twice = {one.t for one in span.past.releases}.union(
         *(range(one.first, one.last + 1) for one in span.past.gaps if one is not gap)
     )
@@ -665,11 +737,33 @@ def _otherwise(span: EarlierEpoch, promised: float) -> list[tuple[int, float]]:
     return found
 
 
+def _blocks_of_steps(
+    published: Sequence[tuple[ZoneService, int, Mapping[int, float]]], steps: int
+) -> tuple[int, ...]:
+    """Blocks of a chain's steps, each from its first release to its last; none without any.
+
+    Args:
+        published: The zone in each epoch, the steps before it, and scales by the chain's steps.
+        steps: The steps of the chain.
+    """
+    if not any(one.policy.schedule.lengths for one, _, _ in published):
+        return ()
+    found, end = list[int](), 0
+    for one, before, scales in published:
+        blocks = dict[tuple[int, int], list[int]]()
+        for t in sorted(scales):
+            blocks.setdefault(one.policy.schedule.span(t - before), []).append(t)
+        for own in blocks.values():
+            found += [1] * (own[0] - 1 - end) + [own[-1] - own[0] + 1]
+            end = own[-1]
+    return (*found, *[1] * (steps - end))
+
+
 class _Rows:
     """Losses of every house from releases of several epochs of one chain."""
 
-    def __init__(self, world: Scenario, steps: int) -> None:
-        self._world, self._steps = world, steps
+    def __init__(self, world: Scenario, steps: int, lengths: tuple[int, ...] = ()) -> None:
+        self._world, self._steps, self._lengths = world, steps, lengths
         self._row = np.zeros(self._steps, np.intp)
         self._found: list[Floats] = [np.zeros(world.zone.n_houses)]  # of steps without a release
 
@@ -677,6 +771,8 @@ class _Rows:
         """Releases at these scales [Wh] by step, under the policy of that epoch."""
         world = self._world
         policy = replace(_even(service.policy), horizon=self._steps)
+        if n := len(self._lengths):
+            policy = replace(policy, schedule=Blocks(self._lengths, (policy.epsilon,) * n))
         scheduler = Task(
             (world.models, world.zone, world.consumption), world.tariff, policy
         ).scheduler
@@ -955,7 +1051,8 @@ def _forward(service: ZoneService) -> float:
         return math.inf
     world = service.scenario
     world = replace(world, models=anywhere(world.models))
-    past = leakage_by_houses(world.models, *_own_losses(service, world))
+    lengths = service.policy.schedule.lengths
+    past = leakage_by_houses(world.models, *_own_losses(service, world), lengths=lengths)
     return max(float(total[0].max()) for _, _, total in past)
 
 
@@ -966,7 +1063,7 @@ def _is_known_ahead(policy: Policy) -> bool:
 
 
 def _own_losses(service: ZoneService, world: Scenario) -> tuple[Floats, Indices]:
-    rows = _Rows(world, service.policy.horizon)
+    rows = _Rows(world, service.policy.horizon, service.policy.schedule.lengths)
     rows.add(service, _scales(service))
     return rows.grouped()
 
@@ -975,5 +1072,6 @@ def _own(service: ZoneService) -> float:
     """Leakage as it was planned; of the epoch on its own, for a zone that is not from a file."""
     if service.leakage is not None:
         return service.leakage
-    past = leakage_by_houses(service.scenario.models, *_own_losses(service, service.scenario))
+    models, lengths = service.scenario.models, service.policy.schedule.lengths
+    past = leakage_by_houses(models, *_own_losses(service, service.scenario), lengths=lengths)
     return max(float(total.max()) for _, _, total in past)

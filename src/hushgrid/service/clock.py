@@ -1,4 +1,4 @@
-"""Wall clocks of the service, and its logs: one JSON object a line.
+"""Wall clocks of the service, and its logs: one JSON object a line, on a terminal one sentence.
 
 A log line has only the fields named in `FIELDS`, so that no reading, load, body or token can
 enter it. Of an unforeseen error its type and place are logged, never its text.
@@ -146,6 +146,20 @@ class JsonLines(logging.Formatter):
         return json.dumps(line, default=str)
 
 
+class PlainLines(logging.Formatter):
+    """Formats a log record for a terminal: time of day, event, and the same fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line, without its end."""
+        line = json.loads(JsonLines().format(record))
+        at, level, _, event = (line.pop(key) for key in ("time", "level", "logger", "event"))
+        more = ", ".join(f"{key} {value}" for key, value in line.items())
+        text = f"{event}{more and f' ({more})'}"
+        if price := getattr(record, "price", ""):
+            text = f"{line['zone']}: {price} ({line['source']})"
+        return " ".join(f"{at[11:19]} {level.upper().replace('INFO', '')} {text}".split())
+
+
 LINES, SPAN = 100, 10.0  # lines of one place in the code and one zone in so many seconds
 
 
@@ -168,8 +182,10 @@ class FewLines(logging.Filter):
         return seen[1] <= LINES
 
 
-def log_lines(stream: TextIO | None = None, level: int = logging.INFO) -> logging.Handler:
-    """Send all logs of the process to a stream as JSON lines.
+def log_lines(
+    stream: TextIO | None = None, level: int = logging.INFO
+) -> logging.StreamHandler[TextIO]:
+    """Send all logs of the process to a stream: JSON lines, readable ones on a terminal.
 
     Args:
         stream: Where they go; None: standard error.
@@ -179,8 +195,11 @@ def log_lines(stream: TextIO | None = None, level: int = logging.INFO) -> loggin
         The one handler of the root logger.
     """
     handler = logging.StreamHandler(stream or sys.stderr)
-    handler.setFormatter(JsonLines())
+    plain = handler.stream.isatty()
+    handler.setFormatter(PlainLines() if plain else JsonLines())
     handler.addFilter(FewLines())
+    if plain:  # a server's own lines add nothing to these
+        logging.getLogger("uvicorn").setLevel(logging.WARNING)
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)

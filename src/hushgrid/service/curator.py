@@ -7,6 +7,10 @@ store and the ledger: everything else is folded again from them when a curator o
 
 An interval without any reading gets the public forecast and spends nothing. That no meter of the
 zone reported is then public; no other pattern of who reported is.
+
+Where noise lasts a block of steps, its size M is in the meter store, durable before the block's
+first release and erased after its last step. It is drawn while no release of the block is out, and
+never again. A block with a release and without M is lost: its other steps get the forecast.
 """
 
 from __future__ import annotations
@@ -14,40 +18,42 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Callable, Iterator, Sequence
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from hushgrid._numbers import Ints, Spent
 from hushgrid.belief.filter import Expectations
 from hushgrid.belief.load_filter import Values, informed
-from hushgrid.errors import HorizonError, HushgridError
+from hushgrid.errors import HorizonError, HushgridError, MeterError
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.mechanism.noise import Noise, Stepwise
 from hushgrid.mechanism.release import Mode, PreparedNoise, State, prepare, step, with_added_loss
-from hushgrid.model.zone import public_rate
-from hushgrid.service.border import opening, zone_as_begun
-from hushgrid.service.epoch import begin, check_moves
+from hushgrid.model.zone import feed_in_rate, public_rate
+from hushgrid.service.border import next_epoch, opening, zone_as_begun
+from hushgrid.service.epoch import begin, check_all_here, check_moves, check_new
 from hushgrid.service.gaps import book, held_back, note_loss
-from hushgrid.service.ledger.chain import Fold
+from hushgrid.service.ledger.chain import Fold, LedgerStore
 from hushgrid.service.ledger.checkpoint import Checkpoint
 from hushgrid.service.ledger.checkpoint import read as read_checkpoint
-from hushgrid.service.ledger.ports import LedgerStore
 from hushgrid.service.ledger.records import Head, LedgerState, ReleaseRecord, TransferRecord
 from hushgrid.service.ledger.witness import Witness
 from hushgrid.service.ledger.writer import Ledger, Signer, verify_signature
-from hushgrid.service.meters.ports import Closed, IntervalSource
-from hushgrid.service.replay import Replay, brought_now
+from hushgrid.service.meters.columns import Closed, IntervalSource, NoiseBlock
+from hushgrid.service.replay import Replay, brought_now, last_block
 
 
 class Publisher(Protocol):
     """A way out for releases. It gets what the ledger keeps of a release, and nothing else.
 
-    It is called at least once for each release; the same release may come again.
+    It is called at least once for each release; the same release may come again. One that shows
+    the price in force has a method `show(zone, prices)` as well, which is called at every pass of
+    the loop, before the first release too, with `PresentPrices`.
     """
 
     def publish(self, zone: ZoneService, release: ReleaseRecord) -> None:
@@ -78,10 +84,11 @@ def price(zone: ZoneService, release: ReleaseRecord) -> dict[str, Any]:
         "zone": release.zone,
         "start": utc(start),
         "end": utc(start + zone.seconds),
-        "price": release.rate,
+        **zone.amounts(release.rate, start, release.feed_in),
         "currency": zone.currency,
         "rule": release.rule,
         "source": release.source,
+        "kind": "published",
         "simulated": release.simulated,
         "head": release.head,
         "signature": release.signature,
@@ -104,8 +111,20 @@ def utc(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+class PresentPrices(NamedTuple):
+    """Prices of a zone at an instant.
+
+    Attributes:
+        price: What /v1/price says: the price in force, with the next one.
+        forecast: Makes the expected prices that follow; None while they are not ready.
+    """
+
+    price: dict[str, Any]
+    forecast: Callable[[], list[dict[str, Any]] | None]
+
+
 class PriceFile:
-    """The newest price of each zone in one JSON file, replaced whole.
+    """The price in force of each zone in one JSON file, replaced whole.
 
     Args:
         path: The file.
@@ -119,11 +138,16 @@ class PriceFile:
         self._prices: dict[str, dict[str, Any]] = {}
 
     def publish(self, zone: ZoneService, release: ReleaseRecord) -> None:
-        """Write all prices, the new one among them."""
-        self._prices[zone.id] = price(zone, release)
-        text = json.dumps(self._prices, indent=2, sort_keys=True) + "\n"
-        self._beside.write_text(text)
+        """Nothing: a price is written when it is in force."""
+
+    def show(self, zone: ZoneService, prices: PresentPrices) -> None:
+        """Write all prices where one has changed; OSError where that fails."""
+        found = self._prices | {zone.id: prices.price}
+        if found == self._prices:
+            return
+        self._beside.write_text(json.dumps(found, indent=2, sort_keys=True) + "\n")
         self._beside.replace(self._path)
+        self._prices = found
 
 
 def open_price_file(deployment: Deployment, client: str) -> PriceFile | None:
@@ -214,11 +238,13 @@ def why(zone: ZoneService, inside: Inside) -> str:
         return f"The largest contract sets the scale of {inside.scale:,.0f} Wh."
     policy, bound = zone.policy, int(zone.scenario.zone.bound[inside.house])
     meter = zone.meters[inside.house]
-    who = f"House {inside.house} (meter {meter}, contract {bound:,} Wh) under {by}"
+    export = int(zone.scenario.zone.export[inside.house])
+    both = f" and {export:,} Wh of export" if export else ""
+    who = f"House {inside.house} (meter {meter}, contract {bound - export:,} Wh{both}) under {by}"
     if not policy.schedule.per_release:
         kept = f"{policy.schedule.multiple:.3g} times what it can add"
     else:
-        kept = f"so that one price discloses at most epsilon = {inside.epsilon:.3g}"
+        kept = f"so that one price loses at most {inside.epsilon:.3g}"
     return (
         f"{who} needs the most noise of the {inside.protected:,} protected houses:"
         f" {inside.scale:,.0f} Wh, {kept}."
@@ -228,6 +254,7 @@ def why(zone: ZoneService, inside: Inside) -> str:
 log = logging.getLogger("hushgrid.curator")
 
 PURGE = 60.0  # [s] between two looks for readings that are kept no longer
+NOT_BEGUN = "not begun"  # before the first release
 UNTIL_RESUMED = "forecast until hushgrid resume"  # releases may be lost
 LATE = 4  # intervals a curator that was away still publishes; older ones are closed and left out
 AT_ONCE = 10_000  # intervals left out in one pass; other zones and a stop signal come in between
@@ -237,6 +264,7 @@ STEPPED = "waits: the clock was set forward"  # until it is set back, or hushgri
 OLD = "waits: the last release is old"  # until hushgrid resume
 BEHIND = "waits: the clock is behind the ledger"
 IN_DOUBT = (STEPPED, OLD, BEHIND)
+NO_SIZE = "forecast until the next block"  # the secret of the block of steps is lost
 AWAY = 7 * 86_400  # [s] between the last release and a start, then the clock may be wrong
 
 
@@ -263,6 +291,12 @@ class Status:
     state: str
     curator: str | None = None
     leakage: float | None = None
+
+
+def _no_prices(now: float) -> PresentPrices | None:
+    """No price is known."""
+    del now
+    return None
 
 
 def _ignore(name: str) -> None:
@@ -302,8 +336,12 @@ class Curator:
         replay: Replay | None = None,
         checkpoint: Checkpoint | None = None,
         covariates: Callable[[int], Values] = _nothing,
+        present: Callable[[float], PresentPrices | None] = _no_prices,
+        key: Signer | None = None,
     ) -> None:
         self.service, self._ledger, self._meters = service, ledger, meters
+        self._present, self._key = present, key
+        self._refused = 0  # how many horizons after the present epoch none may begin
         self._noise, self._publishers, self._mode, self._watch = noise, publishers, mode, watch
         self._covariates = covariates
         self._unshown: dict[int, ReleaseRecord] = {}  # by publisher
@@ -311,9 +349,11 @@ class Curator:
         self._missing: int | None = None
         self._purged = -math.inf
         self._old = False
+        self._kept: tuple[NoiseBlock | None, ...] = ()  # whose M the meter store may have
         self.doubt: str | None = None
         self.confirmed = False
-        self._replay = Replay(service) if replay is None else replay.copy()
+        same = replay is not None and replay.service is service
+        self._replay = replay.copy() if replay is not None and same else Replay(service)
         self._checkpoint = 0  # the number of its record
         if checkpoint is not None:
             self._checkpoint = checkpoint.seq
@@ -343,6 +383,7 @@ class Curator:
         replay: Replay | None = None,
         witness: Witness | None = None,
         covariates: Callable[[int], Values] = _nothing,
+        present: Callable[[float], PresentPrices | None] = _no_prices,
     ) -> Iterator[Curator]:
         """Take the zone's lock, refold ledger and schedule, and go on from there.
 
@@ -365,6 +406,8 @@ class Curator:
                 end is refused where its store notices, and not noticed where it does not.
             covariates: Values of the public covariates by the start of an interval [UTC epoch s];
                 returns at once, and never raises.
+            present: Prices at an instant [UTC epoch s], for publishers that show them; None while
+                they are not ready. Returns at once, and never raises.
 
         Yields:
             The curator; the lock is held until the context ends.
@@ -392,14 +435,14 @@ class Curator:
             if new_epoch or epoch is None:
                 stated = opening(service, ledger.standing)
             else:
-                service = zone_as_begun(service, epoch.digest)
+                service = zone_as_begun(service, epoch)
             begin(service, ledger, meters, key, new_epoch, stated)
             meters.open_zone(service.id, service.meters, service.seconds)
             if witness is not None and (epoch is None or not new_epoch):
                 note_loss(service, ledger, meters.last_closed(service.id), now)
             ledger.settle()
-            ways = (publishers, mode, watch)
-            curator = cls(service, ledger, meters, noise, *ways, replay, checkpoint, covariates)
+            ways = (publishers, mode, watch, replay, checkpoint, covariates, present, key)
+            curator = cls(service, ledger, meters, noise, *ways)
             curator._skip_what_was_before(now, begins)
             curator._skip_gaps()
             curator._look_at_the_clock(now)
@@ -494,7 +537,9 @@ class Curator:
         left = None if budget is None else self._replay.spent.left(budget)
         state = "no readings" if self._missing == len(self.service.meters) else "publishing"
         state = state if self._draws is not None else "forecast only"
+        state = NO_SIZE if self._block_lost else state
         state = state if self._usable else "fallback only"
+        state = state if self._last is not None else NOT_BEGUN
         state = UNTIL_RESUMED if self._ledger.standing.gap is not None else state
         state = state if self.doubt is None else self.doubt
         return Status(
@@ -513,7 +558,10 @@ class Curator:
         draws, budget = self._draws, self.service.budget
         paid = None
         if draws is not None and budget is not None and draws.cost > 0:
-            paid = self._replay.spent.more(draws.cost, budget)
+            (first, last), ahead = self.service.policy.schedule.span(draws.t), 0
+            if self._begun:  # the rest of its block of steps is paid
+                ahead, first = last - draws.t + 1, last
+            paid = ahead + self._replay.spent.more(draws.cost, budget) * (last - first + 1)
         return Inside.of(draws, tuple(sorted(self._away)), paid)
 
     @property
@@ -521,18 +569,21 @@ class Curator:
         """All that was ever published, in order."""
         return self._ledger.standing.releases
 
-    def run(self, now: float, ahead: float = 0.0) -> list[ReleaseRecord]:
+    def run(
+        self, now: float, ahead: float = 0.0, stopped: Callable[[], bool] = lambda: False
+    ) -> list[ReleaseRecord]:
         """Close and publish every interval that is due; retry releases not yet published.
 
         Args:
             now: [UTC epoch s]
             ahead: By how much the clock was set forward since it was known to be right [s].
+            stopped: Whether to end after the release in hand.
 
         Returns:
             What was released; nothing while the clock is in doubt.
         """
         made: list[ReleaseRecord] = []
-        self._retry()
+        self._retry(now)
         self.confirmed = self._ledger.asked_to_resume
         if self.confirmed:
             if self._ledger.standing.gap is not None:
@@ -542,17 +593,47 @@ class Curator:
         self.doubt = self._doubted(now, ahead)
         if self.doubt is not None:
             return made
-        while self.next_due() <= now:
+        while self.next_due() <= now and not stopped():
             behind = int((now - self.next_due()) // self.service.seconds)
             if behind >= LATE:
                 self._leave_out(min(behind - LATE + 1, AT_ONCE))
             if behind - LATE >= AT_ONCE:
                 self._replay.public.predicted(self._replay.state.rates)  # moments up to this step
                 break
+            self.renew()
             self._expected()  # whether a reading is missing or not: the time taken shows nothing
             made.append(self.tick(now))
+        self.renew()
         self._expected()
         return made
+
+    def renew(self) -> None:
+        """Begin the next epoch of the same terms, where the horizon is over and the file says so.
+
+        What all epochs say is counted as for any new epoch. Where a promise would be exceeded, the
+        zone publishes forecasts, and an operator has to begin an epoch.
+        """
+        standing, t = self._ledger.standing, self.t
+        horizons = (t - self._epoch.first) // self._epoch.horizon
+        if self._key is None or standing.gap is not None or horizons == self._refused:
+            return
+        try:
+            later = next_epoch(self.service, t)
+            if later is None:
+                return
+            stated = opening(later, standing)
+            check_new(later, standing)
+            check_all_here(later, standing, self._key, new_epoch=True)
+        except HushgridError as error:
+            self._refused = horizons
+            fields = {"zone": self.service.id, "t": t, "reason": str(error)}
+            log.error("epoch not renewed", extra=fields)
+            return
+        begin(later, self._ledger, self._meters, self._key, True, stated)
+        self.service, self._replay, self._refused = later, Replay(later), 0
+        self._fold()
+        self.leave_out_until(self.start_of(t))
+        log.info("epoch renewed", extra={"zone": self.service.id, "t": t})
 
     def keep_checkpoint(self, every: int = EVERY) -> None:
         """Learn from a few releases that were published, and keep a checkpoint where one is due.
@@ -581,7 +662,7 @@ class Curator:
 
     def tick(self, now: float) -> ReleaseRecord:
         """Publish the next interval: one durable record, then everything else."""
-        start, t = self.start_of(self.t), self.t
+        start = self.start_of(self.t)
         self._watch("due")
         self._meters.close(self.service.id, start)
         self._watch("closed")
@@ -592,14 +673,23 @@ class Curator:
         self._replay.follow(self._ledger.standing)
         self._last = published
         self._unshown = dict.fromkeys(range(len(self._publishers)), published)
-        self._retry()
+        self._retry(now)
         self._watch("published")
         if not 0 <= now - self._purged < PURGE:
             self._meters.purge(self.service.id, int(now) - self.service.retention)
             self._purged = now
         self._draws = self._drawn()  # for the next interval, before any of its load is known
-        log.info("released", extra={"zone": self.service.id, "t": t, "source": published.source})
+        self._watch("drawn")
+        log.info("released", extra=self._line(published))
         return published
+
+    def _line(self, one: ReleaseRecord) -> dict[str, Any]:
+        """What is logged of a release; only a terminal shows its price."""
+        places = 4 if self.service.digits is None else self.service.digits
+        price = (
+            f"{one.rate:.{places}f} {self.service.currency}/kWh from {utc(one.applies_start)} on"
+        )
+        return {"zone": self.service.id, "t": one.t, "source": one.source, "price": price}
 
     def _body(self, start: int, now: float) -> dict[str, Any]:
         """What to record."""
@@ -620,7 +710,10 @@ class Curator:
         draws = self._draws if self._missing < interval.houses else None
         if not self._usable or (draws is None and not self.service.may_forecast):
             rate = self.service.fallback_rate
-            made = ReleaseRecord.stand_in(self.service.id, "fallback", t=self.t, rate=rate, **when)
+            given = feed_in_rate(None, self._scenario.tariff)
+            made = ReleaseRecord.stand_in(
+                self.service.id, "fallback", t=self.t, rate=rate, feed_in=given, **when
+            )
             return made.to_body()
         if draws is None:
             law = self._replay.public.predicted(self._replay.state.rates)
@@ -632,10 +725,11 @@ class Curator:
                 rate=public_rate(guess, self._scenario.tariff),
                 digest=self._replay.state.digest,
                 estimate=guess,
+                feed_in=feed_in_rate(guess, self._scenario.tariff),
                 **when,
             )
             return made.to_body()
-        found = interval.tally(self._replay.state.zone.bound, self._expected)
+        found = interval.tally(self._replay.state.zone, self._expected)
         state = self._counted
         if state.public is not None:
             state = replace(state, public=informed(state.public, self._covariates(start)))
@@ -662,21 +756,68 @@ class Curator:
 
         Terms that give no noise at all, whatever the reason, are not usable: then the fallback.
         """
-        self._usable = True
-        if held_back(self.service, self._ledger.standing, self.t):
-            return None
+        self._usable, self._block_lost, self._begun = True, False, False
         try:
+            size = self._size()
+            if self._block_lost or held_back(self.service, self._ledger.standing, self.t):
+                return None
             noise = self._noise(self.t) if isinstance(self._noise, Stepwise) else self._noise
-            draws = prepare(self._counted, noise)
+            mark = self._kept[0].mark if self._kept and self._kept[0] else 0
+            draws = prepare(self._counted, noise, size, mark)
         except HorizonError:
             return None
+        except MeterError:  # its store is away: the zone is opened again
+            raise
         except HushgridError as error:
             self._usable = False
             log.error(
                 "no usable model", extra={"zone": self.service.id, "error": type(error).__name__}
             )
             return None
-        return draws if self._replay.spent.fits(draws.cost, self.service.budget) else None
+        cost = 0.0 if self._begun else draws.cost
+        return draws if self._replay.spent.fits(cost, self.service.budget) else None
+
+    def _size(self) -> int | None:
+        """The size M of the noise of the next step's block; None without blocks, or if it is lost.
+
+        It is used for the block that is open in the ledger alone, and drawn only where nothing of
+        the block is published or may be.
+        """
+        state, policy, epoch = self._replay.state, self.service.policy, self._epoch
+        standing, zone, kept, size = self._ledger.standing, self.service.id, None, None
+        held = standing.gap is not None or state.t > policy.horizon
+        if policy.schedule.lengths and not held:
+            scale = state.scheduler.at(state.t, state.rates).scale
+            (first, last), place = policy.schedule.span(state.t), policy.schedule.place(state.t)
+            begun = last_block(standing)
+            self._begun = place["number"] == begun.get("number")
+            kept = NoiseBlock(epoch.head, place["number"], scale, self._mark(begun))
+            if not self._begun and any(kept[:-1] == one[:-1] for one in self._kept if one):
+                (kept,) = self._kept
+            assert kept is not None
+            gone = (one for one in standing.gaps if one.seq > epoch.seq)
+            if not any(epoch.step(g.first) <= last and first <= epoch.step(g.last) for g in gone):
+                source = self._noise
+                if isinstance(source, Stepwise):
+                    source = source.of_block(epoch.first + first - 1)
+                draw = partial(source.draw_size, scale, last - first + 1)
+                size = self._meters.noise_size(zone, kept, None if self._begun else draw)
+            self._block_lost = size is None
+            kept = None if self._block_lost else kept
+        if self._kept != (kept,):  # what is no longer of use is erased
+            self._meters.erase_noise(zone, kept)
+            self._kept = (kept,)
+        return size
+
+    def _mark(self, begun: Mapping[str, int]) -> int:
+        """The mark of the draw that an open block's releases state, or that of a new draw.
+
+        A store may be put back, or follow its primary from behind, and hold the M of an earlier
+        draw: two sizes in a block would lose twice.
+        """
+        if self._begun:
+            return begun.get("mark", 0)
+        return 1 if isinstance(self._noise, Stepwise) else 1 + secrets.randbits(52)
 
     def _leave_out(self, steps: int) -> None:
         """Close intervals that passed while no curator ran; they get no release."""
@@ -687,18 +828,22 @@ class Curator:
         self._replay.reach(self.t + steps)
         self._draws = self._drawn()
 
-    def _retry(self) -> None:
+    def _retry(self, now: float) -> None:
         """Publish what is recorded and not yet published; retry a publisher that fails later."""
-        for i, published in list(self._unshown.items()):
+        for i, publisher in enumerate(self._publishers):
+            published, show = self._unshown.get(i), getattr(publisher, "show", None)
             try:
-                self._publishers[i].publish(self.service, published)
+                if published is not None:
+                    publisher.publish(self.service, published)
+                if show is not None and (prices := self._present(now)) is not None:
+                    show(self.service, prices)
             except OSError as error:
                 if i not in self._away:  # once, not at every attempt
                     fields = {"zone": self.service.id, "error": type(error).__name__}
                     log.warning("not shown", extra=fields)
                 self._away.add(i)
             else:
-                del self._unshown[i]
+                self._unshown.pop(i, None)
                 if i in self._away:
                     self._away.discard(i)
                     log.info("shown again", extra={"zone": self.service.id})
@@ -719,7 +864,7 @@ def status_of(zone: ZoneService, standing: LedgerState | None, now: float) -> St
         The last step, what is spent and left, and the state in words.
     """
     if standing is None:
-        return Status(zone.id, 0, 0.0, zone.budget, None, "not begun")
+        return Status(zone.id, 0, 0.0, zone.budget, None, NOT_BEGUN)
     spent = Replay(zone).follow(standing).spent
     left = None if zone.budget is None else spent.left(zone.budget)
     last = standing.releases[-1] if standing.releases else None
@@ -735,7 +880,7 @@ def _state(zone: ZoneService, standing: LedgerState, spent: Spent, now: float) -
     if standing.gap is not None:
         return UNTIL_RESUMED
     if not standing.releases:  # a new zone begins with the next whole interval, whenever that is
-        return "not begun"
+        return NOT_BEGUN
     if now < standing.releases[-1].published_at - zone.clock_limit * zone.seconds:
         return BEHIND
     first = standing.epoch.first if standing.epoch else 1

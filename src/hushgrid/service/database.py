@@ -40,6 +40,7 @@ from hushgrid.files.results import sync_folder
 # text that every database sorts by its bytes
 SORTED_TEXT = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 BUSY = 10.0  # [s] to wait for another writer
+MOVED = -1  # schema version of a store that is elsewhere now
 CONNECTIONS = 3  # of a store at once; further threads wait
 SESSION: dict[str, Any] = {
     "connect_timeout": 5,
@@ -204,6 +205,11 @@ class Database:
         with self.errors(), self.engine.connect() as connection:
             yield connection.execution_options(**options)
 
+    def found(self) -> set[str]:
+        """Names of the tables that the database has, of whatever schema."""
+        with self.errors():
+            return set(sa.inspect(self.engine).get_table_names())
+
     def session(self) -> sa.Connection:
         """A connection that is its holder's until it is closed; use it inside `on`."""
         if self._read_only:
@@ -250,8 +256,11 @@ class Database:
         except HushgridError:
             return False
 
-    def copy_to(self, path: Path) -> None:
-        """Write an SQLite file as it is at one moment to a new one, synced; writers do not wait."""
+    def copy_to(self, path: Path, without: Sequence[sa.Table] = ()) -> None:
+        """Write an SQLite file as it is at one moment to a new one, synced; writers do not wait.
+
+        Rows of the tables `without` are overwritten in the copy.
+        """
         try:
             with self.read() as connection:
                 source: Any = connection.connection.driver_connection
@@ -261,6 +270,11 @@ class Database:
                 try:
                     source.backup(copy)
                     copy.execute("PRAGMA journal_mode = DELETE")  # one file, without a log file
+                    copy.execute("PRAGMA journal_mode = MEMORY")  # nor one of what is deleted
+                    copy.execute("PRAGMA secure_delete = ON")
+                    known = {name for (name,) in copy.execute("SELECT name FROM sqlite_master")}
+                    for name in known.intersection(one.name for one in without):
+                        copy.execute(f"DELETE FROM {name}")
                 finally:
                     copy.close()
             with path.open("rb") as written:
@@ -270,6 +284,15 @@ class Database:
                 f"{path} cannot be written ({error}); see that its disk is writable and not full,"
                 " and that there is no such file yet."
             ) from None
+
+    def retire(self) -> None:
+        """Mark a store that was moved: from now on it cannot be opened, by earlier versions too."""
+        with self.begin() as link:
+            if self.path is None:
+                name = f"hushgrid_{self.schema.name}_version"
+                link.execute(sa.text(f"UPDATE {name} SET version = {MOVED}"))
+            else:
+                link.exec_driver_sql(f"PRAGMA user_version = {MOVED}")
 
     def close(self) -> None:
         """Close all connections."""
@@ -424,6 +447,11 @@ class Database:
     # ---- messages
 
     def _other_version(self, version: int | None) -> HushgridError:
+        if version == MOVED:
+            return self.schema.error(
+                f"{self.schema.name} {self.place} was moved by hushgrid move; use the service file"
+                " that names its new place."
+            )
         return self.schema.error(
             f"{self.schema.name} {self.place} has schema version {version} where"
             f" {self.schema.version} is known; use the hushgrid that wrote it."

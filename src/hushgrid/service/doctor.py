@@ -11,7 +11,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import sqlalchemy as sa
 from numpy.typing import NDArray
 
 from hushgrid.errors import HushgridError
@@ -23,9 +22,8 @@ from hushgrid.service.curator import LATE
 from hushgrid.service.database import Database, Schema, exists
 from hushgrid.service.epoch import first_state
 from hushgrid.service.ledger import open_store
-from hushgrid.service.ledger.chain import check, fold
+from hushgrid.service.ledger.chain import Checkpointed, LedgerStore, check, fold
 from hushgrid.service.ledger.checkpoint import Checkpoint, decode, misfit
-from hushgrid.service.ledger.ports import Checkpointed, LedgerStore
 from hushgrid.service.ledger.records import LedgerState
 from hushgrid.service.ledger.store import CHECKPOINTS, LEDGER
 from hushgrid.service.ledger.witness import witness_to_read
@@ -145,7 +143,8 @@ def _checkpoint(
     if row is None or zone is None:
         return
     what, held = f"checkpoint of zone {zone.id}", Checkpoint(*row)
-    begun = zone_as_begun(zone, held.terms)
+    epochs = [one for one in standing.epochs if one.seq < held.seq]
+    begun = zone_as_begun(zone, epochs[-1]) if epochs else zone
     why = misfit(held, store, zone.id, standing.key, verify_signature)
     if why is None and first_state(begun, held.terms).digest != held.terms:
         why = "it is of other terms"
@@ -204,7 +203,7 @@ def _plain(what: str, url: str, schema: Schema) -> Iterator[Finding]:
         yield Finding(what, note="not begun")
         return
     with Database(url, schema, create=False, read_only=True, still=True) as store:
-        known = set(sa.inspect(store.engine).get_table_names())
+        known = store.found()
         for table in store.tables:
             if table.name in known:
                 store.rows(table.select())

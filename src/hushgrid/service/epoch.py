@@ -11,10 +11,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from hushgrid.errors import LedgerError, MeterError, MeterRetryError, PolicyError
+from hushgrid.errors import LedgerError, MeterError, MeterRetryError
 from hushgrid.files.deployment import ZoneService
 from hushgrid.mechanism.release import State, init, with_recorded_digest
-from hushgrid.service.ledger.ports import LedgerStore
+from hushgrid.service.ledger.chain import LedgerStore
 from hushgrid.service.ledger.records import (
     HOUSE_DIGITS,
     ChargeRecord,
@@ -24,7 +24,7 @@ from hushgrid.service.ledger.records import (
     TransferRecord,
 )
 from hushgrid.service.ledger.writer import Ledger, Signer
-from hushgrid.service.meters.ports import IntervalSource
+from hushgrid.service.meters.columns import IntervalSource
 
 _PURPOSE = hashlib.sha256(b"hushgrid-house/1\n").hexdigest()
 
@@ -294,18 +294,9 @@ def first_state(service: ZoneService, digest: str | None = None) -> State:
 
     Returns:
         The state.
-
-    Raises:
-        PolicyError: If the noise lasts blocks of steps, whose secret no store keeps.
     """
-    scenario = service.scenario
-    if lengths := service.policy.schedule.lengths:
-        raise PolicyError(
-            f"policy block_steps of zone {scenario.zone.id!r} has {len(lengths)} blocks; a service"
-            " publishes noise of its own at every step: leave it out."
-        )
-    world = (scenario.zone, scenario.tariff, scenario.models, scenario.consumption)
-    return with_recorded_digest(init(*world, service.policy, days=service.days), digest)
+    state = init(*service.scenario.terms, service.policy, days=service.days)
+    return with_recorded_digest(state, digest)
 
 
 def roster_digest(service: ZoneService) -> str:

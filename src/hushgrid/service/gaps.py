@@ -21,11 +21,10 @@ from typing import NamedTuple
 from hushgrid._numbers import sum_up
 from hushgrid.errors import LedgerError, LedgerHeldError
 from hushgrid.files.deployment import Deployment, ZoneService
-from hushgrid.service.border import as_begun, most_lost, together
+from hushgrid.service.border import as_begun, most_lost_in, together
 from hushgrid.service.epoch import check_same, first_state
 from hushgrid.service.ledger import open_store
-from hushgrid.service.ledger.chain import fold
-from hushgrid.service.ledger.ports import LedgerStore
+from hushgrid.service.ledger.chain import LedgerStore, fold
 from hushgrid.service.ledger.records import (
     Cause,
     EpochRecord,
@@ -201,7 +200,8 @@ def _most(
 ) -> tuple[float, float]:
     """The most that an epoch of these terms can have cost from `start` to `end` [epoch s].
 
-    Each step its epsilon of the schedule; a window policy its budget for each window begun.
+    Each step its epsilon of the schedule, a block of steps that it touches all of its own; a
+    window policy its budget for each window begun.
     """
     policy, seconds, begins = service.policy, service.seconds, service.begins
     first, after = max((start - begins) // seconds, 0), -((begins - end) // seconds)
@@ -209,7 +209,7 @@ def _most(
     if not steps or end <= start:
         return 0.0, 0.0
     scheduler = first_state(service, None if epoch is None else epoch.digest).scheduler
-    lost = policy.schedule.lost_by([most_lost(service, scheduler, t) for t in steps])
+    lost = policy.schedule.lost_by(most_lost_in(service, scheduler, steps))
     return lost * (1 + CLOSE), policy.schedule.delta
 
 

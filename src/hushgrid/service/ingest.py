@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate, chain, pairwise
 from operator import add
 from typing import Any, NamedTuple
@@ -18,14 +18,15 @@ from numpy.typing import NDArray
 from hushgrid._numbers import Bools, Int32s, Ints
 from hushgrid.errors import MeterError
 from hushgrid.files.deployment import ZoneService
-from hushgrid.intake.readings import PROBLEMS, Parsed, Readings
-from hushgrid.service.access.senders import Senders, SenderTerms
+from hushgrid.intake.readings import PROBLEMS, Parsed, Readings, Reason, merge_reasons
+from hushgrid.service.access.clients import Senders, SenderTerms
 from hushgrid.service.clock import Clock, times_of
 from hushgrid.service.meters import Counts, MeterStore
 from hushgrid.service.meters.columns import Columns
 
 ROWS = 1 << 16  # readings stored with one sync; also what one delivery holds in memory
 PAST = 1000  # intervals before the present of which readings are stored
+UNKNOWN = "meter is of no zone of this service, or of another sender"
 EARLY = (
     "a reading starts further after the present than service.early_limit allows; set the clock of"
     " its sender."
@@ -42,20 +43,45 @@ class Delivery:
     def __init__(self, sender: str | None = None) -> None:
         self.sender, self.receipt = sender, Receipt()
         self.problems: tuple[str, ...] = ()
+        self._reasons: tuple[Reason, ...] = ()
+        self._readings = 0  # so far
 
     def take(self, ingest: Ingest, batches: Iterable[Parsed]) -> Receipt:
         """Store all batches; returns when they are durable."""
         for together in _gathered(batches):
-            self.count(ingest.take(*together, sender=self.sender), together)
+            (taken,) = ingest.take_each([together], [self.sender])
+            if isinstance(taken, Exception):
+                raise taken
+            self.count(taken, together)
         return self.receipt
 
-    def count(self, receipt: Receipt, parsed: Iterable[Parsed]) -> None:
-        """Add the receipt of some batches."""
-        self.receipt += receipt
+    def count(self, taken: Taken, parsed: Sequence[Parsed]) -> None:
+        """Add what became of some batches."""
+        self.receipt += taken.receipt
         for part in parsed:
             self.problems = (*self.problems, *part.problems)[:PROBLEMS]
-        if receipt.early and EARLY not in self.problems:
+        if taken.receipt.early and EARLY not in self.problems:
             self.problems = (EARLY, *self.problems)[:PROBLEMS]
+        refused = [
+            Reason(text, count, f"reading {self._readings + first + 1}")
+            for text, count, first in taken.refused
+        ]
+        self._reasons = merge_reasons(self._reasons, *(part.reasons for part in parsed), refused)
+        self._readings += sum(len(part.readings) for part in parsed)
+
+    @property
+    def reasons(self) -> dict[str, dict[str, Any]]:
+        """Why rows were not taken: `count` and `first` row by reason."""
+        return {text: {"count": count, "first": first} for text, count, first in self._reasons}
+
+    @property
+    def futile(self) -> str | None:
+        """What is wrong where no row is of use: each is malformed, unknown or left out."""
+        used = self.receipt._replace(malformed=0, unknown=0, clamped=0)
+        if any(used) or not (self._reasons or any(self.receipt)):
+            return None
+        each = [f"{count} rows, first {first}: {text}" for text, count, first in self._reasons]
+        return f"no row is a reading of a meter of this service ({'; '.join(each)}); correct them."
 
 
 def take_each(
@@ -116,6 +142,19 @@ def _gathered(batches: Iterable[Parsed]) -> Iterator[list[Parsed]]:
         yield held
 
 
+class Taken(NamedTuple):
+    """What became of some batches of one delivery.
+
+    Attributes:
+        receipt: Counts.
+        refused: Reason, count and place (from 0) of the first of the readings that are of no meter
+            of the sender, or do not fit the intervals of their zone.
+    """
+
+    receipt: Receipt
+    refused: Sequence[tuple[str, int, int]] = ()
+
+
 class Receipt(NamedTuple):
     """Counts of the readings of one delivery; each is counted once, except in `clamped`.
 
@@ -123,7 +162,7 @@ class Receipt(NamedTuple):
         accepted: Stored.
         duplicate: Repeated, whether or not equal to the first one, which is kept.
         late: Of an interval that is closed, or too old to be published.
-        clamped: How many of the accepted lie outside 0..bound, so that they will be clamped.
+        clamped: How many of the accepted lie outside -export..bound, so that they will be clamped.
         unknown: Of a meter of no zone, or of another sender.
         malformed: Not a reading.
         early: Of an interval too far after the present.
@@ -166,23 +205,24 @@ class Ingest:
         self._recent: dict[tuple[str | None, str], _Recent] = {}  # by sender and first id
         self._room = 0  # ids that may still be kept there
         self._first = list(accumulate((len(zone.meters) for zone in self._zones), initial=0))
-        self._bounds = [np.asarray(zone.scenario.zone.bound) for zone in self._zones]
+        houses = [zone.scenario.zone for zone in self._zones]
+        self._bounds = [(-each.export, each.bound - each.export) for each in houses]
 
     def take(self, *parsed: Parsed, sender: str | None = None) -> Receipt:
         """Store parsed readings; durable on return."""
         (found,) = self.take_each([parsed], [sender])
         if isinstance(found, Exception):
             raise found
-        return found
+        return found.receipt
 
     def take_each(
         self, deliveries: Sequence[Sequence[Parsed]], senders: Sequence[str | None]
-    ) -> list[Receipt | Exception]:
+    ) -> list[Taken | Exception]:
         """Store several deliveries, each of its sender, all of a zone at once; durable on return.
 
         Returns:
-            For each delivery its receipt, or why it cannot be stored now. A zone that fails affects
-            only the deliveries with readings of it.
+            For each delivery what became of it, or why it cannot be stored now. A zone that fails
+            affects only the deliveries with readings of it.
         """
         terms = None if self._senders is None else self._senders.terms()
         sent = [(p.readings, who) for each, who in zip(deliveries, senders, strict=True)
@@ -200,8 +240,11 @@ class Ingest:
                 _joined([part.duration for part in parts]),
                 _joined([part.wh for part in parts]),
             )
-            self._put(columns, list(accumulate(sizes)), results)
-        return [each.error or each.receipt for each in results]
+            ends = list(accumulate(sizes))
+            if (unknown := columns.house < 0).any():
+                _refuse(UNKNOWN, unknown, ends, results)
+            self._put(columns, ends, results)
+        return [each.error or Taken(each.receipt, each.refused) for each in results]
 
     def _place(
         self, readings: Readings, sender: str | None = None, terms: SenderTerms | None = None
@@ -240,7 +283,8 @@ class Ingest:
                 continue
             house, start, duration, wh = columns.at(mine)
             house = house - np.int32(first)
-            outside = (wh < 0) | (wh > bound[house])
+            low, high = bound
+            outside = (wh < low[house]) | (wh > high[house])
             upto = _upto(mine, ends)
             try:
                 counts = self._store.put_each(
@@ -252,6 +296,8 @@ class Ingest:
                 continue
             for each, found, size in zip(results, counts, _sizes(upto), strict=True):
                 each.receipt += _receipt(found, size)
+            if any(found.malformed for found in counts):
+                _refuse_lengths(zone, columns, mine, ends, results)
 
     def _near(
         self,
@@ -323,10 +369,38 @@ _NEVER: _Recent = ((), (None, np.empty(0, np.int32)))
 
 @dataclass(slots=True)
 class _DeliveryResult:
-    """The receipt of a delivery, or the error that ended it."""
+    """What became of a delivery, or the error that ended it."""
 
     receipt: Receipt
     error: Exception | None = None
+    refused: list[tuple[str, int, int]] = field(default_factory=list)
+
+
+def _refuse(text: str, some: Bools, ends: list[int], results: list[_DeliveryResult]) -> None:
+    """Note a reason for some of the readings of all deliveries."""
+    for each, (begin, end) in zip(results, pairwise([0, *ends]), strict=True):
+        if (at := np.flatnonzero(some[begin:end])).size:
+            each.refused.append((text, at.size, int(at[0])))
+
+
+def _refuse_lengths(
+    zone: ZoneService,
+    columns: Columns,
+    mine: Bools,
+    ends: list[int],
+    results: list[_DeliveryResult],
+) -> None:
+    """Note the readings of a zone that are not inside one of its intervals, as the store has it."""
+    duration = np.maximum(columns.duration, 1).astype(np.int64)
+    divides = zone.seconds % duration == 0
+    for length in np.unique(duration[mine & ~divides])[:PROBLEMS].tolist():
+        text = (
+            f"lasts {length} s, but the intervals of zone {zone.id} last {zone.seconds} s: one"
+            f" reading must not enter two releases; send readings of {zone.seconds} s or a divisor"
+        )
+        _refuse(text, mine & (duration == length), ends, results)
+    if (astray := mine & divides & (columns.start % duration != 0)).any():
+        _refuse("starts between two borders of readings of its own length", astray, ends, results)
 
 
 def _upto(some: Bools, ends: list[int]) -> list[int]:

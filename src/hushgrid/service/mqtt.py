@@ -29,7 +29,7 @@ from hushgrid.errors import IntakeError, MeterError, ServiceError
 from hushgrid.files.deployment import Deployment, Mqtt, ZoneService
 from hushgrid.files.readings import message_batches
 from hushgrid.intake.readings import Parsed, Readings, collect
-from hushgrid.service.curator import price
+from hushgrid.service.curator import PresentPrices
 from hushgrid.service.ingest import Delivery, Ingest, Receipt, take_each
 from hushgrid.service.ledger.records import ReleaseRecord
 from hushgrid.service.prices import discovery
@@ -205,6 +205,7 @@ class MqttOut:
         mqtt: The broker.
         client_id: Must differ from that of every other connection.
         heard: Called with each message, by its topic; must not raise.
+        available: Topic that says `online` while this connection lasts, and `offline` after it.
     """
 
     def __init__(
@@ -212,8 +213,12 @@ class MqttOut:
         mqtt: Mqtt,
         client_id: str,
         heard: Mapping[str, Sequence[Callable[[bytes], None]]] = MappingProxyType({}),
+        available: str | None = None,
     ) -> None:
         self._client, self._heard = _client(mqtt, client_id, keep=False), heard
+        self._available, self._connections = available, 0
+        if available is not None:
+            self._client.will_set(available, "offline", 1, retain=True)
         self._client.on_connect = self._subscribe
         self._client.on_message = self._came
         self._client.reconnect_delay_set(1, int(LAST_PAUSE))
@@ -222,8 +227,11 @@ class MqttOut:
         self._client.loop_start()
 
     def _subscribe(self, client: paho.Client, *_: Any) -> None:
+        self._connections += 1
         for topic in self._heard:
             client.subscribe(topic, qos=1)
+        if self._available is not None:
+            client.publish(self._available, "online", 1, retain=True)
 
     def _came(self, _client: paho.Client, _data: Any, message: paho.MQTTMessage) -> None:
         for take in self._heard.get(message.topic, ()):
@@ -244,38 +252,58 @@ class MqttOut:
 
     def stop(self) -> None:
         """Disconnect."""
+        if self._available is not None:
+            with suppress(OSError):  # a broker that is away sends the will
+                self.send(self._available, "offline", retain=True)
         self._client.disconnect()
         self._client.loop_stop()
         _hang_up(self._client)
 
 
 class MqttPrices(MqttOut):
-    """Publishes prices, retained.
+    """Publishes the price in force, the next one and the forecast, retained.
 
     `{zone}` in the topic becomes the zone's name; where it is missing, the name comes last. If the
-    service file asks for it, Home Assistant gets a discovery message of each zone before its first
-    price.
+    service file asks for it, Home Assistant gets a discovery message before each price: a broker
+    may have lost the one of before.
 
     Args:
         mqtt: The broker and its topics.
         client_id: Must differ from that of every other connection.
+        name: Name of this curator among those of the service.
     """
 
-    def __init__(self, mqtt: Mqtt, client_id: str = "hushgrid-prices") -> None:
+    def __init__(
+        self, mqtt: Mqtt, client_id: str = "hushgrid-prices", name: str = "curator"
+    ) -> None:
         if not mqtt.prices:
             raise ServiceError("mqtt prices is missing; give the topic prices go out on.")
         self._topic = mqtt.prices
         self._prefix = mqtt.home_assistant_prefix if mqtt.home_assistant else None
-        self._announced: set[str] = set()
-        super().__init__(mqtt, client_id)
+        self._sent: dict[str, tuple[int, str]] = {}  # price by topic, and the connection it went on
+        root = mqtt.prices.partition("{zone}")[0].strip("/") or "hushgrid"
+        super().__init__(mqtt, client_id, available=topic_of(f"{root}/available", name))
 
     def publish(self, zone: ZoneService, release: ReleaseRecord) -> None:
-        """Publish and wait for the confirmation; OSError where it does not come."""
-        topic = topic_of(self._topic, zone.id)
-        if self._prefix is not None and zone.id not in self._announced:
-            self.send(*discovery(zone, self._prefix, topic), retain=True)
-            self._announced.add(zone.id)
-        self.send(topic, json.dumps(price(zone, release)), retain=True)
+        """Nothing: a price goes out when it is in force, or next."""
+
+    def show(self, zone: ZoneService, prices: PresentPrices) -> None:
+        """Publish what is new and wait for confirmations; OSError where one does not come."""
+        topic, text = topic_of(self._topic, zone.id), json.dumps(prices.price)
+        following, ahead = (f"{topic.removesuffix('/price')}/{n}" for n in ("next", "forecast"))
+        new = self._connections, text
+        if self._sent.get(topic) != new:
+            if self._prefix is not None:
+                topics = (topic, ahead, self._available or "")
+                for feed_in in (False, True)[: 1 + (zone.scenario.tariff.feed_in is not None)]:
+                    text_of = discovery(zone, self._prefix, *topics, feed_in=feed_in)
+                    self.send(*text_of, retain=True)
+            self.send(following, json.dumps(prices.price["next"]), retain=True)
+            self.send(topic, text, retain=True)
+            self._sent[topic] = new
+        if self._sent.get(ahead) != new and (found := prices.forecast()) is not None:
+            self.send(ahead, json.dumps(prices.price | {"forecast": found}), retain=True)
+            self._sent[ahead] = new
 
 
 def open_prices(deployment: Deployment, client: str) -> MqttPrices | None:
@@ -290,7 +318,7 @@ def open_prices(deployment: Deployment, client: str) -> MqttPrices | None:
     """
     if deployment.mqtt is None or not deployment.mqtt.prices:
         return None
-    return MqttPrices(deployment.mqtt, f"hushgrid-prices-{client}")
+    return MqttPrices(deployment.mqtt, f"hushgrid-prices-{client}", deployment.name)
 
 
 def _hang_up(client: paho.Client) -> None:

@@ -16,15 +16,20 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from itertools import islice
+from functools import lru_cache, partial
+from itertools import chain, count, islice
 from typing import Any, NamedTuple
 
+from hushgrid.belief.estimate import LoadMixture, intervals
 from hushgrid.belief.load_filter import informed
 from hushgrid.belief.rate_interval import LEVEL, noise_interval, posterior_interval, rate_range
-from hushgrid.files.deployment import ZoneService
-from hushgrid.model.zone import public_rate
-from hushgrid.service.curator import price, utc
+from hushgrid.files.deployment import Charges, ZoneService
+from hushgrid.mechanism.release import Release
+from hushgrid.model.zone import feed_in_rate, public_rate
+from hushgrid.service.clock import Clock
+from hushgrid.service.curator import PresentPrices, price, utc
 from hushgrid.service.ledger.records import ReleaseRecord
 from hushgrid.service.replay import PublicReplay
 
@@ -52,11 +57,29 @@ class Guess(NamedTuple):
         start: When it begins [UTC epoch s].
         rate: [currency/kWh]
         within: Where the optimal rate lies; None: not known.
+        source: What it is made from.
+        feed_in: Rate of what is fed in [currency/kWh]; None: the tariff has none.
     """
 
     start: int
     rate: float
     within: Range | None = None
+    source: str = "forecast"
+    feed_in: float | None = None
+
+
+def fallback(zone: ZoneService, start: int) -> Guess:
+    """The price of an interval where nothing can be expected.
+
+    Args:
+        zone: The zone.
+        start: Start of the interval [UTC epoch s].
+
+    Returns:
+        The fallback rate, and the feed-in rate of no load.
+    """
+    given = feed_in_rate(None, zone.scenario.tariff)
+    return Guess(start, zone.fallback_rate, source="fallback", feed_in=given)
 
 
 class PriceRange(NamedTuple):
@@ -83,10 +106,13 @@ class PriceEntry(NamedTuple):
     Attributes:
         start: Start of its interval [UTC epoch s].
         end: End of its interval [UTC epoch s].
-        rate: [currency/kWh]
+        rate: Price of energy [currency/kWh].
         forecast: Whether it is expected and not published.
         source: What it is made from.
         within: Where the optimal rate lies; None: not known.
+        total: The price with charges [currency/kWh].
+        total_within: Where the optimal rate lies with charges; None: not known, or no charges.
+        feed_in: Rate of what is fed in [currency/kWh]; None: there is none.
     """
 
     start: int
@@ -94,7 +120,10 @@ class PriceEntry(NamedTuple):
     rate: float
     forecast: bool
     source: str
-    within: Range | None = None
+    within: Range | None
+    total: float
+    total_within: Range | None
+    feed_in: float | None = None
 
 
 class Series(NamedTuple):
@@ -133,70 +162,71 @@ def latest_by_interval(releases: Iterable[ReleaseRecord]) -> list[ReleaseRecord]
     return list({one.applies_start: one for one in releases}.values())
 
 
-def bounds(newest: ReleaseRecord, span: PriceRange) -> tuple[int, int]:
+def bounds(newest: ReleaseRecord | None, span: PriceRange) -> tuple[int, int]:
     """The range of a request with defaults filled in.
 
     Args:
-        newest: The newest release.
+        newest: The newest release; None before the first.
         span: The request.
 
     Returns:
         Since and until [UTC epoch s].
     """
-    since = newest.applies_start - DAY if span.since is None else span.since
+    first = 0 if newest is None else newest.applies_start - DAY
+    since = first if span.since is None else span.since
     return since, 2**53 if span.until is None else span.until
 
 
 def series(
-    zone: str,
-    currency: str,
-    seconds: int,
-    newest: ReleaseRecord,
+    zone: ZoneService,
+    newest: ReleaseRecord | None,
     releases: Iterable[ReleaseRecord],
     guesses: Sequence[Guess],
     span: PriceRange = USUAL,
     ranges: Mapping[int, Range] = NO_RANGES,
+    *,
+    simulated: bool = False,
 ) -> Series:
     """The prices of a request.
 
     Args:
         zone: The zone.
-        currency: Of the rates.
-        seconds: Length of an interval [s].
-        newest: The newest release.
+        newest: The newest release; None before the first.
         releases: The releases of the range.
-        guesses: Expected prices, which begin after the newest.
+        guesses: Expected prices, of intervals for which nothing was released.
         span: The request.
         ranges: Where the optimal rate lies, by the step of a release.
+        simulated: Whether noise is simulated, where no release says it.
 
     Returns:
-        Published prices, then expected ones.
+        Published and expected prices in order of time.
     """
     since, until = bounds(newest, span)
+
+    def entry(start: int, one: Release | Guess, source: str, within: Range | None) -> PriceEntry:
+        found, ends = zone.amounts(one.rate, start, one.feed_in), None
+        if within is not None:
+            low, high = (zone.amounts(each, start, None) for each in within)
+            within = Range(low["price"], high["price"])
+            if zone.charges != Charges():
+                ends = Range(low["total"], high["total"])
+        place = (start, start + zone.seconds, found["price"], isinstance(one, Guess))
+        return PriceEntry(*place, source, within, found["total"], ends, found.get("feed_in"))
+
+    applied = (one for one in latest_by_interval(releases) if since <= one.applies_start < until)
     found = [
-        PriceEntry(
-            one.applies_start,
-            one.applies_start + seconds,
-            one.rate,
-            False,
-            one.source,
-            ranges.get(one.t),
-        )
-        for one in islice(
-            (one for one in latest_by_interval(releases) if since <= one.applies_start < until),
-            span.limit + 1,
-        )
-    ] + [
-        PriceEntry(g.start, g.start + seconds, g.rate, True, "forecast", g.within) for g in guesses
+        entry(one.applies_start, one.release, one.source, ranges.get(one.release.t))
+        for one in islice(applied, span.limit + 1)
     ]
-    within = [entry for entry in found if since <= entry.start < until]
+    found += [entry(one.start, one, one.source, one.within) for one in guesses]
+    within = sorted(one for one in found if since <= one.start < until)
     rest = within[span.limit : span.limit + 1]
     return Series(
-        zone,
-        currency,
-        seconds,
-        newest.simulated,
-        newest.head,
+        zone.id,
+        zone.currency,
+        zone.seconds,
+        simulated if newest is None else newest.simulated,
+        "" if newest is None else newest.head,
         tuple(within[: span.limit]),
         rest[0].start if rest else None,
     )
@@ -218,25 +248,30 @@ def prices(found: Series) -> bytes:
     Returns:
         JSON.
     """
-    rest = found.following
-    return _json(
-        {
-            "zone": found.zone,
-            "currency": found.currency,
-            "unit": f"{found.currency}/kWh",
-            "interval_s": found.seconds,
-            "simulated": found.simulated,
-            "head": found.head,
-            "published": [_own(e) | {"source": e.source} for e in found.entries if not e.forecast],
-            "forecast": [_own(e) for e in found.entries if e.forecast],
-            "next": None if rest is None else utc(rest),
-        }
-    )
+    head = {
+        "zone": found.zone,
+        "currency": found.currency,
+        "unit": f"{found.currency}/kWh",
+        "interval_s": found.seconds,
+        "simulated": found.simulated,
+        "head": found.head,
+    }
+    published = b",".join([_own(e) for e in found.entries if not e.forecast])
+    forecast = b",".join([_own(e) for e in found.entries if e.forecast])
+    rest = None if found.following is None else utc(found.following)
+    named = (_json(head)[:-1], published, forecast, _json(rest))
+    return b'%b,"published":[%b],"forecast":[%b],"next":%b}' % named
 
 
-def _own(entry: PriceEntry) -> dict[str, Any]:
-    own = {"start": utc(entry.start), "end": utc(entry.end), "price": entry.rate}
-    return own if entry.within is None else own | entry.within._asdict()
+@lru_cache(1 << 15)  # which long answers have in common
+def _own(entry: PriceEntry) -> bytes:
+    own: dict[str, Any] = {"start": utc(entry.start), "end": utc(entry.end)}
+    own |= {"price": entry.rate, "total": entry.total}
+    own |= {} if entry.feed_in is None else {"feed_in": entry.feed_in}
+    own |= {} if entry.within is None else entry.within._asdict()
+    if entry.total_within is not None:
+        own |= {f"total_{name}": value for name, value in entry.total_within._asdict().items()}
+    return _json(own if entry.forecast else own | {"source": entry.source})
 
 
 def evcc(found: Series) -> bytes:
@@ -249,12 +284,12 @@ def evcc(found: Series) -> bytes:
         JSON.
     """
     return _json(
-        [{"start": utc(e.start), "end": utc(e.end), "value": e.rate} for e in found.entries]
+        [{"start": utc(e.start), "end": utc(e.end), "value": e.total} for e in found.entries]
     )
 
 
 def emhass(found: Series) -> bytes:
-    """EMHASS's `load_cost_forecast`, by time.
+    """EMHASS's `load_cost_forecast`, and `prod_price_forecast` of what is fed in, by time.
 
     Args:
         found: The prices.
@@ -262,13 +297,15 @@ def emhass(found: Series) -> bytes:
     Returns:
         JSON.
     """
-    return _json({"load_cost_forecast": {utc(e.start): e.rate for e in found.entries}})
+    given = {utc(e.start): e.feed_in for e in found.entries if e.feed_in is not None}
+    made = {"load_cost_forecast": {utc(e.start): e.total for e in found.entries}}
+    return _json(made | ({"prod_price_forecast": given} if given else {}))
 
 
 def octopus(found: Series) -> bytes:
-    """Unit rates as Octopus's API lists them, the newest first; VAT is unknown.
+    """Unit rates as Octopus's API lists them: hundredths of the currency, the newest first.
 
-    `next` and `previous` are pages there; here all prices are on one.
+    `next` and `previous` are pages there; here all prices are on one. With charges is with VAT.
 
     Args:
         found: The prices.
@@ -278,8 +315,8 @@ def octopus(found: Series) -> bytes:
     """
     rates = [
         {
-            "value_exc_vat": e.rate,
-            "value_inc_vat": e.rate,
+            "value_exc_vat": round(100 * e.rate, 9),
+            "value_inc_vat": round(100 * e.total, 9),
             "valid_from": utc(e.start),
             "valid_to": utc(e.end),
         }
@@ -297,44 +334,65 @@ def csv(found: Series) -> bytes:
     Returns:
         CSV.
     """
+    given = any(e.feed_in is not None for e in found.entries)
     lines = [
         f"{utc(e.start)},{utc(e.end)},{e.rate!r},{found.currency},"
-        f"{'forecast' if e.forecast else 'published'}\n"
+        f"{'forecast' if e.forecast else 'published'},{e.total!r}"
+        + given
+        * f",{'' if e.feed_in is None else repr(e.feed_in)}"
         for e in found.entries
     ]
-    return ("start,end,price,currency,kind\n" + "".join(lines)).encode()
+    head = "start,end,price,currency,kind,total" + given * ",feed_in"
+    return "".join(f"{line}\n" for line in (head, *lines)).encode()
 
 
-def discovery(zone: ZoneService, prefix: str, state_topic: str) -> tuple[str, str]:
+def discovery(
+    zone: ZoneService,
+    prefix: str,
+    state_topic: str,
+    attributes: str,
+    available: str,
+    *,
+    feed_in: bool = False,
+) -> tuple[str, str]:
     """A zone's discovery message for Home Assistant over MQTT.
 
     Args:
         zone: The zone.
         prefix: Home Assistant's discovery prefix.
-        state_topic: The topic of the zone's prices.
+        state_topic: The topic of the zone's price in force.
+        attributes: The topic of that price with the forecast.
+        available: The topic that says whether the service is there.
+        feed_in: Of the feed-in price instead of the price.
 
     Returns:
         Topic and text of the message.
     """
-    name = object_id(zone.id)
+    device = object_id(zone.id)
+    name = f"{device}_feed_in" if feed_in else device
     config = {
-        "name": "Electricity price",
+        "name": "Feed-in price" if feed_in else "Electricity price",
         "unique_id": name,
-        "object_id": name,
+        "default_entity_id": "sensor." + re.sub("[^a-z0-9]+", "_", name.lower()).strip("_"),
         "state_topic": state_topic,
-        "value_template": "{{ value_json.price }}",
-        "json_attributes_topic": state_topic,
+        "value_template": f"{{{{ value_json.{'feed_in' if feed_in else 'total'} }}}}",
+        "json_attributes_topic": attributes,
+        "availability_topic": available,
+        "expire_after": zone.seconds + EXPIRES,
         "unit_of_measurement": f"{zone.currency}/kWh",
         "state_class": "measurement",
-        "suggested_display_precision": 4,
+        "suggested_display_precision": 4 if zone.digits is None else zone.digits,
         "device": {
-            "identifiers": [name],
+            "identifiers": [device],
             "name": f"hushgrid {zone.id}",
             "manufacturer": "hushgrid",
         },
         "origin": {"name": "hushgrid"},
     }
     return f"{prefix}/sensor/{name}/config", json.dumps(config)
+
+
+EXPIRES = 60  # [s] after the next border, at which a new price is due
 
 
 def object_id(zone: str) -> str:
@@ -364,12 +422,18 @@ class ForecastPrices(NamedTuple):
     """Expected prices, and ranges of published ones.
 
     Attributes:
-        guesses: Expected prices, in order.
+        guesses: Expected prices after the newest release, in order.
         ranges: Where the optimal rate lies, by the step of a release.
+        between: What was expected for earlier intervals that no release was for.
     """
 
     guesses: tuple[Guess, ...] = ()
     ranges: Mapping[int, Range] = {}
+    between: tuple[Guess, ...] = ()
+
+    def at(self, start: int) -> Guess | None:
+        """The expected price of the interval at `start` [UTC epoch s]."""
+        return next((one for one in self.between + self.guesses if one.start == start), None)
 
 
 NOTHING = ForecastPrices()
@@ -386,45 +450,112 @@ class Forecaster:
         self._zone, self._first = zone, zone.begins // zone.seconds
         self._mutex = threading.Lock()
         self._public = PublicReplay(zone, self._first)
+        # before the epoch's first release: the number of earlier ones, the start that was reached
+        self._waiting: tuple[int, int, PublicReplay] | None = None
         self._last: ReleaseRecord | None = None
         self._ranges: dict[int, Range] = {}
-        self._known = NOTHING
+        # of intervals that no release was for, by the step of the release that came after them
+        self._between: dict[int, list[Guess]] = {}
+        self.known = NOTHING  # the last whole one that was made
+        self._made: ReleaseRecord | None = None  # and its newest release
+        # from the interval that a release is of to the one that its price is for
+        self._lag = 2 + zone.grace // zone.seconds
+        self._steps = min(DAY // zone.seconds, max(24 * zone.seconds, 96))
 
-    def after(self, releases: Sequence[ReleaseRecord]) -> ForecastPrices:
+    def after(
+        self, releases: Sequence[ReleaseRecord], start: int = 0, until: int | None = None
+    ) -> ForecastPrices:
         """Expected prices after the newest of these releases; all there are, in order.
 
-        Of a day, where intervals have a minute or more. A step takes about a millisecond, so of
-        shorter intervals there are fewer: none is newer before its forecast is made.
+        Of a day, where intervals have a minute or more. A step takes about 0.2 ms, so of shorter
+        intervals there are fewer: none is newer before its forecast is made. Before the first
+        release of an epoch they begin at `start` [UTC epoch s]. An interval that no release was
+        for keeps what was expected after the last one before it.
 
         None from private models, whose expectations reveal something about the homes they were
-        fitted to.
+        fitted to; before the first release the fallback.
+
+        Args:
+            releases: The releases.
+            start: See above.
+            until: Where the expected prices end [UTC epoch s]; None: as above.
         """
+        newest = releases[-1] if releases else None
+        begun = newest is not None and newest.start >= self._zone.begins
         if not self._zone.may_forecast:
-            return NOTHING
+            return NOTHING if begun else ForecastPrices((fallback(self._zone, start),))
         with self._mutex:
-            newest = releases[-1] if releases else None
-            if newest is None or newest.start < self._zone.begins:
-                return NOTHING
-            if self._last is None or self._last.start < newest.start:
-                since = self._zone.begins if self._last is None else self._last.start + 1
-                new = _from(releases, since)
-                if self._last is None:
-                    earlier = releases[: len(releases) - len(new)]
-                    self._public = PublicReplay(self._zone, self._first, earlier)
-                for one in new:
-                    self._fold(one, since=newest.t - RANGED)
-                ranges = {t: one for t, one in self._ranges.items() if t > newest.t - RANGED}
-                self._ranges = ranges
-                self._known = ForecastPrices(tuple(self._guesses(newest)), dict(ranges))
-            return self._known
+            if newest is None or not begun:
+                found = self._unbegun(releases, start, until)
+            elif until is None and self._made is newest:
+                return self.known
+            else:
+                self._take(releases, newest)
+                steps = self._number(newest.applies_start + self._zone.seconds, until)
+                coming = self._guesses(self._public, newest, steps)
+                between = tuple(chain.from_iterable(self._between.values()))
+                found = ForecastPrices(tuple(coming), dict(self._ranges), between)
+            if until is None:
+                self.known, self._made = found, newest
+            return found
+
+    def _number(self, start: int, until: int | None) -> int:
+        """How many steps there are from an instant to another, a day at most."""
+        steps = self._steps if until is None else (until - start) // self._zone.seconds
+        return min(max(steps, 0), self._steps)
+
+    def _unbegun(
+        self, releases: Sequence[ReleaseRecord], start: int, until: int | None
+    ) -> ForecastPrices:
+        """Expected prices from `start` on, before the epoch's first release."""
+        number, reached, public = self._waiting or (-1, 0, None)
+        if public is None or number != len(releases) or start < reached:
+            public = PublicReplay(self._zone, self._first, releases)
+        self._waiting = len(releases), start, public
+        steps = self._number(start, until)
+        until = start + steps * self._zone.seconds
+        return ForecastPrices(tuple(self._before(public, releases, start, until)))
+
+    def _take(self, releases: Sequence[ReleaseRecord], newest: ReleaseRecord) -> None:
+        """Take the releases that are new."""
+        if self._last is not None and self._last.start >= newest.start:
+            return
+        since = self._zone.begins if self._last is None else self._last.start + 1
+        new = _from(releases, since)
+        if self._last is None:
+            earlier, until = releases[: len(releases) - len(new)], new[0].applies_start
+            self._public = PublicReplay(self._zone, self._first, earlier)
+            public = PublicReplay(self._zone, self._first, earlier)
+            first = self._before(public, earlier, new[0].start, until)
+            self._between, self._waiting = {new[0].t: first}, None
+        for one in new:
+            self._fold(one, since=newest.t - RANGED)
+        for kept in (self._ranges, self._between):
+            for t in [t for t in kept if t <= newest.t - RANGED]:
+                del kept[t]
 
     def _fold(self, one: ReleaseRecord, since: int) -> None:
         """Take a release of the present epoch, with its range where it is later than `since`."""
+        last, seconds = self._last, self._zone.seconds
+        if last is not None and one.t > since:
+            between = (one.applies_start - last.applies_start) // seconds - 1
+            if between > 0:
+                self._between[one.t] = self._guesses(self._public, last, min(between, self._steps))
         self._public.reach(one.t)
         if one.t > since and one.source != "fallback":
             self._ranges[one.t] = self._range(one)
         self._public.take(one)
         self._last = one
+
+    def _before(
+        self, public: PublicReplay, earlier: Sequence[ReleaseRecord], start: int, until: int
+    ) -> list[Guess]:
+        """Expected prices of start..until [UTC epoch s], before the epoch's first release."""
+        seconds = self._zone.seconds
+        if earlier:  # whose intervals may have had another length
+            start = max(start, (earlier[-1].applies_start // seconds + 1) * seconds)
+        public.reach(start // seconds - self._lag)
+        return self._expected(public, start, min((until - start) // seconds, self._steps))
 
     def _range(self, one: ReleaseRecord) -> Range:
         """Where the optimal rate lies, given what was public when the release was published."""
@@ -437,21 +568,26 @@ class Forecaster:
             loads = posterior_interval(public, one.load_hat, one.scale, rates)
         return Range(*rate_range(loads, self._zone.scenario.tariff))
 
-    def _guesses(self, newest: ReleaseRecord) -> list[Guess]:
-        """The rate of the expected load at each step; each has the newest release's delay."""
-        public, scenario, made = self._public.knowledge, self._zone.scenario, list[Guess]()
-        steps = min(DAY // self._zone.seconds, max(24 * self._zone.seconds, 96))
-        for ahead in range(1, steps + 1):
-            start, tariff = newest.applies_start + ahead * self._zone.seconds, scenario.tariff
-            if newest.source == "fallback":
-                made.append(Guess(start, self._zone.fallback_rate))
-                continue
-            law = public.predicted(self._public.rates)
-            load = float((law.weights * law.mean).sum())
-            within = Range(*rate_range(law.interval(LEVEL), tariff))
-            made.append(Guess(start, public_rate(load, tariff), within))
+    def _guesses(self, public: PublicReplay, newest: ReleaseRecord, steps: int) -> list[Guess]:
+        """Expected prices after a release; each has its delay."""
+        start, seconds = newest.applies_start + self._zone.seconds, self._zone.seconds
+        if newest.source != "fallback":
+            return self._expected(public, start, steps)
+        return [fallback(self._zone, start + i * seconds) for i in range(steps)]
+
+    def _expected(self, known: PublicReplay, start: int, steps: int) -> list[Guess]:
+        """The rate of the expected load at each of some steps."""
+        public, tariff, laws = known.knowledge, self._zone.scenario.tariff, list[LoadMixture]()
+        for _ in range(steps):
+            laws.append(public.predicted(known.rates))
             public = public.passed()
-        return made
+        means = [float((law.weights * law.mean).sum()) for law in laws]
+        ranges = (Range(*rate_range(loads, tariff)) for loads in intervals(laws, LEVEL))
+        starts = count(start, self._zone.seconds)
+        return [
+            Guess(at, public_rate(mean, tariff), within, feed_in=feed_in_rate(mean, tariff))
+            for at, mean, within in zip(starts, means, ranges, strict=False)
+        ]
 
 
 def _from(releases: Sequence[ReleaseRecord], since: int) -> list[ReleaseRecord]:
@@ -471,6 +607,9 @@ log = logging.getLogger("hushgrid.history")
 KEPT = 100_000  # releases of a zone: more than two years of quarter hours
 
 ReleaseWatcher = Callable[[ZoneService, ReleaseRecord], None]
+PriceWatcher = Callable[[ZoneService, dict[str, Any]], None]
+PATIENCE = 0.5  # [s] for a forecast that is being made; then an answer has what is known
+LOOP_PATIENCE = 0.0  # [s] the same, of the loop: it has ticks to do and comes again
 
 
 class History:
@@ -480,15 +619,31 @@ class History:
 
     Args:
         zones: The zones of the service.
+        simulated: Whether noise is simulated.
+        unread: Whether ledgers are yet to be read: a zone has no price before `fill`.
 
     Attributes:
         zones: The zones by id.
+        simulated: See above.
+        unread: Zones whose ledgers were not read yet.
     """
 
-    def __init__(self, zones: Iterable[ZoneService]) -> None:
-        self.zones = {zone.id: zone for zone in zones}
+    def __init__(
+        self, zones: Iterable[ZoneService], *, simulated: bool = False, unread: bool = False
+    ) -> None:
+        self.zones, self.simulated = {zone.id: zone for zone in zones}, simulated
+        self.unread = set(self.zones) if unread else set[str]()
+        self._forecasters = {zone: Forecaster(one) for zone, one in self.zones.items()}
+        self._turn = threading.Lock()  # one forecast at a time: the loop needs the interpreter
+        # by zone and whether all of it is made: the last release and instants that it is of
+        self._making: dict[
+            tuple[str, bool], tuple[tuple[int, int, int | None], Future[ForecastPrices]]
+        ] = {}
+        self._present: dict[str, tuple[tuple[int, int], dict[str, Any]]] = {}
         self._releases: dict[str, list[ReleaseRecord]] = {zone: [] for zone in self.zones}
         self._watchers: list[tuple[ReleaseWatcher, bool]] = []
+        self._price_watchers: list[PriceWatcher] = []
+        self._shown: dict[str, dict[str, Any]] = {}
         self._notified: dict[str, int] = {}  # start of a zone's last interval made here [epoch s]
         self._mutex = threading.Lock()
 
@@ -502,9 +657,19 @@ class History:
                 have failed to notify them.
         """
         with self._mutex:
+            self.unread.discard(zone)
             self._releases[zone] = list(releases[-KEPT:])
             if notified and releases:
                 self._notified[zone] = releases[-1].start
+
+    def renew(self, zone: ZoneService) -> None:
+        """Go on with a zone in another epoch of its terms.
+
+        Args:
+            zone: The zone in that epoch.
+        """
+        with self._mutex:
+            self.zones[zone.id], self._forecasters[zone.id] = zone, Forecaster(zone)
 
     def watch(self, watcher: ReleaseWatcher, *, own: bool = False) -> Callable[[], None]:
         """Call `watcher` with every new release; it must not block.
@@ -526,6 +691,16 @@ class History:
                     self._watchers.remove(entry)
 
         return end
+
+    def watch_prices(self, watcher: PriceWatcher) -> None:
+        """Call `watcher` with what /v1/price says whenever it changes; it must not block."""
+        self._price_watchers.append(watcher)
+
+    def show(self, zone: ZoneService, prices: PresentPrices) -> None:
+        """Notify subscribers where the price in force or the next one is new."""
+        if self._shown.get(zone.id) != prices.price:
+            self._shown[zone.id] = prices.price
+            _notify(self._price_watchers, zone, prices.price)
 
     def publish(self, zone: ZoneService, release: ReleaseRecord) -> None:
         """Append a release and notify subscribers. Does nothing if it is already stored.
@@ -576,18 +751,182 @@ class History:
         """The newest releases, oldest first."""
         return self._releases[zone][-number:] if number > 0 else []
 
+    def applying(self, zone: str, start: int) -> ReleaseRecord | None:
+        """The release whose price is for the interval at `start` [UTC epoch s]."""
+        found = self.between(zone, start, start + 1)
+        return found[-1] if found else None
 
-def _notify(watchers: Iterable[ReleaseWatcher], zone: ZoneService, release: ReleaseRecord) -> None:
+    def begun(self, zone: str) -> bool:
+        """Whether the present epoch has a release."""
+        newest = self.newest(zone)
+        return newest is not None and newest.start >= self.zones[zone].begins
+
+    def expected(
+        self, zone: str, now: float, patience: float, until: int | None = None
+    ) -> tuple[ForecastPrices, bool]:
+        """Expected prices of a zone at an instant, made once for a release in another thread.
+
+        Args:
+            zone: The zone's id.
+            now: [UTC epoch s]
+            patience: How long to wait for them [s].
+            until: Where they end [UTC epoch s], if they need not be all there are.
+
+        Returns:
+            Them and True; those of an earlier release and False where they are not ready.
+        """
+        start = 0 if self.begun(zone) else interval(self.zones[zone], now)
+        with self._mutex:
+            key: tuple[int, int, int | None] = (self._last(zone), start, None)
+            made, work = self._making.get((zone, True), (None, None))
+            if work is None or made != key or (until is not None and not work.done()):
+                key = (*key[:2], until)
+                made, work = self._making.get((zone, until is None), (None, None))
+            if work is None or made != key:
+                releases, work = self._releases[zone][-KEPT:], Future[ForecastPrices]()
+                self._making[zone, until is None] = key, work
+                threading.Thread(
+                    target=self._make, args=(zone, releases, start, until, work), daemon=True
+                ).start()
+        try:
+            return work.result(patience), True
+        except TimeoutError:
+            return self._forecasters[zone].known, False
+
+    def _make(
+        self,
+        zone: str,
+        releases: list[ReleaseRecord],
+        start: int,
+        until: int | None,
+        work: Future[ForecastPrices],
+    ) -> None:
+        with self._turn:
+            try:
+                work.set_result(self._forecasters[zone].after(releases, start, until))
+            except Exception as error:  # then there is no forecast: neither feed nor tick fails
+                log.error("no forecast", extra={"zone": zone, "error": type(error).__name__})
+                work.set_result(NOTHING)
+
+    def in_force(self, zone: str, now: float, patience: float = 0.0) -> dict[str, Any] | None:
+        """The price whose interval holds an instant, as price consumers read it.
+
+        Where nothing was released for it, what was expected, else the fallback: `kind` says so.
+
+        Args:
+            zone: The zone's id.
+            now: [UTC epoch s]
+            patience: How long to wait for an expected price that is not ready [s].
+
+        Returns:
+            The fields of /v1/price; None where it is not ready.
+        """
+        if zone in self.unread:
+            return None
+        one = self.zones[zone]
+        key = (self._last(zone), interval(one, now))
+        known, made = self._present.get(zone, (None, None))
+        if made is not None and known == key:
+            return made
+        holds, follows = (self.applying(zone, key[1] + i * one.seconds) for i in (0, 1))
+        if holds is not None:
+            made = price(one, holds)
+        else:
+            found, ready = self.expected(zone, now, patience, key[1] + one.seconds)
+            if not ready:
+                return None
+            guess = found.at(key[1]) or fallback(one, key[1])
+            made = expected_price(one, guess, simulated=self.simulated)
+        made = made | {"next": None if follows is None else price(one, follows)}
+        self._present[zone] = key, made
+        return made
+
+    def present(self, zone: str, now: float) -> PresentPrices | None:
+        """What publishers show of a zone at an instant [UTC epoch s]; None while not ready."""
+        found = self.in_force(zone, now, LOOP_PATIENCE)
+        return (
+            None
+            if found is None
+            else PresentPrices(found, partial(self.ahead, zone, now, LOOP_PATIENCE))
+        )
+
+    def ahead(self, zone: str, now: float, patience: float) -> list[dict[str, Any]] | None:
+        """Expected prices from an instant [UTC epoch s] on, as consumers read them.
+
+        Args:
+            zone: The zone's id.
+            now: [UTC epoch s]
+            patience: How long to wait for them [s].
+
+        Returns:
+            `start`, `end`, `price` and `total` of each; None where they are not ready.
+        """
+        found, ready = self.expected(zone, now, patience)
+        start, seconds = interval(self.zones[zone], now), self.zones[zone].seconds
+        made = [
+            {"start": utc(one.start), "end": utc(one.start + seconds)}
+            | self.zones[zone].amounts(one.rate, one.start, one.feed_in)
+            for one in found.guesses
+            if one.start >= start
+        ]
+        return made if ready else None
+
+    def _last(self, zone: str) -> int:
+        """The interval of the last release [UTC epoch s]."""
+        newest = self.newest(zone)
+        return -1 if newest is None else newest.start
+
+
+def interval(zone: ZoneService, now: float) -> int:
+    """Start of a zone's interval that holds an instant.
+
+    Args:
+        zone: The zone.
+        now: [UTC epoch s]
+
+    Returns:
+        [UTC epoch s]
+    """
+    return math.floor(now) // zone.seconds * zone.seconds
+
+
+def expected_price(zone: ZoneService, guess: Guess, *, simulated: bool) -> dict[str, Any]:
+    """A price that was not published, as price consumers read it: no record, no signature.
+
+    Args:
+        zone: The zone.
+        guess: The price.
+        simulated: Whether noise is simulated.
+
+    Returns:
+        The fields of the JSON object.
+    """
+    return {
+        "zone": zone.id,
+        "start": utc(guess.start),
+        "end": utc(guess.start + zone.seconds),
+        **zone.amounts(guess.rate, guess.start, guess.feed_in),
+        "currency": zone.currency,
+        "rule": guess.source,
+        "source": guess.source,
+        "kind": "forecast",
+        "simulated": simulated,
+        "head": "",
+        "signature": "",
+    }
+
+
+def _notify(watchers: Iterable[Callable[..., None]], zone: ZoneService, new: Any) -> None:
     for watcher in watchers:
         try:
-            watcher(zone, release)
+            watcher(zone, new)
         except Exception as error:  # a subscriber that fails must not stop the tick
             log.warning("watcher failed", extra={"error": type(error).__name__})
 
 
 # ---- bodies
 
-FORM = 2  # incremented when a shape changes, so that no proxy serves an old one
+FORM = 4  # incremented when a shape changes, so that no proxy serves an old one
 HELD, HELD_SIZE = 200, 16 << 20  # bodies of a zone and their bytes that are cached
 LARGE = 2 << 20  # [bytes] a larger body is not cached, unless its range is the usual one
 
@@ -600,7 +939,7 @@ class Feed(NamedTuple):
     Attributes:
         path: The path.
         media: Content type of its body.
-        shape: Makes the body; None: the newest price alone.
+        shape: Makes the body; None: the price in force.
         summary: One sentence for the description of the service.
         model: Pydantic model of the body, or None.
         ranges: Whether the body has the intervals of published prices too.
@@ -623,16 +962,18 @@ class Page:
         media: Its content type.
         etag: Its entity tag.
         due: When the next release is due [UTC epoch s].
+        ends: When it no longer holds even without one [UTC epoch s].
     """
 
     body: bytes
     media: str
     etag: str
-    due: int
+    due: float
+    ends: float = math.inf
 
     def age(self, now: float) -> int:
         """How long it may be cached [s]; one second where the next release is late."""
-        return max(math.ceil(self.due - now), 1)
+        return int(max(min(max(math.ceil(self.due - now), 1), self.ends - now), 0))
 
 
 class Pages:
@@ -641,11 +982,12 @@ class Pages:
     Args:
         history: The releases.
         feeds: The feeds.
+        clock: Which price is in force.
     """
 
-    def __init__(self, history: History, feeds: Iterable[Feed]) -> None:
+    def __init__(self, history: History, feeds: Iterable[Feed], clock: Clock) -> None:
         self._history, self.feeds = history, {feed.path: feed for feed in feeds}
-        self._forecasters = {zone: Forecaster(one) for zone, one in history.zones.items()}
+        self._clock = clock
         self._kept: dict[str, tuple[str, OrderedDict[tuple[str, PriceRange], Page]]] = {}
         self._mutex = threading.Lock()
 
@@ -658,43 +1000,75 @@ class Pages:
         """A page that is in the cache."""
         newest = self._history.newest(zone)
         head, pages = self._kept.get(zone, ("", None))
-        if newest is None or pages is None or head != newest.head:
+        if pages is None or head != ("" if newest is None else newest.head):
             return None
-        return pages.get((path, span))
+        page = pages.get((path, span))
+        return None if page is None or page.ends <= self._clock.now() else page
 
-    def page(self, path: str, zone: str, span: PriceRange = USUAL) -> Page | None:
-        """A page of the newest release; None before the first. It may have to be computed."""
-        page = None
+    def page(
+        self, path: str, zone: str, span: PriceRange = USUAL, patience: float | None = None
+    ) -> Page | None:
+        """A page of the newest release. It may have to be computed.
+
+        Args:
+            path: The feed's.
+            zone: The zone's id.
+            span: What is asked for.
+            patience: How long to wait for a forecast [s]; None: `PATIENCE`.
+
+        Returns:
+            The page; None where the ledger is not read, or the price in force not ready.
+        """
+        patience, page = PATIENCE if patience is None else patience, None
         for _ in range(2):
             newest, ready = self._history.newest(zone), self.ready(path, zone, span)
-            if newest is None or ready is not None:
+            if ready is not None:
                 return ready
-            page = self._made(self.feeds[path], self._history.zones[zone], newest, span)
-            if self._history.newest(zone) is newest:
-                self._keep(zone, newest.head, (path, span), page)
+            one, now = self._history.zones[zone], self._clock.now()
+            body, whole = self._body(self.feeds[path], one, newest, span, now, patience)
+            if body is None:
+                return None
+            begun, start, head = self._history.begun(zone), interval(one, now), ""
+            border = math.inf if begun and self.feeds[path].shape else start + one.seconds
+            due = border
+            if newest is not None:
+                head, due = newest.head, newest.start + 2 * one.seconds + one.grace
+            etag = f'"{FORM}-{head[:40]}' + ('"' if border == math.inf else f'-{start}"')
+            page = Page(body, self.feeds[path].media, etag, due, border)
+            if whole and self._history.newest(zone) is newest:
+                self._keep(zone, head, (path, span), page)
                 return page
-        # overtaken twice: releases come faster than bodies; the forecast may be a later one's
+            page = replace(page, due=now)
+            if not whole:
+                break
+        # overtaken twice: releases come faster than bodies; the forecast may be another release's
         return page and replace(page, etag=f'"{hashlib.sha256(page.body).hexdigest()[:40]}"')
 
-    def _made(self, feed: Feed, zone: ZoneService, newest: ReleaseRecord, span: PriceRange) -> Page:
-        due = newest.start + 2 * zone.seconds + zone.grace
-        etag = f'"{FORM}-{newest.head[:40]}"'
-        return Page(self._body(feed, zone, newest, span), feed.media, etag, due)
-
     def _body(
-        self, feed: Feed, zone: ZoneService, newest: ReleaseRecord, span: PriceRange
-    ) -> bytes:
+        self,
+        feed: Feed,
+        zone: ZoneService,
+        newest: ReleaseRecord | None,
+        span: PriceRange,
+        now: float,
+        patience: float,
+    ) -> tuple[bytes | None, bool]:
+        """The body, and whether its forecast is that of the newest release."""
+        if zone.id in self._history.unread:
+            return None, True
         if feed.shape is None:
-            return json.dumps(price(zone, newest), separators=(",", ":")).encode()
+            present = self._history.in_force(zone.id, now, patience)
+            return None if present is None else _json(present), True
         since, until = bounds(newest, span)
         releases = self._history.between(zone.id, since, until)
-        while releases and releases[-1].start > newest.start:  # published since
+        while releases and newest and releases[-1].start > newest.start:  # published since
             releases.pop()
-        known = NOTHING
-        if until > newest.applies_start or feed.ranges:
-            known = self._forecasters[zone.id].after(self._history.last(zone.id, KEPT))
-        named = (zone.id, zone.currency, zone.seconds)
-        return feed.shape(series(*named, newest, releases, known.guesses, span, known.ranges))
+        known, whole = self._history.expected(zone.id, now, patience)
+        last = newest.applies_start if newest else 0
+        guesses = [*known.between, *(one for one in known.guesses if one.start > last)]
+        named, simulated = (zone, newest, releases, guesses), self._history.simulated
+        found = series(*named, span, known.ranges, simulated=simulated)
+        return feed.shape(found), whole
 
     def _keep(self, zone: str, head: str, key: tuple[str, PriceRange], page: Page) -> None:
         if len(page.body) > LARGE and key[1] != USUAL:

@@ -14,6 +14,9 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import replace
+from functools import partial
+from typing import Any
 
 from starlette.routing import BaseRoute
 
@@ -28,8 +31,7 @@ from hushgrid.errors import (
 from hushgrid.files.deployment import Deployment, Http, OpenAdr, ZoneService
 from hushgrid.files.extensions import extensions
 from hushgrid.mechanism.noise import Noise, SecureNoise, SimulatedNoise
-from hushgrid.service.access import open_clients
-from hushgrid.service.access.senders import Senders, check_bound
+from hushgrid.service.access.clients import ClientStore, Senders, check_bound
 from hushgrid.service.access.tokens import Access
 from hushgrid.service.clock import Clock, ahead_of
 from hushgrid.service.covariates import CovariateSources
@@ -40,7 +42,7 @@ from hushgrid.service.http.common import CountedPublisher, Metrics, ZoneStates
 from hushgrid.service.http.operator import Certificates, Loads, Operator
 from hushgrid.service.http.server import Server, SwappableApp
 from hushgrid.service.ingest import Disagreements, Ingest
-from hushgrid.service.ledger import open_store
+from hushgrid.service.ledger import LedgerStore, open_store
 from hushgrid.service.ledger.records import ReleaseRecord, TransferRecord
 from hushgrid.service.ledger.witness import open_witnesses
 from hushgrid.service.ledger.writer import load
@@ -58,6 +60,8 @@ FIRST_PAUSE, LAST_PAUSE = 1.0, 60.0  # [s] before a zone that failed is opened a
 AWAY_PAUSE = 0.5  # [s] while its database server is away
 
 PATIENCE = 10.0  # [s] for which the loop waits for a zone that is being opened
+
+APPEND_PATIENCE = 2.0  # [s] for an append to a server that went away; then the zone is reopened
 
 DAMAGE = (LedgerDamageError, MeterDamageError)
 Opened = tuple[ExitStack, Curator]
@@ -155,12 +159,15 @@ class ZoneRun:
         self.curator = None
         self._stack.close()
 
-    def run(self, now: float, ahead: float = 0.0) -> list[ReleaseRecord] | None:
+    def run(
+        self, now: float, ahead: float = 0.0, stopped: Callable[[], bool] = lambda: False
+    ) -> list[ReleaseRecord] | None:
         """Publish what is due; None if the zone is closed, or was closed by a failure.
 
         Args:
             now: [UTC epoch s]
             ahead: By how much the clock was set forward since the start [s].
+            stopped: Whether to end after the release in hand.
 
         Returns:
             What was released.
@@ -175,13 +182,14 @@ class ZoneRun:
             curator = self.curator or (self.finish() if self.opens else self.open(likely))
             if curator is None:
                 return None
-            made = curator.run(now, step)
+            made = curator.run(now, step, stopped)
             if curator.confirmed:
                 self._trusted = ahead
         except Exception as error:  # a failure of one zone must not stop the others
             self.fail(error)
             return None
         self.refresh()
+        self.service = curator.service
         return made
 
     def refresh(self) -> None:
@@ -264,7 +272,8 @@ class Process:
         self._meters = stack.enter_context(MeterStore(deployment.meters, self._disagreements.add))
         self._metrics = Metrics()
         self.board = ZoneStates(zone.id for zone in deployment.zones)
-        self.history = History(deployment.zones)
+        self.history = History(deployment.zones, simulated=simulated, unread=True)
+        self.history.watch_prices(self._metrics.priced)
         publishers: list[Publisher] = [self.history, *self._make_publishers()]
         self._price_file = next((one for one in publishers if isinstance(one, PriceFile)), None)
         self._publishers = [CountedPublisher(each, self._metrics) for each in publishers]
@@ -279,7 +288,7 @@ class Process:
         self._operator: Operator | None = None
         self._zones = self._make_zones()
         self._transfers: dict[str, Sequence[TransferRecord]] = {}  # of the zones that were opened
-        self._clients = open_clients(deployment.client_store)
+        self._clients = ClientStore(deployment.client_store)
         stack.callback(self._clients.close)
         check_bound(deployment, self._clients.all())
         senders = Senders(self._clients, production=deployment.mode == "production")
@@ -309,25 +318,33 @@ class Process:
     def _curator(self, zone: ZoneService, now: float, new_epoch: bool) -> Iterator[Curator]:
         """A zone's curator with its own ledger store, which is reopened with the zone."""
         with (
-            open_store(self.deployment.ledger) as store,
-            Curator.open(
-                zone,
-                store,
-                self._meters,
-                self._noise(),
-                self._key,
-                self._publishers,
-                self.deployment.mode,
-                now=now,
-                new_epoch=new_epoch,
-                witness=self._witnesses.of(zone.id),
-                covariates=self._covariates.of(zone.id),
-            ) as curator,
+            open_store(self.deployment.ledger, patience=APPEND_PATIENCE) as store,
+            self._curator_on(store, zone, now, new_epoch) as curator,
         ):
             self._transfers[zone.id] = curator.transfers
             check_arrived(dict(self._transfers))
             self.history.fill(zone.id, curator.releases)
             yield curator
+
+    def _curator_on(
+        self, store: LedgerStore, zone: ZoneService, now: float, new_epoch: bool, **state: Any
+    ) -> AbstractContextManager[Curator]:
+        """A zone's curator on a store; `state` is what is known of its ledger already."""
+        return Curator.open(
+            zone,
+            store,
+            self._meters,
+            self._noise(),
+            self._key,
+            self._publishers,
+            self.deployment.mode,
+            now=now,
+            new_epoch=new_epoch,
+            witness=self._witnesses.of(zone.id),
+            covariates=self._covariates.of(zone.id),
+            present=partial(self.history.present, zone.id),
+            **state,
+        )
 
     def open(self, now: float, new_epoch: bool) -> None:
         """Open every zone; raises the first error.
@@ -387,7 +404,9 @@ class Process:
             [self._vtn(self.deployment.openadr, access, clock)] if self.deployment.openadr else []
         )
         if http.pages:
-            more += page_routes([zone.id for zone in self.deployment.zones], demo=self._demo)
+            zones = self.deployment.zones
+            digits = {zone.id: zone.digits for zone in zones if zone.digits is not None}
+            more += page_routes([zone.id for zone in zones], digits, demo=self._demo)
         return make_app(
             self._ingest,
             self.board,
@@ -401,6 +420,7 @@ class Process:
             mode=self.deployment.mode,
             operator=self._operator,
             certify=Certificates(self.deployment, self._key.public).values,
+            mappings=self.deployment.mappings,
         )
 
     def _vtn(self, settings: OpenAdr, access: Access, clock: Clock) -> BaseRoute:
@@ -465,12 +485,16 @@ class Process:
         for zone in self._zones:
             if stopped():
                 return
-            self._pass(zone, clock)
+            self._pass(zone, clock, stopped)
         self._passed()
 
-    def _pass(self, zone: ZoneRun, clock: Clock) -> None:
-        begun, name = time.monotonic(), zone.service.id
-        made = zone.run(clock.now(), ahead_of(clock))
+    def _pass(
+        self, zone: ZoneRun, clock: Clock, stopped: Callable[[], bool] = lambda: False
+    ) -> None:
+        begun, before, name = time.monotonic(), zone.service, zone.service.id
+        made = zone.run(clock.now(), ahead_of(clock), stopped)
+        if zone.service is not before:
+            self._renew(zone.service)
         self._metrics.readings_lost(name, self._meters.lost(name))
         if made is None or zone.curator is None:
             if zone.service.id not in self.board.waiting():
@@ -488,6 +512,13 @@ class Process:
         except LedgerError as error:  # what it is for is only time
             log.warning("no checkpoint", extra={"zone": zone.service.id, "reason": str(error)})
 
+    def _renew(self, zone: ZoneService) -> None:
+        """Go on with a zone in another epoch of its terms."""
+        zones = tuple(zone if one.id == zone.id else one for one in self.deployment.zones)
+        self.deployment = replace(self.deployment, zones=zones)
+        self.history.renew(zone)
+        self._loads.renew(zone)
+
     def _passed(self) -> None:
         if self._operator is not None:
             self._operator.passed()
@@ -504,9 +535,12 @@ class Process:
 
     def rest(self, clock: Clock) -> float:
         """How long to sleep [s]: until an interval closes or a pause ends, `LEAST`..`WAKE`."""
+        now = clock.now()
         due = min((zone.next_due() for zone in self._zones), default=float("inf"))
         pause = min((zone.pause for zone in self._zones), default=WAKE)
-        return min(max(min(due - clock.now(), pause), LEAST), WAKE)
+        lengths = {zone.service.seconds for zone in self._zones}
+        border = min((one - now % one for one in lengths), default=WAKE)  # another price holds
+        return min(max(min(due - now, pause, border), LEAST), WAKE)
 
 
 def make_noise(deployment: Deployment) -> Noise:

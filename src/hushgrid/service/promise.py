@@ -11,30 +11,31 @@ import math
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from hushgrid._numbers import Spent
-from hushgrid.accounting.temporal import worst_leakage
 from hushgrid.errors import HushgridError, PlanError
-from hushgrid.files.deployment import Deployment, Promise, ZoneService
+from hushgrid.files.deployment import ACCEPT_ERROR, Deployment, Promise, ZoneService
 from hushgrid.files.toml import duration_text
 from hushgrid.mechanism.policy import Policy
-from hushgrid.model.scenario import Scenario
-from hushgrid.planning.expected_error import RHO
-from hushgrid.planning.planner import Secret, ZoneTerms, assumptions, examine
+from hushgrid.planning.expected_error import PRIVATE_WAYS, RHO, WAYS
+from hushgrid.planning.planner import Secret, assumptions, examine
+from hushgrid.planning.stability import Stability, loop_of
 from hushgrid.planning.tradeoff import ETAS, Tradeoff, expected, tradeoff
 from hushgrid.report.promise import (
     Outlook,
+    figures,
+    finite_or_none,
     outlook_json,
     outlook_prose,
     price_error,
     promise_sentence,
+    stability_line,
+    verdict,
 )
 from hushgrid.service.curator import utc
 from hushgrid.service.epoch import epoch_record, first_state
 from hushgrid.service.gaps import CLOSE
 from hushgrid.service.ledger.records import LedgerState
-from hushgrid.service.replay import Replay, brought_now, initial_state
+from hushgrid.service.replay import Replay, brought_now, initial_state, last_block
 
 DAY = 86_400  # [s]
 
@@ -98,7 +99,8 @@ def zone_assumptions(zone: ZoneService) -> tuple[str, ...]:
     # the losses of a window add up like those of a trajectory, and rest on the same
     secret = promise_of(zone).secret
     counted: Secret = "trajectory" if secret == "window" else secret
-    return assumptions(counted, zone.policy, scenario.consumption, len(scenario.models))
+    models, exports = len(scenario.models), scenario.zone.offset > 0
+    return assumptions(counted, zone.policy, scenario.consumption, models, exports=exports)
 
 
 def stated(zone: ZoneService) -> dict[str, Any]:
@@ -146,9 +148,21 @@ def promise_json(zone: ZoneService, mode: str) -> dict[str, Any]:
             "beta": tariff.beta,
             "floor": tariff.floor,
             "cap": tariff.cap if math.isfinite(tariff.cap) else None,
+            "smooth": tariff.smooth,
         },
         "error": expected_error(zone),
+        "leakage": _leakage(zone),
     }
+
+
+def _leakage(zone: ZoneService) -> dict[str, float | None] | None:
+    """What one price, a day's and a week's say about one interval; None from private models."""
+    if zone.learned.private:
+        return None
+    try:
+        return figures(outlook(zone))
+    except HushgridError:
+        return None
 
 
 def expected_error(zone: ZoneService) -> float | None:
@@ -165,7 +179,7 @@ def expected_error(zone: ZoneService) -> float | None:
         return None
     policy = first_day(zone)
     try:
-        found, _ = expected(_world(zone.scenario), policy, promise_of(zone).epsilon, _rho(zone))
+        found, _ = expected(zone.scenario.terms, policy, promise_of(zone).epsilon, _rho(zone))
     except HushgridError:
         return None
     return found.estimated if policy.publish == "estimate" else found.raw
@@ -217,7 +231,7 @@ def _tradeoff(zone: ZoneService) -> Tradeoff:
     promise, schedule = promise_of(zone), zone.policy.schedule
     fixed = schedule.adaptive or zone.scenario.consumption.reacts  # these go with eta = 1 alone
     return tradeoff(
-        _world(zone.scenario),
+        zone.scenario.terms,
         first_day(zone),
         secret="step" if promise.secret == "window" else promise.secret,
         epsilon=promise.epsilon,
@@ -227,10 +241,6 @@ def _tradeoff(zone: ZoneService) -> Tradeoff:
         steps=zone.policy.horizon,
         etas=() if fixed else ETAS,
     )
-
-
-def _world(scenario: Scenario) -> ZoneTerms:
-    return scenario.zone, scenario.tariff, scenario.models, scenario.consumption
 
 
 def _rho(zone: ZoneService) -> float:
@@ -256,16 +266,13 @@ def outlook(zone: ZoneService) -> Outlook:
     steps = zone.policy.schedule.covers(zone.policy.horizon)
     policy = zone.policy.first(_DAYS * DAY // zone.seconds).at_even_share()
     seen = examine(
-        *_world(scenario),
+        *scenario.terms,
         policy,
         secret="step" if promise.secret == "window" else promise.secret,
         epsilon=promise.epsilon,
         delta=promise.delta,
     )
-    leakage = week = None
-    if np.isfinite(seen.losses).all():
-        leakage = worst_leakage(scenario.models, seen.losses[:day]).total
-        week = worst_leakage(scenario.models, seen.losses).total
+    leakage, week = (seen.leaked_by(scenario.models, n) for n in (day, policy.horizon))
     return Outlook(
         seen,
         promise.secret,
@@ -298,6 +305,7 @@ def zone_json(zone: ZoneService, found: Outlook, on: Running | None = None) -> d
         "zone": zone.id,
         "houses": len(zone.meters),
         **outlook_json(found),
+        "loop": {name: finite_or_none(v) for name, v in _loop(zone, found)._asdict().items()},
         "eta_set_by": zone.eta_set_by or None,
         "provenance": zone.learned.origin,
         "learned_epsilon": zone.learned.epsilon,
@@ -311,8 +319,9 @@ def zone_json(zone: ZoneService, found: Outlook, on: Running | None = None) -> d
         "releases_affordable": paid.releases,
         "releases_of": paid.steps,
         "running_epoch": on is not None and not on.new,
-        "horizon_ends": utc(zone.begins + zone.policy.horizon * zone.seconds),
+        "horizon_ends": utc(zone.ends),
         "accept_error": zone.accept_error,
+        "accept_error_set_by": zone.accept_error_set_by or None,
         "fallback_rate": zone.fallback_rate,
         "currency": zone.currency,
     }
@@ -399,12 +408,13 @@ def affordable(zone: ZoneService, on: Running | None = None) -> Affordable:
     if planned.adaptive:
         within = planned.shared_by * spent.more(policy.epsilon, zone.budget)
         return Affordable(min(within, steps), steps, least=True)
-    paid = 0
+    paid, begun = 0, None if on is None else last_block(on.standing).get("number")
     for t in range(first, policy.horizon + 1):
-        ahead = scheduler.ahead
+        ahead, block = scheduler.ahead, planned.place(t).get("number")
         cost = scheduler.at(t).epsilon if ahead else policy.epsilon_at(t) * (1 + CLOSE)
+        cost = 0.0 if block is not None and block == begun else cost  # it is paid already
         if spent.fits(cost, zone.budget):
-            spent, paid = spent.add(cost), paid + 1
+            spent, paid, begun = spent.add(cost), paid + 1, block
     return Affordable(paid, steps, least=not fixed)
 
 
@@ -442,6 +452,11 @@ def _lasting(zone: ZoneService, on: Running | None) -> str:
     )
 
 
+def _loop(zone: ZoneService, found: Outlook) -> Stability:
+    scenario = zone.own or zone.scenario
+    return loop_of(found.seen, scenario.tariff, scenario.consumption, DAY // zone.seconds)
+
+
 def zone_prose(zone: ZoneService, found: Outlook, on: Running | None = None) -> str:
     """A zone's outlook and terms in plain words.
 
@@ -458,6 +473,7 @@ def zone_prose(zone: ZoneService, found: Outlook, on: Running | None = None) -> 
         f"Zone {zone.id}: {len(zone.meters)} houses, a price every {every}, times of"
         f" {zone.time_zone}.",
         outlook_prose(found),
+        stability_line(_loop(zone, found)),
     ]
     if zone.policy.eta < 1:
         lines.append(f"Eta set by: {zone.eta_set_by or 'not stated'}.".replace("..", "."))
@@ -499,15 +515,62 @@ def error_problem(zone: ZoneService, found: Outlook) -> str | None:
         found: Its outlook.
 
     Returns:
-        One sentence; None where the expected error is acceptable.
+        One sentence with what lowers the error; None where it is acceptable.
     """
-    error = price_error(found)
+    error, policy = price_error(found), zone.policy
     if error <= zone.accept_error:
         return None
+    best = found.seen.prospect.best(found.rho, PRIVATE_WAYS if found.private else WAYS)
+    lower = [f'publish = "{best}" ({price_error(found, best):.1%})'] if best != "forecast" else []
+    lower = lower if best != policy.publish else []
+    if not (policy.clamp or found.private):
+        lower.append("policy.rho (a clamp)")
+    if policy.eta == 1 and not policy.schedule.lengths and found.secret == "interval":
+        lower.append("blocks of steps (hushgrid plan --blocks)")
+    larger = verdict(found, len(zone.meters), zone.accept_error)["houses"]
+    lower.append("more homes" if larger is None else f"more homes ({larger:,} such ones)")
     return (
         f"zone {zone.id}: the expected error of the price is {error:.1%}, above the"
-        f" {zone.accept_error:.1%} of service.accept_error; see what hushgrid plan advises, or set"
-        " accept_error to what you accept."
+        f" {zone.accept_error:.1%} of service.accept_error; what lowers it:"
+        f" {', '.join(lower)}, a larger epsilon (hushgrid plan has the figures). Or set"
+        " accept_error to what you accept, and accept_error_set_by to your name."
+    )
+
+
+def name_problem(zone: ZoneService) -> str | None:
+    """Why a large error that the file accepts is accepted by no one.
+
+    Args:
+        zone: The zone.
+
+    Returns:
+        One sentence; None where the error is small or has a name.
+    """
+    if zone.accept_error <= ACCEPT_ERROR or zone.accept_error_set_by.strip():
+        return None
+    return (
+        f"zone {zone.id}: service.accept_error is {zone.accept_error:g}, above {ACCEPT_ERROR:g},"
+        " and accept_error_set_by is not set; say who accepts that."
+    )
+
+
+def ended_problem(zone: ZoneService, on: Running | None, now: float) -> str | None:
+    """Why no price comes from readings any more.
+
+    Args:
+        zone: The zone.
+        on: The epoch of its ledger; None: there is none.
+        now: [UTC epoch s]
+
+    Returns:
+        One sentence; None where the horizon goes on, or the next epoch begins by itself.
+    """
+    ends = (zone if on is None else on.zone).ends
+    if now < ends or (zone.promise is not None and zone.promise.renew):
+        return None
+    return (
+        f"zone {zone.id}: the horizon ended at {utc(ends)}, so that forecasts are published; give a"
+        " later begins and start with --new-epoch, or set policy.renew with the secret interval."
     )
 
 

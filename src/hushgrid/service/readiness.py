@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import json
+import math
 import os
 import re
 import tomllib
@@ -21,8 +23,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import sqlalchemy as sa
 
+from hushgrid._numbers import Floats
 from hushgrid.errors import (
     ExtraError,
     HushgridError,
@@ -33,19 +37,18 @@ from hushgrid.errors import (
 )
 from hushgrid.files.deployment import Deployment, Mqtt, ZoneService
 from hushgrid.files.toml import Table, TomlFile, display, masked
-from hushgrid.service.access.clients import CLIENTS, ClientStore
-from hushgrid.service.access.senders import check_bound
+from hushgrid.learn.habits import Habits
+from hushgrid.service.access.clients import CLIENTS, ClientStore, check_bound
 from hushgrid.service.border import opening, zone_as_begun
 from hushgrid.service.curator import Status, status_of
 from hushgrid.service.database import Database, exists, is_postgres
 from hushgrid.service.epoch import check_all_here, check_moves, check_new, check_same
 from hushgrid.service.ledger import open_store
-from hushgrid.service.ledger.chain import check
-from hushgrid.service.ledger.ports import LedgerStore
+from hushgrid.service.ledger.chain import LedgerStore, check
 from hushgrid.service.ledger.store import LEDGER, lock_of
 from hushgrid.service.ledger.witness import sidecar_path, witness_to_read
 from hushgrid.service.ledger.writer import Ledger, Signer, load, verify_signature
-from hushgrid.service.meters.ports import Roster, RosterEpoch
+from hushgrid.service.meters.columns import Roster, RosterEpoch
 from hushgrid.service.meters.store import stored_rosters
 from hushgrid.service.meters.tables import SCHEMA as METERS
 from hushgrid.service.meters.tables import file_of
@@ -70,6 +73,48 @@ def example(begins: int) -> str:
     return source.replace("{begins}", at)
 
 
+def with_survey(
+    text: str, houses: Mapping[int, int], chains: Mapping[str, Mapping[int, Habits]]
+) -> str:
+    """The example with a survey's chains in place of its own.
+
+    Its blocks of steps are left out: their epsilon is for its own chain alone.
+
+    Args:
+        text: The example.
+        houses: Houses by number of residents.
+        chains: Chains of the example's intervals by source and number of residents.
+
+    Returns:
+        TOML.
+    """
+    head, _, rest = text.partition("[[houses]]\n")
+    group = rest.partition("[[models]]\n")[0]
+    plan = "# block_steps, block_epsilon:       hushgrid plan --blocks finds them, for less noise\n"
+    parts, first = [re.sub(r"block_steps.*\nblock_epsilon.*\n", plan, head)], 1
+    for n, count in houses.items():
+        own = re.sub(r"(?m)^count = .*$", f"count = {count}", group)
+        own = re.sub(r"first = .*", f"first = {first} }}", own)
+        parts.append("[[houses]]\n" + own.replace('"household"', f'"residents-{n}"'))
+        first += count
+    for source, found in chains.items():
+        stated = json.dumps("; ".join(one.source for one in found.values()), ensure_ascii=False)
+        parts.append(f"[[models]]\nname = {json.dumps(source)}\nprovenance = {stated}\n\n")
+        for n, one in found.items():
+            parts.append(f"[models.chains.residents-{n}]\nhome_at_start = {one.home[0]:.6g}\n")
+            for key, day in zip(("periods", "weekend"), np.split(one.transition, 2), strict=True):
+                parts.append(f"{key} = [\n{''.join(_periods(day))}]\n")
+            parts.append("\n")
+    return "".join(parts).rstrip() + "\n"
+
+
+def _periods(day: Floats) -> Iterator[str]:
+    for i, a in enumerate(day):
+        hour, minute = divmod(i * 1440 // len(day), 60)
+        at = f"{hour:02d}:{minute:02d}"
+        yield f'  {{ from = "{at}", leave = {a[1, 0]:.6g}, come = {a[0, 1]:.6g} }},\n'
+
+
 # ---- example values that are still in a service file
 
 _WORDS = re.compile(
@@ -80,6 +125,8 @@ _WORDS = re.compile(
 _NOWHERE = re.compile(
     r"://([^/]*\.)?(example|example\.(com|net|org)|invalid|test)(:\d+)?(/|$)", re.I
 )
+# SHA-256 of the chains of an earlier template
+_EARLIER = "0979fd06de84891b9e87b39765a1175fb76d21f0f117f0ee5309ee75c4a49a62"
 _SECRETS = ("", "change me", "changeme", "change-me", "secret", "token", "password", "hushgrid")
 _DIGESTS = {hashlib.sha256(word.encode()).hexdigest(): word for word in _SECRETS}
 
@@ -110,7 +157,10 @@ def _of_zone(content: Table) -> Iterator[tuple[str, str]]:
     """Values of the template's zone, and texts that call themselves placeholders."""
     template = tomllib.loads(example(0))
     policy = content.get("policy", {})
-    texts = {"policy.eta_set_by": policy.get("eta_set_by", "") if policy.get("eta", 1) < 1 else ""}
+    texts = {
+        "policy.eta_set_by": policy.get("eta_set_by", "") if policy.get("eta", 1) < 1 else "",
+        "service.accept_error_set_by": content.get("service", {}).get("accept_error_set_by", ""),
+    }
     first = template["houses"][0]["meters"]
     for i, group in enumerate(content.get("houses", ())):
         texts[f"houses[{i}].provenance"] = group.get("provenance", "")
@@ -120,7 +170,9 @@ def _of_zone(content: Table) -> Iterator[tuple[str, str]]:
     for i, model in enumerate(content.get("models", ())):
         texts[f"models[{i}].provenance"] = model.get("provenance", "")
         texts[f"models[{i}].structural_zeros"] = model.get("structural_zeros", "")
-        if any(model.get("chains") == one["chains"] for one in template["models"]):
+        chains = model.get("chains")
+        given = hashlib.sha256(json.dumps(chains, sort_keys=True).encode()).hexdigest()
+        if chains in [one["chains"] for one in template["models"]] or given == _EARLIER:
             yield f"models[{i}].chains", "the occupancy of the template"
     for key, text in texts.items():
         if _WORDS.search(str(text)):
@@ -276,7 +328,7 @@ def _terms(zone: ZoneService, ledger: Ledger, key: Signer, new_epoch: bool) -> R
     if new_epoch or standing.epoch is None:
         opening(zone, standing)
     else:
-        zone = zone_as_begun(zone, standing.epoch.digest)
+        zone = zone_as_begun(zone, standing.epoch)
     check_all_here(zone, standing, key, new_epoch=new_epoch)
     if new_epoch:
         check_new(zone, standing)
@@ -436,6 +488,8 @@ def from_service(url: str, token: str = "") -> list[Status]:
         answer = httpx.get(url.rstrip("/") + "/v1/status", timeout=10, headers=headers)
         answer.raise_for_status()
         zones: list[dict[str, Any]] = answer.json()["zones"]
+        for zone in zones:
+            zone["spent"] = math.inf if zone["spent"] is None else zone["spent"]  # without a bound
         return [Status(**({"missing": None} | zone)) for zone in zones]
     except (httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError, TypeError) as error:
         raise ServiceError(

@@ -8,15 +8,17 @@ from __future__ import annotations
 import hashlib
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
+from itertools import tee
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hushgrid._numbers import Spent
+from hushgrid.accounting.events import booked
 from hushgrid.belief.load_filter import EarlierRelease, FollowedKnowledge, Knowledge, informed
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import ZoneService
@@ -115,16 +117,18 @@ class Replay:
         service: The zone.
 
     Attributes:
+        service: The zone.
         spent: All that is lost in the present epoch, exactly.
     """
 
     spent: Spent
 
     def __init__(self, service: ZoneService) -> None:
-        self._service = service
+        self.service = service
         self._standing: LedgerState | None = None
         self._terms: object = None  # what a fold begins with
         self._taken, self._last = 0, ""  # releases taken, and the digest of the last one
+        self._before: ReleaseRecord | None = None  # the last one from readings
         self._public: PublicReplay | None = None
         self._state: State | None = None
         self._pending = deque[ReleaseRecord]()  # that the state does not have
@@ -138,14 +142,15 @@ class Replay:
         known = self._standing is not None and self._standing.epoch == standing.epoch
         self._standing = standing
         if not known or last != self._last or (terms != self._terms and not self._taken):
-            self._terms, self._taken, self._last = None, 0, ""
+            self._terms, self._taken, self._last, self._before = None, 0, "", None
             self._public, self._state = None, None
             self._pending, self._unread = deque(), deque()
         new = releases[self._taken :]
         if terms != self._terms:  # after its first release they change nothing but spending
-            self.spent, self._terms = spent_before(self._service, standing), terms
-            self.spent = self.spent.add(*_costs(releases[: self._taken]))
-        self.spent = self.spent.add(*_costs(new))
+            self.spent, self._terms = spent_before(self.service, standing), terms
+            self.spent = self.spent.add(*booked(_paid(releases[: self._taken])))
+        self.spent = self.spent.add(*booked(_paid(new), self._before))
+        self._before = next(_paid(reversed(new)), self._before)
         self._pending.extend(new)
         self._unread.extend(new)
         if new:
@@ -170,7 +175,7 @@ class Replay:
         """
         if self._standing is None or self._standing.epoch is None:
             raise LedgerError(
-                f"the ledger of zone {self._service.id!r} has no epoch; open it again."
+                f"the ledger of zone {self.service.id!r} has no epoch; open it again."
             )
         return self._standing.epoch
 
@@ -185,8 +190,8 @@ class Replay:
         epoch, standing = self.epoch, self._standing
         assert standing is not None
         if self._state is None:
-            self._state = initial_state(self._service, standing)
-        if self._state.public is None and not self._service.policy.schedule.adaptive:
+            self._state = initial_state(self.service, standing)
+        if self._state.public is None and not self.service.policy.schedule.adaptive:
             self._state = self._with_rates(self._state, standing)
         while self._pending:
             one = self._pending[0]
@@ -209,14 +214,14 @@ class Replay:
         for one in self._pending:
             if one.source == "readings":
                 state = check_terms(state, one.digest)
-        add_rates(rates, self._pending, self.epoch.first, self._service.fallback_rate)
+        add_rates(rates, self._pending, self.epoch.first, self.service.fallback_rate)
         self._pending.clear()
         return replace(state, rates=tuple(rates))
 
     def _kept_up(self, state: State, t: int) -> State:
         """The state before the zone's step t; steps without a release keep the last rate."""
         steps = t - self.epoch.first - len(state.rates)
-        rate = state.rates[-1] if state.rates else self._service.fallback_rate
+        rate = state.rates[-1] if state.rates else self.service.fallback_rate
         return skip(state, rate, steps) if steps > 0 else state
 
     @property
@@ -235,7 +240,7 @@ class Replay:
         if self._public is None:
             assert self._standing is not None
             earlier = releases_before(self._standing)
-            self._public = PublicReplay(self._service, self.epoch.first, earlier)
+            self._public = PublicReplay(self.service, self.epoch.first, earlier)
         return self._public
 
     def _learn_next(self) -> None:
@@ -248,7 +253,7 @@ class Replay:
 
     def learn(self, releases: int) -> None:
         """Take at most so many releases into public knowledge, so that a forecast need not."""
-        if self.state.public is None and self._service.may_forecast:
+        if self.state.public is None and self.service.may_forecast:
             for _ in range(min(releases, len(self._unread))):
                 self._learn_next()
 
@@ -264,7 +269,7 @@ class Replay:
         state, current = self.state, self._standing.current if self._standing else ()
         if not current or state.t != self.epoch.step(current[-1].t) + 1:
             return None
-        if not self._service.may_forecast:
+        if not self.service.may_forecast:
             return {}
         public = state.public
         if public is None and self._public is not None and not self._unread:
@@ -292,9 +297,9 @@ class Replay:
         if one.terms != epoch.digest or last != (one.seq, one.head):
             return False
         arrays = decode(one.state)
-        public = PublicReplay(self._service, epoch.first)  # what it knows is in the checkpoint
-        state = initial_state(self._service, standing, followed=False)
-        add_rates(public.rates, known, epoch.first, self._service.fallback_rate)
+        public = PublicReplay(self.service, epoch.first)  # what it knows is in the checkpoint
+        state = initial_state(self.service, standing, followed=False)
+        add_rates(public.rates, known, epoch.first, self.service.fallback_rate)
         learned = "weights" in arrays
         if not (learned or state.public is None) or set(arrays).isdisjoint(_WINDOW):
             return False
@@ -318,8 +323,21 @@ class Replay:
 _WINDOW = ("spent", "carried", "lost")  # of a state, under a policy with a window
 
 
-def _costs(releases: Iterable[ReleaseRecord]) -> Iterator[float]:
-    return (one.epsilon for one in releases if one.source == "readings")
+def _paid(releases: Iterable[ReleaseRecord]) -> Iterator[ReleaseRecord]:
+    return (one for one in releases if one.source == "readings")
+
+
+def last_block(standing: LedgerState) -> Mapping[str, int]:
+    """The block of steps whose loss was booked last in the present epoch.
+
+    Args:
+        standing: The zone's ledger state.
+
+    Returns:
+        What the last release from readings states of its block; empty without one.
+    """
+    last = next(_paid(reversed(standing.current)), None)
+    return {} if last is None else last.block or {}
 
 
 def _digest(rates: Iterable[float]) -> NDArray[np.uint8]:
@@ -376,7 +394,7 @@ def with_earlier_releases(
             break
         if one.source == "readings" and one.base is not None and one.t < first:
             seen = (one.load_hat, one.scale, one.base, one.model_share or 0.0, one.covariates or {})
-            found.appendleft(EarlierRelease(one.t - first + 1, *seen))
+            found.appendleft(EarlierRelease(one.t - first + 1, *seen, one.block))
     return public.continued(found)
 
 
@@ -400,15 +418,15 @@ def lost_before(standing: LedgerState, steps: int) -> tuple[float, ...]:
         return ()
     begins = epoch.first * epoch.seconds
     furthest = (steps - 1) * max(one.seconds for one in standing.epochs)
-    for one in reversed(standing.releases[: len(standing.releases) - len(standing.current)]):
-        if one.source != "readings":
-            continue
+    earlier, again = tee(_paid(reversed(releases_before(standing))))
+    each = booked(again, loss=lambda one: max(one.epsilon, one.epsilon_any))
+    for one, loss in zip(earlier, each, strict=True):
         if begins - one.start > 2 * furthest:  # older than any window reaches, whatever its length
             break
         gap = begins - (one.start + standing.epoch_of(one).seconds)
         ago = max(gap // _longest_since(standing, one), 0) + 1
         if ago < steps:
-            lost[-ago] = lost[-ago].add(max(one.epsilon, one.epsilon_any))
+            lost[-ago] = lost[-ago].add(loss)
     moves: dict[int, float] = {}
     for epsilon, after in _brought(standing):
         if after is not None and after.seq < epoch.seq:

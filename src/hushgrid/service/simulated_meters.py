@@ -66,18 +66,24 @@ class Fleet:
         """When the next interval ends [UTC epoch s]."""
         return self.start + self.zone.seconds
 
-    def interval(self, rate: float | None) -> Readings:
-        """All readings of the next interval, after `rate` was published (None: no new rate)."""
+    def interval(self, rate: float | None, factor: float = 1.0) -> Readings:
+        """All readings of the next interval, after `rate` was published (None: no new rate).
+
+        With a `factor` every house uses that many times as much, up to its bound.
+        """
         if rate is not None:
             self._heard.append(rate)
         self.world.step(self._heard)
+        if factor != 1:
+            used = np.rint(factor * self.world.readings)
+            self.world.readings[:] = np.minimum(used, self.zone.scenario.zone.bound)
         ones = np.full(len(self._codes), 1, np.int64)
         made = Readings(
             self.zone.meters,
             self._codes,
             start=self.start * ones,
             duration=self.zone.seconds * ones,
-            wh=self.world.readings.astype(np.int64),
+            wh=self.world.readings.astype(np.int64) - self.zone.scenario.zone.export,
         )
         self.start = self.end
         return made

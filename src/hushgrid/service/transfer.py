@@ -9,11 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from hushgrid._numbers import sum_up
+from hushgrid.accounting.events import booked
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.mechanism.release import State
@@ -61,7 +63,8 @@ def spent_here(
     """
     left, since = _here_since(standing, name)
     before, _ = standing.spent.get(name, (0.0, 0.0))
-    earlier = (_stated(one) for one in _earlier(standing, left, since, span, now))
+    releases, gaps = _earlier(standing, left, since, span, now)
+    earlier = [*booked(releases, loss=_stated), *(gap.epsilon for gap in gaps)]
     models = [one.epsilon for one in standing.charges if one.seq > left]
     return sum_up([before, spent_by(service, standing, house), *models, *earlier])
 
@@ -77,19 +80,19 @@ def _here_since(standing: LedgerState, name: str) -> tuple[int, int]:
     return left, min((one.seq for one in own if one.seq > left), default=left)
 
 
-def _stated(one: ReleaseRecord | ResumeRecord) -> float:
-    """What a record of an earlier epoch states about any house; it is infinite where it has none.
+def _stated(one: ReleaseRecord) -> float:
+    """What a release of an earlier epoch states about any house; infinite where it has no bound.
 
     With a delta its epsilon is about the houses that were not left out.
     """
-    if isinstance(one, ReleaseRecord) and one.delta and math.isfinite(one.epsilon):
+    if one.delta and math.isfinite(one.epsilon):
         return float(max(one.epsilon, one.epsilon_any))
-    return one.epsilon
+    return float(one.epsilon)
 
 
 def _earlier(
     standing: LedgerState, left: int, since: int, span: int, now: float
-) -> Iterator[ReleaseRecord | ResumeRecord]:
+) -> tuple[list[ReleaseRecord], list[ResumeRecord]]:
     """Releases of earlier epochs after record `since`, gaps after `left`, that a budget may count.
 
     The present epoch may be shorter than those before it, and have published nothing: neither
@@ -97,15 +100,23 @@ def _earlier(
     """
     epoch = standing.epoch
     if epoch is None:
-        return
+        return [], []
     last = _end(standing, standing.releases[-1]) if standing.releases else 0
     reach = min(last, now) - max(span, standing.longest)
-    for one in standing.releases:
-        if since < one.seq < epoch.seq and _end(standing, one) > reach:
-            yield one
-    for gap in standing.booked:
-        if left < gap.seq < epoch.seq and _end(standing, gap) > reach:
-            yield gap
+    return (
+        [
+            one
+            for one in standing.releases
+            if since < one.seq < epoch.seq
+            and one.source == "readings"
+            and _end(standing, one) > reach
+        ],
+        [
+            gap
+            for gap in standing.booked
+            if left < gap.seq < epoch.seq and _end(standing, gap) > reach
+        ],
+    )
 
 
 def _end(standing: LedgerState, one: ReleaseRecord | ResumeRecord) -> int:
@@ -144,9 +155,15 @@ def takes_along(
     releases = [one for one in releases if one.source == "readings" or one.start <= now]
     gaps = [one for one in standing.booked if one.seq > left]
     begun = standing.epoch.seq if standing.epoch else 0
-    lost = [(one.seq, one.t, one.epsilon_any) for one in releases]
+    # of a block of steps at its last release: what it says fades from there on
+    paid = [one for one in reversed(releases) if one.source == "readings"]
+    each = booked(paid, loss=attrgetter("epsilon_any"))
+    own_loss = dict(zip((one.seq for one in paid), each, strict=True))
+    lost = [(one.seq, one.t, own_loss.get(one.seq, 0.0)) for one in releases]
     gone = [(gap.seq, gap.last, gap.epsilon) for gap in gaps]
-    late = [(t, (n == 1 and losses.get(t)) or loss) for seq, t, loss in lost if seq > begun]
+    late = [
+        (t, (n == 1 and loss > 0 and losses.get(t)) or loss) for seq, t, loss in lost if seq > begun
+    ]
     late += [(t, loss) for seq, t, loss in gone if seq > begun]
     lost += gone
     models = [*standing.charged.values()]
@@ -176,8 +193,9 @@ def spent_by(service: ZoneService, standing: LedgerState, house: int) -> float:
     Returns:
         Its releases at its own loss and gaps as they are booked.
     """
-    state = Replay(service).follow(standing).state
-    lost = [_loss(state, step, house) for step in _steps(state, standing)]
+    each = _losses(service, standing, house)
+    paid = [one for one in standing.current if one.t in each]
+    lost = booked(paid, loss=lambda one: each[one.t])
     return sum_up([*lost, *(one.epsilon for one in standing.booked_now)])
 
 

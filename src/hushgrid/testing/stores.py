@@ -22,8 +22,7 @@ import numpy as np
 
 from hushgrid.errors import AccessError, LedgerError, MeterError
 from hushgrid.service.access.clients import Client, ClientStore
-from hushgrid.service.ledger.chain import check
-from hushgrid.service.ledger.ports import LedgerStore
+from hushgrid.service.ledger.chain import LedgerStore, check
 from hushgrid.service.ledger.records import (
     NOTHING,
     EpochRecord,
@@ -35,6 +34,7 @@ from hushgrid.service.ledger.records import (
     seal,
 )
 from hushgrid.service.meters import Counts, MeterStore
+from hushgrid.service.meters.columns import NoiseBlock
 from hushgrid.service.openadr.store import StoredObject, TakenError, VtnStore
 
 ZONES = ("elm-street", 'Zur "Linde" 7, Köln 灯', "z")
@@ -242,7 +242,7 @@ def check_meter_store(make: MakeMeterStore) -> None:
     for each in (
         _counts, _marks, _each, _first_stays, _whole_ones, _pieces, _extremes, _closes, _goes_round,
         _restarts, _many_intervals,
-        _rosters, _purges, _threads, _bad_input,
+        _rosters, _purges, _threads, _bad_input, _noise_sizes,
     ):  # fmt: skip
         each(make, each.__name__)
 
@@ -545,6 +545,43 @@ def _purges(make: MakeMeterStore, zone: str) -> None:
         _expect(store.purge(zone, 10**9), 3, "purged, only what is closed")
         _holds(store, zone, 3600, [4])
         _expect(store.open_intervals(zone), (3600, 4500), "open intervals after a purge")
+
+
+def _noise_sizes(make: MakeMeterStore, zone: str, workers: int = 4) -> None:
+    """The size of a block's noise is drawn once for all that ask, and gone once it is erased."""
+    block, sizes = NoiseBlock("ab" * 32, 7, 1234.5, 5), iter(range(10**12, 2 * 10**12))
+    changes = {"epoch": "cd" * 32, "number": 8, "scale": 1.0, "mark": 6}
+    others = [NoiseBlock(**{**block._asdict(), name: v}) for name, v in changes.items()]
+    with make() as store:
+        store.open_zone(zone, ["a"], 900)
+        store.open_zone(f"{zone}/2", ["a"], 900)
+        _expect(store.noise_size(zone, block, None), None, "a size that was never drawn")
+        with ThreadPoolExecutor(workers) as pool:
+            asked = [
+                pool.submit(store.noise_size, zone, block, sizes.__next__) for _ in range(workers)
+            ]
+            found = {one.result() for one in asked}
+        _expect(len(found), 1, "sizes of one block")
+        for other in others:
+            _expect(store.noise_size(zone, other, None), None, "a size of another block")
+            found.add(store.noise_size(zone, other, sizes.__next__))
+        found.add(store.noise_size(f"{zone}/2", block, sizes.__next__))
+        _expect(len(found), 6, "sizes of six blocks")
+    with make() as store:
+        store.open_zone(zone, ["a"], 900)
+        store.open_zone(f"{zone}/2", ["a"], 900)
+        kept = store.noise_size(zone, block, sizes.__next__)
+        assert kept in found, "a size was drawn again after a restart"
+        store.erase_noise(zone, block)
+        _expect(store.noise_size(zone, block, None), kept, "the size that was to stay")
+        gone = [store.noise_size(zone, other, None) for other in others]
+        _expect(gone, [None] * 4, "sizes that were erased")
+        store.erase_noise(zone)
+        store.erase_noise(zone)
+        _expect(store.noise_size(zone, block, None), None, "the size that was erased")
+        assert store.noise_size(f"{zone}/2", block, None) in found, "another zone's was erased"
+        with _meter_refused("a size of a zone that is not open"):
+            store.noise_size(f"{zone}/3", block, None)
 
 
 def _threads(make: MakeMeterStore, zone: str, workers: int = 8, batches: int = 12) -> None:

@@ -20,8 +20,8 @@ from starlette.responses import PlainTextResponse
 from hushgrid.files.deployment import Http, ZoneService
 from hushgrid.service import prices
 from hushgrid.service.access.clients import KINDS
+from hushgrid.service.http import common, readings
 from hushgrid.service.http import prices as feeds_module
-from hushgrid.service.http import readings
 from hushgrid.service.http.common import Heavy
 from hushgrid.service.http.prices import feeds
 from hushgrid.service.http.server import Server
@@ -30,6 +30,7 @@ from hushgrid.service.openadr import store as kept
 from hushgrid.service.openadr import webhooks
 from hushgrid.service.prices import USUAL, Feed, Forecaster, History, Pages, PriceRange
 from tests.service.brokers import until
+from tests.service.http.test_web import Still
 from tests.service.openadr.hooks import hooks
 from tests.service.openadr.setup import (
     FIRST,
@@ -73,7 +74,7 @@ def test_what_a_client_keeps_is_bounded_in_bytes(
         (mine,) = it.get("/vens", "ven-1").json()  # what is no report stays
         assert 3 <= len(it.get("/reports", "ven-1").json()) <= 5
         # reports give room to other objects, which never do
-        sent = [it.post("/vens", ven(f"V{n}", more=large), "ven-1") for n in range(8)]
+        sent = [it.post("/subscriptions", subscription(more=large), "ven-1") for _ in range(8)]
         assert [one.status_code for one in sent] == [201] * 5 + [403] * 3
         assert it.get("/reports", "ven-1").json() == []
         grown = it.put(f"/vens/{mine['id']}", ven("V", more=large * 5), "ven-1")
@@ -156,7 +157,7 @@ def test_names_that_hang_take_the_threads_of_their_client_alone(
             callback(i, f"http://slow.example:{port}/ok/{i}", client="slow") for i in range(100)
         ]
         other = callback(999, f"http://fast.example:{port}/500/a", client="other")
-        with Sending(*several, other, patience=0.1) as sending:
+        with Sending(*several, other, patience=2.0) as sending:
             sending.webhooks.notify(NOTE)
             # its later attempts too, which use the threads of those that fail
             assert until(lambda: taken.paths()["/500/a"] == webhooks.ATTEMPTS)
@@ -228,8 +229,8 @@ def test_heavy_requests_are_shed_and_delay_no_reading_and_no_price(
 ) -> None:
     body, find = Pages._body, kept.VtnStore.find
 
-    def slow_body(self: Pages, feed: Feed, *rest: Any) -> bytes:
-        if rest[-1] != USUAL:
+    def slow_body(self: Pages, feed: Feed, *rest: Any) -> tuple[bytes | None, bool]:
+        if USUAL not in rest:
             held.wait()
         return body(self, feed, *rest)
 
@@ -258,11 +259,42 @@ def test_heavy_requests_are_shed_and_delay_no_reading_and_no_price(
             statuses = [one.status_code for one in await asyncio.gather(*many)]
             assert set(statuses) == {200, 503}
 
+    monkeypatch.setattr(common, "SHED", 0.1)
     with world(tmp_path) as it:
         it.vtn.app.heavy = Heavy(2)
         monkeypatch.setattr(Pages, "_body", slow_body)
         monkeypatch.setattr(kept.VtnStore, "find", slow_find)
         asyncio.run(crowd(it))
+
+
+def test_long_answers_that_are_not_read_are_few_and_of_many_senders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body, large = Pages._body, b"0" * (16 << 20)
+
+    def long(self: Pages, *rest: Any) -> tuple[bytes | None, bool]:
+        return body(self, *rest) if USUAL in rest else (large, True)
+
+    monkeypatch.setattr(Pages, "_body", long)
+    monkeypatch.setattr(common, "SHED", 0.0)
+    numbers = itertools.count(1)
+
+    def status(stack: ExitStack, it: World, source: str, path: str = "limit={}") -> str:
+        link = socket.create_connection(("127.0.0.1", it.server.port), 60, (source, 0))
+        stack.enter_context(link)
+        path = f"/v1/prices?zone=elm-street&{path.format(next(numbers))}".rstrip("&")
+        link.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        return link.recv(12).decode()[9:]
+
+    with world(tmp_path) as it, ExitStack() as stack:
+        of_one = [status(stack, it, "127.0.0.2") for _ in range(20)]
+        assert of_one == ["200"] * 16 + ["503"] * 4
+        others = [status(stack, it, f"127.0.0.{3 + n % 5}") for n in range(60)]
+        assert others == ["200"] * 49 + ["503"] * 11
+        assert status(stack, it, "127.0.0.2", "") == "200", "the usual range is not behind them"
+        stack.close()
+        assert until(lambda: status(stack, it, "127.0.0.2") == "200")
+        stack.close()
 
 
 def test_a_query_ends_where_releases_come_faster_than_it_is_made(
@@ -274,14 +306,14 @@ def test_a_query_ends_where_releases_come_faster_than_it_is_made(
         number = next(t)
         history.publish(ZONES[0], release("elm-street", number, head=f"{number:064x}"))
 
-    def overtaken(self: Pages, *rest: Any) -> bytes:
+    def overtaken(self: Pages, *rest: Any) -> tuple[bytes | None, bool]:
         made = body(self, *rest)
         publish()
         assert next(tries) < 10, "it never ends"
         return made
 
     publish()
-    tries, pages = itertools.count(), Pages(history, feeds())
+    tries, pages = itertools.count(), Pages(history, feeds(), Still())
     monkeypatch.setattr(Pages, "_body", overtaken)
     first, second = (pages.page("/v1/prices", "elm-street") for _ in range(2))
     assert first is not None
@@ -295,7 +327,7 @@ def test_a_query_ends_where_releases_come_faster_than_it_is_made(
 def test_long_ranges_are_made_once_and_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     history = History(ZONES)
     history.fill("elm-street", [release("elm-street", t) for t in range(FIRST - 3000, FIRST)])
-    pages, since = Pages(history, feeds()), (FIRST - 3000) * SECONDS
+    pages, since = Pages(history, feeds(), Still()), (FIRST - 3000) * SECONDS
     span = PriceRange(since, None, 10_000)
     large = pages.page("/v1/prices", "elm-street", span)
     assert large is not None

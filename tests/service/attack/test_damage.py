@@ -10,6 +10,7 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from hushgrid.errors import LedgerError, MeterError
@@ -19,6 +20,8 @@ from hushgrid.service.ledger.writer import back_up
 from hushgrid.service.meters import open_meters
 from hushgrid.service.meters.store import back_up as copy_readings
 from tests.service.faults import FIRST, QUARTER, World, service, zone
+from tests.service.setups import street_in
+from tests.services import Postgres
 
 
 def wrong(made: Deployment) -> list[Finding]:
@@ -39,6 +42,10 @@ def run_sql(path: str, *statements: str) -> None:
 
 @pytest.fixture
 def played(tmp_path: Path) -> World:
+    return play(tmp_path)
+
+
+def play(tmp_path: Path, **stores: str) -> World:
     """A service of two zones that was stopped with readings of an open interval."""
 
     def story(world: World) -> Iterator[None]:
@@ -47,7 +54,7 @@ def played(tmp_path: Path) -> World:
         assert world.send(houses=(2,)) == 200
         shutil.copytree(tmp_path, tmp_path / "left")
 
-    world = World(service(tmp_path, zone("elm"), zone("oak")))
+    world = World(service(tmp_path, zone("elm"), zone("oak"), **stores))
     world.play(story)
     return world
 
@@ -153,6 +160,46 @@ def test_damaged_readings_are_named_and_stop_no_other_zone(played: World, blob: 
     assert list(again.releases("elm")) == [FIRST, FIRST + 1]
 
 
+def test_damage_in_a_database_server_is_named(
+    tmp_path: Path, postgres: Postgres, caplog: pytest.LogCaptureFixture
+) -> None:
+    url = postgres.fresh()
+    world = play(tmp_path, ledger=url, meters=url)
+    interval, one = str((FIRST + 2) * QUARTER), f"hushgrid_meter_delivery WHERE {LAST} AND number ="
+
+    def story(world: World) -> Iterator[None]:
+        world.send()  # what is sent again is stored, where that is possible
+        world.ahead()
+        yield
+        yield
+
+    with psycopg.connect(url, autocommit=True) as link:
+
+        def put(readings: bytes) -> None:
+            change = one.replace("WHERE", "SET readings = %s WHERE", 1)
+            assert link.execute(f"UPDATE {change} 0", [readings]).rowcount == 1
+
+        assert not wrong(world.made)
+        (whole,) = link.execute(f"SELECT readings FROM {one} 0").fetchone() or (b"",)
+        for damaged in (b"", whole[:-1], whole[:30] + bytes([whole[30] ^ 4]) + whole[31:]):
+            put(damaged)
+            (found,) = wrong(world.made)
+            assert found.what == "readings of zone elm"
+            assert f"delivery 0 of the interval at {interval}" in str(found.problem)
+        again = World(world.made, world.t)
+        again.play(story)
+        assert list(again.releases("oak")) == [FIRST, FIRST + 1, FIRST + 2]
+        assert list(again.releases("elm")) == [FIRST, FIRST + 1]
+        put(whole)
+        assert link.execute(f"DELETE FROM {one} 1").rowcount == 1
+    (found,) = wrong(world.made)
+    assert (found.what, interval in str(found.problem)) == ("readings of zone elm", True)
+    again = World(world.made, world.t)
+    again.play(story)
+    assert set(lost(caplog)) == {("elm", FIRST + 2)}
+    assert again.releases("elm")[FIRST + 2].source == "readings"
+
+
 def flip(made: Deployment, zone: str, what: str) -> None:
     with sqlite3.connect(made.ledger) as link:
         link.execute("DROP TRIGGER IF EXISTS records_stay")
@@ -230,8 +277,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
             main(list(words))
         return int(left.value.code or 0), capsys.readouterr().out
 
-    assert run("init", str(tmp_path))[0] == 0
-    file = str(tmp_path / "service.toml")
+    file = str(street_in(tmp_path))
     status, text = run("doctor", file)
     assert (status, "WRONG" in text) == (0, False)
     (tmp_path / "hushgrid.key").chmod(0o644)

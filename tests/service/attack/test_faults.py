@@ -2,7 +2,8 @@
 
 A verifier that shares no code with the service judges: no acknowledged reading is lost, none is
 counted twice, every price that was seen is in the ledger, and spent is the sum of the records.
-HUSHGRID_FAULTS_COUNT sets how many faults (make soak: 300), HUSHGRID_FAULTS_REPORT the report.
+HUSHGRID_FAULTS_COUNT sets how many faults (make soak: 300), HUSHGRID_FAULTS_REPORT the folder of
+the reports. Four services at a time share the faults of the disk: a service mostly waits.
 """
 
 from __future__ import annotations
@@ -23,9 +24,11 @@ import pytest
 from tests.examples import SOAK
 from tests.faults.drive import VERIFY, Driven
 from tests.faults.shim import Fault, plan
-from tests.services import Postgres
+from tests.services import Postgres, postgres_binaries, replicated
 
 FAULTS = int(os.environ.get("HUSHGRID_FAULTS_COUNT", "3"))
+SERVICES = 4 if SOAK else 1
+HANDFUL = 5
 REPORT = os.environ.get("HUSHGRID_FAULTS_REPORT")
 FEW = (
     Fault("write", errno.ENOSPC, "meters-wal", 0, 1),
@@ -36,36 +39,40 @@ FEW = (
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
 
 
-def faults() -> Iterator[Fault]:
-    return plan(1) if SOAK else iter(FEW)
+def faults(seed: int) -> Iterator[Fault]:
+    return plan(seed) if SOAK else iter(FEW)
 
 
-def judge(driven: Driven, met: Counter[str], name: str) -> None:
-    """Nothing is lost and nothing is taken for lost; with a report where one is asked for."""
+def judge(driven: Driven, met: Counter[str], name: str, *, heirs: bool = False) -> None:
+    """Nothing is lost and nothing is taken for lost; with a report where one is asked for.
+
+    With `heirs` a curator may open a zone of another one on a database that took over. Where it has
+    not seen the zone's last head, it cannot prove that nothing is missing, and notes a gap.
+    """
     found = {"faults": met.total(), "kinds": dict(met), "starts": driven.starts, **driven.judge()}
     if REPORT is not None:
-        path = Path(REPORT)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        before = json.loads(path.read_text()) if path.exists() else {}
-        path.write_text(json.dumps(before | {name: found}, indent=1) + "\n")
-        sys.stdout.write(
-            f"{name}: {json.dumps({k: v for k, v in found.items() if k != 'kinds'})}\n"
-        )
+        Path(REPORT).mkdir(parents=True, exist_ok=True)
+        Path(REPORT, f"{name}.json").write_text(json.dumps(found, indent=1) + "\n")
     assert not found["problems"]
-    assert found["gaps"] == 0, "nothing was lost, so no gap is noted"
+    # a run without a witness on disk that is killed cannot prove that nothing is missing
+    unproven = (driven.folder / "log").read_text().count('"no witness on disk"')
+    assert heirs or found["gaps"] <= unproven, "nothing was lost, so no gap is noted"
     assert found["acknowledged"]
     assert found["releases"]
 
 
-def test_faults_of_the_disk_kills_and_steps_of_the_clock_lose_nothing(tmp_path: Path) -> None:
-    driven, met, rng = Driven(tmp_path), Counter[str](), random.Random(3)
+@pytest.mark.parametrize("seed", range(1, SERVICES + 1))
+def test_faults_of_the_disk_kills_and_steps_of_the_clock_lose_nothing(
+    tmp_path: Path, seed: int
+) -> None:
+    driven, met, rng = Driven(tmp_path), Counter[str](), random.Random(seed)
     with driven.running():
-        for n, fault in enumerate(faults()):
-            if met.total() >= FAULTS:
+        for n, fault in enumerate(faults(seed)):
+            if met.total() >= -(-FAULTS // SERVICES):
                 break
-            met[fault.kind] += driven.meets(fault, 30.0 if fault in FEW else 3.0)
+            met[fault.kind] += driven.meets(fault, 30.0 if fault in FEW else 2.0)
             if SOAK and n % 30 == 29:
-                driven.control.ahead = 0.0 if driven.control.ahead else 3.0
+                driven.set_clock(0.0 if driven.control.ahead else 3.0)
                 met["clock"] += 1
             if n % 10 == 2:
                 driven.kill()
@@ -75,8 +82,9 @@ def test_faults_of_the_disk_kills_and_steps_of_the_clock_lose_nothing(tmp_path: 
         driven.control.disarm()
         driven.until_published()
         driven.until_published()  # so that every zone has shown two
-    judge(driven, met, "disk")
-    _finds_what_is_wrong(driven)
+    judge(driven, met, f"disk-{seed}")
+    if seed == 1:
+        _finds_what_is_wrong(driven)
 
 
 def _finds_what_is_wrong(driven: Driven) -> None:
@@ -115,3 +123,40 @@ def test_crashes_of_the_database_lose_nothing(tmp_path: Path, postgres: Postgres
             met["database crash"] += 1
         driven.until_published()
     judge(driven, met, "database")
+
+
+@pytest.mark.soak
+def test_two_curators_of_which_one_is_killed_lose_nothing(
+    tmp_path: Path, postgres: Postgres
+) -> None:
+    url, met, rng = postgres.fresh(), Counter[str](), random.Random(7)
+    driven = Driven(tmp_path, url, url, curators=2)
+    with driven.running():
+        for n in range(HANDFUL):
+            driven.until_published()
+            driven.pause(rng.uniform(0.0, 2.0))
+            driven.kill(n % 2)
+            met["kill of a curator"] += 1
+            driven.until_ready()
+        driven.until_published()
+    judge(driven, met, "two-curators")
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("curators", [1, 2])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_standby_that_takes_over_loses_nothing(tmp_path: Path, curators: int, seed: int) -> None:
+    if postgres_binaries() is None:
+        pytest.skip("PostgreSQL is not installed.")
+    with replicated() as standby:
+        standby.wait_for()
+        driven = Driven(tmp_path, standby.both(), standby.both(), curators=curators)
+        with driven.running():
+            driven.until_published()
+            driven.pause(random.Random(seed).uniform(0.0, 2.0))
+            standby.take_over()
+            driven.until_published()
+            driven.kill()
+            driven.until_published()
+        met = Counter({"fail-over": 1, "kill": 1})
+        judge(driven, met, f"standby-{curators}-{seed}", heirs=curators > 1)

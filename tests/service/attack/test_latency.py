@@ -1,4 +1,8 @@
-"""Readings, prices and ticks while a crowd of strangers is there; times are judged in make soak."""
+"""Readings, prices and ticks while a crowd of strangers is there; times are judged in make soak.
+
+A process that only sleeps measures by how much the machine itself is late: that is no fault of the
+service, and is allowed in addition. On a machine that does nothing else it is a few milliseconds.
+"""
 
 from __future__ import annotations
 
@@ -45,6 +49,31 @@ def with_past(driven: Driven) -> None:
             curator.run(curator.next_due())
 
 
+LATE = """
+import time
+late = last = 0.0
+while True:
+    begun = time.monotonic()
+    time.sleep(0.01)
+    late = max(late, time.monotonic() - begun - 0.01)
+    if late > last:
+        print(late, flush=True)
+        last = late
+"""
+
+
+@contextmanager
+def machine() -> Iterator[list[float]]:
+    """By how much a process that sleeps was woken late, at most [s]."""
+    worst: list[float] = []
+    with subprocess.Popen([sys.executable, "-Ic", LATE], stdout=subprocess.PIPE) as process:
+        try:
+            yield worst
+        finally:
+            process.terminate()
+            worst += [float(line) for line in process.stdout or () if line.endswith(b"\n")][-1:]
+
+
 @contextmanager
 def crowd(driven: Driven, kind: str, connections: int, *more: str) -> Iterator[list[Any]]:
     words = [sys.executable, "-m", "tests.faults.crowd", kind, str(driven.port), str(connections)]
@@ -76,7 +105,8 @@ def test_a_crowd_delays_neither_reading_nor_price_nor_tick(
             time.sleep(8)
             driven.took.clear()
             before = len(driven.ticks())
-            time.sleep(20)
+            with machine() as late:
+                time.sleep(20)
             took, ticks = dict(driven.took), driven.ticks()[before:]
         again = driven.starts
     verdict = driven.judge()
@@ -90,7 +120,13 @@ def test_a_crowd_delays_neither_reading_nor_price_nor_tick(
         name: {"n": len(some), "median": sorted(some)[len(some) // 2], "max": max(some)}
         for name, some in times.items()
     }
-    found = {"crowd": seen[-1], "most": max(one["open"] for one in seen), "other": other, **worst}
+    found = {
+        "crowd": seen[-1],
+        "most": max(one["open"] for one in seen),
+        "other": other,
+        "machine": {"cores": os.cpu_count(), "load": os.getloadavg()[0], "late": late[0]},
+        **worst,
+    }
     REPORT.parent.mkdir(parents=True, exist_ok=True)
     known = json.loads(REPORT.read_text()) if REPORT.exists() else {}
     known[f"{kind} {connections} {'tls' if tls else 'plain'}"] = found
@@ -98,6 +134,5 @@ def test_a_crowd_delays_neither_reading_nor_price_nor_tick(
     assert not verdict["problems"]
     assert again == 1
     assert not other
-    assert {name: worst[name]["max"] <= most for name, most in LIMITS.items()} == dict.fromkeys(
-        LIMITS, True
-    )
+    slow = {name: one["max"] for name, one in worst.items() if one["max"] > LIMITS[name] + late[0]}
+    assert not slow, f"the machine was {late[0]:.3f} s late"

@@ -11,12 +11,12 @@ import httpx
 import pytest
 
 from hushgrid.files.deployment import Http
+from hushgrid.service import serve
 from hushgrid.service.clock import SystemClock
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import check
 from hushgrid.service.ledger.writer import verify_signature
 from hushgrid.service.meters import open_meters
-from hushgrid.service.run import serve
 from tests.service.brokers import free_port, until
 from tests.service.faults import DIGEST
 from tests.service.http.test_web import NDJSON, as_ndjson

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from hushgrid.errors import AccessError
-from hushgrid.service.access import open_clients
-from hushgrid.service.access.clients import KINDS, Client, hash_secret
+from hushgrid.service.access.clients import KINDS, Client, ClientStore, hash_secret
 from hushgrid.service.access.tokens import Access
 from hushgrid.service.openadr.webhooks import is_public
 from tests.service.ledger.test_ledger_witness import Machine
@@ -38,6 +37,7 @@ def test_the_reserved_name_of_a_ven_is_its_clients(tmp_path: Path) -> None:
         it.delete(f"/vens/{theirs['id']}", "ven-2")
         for one in ("ven-2", "ven-2b"):
             it.clients.revoke(one, 1)
+        it.delete(f"/vens/{mine['id']}", "ven-1")  # one client, one VEN
         assert it.post("/vens", ven("VEN-2"), "ven-1").status_code == 201
 
 
@@ -57,7 +57,7 @@ class Door:
 
 @pytest.fixture
 def door(tmp_path: Path) -> Iterator[Door]:
-    with open_clients(str(tmp_path / "clients.sqlite")) as store:
+    with ClientStore(str(tmp_path / "clients.sqlite")) as store:
         for name in ("one", "two", "guest"):
             store.add(Client(name, ("audit",), KEPT, 1))
         yield Door(Access(store, b"k" * 32, None, steady=lambda: 5.0))  # type: ignore[arg-type]
@@ -101,9 +101,9 @@ def test_the_witness_and_every_secret_file_are_their_owners_alone(tmp_path: Path
         machine.grow(3)
         assert {stat.S_IMODE(p.stat().st_mode) for p in files if p.name != "lock"} == {0o600}
         clients = tmp_path / "clients.sqlite"
-        open_clients(str(clients)).close()
+        ClientStore(str(clients)).close()
         clients.chmod(0o644)  # a copy that was put back
-        open_clients(str(clients)).close()
+        ClientStore(str(clients)).close()
         assert stat.S_IMODE(clients.stat().st_mode) == 0o600
     finally:
         os.umask(before)

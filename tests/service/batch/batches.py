@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.mechanism.noise import Stepwise
+from hushgrid.service.batch._expression import roster_of
 from hushgrid.service.batch.engines import Engine, open_readings
-from hushgrid.service.batch.expression import roster_of
 from hushgrid.service.batch.run import Aggregated, Aggregator, Sums
 from hushgrid.service.curator import Curator
 from hushgrid.service.ledger import open_store

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -78,11 +78,24 @@ rate_limit = 10000
 """
 
 
-def service_file(folder: Path, database: str, zones: list[str], **changes: str) -> Path:
-    """A service of small zones, an interval of 2 s each, that began a minute ago."""
+BLOCKS = """epsilon = 50
+eta = 1
+block_steps = [4]
+block_epsilon = [0.5]"""
+
+
+def service_file(
+    folder: Path, database: str, zones: list[str], blocks: Sequence[str] = (), **changes: str
+) -> Path:
+    """A service of small zones, an interval of 2 s each, that began a minute ago.
+
+    Noise lasts blocks of four steps in the zones `blocks`.
+    """
     begins = time.strftime("%Y-%m-%dT%H:%M:00Z", time.gmtime(time.time() - 60))
     for zone in zones:
-        (folder / f"{zone}.toml").write_text(ZONE.format(zone=zone, horizon=400))
+        text = ZONE.format(zone=zone, horizon=400)
+        text = text.replace("epsilon = 0.5", BLOCKS) if zone in blocks else text
+        (folder / f"{zone}.toml").write_text(text)
     values = {
         "begins": begins,
         "tick": TICK,
@@ -186,7 +199,7 @@ class Witness:
         rows = link.execute(
             "SELECT zone, t / %s, count(*) FROM hushgrid_ledger"  # t is the start [s]
             " WHERE kind = 'release' AND t > %s GROUP BY zone, t",
-            (TICK, time.time() - 20 * TICK),
+            (TICK, time.time() - 100 * TICK),
         ).fetchall()
         now = time.time()
         for zone, t, count in rows:

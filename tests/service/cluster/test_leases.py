@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from hushgrid.errors import LedgerError
 from hushgrid.mechanism.noise import SimulatedNoise
+from hushgrid.service.clock import since_start
 from hushgrid.service.cluster.leases import (
     LeasePace,
     LeasePlan,
@@ -32,6 +33,7 @@ from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import check
 from hushgrid.service.ledger.writer import Key, create, load, verify_signature
 from hushgrid.testing.stores import ZONES, check_ledger_store
+from tests.service.brokers import until
 from tests.service.worlds import START, MemoryMeters, service
 from tests.services import Postgres
 
@@ -184,11 +186,24 @@ def key(tmp_path: Path) -> Key:
     return load(tmp_path / "key.pem")
 
 
+LEASE = 60.0
+
+
+class Steady:
+    """A clock that the test moves."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
 @contextmanager
-def joined(url: str, name: str, *zones: str) -> Iterator[Sharing]:
+def joined(url: str, name: str, *zones: str, steady: Steady | None = None) -> Iterator[Sharing]:
     """A curator that looks around when it is told to, and lives until it is told otherwise."""
-    pace = LeasePace(beat=0.0, lease=60.0)
-    sharing = Sharing(url, zones or ["elm-street"], name=name, pace=pace)
+    pace = LeasePace(beat=0.0, lease=LEASE)
+    clock = since_start if steady is None else steady
+    sharing = Sharing(url, zones or ["elm-street"], name=name, pace=pace, steady=clock)
     sharing._stop.set()  # no thread: the test says when it lives
     sharing._join()
     try:
@@ -201,7 +216,7 @@ def expire(url: str, sharing: Sharing) -> None:
     """Its time is over: as if it had slept."""
     with psycopg.connect(url, autocommit=True) as link:
         done = link.execute(
-            "UPDATE hushgrid_curator SET until = clock_timestamp() - interval '1 s' WHERE id = %s",
+            "UPDATE hushgrid_curator SET until = clock_timestamp() WHERE id = %s",
             (sharing.me,),
         )
         assert done.rowcount == 1
@@ -222,7 +237,8 @@ def test_zones_are_shared_taken_over_and_given_back(url: str) -> None:
         one = stack.enter_context(joined(url, "one", *zones))
         one.turn()
         assert one.ready == set(zones)
-        two = stack.enter_context(joined(url, "two", *zones))
+        steady = Steady()
+        two = stack.enter_context(joined(url, "two", *zones, steady=steady))
         two.turn()
         assert two.ready == set(), "nothing is free"
         one.turn()
@@ -235,21 +251,24 @@ def test_zones_are_shared_taken_over_and_given_back(url: str) -> None:
         assert (one.owner("elm"), one.owner("ash")) == (two.me, one.me)
         assert owners(url) == {"elm": two.me, "oak": two.me, "ash": one.me, "fir": one.me}
         one.store.close()  # a process that is killed: its session ends, its time does not
-        for _ in range(100):
-            two.turn()
-            if two.ready == set(zones):
-                break
+        assert until(lambda: two.turn() and two.seen.living == {two.me})
+        assert two.ready == {"elm", "oak"}, "it may be cut off and take them for its own"
+        steady.now += LEASE
+        two.turn()
         assert two.ready == set(zones)
         assert two.taken == 2
     assert owners(url) == {}
 
 
 def test_one_whose_session_was_ended_joins_again(url: str) -> None:
-    with joined(url, "one") as one, joined(url, "two") as two:
+    steady = Steady()
+    with joined(url, "one") as one, joined(url, "two", steady=steady) as two:
         one.turn()
         assert one.ready == {"elm-street"}
         expire(url, one)
         two._leases.beat()
+        two.turn()
+        steady.now += LEASE
         two.turn()
         assert two.ready == {"elm-street"}
         with pytest.raises(LedgerError):
@@ -257,6 +276,54 @@ def test_one_whose_session_was_ended_joins_again(url: str) -> None:
         one.turn()
         assert one.ready == set()
         assert one.owner("elm-street") == two.me
+
+
+def killed(_: str, one: Sharing) -> None:
+    one.store.close()
+
+
+def forgotten(url: str, one: Sharing) -> None:
+    """The database crashed: its table of curators is empty."""
+    one.store.close()
+    with psycopg.connect(url, autocommit=True) as link:
+        link.execute("TRUNCATE hushgrid_curator")
+
+
+@pytest.mark.parametrize("ended", [killed, forgotten, expire], ids=lambda one: one.__name__)
+def test_nothing_is_taken_within_a_lease_of_its_owners_last_word(
+    url: str, ended: Callable[[str, Sharing], None]
+) -> None:
+    """By the clock of the one that takes it: the database's may be set."""
+    steady = Steady()
+    with joined(url, "one") as one, joined(url, "two", steady=steady) as two:
+        one.turn()
+        two.turn()
+        steady.now += LEASE - 1
+        one._leases.beat()
+        two.turn()
+        ended(url, one)
+        with joined(url, "three", steady=steady) as three:  # it never heard of the owner
+            for late in (0.0, 1.0, LEASE - 2):
+                steady.now += late
+                assert until(lambda: three.turn() and one.me not in three.seen.living)
+                two.turn()
+                assert two.ready | three.ready == set()
+            steady.now += 1
+            two._leases.beat()  # ends what is left of its session
+            assert until(lambda: two.turn() and three.turn() and bool(two.ready | three.ready))
+
+
+def test_a_look_that_is_old_takes_nothing_of_one_that_came_back(url: str) -> None:
+    """Between reading the leases and taking one, its owner renews its row."""
+    with joined(url, "one") as one, joined(url, "two") as two:
+        one.turn()
+        expire(url, one)
+        read = two._look()
+        assert one.me not in read.living
+        one._leases.join()
+        assert not two._leases.take(list(read.leases), read)
+        expire(url, one)
+        assert two._leases.take([*read.leases], two._look())
 
 
 @contextmanager
@@ -286,9 +353,9 @@ def releases(url: str) -> list[int]:
 
 def test_one_who_slept_with_a_release_in_hand_appends_nothing(url: str, key: Key) -> None:
     """It wakes when another has published the interval, and holds noise and load for it."""
-    meters = MemoryMeters(service())
+    meters, steady = MemoryMeters(service()), Steady()
     first = START // 900
-    with joined(url, "one") as one, joined(url, "two") as two:
+    with joined(url, "one") as one, joined(url, "two", steady=steady) as two:
         one.turn()
         slept = []
 
@@ -297,10 +364,9 @@ def test_one_who_slept_with_a_release_in_hand_appends_nothing(url: str, key: Key
                 return
             expire(url, one)
             two._leases.beat()
-            for _ in range(100):
-                two.turn()
-                if two.ready:
-                    break
+            two.turn()
+            steady.now += LEASE
+            assert until(lambda: two.turn() and bool(two.ready))
             with curator(two, key, meters) as other:
                 slept.append(other.tick(START + 900))
 

@@ -7,17 +7,24 @@ import shutil
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from hushgrid.files.deployment import ZoneService
+from hushgrid.service.cluster.leases import LeasePace
+from hushgrid.service.cluster.process import SharedProcess, Sharing
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import check
 from hushgrid.service.ledger.records import LedgerState
 from hushgrid.service.ledger.writer import verify_signature
+from tests.proxy import Proxy
 from tests.service.cluster.sharing import TICK, Running, service_file, wait_for
+from tests.service.worlds import START, deployment, service
 from tests.services import Standby, postgres_binaries, replicated
 
 ZONES = ["elm", "oak"]
@@ -56,7 +63,7 @@ class Shown:
                 except (httpx.TransportError, RuntimeError):
                     continue
                 for price in (answer.json(), answer.json().get("next")):
-                    if answer.status_code == 200 and price:
+                    if answer.status_code == 200 and price and price["head"]:
                         self.prices[price["head"]] = price
         return len(self.prices)
 
@@ -161,3 +168,92 @@ def test_a_paused_curator_does_not_publish_again_what_another_published_meanwhil
     assert [one.t for one in found.releases if shown.get(one.t, one.head) != one.head] == []
     assert found.gap is not None
     assert found.gap.last >= max(shown)
+
+
+class Stopped:
+    """Both clocks of a curator, moved by the test alone."""
+
+    def __init__(self) -> None:
+        self.wall, self.steady = float(START), 0.0
+
+    def now(self) -> float:
+        return self.wall
+
+
+PACE = LeasePace(beat=1.0, lease=60.0)
+
+
+@contextmanager
+def curator(folder: Path, url: str, clock: Stopped, *zones: ZoneService) -> Iterator[SharedProcess]:
+    """A curator on a machine of its own, which does a turn when the test says so."""
+    places = dict.fromkeys(("ledger", "meters", "clients", "vtn"), url)
+    folder.mkdir()
+    made = deployment(folder.parent, *zones, **places, name=folder.name, share=True)
+    with ExitStack() as stack:
+        process = SharedProcess(replace(made, witness=folder / "witness"), stack)
+        process._sharing.pace = process._sharing._leases._pace = PACE
+        process._sharing._steady = lambda: clock.steady
+        process._sharing._stop.set()  # no thread
+        process.open(clock.wall, new_epoch=False)
+        yield process
+
+
+def shown(process: SharedProcess, zones: tuple[ZoneService, ...]) -> dict[tuple[str, int], float]:
+    """What it published, by zone and step."""
+    found = {zone.id: process.history.last(zone.id, 9) for zone in zones}
+    return {(zone, one.t): one.rate for zone, some in found.items() for one in some}
+
+
+def turn(process: SharedProcess, clock: Stopped) -> Sharing:
+    """One turn that reads the leases."""
+    process._sharing.look_soon()
+    process.turn(clock)
+    return process._sharing
+
+
+def test_a_curator_publishes_nothing_again_that_its_successor_published(
+    tmp_path: Path, standby: Standby
+) -> None:
+    """It gives one zone back and is cut off; within a lease the other one and the primary die."""
+    zones, clock = (service("elm"), service("oak")), Stopped()
+    with (
+        closing(Proxy(standby._primary.port)) as proxy,
+        curator(tmp_path / "a", standby.both(first=proxy.port), clock, *zones) as first,
+        curator(tmp_path / "b", standby.both(), clock, *zones) as second,
+    ):
+        for zone in zones:
+            for at in (START, START + 900):
+                n = len(zone.meters)
+                second._meters.put(zone.id, range(n), [at] * n, [900] * n, [400] * n)
+        clock.wall += 900
+        turn(first, clock)
+        clock.steady += PACE.settled
+        turn(first, clock)
+        assert len(shown(first, zones)) == 2, "it has both zones"
+        standby.hold_back()
+        turn(second, clock)
+        clock.steady += PACE.settled
+        turn(first, clock)
+        given = {zone.id for zone in zones} - first._sharing.ready
+        assert len(given) == 1
+        proxy.close()
+        turn(first, clock)
+        wait_for(lambda: turn(second, clock).seen.living == {second._sharing.me}, [])
+        assert second.board.waiting() == [], "for so long all curators stay ready"
+        clock.wall += 900
+        clock.steady += PACE.lease / 2
+        turn(second, clock)
+        published = shown(second, zones)
+        standby.take_over()
+        wait_for(lambda: turn(first, clock).still, [])
+        assert first._sharing.lapses == 1, "only when it began"
+        clock.steady += PACE.lease + 1  # all wait so long for records that others put back
+        turn(first, clock)
+        again = shown(first, zones)
+        with open_store(standby.both(), create=False) as store:
+            gaps = {zone.id: check(store.records(zone.id)).standings[zone.id].gap for zone in zones}
+    t = START // 900 + 1
+    assert {key: again.get(key, rate) for key, rate in published.items()} == published
+    assert {zone for zone, step in published if step == t} == given, "at once what is given back"
+    assert {zone for zone, step in again if step == t} == set(gaps) - given
+    assert {zone for zone, gap in gaps.items() if gap is not None} == given

@@ -20,9 +20,10 @@ import pytest
 
 from hushgrid.cli import main
 from hushgrid.errors import ServiceError
+from hushgrid.service.curator import utc
 from hushgrid.service.demo import living
 from hushgrid.service.demo.living import DemoOptions, DemoRequests, run_demo
-from hushgrid.service.demo.setting import PLACES, Dials
+from hushgrid.service.demo.setting import EVENING, PLACES, Dials
 from tests.service.brokers import until
 from tests.service.test_mqtt import heard
 
@@ -37,9 +38,8 @@ class Living:
 
     def __init__(self, **changes: Any) -> None:
         self.requests, self.lines = DemoRequests(), []
-        options = DemoOptions(
-            Dials(), BEGINS, **({"port": 0, "speed": 1e9, "horizon": HORIZON} | changes)
-        )
+        usual = {"begins": BEGINS, "port": 0, "speed": 1e9, "horizon": HORIZON}
+        options = DemoOptions(Dials(), **(usual | changes))
         self._thread = threading.Thread(
             target=run_demo, args=(options, self.requests, self.lines.append), daemon=True
         )
@@ -106,7 +106,8 @@ def events(demo: Living, wanted: int) -> Iterator[tuple[str, dict[str, Any]]]:
 
 STATE = {
     "zone", "house", "steps", "step_seconds", "epsilon", "eta", "promise", "day", "t", "origin",
-    "occupancy", "prior", "attackers", "auc", "limits", "restarting", "operator",
+    "occupancy", "prior", "attackers", "auc", "limits", "restarting", "operator", "prices",
+    "errors", "cold", "choices",
 }  # fmt: skip
 
 
@@ -117,7 +118,8 @@ def test_days_are_shown_restarted_and_gone_on(demo: Living, folder: Path) -> Non
     t = state["t"]
     series = [state["occupancy"], state["prior"]]
     series += [one for each in state["attackers"].values() for one in each.values()]
-    assert [len(one) for one in series] == [t] * 6
+    series += state["prices"].values()
+    assert [len(one) for one in series] == [t] * 9
     assert set(state["occupancy"]) <= {0, 1}
     assert (state["origin"], state["day"], state["steps"]) == ("2026-01-05T00:00:00Z", 1, 96)
     others = state["auc"]["others"]
@@ -135,7 +137,8 @@ def test_days_are_shown_restarted_and_gone_on(demo: Living, folder: Path) -> Non
     stream = events(demo, 400)
     name, first = next(stream)
     assert name == "step"
-    assert set(first) == {"day", "t", "occupancy", "prior", "none", "others", "auc"}
+    more = {"prices", "errors", "cold"}
+    assert set(first) == {"day", "t", "occupancy", "prior", "none", "others", "auc"} | more
     assert demo.ask({"epsilon": 4, "eta": 0.5}).status_code == 202
     told = next(data for name, data in stream if name == "restart")
     assert told == {"epsilon": 4.0, "eta": 0.5}
@@ -146,6 +149,37 @@ def test_days_are_shown_restarted_and_gone_on(demo: Living, folder: Path) -> Non
     assert "e^4" in state["promise"]
     assert demo.get("/v1/price")["start"] >= "2026-01-05T00:30:00Z"  # the new ledger's own
     assert until(lambda: [one.name for one in folder.glob("*/*/")] == ["2"])  # the old one is gone
+
+
+@pytest.fixture
+def evening(folder: Path) -> Iterator[Living]:
+    """A week from the evening on, whose plan is kept."""
+    made = Living(begins=BEGINS + EVENING, horizon=672)
+    yield made
+    made.stop()
+
+
+def test_on_a_cold_evening_the_meters_earn_their_keep(evening: Living) -> None:
+    """Errors are counted anew; the published price follows, the forecast without meters cannot."""
+    demo = evening
+    stream = events(demo, 400)
+    assert not next(stream)[1]["cold"]
+    answer = httpx.post(f"{demo.url}/demo/cold", json={"cold": True}, timeout=60)
+    assert (answer.status_code, answer.json()) == (202, {"cold": True})
+    cold = (data for _, data in stream if data["cold"])
+    first = next(cold)
+    assert first["errors"]["since"] == utc(BEGINS + EVENING + 900 * (first["t"] - 1))
+    many = [first, *(next(cold) for _ in range(11))]
+    for name, found in many[-1]["errors"].items():
+        if name != "since":
+            off = [one["prices"][name] / one["prices"]["exact"] - 1 for one in many]
+            assert found == pytest.approx(sum(x * x / 12 for x in off) ** 0.5, abs=1e-4)
+    errors = many[-1]["errors"]
+    assert errors["forecast"] > 0.1
+    assert errors["published"] < errors["forecast"] / 2
+    assert demo.get("/demo/state")["cold"] is True
+    refused = httpx.post(f"{demo.url}/demo/cold", json={"cold": 1}, timeout=60)
+    assert (refused.status_code, refused.json()["field"]) == (400, "cold")
 
 
 @pytest.mark.parametrize(
@@ -225,12 +259,20 @@ def test_a_port_that_is_taken_is_told(slow: Living, folder: Path) -> None:
 def test_the_command_ends_cleanly(tmp_path: Path) -> None:
     """Prices move, then SIGTERM: exit 0, nothing on standard error, nothing left behind."""
     command = [sys.executable, "-W", "error", "-c", "from hushgrid.cli import main; main()"]
+    (browser := tmp_path / "browser").write_text(f"#!/bin/sh\necho $1 > {tmp_path}/opened\n")
+    browser.chmod(0o755)
+    (kept := tmp_path / "kept").mkdir()
     with subprocess.Popen(
-        [*command, "demo", "--port", "0", "--speed", "20000"],
+        [*command, "demo", "--port", "0", "--speed", "20000", "--browser"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "TMPDIR": str(tmp_path), "PYTHONUNBUFFERED": "1"},
+        env={
+            **os.environ,
+            "TMPDIR": str(kept),
+            "PYTHONUNBUFFERED": "1",
+            "BROWSER": f"{browser} %s",
+        },
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -248,4 +290,5 @@ def test_the_command_ends_cleanly(tmp_path: Path) -> None:
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
         assert process.stderr.read() == ""
-    assert list(tmp_path.iterdir()) == []
+    assert list(kept.iterdir()) == []
+    assert (tmp_path / "opened").read_text() == f"{address[0]}/demo\n"

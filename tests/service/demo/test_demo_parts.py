@@ -21,20 +21,33 @@ from hushgrid.adversary.factored import Factored
 from hushgrid.adversary.filter import watch
 from hushgrid.adversary.knowledge import Knowledge, KnownReadings
 from hushgrid.compare.attack import prior_of, record, without_noise
+from hushgrid.compare.methods import MethodPromise, MethodSetting
 from hushgrid.errors import ServiceError
 from hushgrid.files.deployment import ZoneService
+from hushgrid.files.service_file import load_deployment
 from hushgrid.mechanism.release import Release
+from hushgrid.model.zone import optimal_rate
 from hushgrid.service.demo.living import SimulatedPace
 from hushgrid.service.demo.panel import BINS, KNOWS, VIEWS, Panel, Rolling
-from hushgrid.service.demo.setting import Dials, Secrets, write_service
+from hushgrid.service.demo.setting import (
+    BLOCKS,
+    CHOICES,
+    EVENING,
+    Dials,
+    Secrets,
+    kept_plans,
+    write_service,
+)
 from hushgrid.service.http import server as staging
 from hushgrid.service.http.server import SwappableApp
 from hushgrid.service.ledger.records import ReleaseRecord
 from hushgrid.service.promise import sentence
+from hushgrid.service.simulated_meters import Fleet
 from hushgrid.statistics import auc
 from tests.examples import examples
 from tests.service.http.test_web import Face
 from tests.service.test_feeds import release
+from tests.service.test_in_force import WINTER, Wall, running
 
 BEGINS = 1_767_571_200  # 2026-01-05T00:00:00Z
 NEVER = threading.Event()
@@ -109,12 +122,16 @@ def test_the_panel_is_the_attack_on_the_whole_day(zone: ZoneService) -> None:
             some = [one for one in releases if one.t != left_out + 1]
             others = KnownReadings(truth.readings) if knows == "others" else None
             world = (zone.scenario.zone, zone.scenario.models, zone.scenario.consumption)
-            whole = watch(Factored(Knowledge(*world, others=others)), some).averaged
+            clamp = zone.policy.clamp if releases is day.releases else ()
+            whole = watch(Factored(Knowledge(*world, clamp, others=others)), some).averaged
             mine = np.array([one.home[f"{knows} {view}"] for one in seen])
             np.testing.assert_allclose(mine, np.delete(whole, left_out, axis=0), atol=1e-12)
     prior = np.delete(prior_of(zone.scenario.models, 40), left_out, axis=0)
     np.testing.assert_allclose(np.array([one.home["prior"] for one in seen]), prior, atol=1e-12)
     assert [one.load for one in seen[:3]] == truth.readings[:3].sum(axis=1).tolist()
+    alone = MethodSetting.of(zone.scenario, MethodPromise("step", 1.0), 40).forecast
+    rates = np.delete(optimal_rate(alone, zone.scenario.tariff), left_out)
+    np.testing.assert_allclose([one.forecast for one in seen], rates)
 
 
 def test_the_panel_passes_over_what_is_no_release_from_readings(zone: ZoneService) -> None:
@@ -126,6 +143,46 @@ def test_the_panel_passes_over_what_is_no_release_from_readings(zone: ZoneServic
     seen = Panel(zone).fold(stand_in, nobody, nobody.astype(np.uint8))
     for each in seen.home.values():
         np.testing.assert_array_equal(each, seen.home["prior"])
+
+
+@pytest.mark.parametrize(
+    "dials",
+    [
+        pytest.param(one, marks=[] if one in (Dials(), Dials(2.0, 0.05)) else pytest.mark.soak)
+        for one in kept_plans()
+    ],
+    ids=str,
+)
+def test_a_kept_plan_is_the_planner_s(dials: Dials, tmp_path: Path) -> None:
+    """The file that is written promises it in full, and is planned when it is loaded."""
+    made = write_service(tmp_path, dials, Secrets("t", "o"), begins=BEGINS + EVENING, port=8080)
+    (quick,), (planned,) = made.zones, load_deployment(tmp_path / "service.toml").zones
+    for name in ("policy", "promise", "leakage", "memory", "budget", "begins"):
+        assert getattr(quick, name) == getattr(planned, name), name
+    assert quick.pattern is not None
+    assert planned.pattern is not None
+    assert quick.pattern.terms == planned.pattern.terms
+
+
+def test_every_choice_of_the_dials_has_its_plan() -> None:
+    assert set(kept_plans()) == {Dials(a, b) for a in CHOICES["epsilon"] for b in CHOICES["eta"]}
+
+
+def test_everyone_uses_more_up_to_the_bound(zone: ZoneService) -> None:
+    usual, cold = Fleet(zone, 1, zone.begins), Fleet(zone, 1, zone.begins)
+    bound = zone.scenario.zone.bound
+    before, after = usual.interval(None).wh, cold.interval(None, 30.0).wh
+    np.testing.assert_array_equal(after, np.minimum(30 * before, bound))
+    assert (after == bound).any()
+    np.testing.assert_array_equal(cold.world.readings, after)
+
+
+@pytest.mark.soak
+def test_the_blocks_are_those_of_a_plan(tmp_path: Path) -> None:
+    """An epsilon that is not the one whose plan is kept."""
+    other = Dials(epsilon=1 + 1e-9)
+    write_service(tmp_path, other, Secrets("t", "o"), begins=BEGINS, port=8080)
+    assert BLOCKS in (tmp_path / "service.toml").read_text()
 
 
 class TestSetting:
@@ -150,6 +207,25 @@ class TestSetting:
     def test_dials_have_ends(self, dials: dict[str, float], says: str) -> None:
         with pytest.raises(ServiceError, match=says):
             Dials(**dials)
+
+
+@pytest.mark.usefixtures("loop_patience")
+def test_a_service_has_none_of_the_demo_s_ways_and_no_exact_price(tmp_path: Path) -> None:
+    """Its noise may be simulated while its people are not: then the page says so of the noise."""
+    with running(tmp_path, Wall(WINTER)) as it:
+        it.at(WINTER + 61)
+        for path in ("/demo", "/demo/state", "/demo/stream"):
+            assert httpx.get(it.url + path).status_code == 404
+        for path in ("/demo/day", "/demo/cold"):
+            assert httpx.post(it.url + path, json={}).status_code in (404, 405)
+        for path in ("/v1/price", "/v1/prices", "/v1/promise", "/v1/status", "/metrics"):
+            text = httpx.get(it.url + path).text
+            assert "optimal" not in text
+            assert "exact" not in text
+        page = httpx.get(it.url).text
+    assert "The noise of these prices is simulated" in page
+    assert "Houses" not in page
+    assert "data-demo" not in page
 
 
 def get(app: SwappableApp, path: str, **headers: str) -> httpx.Response:

@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 
 from hushgrid.cli import main
 from hushgrid.errors import AccessError
-from hushgrid.service.access import open_clients
 from hushgrid.service.access import tokens as access_module
 from hushgrid.service.access.clients import (
     ANONYMOUS,
@@ -34,6 +33,7 @@ from hushgrid.service.access.clients import (
 )
 from hushgrid.service.access.tokens import Access, Backoff, make_token, read_token
 from hushgrid.testing.stores import check_client_store
+from tests.service.setups import street_in
 
 KEY = b"k" * 32
 NOW = 1_750_000_000.0
@@ -71,7 +71,7 @@ def refused(call: Callable[[], Any], kind: str) -> AccessError:
 
 
 def test_it_is_a_client_store(url: str) -> None:
-    check_client_store(lambda: open_clients(url))
+    check_client_store(lambda: ClientStore(url))
 
 
 class Reborn(ClientStore):
@@ -99,7 +99,7 @@ def test_a_store_that_breaks_a_rule_is_found(broken: type[ClientStore], tmp_path
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_why_a_client_is_refused(text: str, tmp_path: Path) -> None:
-    with open_clients(str(tmp_path / "clients.sqlite")) as store:
+    with ClientStore(str(tmp_path / "clients.sqlite")) as store:
         refused(lambda: store.add(client(text)), "invalid_client")
         refused(lambda: store.add(client("other", text)), "invalid_scope")
         refused(lambda: store.add(Client("ven-7", (), KEPT, int(NOW))), "invalid_scope")
@@ -111,28 +111,28 @@ def test_why_a_client_is_refused(text: str, tmp_path: Path) -> None:
 
 def test_a_store_that_is_absent_is_said(tmp_path: Path, postgres: Any) -> None:
     absent = tmp_path / "clients.sqlite"
-    refused(lambda: open_clients(str(absent), create=False), "server_error")
-    refused(lambda: open_clients(str(tmp_path / "no" / "clients")), "server_error")
-    refused(lambda: open_clients("mysql://h/d"), "server_error")
-    refused(lambda: open_clients(postgres.fresh(), create=False), "server_error")
+    refused(lambda: ClientStore(str(absent), create=False), "server_error")
+    refused(lambda: ClientStore(str(tmp_path / "no" / "clients")), "server_error")
+    refused(lambda: ClientStore("mysql://h/d"), "server_error")
+    refused(lambda: ClientStore(postgres.fresh(), create=False), "server_error")
     (tmp_path / "text").write_text("hello, this is no database at all" * 100)
-    refused(lambda: open_clients(str(tmp_path / "text")), "server_error")
+    refused(lambda: ClientStore(str(tmp_path / "text")), "server_error")
     away = "postgresql://u:hidden-word@127.0.0.1:1/none"
-    assert "hidden-word" not in str(refused(lambda: open_clients(away), "server_error"))
+    assert "hidden-word" not in str(refused(lambda: ClientStore(away), "server_error"))
     odd = "postgresql://u:hidden-word@h/d?what=1"
-    assert "hidden-word" not in str(refused(lambda: open_clients(odd), "server_error"))
+    assert "hidden-word" not in str(refused(lambda: ClientStore(odd), "server_error"))
 
 
 def test_a_ledger_is_no_store_of_clients(tmp_path: Path) -> None:
     from hushgrid.service.ledger import open_store
 
     open_store(str(tmp_path / "ledger")).close()
-    refused(lambda: open_clients(str(tmp_path / "ledger")), "server_error")
+    refused(lambda: ClientStore(str(tmp_path / "ledger")), "server_error")
 
 
 def test_a_file_of_clients_is_its_owners_alone_and_holds_no_secret(tmp_path: Path) -> None:
     file = tmp_path / "clients.sqlite"
-    with open_clients(str(file)) as store:
+    with ClientStore(str(file)) as store:
         store.add(client())
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert SECRET.encode() not in file.read_bytes()
@@ -187,7 +187,7 @@ class Worlds:
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[Worlds]:
-    with open_clients(str(tmp_path / "clients.sqlite")) as store:
+    with ClientStore(str(tmp_path / "clients.sqlite")) as store:
         store.add(client())
         yield Worlds(store, static=[hashlib.sha256(b"static").hexdigest()])
 
@@ -235,7 +235,7 @@ def test_a_token_expires(world: Worlds) -> None:
 def test_a_revoked_client_ends_within_five_seconds(world: Worlds) -> None:
     header = f"Bearer {world.token().access_token}"
     world.access.grant(header)
-    with open_clients(str(world.store.path), create=False) as other:  # type: ignore[attr-defined]
+    with ClientStore(str(world.store.path), create=False) as other:  # type: ignore[attr-defined]
         other.revoke("ven-7", 1)
     world.pass_(5.0)
     assert "revoked" in str(refused(lambda: world.access.grant(header), "invalid_token"))
@@ -381,8 +381,7 @@ def run(capsys: pytest.CaptureFixture[str], *words: Any) -> tuple[Any, str, str]
 
 
 def test_clients_come_and_go_by_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(capsys, "init", tmp_path)[0] == 0
-    file = tmp_path / "service.toml"
+    file = street_in(tmp_path)
     call = ("--config", file, "--json", "-")
     code, out, err = run(
         capsys, "client", "add", "north", "--scope", "meters", "--scope", "audit", *call
@@ -390,7 +389,7 @@ def test_clients_come_and_go_by_command(tmp_path: Path, capsys: pytest.CaptureFi
     assert (code, err) == (0, "")
     added = json.loads(out)
     assert added["scopes"] == ["write_readings", "audit"]
-    with open_clients(str(tmp_path / "clients.sqlite"), create=False) as store:
+    with ClientStore(str(tmp_path / "clients.sqlite"), create=False) as store:
         token = Worlds(store).access.token("north", added["client_secret"])
         assert token.scopes == ("write_readings", "audit")
     _, out, _ = run(capsys, "client", "list", *call)

@@ -23,11 +23,10 @@ from hypothesis import strategies as st
 
 from hushgrid.errors import ServiceError
 from hushgrid.files.deployment import Http
-from hushgrid.service.access import open_clients
-from hushgrid.service.access.clients import Client
+from hushgrid.service.access.clients import Client, ClientStore
 from hushgrid.service.access.tokens import Access
 from hushgrid.service.clock import JsonLines
-from hushgrid.service.http import common
+from hushgrid.service.http import common, middleware
 from hushgrid.service.http import server as protocol
 from hushgrid.service.http.app import make_app
 from hushgrid.service.http.middleware import BodyLimit
@@ -48,7 +47,7 @@ class Limited(Face):
     def __init__(self, folder: Path, **http: Any) -> None:
         super().__init__()
         self.steady = 0.0
-        self.clients = open_clients(str(folder / "clients.sqlite"))
+        self.clients = ClientStore(str(folder / "clients.sqlite"))
         self.clients.add(Client("ven-7", ("read_all", "write_reports"), KEPT, 1))
         self.http = Http(tokens=(DIGEST,), **http)
         self.history.publish(self.zone, release(0))
@@ -142,11 +141,29 @@ def test_a_refused_sender_waits(limited: Limited, monkeypatch: pytest.MonkeyPatc
     assert paused, "and those before do not"
 
 
+def test_refusals_of_a_crowd_are_spread(monkeypatch: pytest.MonkeyPatch) -> None:
+    paused: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        paused.append(seconds)
+        await asyncio.sleep(0)
+
+    async def crowd() -> None:
+        await asyncio.gather(*(common.pause() for _ in range(2000)))
+        await common.pause()
+
+    monkeypatch.setattr(common, "asyncio", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr(common, "SHED", 1.0)
+    asyncio.run(crowd())
+    assert paused[:3] == pytest.approx([1.0, 1.01, 1.02]), "not all at the same time"
+    assert (max(paused), paused[-1]) == (10.0, 1.0)
+
+
 def test_a_sender_has_so_many_requests_a_second(
     limited: Limited, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wall = time.time()
-    monkeypatch.setattr(time, "time", lambda: wall)
+    wall = 1000.0
+    monkeypatch.setattr(middleware, "time", SimpleNamespace(monotonic=lambda: wall))
     answers = [limited.call("GET", "/v1/price").status_code for _ in range(12)]
     assert answers == [200] * 10 + [429] * 2, "five seconds of 2 a second"
     answer = limited.call("GET", "/v1/price")

@@ -13,8 +13,7 @@ import pytest
 from hushgrid.audit.certificate import certify
 from hushgrid.files.deployment import Http
 from hushgrid.report.certificate import certificate_json
-from hushgrid.service.access import open_clients
-from hushgrid.service.access.clients import SCOPES, Client
+from hushgrid.service.access.clients import SCOPES, Client, ClientStore
 from hushgrid.service.access.tokens import Access, make_token
 from hushgrid.service.audit import terms_of
 from hushgrid.service.http.app import make_app
@@ -49,7 +48,7 @@ class Guarded(Face):
     def __init__(self, folder: Path, **http: Any) -> None:
         super().__init__()
         self.http = Http(tokens=(DIGEST,), rate_limit=1e9, **http)
-        self.clients = open_clients(str(folder / "clients.sqlite"))
+        self.clients = ClientStore(str(folder / "clients.sqlite"))
         for scope, name in WHO.items():
             self.clients.add(Client(str(name), (scope,), KEPT, 1))
         self.history.publish(self.zone, release(0))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import html
+import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -55,6 +58,21 @@ def test_the_service_describes_itself(url: str) -> None:
     answer = httpx.get(f"{url}/v1/openapi.json")
     assert answer.json() == APP.openapi()
     assert set(answer.json()["paths"]) == {way.path for way in TABLE}
+
+
+def test_the_page_has_every_way_with_schema_and_example(url: str) -> None:
+    page, found = httpx.get(f"{url}/v1/docs").text, APP.openapi()
+    for path, methods in found["paths"].items():
+        assert f"<code>{path}</code>" in page
+        assert all(f'id="{one["operationId"]}"' in page for one in methods.values())
+    for name, schema in found["components"]["schemas"].items():
+        assert f'id="schema-{name}"' in page
+        assert "Attributes:" not in schema["description"]
+    assert "exact rate of the load." in page, "what the models say of their fields"
+    assert page.count("needs the scope operate") == 2
+    (text,) = re.findall("<pre[^>]*answer of GET /v1/price,[^>]*>(.*?)</pre>", page, re.DOTALL)
+    price = json.loads(html.unescape(text))
+    assert (price["zone"], price["currency"]) == ("elm-street", "EUR")
 
 
 @pytest.mark.parametrize("way", FINITE, ids=lambda way: f"{way.method} {way.path}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -17,15 +18,15 @@ import pytest
 
 from hushgrid import Consumption, OccupancyModel, Policy, Tariff, Uniform, Zone, schedule
 from hushgrid.belief.filter import expected_readings, marginals
+from hushgrid.cli.service import status
 from hushgrid.errors import LedgerError, PolicyError
 from hushgrid.files.deployment import Http, ZoneService
 from hushgrid.files.zone_file import Provenance
 from hushgrid.mechanism.policy import Gaussian
 from hushgrid.service import curator as curator_module
-from hushgrid.service.access import open_clients
-from hushgrid.service.access.clients import Client
+from hushgrid.service.access.clients import Client, ClientStore
 from hushgrid.service.clock import WatchedClock
-from hushgrid.service.curator import Inside, Status, status_of, utc, why
+from hushgrid.service.curator import NO_SIZE, Inside, Status, status_of, utc, why
 from hushgrid.service.http.operator import ZoneHealth, alerts
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import check
@@ -64,7 +65,7 @@ class Desk:
     def __init__(self, folder: Path, stack: ExitStack, *zones: ZoneService, **more: Any) -> None:
         own = {"http": Http(port=0, rate_limit=1e6)}
         self.made = deployment(folder, *zones, **(own | more))
-        with open_clients(self.made.client_store) as clients:
+        with ClientStore(self.made.client_store) as clients:
             if clients.find("op") is None:
                 clients.add(Client("op", ("operate", "audit"), HASHED, 1))
         self.inner = Clock()
@@ -141,7 +142,7 @@ def test_the_load_and_its_rate_beside_what_was_published(tmp_path: Path, policy:
     with desk(tmp_path, zone) as it:
         it.interval(5)
         found = it.zone()
-        published = it.web.get("/v1/prices?limit=5").json()["published"]
+        published = it.web.get("/v1/prices?limit=7").json()["published"]
     first = START // 900
     for i, row in enumerate(found["series"]):
         assert row["load"] == load(zone, i)
@@ -152,6 +153,7 @@ def test_the_load_and_its_rate_beside_what_was_published(tmp_path: Path, policy:
         assert row["missing"] == int(i == 2)
         assert row["source"] == "readings"
         assert row["load_hat"] != row["load"]
+        assert row["put_back"] >= 0
     assert len(found["series"]) == 5
     assert (found["t"], found["houses"], found["interval_s"]) == (first + 4, 6, 900)
     assert found["missing"] == {"meters": 0, "share": 0.0}
@@ -244,6 +246,17 @@ def test_only_operators_see_it_and_no_log_or_figure_does(
     assert not re.search(rf"(?<![\d.])({'|'.join(loads)})(?!\d)", " ".join(said))
 
 
+def test_a_zone_whose_spending_has_no_bound_has_a_status(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    zone = service(policy=Policy(1.0, horizon=24, schedule=Gaussian(30.0, 1e-6)))
+    with desk(tmp_path, zone) as it:
+        it.interval(2)
+        assert from_service(str(it.web.base_url))[0].spent == math.inf
+        status(str(it.web.base_url))
+    assert " inf " in capsys.readouterr().out
+
+
 def test_how_many_report_is_for_operators(tmp_path: Path) -> None:
     """Over HTTP and in the ledger: what a token of the scope shows, and what anybody sees."""
     with desk(tmp_path) as it:
@@ -296,7 +309,7 @@ def test_why_there_is_this_much_noise(tmp_path: Path) -> None:
     by = "all models together" if own.model is None else f"model {own.model} of 2"
     assert noise["why"] == (
         f"House 1 (meter elm-street-1, contract 2,000 Wh) under {by} needs the most noise of the"
-        " 3 protected houses: 4,000 Wh, so that one price discloses at most epsilon = 0.5."
+        " 3 protected houses: 4,000 Wh, so that one price loses at most 0.5."
     )
 
 
@@ -396,6 +409,7 @@ def test_a_zone_that_fails_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert it.get("/v1/operator")["zones"][0]["alerts"] == len(told) == 1
 
 
+@pytest.mark.usefixtures("loop_patience")
 def test_a_publisher_that_is_away_is_told(tmp_path: Path) -> None:
     with desk(tmp_path, price_file=tmp_path / "none" / "prices.json") as it:
         it.interval()
@@ -461,6 +475,8 @@ def test_a_zone_that_is_behind_or_not_open_is_told() -> None:
     spent = replace(status, state="forecast only", left=0.0)
     told = alerts(replace(seen, zone=private, status=spent, inside=Inside.of(None)))
     assert "so the price is the constant 0 EUR/kWh" in told[0].text
+    (told,) = alerts(replace(seen, status=replace(status, state=NO_SIZE), inside=Inside.of(None)))
+    assert "until the next block" in told.text
     lost = replace(status, missing=4)
     every = replace(seen, status=lost, newest=release(4), away=["Other"], jumped=True)
     assert [one.level for one in alerts(every)] == ["error", "warning", "warning"]
@@ -491,6 +507,8 @@ def test_the_certificate_of_a_running_zone(tmp_path: Path, monkeypatch: pytest.M
         assert "<h1>Privacy certificate: elm-street</h1>" in page.text
         assert "unsafe" not in page.headers["content-security-policy"]
         assert "style-src 'sha256-" in page.headers["content-security-policy"]
+        assert "img-src data:;" in page.headers["content-security-policy"], "its charts"
+        assert 'src="data:image' in page.text
         assert it.web.get("/v1/operator/certificate?format=pdf").json()["field"] == "format"
         again: list[str] = []
         monkeypatch.setattr("hushgrid.service.audit.load_ledger", lambda *_, **__: again.append(""))

@@ -11,8 +11,7 @@ import httpx
 import pytest
 
 from hushgrid.files.deployment import Http
-from hushgrid.service.access import open_clients
-from hushgrid.service.access.clients import Client
+from hushgrid.service.access.clients import Client, ClientStore
 from hushgrid.service.access.tokens import SESSIONS_KEPT, Access, Sessions
 from hushgrid.service.http.app import make_app
 from hushgrid.service.http.common import COOKIE, same_origin, session_cookie
@@ -33,7 +32,7 @@ class Desk(Face):
     def __init__(self, folder: Path, **http: Any) -> None:
         super().__init__()
         self.steady = 1000.0
-        self.clients = open_clients(str(folder / "clients.sqlite"))
+        self.clients = ClientStore(str(folder / "clients.sqlite"))
         for name, scopes in {
             "op": ("operate", "audit"),
             "auditor": ("audit",),

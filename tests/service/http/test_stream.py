@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
+from hushgrid.service.curator import PresentPrices, price
 from hushgrid.service.http import prices as stream
 from hushgrid.service.http import server as protocol
 from hushgrid.service.http.server import Server
@@ -96,6 +97,7 @@ T0 = release(0).t
 def test_a_listener_gets_the_newest_and_then_each_release(served: Served) -> None:
     served.publish(0)
     served.publish(1)
+    served.clock.wall = float(release(1).applies_start)
     listener = served.listen()
     head = listener.until(b"id: %d\n" % (T0 + 1)).lower()
     assert b"content-type: text/event-stream" in head
@@ -106,9 +108,20 @@ def test_a_listener_gets_the_newest_and_then_each_release(served: Served) -> Non
         served.publish(i)  # shown again: told once
     listener.until(b"id: %d\n" % (T0 + 4))
     assert listener.ids == [T0 + i for i in (1, 2, 3, 4)]
-    data = [line for line in listener.seen.split(b"\n") if line.startswith(b"data: ")]
-    last = json.loads(data[-1][6:].strip())
-    assert last == httpx.get(f"http://127.0.0.1:{served.server.port}/v1/price").json()
+    found = httpx.get(f"http://127.0.0.1:{served.server.port}/v1/price").json()
+    assert events(listener, "price") == [found | {"next": None}], "with the first events"
+    assert events(listener, "release")[-1] == price(served.zone, release(4))
+    served.history.show(served.zone, PresentPrices(found | {"price": 9.0}, list))
+    served.history.show(served.zone, PresentPrices(found | {"price": 9.0}, list))
+    served.publish(5)
+    listener.until(b"id: %d\n" % (T0 + 5))
+    assert [one["price"] for one in events(listener, "price")] == [found["price"], 9.0], "once"
+
+
+def events(listener: Listener, name: str) -> list[Any]:
+    """The data of the events of a name."""
+    parts = bytes(listener.seen).replace(b"\r\n", b"\n").split(b"event: " + name.encode())[1:]
+    return [json.loads(part.split(b"data: ")[1].split(b"\n")[0]) for part in parts]
 
 
 def test_who_was_away_resumes(served: Served) -> None:

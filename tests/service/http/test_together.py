@@ -13,8 +13,8 @@ import pytest
 from hushgrid.files.deployment import Http
 from hushgrid.service.http.app import make_app
 from hushgrid.service.http.common import Metrics, ZoneStates
-from hushgrid.service.ingest import Ingest
-from hushgrid.service.meters.ports import Counts
+from hushgrid.service.ingest import UNKNOWN, Ingest
+from hushgrid.service.meters.columns import Counts
 from tests.service.http.test_web import AUTH, DIGEST, NDJSON, as_json, as_ndjson
 from tests.service.worlds import START, MemoryMeters, service, unavailable
 
@@ -79,7 +79,7 @@ def rows(zone: str, *houses: int) -> list[tuple[Any, ...]]:
     return [(f"{zone}-{house}", START, 900, 10 + house) for house in houses]
 
 
-def receipt(answer: httpx.Response) -> dict[str, int]:
+def receipt(answer: httpx.Response) -> dict[str, Any]:
     assert answer.status_code == 200, answer.text
     return {k: v for k, v in answer.json().items() if v}
 
@@ -96,10 +96,16 @@ def test_each_is_told_what_became_of_its_own(bench: Bench) -> None:
     assert told[:4] == [
         {"accepted": 1},
         {"accepted": 2},
-        {"accepted": 1, "duplicate": 1, "unknown": 1},
+        {
+            "accepted": 1,
+            "duplicate": 1,
+            "unknown": 1,
+            "reasons": {UNKNOWN: {"count": 1, "first": "reading 3"}},
+        },
         {},
     ]
     assert told[4].pop("problems")
+    assert [one["first"] for one in told[4].pop("reasons").values()] == ["line 2"]
     assert told[4] == {"accepted": 1, "malformed": 1}
     assert bench.meters.groups == [("elm", 1), ("elm", 4), ("oak", 4)], "one trip for each zone"
     assert len(bench.meters.rows) == 5

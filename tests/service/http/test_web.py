@@ -6,9 +6,11 @@ import asyncio
 import hashlib
 import io
 import json
+import re
 import socket
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -16,18 +18,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hushgrid.errors import ServiceError
+from hushgrid.errors import ConfigError, ServiceError
 from hushgrid.files.deployment import Http
+from hushgrid.files.readings import NO_MAPPINGS
+from hushgrid.files.service_file import load_deployment
+from hushgrid.intake.text import ColumnMapping
 from hushgrid.mechanism.release import Release
 from hushgrid.service import ingest as delivery
 from hushgrid.service.curator import Status, utc
 from hushgrid.service.http.app import make_app
 from hushgrid.service.http.common import CountedPublisher, Metrics, ZoneStates
 from hushgrid.service.http.server import Server
-from hushgrid.service.ingest import Ingest
+from hushgrid.service.ingest import UNKNOWN, Ingest
 from hushgrid.service.ledger.records import ReleaseRecord
 from hushgrid.service.prices import History
 from tests.intake.test_apart import CLAIM, HISTOGRAM, NO_ENCODING
+from tests.service.setups import example
 from tests.service.worlds import START, TOKEN, MemoryMeters, service, unavailable
 
 DIGEST = hashlib.sha256(TOKEN.encode()).hexdigest()
@@ -101,14 +107,18 @@ FORMATS = {
 class Still:
     """A clock that stands still."""
 
+    wall = START + 10.0
+
     def now(self) -> float:
-        return START + 10.0
+        return self.wall
 
 
 class Face:
     """The app of one zone, called without a socket."""
 
-    def __init__(self, *zones: str, **http: Any) -> None:
+    def __init__(
+        self, *zones: str, mappings: Mapping[str, ColumnMapping] = NO_MAPPINGS, **http: Any
+    ) -> None:
         services = [service(zone) for zone in zones or ("elm-street",)]
         self.zone = services[0]
         self.meters = MemoryMeters(*services)
@@ -116,14 +126,15 @@ class Face:
         self.board = ZoneStates([zone.id for zone in services])
         self.metrics = Metrics()
         self.history = History(services)
-        ingest = Ingest(services, self.meters)
+        ingest, self.clock = Ingest(services, self.meters), Still()
         self.app = make_app(
             ingest,
             self.board,
             self.metrics,
             Http(tokens=(DIGEST,), **http),
             history=self.history,
-            clock=Still(),
+            clock=self.clock,
+            mappings=mappings,
         )
 
     def call(self, method: str, path: str, **rest: Any) -> httpx.Response:
@@ -158,7 +169,15 @@ def test_every_content_type_gives_the_same_receipt(face: Face, media: str) -> No
     body = FORMATS[media](ROWS)
     answer = face.post(body, {"Content-Type": media, **AUTH})
     assert answer.status_code == 200
-    assert answer.json() == {**RECEIPT, "problems": []}
+    found = answer.json()
+    assert {
+        name: (each["count"], each["first"]) for name, each in found.pop("reasons").items()
+    } == {
+        UNKNOWN: (1, "reading 7"),
+        "lasts 700 s, but the intervals of zone elm-street last 900 s: one reading must not enter"
+        " two releases; send readings of 900 s or a divisor": (1, "reading 8"),
+    }
+    assert found == {**RECEIPT, "problems": []}
     assert face.meters.rows["elm-street", 0, START] == 120, "the first reading stays"
     again = face.post(body, {"Content-Type": media, **AUTH}).json()
     assert (again["accepted"], again["duplicate"], again["clamped"]) == (0, 5, 0)
@@ -173,6 +192,73 @@ def test_other_tables_are_read_by_the_name_of_their_mapping() -> None:
     assert face.meters.rows["elm-street", 0, START] == 100  # 0.4 kW over a quarter of an hour
     assert "mapping is 'other'" in refused(face.post(pecan, csv, "?mapping=other"), 400)
     assert "meter_id" in refused(face.post(pecan, csv), 400)
+
+
+def test_a_mapping_of_the_service_file_is_used_by_its_name(tmp_path: Path) -> None:
+    """The blocks of the guide, as they are written there; the description names it as well."""
+    guide = (Path(__file__).parents[3] / "docs" / "meter-data.md").read_text()
+    own, named = re.findall(r"```toml\n(.*?)```", guide, re.S)
+    (tmp_path / "acme.toml").write_text(own)
+    (tmp_path / "service.toml").write_text(f"{example(START - START % 900)}\n{named}")
+    face = Face(mappings=load_deployment(tmp_path / "service.toml").mappings)
+    table = "Stand\nvon heute\nZähler;Datum;Uhrzeit;Verbrauch;Richtung\n"
+    table += "elm-street-0;15.06.2025;17:30;50,0;Bezug\nelm-street-0;15.06.2025;17:30;7;Abgabe\n"
+    plain = {"Content-Type": "text/plain", **AUTH}
+    csv = {"Content-Type": "text/csv", **AUTH}
+    assert face.post(table.encode(), csv, "?mapping=acme").json()["accepted"] == 1
+    assert face.meters.rows["elm-street", 0, START] == 50
+    assert "text/plain" in refused(face.post(table.encode(), plain, "?mapping=acme"), 415)
+    assert "dsmr_p1, acme." in refused(face.post(b"", csv, "?mapping=other"), 400)
+    (taken,) = (
+        one["schema"]["enum"]
+        for one in face.app.openapi()["paths"]["/v1/readings"]["post"]["parameters"]
+        if one["name"] == "mapping"
+    )
+    assert taken[-1] == "acme"
+
+
+@pytest.mark.parametrize(
+    ("said", "wanted"),
+    [
+        ('lcl = "acme.toml"', "mappings.lcl is built in or no name"),
+        ('"a b" = "acme.toml"', "is built in or no name"),
+        ("acme = 1", "mappings.acme is 1; give the path of a mapping"),
+        ('acme = "none.toml"', "none.toml"),
+        ('acme = "acme.toml"', "field 'colour' is unknown"),
+    ],
+)
+def test_a_mistake_in_a_mapping_is_found_with_the_file(
+    tmp_path: Path, said: str, wanted: str
+) -> None:
+    (tmp_path / "acme.toml").write_text('base = "lcl"\ncolour = "red"\n')
+    (tmp_path / "service.toml").write_text(f"{example(1_767_571_200)}\n[mappings]\n{said}\n")
+    with pytest.raises(ConfigError) as caught:
+        load_deployment(tmp_path / "service.toml")
+    assert wanted in str(caught.value)
+    assert len(caught.value.problems) == 1
+
+
+def test_exports_are_read_by_the_name_of_their_mapping(face: Face) -> None:
+    """Whatever their content type; an export of one meter is given its id."""
+    row = {"consumption": 0.05, "interval_start": utc(START), "interval_end": utc(START + 900)}
+    page = json.dumps({"results": [row, {**row, "consumption": "much"}]})
+    plain = {"Content-Type": "text/plain", **AUTH}
+    found = face.post(page, plain, "?mapping=octopus_json&meter_id=elm-street-0")
+    assert (found.json()["accepted"], found.json()["malformed"]) == (1, 1)
+    assert face.meters.rows["elm-street", 0, START] == 50
+    assert "&meter_id=ID" in refused(face.post(page, plain, "?mapping=octopus_json"), 400)
+    assert "text/plain" in refused(face.post(page, plain), 415)
+    packed = {**plain, "Content-Encoding": "gzip"}
+    assert "compressed" in refused(face.post(page, packed, "?mapping=nem12"), 415)
+    assert "mapping is '/etc/own.toml'" in refused(
+        face.post(page, plain, "?mapping=/etc/own.toml"), 400
+    )
+    hour = {**row, "interval_start": utc(START - 900), "interval_end": utc(START + 2700)}
+    hourly = face.post(
+        json.dumps({"results": [hour]}), plain, "?mapping=octopus_json&meter_id=elm-street-0"
+    )
+    assert "lasts 3600 s, but the intervals of zone elm-street last 900 s" in refused(hourly, 422)
+    assert "name their meters" in refused(face.post(b"{}", NDJSON, "?meter_id=elm-street-0"), 400)
 
 
 @pytest.mark.parametrize(
@@ -250,6 +336,40 @@ def test_bad_rows_are_counted_and_named_without_their_values(face: Face) -> None
     assert "987654" not in json.dumps(answer["problems"])
 
 
+def test_a_body_without_a_usable_row_is_an_error(face: Face) -> None:
+    """Every row malformed or unknown: 422 and each reason once; the same again is no error."""
+    media = {"Content-Type": "application/json", **AUTH}
+    rows = [{"meter_id": "elm-street-0", "start_utc": utc(START), "duration_s": 900, "Wh": 987654}]
+    rows = [*rows * 3, {**rows[0], "start": 1}, *objects([("nobody", START, 900, 1)])]
+    answer = face.post(json.dumps(rows), media)
+    detail = refused(answer, 422)
+    expected = "a reading has meter_id, start_utc, duration_s, wh"
+    assert answer.json()["reasons"] == {
+        f"field wh is missing (perhaps 'Wh'); {expected}": {"count": 4, "first": "record 1"},
+        UNKNOWN: {"count": 1, "first": "reading 1"},
+    }
+    assert (answer.json()["malformed"], answer.json()["unknown"]) == (4, 1)
+    assert f"4 rows, first record 1: field wh is missing (perhaps 'Wh'); {expected}" in detail
+    assert "987654" not in answer.text
+    hourly = refused(face.post(as_ndjson([("elm-street-0", START, 3600, 9)])), 422)
+    assert "lasts 3600 s, but the intervals of zone elm-street last 900 s" in hourly
+    for _ in range(2):
+        assert face.post(as_ndjson(ROWS[:1])).status_code == 200
+    late = face.post(as_ndjson([ROWS[5], ("nobody", START, 900, 1)]))
+    assert (late.status_code, late.json()["late"]) == (200, 1)
+    assert face.post(b"").status_code == 200
+
+
+def test_a_column_that_is_missing_is_named_with_those_expected(face: Face) -> None:
+    csv = {"Content-Type": "text/csv", **AUTH}
+    text = b"meter_id,start_utc,duration,wh\nelm-street-0,2025-06-15T15:15:00Z,900,987654\n"
+    detail = refused(face.post(text, csv), 400)
+    assert "'duration_s' 0 times (perhaps 'duration')" in detail
+    assert "meter_id, start_utc, duration_s, wh" in detail
+    detail = refused(face.post(text.splitlines()[1], csv), 400)
+    assert "987654" not in detail, "a first line may be a reading"
+
+
 def test_what_came_before_a_break_is_kept_and_told(face: Face) -> None:
     body = as_json(ROWS[:2])[:-1] + b", oh"
     answer = face.post(body, {"Content-Type": "application/json", **AUTH})
@@ -293,6 +413,7 @@ def test_many_small_batches_share_a_sync(face: Face, monkeypatch: pytest.MonkeyP
     rows = [("elm-street-1", START + 900 * i, 900, i) for i in range(9000)]
     assert face.post(as_json(rows), {"Content-Type": "application/json", **AUTH}).json() == {
         **dict.fromkeys(RECEIPT, 0), "accepted": 9000, "clamped": 7999, "problems": [],
+        "reasons": {},
     }  # fmt: skip
     assert face.meters.puts == 1
     monkeypatch.setattr(delivery, "ROWS", 5000)
@@ -303,7 +424,7 @@ def test_many_small_batches_share_a_sync(face: Face, monkeypatch: pytest.MonkeyP
 def shown(zone: str = "elm-street", **changes: Any) -> ReleaseRecord:
     fields: dict[str, Any] = dict.fromkeys(Release.__dataclass_fields__, 0)
     fields |= {"zone": zone, "t": 7, "rate": 0.25, "rule": "eta=1 block union", "simulated": True}
-    fields |= {"noise": "none"}
+    fields |= {"noise": "none", "offset": None, "feed_in": None}
     own = {name: changes.pop(name, value) for name, value in fields.items()}
     rest = {"source": "readings", "start": 0, "applies_start": START, "published_at": 0}
     rest |= {"counts": {}, "head": "ab" * 32, "signature": "cd"}
@@ -311,7 +432,7 @@ def shown(zone: str = "elm-street", **changes: Any) -> ReleaseRecord:
 
 
 def test_prices_are_for_everyone(face: Face) -> None:
-    assert "no price yet" in refused(face.call("GET", "/v1/price"), 404)
+    assert face.call("GET", "/v1/price").json()["kind"] == "forecast", "before the first release"
     face.history.publish(face.zone, shown())
     answer = face.call("GET", "/v1/price").json()
     expected = {
@@ -328,7 +449,7 @@ def test_a_price_of_several_zones_needs_a_name() -> None:
     face.history.publish(face.zone, shown())
     assert "elm-street, oak-lane" in refused(face.call("GET", "/v1/price"), 400)
     assert face.call("GET", "/v1/price?zone=elm-street").status_code == 200
-    refused(face.call("GET", "/v1/price?zone=oak-lane"), 404)
+    assert face.call("GET", "/v1/price?zone=oak-lane").json()["zone"] == "oak-lane"
 
 
 def test_ready_means_that_every_zone_is_open_and_ticking() -> None:

@@ -13,7 +13,7 @@ import pytest
 from hushgrid.errors import LedgerError
 from hushgrid.service.cluster.leases import SharedLedger
 from hushgrid.service.ledger import open_store
-from hushgrid.service.ledger.ports import LedgerStore
+from hushgrid.service.ledger.chain import LedgerStore
 from hushgrid.service.ledger.records import EpochRecord, GapRecord, Record, seal
 from hushgrid.service.ledger.store import SqliteLedger
 from hushgrid.service.ledger.witness import Witness, Witnesses, sidecar_path
@@ -143,9 +143,7 @@ def test_a_follower_published_what_the_standby_lacks(tmp_path: Path) -> None:
         pytest.skip("PostgreSQL is not installed: no initdb")
     with replicated() as standby, Witnesses(tmp_path, shared=True) as witnesses:
         proxy = Proxy(standby._primary.port)
-        hosts = f"127.0.0.1:{proxy.port},127.0.0.1:{standby.port}"
-        url = f"postgresql://hushgrid@{hosts}/postgres?target_session_attrs=read-write"
-        with SharedLedger(url) as store:
+        with SharedLedger(standby.both(first=proxy.port)) as store:
             with opened(store, witnesses.of(ZONE)) as ledger:
                 begin(ledger)
                 standby.hold_back()

@@ -144,6 +144,7 @@ def refused_at(told: Story, says: str) -> None:
 
 
 ONE = ("release", read(1))
+PLACE = {"number": 1, "length": 2, "place": 1}
 OUT = bodies.transfer("h", "out", other="o", epsilon=1.0)
 GAP = ("gap", dict(bodies.gap(2, 2, "failover")))
 BOOKED = ("resume", dict(bodies.resume(2, 2, epsilon=0.5)))
@@ -172,6 +173,23 @@ BOOKED = ("resume", dict(bodies.resume(2, 2, epsilon=0.5)))
         ([*opening(), ("release", read(4))], "beyond the horizon"),
         ([*opening(), ("release", read(1, scale=0.0))], "scale 0"),
         ([*opening(), ("release", {**read(1), "load_hat": None})], "no load_hat"),
+        ([*opening(), ("release", {**read(1), "noise": "block"})], "its place there"),
+        ([*opening(), ("release", {**read(1), "block": PLACE})], "its place there"),
+        (
+            [
+                *opening(),
+                ("release", {**read(1), "noise": "block", "block": {**PLACE, "place": 2}}),
+            ],
+            "begins before its epoch",
+        ),
+        (
+            [
+                *opening(),
+                ("release", {**read(1), "noise": "block", "block": {**PLACE, "place": 3}}),
+            ],
+            "block of release",
+        ),
+        ([*opening(), ("release", {**instead(1, "forecast"), "block": PLACE})], "has block"),
         ([*opening(), ("release", read(1, simulated=True))], "simulated noise"),
         ([*opening("simulation"), ONE], "marks every release"),
         ([*opening(), ("release", read(1, zone="oak-street"))], "of zone 'oak-street'"),
@@ -216,6 +234,7 @@ def test_rules(told: Story, says: str) -> None:
         [*opening("simulation"), ("release", read(1, mode="simulation"))],
         [*opening("simulation"), ("release", read(1, mode="simulation", simulated=True))],
         [*opening(), ("release", instead(9, "forecast"))],
+        [*opening(), ("release", {**read(1), "noise": "block", "block": PLACE})],
         [*opening(), ONE, GAP, BOOKED, ("release", read(3))],
         [*opening(), GAP, ("release", instead(3, "forecast")), BOOKED, ("epoch", epoch(first=4))],
         [*opening(), GAP, ("resume", dict(bodies.resume(2, 2, epsilon=float("inf"), delta=1e-6)))],

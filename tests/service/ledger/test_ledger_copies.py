@@ -48,7 +48,7 @@ def test_a_copy_made_beside_a_writer_has_all_that_was_told_before(tmp_path: Path
     path, copies = tmp_path / "ledger.db", tmp_path / "copies"
     copies.mkdir()
     grow(path, 1, 3)
-    writer = child(WRITER, path, 3, 400)
+    writer = child(WRITER, path, 3, 1_000_000)  # until it is killed
     told = 2
     try:
         for k in range(6):

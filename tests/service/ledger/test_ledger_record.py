@@ -59,11 +59,12 @@ def test_a_release_says_this_and_nothing_else() -> None:
     # no load, no optimal rate, no reading: whoever adds a field must add it here
     known = set(records.ReleaseRecord.rules())
     followed = {"base", "model_share", "covariates"}  # where the estimate follows releases
-    assert set(read(1)) | followed == known == {
+    net = {"offset", "feed_in"}  # where homes export, or have a rate for what they feed in
+    assert set(read(1)) | followed | net | {"block"} == known == {
         "zone", "t", "applies_from", "load_hat", "put_back", "estimate", "rate", "scale", "look",
         "epsilon", "delta", "epsilon_any", "rule", "digest", "simulated",
         "source", "start", "applies_start", "published_at", "counts", "noise",
-        "base", "model_share", "covariates",
+        "base", "model_share", "covariates", "block", "offset", "feed_in",
     }  # fmt: skip
     assert {field.name for field in fields(Release)} <= known
     assert records.COUNTS == ("houses", "missing", "late")

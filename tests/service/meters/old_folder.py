@@ -1,4 +1,4 @@
-"""Writes a meter folder as earlier versions did; see `hushgrid.service.meters.earlier`."""
+"""Writes a meter folder as earlier versions did; see `hushgrid.service.meters._earlier`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from urllib.parse import quote
 
 import numpy as np
 
-from hushgrid.service.meters.columns import Columns
-from hushgrid.service.meters.earlier import xxh64
-from hushgrid.service.meters.ports import RosterEpoch
+from hushgrid.service.meters._earlier import xxh64
+from hushgrid.service.meters.columns import Columns, RosterEpoch
 
 SALT = b"saltsalt"
 HEAD_SIZE = 78

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hushgrid.service.meters.earlier import xxh64
+from hushgrid.service.meters._earlier import xxh64
 
 P = (
     11400714785074694791, 14029467366897019727, 1609587929392839161, 9650029242287828579,

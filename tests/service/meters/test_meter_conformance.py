@@ -63,7 +63,23 @@ class Hoarding(MeterStore):
         return 0
 
 
-@pytest.mark.parametrize("broken", [Forgetful, Trusting, Generous, Lax, Hoarding])
+class Redrawing(MeterStore):
+    """Draws the noise of a block each time anew."""
+
+    def noise_size(self, zone: str, block: Any, draw: Any) -> int | None:
+        return super().noise_size(zone, block, None) if draw is None else int(draw())
+
+
+class Keeping(MeterStore):
+    """Erases no noise."""
+
+    def erase_noise(self, zone: str, but: Any = None) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    "broken", [Forgetful, Trusting, Generous, Lax, Hoarding, Redrawing, Keeping]
+)
 def test_a_broken_store_is_found_out(broken: type[MeterStore], tmp_path: Path) -> None:
     with pytest.raises(AssertionError):
         check_meter_store(lambda: broken(tmp_path / "meters"))

@@ -14,9 +14,8 @@ from pathlib import Path
 import pytest
 
 from hushgrid.errors import MeterError
-from hushgrid.service.meters import Counts, MeterStore, earlier, open_meters
-from hushgrid.service.meters.columns import Columns
-from hushgrid.service.meters.ports import Roster, RosterEpoch
+from hushgrid.service.meters import Counts, MeterStore, _earlier, open_meters
+from hushgrid.service.meters.columns import Columns, Roster, RosterEpoch
 from hushgrid.service.meters.store import stored_rosters
 from tests.examples import SOAK
 from tests.service.meters.old_folder import HEAD_SIZE, write_zone
@@ -129,7 +128,7 @@ def test_a_running_service_of_an_earlier_version_is_noticed(tmp_path: Path) -> N
 
 def interrupted(folder: Path) -> None:
     """An import that a kill ends after some logs."""
-    many, real = iter(range(1 << 30)), earlier._track
+    many, real = iter(range(1 << 30)), _earlier._track
 
     def killed(items: Iterable[object]) -> Iterable[object]:
         for item in real(items):  # type: ignore[type-var]
@@ -137,7 +136,7 @@ def interrupted(folder: Path) -> None:
                 os._exit(9)
             yield item
 
-    earlier._track = killed  # type: ignore[assignment]
+    _earlier._track = killed  # type: ignore[assignment]
     open_meters(folder)
 
 
@@ -247,11 +246,11 @@ def test_rows_become_deliveries(kind: str, place: Callable[[str], str]) -> None:
     with open_meters(where) as store:
         store.open_zone("z", METERS, 900)
         with store.open().begin() as link:
-            earlier._ROW.create(link)
+            _earlier._ROW.create(link)
             for opens, some in ((0, SECOND), (900, FIRST)):
                 for house, start, duration, wh in zip(*some, strict=True):
                     values = map(int, (1, opens, house, opens + start, duration, wh))
-                    link.execute(earlier._ROW.insert().values(list(values)))
+                    link.execute(_earlier._ROW.insert().values(list(values)))
     for _ in range(2):
         with open_meters(where) as store:
             store.open_zone("z", METERS, 900)

@@ -20,8 +20,7 @@ from hushgrid._numbers import Int8s
 from hushgrid.errors import MeterError, MeterRetryError
 from hushgrid.service.meters import Counts, MeterStore, open_meters
 from hushgrid.service.meters import store as stores
-from hushgrid.service.meters.columns import Columns, OpenInterval
-from hushgrid.service.meters.ports import Roster
+from hushgrid.service.meters.columns import Columns, OpenInterval, Roster
 
 METERS = ["a", "b", "c"]
 

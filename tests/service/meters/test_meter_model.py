@@ -21,11 +21,12 @@ from hushgrid.service.meters.columns import (
     ACCEPTED,
     Columns,
     OpenInterval,
+    Roster,
+    RosterEpoch,
     add_up,
     counts_of,
     first_codes,
 )
-from hushgrid.service.meters.ports import Roster, RosterEpoch
 from tests.service.meters.meter_oracle import MeterOracle, Reading
 
 HOUSES, INTERVAL, INTERVALS = 4, 900, 5

@@ -14,8 +14,7 @@ import httpx
 
 from hushgrid.files.deployment import Http, OpenAdr, ZoneService
 from hushgrid.mechanism.release import Release
-from hushgrid.service.access import open_clients
-from hushgrid.service.access.clients import KINDS, Client, hash_secret
+from hushgrid.service.access.clients import KINDS, Client, ClientStore, hash_secret
 from hushgrid.service.access.tokens import Access
 from hushgrid.service.http.app import make_app
 from hushgrid.service.http.common import Metrics, ZoneStates
@@ -97,7 +96,7 @@ class World:
         for zone in zones:
             steps = range(FIRST - fill, FIRST)
             self.history.fill(zone.id, [release(zone.id, t, 0.2 + t % 7 / 100) for t in steps])
-        self.clients = stack.enter_context(open_clients(str(folder / "clients.sqlite")))
+        self.clients = stack.enter_context(ClientStore(str(folder / "clients.sqlite")))
         for name, scopes in clients.items():
             ven = "VEN-2" if name == "ven-2" else None
             self.clients.add(Client(name, tuple(scopes), kept_secret(), 0, ven))
@@ -177,8 +176,11 @@ def subscription(url: str = "http://192.0.2.1/hook", **more: Any) -> dict[str, A
     return {"clientName": "a client", "objectOperations": [operation]} | more
 
 
-def report(event: str = "elm-street-20250615T151500Z-1944445", **more: Any) -> dict[str, Any]:
-    payload = {"type": "USAGE", "values": [31_337.5]}
+USAGE = 313_370_271_828.5  # so long that no clock, port or address in a log has its digits
+
+
+def report(event: str = "elm-street-20250615T153000Z-1944444", **more: Any) -> dict[str, Any]:
+    payload = {"type": "USAGE", "values": [USAGE]}
     interval = {"id": 0, "payloads": [payload]}
     data = {"resourceName": "battery", "intervals": [interval]}
     return {"eventID": event, "clientName": "a client", "resources": [data]} | more

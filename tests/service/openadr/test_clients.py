@@ -64,7 +64,9 @@ def oa3(vtn: World, client: str = "ven-1") -> VenClient:
 
 def test_oa3_reads_programs_and_events(vtn: World) -> None:
     with oa3(vtn) as client:
-        assert [one.program_name for one in client.programs()] == [zone.id for zone in ZONES]
+        names = [zone.id for zone in ZONES]
+        every = [*names, *(f"{name} forecast" for name in names)]
+        assert [one.program_name for one in client.programs()] == every
         program = client.find_program_by_name("elm-street")
         assert program is not None
         assert client.resolve_program_id("oak-lane") == "oak-lane"
@@ -85,7 +87,7 @@ def test_oa3_reads_programs_and_events(vtn: World) -> None:
 
 def test_oa3_reads_without_a_token_where_that_is_allowed(vtn: World) -> None:
     with OpenADRClient(vtn.url) as client:
-        assert len(client.programs()) == 2
+        assert len(client.programs()) == 4
         assert client.get_vens().status_code == 401
 
 
@@ -207,14 +209,17 @@ def run(vtn: World, work: Any, scope: str | None = None, secret: str = SECRET) -
 def test_toadr3_reads_programs_and_events(vtn: World, scope: str | None) -> None:
     async def work(client: Any) -> None:
         programs = await client.get_programs()
-        assert [one.program_name for one in programs] == ["elm-street", "oak-lane"]
+        names = [one.program_name for one in programs]
+        assert names == ["elm-street", "oak-lane", "elm-street forecast", "oak-lane forecast"]
+        (ahead,) = await client.get_events(program_id="elm-street-forecast")
+        assert len(ahead.intervals) >= 94
         assert (await client.get_program("elm-street")) == programs[0]
         events = await client.get_events(program_id="elm-street", limit=2)
         newest = vtn.history.last("elm-street", 1)[0]
         assert events[0].intervals[0].payloads[0].values == [newest.rate]
         assert events[0].interval_period.start.timestamp() == newest.applies_start
         assert events[0].interval_period.duration.total_seconds() == ELM.seconds
-        assert len(await client.get_events(skip=1, limit=50)) == 5
+        assert len(await client.get_events(skip=1, limit=50)) == 5 + 2
         assert await client.get_events(target_type="GROUP", target_values=["a"], limit=1)
         with pytest.raises(toadr3.ToadrError) as caught:
             await client.delete_program("elm-street")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hushgrid.service.openadr import models
+from hushgrid.service.openadr import _generated as models
 from tests.service.openadr.judge import STANDARD
 
 SCRIPT = Path(__file__).parents[3] / "scripts" / "openadr_models.py"

@@ -16,15 +16,14 @@ from paho.mqtt.enums import CallbackAPIVersion
 from hushgrid.errors import ConfigError
 from hushgrid.files.deployment import Http, Mqtt, OpenAdr
 from hushgrid.files.service_file import load_deployment
-from hushgrid.service.access import open_clients
-from hushgrid.service.access.clients import KINDS, Client
+from hushgrid.service import serve
+from hushgrid.service.access.clients import KINDS, Client, ClientStore
 from hushgrid.service.clock import SystemClock
-from hushgrid.service.readiness import example
-from hushgrid.service.run import serve
 from tests.service.brokers import Broker, free_port, until
 from tests.service.openadr.hooks import hooks
 from tests.service.openadr.judge import check_as, judged, standard
 from tests.service.openadr.setup import SECRET, kept_secret, subscription
+from tests.service.setups import example
 from tests.service.worlds import deployment, service
 
 SECONDS = 2
@@ -41,7 +40,7 @@ def test_a_tick_becomes_an_event_on_every_way_out(tmp_path: Path) -> None:
         mqtt=Mqtt("127.0.0.1", broker.port),
         openadr=OpenAdr(allow_private_callbacks=True),
     )
-    with open_clients(made.client_store) as clients:
+    with ClientStore(made.client_store) as clients:
         clients.add(Client("ven-1", KINDS["ven"], kept_secret(), 0))
     heard: list[tuple[str, bool, Any]] = []
     listener = paho.Client(CallbackAPIVersion.VERSION2)
@@ -72,17 +71,22 @@ def test_a_tick_becomes_an_event_on_every_way_out(tmp_path: Path) -> None:
         with hooks() as taken:
             body = subscription(f"{taken.url}/ok/a", programID="elm-street")
             assert httpx.post(f"{base}/subscriptions", json=body, headers=auth).status_code == 201
-            assert until(lambda: len(taken.came) > 0 and len(heard) > 1)
+            ahead = "OpenADR/3.1.0/programs/elm-street-forecast/events/update"
+            assert until(lambda: len(taken.came) > 0 and ahead in {one[0] for one in heard})
             told = taken.came[0].body["object"]
         assert httpx.get(f"{base}/events/{told['id']}").json() == told
         assert told["eventName"].endswith("(simulated)")
         price = httpx.get(f"http://127.0.0.1:{port}/v1/price").json()
-        assert price["price"] in [e["intervals"][0]["payloads"][0]["values"][0] for e in events()]
+        rates = [e["intervals"][0]["payloads"][0]["values"][0] for e in events()]
+        assert price["kind"] == "forecast" or price["price"] in rates
         assert {topic for topic, _, _ in heard} == {
             "OpenADR/3.1.0/programs/elm-street/events/create", "OpenADR/3.1.0/events/create",
+            ahead, "OpenADR/3.1.0/events/update",
         }  # fmt: skip
+        coming = next(note for topic, _, note in heard if topic == ahead)
+        assert (coming["operation"], coming["object"]["id"]) == ("UPDATE", "elm-street-forecast")
         assert not any(retained for _, retained, _ in heard)
-        note = heard[0][2]
+        note = next(one for topic, _, one in heard if topic.endswith("create"))
         assert httpx.get(f"{base}/events/{note['object']['id']}").json() == note["object"]
         if standard() is not None:
             check_as("notification", note)

@@ -142,4 +142,5 @@ def test_topics() -> None:
     found: dict[str, Any] = {"topics": topics("programs/elm-street/events")}
     check_as("notifierTopicsResponse", found)
     check_as("notifierTopicsResponse", {"topics": topics("programs/elm-street", create=False)})
+    assert found["topics"]["ALL"] == "OpenADR/3.1.0/programs/elm-street/events/+"
     assert found["topics"]["CREATE"] == "OpenADR/3.1.0/programs/elm-street/events/create"

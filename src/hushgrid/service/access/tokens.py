@@ -26,7 +26,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from joserfc import jwt
 from joserfc.errors import JoseError
@@ -35,15 +35,14 @@ from joserfc.jwk import OctKey
 from hushgrid.errors import AccessError
 from hushgrid.service.access.clients import (
     ANONYMOUS,
+    CACHED,
     NO_CLIENT,
     Client,
+    ClientStore,
     Grant,
     secret_matches,
 )
 from hushgrid.service.clock import Clock
-
-if TYPE_CHECKING:
-    from hushgrid.service.access.clients import ClientStore
 
 ALGORITHM = "HS256"
 LONGEST = 4096  # characters; a longer text is no token of this service
@@ -195,7 +194,6 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 LIFETIME = 3600  # [s] of a token
-CACHED = 3.0  # [s] that a client is cached after it was looked up
 AT_ONCE = 4  # secrets hashed at the same time: each takes 16 MiB
 
 

@@ -24,7 +24,7 @@ from urllib.parse import parse_qsl
 import ibis
 
 from hushgrid.errors import BatchError, ExtraError, HushgridError
-from hushgrid.service.batch.expression import COLUMNS, RECEIVED, canonical, joined, within
+from hushgrid.service.batch._expression import COLUMNS, RECEIVED, canonical, joined, within
 
 if TYPE_CHECKING:
     import pyarrow as pa

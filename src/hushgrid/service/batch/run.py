@@ -17,10 +17,10 @@ from hushgrid._numbers import Int32s
 from hushgrid.errors import BatchError
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.mechanism.noise import Noise, SecureNoise, Stepwise
-from hushgrid.model.zone import Tally
-from hushgrid.service.batch import expression
+from hushgrid.model.zone import Tally, Zone
+from hushgrid.service.batch import _expression as expression
+from hushgrid.service.batch._expression import BatchRoster, ImputedSums, roster_of
 from hushgrid.service.batch.engines import BatchReadings, Engine, engine_errors, open_readings
-from hushgrid.service.batch.expression import BatchRoster, ImputedSums, roster_of
 from hushgrid.service.clock import Clock
 from hushgrid.service.covariates import CovariateSources
 from hushgrid.service.curator import Curator
@@ -29,8 +29,8 @@ from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.witness import open_witnesses
 from hushgrid.service.ledger.writer import load
 from hushgrid.service.meters import open_meters
-from hushgrid.service.meters.ports import Expected as EachHouse
-from hushgrid.service.meters.ports import IntervalSource
+from hushgrid.service.meters.columns import Expected as EachHouse
+from hushgrid.service.meters.columns import IntervalSource, NoiseBlock
 from hushgrid.service.transfer import check_arrived
 
 _NOTHING = dict.fromkeys(expression.SUMS, 0)
@@ -65,9 +65,9 @@ class Sums:
         """Whether no house reported."""
         return self.missing == self.houses
 
-    def tally(self, bound: Int32s, expected: EachHouse) -> Tally:
+    def tally(self, zone: Zone, expected: EachHouse) -> Tally:
         """The sum; the caller checks that the bounds are its own."""
-        del bound, expected
+        del zone, expected
         return Tally(self.load, self.clamped, self.bound)
 
 
@@ -272,6 +272,16 @@ class SumsSource:
         del zone, before
         return 0
 
+    def noise_size(
+        self, zone: str, block: NoiseBlock, draw: Callable[[], int] | None
+    ) -> int | None:
+        """The size of a block's noise, from the meter store."""
+        return self._meters.noise_size(zone, block, draw)
+
+    def erase_noise(self, zone: str, but: NoiseBlock | None = None) -> None:
+        """Erase the sizes of other blocks in the meter store."""
+        self._meters.erase_noise(zone, but)
+
 
 def run(
     job: Job, engine: Engine, clock: Clock, advance: Callable[[int], None] = lambda _: None
@@ -298,8 +308,17 @@ def run(
         advance(report.before)
         aggregator = Aggregator(engine, readings, roster_of(chosen))
         for first, end in _chunks(job, curators):
+            now = [_renewed(one) for one in curators]
+            if any(one is not other for one, other in zip(now, chosen, strict=True)):
+                chosen, aggregator = now, Aggregator(engine, readings, roster_of(now))
             _run_chunk(job, curators, source, aggregator, (first, end), clock, report, advance)
     return report
+
+
+def _renewed(curator: Curator) -> ZoneService:
+    """The zone in its present epoch, or in the next one where that begins by itself."""
+    curator.renew()
+    return curator.service
 
 
 def _go_to(curator: Curator, job: Job) -> int:
@@ -428,10 +447,11 @@ def _noise(job: Job, service: ZoneService) -> Noise | Stepwise:
 
 
 def _chunks(job: Job, curators: Sequence[Curator]) -> Iterator[tuple[int, int]]:
-    """Days of UTC from the first interval that a zone lacks."""
+    """Days of UTC from the first interval that a zone lacks, cut where an epoch ends."""
     first = min((one.start_of(one.t) for one in curators), default=job.end)
     while first < job.end:
-        end = min((first // CHUNK + 1) * CHUNK, job.end)
+        borders = [one.service.ends for one in curators if one.service.ends > first]
+        end = min((first // CHUNK + 1) * CHUNK, job.end, *borders)
         yield first, end
         first = end
 

@@ -1,8 +1,10 @@
 """Leases in PostgreSQL, in the ledger's database and session: which curator runs which zone.
 
-A curator has one row that it renews; its leases are valid as long as that row is and its session
-exists. Times are the server's alone. All curators plan by the same rules on what each has read, so
-that they take different leases; where two try to take one, the database lets one have it.
+A curator has one row that it renews; it lives as long as that row is valid and its session exists.
+A lease that was not given back is taken after one lease without a word of its owner, by the clock
+of the one that takes it: an owner that is cut off knows by then that it has lapsed. Other times are
+the server's. All curators plan by the same rules on what each has read, so that they take different
+leases; where two try to take one, the database lets one have it.
 
 `SharedLedger` is the ledger of such curators: every lock and every append on one session. With the
 session all of it ends at once: the locks, an append under way, and the right to append. Nothing is
@@ -17,7 +19,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -26,7 +28,7 @@ from sqlalchemy.exc import IntegrityError
 
 from hushgrid.errors import LedgerError
 from hushgrid.service.database import Database, lock_key
-from hushgrid.service.ledger.ports import held_elsewhere, not_held
+from hushgrid.service.ledger.chain import held_elsewhere, not_held
 from hushgrid.service.ledger.records import Record, digest_of, from_fields
 from hushgrid.service.ledger.store import (
     COLUMNS,
@@ -56,7 +58,11 @@ class LeasePace(NamedTuple):
 
     @classmethod
     def of(cls, seconds: int) -> LeasePace:
-        """For intervals of so many seconds: zones of a dead curator are taken over within one."""
+        """For intervals of so many seconds.
+
+        Zones of a dead curator are taken over after a lease and at most two beats. 16 s are enough
+        to notice a dead link and to try two hosts, and little where an interval has minutes.
+        """
         lease = min(max(float(seconds), 2.0), 16.0)
         return cls(lease / 8, lease)
 
@@ -207,10 +213,16 @@ UNION ALL
 SELECT false, name, curator, NULL, NULL, NULL FROM hushgrid_lease WHERE name = ANY(:names)
 """)
 _TAKE = text("""
+WITH words AS (
+  SELECT id, CAST(extract(epoch FROM until) AS float8) AS word FROM hushgrid_curator
+  WHERE id = ANY(CAST(:owners AS text[])) ORDER BY id FOR SHARE
+)
 UPDATE hushgrid_lease SET curator = :me WHERE name IN (
   SELECT name FROM hushgrid_lease
-  JOIN unnest(CAST(:names AS text[]), CAST(:owners AS text[])) AS free (name, of)
+  JOIN unnest(CAST(:names AS text[]), CAST(:owners AS text[]), CAST(:words AS float8[]))
+    AS free (name, of, word)
   USING (name) WHERE curator IS NOT DISTINCT FROM free.of
+  AND free.word IS NOT DISTINCT FROM (SELECT word FROM words WHERE id = free.of)
   ORDER BY name FOR UPDATE OF hushgrid_lease SKIP LOCKED
 ) RETURNING name
 """)
@@ -221,11 +233,14 @@ WITH renewed AS (
   UPDATE hushgrid_curator SET until = clock_timestamp() + make_interval(secs => :lease)
   WHERE id = :me AND pid = pg_backend_pid()
 ), ended AS (
-  DELETE FROM hushgrid_curator WHERE until < clock_timestamp() AND id <> :me RETURNING id
+  SELECT id, until FROM hushgrid_curator WHERE until < clock_timestamp() AND id <> :me
+), gone AS (
+  DELETE FROM hushgrid_curator
+  WHERE until < clock_timestamp() - make_interval(secs => :lease) AND id <> :me
 )
 SELECT pg_terminate_backend(session.pid) FROM pg_stat_activity AS session
 JOIN ended ON session.application_name = 'hushgrid-' || ended.id
-WHERE session.usename = current_user
+WHERE session.usename = current_user AND session.backend_start < ended.until
 """)
 _WHO = text("""
 SELECT lease.name, lease.curator FROM hushgrid_lease AS lease
@@ -273,11 +288,16 @@ class Leases:
         return LeaseTable(now, tuple(Peer(*row[:4]) for row in curators), leases)
 
     def take(self, names: Collection[str], seen: LeaseTable) -> frozenset[str]:
-        """Take leases that have not changed since they were read; returns those taken."""
+        """Take leases that have not changed since they were read; returns those taken.
+
+        Nor may their owners have renewed their rows since.
+        """
         if not names:
             return frozenset()
         before = [seen.leases.get(name) for name in names]
-        rows = self._store.rows(_TAKE, me=self._me, names=list(names), owners=before)
+        valid = {peer.id: peer.until for peer in seen.peers}
+        words = [valid.get(owner or "") for owner in before]
+        rows = self._store.rows(_TAKE, me=self._me, names=list(names), owners=before, words=words)
         return frozenset(row.name for row in rows)
 
     def give(self, names: Collection[str]) -> None:
@@ -354,8 +374,6 @@ class SharedLedger(PostgresLedger):
         me: The curator that must have the lease of a zone for each append; without it no lease is
             asked for.
     """
-
-    _schema = replace(LEDGER, session={"connect_timeout": 2, "tcp_user_timeout": 5_000})
 
     def __init__(self, url: str, me: str | None = None) -> None:
         super().__init__(url)

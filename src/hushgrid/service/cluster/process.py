@@ -17,12 +17,13 @@ import logging
 import math
 import secrets
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 
 from hushgrid.errors import HushgridError, LedgerError, ServiceError
 from hushgrid.files.deployment import Deployment, ZoneService
+from hushgrid.service.border import zone_as_begun
 from hushgrid.service.clock import Clock, since_start
 from hushgrid.service.cluster.leases import (
     LeasePace,
@@ -41,7 +42,7 @@ from hushgrid.service.ledger.store import PAGE
 from hushgrid.service.ledger.witness import KEPT, Witness
 from hushgrid.service.ledger.writer import recover, refold, refold_verified, verify_signature
 from hushgrid.service.mqtt import MqttReadings
-from hushgrid.service.process import Process, ZoneRun, make_noise
+from hushgrid.service.process import Process, ZoneRun
 from hushgrid.service.replay import Replay
 from hushgrid.service.transfer import check_arrived
 
@@ -203,7 +204,8 @@ class Sharing:
         self._word = -math.inf  # when the last beat that went through was begun
         self._server: str | None = None
         self._still = -math.inf  # until then nothing is taken or run: others put records back
-        self._free: dict[str, float] = {}  # since when
+        # of each lease: its owner, the owner's last word, and when that was read
+        self._words: dict[str, tuple[str | None, float | None, float]] = {}
         self._refused: dict[str, float] = {}  # until when
         self._joined, self._next, self._turned = math.inf, 0.0, steady()
         self._stop = threading.Event()
@@ -218,7 +220,8 @@ class Sharing:
         if not self._thread.is_alive() and not self._stop.is_set():
             self._thread.start()
         self._joined, self._next = self._steady(), 0.0
-        self._free.clear()
+        # an owner without a row may have joined, and a crash of the database have removed it again
+        self._words = {name: word for name, word in self._words.items() if word[1] is not None}
         log.info("joined", extra={"curator": self.me})
 
     def _look_at_server(self) -> None:
@@ -254,8 +257,9 @@ class Sharing:
             self._join()
         if not self.time_to_look():
             return False
+        begun = self._steady()  # a pause after the look makes no word older
         self.seen = self._look()
-        self._take(self._steady())
+        self._take(begun)
         self._lock()
         self._next = self._steady() + self.pace.beat
         return True
@@ -276,18 +280,24 @@ class Sharing:
             self._leases.join()
             self._spoke(begun)
             seen = self._leases.look()
+        valid, now = {peer.id: peer.until for peer in seen.peers}, self._steady()
+        for name, owner in seen.leases.items():
+            word = owner, valid.get(owner or "")
+            if self._words.get(name, ())[:2] != word:
+                self._words[name] = *word, now
         return seen
 
     def _take(self, now: float) -> None:
-        for name in set(self._free) - set(self.seen.free):
-            del self._free[name]
-        for name in self.seen.free:
-            self._free.setdefault(name, now)
         if now - self._joined < self.pace.settled or self.still:
             self.surplus = 0
             return
-        overdue = {name for name, since in self._free.items() if now - since > self.pace.lease}
+        lease, owners = self.pace.lease, self.seen.leases
+        since = {n: self._words[n][2] + (lease if owners[n] else 0.0) for n in self.seen.free}
+        overdue = {name for name, free in since.items() if now - free > lease}
         refused = {name for name, until in self._refused.items() if now < until}
+        # an owner that is cut off takes its zones for its own for a lease after its last word, also
+        # where it reaches another server that lacks what its successor recorded
+        refused |= {name for name, free in since.items() if owners[name] and now < free}
         wanted = plan(self.seen, self.me, overdue, refused)
         self.surplus = wanted.give
         self._keep(self._leases.take(wanted.take, self.seen))
@@ -297,6 +307,10 @@ class Sharing:
         self._join()
         self.seen = self._look()
         others = sorted(self.seen.living - {self.me})
+        if not others and any(self.seen.leases.values()):
+            self._stop.wait(self.pace.lease)  # one that is cut off may still run them
+            self.seen = self._look()
+            others = sorted(self.seen.living - {self.me})
         if not others:
             self._keep(self._leases.take(list(self.seen.leases), self.seen))
             self._lock()
@@ -320,6 +334,12 @@ class Sharing:
         """The living curator that runs a zone; empty where there is none."""
         found = self.seen.leases.get(zone)
         return found if found is not None and found in self.seen.living else ""
+
+    def awaited(self, zone: str) -> bool:
+        """Whether the curator of a zone ended so shortly before that none may have it yet."""
+        owner, _, came = self._words.get(zone, (None, None, 0.0))
+        waits = self.pace.lease + self.pace.settled
+        return bool(owner) and not self.owner(zone) and self._steady() < came + waits
 
     def give(self, names: Iterable[str], *, refuse: bool = False) -> None:
         """Give back leases of zones that are closed here already."""
@@ -410,21 +430,8 @@ class SharedProcess(Process):
 
     @contextmanager
     def _curator(self, zone: ZoneService, now: float, new_epoch: bool) -> Iterator[Curator]:
-        with Curator.open(
-            zone,
-            self._sharing.store,
-            self._meters,
-            make_noise(self.deployment),
-            self._key,
-            self._publishers,
-            self.deployment.mode,
-            now=now,
-            new_epoch=new_epoch,
-            fold=self._follower.folds[zone.id],
-            replay=self._replays[zone.id],
-            witness=self._witness(zone.id),
-            covariates=self._covariates.of(zone.id),
-        ) as curator:
+        known = {"fold": self._follower.folds[zone.id], "replay": self._replays[zone.id]}
+        with self._curator_on(self._sharing.store, zone, now, new_epoch, **known) as curator:
             self.history.fill(zone.id, curator.releases, notified=False)
             yield curator
 
@@ -467,7 +474,6 @@ class SharedProcess(Process):
             self._follower.note(zone.id, list(store.records(zone.id, max(fold.seq - KEPT, 0))))
             releases = fold.standing.releases
             self.history.fill(zone.id, releases, notified=False)
-            self._show(zone, list(releases[-1:]))
             with suppress(HushgridError):  # other terms than here; see `_keep_up`
                 self._replays[zone.id].follow(fold.standing).resume(held)
 
@@ -530,7 +536,7 @@ class SharedProcess(Process):
         mine = [zone for zone in self._zones if zone.service.id in self._sharing.ready]
         for zone in sorted(mine, key=self._due):
             failures = zone.failures
-            self._pass(zone, clock)
+            self._pass(zone, clock, stopped)
             if zone.failures > failures:  # perhaps the database is away, then no other need fail
                 self._sharing.look_soon()
             if self._sharing.time_to_look() or stopped():
@@ -611,7 +617,8 @@ class SharedProcess(Process):
             same = head is not None and place is not None and head.digest == place.head.digest
             if moved or name in found or not same:
                 zone.close()  # and opened again, with what came
-                self._show(zone.service, found.get(name, []))
+                for release in found.get(name, []):
+                    self.history.follow(zone.service, release)
             else:
                 store.resume(name)
 
@@ -632,18 +639,22 @@ class SharedProcess(Process):
             for zone in self._zones:
                 wrong = zone.curator is not None and zone.curator.doubt in (STEPPED, BEHIND)
                 if (wrong or zone.failures >= FAILURES) and zone.service.id in sharing.ready:
-                    zone.close()
                     zone.refresh()
-                    sharing.give([zone.service.id], refuse=True)
+                    self._hand_over([zone], refuse=True)
         if sharing.surplus:
             # a few at a time: who takes them opens one after the other
             few = max(FEW, sharing.surplus // 4)
             some = self._spare(now)[: min(few, sharing.surplus)]
             sharing.surplus = 0
-            for zone in some:
-                zone.close()
             if some:
-                sharing.give([zone.service.id for zone in some])
+                self._hand_over(some)
+
+    def _hand_over(self, zones: Sequence[ZoneRun], *, refuse: bool = False) -> None:
+        """Close zones and give them back; another curator may write from then on."""
+        for zone in zones:
+            zone.close()
+            self._witness(zone.service.id).disown()
+        self._sharing.give([zone.service.id for zone in zones], refuse=refuse)
 
     def _spare(self, now: float) -> list[ZoneRun]:
         """Zones that another can open before they are due; then those late by an interval."""
@@ -659,7 +670,7 @@ class SharedProcess(Process):
         sharing, here = self._sharing, {z.service.id for z in self._zones if z.curator is not None}
         anew = self._follower.reread(sharing.store, here)
         found = self._follower.catch_up(sharing.store, here)
-        for zone in self.deployment.zones:
+        for zone in map(self._present, self.deployment.zones):
             if zone.id in here:
                 self._statuses.pop(zone.id, None)
                 continue
@@ -667,7 +678,7 @@ class SharedProcess(Process):
                 self._statuses.pop(zone.id, None)
                 releases = self._follower.folds[zone.id].standing.releases
                 self.history.fill(zone.id, releases, notified=False)
-            self._show(zone, found.get(zone.id, []))
+            self._show(zone, found.get(zone.id, []), now)
             if zone.id in found or zone.id not in self._statuses:
                 fold = self._follower.folds[zone.id]
                 standing = fold.standing if fold.place else None
@@ -681,9 +692,27 @@ class SharedProcess(Process):
             self._metrics.zone_elsewhere(status)
             if self._operator is not None:
                 self._operator.elsewhere(zone.id)
-            self.board.follows(status, runs=bool(owner) and owner != sharing.me)
+            runs = None if sharing.awaited(zone.id) else bool(owner) and owner != sharing.me
+            self.board.follows(status, runs=runs)
         living = len(sharing.seen.living)
         self._metrics.cluster(living, len(sharing.ready), sharing.taken)
+
+    def _present(self, zone: ZoneService) -> ZoneService:
+        """The zone in the epoch that another curator has begun since, if one has."""
+        fold = self._follower.folds[zone.id]
+        epoch = fold.standing.epoch if fold.place else None
+        if epoch is None or epoch.first * epoch.seconds == zone.begins:
+            return zone
+        found = zone_as_begun(zone, epoch)
+        if found is not zone:
+            self._renew(found)
+        return found
+
+    def _renew(self, zone: ZoneService) -> None:
+        super()._renew(zone)
+        self._replays[zone.id] = Replay(zone)
+        for run in self._zones:
+            run.service = zone if run.service.id == zone.id else run.service
 
     def _keep_up(self, zone: ZoneService, standing: LedgerState) -> None:
         """Replay new records, so that the zone can be taken over at once."""
@@ -692,13 +721,18 @@ class SharedProcess(Process):
         except HushgridError:  # other terms than here; opening the zone raises the error
             self._replays[zone.id] = Replay(zone)
 
-    def _show(self, zone: ZoneService, releases: list[ReleaseRecord]) -> None:
+    def _show(self, zone: ZoneService, releases: list[ReleaseRecord], now: float) -> None:
         for release in releases:
             self.history.follow(zone, release)
-        if releases and self._price_file is not None:
+        self.history.unread.discard(zone.id)
+        prices = self.history.present(zone.id, now)
+        if prices is None:
+            return
+        self.history.show(zone, prices)
+        if self._price_file is not None:
             try:
-                self._price_file.publish(zone, releases[-1])
-            except OSError as error:  # the next one is written again
+                self._price_file.show(zone, prices)
+            except OSError as error:  # the next pass writes it again
                 log.warning(
                     "price file not written", extra={"zone": zone.id, "error": type(error).__name__}
                 )

@@ -47,6 +47,7 @@ from hushgrid.service.demo.panel import (
     demo_routes,
 )
 from hushgrid.service.demo.setting import (
+    COLD,
     HORIZON,
     OPERATOR,
     Dials,
@@ -90,6 +91,11 @@ class SimulatedPace:
             return self._limit
         run = self._mark + self._speed * (self._steady() - self._since)
         return min(run, self._limit)
+
+    def jump(self, at: float) -> None:
+        """Be at an instant at once."""
+        self._mark = self._limit = max(at, self._limit)
+        self._since = self._steady()
 
     def reach(self, at: float, wake: threading.Event) -> bool:
         """Advance to an instant; False where `wake` was set before."""
@@ -173,12 +179,15 @@ class DemoRun:
         zone = self.zone
         return self._fleet.start >= zone.begins + zone.policy.horizon * zone.seconds
 
-    def step(self, wake: threading.Event) -> PanelStep | None:
-        """Play the next interval; None where `wake` was set before it ended."""
+    def step(self, wake: threading.Event, factor: float = 1.0) -> PanelStep | None:
+        """Play the next interval; None where `wake` was set before it ended.
+
+        With a `factor` every house uses that many times as much.
+        """
         t = self._fleet.start // self.zone.seconds
         if not self._clock.reach(self._fleet.end, wake):
             return None
-        self._way.send(self._fleet.interval(None))
+        self._way.send(self._fleet.interval(None, factor))
         self._publish(self._clock, t, wake)
         if self._newest is None or self._newest.t < t:
             return None
@@ -220,14 +229,14 @@ def _seeded(seed: int) -> Callable[[], Noise]:
 
 
 def house_to_display(zone: ZoneService, seed: int, steps: int) -> int:
-    """A house to display: out for about a third of its first day, if possible in one piece.
+    """A house to display: out for about a third of its first steps, if possible in one piece.
 
     Known before the day is played, since it depends only on the seed.
 
     Args:
         zone: The zone.
         seed: The demo's seed.
-        steps: Steps of a day.
+        steps: How many steps to look at.
 
     Returns:
         The number of the house, from 0.
@@ -242,25 +251,31 @@ def house_to_display(zone: ZoneService, seed: int, steps: int) -> int:
 log = logging.getLogger("hushgrid.demo")
 
 HOST = "127.0.0.1"
+EVENING = 24  # steps: the displayed house is chosen by them
 
 
 class DemoRequests:
-    """Requests to the running demo, from any thread: other dials, or its end.
+    """Requests to the running demo, from any thread: other dials, a cold evening, or its end.
 
     Attributes:
         wake: Set while there is a request.
         stopping: Whether the demo should end.
+        cold: Whether every house uses more from the next interval on.
     """
 
     def __init__(self) -> None:
         self.wake = threading.Event()
-        self.stopping = False
+        self.stopping = self.cold = False
         self._dials: Dials | None = None
 
     def ask(self, dials: Dials) -> None:
         """Restart the day; of several requests the last one counts."""
         self._dials = dials
         self.wake.set()
+
+    def chill(self, cold: bool) -> None:
+        """Make every house use more from the next interval on, or no longer."""
+        self.cold = cold
 
     def stop(self) -> None:
         """End the demo."""
@@ -281,7 +296,7 @@ class DemoOptions:
 
     Attributes:
         dials: What to promise.
-        begins: Its first midnight [UTC epoch s].
+        begins: Start of its first interval [UTC epoch s].
         seed: Random seed.
         port: Port of the HTTP server.
         speed: Times faster than real time.
@@ -325,13 +340,15 @@ class _Living:
         self._secrets = Secrets(token_urlsafe(), new_secret())
         channel = Channel([TOPIC], MOST)
         self._figures = PanelFigures(channel, self._secrets.operator)
-        self._routes = demo_routes(self._figures, channel, requests.ask)
+        self._routes = demo_routes(self._figures, channel, requests.ask, requests.chill)
         self._stage = SwappableApp(self._routes, stale=True)
         server = Server(self._stage, HOST, options.port)  # an error at once if the port is taken
         stack.callback(server.stop)
         self._port, self._broker = server.port, stack.enter_context(private_broker(folder))
         self._number, self._new_epoch = 0, False
         self._next = self._planned(options.dials)
+        (zone,) = self._next.zones  # dials do not change who lives there
+        self._house = house_to_display(zone, options.seed, EVENING)
         self._begin(options.dials)
         server.start()
         stack.callback(channel.close)
@@ -344,7 +361,7 @@ class _Living:
         prices = f"hushgrid/{zone.id}/price"
         return [
             f"{len(zone.meters):,} simulated houses, a day in {minutes:.3g} minutes:"
-            f" http://{HOST}:{self._port} (/demo: the adversaries, /operator: the inside)",
+            f" http://{HOST}:{self._port}/demo (the adversaries; /operator: the inside)",
             f"Operator: client {OPERATOR}, secret {self._secrets.operator}",
             f"Prices over MQTT: {HOST}:{self._broker}, topic {prices}"
             if self._broker
@@ -374,8 +391,7 @@ class _Living:
         (zone,) = self._next.zones
         self._dials, self._new_epoch = dials, False
         self._clock = SimulatedPace(zone.begins, self._options.speed)
-        house = house_to_display(zone, self._options.seed, DAY // zone.seconds)
-        self._figures.begin(zone, house, dials, sentence(zone))
+        self._figures.begin(zone, self._house, dials, sentence(zone))
 
     def play(self) -> None:
         """Play days of one epoch, and plan what comes after them."""
@@ -390,6 +406,8 @@ class _Living:
             more=self._routes,
             new_epoch=self._new_epoch,
         ) as run:
+            if not self._new_epoch:
+                self._clock.jump(run.zone.begins + run.zone.seconds)  # the first price at once
             wanted = self._days(run)
             if wanted is None and not self._requests.stopping:
                 self._next_epoch(run)
@@ -400,9 +418,10 @@ class _Living:
     def _days(self, run: DemoRun) -> Dials | None:
         """Play until the horizon ends (None), the demo does, or a plan for other dials is made."""
         while not run.over:
-            seen = run.step(self._requests.wake)
+            cold = self._requests.cold
+            seen = run.step(self._requests.wake, COLD if cold else 1.0)
             if seen is not None:
-                self._figures.add(seen)
+                self._figures.add(seen, cold)
             if self._requests.stopping:
                 return None
             dials = self._requests.take() if self._requests.wake.is_set() else None
@@ -516,13 +535,13 @@ def foresee(zone: ZoneService, seed: int, steps: int, tick: Callable[[], None]) 
     """
     policy = zone.policy.first(steps)
     world = zone.scenario
-    terms = (world.zone, world.tariff, world.models, world.consumption)
     played = days(lambda _: world, {"it": Mechanism(policy)}, count=DAYS, seed=seed + _FORESEEN)
     errors = []
     for day in played:
         errors.append(day.traces["it"].rmsre_paper)
         tick()
-    planned = examine(*terms, policy).prospect.estimated(rho=0.0)  # these days follow the model
+    prospect = examine(*world.terms, policy).prospect
+    planned = prospect.estimated(rho=0.0)  # these days follow the model
     low, high = next_one(errors, CHANCE)
     return ErrorForecast(planned, float(np.mean(errors)), low, high, DAYS)
 

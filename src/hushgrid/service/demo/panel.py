@@ -2,7 +2,7 @@
 
 Two adversaries, each with protection and without. They get releases, and the strong one every
 other reading; the true occupancy is used for scoring only. Written by the demo's loop, read by
-the server's thread. Paths: /demo/state, /demo/stream and /demo/day.
+the server's thread. Paths: /demo/state, /demo/stream, /demo/day and /demo/cold.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 from fastapi.exceptions import RequestValidationError
@@ -26,11 +26,13 @@ from hushgrid._numbers import Bools, Floats, Indices, Int32s, UInt8s
 from hushgrid.adversary.factored import Factored
 from hushgrid.adversary.filter import Beliefs
 from hushgrid.adversary.knowledge import Knowledge, KnownReadings
+from hushgrid.belief.estimate import PublicKnowledge
 from hushgrid.compare.attack import without_noise
 from hushgrid.files.deployment import ZoneService
 from hushgrid.mechanism.release import Release
+from hushgrid.model.zone import optimal_rate
 from hushgrid.service.curator import utc
-from hushgrid.service.demo.setting import LIMITS, OPERATOR, Dials
+from hushgrid.service.demo.setting import CHOICES, LIMITS, OPERATOR, Dials
 from hushgrid.service.epoch import epoch_record
 from hushgrid.service.http.prices import Channel
 from hushgrid.service.http.sessions import json_only
@@ -102,6 +104,7 @@ class PanelStep:
         load: [Wh]
         optimal: The optimal rate [currency/kWh].
         rate: The published rate [currency/kWh].
+        forecast: The rate of the models' mean load, without any meter [currency/kWh].
     """
 
     t: int
@@ -110,6 +113,7 @@ class PanelStep:
     load: int
     optimal: float
     rate: float
+    forecast: float
 
 
 class Panel:
@@ -128,6 +132,7 @@ class Panel:
         self._who = {"open": bare, "private": private}
         self._beliefs: dict[str, Beliefs] = dict.fromkeys(BELIEFS, private.start())
         self._first = zone.begins // zone.seconds
+        self._public = PublicKnowledge.start(scenario.models, scenario.consumption)
 
     def fold(self, record: ReleaseRecord, readings: Int32s, occupancy: UInt8s) -> PanelStep:
         """Update all beliefs with one release; readings [Wh] and occupancy are the truth."""
@@ -135,11 +140,11 @@ class Panel:
         releases = dict(self._releases(record, readings))
         for name in BELIEFS:
             self._beliefs[name] = self._after(name, t, releases, readings)
-        load, rate = 0, 0.0
-        if releases:
-            load, rate = releases["open"].load_hat, releases["open"].rate
+        load, tariff = int(readings.sum()), self._zone.scenario.tariff
+        mean = float(np.mean([each.mean for each in self._public.moments.at(t)]))
+        rates = (optimal_rate(load, tariff), record.rate, optimal_rate(mean, tariff))
         home = {name: self._home(name) for name in BELIEFS}
-        return PanelStep(t, occupancy.copy(), home, load, rate, record.rate)
+        return PanelStep(t, occupancy.copy(), home, load, *rates)
 
     def _after(self, name: str, t: int, releases: dict[str, Release], readings: Int32s) -> Beliefs:
         beliefs = self._beliefs[name]
@@ -187,6 +192,7 @@ def by_adversary(values: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 DAY = 86_400  # [s]
 _DIGITS = 6
+PRICES = ("exact", "published", "forecast")
 
 
 class PanelFigures:
@@ -200,6 +206,7 @@ class PanelFigures:
     def __init__(self, channel: Channel, operator: str) -> None:
         self._channel, self._operator = channel, operator
         self._mutex = threading.Lock()
+        self._cold = False
 
     def restart(self, dials: Dials) -> None:
         """Announce that the day begins again with these dials."""
@@ -221,6 +228,7 @@ class PanelFigures:
             self._begins, self._steps = zone.begins, DAY // zone.seconds
             self._rolling = {name: Rolling(self._steps) for name in BELIEFS}
             self._clear(1)
+            self._count_errors(zone.begins)
 
     def go_on(self, zone: ZoneService) -> None:
         """Continue the same days in the zone's next epoch."""
@@ -232,15 +240,41 @@ class PanelFigures:
         self._day, self._t = day, 0
         self._occupancy: list[int] = []
         self._home: dict[str, list[float]] = {name: [] for name in BELIEFS}
+        self._prices: dict[str, list[float]] = {name: [] for name in PRICES}
 
-    def add(self, seen: PanelStep) -> None:
-        """Add one step and send it to listeners."""
+    def _count_errors(self, since: int) -> None:
+        """Begin to count the errors of prices at an instant [UTC epoch s]."""
+        self._since, self._counted, self._squares = since, 0, np.zeros(2)
+
+    def _errors(self) -> dict[str, Any]:
+        """Root mean square of the relative errors since they are counted; None: no price yet."""
+        found = np.sqrt(self._squares / self._counted).round(_DIGITS) if self._counted else None
+        names = PRICES[1:]
+        return {
+            "since": utc(self._since),
+            **(
+                dict.fromkeys(names)
+                if found is None
+                else dict(zip(names, found.tolist(), strict=True))
+            ),
+        }
+
+    def add(self, seen: PanelStep, cold: bool = False) -> None:
+        """Add one step and send it to listeners; `cold`: every house used more."""
         start = self._zone.begins + (seen.t - 1) * self._zone.seconds
         day, t = divmod((start - self._begins) // self._zone.seconds, self._steps)
         with self._mutex:
             if day + 1 != self._day:
                 self._clear(day + 1)
             self._t = t + 1
+            if cold != self._cold:
+                self._cold = cold
+                self._count_errors(start)
+            rates = (seen.optimal, seen.rate, seen.forecast)
+            self._counted += 1
+            self._squares += (np.array(rates[1:]) / seen.optimal - 1) ** 2
+            for name, rate in zip(PRICES, rates, strict=True):
+                self._prices[name].append(round(rate, _DIGITS))
             self._occupancy.append(int(seen.occupancy[self._house]))
             for name in BELIEFS:
                 self._home[name].append(round(float(seen.home[name][self._house]), _DIGITS))
@@ -253,6 +287,9 @@ class PanelFigures:
                 "prior": last["prior"],
                 **by_adversary(last),
                 "auc": self._auc(),
+                "prices": {name: values[-1] for name, values in self._prices.items()},
+                "errors": self._errors(),
+                "cold": cold,
             }
         self._send("step", event)
 
@@ -286,7 +323,11 @@ class PanelFigures:
                 "prior": list(self._home["prior"]),
                 "attackers": by_adversary({n: list(v) for n, v in self._home.items()}),
                 "auc": self._auc(),
+                "prices": {name: list(values) for name, values in self._prices.items()},
+                "errors": self._errors(),
+                "cold": self._cold,
                 "limits": {name: list(span) for name, span in LIMITS.items()},
+                "choices": {name: list(values) for name, values in CHOICES.items()},
                 "restarting": self._restarting,
                 "operator": {"client": OPERATOR, "secret": self._operator},
             }
@@ -297,8 +338,18 @@ class _Dials(BaseModel):
     eta: Annotated[float, Field(ge=LIMITS["eta"][0], le=LIMITS["eta"][1])]
 
 
+class _Cold(BaseModel):
+    cold: bool
+
+
+_Form = TypeVar("_Form", bound=BaseModel)
+
+
 def demo_routes(
-    figures: PanelFigures, channel: Channel, ask: Callable[[Dials], None]
+    figures: PanelFigures,
+    channel: Channel,
+    ask: Callable[[Dials], None],
+    chill: Callable[[bool], None],
 ) -> list[BaseRoute]:
     """The paths of the adversary panel.
 
@@ -306,6 +357,7 @@ def demo_routes(
         figures: The figures.
         channel: The listeners.
         ask: Restarts the day with other dials.
+        chill: Makes every house use more from the next interval on, or no longer.
 
     Returns:
         Routes of the HTTP server.
@@ -318,18 +370,27 @@ def demo_routes(
     async def stream(request: Request) -> Response:
         return channel.answer(request, TOPIC, retry=2000)
 
-    async def day(request: Request) -> Response:
+    async def wanted(request: Request, model: type[_Form]) -> _Form:
         # a page of another origin cannot send JSON without a preflight, which is not answered
         await json_only(request)
         try:
-            dials = _Dials.model_validate_json(await request.body(), strict=True)
+            return model.model_validate_json(await request.body(), strict=True)
         except ValidationError as error:
             raise RequestValidationError(error.errors()) from None
+
+    async def day(request: Request) -> Response:
+        dials = await wanted(request, _Dials)
         ask(Dials(dials.epsilon, dials.eta))
         return JSONResponse(dials.model_dump(), 202)
+
+    async def weather(request: Request) -> Response:
+        found = await wanted(request, _Cold)
+        chill(found.cold)
+        return JSONResponse(found.model_dump(), 202)
 
     return [
         Route("/demo/state", state, methods=["GET"]),
         Route("/demo/stream", stream, methods=["GET"]),
         Route("/demo/day", day, methods=["POST"]),
+        Route("/demo/cold", weather, methods=["POST"]),
     ]

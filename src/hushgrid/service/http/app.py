@@ -6,9 +6,10 @@ readings.
 """
 
 import hashlib
+import json
 import re
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Any
 from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
 from jinja2 import Environment, FileSystemLoader
+from markupsafe import Markup
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
@@ -27,9 +29,11 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from hushgrid import __version__
 from hushgrid.files.deployment import Http
+from hushgrid.files.readings import NO_MAPPINGS
+from hushgrid.intake.text import ColumnMapping
 from hushgrid.service.access.tokens import Access, Sessions
 from hushgrid.service.clock import Clock, SystemClock
-from hushgrid.service.curator import IN_DOUBT, UNTIL_RESUMED
+from hushgrid.service.curator import IN_DOUBT, NOT_BEGUN, UNTIL_RESUMED
 from hushgrid.service.http import models, readings
 from hushgrid.service.http.common import ERRORS, Heavy, Metrics, ZoneStates, conditional, html_page
 from hushgrid.service.http.middleware import (
@@ -56,7 +60,7 @@ from hushgrid.service.http.sessions import add_session, add_token
 from hushgrid.service.ingest import Ingest
 from hushgrid.service.prices import History, Pages
 
-FORMS = ("/v1/token", "/v1/session", "/openadr3/3.1.0/auth/token", "/demo/day")
+FORMS = ("/v1/token", "/v1/session", "/openadr3/3.1.0/auth/token", "/demo/day", "/demo/cold")
 HOUR = "public, max-age=3600"
 Lines = Callable[[str], Iterator[str]]  # a zone's records, each as one line
 
@@ -102,9 +106,12 @@ class App(FastAPI):
             schemas["ErrorAnswer"] = models.ErrorAnswer.model_json_schema()
             for name in ("HTTPValidationError", "ValidationError"):
                 del schemas[name]
+            for schema in schemas.values():
+                _describe_fields(schema)
             for path in found["paths"].values():
                 for one in path.values():
-                    one["responses"].pop("422", None)
+                    if "Validation" in one["responses"].get("422", {}).get("description", ""):
+                        del one["responses"]["422"]
                     if "security" in one:
                         more = models.refusals({403: "The scope is missing."})
                         one["responses"].setdefault("403", more[403])
@@ -119,6 +126,15 @@ class App(FastAPI):
     def end(self) -> None:
         """End the open streams."""
         self.state.streams.close()
+
+
+def _describe_fields(schema: dict[str, Any]) -> None:
+    """Move what the model's docstring says of its attributes to the fields."""
+    summary, _, listed = schema.get("description", "").partition("\n\nAttributes:\n")
+    schema["description"] = summary
+    for name, words in re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", listed, re.MULTILINE):
+        if name in schema.get("properties", {}):
+            schema["properties"][name].setdefault("description", " ".join(words.split()))
 
 
 def _operation_id(route: APIRoute) -> str:
@@ -140,6 +156,7 @@ def make_app(
     mode: str = "simulation",
     operator: Operator | None = None,
     certify: Certify | None = None,
+    mappings: Mapping[str, ColumnMapping] = NO_MAPPINGS,
 ) -> App:
     """Make the app of a process.
 
@@ -156,6 +173,7 @@ def make_app(
         mode: simulation or production.
         operator: figures for operators; made from the above if absent.
         certify: makes the certificate of a zone, as JSON.
+        mappings: mappings of readings by name, beyond those built in.
 
     Returns:
         The app.
@@ -166,7 +184,7 @@ def make_app(
         access = Access(None, secrets.token_bytes(32), clock, static=http.tokens)
     if operator is None:
         operator = Operator(history, board, clock, mode=mode)
-    pages, tls = Pages(history, feeds()), http.tls_certificate is not None
+    pages, tls = Pages(history, feeds(), clock), http.tls_certificate is not None
     proxies = list(http.proxies)
     limits = {"/v1/readings": (http.limit, readings.PATIENCE)}
     limits |= dict.fromkeys(FORMS, FORM)
@@ -180,10 +198,10 @@ def make_app(
         ],
     )
     app.state.sessions = Sessions(access, lifetime=http.token_lifetime)
-    app.state.batcher = add_readings(app.router, ingest, metrics)
+    app.state.batcher = add_readings(app.router, ingest, metrics, mappings)
     heavy = Heavy()
     add_feeds(app.router, pages, clock, heavy)
-    app.state.streams = add_stream(app.router, history, http.connections * 3 // 4, heavy)
+    app.state.streams = add_stream(app.router, history, http.connections * 3 // 4, heavy, clock)
     add_promises(app.router, history.zones, mode)
     add_token(app.router, access)
     add_session(app.router, app.state.sessions, tls)
@@ -239,8 +257,11 @@ def _add_status(
             more = {"clock_in_doubt": doubt} if doubt else {}
             zones = [zone for zone in board.zones if zone in waiting or zone in doubt]
             return JSONResponse({"status": "waiting", "zones": zones, **more}, 503)
-        gaps = [one.zone for one in board.statuses if one.state == UNTIL_RESUMED]
-        return {"status": "ready", **({"forecast_until_resumed": gaps} if gaps else {})}
+        found = {
+            name: [one.zone for one in board.statuses if one.state == state]
+            for name, state in (("forecast_until_resumed", UNTIL_RESUMED), ("not_begun", NOT_BEGUN))
+        }
+        return {"status": "ready", **{name: zones for name, zones in found.items() if zones}}
 
     @router.get(
         "/metrics",
@@ -278,12 +299,68 @@ def _add_description(app: App) -> None:
         responses={200: {"content": {"text/html": {}}}},
     )
     async def docs() -> Response:
-        return html_page(TEMPLATES.get_template("docs.html").render(app.openapi()), HOUR)
+        return html_page(_docs(app.openapi()), HOUR)
+
+
+_EXAMPLES: dict[str, Any] = {
+    "zone": "elm-street", "currency": "EUR", "unit": "EUR/kWh", "interval_s": 900,
+    "secret": "interval", "price": 0.2614, "total": 0.2614, "low": 0.2487, "high": 0.2741,
+    "source": "readings", "start": "2026-01-05T18:00:00Z", "end": "2026-01-05T18:15:00Z",
+    "state": "publishing",
+}  # fmt: skip
+
+
+def _docs(description: dict[str, Any]) -> str:
+    """The description as a page, with the style of the pages."""
+    schemas = description["components"]["schemas"]
+
+    def kind(schema: dict[str, Any]) -> Markup:
+        if name := schema.get("$ref", "").rpartition("/")[2]:
+            return Markup('<a href="#schema-{0}">{0}</a>').format(name)
+        if several := schema.get("anyOf") or schema.get("oneOf"):
+            return Markup(" or ").join(map(kind, several))
+        if values := schema.get("enum"):
+            return Markup(", ").join(Markup("<code>{}</code>").format(one) for one in values)
+        if schema.get("type") == "array":
+            return Markup("list of {}").format(kind(schema.get("items", {})))
+        return Markup("{}").format(schema.get("format") or schema.get("type", "any"))
+
+    def example(schema: dict[str, Any], name: str = "") -> Any:
+        if ref := schema.get("$ref", "").rpartition("/")[2]:
+            return example(schemas[ref])
+        if name in _EXAMPLES or "default" in schema:
+            return _EXAMPLES.get(name, schema.get("default"))
+        if several := schema.get("anyOf") or schema.get("oneOf"):
+            return example(several[0], name)
+        if schema.get("type") == "array":
+            return [example(schema.get("items", {}), name)]
+        if fields := schema.get("properties"):
+            return {field: example(one, field) for field, one in fields.items()}
+        usual = {"string": name or "text", "number": 0.5, "integer": 1, "boolean": False}
+        times = {"date-time": "2026-01-05T18:00:00Z"}
+        if values := schema.get("enum"):
+            return values[0]
+        return times.get(schema.get("format", ""), usual.get(schema.get("type", ""), {}))
+
+    def needs(operation: dict[str, Any]) -> str:
+        every = [each for one in operation.get("security", ()) for each in one.values()]
+        scopes = sorted({scope for each in every for scope in each})
+        return f"needs the scope {' or '.join(scopes)}" if scopes else "for anyone"
+
+    made = TEMPLATES.overlay()
+    made.filters = TEMPLATES.filters | {
+        "kind": kind,
+        "needs": needs,
+        "example": lambda schema: json.dumps(example(schema), indent=2, ensure_ascii=False),
+    }
+    style = (HERE / "static" / "style.css").read_text("utf-8")
+    return made.get_template("docs.html").render(description, style=style)
 
 
 # ---- pages
 
 HERE = Path(__file__).parent
+NO_DIGITS: Mapping[str, int] = {}
 TEMPLATES = Environment(loader=FileSystemLoader(HERE / "frames"), autoescape=True, trim_blocks=True)
 # no inline script or style, nothing from other hosts, no framing
 POLICY = (
@@ -303,11 +380,14 @@ class Assets(StaticFiles):
         return answer
 
 
-def page_routes(zones: Sequence[str], *, demo: bool = False) -> list[BaseRoute]:
+def page_routes(
+    zones: Sequence[str], digits: Mapping[str, int] = NO_DIGITS, *, demo: bool = False
+) -> list[BaseRoute]:
     """Return the routes of the pages.
 
     Args:
         zones: ids of all zones.
+        digits: digits after the point of a price, by zone, where the tariff has a number.
         demo: add the page of the adversary, whose data only the demo has.
 
     Returns:
@@ -317,7 +397,8 @@ def page_routes(zones: Sequence[str], *, demo: bool = False) -> list[BaseRoute]:
 
     @cache
     def page(name: str, zone: str | None) -> tuple[bytes, str]:
-        fields = {"page": name, "zone": zone, "zones": zones, "many": not only, "demo": demo}
+        fields: dict[str, Any] = {"page": name, "zone": zone, "zones": zones, "many": not only}
+        fields |= {"demo": demo, "digits": digits}
         body = TEMPLATES.get_template(f"{name}.html").render(fields).encode()
         return body, f'"{hashlib.sha256(body).hexdigest()[:32]}"'
 

@@ -15,8 +15,10 @@ import json
 import math
 import re
 import time
+from collections import Counter as Counts
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
@@ -34,10 +36,11 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Match
+from starlette.types import Receive, Scope, Send
 
 from hushgrid.errors import AccessError
 from hushgrid.files.deployment import ZoneService
-from hushgrid.service.curator import IN_DOUBT, Publisher, Status
+from hushgrid.service.curator import IN_DOUBT, PresentPrices, Publisher, Status
 from hushgrid.service.ingest import Receipt
 from hushgrid.service.ledger.records import ReleaseRecord
 
@@ -79,12 +82,51 @@ class Refusal(HTTPException):
         self.more = more
 
 
-SHED = 1.0  # [s]
+SHED, MANY, LONGEST = 1.0, 100, 10  # [s], refusals in that time, and how many times as long
 
 
-async def pause() -> None:
-    """Wait before a refusal: a client that asks again at once takes no time of others."""
-    await asyncio.sleep(SHED)
+class _Pause:
+    """Wait before a refusal: a crowd that asks again at once takes no time of others."""
+
+    _waiting = 0
+
+    async def __call__(self) -> None:
+        self._waiting += 1
+        try:
+            await asyncio.sleep(SHED * min(1 + (self._waiting - 1) / MANY, LONGEST))
+        finally:
+            self._waiting -= 1
+
+
+pause = _Pause()
+PART = 1 << 16  # [bytes] of an answer that are sent at a time
+
+
+class InParts(Response):
+    """An answer that is sent as its client reads it, so that it is not copied as a whole.
+
+    Args:
+        answer: the answer.
+        ended: called when it is sent, or its client has gone.
+    """
+
+    def __init__(self, answer: Response, ended: Callable[[], None] = lambda: None) -> None:
+        super().__init__(answer.body, answer.status_code, background=answer.background)
+        self.raw_headers, self._ended = answer.raw_headers, ended
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+        del scope, receive
+        body, start = bytes(self.body), {"status": self.status_code, "headers": self.raw_headers}
+        try:
+            await send({"type": "http.response.start", **start})
+            for i in range(0, len(body) or 1, PART):
+                part = {"body": body[i : i + PART], "more_body": i + PART < len(body)}
+                await send({"type": "http.response.body", **part})
+        finally:
+            self._ended()
+        if self.background is not None:
+            await self.background()
 
 
 class Heavy:
@@ -92,22 +134,31 @@ class Heavy:
 
     Args:
         threads: requests that are computed at the same time.
-        waiting: requests that wait; more are refused.
+        waiting: requests that wait, or whose answers are being sent; more are refused, and more
+            than a quarter of one sender.
     """
 
-    def __init__(self, threads: int = 2, waiting: int = 64) -> None:
-        self._threads, self._most, self._here = CapacityLimiter(threads), threads + waiting, 0
+    def __init__(self, threads: int = 1, waiting: int = 64) -> None:
+        self._threads, self._most = CapacityLimiter(threads), threads + waiting
+        self._here = Counts[str]()
 
-    async def run(self, work: Callable[[], Any]) -> Any:
+    async def run(self, work: Callable[[], Any], sender: str = "") -> Any:
         """Run it in a thread; Refusal, after a pause, if too many wait already."""
-        if self._here >= self._most:
+        own = self._here[sender] if sender else 0
+        if self._here.total() >= self._most or own >= self._most // 4:
             await pause()
             raise Refusal(503, "Too many such requests at once; try again later.", RETRY)
-        self._here += 1  # at once: a limiter counts a request only when it waits for a thread
+        self._here[sender] += 1  # at once: a limiter counts it only when it waits for a thread
+        left, made = partial(self._leave, sender), None
         try:
-            return await to_thread.run_sync(work, limiter=self._threads)
+            made = await to_thread.run_sync(work, limiter=self._threads)
+            return InParts(made, left) if isinstance(made, Response) else made
         finally:
-            self._here -= 1
+            if not isinstance(made, Response):
+                left()
+
+    def _leave(self, sender: str) -> None:
+        self._here -= Counts([sender])  # a sender without any is forgotten
 
 
 class ParameterError(Refusal):
@@ -234,25 +285,26 @@ def conditional(
     named = {one.strip().removeprefix("W/") for one in unless.split(",")}
     if cache != "no-store" and (etag in named or "*" in named):
         return Response(status_code=304, headers=headers)
-    return Response(body, 200, headers, media)
+    made = Response(body, 200, headers, media)
+    return InParts(made) if len(body) > PART else made
 
 
 def html_page(text: str, cache: str | None = None) -> Response:
-    """Make the answer with a page whose only resources are its own style elements.
+    """Make the answer with a page whose only resources are its own styles and pictures.
 
     Args:
         text: the page.
         cache: value of Cache-Control, if it may be cached.
 
     Returns:
-        The response, whose policy allows these styles alone.
+        The response, whose policy allows these alone.
     """
     styles = re.findall("<style>(.*?)</style>", text, re.DOTALL)
     digests = [base64.b64encode(hashlib.sha256(s.encode()).digest()).decode() for s in styles]
     allowed = " ".join(f"'sha256-{digest}'" for digest in digests) or "'none'"
     policy = (
-        f"default-src 'none'; style-src {allowed}; frame-ancestors 'none'; base-uri 'none';"
-        " form-action 'none'"
+        f"default-src 'none'; style-src {allowed}; img-src data:; frame-ancestors 'none';"
+        " base-uri 'none'; form-action 'none'"
     )
     headers = {"Content-Security-Policy": policy, **({"Cache-Control": cache} if cache else {})}
     return HTMLResponse(text, headers=headers)
@@ -352,12 +404,12 @@ class ZoneStates:
         if zone in self._statuses:
             self._statuses[zone] = replace(self._statuses[zone], state="closed after an error")
 
-    def follows(self, status: Status, *, runs: bool) -> None:
-        """Set the status of a zone of another process; `runs`: it is open there."""
+    def follows(self, status: Status, *, runs: bool | None) -> None:
+        """Set the status of a zone of another process; `runs`: it is open there, or None."""
         self._statuses[status.zone] = status
         if runs:
             self._passed[status.zone] = self._steady()
-        else:
+        elif runs is not None:
             self._passed.pop(status.zone, None)
 
     @property
@@ -392,6 +444,8 @@ class Metrics:
         self._left = Gauge("epsilon_left", "Budget left.", zone, **own)
         self._open = Gauge("zone_open", "1 while the zone runs.", zone, **own)
         self._clock = Gauge("clock_in_doubt", "1 while the zone waits for the clock.", zone, **own)
+        self._energy = Gauge("price_energy", "Price in force [currency/kWh].", zone, **own)
+        self._total = Gauge("price_with_charges", "Price in force with charges.", zone, **own)
         self._errors = Counter("zone_errors", "Passes that failed.", zone, **own)
         self._failures = Counter(
             "publisher_failures", "Prices not published at once.", ["publisher"], **own
@@ -485,6 +539,11 @@ class Metrics:
         """Count a price that a publisher could not publish."""
         self._failures.labels(publisher).inc()
 
+    def priced(self, zone: ZoneService, found: Mapping[str, Any]) -> None:
+        """Set the price in force, as /v1/price has it."""
+        self._energy.labels(zone.id).set(found["price"])
+        self._total.labels(zone.id).set(found["total"])
+
     def not_fetched(self, zone: str, covariate: str) -> None:
         """Count a covariate that its source did not give."""
         self._away.labels(zone, covariate).inc()
@@ -509,8 +568,19 @@ class CountedPublisher:
 
     def publish(self, zone: ZoneService, release: ReleaseRecord) -> None:
         """Publish; a failure is counted and raised again."""
+        self._counted(self._publisher.publish, zone, release)
+
+    def show(self, zone: ZoneService, prices: PresentPrices) -> None:
+        """Show the price in force, where the publisher does; a failure is counted as well."""
+        self._counted(getattr(self._publisher, "show", _nothing), zone, prices)
+
+    def _counted(self, work: Callable[..., None], *values: object) -> None:
         try:
-            self._publisher.publish(zone, release)
+            work(*values)
         except OSError:
             self._metrics.not_published(self._name)
             raise
+
+
+def _nothing(*values: object) -> None:
+    del values

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from collections import Counter
 from collections.abc import Mapping
 from functools import lru_cache
 from types import MappingProxyType
@@ -18,9 +19,6 @@ from urllib.parse import quote, quote_plus
 from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, Request, Security
 from fastapi.security import APIKeyCookie, HTTPBearer, SecurityScopes
-from limits import RateLimitItemPerSecond
-from limits.storage import MemoryStorage
-from limits.strategies import FixedWindowRateLimiter
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -168,9 +166,9 @@ class Callers:
 
     def __init__(self, app: ASGIApp, access: Access, rate: float) -> None:
         self._app, self._access = app, access
-        seconds = max(BURST, math.ceil(1 / rate))
-        self._rate = RateLimitItemPerSecond(max(int(rate * seconds), 1), seconds)
-        self._requests = FixedWindowRateLimiter(MemoryStorage())
+        self._seconds = max(BURST, math.ceil(1 / rate))
+        self._most, self._until = max(int(rate * self._seconds), 1), 0.0
+        self._requests = Counter[str]()  # of each sender, until the count begins again
         self._sender = lru_cache(10_000)(sender_network)
         self._threads = CapacityLimiter(4)  # no other request keeps a sender of readings waiting
 
@@ -185,8 +183,12 @@ class Callers:
                 grant = await self._grant(given.decode("latin-1"))
         except AccessError as error:
             refusal = access_problem(error)
-        if not self._requests.hit(self._rate, grant.client or sender):
-            refusal = self._too_many(grant.client or sender)
+        if time.monotonic() >= self._until:
+            self._until = time.monotonic() + self._seconds
+            self._requests.clear()
+        self._requests[grant.client or sender] += 1
+        if self._requests[grant.client or sender] > self._most:
+            refusal = self._too_many()
             await pause()
         if refusal is None:
             scope["caller"] = Caller(grant, sender)
@@ -203,9 +205,8 @@ class Callers:
             return found
         return await to_thread.run_sync(self._access.grant, authorization, limiter=self._threads)
 
-    def _too_many(self, name: str) -> Response:
-        reset = self._requests.get_window_stats(self._rate, name).reset_time
-        seconds = max(math.ceil(reset - time.time()), 1)
+    def _too_many(self) -> Response:
+        seconds = max(math.ceil(self._until - time.monotonic()), 1)
         return problem(
             429,
             f"Too many requests; send the next one in {seconds} s.",

@@ -54,32 +54,48 @@ class ErrorAnswer(BaseModel):
     fix: str = ""
 
 
-class Price(AnswerModel):
-    """The newest price of a zone.
+class OnePrice(AnswerModel):
+    """A price of a zone.
 
     Attributes:
         zone: id of the zone.
         start: when it begins.
         end: when it ends.
-        price: [currency/kWh]
+        price: of energy [currency/kWh]
+        total: with grid fees and taxes [currency/kWh]
         currency: of the price.
         rule: how it was computed, for people.
         source: what it is made from.
+        kind: published, or forecast where nothing was published for its interval.
         simulated: its noise is simulated.
-        head: digest of its record in the ledger.
-        signature: of that record.
+        head: digest of its record in the ledger; empty for a forecast.
+        signature: of that record; empty for a forecast.
+        feed_in: of what is fed in [currency/kWh], where the tariff has such a price.
     """
 
     zone: str
     start: Time
     end: Time
     price: float
+    total: float
     currency: str
     rule: str
     source: Source
+    kind: Literal["published", "forecast"]
     simulated: bool
     head: str
     signature: str
+    feed_in: float = 0.0
+
+
+class Price(OnePrice):
+    """The price in force of a zone: its interval holds the clock of the service.
+
+    Attributes:
+        next: the price of the next interval; null until it is published.
+    """
+
+    next: OnePrice | None
 
 
 class Expected(AnswerModel):
@@ -88,16 +104,24 @@ class Expected(AnswerModel):
     Attributes:
         start: when it begins.
         end: when it ends.
-        price: [currency/kWh]
+        price: of energy [currency/kWh]
+        total: with grid fees and taxes [currency/kWh]
         low: the exact price is above, with 97.5 per cent.
         high: the exact price is below, with 97.5 per cent.
+        total_low: the low one with charges, where there are any.
+        total_high: the high one with charges.
+        feed_in: of what is fed in [currency/kWh], where the tariff has such a price.
     """
 
     start: Time
     end: Time
     price: float
+    total: float
     low: float = 0.0
     high: float = 0.0
+    total_low: float = 0.0
+    total_high: float = 0.0
+    feed_in: float = 0.0
 
 
 class Published(Expected):
@@ -159,17 +183,19 @@ class Emhass(AnswerModel):
 
     Attributes:
         load_cost_forecast: [currency/kWh] by time.
+        prod_price_forecast: of what is fed in, where the tariff has such a price.
     """
 
     load_cost_forecast: dict[str, float]
+    prod_price_forecast: dict[str, float] = {}
 
 
 class OctopusRate(AnswerModel):
     """A unit rate as Octopus lists it.
 
     Attributes:
-        value_exc_vat: [currency/kWh]
-        value_inc_vat: the same: VAT is unknown.
+        value_exc_vat: price of energy [hundredths of the currency/kWh]
+        value_inc_vat: with grid fees and taxes.
         valid_from: when it begins.
         valid_to: when it ends.
     """
@@ -237,12 +263,14 @@ class Health(AnswerModel):
         status: ok, ready or waiting.
         zones: those that are not ready.
         forecast_until_resumed: zones whose ledger lacks releases.
+        not_begun: zones without a release so far; their price is the forecast or the fallback.
         clock_in_doubt: zones that publish nothing since the clock may be wrong.
     """
 
     status: str
     zones: list[str] = []
     forecast_until_resumed: list[str] = []
+    not_begun: list[str] = []
     clock_in_doubt: list[str] = []
 
 
@@ -342,12 +370,28 @@ class TariffTerms(AnswerModel):
         beta: rate at no load.
         floor: lowest rate.
         cap: highest rate.
+        smooth: share of the last rate that a new one keeps.
     """
 
     alpha: float
     beta: float
     floor: float
     cap: float | None
+    smooth: float
+
+
+class LeakageFigures(AnswerModel):
+    """What prices say about one interval of one home, as a log of odds.
+
+    Attributes:
+        step: one price.
+        day: the prices of a day.
+        week: the prices of a week, or of the horizon where it is shorter.
+    """
+
+    step: float | None
+    day: float | None
+    week: float | None
 
 
 class PromiseTerms(PromiseAnswer):
@@ -362,6 +406,7 @@ class PromiseTerms(PromiseAnswer):
         time_zone: of the zone.
         currency: of the prices.
         error: expected error of a price; null if models are private.
+        leakage: of one price, a day's and a week's about one interval; null if models are private.
         tariff: terms of the tariff.
     """
 
@@ -373,6 +418,7 @@ class PromiseTerms(PromiseAnswer):
     time_zone: str
     currency: str
     error: float | None
+    leakage: LeakageFigures | None
     tariff: TariffTerms
 
 
@@ -533,10 +579,11 @@ class SeriesRow(AnswerModel):
         t: step.
         start: start of its interval.
         applies_from: when its rate begins.
-        load: [Wh]; null once readings are deleted.
+        load: [Wh], below 0 where the zone exports; null once readings are deleted.
         optimal: exact rate of the load.
         rate: published rate.
-        load_hat: published load [Wh].
+        load_hat: published load, of readings cut at the clamp [Wh].
+        put_back: expected energy above the clamp [Wh].
         scale: of the noise [Wh].
         missing: meters without a reading.
         source: what it is made from.
@@ -545,10 +592,11 @@ class SeriesRow(AnswerModel):
     t: Count
     start: Time
     applies_from: Time
-    load: Count | None
+    load: int | None
     optimal: float | None
     rate: float
     load_hat: int | None
+    put_back: float
     scale: float
     missing: Count | None
     source: Source

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NamedTuple, Protocol
 
-import numpy as np
 from anyio import CapacityLimiter, to_thread
 from fastapi import APIRouter, Query
 
@@ -21,9 +20,18 @@ from hushgrid._numbers import Spent
 from hushgrid.belief.filter import Expectations
 from hushgrid.errors import HushgridError
 from hushgrid.files.deployment import Deployment, ZoneService
-from hushgrid.model.zone import public_rate, tally
+from hushgrid.model.zone import public_rate
 from hushgrid.service.clock import Clock
-from hushgrid.service.curator import OLD, STEPPED, UNTIL_RESUMED, Inside, Status, utc, why
+from hushgrid.service.curator import (
+    NO_SIZE,
+    OLD,
+    STEPPED,
+    UNTIL_RESUMED,
+    Inside,
+    Status,
+    utc,
+    why,
+)
 from hushgrid.service.http.common import RETRY, Refusal, ZoneStates, html_page
 from hushgrid.service.http.middleware import BY_SESSION, scopes
 from hushgrid.service.http.models import OF_ZONE, OperatorSummary, OperatorZone, refusals
@@ -31,7 +39,7 @@ from hushgrid.service.http.prices import ZoneName, requested_zone
 from hushgrid.service.ingest import Disagreements
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.records import ReleaseRecord, schedule_digest
-from hushgrid.service.meters.ports import Interval
+from hushgrid.service.meters.columns import Interval
 from hushgrid.service.prices import History
 from hushgrid.service.promise import stated
 
@@ -183,6 +191,12 @@ def _source(health: ZoneHealth) -> list[Alert]:
             " their loss."
         )
         return [Alert("error", text)]
+    if health.status.state == NO_SIZE:
+        text = (
+            "The meter store lacks the secret of a block of steps that has begun (it was deleted or"
+            f" put back), so the price is {instead} until the next block."
+        )
+        return [Alert("warning", text)]
     if health.status.state != "forecast only":
         return []
     if health.releases_left == 0:
@@ -200,7 +214,10 @@ def _spending(health: ZoneHealth) -> list[Alert]:
     plan = "plan the next epoch (hushgrid plan)"
     if ends is not None and ends - health.now <= DAY:
         return [Alert("warning", f"The budget lasts until {utc(ends)} only; {plan}.")]
-    if health.status is not None and steps * health.zone.seconds <= DAY < _whole(health.zone):
+    renews = health.zone.promise is not None and health.zone.promise.renew
+    if renews or health.status is None:
+        return []
+    if steps * health.zone.seconds <= DAY < _whole(health.zone):
         last = utc(health.due(steps))
         return [Alert("warning", f"The horizon ends at {last}; {plan}.")]
     return []
@@ -313,14 +330,17 @@ class Loads:
 
     def __init__(self, zones: Iterable[ZoneService], readings: ReadingSource | None) -> None:
         self._readings = readings
-        self._zones = {zone.id: zone for zone in zones}
-        self._expected = {
-            zone: Expectations(one.scenario, private=one.learned.private)
-            for zone, one in self._zones.items()
-        }
+        self._zones, self._expected = dict[str, ZoneService](), dict[str, Expectations]()
+        for zone in zones:
+            self.renew(zone)
         self._known: dict[str, dict[int, Sum]] = {zone: {} for zone in self._zones}
         self._mutex = threading.Lock()  # guards _known
         self._adding = threading.Lock()  # one thread at a time reads the store
+
+    def renew(self, zone: ZoneService) -> None:
+        """Go on with a zone in another epoch; its loads that are known stay."""
+        self._zones[zone.id] = zone
+        self._expected[zone.id] = Expectations(zone.scenario, private=zone.learned.private)
 
     def of(self, zone: str, starts: Sequence[int], now: float) -> dict[int, Sum]:
         """Return the loads of intervals of the present epoch whose readings are still stored.
@@ -350,14 +370,12 @@ class Loads:
 
     def _add(self, zone: ZoneService, start: int) -> None:
         found = None if self._readings is None else self._readings.peek(zone.id, start)
-        bound = zone.scenario.zone.bound
-        if found is None or found.wh.size != bound.size:
+        houses = zone.scenario.zone
+        if found is None or found.wh.size != houses.n_houses:
             return
-        wh = found.wh
-        if not found.present.all():
-            step = (start - zone.begins) // zone.seconds + 1
-            wh = np.where(found.present, wh, self._expected[zone.id].at(step))
-        summed = Sum(tally(wh, bound).load, found.missing)
+        step = (start - zone.begins) // zone.seconds + 1
+        load = found.tally(houses, lambda: self._expected[zone.id].at(step)).load
+        summed = Sum(load, found.missing)
         with self._mutex:
             self._known[zone.id][start] = summed
 
@@ -501,10 +519,11 @@ def _row(zone: ZoneService, one: ReleaseRecord, found: Sum | None) -> dict[str, 
         "t": one.t,
         "start": utc(one.start),
         "applies_from": utc(one.applies_start),
-        "load": load,
+        "load": None if load is None else load - zone.scenario.tariff.offset,
         "optimal": None if load is None else public_rate(load, zone.scenario.tariff),
         "rate": one.rate,
-        "load_hat": one.load_hat,
+        "load_hat": None if one.load_hat is None else one.net_load_hat,
+        "put_back": one.put_back,
         "scale": one.scale,
         "missing": one.counts.get("missing") if found is None else found.missing,
         "source": one.source,
@@ -528,7 +547,7 @@ def _budget(health: ZoneHealth) -> dict[str, Any]:
         "left": None if status is None else _finite(status.left),
         "runs_out": None if ends is None else utc(ends),
         "per_release": _finite(health.inside.epsilon),
-        "horizon_ends": utc(health.zone.begins + health.zone.policy.horizon * health.zone.seconds),
+        "horizon_ends": utc(health.zone.ends),
     }
 
 

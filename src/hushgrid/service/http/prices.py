@@ -28,7 +28,7 @@ from hushgrid.service.clock import Clock
 from hushgrid.service.curator import price, utc
 from hushgrid.service.http import models
 from hushgrid.service.http.common import RETRY, Heavy, ParameterError, Refusal
-from hushgrid.service.http.middleware import page_answer
+from hushgrid.service.http.middleware import caller_of, page_answer
 from hushgrid.service.http.models import OF_ZONE, refusals
 from hushgrid.service.ledger.records import ReleaseRecord
 from hushgrid.service.prices import (
@@ -39,6 +39,7 @@ from hushgrid.service.prices import (
     USUAL,
     Feed,
     History,
+    Page,
     Pages,
     PriceRange,
     csv,
@@ -175,7 +176,19 @@ def event(zone: ZoneService, release: ReleaseRecord) -> Event:
         start of the release's interval [UTC epoch s] and the bytes.
     """
     data = json.dumps(price(zone, release), separators=(",", ":"))
-    return release.start, f"id: {release.t}\nevent: price\ndata: {data}\n\n".encode()
+    return release.start, f"id: {release.t}\nevent: release\ndata: {data}\n\n".encode()
+
+
+def price_event(found: dict[str, Any]) -> Event:
+    """Encode the price in force as a server-sent event, which has no id.
+
+    Args:
+        found: what /v1/price says.
+
+    Returns:
+        0 and the bytes.
+    """
+    return 0, f"event: price\ndata: {json.dumps(found, separators=(',', ':'))}\n\n".encode()
 
 
 def _missed(
@@ -263,7 +276,7 @@ class RangeQuery(BaseModel):
         return PriceRange(since, until, self.limit)
 
 
-PRICE = Feed("/v1/price", JSON, None, "The newest price of a zone.", models.Price)
+PRICE = Feed("/v1/price", JSON, None, "The price in force, and the next one.", models.Price)
 PRICES = Feed(
     "/v1/prices", JSON, prices, "Published prices and the forecast.", models.Prices, ranges=True
 )
@@ -320,15 +333,21 @@ def _feed(
     async def answer(request: Request, zone: str | None, span: PriceRange) -> Response:
         name = requested_zone(zone, pages.zones)
         page, work = pages.ready(feed.path, name, span), partial(pages.page, feed.path, name, span)
-        if feed.shape is None:
-            page = page or work()  # takes no time
-        elif page is None and span == USUAL:
+        if page is None and feed.shape is None:
+            page = work(patience=0.0)  # takes no time, unless nothing was published for now
+        if page is None and span == USUAL:
             page = await to_thread.run_sync(work, limiter=usual)
         elif page is None:
-            page = await heavy.run(work)
+            caller = caller_of(request.scope)
+            sender = caller.grant.client or caller.sender
+            made: Response = await heavy.run(lambda: answered(request, name, work()), sender)
+            return made
+        return answered(request, name, page)
+
+    def answered(request: Request, name: str, page: Page | None) -> Response:
         if page is None:
-            detail = f"Zone {name!r} has no price yet; ask again after an interval."
-            raise Refusal(404, detail)
+            detail = f"The price of zone {name!r} is not ready; ask again in a few seconds."
+            raise Refusal(503, detail, RETRY)
         return page_answer(request, page, clock.now())
 
     async def newest(request: Request, zone: ZoneName = None) -> Response:
@@ -340,7 +359,9 @@ def _feed(
     return newest if feed.shape is None else ranged
 
 
-def add_stream(router: APIRouter, history: History, most: int, heavy: Heavy) -> Channel:
+def add_stream(
+    router: APIRouter, history: History, most: int, heavy: Heavy, clock: Clock
+) -> Channel:
     """Add the route of the stream.
 
     Args:
@@ -348,6 +369,7 @@ def add_stream(router: APIRouter, history: History, most: int, heavy: Heavy) -> 
         history: releases of the zones.
         most: listeners at the same time.
         heavy: threads of events that are sent again.
+        clock: which price is in force.
 
     Returns:
         The channel of the listeners.
@@ -366,7 +388,8 @@ def add_stream(router: APIRouter, history: History, most: int, heavy: Heavy) -> 
     @router.get(
         "/v1/stream",
         summary="Prices as they come (server-sent events).",
-        response_description="An event for each release; its id is t.",
+        response_description="An event `price` with what /v1/price says whenever that changes,"
+        " and an event `release` for each release, whose id is t.",
         response_class=Response,
         responses={
             200: {"content": {"text/event-stream": {}}},
@@ -389,9 +412,16 @@ def add_stream(router: APIRouter, history: History, most: int, heavy: Heavy) -> 
             await heavy.run(
                 missed
             )  # encoded there; again, with what has come since, once it listens
-        return channel.answer(request, name, missed)
+
+        def first() -> tuple[list[bytes], int]:
+            texts, sent = missed()
+            found = history.in_force(name, clock.now())  # where it is not ready it comes later
+            return texts + ([] if found is None else [price_event(found)[1]]), sent
+
+        return channel.answer(request, name, first)
 
     history.watch(lambda zone, release: channel.send(zone.id, event(zone, release)))
+    history.watch_prices(lambda zone, found: channel.send(zone.id, price_event(found)))
     return channel
 
 

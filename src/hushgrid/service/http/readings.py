@@ -10,13 +10,14 @@ sync, because a thread and a sync for each would take most of the time.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import threading
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping
 from functools import partial
 from tempfile import TemporaryFile
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from anyio import CapacityLimiter, from_thread, to_thread
 from fastapi import APIRouter, Query
@@ -25,9 +26,10 @@ from starlette.requests import ClientDisconnect, Request
 
 from hushgrid.errors import ExtraError, IntakeError, MeterError
 from hushgrid.files.apart import batches_apart
-from hushgrid.files.readings import formats_by_media, mapping_named
+from hushgrid.files.readings import format_by, formats_by_media, mapping_named
+from hushgrid.intake.exports import MAPPINGS
 from hushgrid.intake.readings import Parsed
-from hushgrid.intake.text import Format
+from hushgrid.intake.text import ColumnMapping, Format
 from hushgrid.service.http.common import RETRY, Metrics, Refusal
 from hushgrid.service.http.middleware import caller_of, scopes
 from hushgrid.service.http.models import AnswerModel, Count, refusals
@@ -95,20 +97,75 @@ MUCH = 1 << 22  # [bytes] of a body read before a thread parses it
 PIECE = 1 << 18  # [bytes] of a longer body passed to the thread at a time
 
 _COUNTS: dict[str, Any] = dict.fromkeys(Receipt._fields, (Count, ...))
-ReceiptAnswer = create_model("Receipt", __base__=AnswerModel, **_COUNTS, problems=(list[str], ...))
-MappingName = Annotated[
-    Literal["canonical", "lcl", "pecan"], Query(description="Meaning of the columns of a table.")
+
+
+class ReasonAnswer(AnswerModel):
+    """Rows that were not taken for one reason.
+
+    Attributes:
+        count: how many.
+        first: the first of them.
+    """
+
+    count: Count
+    first: str
+
+
+ReceiptAnswer = create_model(
+    "Receipt",
+    __base__=AnswerModel,
+    **_COUNTS,
+    problems=(list[str], ...),
+    reasons=(dict[str, ReasonAnswer], ...),
+)
+MeterId = Annotated[
+    str | None, Query(description="Id of the one meter of the body, where it has another or none.")
 ]
+_FIELDS = {
+    "meter_id": {"type": "string", "description": "Meter of a zone of this service."},
+    "start_utc": {
+        "type": "string",
+        "format": "date-time",
+        "description": "Start, with Z or offset.",
+    },
+    "duration_s": {"type": "integer", "description": "Whole seconds that divide the interval."},
+    "wh": {"type": "number", "description": "Energy taken from the grid [Wh]."},
+}
+_EXAMPLE = {
+    "meter_id": "house-1",
+    "start_utc": "2026-01-05T12:00:00Z",
+    "duration_s": 900,
+    "wh": 120,
+}
 _ANY = {"schema": {"type": "string", "format": "binary"}}
+_LINE = json.dumps(_EXAMPLE) + "\n"
+_BODIES: dict[str, dict[str, Any]] = {
+    "application/json": {
+        "schema": {
+            "type": "array",
+            "items": {"type": "object", "required": list(_FIELDS), "properties": _FIELDS},
+        },
+        "example": [_EXAMPLE],
+    },
+    "application/x-ndjson": {"schema": {"type": "string"}, "example": _LINE},
+    "application/ndjson": {"schema": {"type": "string"}, "example": _LINE},
+    "text/csv": {
+        "schema": {"type": "string"},
+        "example": ",".join(_EXAMPLE) + "\n" + ",".join(map(str, _EXAMPLE.values())) + "\n",
+    },
+}
 
 
-def add_readings(router: APIRouter, ingest: Ingest, metrics: Metrics) -> Batcher:
+def add_readings(
+    router: APIRouter, ingest: Ingest, metrics: Metrics, mappings: Mapping[str, ColumnMapping]
+) -> Batcher:
     """Add the route that takes readings.
 
     Args:
         router: gets the route.
         ingest: stores readings.
         metrics: counts them.
+        mappings: those of the service file, by name.
 
     Returns:
         The batcher of small bodies.
@@ -117,9 +174,16 @@ def add_readings(router: APIRouter, ingest: Ingest, metrics: Metrics) -> Batcher
     own: defaultdict[str, CapacityLimiter] = defaultdict(partial(CapacityLimiter, OWN))
     one_whole = threading.Lock()  # such a body is in memory as a whole
     formats = formats_by_media()
+    name: str = Query(
+        "canonical",
+        description="Mapping of the columns, or format of an export.",
+        json_schema_extra={"enum": [*MAPPINGS, *mappings]},
+    )
 
-    async def store(request: Request, mapping: str, delivery: Delivery) -> None:
-        form, columns = _format(request, formats), mapping_named(mapping)
+    async def store(request: Request, columns: ColumnMapping, delivery: Delivery) -> None:
+        form = format_by(columns, lambda: _format(request, formats))
+        if request.headers.get("content-encoding", "identity") != "identity":
+            raise Refusal(415, "The body is compressed; send it as it is.")
         body = _Body(request)
         first = await body.more(FIRST)
 
@@ -151,15 +215,23 @@ def add_readings(router: APIRouter, ingest: Ingest, metrics: Metrics) -> Batcher
         response_model=ReceiptAnswer,
         responses=refusals(
             dict.fromkeys((400, 408, 413, 415, 503), "The body cannot be taken, or only in part.")
+            | {422: "Every row is malformed or of an unknown meter; `reasons` says why."}
         ),
         dependencies=[scopes("write_readings")],
-        openapi_extra={"requestBody": {"required": True, "content": dict.fromkeys(formats, _ANY)}},
+        openapi_extra={
+            "requestBody": {
+                "required": True,
+                "content": {media: _BODIES.get(media, _ANY) for media in formats},
+            }
+        },
     )
-    async def take(request: Request, mapping: MappingName = "canonical") -> dict[str, Any]:
+    async def take(
+        request: Request, mapping: str = name, meter_id: MeterId = None
+    ) -> dict[str, Any]:
         # no grant without a client has the scope; an empty name owns no meters
         delivery, refusal = Delivery(caller_of(request.scope).grant.client or ""), None
         try:
-            await store(request, mapping, delivery)
+            await store(request, mapping_named(mapping, meter_id, mappings), delivery)
         except Refusal as error:
             refusal = error
         except IntakeError as error:
@@ -171,11 +243,16 @@ def add_readings(router: APIRouter, ingest: Ingest, metrics: Metrics) -> Batcher
         except (MeterError, OSError):
             detail = "The meter store cannot take readings now; send the same again later."
             refusal = Refusal(503, detail, RETRY)
+        if refusal is None and delivery.futile is not None:
+            refusal = Refusal(422, f"Of this body {delivery.futile}")
         metrics.received("http", delivery.receipt)
         counts = {k: v for k, v in delivery.receipt._asdict().items() if k != "clamped"}
         status = 200 if refusal is None else refusal.status_code
         log.info("readings", extra={"status": status, **counts})
-        receipt = delivery.receipt._asdict() | {"problems": list(delivery.problems)}
+        receipt = delivery.receipt._asdict() | {
+            "problems": list(delivery.problems),
+            "reasons": delivery.reasons,
+        }
         if refusal is None:
             return receipt
         if any(delivery.receipt):  # stored before the error, and durable
@@ -190,8 +267,6 @@ def _format(request: Request, formats: Mapping[str, Format]) -> Format:
     if media not in formats:
         known = ", ".join(formats)
         raise Refusal(415, f"The content type is {media[:60]!r}; send one of {known}.")
-    if request.headers.get("content-encoding", "identity") != "identity":
-        raise Refusal(415, "The body is compressed; send it as it is.")
     return formats[media]
 
 

@@ -1,18 +1,20 @@
 """The rules of a ledger: which record may follow, and the folds built on that.
 
 Appending, verifying and resuming all go through `follow`. Pure: signatures are verified by a
-function that is passed in.
+function that is passed in. At the end, what a store of records must do;
+`hushgrid.testing.stores.check_ledger_store` checks it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol, Self, runtime_checkable
 
-from hushgrid.errors import LedgerError
+from hushgrid.errors import LedgerError, LedgerHeldError
 from hushgrid.service.ledger.records import (
     NOTHING,
     TYPES,
@@ -182,7 +184,7 @@ def _after(place: ChainPosition, entry: ReleaseRecord) -> ChainPosition:
     return replace(place, last_t=entry.t, end=end, reach=max(place.reach, end))
 
 
-# no field beyond these: a release without readings has no optional ones
+# no field beyond these: a release without readings has no optional ones but its feed-in rate
 _COSTS = ("put_back", "scale", "look", "epsilon", "delta", "epsilon_any")
 
 
@@ -250,6 +252,15 @@ def _check_noise(place: ChainPosition, entry: ReleaseRecord) -> None:
         raise LedgerError(
             f"step {t} has noise {entry.noise} at scale {entry.scale:g} Wh; noise is none"
             " where the scale is 0 and nowhere else."
+        )
+    if (entry.noise == "block") != (entry.block is not None):
+        raise LedgerError(
+            f"step {t} has noise {entry.noise} and block {entry.block}; a release whose noise lasts"
+            " a block of steps says its place there, and no other does."
+        )
+    if entry.block is not None and t - entry.block["place"] + 1 < epoch.first:
+        raise LedgerError(
+            f"step {t} is in a block that begins before its epoch; give the epoch's own blocks."
         )
 
 
@@ -500,3 +511,173 @@ def _check_all_there(wanted: Mapping[str, str | None], zone: str | None = None) 
                 f"record {digest[:12]} is known from elsewhere and not in the ledger;"
                 " its end was lost, or it was written anew."
             )
+
+
+# ---- stores of records
+
+
+@runtime_checkable
+class LedgerStore(Protocol):
+    """Chains of records by zone, which only grow.
+
+    After an error of `append` the record may be there or not: read `head` to know.
+    """
+
+    def append(self, record: Record) -> None:
+        """Add the next record of a zone whose `writer` is held here; durable on return.
+
+        Raises:
+            LedgerError: The number exists, the record does not follow, the step has a release, or
+                the store cannot be written.
+        """
+        ...
+
+    def records(self, zone: str, after_seq: int = 0) -> Iterator[Record]:
+        """A zone's records in order.
+
+        Args:
+            zone: The zone.
+            after_seq: The first is the one after this number.
+        """
+        ...
+
+    def head(self, zone: str) -> Record | None:
+        """A zone's last record."""
+        ...
+
+    def witness(self, zone: str) -> str | None:
+        """The digest of the last record known to be durable, where that is kept apart from them.
+
+        Read it before the records: they can then only be ahead of it, unless some were lost.
+        """
+        ...
+
+    def zones(self) -> tuple[str, ...]:
+        """The zones that have records, sorted."""
+        ...
+
+    def writer(self, zone: str) -> AbstractContextManager[None]:
+        """The right to append to a zone, held by one at a time.
+
+        Raises:
+            LedgerHeldError: Another one holds it.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of files and connections."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+@runtime_checkable
+class Judged(Protocol):
+    """A store that keeps, apart from the records, what shows that some are missing."""
+
+    def settle(self, zone: str) -> None:
+        """What may be missing is judged: note the zone as it is; its `writer` is held here.
+
+        Until then nothing that shows a loss may be overwritten.
+        """
+        ...
+
+
+@runtime_checkable
+class Replicated(Judged, Protocol):
+    """A store whose server may be replaced by a standby that lacks the last records."""
+
+    def moved(self, zone: str) -> bool | None:
+        """Whether another server answers than at the last `settle`, or another timeline of it.
+
+        Also where the ledger's table was made anew since. None where that is not known.
+        """
+        ...
+
+
+@runtime_checkable
+class Checkpointed(Protocol):
+    """A store that keeps a checkpoint of each zone's replay, apart from the records."""
+
+    def checkpoint(self, zone: str) -> Sequence[Any] | None:
+        """The fields of the zone's `Checkpoint` as they are kept; None where there is none."""
+        ...
+
+    def keep_checkpoint(self, checkpoint: Sequence[Any]) -> None:
+        """Keep a checkpoint in place of the zone's last one."""
+        ...
+
+    def columns(self, zone: str, after_seq: int = 0) -> Iterator[Sequence[Any]]:
+        """A zone's records in order, each as its columns: the arguments of `from_fields`."""
+        ...
+
+
+def check_next(zone: str, head: Record | None, record: Record) -> None:
+    """What every store asks of a record before it takes it.
+
+    Args:
+        zone: The zone.
+        head: Its last record.
+        record: The next one.
+
+    Raises:
+        LedgerError: It does not follow, or does not have the digest it states.
+    """
+    seq, digest = (head.seq, head.digest) if head else (0, NOTHING)
+    if record.digest != digest_of(record):
+        raise LedgerError(
+            f"record {record.seq} of zone {zone!r} does not have the digest it states;"
+            " make records with seal."
+        )
+    if record.seq <= seq:
+        raise LedgerError(
+            f"record {record.seq} of zone {zone!r} exists already, up to {seq};"
+            " another writer was here, open the ledger again."
+        )
+    if record.seq != seq + 1 or record.prev != digest:
+        raise LedgerError(
+            f"record {record.seq} of zone {zone!r} does not follow record {seq}"
+            f" ({digest[:12]}); open the ledger again."
+        )
+
+
+def not_held(zone: str) -> LedgerError:
+    """The error of an append without the lock.
+
+    Args:
+        zone: The zone's name.
+
+    Returns:
+        The error, to be raised.
+    """
+    return LedgerError(f"zone {zone!r} has no writer here; append inside `with writer(zone)`.")
+
+
+def held_elsewhere(zone: str) -> LedgerHeldError:
+    """The error of a second writer.
+
+    Args:
+        zone: The zone's name.
+
+    Returns:
+        The error, to be raised.
+    """
+    return LedgerHeldError(
+        f"zone {zone!r} has a writer already; a zone has one at a time, stop the other one."
+    )
+
+
+def twice(record: Record) -> LedgerError:
+    """The error of a second release of a step.
+
+    Args:
+        record: The second one.
+
+    Returns:
+        The error, to be raised.
+    """
+    return LedgerError(
+        f"step {record.t} of zone {record.zone!r} is published already; show the stored release."
+    )

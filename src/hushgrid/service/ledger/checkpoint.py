@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushgrid.errors import LedgerError
-from hushgrid.service.ledger.chain import Verify
-from hushgrid.service.ledger.ports import Checkpointed, LedgerStore
+from hushgrid.service.ledger.chain import Checkpointed, LedgerStore, Verify
 from hushgrid.service.ledger.records import Head, canonical
 
 # incremented where a replay computes something else than before, or names it otherwise

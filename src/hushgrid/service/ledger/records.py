@@ -38,6 +38,7 @@ from hushgrid._numbers import (
     to_json,
     whole,
 )
+from hushgrid.accounting.events import booked
 from hushgrid.errors import LedgerError
 from hushgrid.mechanism.release import HasRelease, Mode, Release
 
@@ -418,7 +419,7 @@ class EpochRecord(LedgerEntry):
         together: The most houses that move together under its models: their largest block.
         houses: The first `HOUSE_DIGITS` digits of every house's name, sorted; the name is that of
             a transfer.
-        seq: The number of its record.
+        seq: The number of its record; head: the record's digest.
     """
 
     kind = "epoch"
@@ -434,6 +435,7 @@ class EpochRecord(LedgerEntry):
     together: Annotated[int | None, optional(whole(1))] = None
     houses: Annotated[str | None, optional(_HOUSES)] = None
     seq: int = 0
+    head: str = ""
 
     @property
     def house_names(self) -> frozenset[str]:
@@ -549,6 +551,7 @@ class ReleaseRecord(HasRelease, LedgerEntry):
         rate: float,
         digest: str | None = None,
         estimate: float | None = None,
+        feed_in: float | None = None,
         **when: Any,
     ) -> Self:
         """A release that no reading went into and that costs nothing.
@@ -564,9 +567,11 @@ class ReleaseRecord(HasRelease, LedgerEntry):
             rate: [currency/kWh]
             digest: The epoch's.
             estimate: The load expected [Wh].
+            feed_in: [currency/kWh], where the tariff has a feed-in rate.
             **when: The other arguments of `of`.
         """
         rest = {"load_hat": None, "rate": float(rate), "estimate": estimate, "simulated": False}
+        rest |= {"feed_in": feed_in}
         own = Release.free(zone=zone, t=t, applies_from=t + 1, rule=source, digest=digest, **rest)
         return cls.of(own, source, **when)
 
@@ -582,7 +587,8 @@ class ReleaseRecord(HasRelease, LedgerEntry):
     def _values(cls, body: Body) -> dict[str, Any]:
         own, source = from_json(Release, body), body["source"]
         rules = rules_of(Release) if source != "readings" else {}
-        later = [name for name, rule in rules.items() if rule.optional and name in own]
+        rates = {"feed_in"}  # which every release of a zone with such a rate has
+        later = [name for name, rule in rules.items() if rule.optional and name in {*own} - rates]
         if later:
             raise LedgerError(
                 f"step {body['t']} is a {source} but has {later[0]}; only what comes from readings"
@@ -591,11 +597,15 @@ class ReleaseRecord(HasRelease, LedgerEntry):
         return {"release": Release(**own), **from_json(cls, body)}
 
     def to_body(self) -> dict[str, Any]:
-        """The fields of release and record; a release without readings has no optional ones."""
+        """The fields of release and record; without readings no optional ones but a rate."""
         rules = rules_of(Release)
         paid = self.source == "readings"
         values = to_json(self.release)
-        own = {name: values[name] for name in values if paid or not rules[name].optional}
+        own = {
+            name: values[name]
+            for name in values
+            if paid or name == "feed_in" or not rules[name].optional
+        }
         return {**own, **to_json(self)}
 
     def in_epoch(self, epoch: EpochRecord) -> Release:
@@ -907,7 +917,7 @@ class LedgerState:
 
         Infinite where a release has no epsilon of its own.
         """
-        releases = Spent().add(*(one.epsilon for one in self.releases))
+        releases = Spent().add(*booked(one for one in self.releases if one.source == "readings"))
         gaps = (one.epsilon for one in self.booked)
         return releases.add(*self.charged.values(), *gaps).total
 

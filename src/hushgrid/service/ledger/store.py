@@ -22,12 +22,11 @@ from sqlalchemy.exc import IntegrityError
 
 from hushgrid.errors import LedgerAwayError, LedgerError
 from hushgrid.service.database import SORTED_TEXT, Database, Schema, lock_key
-from hushgrid.service.ledger.ports import check_next, held_elsewhere, not_held, twice
+from hushgrid.service.ledger.chain import check_next, held_elsewhere, not_held, twice
 from hushgrid.service.ledger.records import Head, Record, canonical, from_fields
 from hushgrid.service.ledger.witness import Sidecar, read_witness, sidecar_path
 
 PAGE = 500  # records read at once
-PATIENCE = 30.0  # [s] to wait for a server that went away
 PAUSE = 0.2  # [s] between attempts
 
 
@@ -102,6 +101,7 @@ LEDGER = Schema(
     version=1,
     retry=LedgerAwayError,
     private=False,
+    session={"connect_timeout": 2, "tcp_user_timeout": 5_000},
 )
 COLUMNS = ("zone", "seq", "kind", "body", "prev", "digest", "signature")
 
@@ -147,7 +147,7 @@ class SqlLedger(Database):
 
     def checkpoint(self, zone: str) -> Sequence[Any] | None:
         """The zone's checkpoint; None where there is none, or the store is of before there were."""
-        if self._read_only and not sa.inspect(self.engine).has_table(CHECKPOINTS.name):
+        if self._read_only and CHECKPOINTS.name not in self.found():
             return None
         rows = self.rows(sa.select(CHECKPOINTS).where(CHECKPOINTS.c.zone == zone))
         return tuple(rows[0]) if rows else None
@@ -226,7 +226,8 @@ class SqliteLedger(SqlLedger):
         with self._mutex:
             sidecar = self._sidecar(zone)
             head = self.head(zone)
-            if self._missing.pop(zone, None) is not None and head is not None:
+            missing = self._missing.pop(zone, None)
+            if head is not None and (missing or self.witness(zone) is None):
                 sidecar.note(Head(head.seq, head.digest))
 
     def _sidecar(self, zone: str) -> Sidecar:
@@ -272,16 +273,14 @@ class PostgresLedger(SqlLedger):
     Args:
         url: `postgresql://USER@HOST/DATABASE`.
         create: Make its tables where they are absent; otherwise it is only read.
-        patience: How long to wait for a server that went away [s].
+        patience: How long an append waits for a server that went away [s].
 
     Raises:
         LedgerError: The server cannot be reached, or has no ledger or one of another version.
     """
 
-    _schema = LEDGER
-
-    def __init__(self, url: str, *, create: bool = True, patience: float = PATIENCE) -> None:
-        super().__init__(url, self._schema, create=create)
+    def __init__(self, url: str, *, create: bool = True, patience: float = 30.0) -> None:
+        super().__init__(url, LEDGER, create=create)
         self._patience = patience
         self._held: dict[str, sa.Connection] = {}
 

@@ -41,7 +41,7 @@ from typing import NamedTuple
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import Deployment
 from hushgrid.files.results import sync_folder
-from hushgrid.service.ledger.ports import held_elsewhere
+from hushgrid.service.ledger.chain import held_elsewhere
 from hushgrid.service.ledger.records import Head, Record, digest_of, from_line
 
 log = logging.getLogger("hushgrid.ledger")

@@ -31,12 +31,21 @@ from cryptography.hazmat.primitives.asymmetric import ed25519
 from numpy.typing import NDArray
 
 from hushgrid._numbers import is_hex, sum_up
+from hushgrid.accounting.events import booked
 from hushgrid.errors import LedgerDamageError, LedgerError
 from hushgrid.files.results import sync_folder
 from hushgrid.mechanism.release import Mode
-from hushgrid.service.ledger.chain import ChainReport, Fold, Verify, check
+from hushgrid.service.ledger.chain import (
+    ChainReport,
+    Checkpointed,
+    Fold,
+    Judged,
+    LedgerStore,
+    Replicated,
+    Verify,
+    check,
+)
 from hushgrid.service.ledger.checkpoint import write
-from hushgrid.service.ledger.ports import Checkpointed, Judged, LedgerStore, Replicated
 from hushgrid.service.ledger.records import (
     NOTHING,
     TYPES,
@@ -749,6 +758,7 @@ def _summary(fold: Fold, records: Sequence[Record]) -> _LostRecords:
     """
     standing = fold.standing
     steps, costs, other = list[tuple[int, int]](), list[float](), False
+    released = list[ReleaseRecord]()
     since = min((record.seq for record in records), default=0)
     seconds = next((one.seconds for one in reversed(standing.epochs) if one.seq < since), 0)
     for record in sorted(records, key=lambda one: one.seq):
@@ -764,17 +774,24 @@ def _summary(fold: Fold, records: Sequence[Record]) -> _LostRecords:
             if (epoch := standing.epoch) and entry.source == "readings":
                 beyond = steps[-1][1] >= epoch.first + epoch.horizon
                 other = other or beyond or entry.digest != epoch.digest
-            left_out = entry.delta and math.isfinite(entry.epsilon)  # some houses: count these too
-            costs.append(entry.epsilon_any if left_out else entry.epsilon)
+            if entry.source == "readings":
+                released.append(entry)
         if isinstance(entry, ResumeRecord | ChargeRecord) or (
             isinstance(entry, TransferRecord) and entry.direction == "in"
         ):
             costs.append(entry.epsilon)
+    costs += booked(released, loss=_of_any)
     first, last = (
         min((one[0] for one in steps), default=0),
         max((one[1] for one in steps), default=0),
     )
     return _LostRecords(first, last, sum_up(costs), other)
+
+
+def _of_any(one: ReleaseRecord) -> float:
+    """What a release states, about houses that it leaves out too."""
+    left_out = one.delta and math.isfinite(one.epsilon)
+    return float(one.epsilon_any if left_out else one.epsilon)
 
 
 def _covered(fold: Fold, records: Sequence[Record], *, fork: bool) -> bool:

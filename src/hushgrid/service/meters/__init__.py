@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 
-from hushgrid.service.meters.ports import Counts, Interval
+from hushgrid.service.meters.columns import Counts, Interval
 from hushgrid.service.meters.store import MeterStore
 
 __all__ = ["Counts", "Interval", "MeterStore", "open_meters"]

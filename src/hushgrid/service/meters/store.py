@@ -23,17 +23,28 @@ from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sqlalchemy import Connection, delete, func, inspect, select, update
+from sqlalchemy import ColumnElement, Connection, delete, func, insert, inspect, select, update
 
 from hushgrid._numbers import Int8s, Int32s, Ints
 from hushgrid.errors import HushgridError, MeterDamageError, MeterError, MeterRetryError
 from hushgrid.files.results import sync_folder
 from hushgrid.service.database import Database
+from hushgrid.service.meters._earlier import (
+    convert_rows,
+    import_folder,
+    read_epoch,
+    remove_imported,
+)
 from hushgrid.service.meters.columns import (
     ACCEPTED,
     CONFLICTING,
     Columns,
+    Counts,
+    Interval,
+    NoiseBlock,
     OpenInterval,
+    Roster,
+    RosterEpoch,
     add_up,
     by_interval,
     check_ends,
@@ -41,8 +52,6 @@ from hushgrid.service.meters.columns import (
     first_codes,
     marks_of,
 )
-from hushgrid.service.meters.earlier import convert_rows, import_folder, read_epoch, remove_imported
-from hushgrid.service.meters.ports import Counts, Interval, Roster, RosterEpoch
 from hushgrid.service.meters.tables import (
     ADD_DELIVERY,
     COUNT,
@@ -50,6 +59,7 @@ from hushgrid.service.meters.tables import (
     DELIVERIES,
     DELIVERY,
     INTERVAL,
+    NOISE,
     SCHEMA,
     ZONE,
     add_zone,
@@ -307,6 +317,36 @@ class MeterStore:
             remove_imported(path.parent, zone, epoch.floor)
         return many
 
+    # ---- noise that lasts a block of steps
+
+    def noise_size(
+        self, zone: str, block: NoiseBlock, draw: Callable[[], int] | None
+    ) -> int | None:
+        """The size M of a block's noise, as secret as readings; None where it is not kept.
+
+        Where it is not and `draw` is given, it is drawn and kept, durable on return: all that
+        share the store get the same one.
+        """
+        with self._transaction(write=draw is not None) as link:
+            key, _ = self._known(link, zone, lock=draw is not None)
+            size = link.scalar(select(NOISE.c.size).where(_of_block(key, block)))
+            if size is None and draw is not None:
+                size = int(draw())
+                link.execute(insert(NOISE).values(zone=key, **block._asdict(), size=size))
+            return size
+
+    def erase_noise(self, zone: str, but: NoiseBlock | None = None) -> None:
+        """Erase the sizes of all blocks of a zone but this one."""
+        with self._transaction(write=False) as link:
+            key, _ = self._known(link, zone)
+            others = NOISE.c.zone == key
+            if but is not None:
+                others &= ~_of_block(key, but)
+            if not link.scalar(select(func.count()).select_from(NOISE).where(others)):
+                return
+        with self._transaction(write=True) as link:
+            link.execute(delete(NOISE).where(others))
+
     def shut(self) -> None:
         """Close files and connections; the store cannot be used afterwards."""
         with self._mutex:
@@ -445,6 +485,12 @@ def _update(link: Connection, key: int, epoch: RosterEpoch) -> None:
     link.execute(update(ZONE).where(ZONE.c.key == key).values(**columns_of(epoch)))
 
 
+def _of_block(key: int, block: NoiseBlock) -> ColumnElement[bool]:
+    here = (NOISE.c.zone == key) & (NOISE.c.epoch == block.epoch)
+    here &= (NOISE.c.number == block.number) & (NOISE.c.scale == block.scale)
+    return here & (NOISE.c.mark == block.mark)
+
+
 def _intervals(link: Connection, key: int, epoch: RosterEpoch) -> Sequence[int]:
     """Starts of the open intervals."""
     opens = DELIVERY.c.opens
@@ -580,6 +626,9 @@ def damages(place: str, published: Mapping[str, int]) -> dict[str, list[str]]:
 def back_up(place: str, target: Path) -> Path:
     """Copy a store's file as it is now; its writers need not stop. It is as secret as the readings.
 
+    The size of the noise of a block of steps is not copied: what is published of the block could
+    be undone with it.
+
     Args:
         place: As for `open_meters`.
         target: The copy; it must not exist.
@@ -594,7 +643,7 @@ def back_up(place: str, target: Path) -> Path:
     if path is None:
         raise MeterError("the meter store is on a database server; copy it with pg_dump.")
     with Database(path, SCHEMA, create=False, read_only=True) as source:
-        source.copy_to(target)
+        source.copy_to(target, without=[NOISE])
     for zone, problems in damages(str(target), {}).items():
         for problem in problems:
             target.unlink()

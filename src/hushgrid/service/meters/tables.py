@@ -1,7 +1,8 @@
 """The tables of a meter store, and the file of one that is not in PostgreSQL.
 
 A row of `hushgrid_meter_delivery` holds accepted readings of one zone and interval as columns; one
-of `hushgrid_meter_interval` counts the deliveries of an interval, so that a lost one is noticed.
+of `hushgrid_meter_interval` counts the deliveries of an interval, so that a lost one is noticed;
+one of `hushgrid_meter_noise` holds the size of the noise of an open block of steps.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from sqlalchemy import (
     BigInteger,
     Column,
     Connection,
+    Float,
     Identity,
     Integer,
     LargeBinary,
@@ -27,7 +29,7 @@ from sqlalchemy import (
 
 from hushgrid.errors import MeterError, MeterRetryError
 from hushgrid.service.database import Schema, is_postgres
-from hushgrid.service.meters.ports import Roster, RosterEpoch
+from hushgrid.service.meters.columns import Roster, RosterEpoch
 
 _TABLES = MetaData()
 ZONE = Table(
@@ -56,6 +58,16 @@ INTERVAL = Table(  # stores of earlier versions get it when they are opened
     Column("opens", BigInteger, primary_key=True, autoincrement=False),
     Column("deliveries", Integer, nullable=False),
 )
+NOISE = Table(  # likewise; never in a backup
+    "hushgrid_meter_noise",
+    _TABLES,
+    Column("zone", Integer, primary_key=True, autoincrement=False),
+    Column("epoch", Text, primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("scale", Float(53), primary_key=True),
+    Column("mark", BigInteger, primary_key=True, autoincrement=False),
+    Column("size", BigInteger, nullable=False),
+)
 
 
 @event.listens_for(DELIVERY, "after_create")
@@ -68,7 +80,7 @@ def _store_uncompressed(_: Table, link: Connection, **__: object) -> None:
 SCHEMA = Schema(
     "meter store",
     MeterError,
-    dict.fromkeys(("sqlite", "postgresql"), (ZONE, DELIVERY, INTERVAL)),
+    dict.fromkeys(("sqlite", "postgresql"), (ZONE, DELIVERY, INTERVAL, NOISE)),
     retry=MeterRetryError,
 )
 FIND_ZONE = select(ZONE).where(ZONE.c.zone == bindparam("zone"))

@@ -1,1 +1,51 @@
-"""The OpenADR 3.1 VTN: prices as events; vens, resources, subscriptions and reports of clients."""
+"""The OpenADR 3.1 VTN: prices as events; vens, resources, subscriptions and reports of clients.
+
+Here: the base classes and types of the generated models.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, WithJsonSchema, model_validator
+
+_RFC3339 = re.compile(
+    r"\d{4}-\d\d-\d\d[Tt]([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d+)?"
+    r"([Zz]|[+-]([01]\d|2[0-3]):[0-5]\d)",
+    re.ASCII,
+)
+
+
+class Members(BaseModel):
+    """An object without conversions between types; members without a name here are kept."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _whole(cls, sent: Any) -> Any:
+        """Take 1.0 for 1, as JSON does."""
+        if not isinstance(sent, dict):
+            return sent
+        whole = {n: int(x) for n, x in sent.items() if isinstance(x, float) and x.is_integer()}
+        return sent | whole
+
+
+class Query(BaseModel):
+    """Parameters of a list; unknown ones are ignored."""
+
+
+def _check_time(text: str) -> str:
+    if not _RFC3339.fullmatch(text):
+        raise ValueError("give a date and time such as 2026-01-31T12:00:00Z")
+    datetime.fromisoformat(text[:10])
+    return text
+
+
+DateTime = Annotated[
+    str,
+    AfterValidator(_check_time),
+    WithJsonSchema({"type": "string", "format": "date-time"}),
+]

@@ -7,6 +7,7 @@ from the ledger: their writing operations are closed.
 import logging
 import math
 import re
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from functools import partial, wraps
@@ -17,29 +18,32 @@ from fastapi import Path as PathParameter
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
+from pydantic import BeforeValidator
 from pydantic_core import from_json
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount
 
 from hushgrid.errors import AccessError, VtnError
-from hushgrid.files.deployment import Deployment, OpenAdr, ZoneService
+from hushgrid.files.deployment import Deployment, Mqtt, OpenAdr, ZoneService
 from hushgrid.service.access.clients import OPENADR, Grant
 from hushgrid.service.access.tokens import Access
 from hushgrid.service.clock import Clock
+from hushgrid.service.curator import PresentPrices
 from hushgrid.service.http.common import ERRORS, RETRY, Heavy, Refusal, openadr_problem, problem
 from hushgrid.service.http.middleware import caller_of, scopes
 from hushgrid.service.http.models import TokenForm
 from hushgrid.service.http.sessions import Tokens
 from hushgrid.service.ledger.records import ReleaseRecord
 from hushgrid.service.mqtt import MqttOut
-from hushgrid.service.openadr import models
+from hushgrid.service.openadr import _generated as models
 from hushgrid.service.openadr.objects import (
     Objects,
     PublicObjects,
     event_of,
+    forecast_event,
+    forecast_id,
     notification,
-    program_id,
     to_json,
     topics,
 )
@@ -50,6 +54,7 @@ from hushgrid.service.prices import History
 log = logging.getLogger("hushgrid.openadr")
 
 BASE = "/openadr3/3.1.0"
+LONGEST = 600.0  # [s] for a forecast that subscribers are notified of
 _FRESH = {"Cache-Control": "no-store", "Pragma": "no-cache"}
 
 
@@ -162,8 +167,21 @@ async def _grant(request: Request) -> Grant:
 _Sender = Annotated[Grant, Depends(_grant)]
 
 
-async def _closed() -> None:
+def _closed(*_: Any) -> None:
     raise Refusal(403, "Programs and events come from the ledger alone; read them.")
+
+
+_VERBS = {"POST": "CREATE", "PUT": "UPDATE"}  # of 3.0; DELETE and GET are words of both
+
+
+def _new_verbs(sent: Any) -> Any:
+    """Take the verbs of OpenADR 3.0 in a subscription for the operations of 3.1."""
+    try:
+        for one in sent["objectOperations"]:
+            one["operations"] = [_VERBS.get(each, each) for each in one["operations"]]
+    except (TypeError, KeyError):
+        pass  # the model refuses it
+    return sent
 
 
 async def _each_once(request: Request) -> None:
@@ -311,16 +329,18 @@ def _add_public(app: VtnApp, public: PublicObjects, read: list[Any]) -> None:
     add("/events/{eventID}", "searchEventsByID", public.event, models.Event, 400, 404)
     add("/notifiers", "listAllNotifiers", public.notifiers, models.NotifiersResponse, 400)
 
-    def program(programID: models.ObjectID) -> None: ...
+    def program(programID: models.ObjectID) -> None:
+        _closed(public.program(programID))
 
-    def event(eventID: models.ObjectID) -> None: ...
+    def event(eventID: models.ObjectID) -> None:
+        _closed(public.event(eventID))
 
-    closed: dict[str, Any] = {"status": 403, "needs": [Depends(_closed)]}
     for kind, one in (("Program", program), ("Event", event)):
         every, single = f"/{kind.lower()}s", f"/{kind.lower()}s/{{{kind.lower()}ID}}"
-        app.add("POST", every, f"create{kind}", lambda: None, models.Problem, **closed)
-        app.add("PUT", single, f"update{kind}", one, models.Problem, **closed)
-        app.add("DELETE", single, f"delete{kind}", one, models.Problem, **closed)
+        app.add("POST", every, f"create{kind}", lambda: _closed(), models.Problem, status=403)
+        for method, does in (("PUT", "update"), ("DELETE", "delete")):
+            name = f"{does}{kind}"
+            app.add(method, single, name, one, models.Problem, 404, status=403, needs=read)
 
 
 def _add_topics(app: VtnApp, public: PublicObjects, objects: Objects, read: list[Any]) -> None:
@@ -354,7 +374,8 @@ KINDS: tuple[tuple[Kind, Any, Any, Any, str, str], ...] = (
     ("REPORT", models.Report, models.ReportRequest, models.ReportsGetParametersQuery,
      "write_reports",
      "searchAllReports searchReportsByReportID createReport updateReport deleteReport"),
-    ("SUBSCRIPTION", models.Subscription, models.SubscriptionRequest,
+    ("SUBSCRIPTION", models.Subscription,
+     Annotated[models.SubscriptionRequest, BeforeValidator(_new_verbs)],
      models.SubscriptionsGetParametersQuery, "write_subscriptions",
      "searchSubscriptions searchSubscriptionByID"
      " createSubscription updateSubscription deleteSubscription"),
@@ -454,7 +475,7 @@ class Vtn:
         private = settings.allow_private_callbacks
         self.webhooks = Webhooks(self.callbacks, private=private, counted=counted)
         self._sends, self._alone = settings.webhooks, alone
-        public = PublicObjects(history, clock, mqtt_uris)
+        public = PublicObjects(history, clock, mqtt_uris, settings.event_age)
         objects = Objects(
             store,
             public,
@@ -504,6 +525,18 @@ class Vtn:
 
     def _released(self, zone: ZoneService, release: ReleaseRecord) -> None:
         self._changed("EVENT", "CREATE", event_of(zone, release), None)
+        threading.Thread(target=self._forecast, args=(zone, release), daemon=True).start()
+
+    def _forecast(self, zone: ZoneService, release: ReleaseRecord) -> None:
+        """Notify of the new forecast, which is made only where a callback wants it."""
+        wanted = (None, forecast_id(zone.id))
+        for one in self.callbacks():
+            if one.program in wanted and "EVENT" in one.objects and "UPDATE" in one.operations:
+                coming = self._history.ahead(zone.id, self._clock.now(), LONGEST)
+                if coming:
+                    made = forecast_event(zone, coming, int(release.published_at))
+                    self._changed("EVENT", "UPDATE", made, None)
+                return
 
     def _changed(self, kind: str, operation: str, one: dict[str, Any], client: str | None) -> None:
         """Notify of a change: all subscriptions, or those of the client that owns the object."""
@@ -513,13 +546,29 @@ class Vtn:
 
 
 class MqttEvents(MqttOut):
-    """Publishes releases on the MQTT topics of a program's events and of all events."""
+    """Publishes releases and forecasts on the MQTT topics of a program's and of all events."""
+
+    def __init__(self, mqtt: Mqtt, client_id: str) -> None:
+        self._awaited: dict[str, ReleaseRecord] = {}  # by zone: whose forecast is not out
+        super().__init__(mqtt, client_id)
 
     def publish(self, zone: ZoneService, release: ReleaseRecord) -> None:
         """Publish and wait for the broker's acknowledgement; OSError if it does not come."""
-        text = to_json(notification("EVENT", "CREATE", event_of(zone, release))).decode()
-        for under in (f"programs/{program_id(zone.id)}/events", "events"):
-            self.send(topics(under)["CREATE"], text, retain=False)
+        self._notify("CREATE", event_of(zone, release))
+        self._awaited[zone.id] = release
+
+    def show(self, zone: ZoneService, present: PresentPrices) -> None:
+        """Publish the forecast of the newest release, once it is there."""
+        release = self._awaited.get(zone.id)
+        if release is not None and (coming := present.forecast()) is not None:
+            if coming:
+                self._notify("UPDATE", forecast_event(zone, coming, int(release.published_at)))
+            del self._awaited[zone.id]
+
+    def _notify(self, operation: str, event: dict[str, Any]) -> None:
+        text = to_json(notification("EVENT", operation, event)).decode()
+        for under in (f"programs/{event['programID']}/events", "events"):
+            self.send(topics(under)[operation], text, retain=False)
 
 
 def open_events(deployment: Deployment, client: str) -> MqttEvents | None:

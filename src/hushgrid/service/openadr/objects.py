@@ -2,6 +2,7 @@
 
 A release is one event, made once and never updated or withdrawn. After an outage several releases
 may apply to the same interval; each stays listed, and the newest has the best (lowest) priority.
+The forecast of a zone is one event of a program of its own, updated with each release.
 Programs and events have no targets: every reader sees all of them.
 
 A client sees its own vens, resources, subscriptions and reports. `read_all` (business logic) and
@@ -19,20 +20,21 @@ import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
-from itertools import islice
+from itertools import chain, islice
 from typing import Annotated, Any
 
 from fastapi import Query
 from pydantic import BaseModel, TypeAdapter
 
 from hushgrid.errors import ServiceError
-from hushgrid.files.deployment import ZoneService
+from hushgrid.files.deployment import Charges, ZoneService
+from hushgrid.service import prices
 from hushgrid.service.access.clients import Grant
 from hushgrid.service.clock import Clock
-from hushgrid.service.curator import utc
+from hushgrid.service.curator import price, utc
 from hushgrid.service.http.common import Refusal
 from hushgrid.service.ledger.records import ReleaseRecord
-from hushgrid.service.openadr.models import (
+from hushgrid.service.openadr._generated import (
     EventsGetParametersQuery,
     ObjectID,
     ProgramsGetParametersQuery,
@@ -45,7 +47,7 @@ from hushgrid.service.openadr.store import (
     VtnStore,
 )
 from hushgrid.service.openadr.webhooks import ForbiddenTargetError, check_callback
-from hushgrid.service.prices import History
+from hushgrid.service.prices import History, interval
 
 
 def to_json(value: Any) -> bytes:
@@ -97,26 +99,44 @@ def program_id(zone: str) -> str:
     return f"{words}-{digest}" if words else digest
 
 
-def program_of(zone: ZoneService) -> dict[str, Any]:
+AGE = 7 * 86_400  # [s] after its interval, for which an event is listed
+FORECAST = "forecast"
+
+
+def forecast_id(zone: str) -> str:
+    """Return the id of the program of a zone's forecast, and of its one event.
+
+    Args:
+        zone: id of the zone.
+
+    Returns:
+        The id of the zone's program, with a suffix.
+    """
+    return f"{program_id(zone)}-{FORECAST}"
+
+
+def program_of(zone: ZoneService, *, forecast: bool = False) -> dict[str, Any]:
     """Describe a zone as a program, created when the zone begins.
 
     Args:
         zone: the zone.
+        forecast: the program of its forecast, whose events are not binding.
 
     Returns:
         The OpenADR object.
     """
-    made, fits = utc(zone.begins), zone.id.isprintable() and len(zone.id) <= 128
+    made, fits = utc(zone.begins), zone.id.isprintable() and len(zone.id) <= 110
+    name = zone.id if fits else program_id(zone.id)
     return {
-        "id": program_id(zone.id),
+        "id": forecast_id(zone.id) if forecast else program_id(zone.id),
         "createdDateTime": made,
         "modificationDateTime": made,
         "objectType": "PROGRAM",
-        "programName": zone.id if fits else program_id(zone.id),
-        "payloadDescriptors": [_descriptor(zone)],
+        "programName": f"{name} {FORECAST}" if forecast else name,
+        "payloadDescriptors": _descriptors(zone),
         "attributes": [
             {"type": "PROGRAM_TYPE", "values": ["PRICING_TARIFF"]},
-            {"type": "BINDING_EVENTS", "values": [True]},
+            {"type": "BINDING_EVENTS", "values": [not forecast]},
         ],
         "targets": None,
     }
@@ -173,19 +193,66 @@ def event_of(zone: ZoneService, release: ReleaseRecord) -> dict[str, Any]:
         # intervals between measurement and application: fewer is newer, lower is better
         "priority": max(0, (release.applies_start - release.start) // zone.seconds),
         "targets": None,
-        "payloadDescriptors": [_descriptor(zone)],
+        "payloadDescriptors": _descriptors(zone),
         "intervalPeriod": {"start": start, "duration": duration(zone.seconds)},
-        "intervals": [{"id": 0, "payloads": [{"type": "PRICE", "values": [release.rate]}]}],
+        "intervals": [
+            {"id": 0, "payloads": _payloads(zone, price(zone, release))},
+        ],
     }
 
 
-def _descriptor(zone: ZoneService) -> dict[str, Any]:
+def forecast_event(
+    zone: ZoneService, coming: list[dict[str, Any]], modified: int
+) -> dict[str, Any]:
+    """Describe expected prices as one event with an interval for each.
+
+    Args:
+        zone: the zone.
+        coming: `start`, `price`, `total` and any `feed_in` of each, in order and without gaps; not
+            empty.
+        modified: when they were made [UTC epoch s].
+
+    Returns:
+        The OpenADR object; it is replaced with each release.
+    """
     return {
-        "objectType": "EVENT_PAYLOAD_DESCRIPTOR",
-        "payloadType": "PRICE",
-        "units": "KWH",
-        "currency": zone.currency,
+        "id": forecast_id(zone.id),
+        "createdDateTime": utc(zone.begins),
+        "modificationDateTime": utc(modified),
+        "objectType": "EVENT",
+        "programID": forecast_id(zone.id),
+        "eventName": f"{program_id(zone.id)} {FORECAST} (not binding)",
+        "targets": None,
+        "payloadDescriptors": _descriptors(zone),
+        "intervalPeriod": {"start": coming[0]["start"], "duration": duration(zone.seconds)},
+        "intervals": [{"id": i, "payloads": _payloads(zone, one)} for i, one in enumerate(coming)],
     }
+
+
+ENERGY = "ENERGY_PRICE"  # the part of the price without charges, where there are some
+
+
+def _payloads(zone: ZoneService, one: Mapping[str, Any]) -> list[dict[str, Any]]:
+    found = [{"type": "PRICE", "values": [one["total"]]}]
+    if zone.charges != Charges():
+        found.append({"type": ENERGY, "values": [one["price"]]})
+    if "feed_in" in one:
+        found.append({"type": "EXPORT_PRICE", "values": [one["feed_in"]]})
+    return found
+
+
+def _descriptors(zone: ZoneService) -> list[dict[str, Any]]:
+    kinds = ["PRICE"] + [ENERGY] * (zone.charges != Charges())
+    kinds += ["EXPORT_PRICE"] * (zone.scenario.tariff.feed_in is not None)
+    return [
+        {
+            "objectType": "EVENT_PAYLOAD_DESCRIPTOR",
+            "payloadType": kind,
+            "units": "KWH",
+            "currency": zone.currency,
+        }
+        for kind in kinds
+    ]
 
 
 def duration(seconds: int) -> str:
@@ -227,11 +294,13 @@ def topics(under: str, *, create: bool = True) -> dict[str, str]:
     Returns:
         Topics by operation.
 
-    >>> topics("programs/elm/events")["CREATE"]
-    'OpenADR/3.1.0/programs/elm/events/create'
+    >>> topics("programs/elm/events")["CREATE"], topics("events")["ALL"]
+    ('OpenADR/3.1.0/programs/elm/events/create', 'OpenADR/3.1.0/events/+')
     """
     names = ("CREATE", "UPDATE", "DELETE") if create else ("UPDATE", "DELETE")
-    return {name: f"{TOPICS}/{under}/{name.lower()}" for name in names}
+    return {name: f"{TOPICS}/{under}/{name.lower()}" for name in names} | {
+        "ALL": f"{TOPICS}/{under}/+"
+    }
 
 
 ProgramsQuery = Annotated[ProgramsGetParametersQuery, Query()]
@@ -245,50 +314,79 @@ class PublicObjects:
         history: releases of the zones.
         clock: time of requests.
         mqtt_uris: brokers on which events are published; empty if none.
+        age: how long after its interval an event is listed [s].
     """
 
-    def __init__(self, history: History, clock: Clock, mqtt_uris: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        history: History,
+        clock: Clock,
+        mqtt_uris: Iterable[str] = (),
+        age: int = AGE,
+    ) -> None:
         self._history, self._clock, self._uris = history, clock, list(mqtt_uris)
-        self._zones = {program_id(zone): made for zone, made in history.zones.items()}
-        if len(self._zones) < len(history.zones):
+        self._age = age
+        zones = history.zones.values()
+        self._zones = {program_id(zone.id): zone for zone in zones}
+        self._forecasts = {forecast_id(zone.id): zone for zone in zones if zone.may_forecast}
+        if len(self._zones) < len(zones) or self._zones.keys() & self._forecasts.keys():
             raise ServiceError("two zones have the same program id; give them other names.")
 
     def programs(self, query: ProgramsQuery) -> list[dict[str, Any]]:
-        """GET /programs: in the order of the service file; none has targets."""
-        zones = islice(self._zones.values(), query.skip, query.skip + query.limit)
-        return [program_of(zone) for zone in zones]
+        """GET /programs: in the order of the service file, forecasts last; none has targets."""
+        every = [*self._zones, *self._forecasts]
+        return [self.program(name) for name in every[query.skip : query.skip + query.limit]]
 
     def program(self, programID: ObjectID) -> dict[str, Any]:
         """GET /programs/{programID}."""
-        return program_of(self._zone(programID))
-
-    def _zone(self, program: str) -> ZoneService:
-        if program not in self._zones:
+        zone = self._zones.get(programID) or self._forecasts.get(programID)
+        if zone is None:
             raise not_found("program")
-        return self._zones[program]
+        return program_of(zone, forecast=programID in self._forecasts)
 
     def has(self, program: str) -> bool:
         """Return True if there is a program with this id."""
-        return program in self._zones
+        return program in self._zones or program in self._forecasts
 
     def events(self, query: EventsQuery) -> list[dict[str, Any]]:
-        """GET /events: newest first; `active` leaves out those whose interval is over."""
-        zones = [zone for name, zone in self._zones.items() if query.programID in (None, name)]
-        end = query.skip + query.limit
+        """GET /events: newest first, forecasts last; `active` leaves those that hold now."""
+        asked, end = query.programID, query.skip + query.limit
+        zones = [zone for name, zone in self._zones.items() if asked in (None, name)]
         found = [self._newest(zone, end, bool(query.active)) for zone in zones]
         merged = heapq.merge(*found, key=lambda pair: _order(pair[1]), reverse=True)
-        return [event_of(zone, each) for zone, each in islice(merged, query.skip, end)]
+        ahead = (zone for name, zone in self._forecasts.items() if asked in (None, name))
+        coming = filter(None, (self._forecast(zone, bool(query.active)) for zone in ahead))
+        every = chain((event_of(zone, each) for zone, each in merged), coming)
+        return list(islice(every, query.skip, end))
+
+    def _forecast(self, zone: ZoneService, active: bool = False) -> dict[str, Any] | None:
+        """The event of a zone's forecast; None where it has none, or none that is active."""
+        now, newest = self._clock.now(), self._history.newest(zone.id)
+        coming = self._history.ahead(zone.id, now, prices.PATIENCE)
+        if not coming or (active and coming[0]["start"] > utc(int(now))):
+            return None
+        made = interval(zone, now) if newest is None else newest.published_at
+        return forecast_event(zone, coming, int(made))
 
     def _newest(
         self, zone: ZoneService, number: int, active: bool
     ) -> Iterator[tuple[ZoneService, ReleaseRecord]]:
+        if active:
+            holds = self._history.applying(zone.id, interval(zone, self._clock.now()))
+            yield from () if holds is None else ((zone, holds),)
+            return
+        oldest = self._clock.now() - self._age - zone.seconds
         for release in reversed(self._history.last(zone.id, number)):
-            if active and release.applies_start + zone.seconds <= int(self._clock.now()):
+            if release.applies_start < oldest:
                 return
             yield zone, release
 
     def event(self, eventID: ObjectID) -> dict[str, Any]:
         """GET /events/{eventID}."""
+        if eventID in self._forecasts:
+            found = self._forecast(self._forecasts[eventID])
+            if found is not None:
+                return found
         program, t = parse_event_id(eventID) or ("", 0)
         zone = self._zones.get(program)
         release = None if zone is None else self._history.at(zone.id, t)
@@ -313,12 +411,12 @@ class PublicObjects:
 
     def topics_of_program(self, programID: ObjectID) -> dict[str, Any]:
         """Return the topics of changes of a program."""
-        self._zone(programID)
+        self.program(programID)
         return self.topics(f"programs/{programID}", create=False)
 
     def topics_of_events(self, programID: ObjectID) -> dict[str, Any]:
         """Return the topics of the events of a program."""
-        self._zone(programID)
+        self.program(programID)
         return self.topics(f"programs/{programID}/events")
 
 
@@ -394,7 +492,7 @@ class Objects:
     def add(self, kind: Kind, grant: Grant, sent: BaseModel) -> dict[str, Any]:
         """Store a new object."""
         body = _members(sent)
-        client = self._owner(kind, grant, body, grant.client or "")
+        client = self._owner(kind, grant, body, None)
         now, name = int(self._clock.now()), secrets.token_urlsafe(18)
         one = StoredObject(kind, name, client, now, now, self._stored(kind, body))
         _write(self._store.add, one)
@@ -444,16 +542,20 @@ class Objects:
         if kind == "SUBSCRIPTION":
             self._check_subscription(made)
         elif kind == "REPORT":
-            place = parse_event_id(made["eventID"])
-            if place is not None:
-                made.setdefault("programID", place[0])
+            try:
+                event = self._public.event(made["eventID"])
+            except Refusal:
+                refused = "eventID is of no event; give one of GET /events."
+                raise Refusal(409, refused) from None
+            made.setdefault("programID", event["programID"])
         elif not body["objectType"].startswith("BL_"):  # only business logic sets targets
             made.pop("targets", None)
             made |= {} if targets is None else {"targets": targets}
         return made
 
-    def _owner(self, kind: Kind, grant: Grant, body: dict[str, Any], client: str) -> str:
+    def _owner(self, kind: Kind, grant: Grant, body: dict[str, Any], before: str | None) -> str:
         """Return the owner of an object; objectType says which side sends a ven or resource."""
+        client = before or grant.client or ""
         if kind not in ("VEN", "RESOURCE"):
             return client
         business = body["objectType"].startswith("BL_")
@@ -468,6 +570,8 @@ class Objects:
                 raise not_found("ven")
             client = ven.client
         owner = str(body["clientID"]) if business else client
+        if kind == "VEN" and owner != before and self._store.count("VEN", owner):
+            raise Refusal(409, "The client has a ven already; change that one.")
         reserved = self._reserving(body["venName"]) if kind == "VEN" else ()
         if reserved and owner not in reserved:
             raise Refusal(409, "venName is reserved for another client; give another one.")

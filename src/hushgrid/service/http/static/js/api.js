@@ -38,6 +38,24 @@ export async function ask(path, { method = "GET", body, seconds = 20, signal } =
   return found;
 }
 
+const HINT = "hushgrid-operator"; // set after a login in this browser; without it no session is requested
+
+export function hint(value) {
+  try {
+    if (value === undefined) return localStorage.getItem(HINT) !== null;
+    if (value) localStorage.setItem(HINT, "1");
+    else localStorage.removeItem(HINT);
+  } catch {
+    // no storage: request the session
+  }
+  return true;
+}
+
+export async function logIn({ client, secret }) {
+  await ask("/v1/session", { method: "POST", body: { client, secret } });
+  hint(true);
+}
+
 // Listen to a stream while the page is open. `changed` is called with "on" or "off".
 // Reconnects without end, with longer pauses; the browser's own reconnection may give up.
 export function listen(path, handlers, changed) {

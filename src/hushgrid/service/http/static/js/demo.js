@@ -1,13 +1,15 @@
 // The adversary: occupancy of one home, and the beliefs of two adversaries with and without protection.
 
-import { about, ask, listen, liveness, throttled } from "./api.js";
+import { ask, listen, liveness, logIn, throttled } from "./api.js";
 import { chart } from "./chart.js";
-import { again, find, make, say, state, width, zone } from "./dom.js";
+import { again, find, make, say, state, width } from "./dom.js";
 import { clock, digits, most, number, percent, seconds, short, whole } from "./format.js";
 
 const live = liveness(find(".live"));
 const card = find("#words");
-const WAIT = 700; // [ms] after the last touch of a dial
+const WAIT = 100; // [ms] after the last touch of a dial
+const EVENING = 32; // steps that the charts have room for at first
+const PRICES = ["exact", "published", "forecast"];
 const FIELDS = [["none", "open"], ["none", "private"], ["others", "open"], ["others", "private"]];
 
 let day = null; // one day of steps, never more; a new day begins with empty columns
@@ -21,7 +23,8 @@ const start = (i) => day.origin + i * day.step;
 function begin(found) {
   day = {
     number: found.day, zone: found.zone, steps: found.steps, step: found.step_seconds, origin: seconds(found.origin),
-    epsilon: found.epsilon, eta: found.eta, limits: found.limits, auc: found.auc, restarting: found.restarting,
+    epsilon: found.epsilon, eta: found.eta, choices: found.choices, auc: found.auc, restarting: found.restarting,
+    prices: Object.fromEntries(PRICES.map((name) => [name, found.prices[name].slice()])), errors: found.errors, cold: found.cold,
     occupancy: found.occupancy.slice(), prior: found.prior.slice(),
     none: { open: found.attackers.none.open.slice(), private: found.attackers.none.private.slice() },
     others: { open: found.attackers.others.open.slice(), private: found.attackers.others.private.slice() },
@@ -31,8 +34,8 @@ function begin(found) {
 
 const count = () => Math.min(day.occupancy.length, day.others.private.length, day.none.private.length);
 
-// Columns over the whole day, so that the axis is constant.
-function columns(who) {
+// Columns of the steps so far; the last value lasts until the end of its step.
+function columns(...lists) {
   const many = count();
   const x = Array.from({ length: many + 1 }, (_, i) => start(i));
   const row = (list) => {
@@ -40,8 +43,11 @@ function columns(who) {
     if (many) kept.push(kept[many - 1]);
     return kept;
   };
-  return [x, row(day.prior), row(day[who].open), row(day[who].private)];
+  return [x, ...lists.map(row)];
 }
+
+// The evening, then as much of the day as there is.
+const span = () => [day.origin, start(Math.max(EVENING, count()))];
 
 function spans() {
   const found = [];
@@ -63,7 +69,7 @@ function makeChart(who) {
     latest: () => count() - 1,
     right: 150,
     ends: true,
-    x: { range: () => [day.origin, start(day.steps)] },
+    x: { range: span },
     y: { range: () => [0, 1], splits: () => [0, 0.25, 0.5, 0.75, 1], values: (_, all) => all.map(whole) },
     series: [
       { label: "habits only", end: "habits only", colour: "--wide", words: "--habit", key: "wide", width: 9, step: true },
@@ -81,6 +87,55 @@ function makeChart(who) {
     },
     words: () => `Beliefs of the adversary ${name} through the day, without and with protection, over the times the home was occupied. ${sentence(who)} The table below has all values.`,
   });
+}
+
+function makePrices() {
+  const price = (value) => number(value, digits(day.prices.exact[0]));
+  return chart(find("#prices"), {
+    unit: "Price [EUR/kWh]",
+    zone: place,
+    format: price,
+    at: (s) => times.time(s),
+    latest: () => count() - 1,
+    right: 150,
+    ends: true,
+    x: { range: span },
+    series: [
+      { label: "forecast without meters", end: "without meters", colour: "--habit", dash: [6, 4], width: 2, step: true },
+      { label: "exact", end: "exact", colour: "--secret", width: 2, step: true },
+      { label: "published", end: "published", colour: "--price", width: 3, step: true },
+    ],
+    table: {
+      head: ["Time", "Exact", "Published", "Forecast without meters"],
+      kinds: ["", "number", "number", "number"],
+      rows: () => Array.from({ length: count() }, (_, i) => [times.time(start(i)), ...PRICES.map((name) => price(day.prices[name][i]))]),
+    },
+    words: () => `Exact price, published price and forecast without meters. Since ${since()} the published price is off by ${percent(day.errors.published)}, the forecast by ${percent(day.errors.forecast)}. The table below has all values.`,
+  });
+}
+
+const since = () => times.time(seconds(day.errors.since));
+
+function prices() {
+  const { prices: all, errors } = day;
+  const i = count() - 1;
+  say(find("#since"), since());
+  for (const row of document.querySelectorAll("[data-price]")) {
+    const name = row.dataset.price;
+    const [, now, off, running] = row.cells;
+    say(now, i < 0 ? "–" : number(all[name][i], digits(all.exact[i])));
+    if (name === "exact") continue;
+    say(off, i < 0 ? "–" : percent(Math.abs(all[name][i] / all.exact[i] - 1)));
+    if (!running.firstElementChild) running.replaceChildren(make("span"), make("div", { class: "bar", "aria-hidden": "true" }, make("span", { class: "part" })));
+    say(running.firstElementChild, percent(errors[name]));
+    width(find(".part", running), (errors[name] ?? 0) / Math.max(errors.published, errors.forecast, 0.1));
+  }
+  const button = find("#cold");
+  button.disabled = false;
+  say(button, day.cold ? "Back to a usual evening" : "A cold evening: everyone uses 30 % more");
+  say(find("#weather"), day.cold
+    ? `Cold since ${since()}: everyone uses 30 % more. No model says so: the published price follows because there are meters, the forecast stays where it was.`
+    : "A usual evening: everyone uses what the models expect, so the forecast does well.");
 }
 
 // Compares a belief with the truth and with what follows from habits.
@@ -133,9 +188,10 @@ function scores() {
       seen ||= value !== null;
     }
   }
+  prices();
   const strong = day.auc?.others;
-  const gained = (strong?.private ?? 0) - (strong?.prior ?? 0) > 0.03;
-  say(find("#others-word"), `Without protection it computes the load from the price, subtracts the other homes and is left with this one. ${gained ? "Under so weak a promise it does better than habits even with protection: reduce ε to hide more." : "With protection it is left with habits: when such homes are usually occupied."}`);
+  const gain = (strong?.private ?? 0) - (strong?.prior ?? 0);
+  say(find("#others-word"), `Without protection it computes the load from the price, subtracts the other homes and is left with this one. ${gain > 0.1 ? "Under so weak a promise it does better than habits even with protection: reduce ε to hide more." : `With protection it is left with ${gain > 0.03 ? "little more than " : ""}habits: when such homes are usually occupied.`}`);
   const done = seen && strong?.open != null && strong?.private != null;
   say(find("#score-word"), done
     ? `An adversary that knows all other readings picks the occupied home in ${whole(strong.open)} of such pairs without protection, in ${whole(strong.private)} with it. Habits only, without any price: ${whole(strong.prior)}.`
@@ -155,24 +211,19 @@ function render() {
     state(card, "ready");
   }
   scores();
-  charts ??= [["others", makeChart("others")], ["none", makeChart("none")]];
-  for (const [who, one] of charts) one.set(columns(who));
+  if (charts === null && many) charts = { others: makeChart("others"), none: makeChart("none"), prices: makePrices() };
+  for (const who of ["others", "none"]) charts?.[who].set(columns(day.prior, day[who].open, day[who].private));
+  charts?.prices.set(columns(day.prices.forecast, day.prices.exact, day.prices.published));
 }
 
-// The dials: epsilon on a logarithmic scale, eta on a square-root scale.
+// The dials: each has the choices whose plans the service keeps.
 const dial = { epsilon: find("#epsilon"), eta: find("#eta") };
-const placeOf = {
-  epsilon: (wanted) => (100 * Math.log(wanted / day.limits.epsilon[0])) / Math.log(day.limits.epsilon[1] / day.limits.epsilon[0]),
-  eta: (wanted) => 100 * Math.sqrt((wanted - day.limits.eta[0]) / (day.limits.eta[1] - day.limits.eta[0])),
-};
-const atPlace = {
-  epsilon: (at) => Number((day.limits.epsilon[0] * (day.limits.epsilon[1] / day.limits.epsilon[0]) ** (at / 100)).toPrecision(2)),
-  eta: (at) => Number((day.limits.eta[0] + (day.limits.eta[1] - day.limits.eta[0]) * (at / 100) ** 2).toFixed(2)),
-};
+const placeOf = (name) => day.choices[name].reduce((best, one, i, all) => (Math.abs(one - day[name]) < Math.abs(all[best] - day[name]) ? i : best), 0);
+
 // Value of a dial; if it was not moved, exactly the value in force.
 function value(name) {
   const at = Number(dial[name].value);
-  return at === Math.round(placeOf[name](day[name])) ? day[name] : atPlace[name](at);
+  return at === placeOf(name) ? day[name] : day.choices[name][at];
 }
 
 function labelDials() {
@@ -189,7 +240,8 @@ function labelDials() {
 
 function set() {
   for (const [name, one] of Object.entries(dial)) {
-    one.value = String(Math.round(placeOf[name](day[name])));
+    one.max = String(day.choices[name].length - 1);
+    one.value = String(placeOf(name));
     one.disabled = false;
   }
   labelDials();
@@ -200,14 +252,18 @@ let wanted = null; // requested values, until the day runs with them
 const same = (one, other) => one.epsilon === other.epsilon && one.eta === other.eta;
 const named = (dials) => `ε = ${short(dials.epsilon)}, η = ${short(dials.eta)}`;
 
+function restarted(text) {
+  find("#restart").hidden = !text;
+  say(find("#restart"), text);
+}
+
 async function restart() {
-  say(find("#restart"), `Starting the day again with ${named(wanted)} …`);
   find("#dial-fault").hidden = true;
   try {
     await ask("/demo/day", { method: "POST", body: wanted, seconds: 60 });
   } catch (error) {
     wanted = null;
-    say(find("#restart"), "");
+    restarted("");
     say(find("#dial-fault"), error.message);
     find("#dial-fault").hidden = false;
   }
@@ -217,7 +273,7 @@ async function restart() {
 // The dials follow the day, except between a change and the day that starts with it.
 function follow() {
   if (wanted !== null && (day.restarting || !same(wanted, day))) return;
-  if (wanted !== null) say(find("#restart"), `The day has started again with ${named(day)}.`);
+  if (wanted !== null) restarted(`The evening has started again with ${named(day)}.`);
   wanted = null;
   set();
 }
@@ -232,11 +288,21 @@ for (const one of Object.values(dial)) {
   one.addEventListener("input", () => {
     wanted = { epsilon: value("epsilon"), eta: value("eta") };
     labelDials();
+    restarted(`Starting the evening again with ${named(wanted)} …`);
     clearTimeout(timer);
     timer = setTimeout(restart, WAIT);
   });
 }
 find("#dials").addEventListener("submit", (event) => event.preventDefault());
+
+find("#cold").addEventListener("click", async () => {
+  find("#cold").disabled = true; // until the next price
+  try {
+    await ask("/demo/cold", { method: "POST", body: { cold: !day.cold } });
+  } catch (error) {
+    say(find("#weather"), error.message);
+  }
+});
 
 async function load() {
   try {
@@ -255,18 +321,23 @@ async function load() {
 async function context(found) {
   promise = {};
   try {
-    promise = await ask(about("/v1/promise", found.zone));
+    promise = await ask(`/v1/promise?zone=${encodeURIComponent(found.zone)}`);
     if (promise.time_zone) place = promise.time_zone;
     times = clock(place);
     say(find("#houses"), number(promise.houses));
   } catch {
     // the chart works without it
   }
-  const door = find("#door");
-  door.hidden = !found.operator;
-  if (found.operator) {
-    door.replaceChildren("The operator of this simulated zone logs in at ", make("a", { href: "/operator" }, "Operator"), ` with the client id ${found.operator.client} and the secret ${found.operator.secret}.`);
-  }
+  find("#door").disabled = false;
+  find("#door").onclick = async () => {
+    try {
+      await logIn(found.operator);
+      location.href = "/operator";
+    } catch (error) {
+      say(find("#door-fault"), error.message);
+      find("#door-fault").hidden = false;
+    }
+  };
 }
 
 function step(event) {
@@ -277,8 +348,9 @@ function step(event) {
   day.occupancy.push(event.occupancy);
   day.prior.push(event.prior);
   for (const [who, which] of FIELDS) day[who][which].push(event[who][which]);
-  day.auc = event.auc;
-  render();
+  for (const name of PRICES) day.prices[name].push(event.prices[name]);
+  Object.assign(day, { auc: event.auc, errors: event.errors, cold: event.cold });
+  draw();
 }
 
 // Whether a step is the next one of the day; if not, everything is loaded again.
@@ -286,14 +358,10 @@ function follows(event) {
   return (event.t - 1) % day.steps === day.occupancy.length && day.occupancy.length < day.steps;
 }
 
-async function priced(found) {
-  say(find("#price"), `${number(found.price, digits(found.price))} ${found.currency}/kWh`);
-}
-
 const renew = throttled(load, 300);
+const draw = throttled(render, 100); // steps may come faster than charts are drawn
 again(card, renew);
 listen("/demo/stream", { step, restart: restarts }, (is) => {
   live(is);
   renew();
 });
-listen(about("/v1/stream", zone), { price: priced }, () => {});

@@ -2,6 +2,7 @@
 
 export const find = (selector, root = document) => root.querySelector(selector);
 export const zone = document.body.dataset.zone;
+export const demo = "demo" in document.body.dataset; // then time is simulated too
 
 export function say(node, text) {
   if (node.textContent !== text) node.textContent = text;

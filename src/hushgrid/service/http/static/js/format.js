@@ -2,8 +2,9 @@
 
 export const seconds = (iso) => Date.parse(iso) / 1000;
 
-// Decimal places for four significant digits.
-export function digits(typical) {
+// Decimal places: the tariff's, where it has a number of digits, else for four significant digits.
+export function digits(typical, given) {
+  if (given !== undefined) return Number(given);
   const size = Math.abs(typical) || 1;
   return Math.min(Math.max(3 - Math.floor(Math.log10(size)), 0), 6);
 }

@@ -17,6 +17,10 @@ function render(promise) {
   width(find(".part.before"), 0.5);
   width(find(".part.after"), top);
   find("#odds").setAttribute("aria-label", `Before 50 percent, after at most ${Math.round(100 * top)} percent.`);
+  if (promise.leakage?.day) {
+    const of = (name) => short(Math.exp(promise.leakage[name]));
+    say(find("#figures"), `About any one interval of a home, the odds shift at most by a factor of ${of("step")} from one price, ${of("day")} from the prices of a day, ${of("week")} from those of a week.`);
+  }
   if (promise.error !== null) {
     say(find("#cost"), `In this zone the published price is off by about ${percent(promise.error)} (root of the mean square of the relative error), about as often up as down.`);
   }

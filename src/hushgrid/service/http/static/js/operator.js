@@ -1,24 +1,12 @@
 // The operator's page: log in, then figures that only operators may see.
 
-import { ask } from "./api.js";
-import { find, say, state, zone } from "./dom.js";
+import { ask, hint, logIn } from "./api.js";
+import { demo, find, say, state, zone } from "./dom.js";
 import { overview } from "./overview.js";
 
 const login = find("#login");
 const inside = find("#inside");
-const HINT = "hushgrid-operator"; // set after a login in this browser; without it no session is requested
 let view = null;
-
-function hint(value) {
-  try {
-    if (value === undefined) return localStorage.getItem(HINT) !== null;
-    if (value) localStorage.setItem(HINT, "1");
-    else localStorage.removeItem(HINT);
-  } catch {
-    // no storage: request the session
-  }
-  return true;
-}
 
 function outside(why) {
   view?.stop();
@@ -67,25 +55,23 @@ async function session() {
 
 // In the demo the login is public: everything there is simulated.
 async function demoLogin() {
-  if (!find("nav a[href='/demo']")) return;
+  if (!demo) return;
   try {
     const { operator } = await ask("/demo/state");
-    say(find("#shown"), `Simulation: the client id is ${operator.client}, the secret ${operator.secret}.`);
-    find("#shown").hidden = false;
+    find("#at-once").hidden = false;
+    find("#at-once").onclick = () => submit(operator);
   } catch {
     // the page works without it
   }
 }
 
-find("#form").addEventListener("submit", async (event) => {
-  event.preventDefault();
+async function submit(credentials) {
   const button = find("#enter");
   button.disabled = true;
   refused(null);
   try {
-    await ask("/v1/session", { method: "POST", body: { client: find("#name").value, secret: find("#secret").value } });
+    await logIn(credentials);
     find("#secret").value = "";
-    hint(true);
     enter(await ask("/v1/session"));
     find("#main").focus();
   } catch (error) {
@@ -93,6 +79,11 @@ find("#form").addEventListener("submit", async (event) => {
     find("#secret").focus();
   }
   button.disabled = false;
+}
+
+find("#form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  submit({ client: find("#name").value, secret: find("#secret").value });
 });
 
 find("#logout").addEventListener("click", async () => {

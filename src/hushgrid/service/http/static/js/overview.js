@@ -18,6 +18,8 @@ let watched = false;
 
 const last = (all) => all[all.length - 1];
 const kWh = (wh) => (wh === null || wh === undefined ? null : wh / 1000);
+// The noisy load is of readings cut at the clamp: with what is expected above it, it compares with the load.
+const noisy = (one) => (one.load_hat === null ? null : kWh(one.load_hat + one.put_back));
 
 export function overview(first, ended) {
   const live = liveness(find(".live"));
@@ -53,7 +55,7 @@ export function overview(first, ended) {
   const renew = throttled(refresh, CALM);
   function follow() {
     stream?.close();
-    stream = listen(about("/v1/stream", zone), { price: renew }, (is) => {
+    stream = listen(about("/v1/stream", zone), { release: renew }, (is) => {
       live(is);
       renew();
     });
@@ -142,11 +144,11 @@ function tiles(one) {
   say(find("#state"), current.state);
   say(find("#step"), `${current.mode}, ${times.full(seconds(one.start))}`);
   say(find("#load"), one.load === null ? "purged" : `${number(kWh(one.load), 1)} kWh`);
-  say(find("#load-hat"), one.load_hat === null ? "no noisy load" : `with noise ${number(kWh(one.load_hat), 1)} kWh`);
+  say(find("#load-hat"), one.load_hat === null ? "no noisy load" : `with noise ${number(noisy(one), 1)} kWh`);
   say(find("#rate"), `${number(one.rate, places)} ${currency}/kWh`);
   say(find("#optimal"), one.optimal === null ? "exact price unknown" : `exact ${number(one.optimal, places)}, off by ${percent(Math.abs(one.rate / one.optimal - 1))}`);
-  say(find("#scale"), noise.scale === null ? "none" : `${number(noise.scale, noise.scale < 100 ? 1 : 0)} Wh`);
-  say(find("#scale-share"), one.load && noise.scale !== null ? `${percent(noise.scale / one.load)} of the load` : "");
+  say(find("#scale"), one.scale ? `${number(one.scale)} Wh` : "none");
+  say(find("#scale-share"), one.load && one.scale ? `${percent(one.scale / one.load)} of the load` : "");
   say(find("#protected"), number(noise.protected));
   say(find("#protected-share"), `of ${number(houses)}`);
   say(find("#missing"), number(missing.meters));
@@ -158,9 +160,10 @@ function tiles(one) {
 function why() {
   const { noise, promise, houses } = current;
   pairs(find("#why"), [
+    ["Next noise scale", noise.scale === null ? "none" : `${number(noise.scale)} Wh`],
     ["Why", noise.why],
     ["Decided by", noise.house === null ? "–" : `home ${noise.house}, model ${noise.model}`],
-    ["ε of a release", `${short(noise.epsilon)} under the model, ${short(noise.epsilon_any)} for any consumption`],
+    ["Loss of a release", `${short(noise.epsilon)} under the model, ${short(noise.epsilon_any)} for any consumption`],
     ["Promise", `ε = ${short(promise.epsilon)}${promise.delta ? `, δ = ${short(promise.delta)}` : ""}, about one ${promise.secret}`],
     ["Dial η", `${short(promise.eta)}${promise.eta_set_by ? `, set by: ${promise.eta_set_by}` : ""}`],
     ["Protected", `${number(noise.protected)} of ${number(houses)} homes at this step`],
@@ -172,14 +175,14 @@ function budget() {
   const gauge = find("#gauge");
   gauge.hidden = total === null || left === null;
   if (!gauge.hidden) {
-    width(find(".part", gauge), left / total);
+    width(find(".part", gauge), spent / total);
     gauge.toggleAttribute("data-low", left / total < 0.1);
-    gauge.setAttribute("aria-label", `${percent(left / total)} of the budget is left.`);
+    gauge.setAttribute("aria-label", `${percent(spent / total)} of the budget is spent.`);
   }
   pairs(find("#budget"), [
-    ["Spent", spent === null ? "–" : `ε ${short(spent)}${total === null ? "" : ` of ${short(total)}`}`],
-    ["Left", total === null || left === null ? "no budget is set" : `ε ${short(left)} (${percent(left / total)})`],
-    ["A release", `ε ${short(each)}`],
+    ["Spent", spent === null ? "–" : `${short(spent)}${total === null ? "" : ` of ${short(total)} (${percent(spent / total)})`}`],
+    ["Left", total === null || left === null ? "no budget is set" : short(left)],
+    ["A release", short(each)],
     ["Runs out", end === null ? "not within the horizon" : times.full(seconds(end))],
     ["Afterwards", "prices come from the public forecast"],
   ]);
@@ -190,7 +193,7 @@ function recent(series) {
   const kinds = ["number", "when", "number", "number", "number", "number", "number", "number", ""];
   const newest = series.slice(-RECENT).reverse();
   fill(find("#recent"), newest.map((one) => [
-    String(one.t), times.full(seconds(one.start)), number(kWh(one.load), 1), number(kWh(one.load_hat), 1),
+    String(one.t), times.full(seconds(one.start)), number(kWh(one.load), 1), number(noisy(one), 1),
     number(one.optimal, places), number(one.rate, places), number(one.scale), number(one.missing), one.source,
   ]), kinds);
 }
@@ -229,7 +232,7 @@ function pictures() {
   const loads = chart(find("#loads"), {
     unit: "Load of an interval [kWh]", zone, at, latest, format: (value) => number(value, 1),
     series: [{ ...open, label: "with noise" }, { ...secret, label: "load (secret)", dash: [4, 3] }],
-    table: table(["With noise", "Load"], (one) => [number(kWh(one.load_hat), 1), number(kWh(one.load), 1)]),
+    table: table(["With noise", "Load"], (one) => [number(noisy(one), 1), number(kWh(one.load), 1)]),
     words: () => `Load with noise and load of the last ${current.series.length} intervals. The table below has all of them.`,
   });
   const scales = chart(find("#scales"), {
@@ -241,7 +244,7 @@ function pictures() {
   });
   return [
     [rates, columns((one) => one.rate, (one) => one.optimal)],
-    [loads, columns((one) => kWh(one.load_hat), (one) => kWh(one.load))],
+    [loads, columns(noisy, (one) => kWh(one.load))],
     [scales, columns((one) => one.scale)],
   ];
 }

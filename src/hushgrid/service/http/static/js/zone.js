@@ -2,7 +2,7 @@
 
 import { about, ask, listen, liveness, throttled } from "./api.js";
 import { chart } from "./chart.js";
-import { again, find, items, say, state, zone } from "./dom.js";
+import { again, demo, find, items, say, state, zone } from "./dom.js";
 import { clock, digits, most, number, percent, seconds } from "./format.js";
 import { seenBy } from "./promise.js";
 
@@ -16,18 +16,22 @@ const here = Intl.DateTimeFormat().resolvedOptions().timeZone;
 let place = here; // the time zone of the zone, if the service has it
 let times = clock(place);
 let current = null; // data of the chart: two days of prices at most
+let present = null; // the price in force, by the service's clock
 let picture = null;
 let spoken = 0;
 
 const last = (list) => list[list.length - 1];
 
-// Present time: the clock, or in a simulation the newest price.
+// Present time: the clock, or in the demo the start of the price in force.
 function moment(prices) {
-  return prices.simulated ? seconds(last(prices.published).start) : Date.now() / 1000;
+  const known = present?.start ?? seconds((last(prices.published) ?? prices.forecast[0]).start);
+  return demo ? known : Date.now() / 1000;
 }
 
+// The price is what is paid, with charges; the range is given for energy, and where there are charges for the total.
 function entry(one) {
-  return { start: seconds(one.start), end: seconds(one.end), price: one.price, low: one.low ?? null, high: one.high ?? null, source: one.source };
+  const low = one.total_low ?? one.low ?? null, high = one.total_high ?? one.high ?? null;
+  return { start: seconds(one.start), end: seconds(one.end), price: one.total, energy: one.price, low, high, source: one.source, feedIn: one.feed_in ?? null };
 }
 
 function parse(prices) {
@@ -41,32 +45,43 @@ function parse(prices) {
   const until = Math.min(Math.max(last(forecast)?.end ?? at, from + DAY), from + 1.5 * DAY);
   return {
     at, from, until, unit: prices.unit, interval: prices.interval_s, simulated: prices.simulated,
-    published: kept, forecast: forecast.filter((one) => one.start < until),
-    holds: [...published].reverse().find((one) => one.start <= at) ?? last(published),
+    published: kept, // expected prices of earlier intervals are not drawn
+    forecast: forecast.filter((one) => one.start < until && one.start > (last(published)?.start ?? 0)),
+    holds: holding([...published, ...forecast], at),
     newest: last(published),
   };
 }
 
-// Columns: times, high, low, published, expected. Later columns are drawn on top.
+// The price whose interval holds the instant: the service's word, while its interval lasts.
+function holding(all, at) {
+  if (present && at < present.end) return present;
+  return all.find((one) => one.start <= at && at < one.end) ?? last(all);
+}
+
+// Whether the tariff has a price for what is fed in.
+const fed = () => current.holds.feedIn !== null;
+
+// Columns: times, high, low, published, expected, and any feed-in price. Later columns are drawn on top.
 function columns({ published, forecast }) {
-  const x = [], price = [], expected = [], low = [], high = [];
+  const x = [], price = [], expected = [], low = [], high = [], feedIn = [];
   const push = (s, one, is) => {
     x.push(s);
     price.push(is === "published" || is === "joint" ? (is === "joint" ? last(published).price : one.price) : null);
     expected.push(is === "published" ? null : one.price);
     low.push(one.low);
     high.push(one.high);
+    feedIn.push(one.feedIn);
   };
   for (const one of published) push(one.start, one, "published");
   forecast.forEach((one, i) => push(one.start, one, i === 0 && published.length ? "joint" : "forecast"));
   const end = last(forecast) ?? last(published);
   if (end) push(end.end, end, forecast.length ? "forecast" : "published");
-  return [x, high, low, price, expected];
+  return [x, high, low, price, expected, ...(fed() ? [feedIn] : [])];
 }
 
 function makeChart() {
-  const places = digits(current.holds.price);
-  const row = (is) => (one) => [times.full(one.start), number(one.price, places), one.low === null ? "–" : `${number(one.low, places)} to ${number(one.high, places)}`, is];
+  const places = digits(current.holds.price, now.dataset.digits);
+  const row = (is) => (one) => [times.full(one.start), number(one.price, places), number(one.energy, places), one.low === null ? "–" : `${number(one.low, places)} to ${number(one.high, places)}`, ...(fed() ? [one.feedIn === null ? "–" : number(one.feedIn, places)] : []), is];
   return chart(find("#prices"), {
     unit: `Price [${current.unit}], time zone ${place.replace("_", " ")}`,
     zone: place,
@@ -78,12 +93,13 @@ function makeChart() {
       { label: "low", colour: "--band", step: true, width: 0.5, quiet: true },
       { label: "published", colour: "--price", step: true, width: 2.5 },
       { label: "expected", colour: "--price", step: true, dash: [5, 4], width: 1.75 },
+      ...(fed() ? [{ label: "feed-in", colour: "--ink", step: true, width: 1.5 }] : []),
     ],
     bands: [{ series: [1, 2], colour: "--band", label: "range of the exact price, 95 %" }],
     marks: () => [{ x: current.at, text: `now ${times.time(current.at)}`, colour: "--ink" }],
     table: {
-      head: ["From", `Price [${current.unit}]`, "95 % range", "Kind"],
-      kinds: ["when", "number", "number", ""],
+      head: ["From", `Price [${current.unit}]`, "Of it energy", "95 % range", ...(fed() ? ["Feed-in"] : []), "Kind"],
+      kinds: ["when", "number", "number", "number", ...(fed() ? ["number"] : []), ""],
       rows: () => [...current.published.map(row("published")), ...current.forecast.map(row("expected"))],
     },
     words: () => `Prices of today by the time of day: ${current.published.length} published, ${current.forecast.length} expected. ${summary(current, places)} The table below has all of them.`,
@@ -118,11 +134,17 @@ const SOURCES = {
 
 function render() {
   const { holds, newest, published, unit, interval, at } = current;
-  const places = digits(holds.price);
+  const places = digits(holds.price, now.dataset.digits);
   say(find("#price"), number(holds.price, places));
   say(find("#unit"), unit);
+  const energy = find("#energy");
+  energy.hidden = holds.energy === holds.price;
+  say(energy, `Of it ${number(holds.energy, places)} for energy; the rest is grid fees and taxes.`);
+  const feedIn = find("#feed-in");
+  feedIn.hidden = !fed();
+  say(feedIn, fed() ? `Feed-in: ${number(holds.feedIn, places)} ${unit} for what you send to the grid.` : "");
   say(find("#holds"), `${times.day(holds.start)}, ${times.time(holds.start)} to ${times.time(holds.end)}`);
-  const late = !current.simulated && at > newest.end + interval;
+  const late = newest && !demo && at > newest.end + interval;
   const source = find("#source");
   source.hidden = !late && !SOURCES[holds.source];
   say(source, late ? `The newest price is late: it was valid until ${times.time(newest.end)}.` : SOURCES[holds.source] ?? "");
@@ -143,7 +165,7 @@ function render() {
 async function refresh() {
   try {
     const prices = await ask(about("/v1/prices", zone));
-    if (!prices.published.length) throw Object.assign(new Error(), { status: 404 });
+    if (!prices.published.length && !prices.forecast.length) throw Object.assign(new Error(), { status: 404 });
     current = parse(prices);
   } catch (error) {
     const kind = error.status === 404 ? "empty" : "error";
@@ -180,7 +202,11 @@ const renew = throttled(refresh, 400);
 for (const part of [now, curve]) again(part, renew);
 find("#how").href = about("/how", find("nav a[href^='/how?']") ? zone : "");
 await loadPromise();
-listen(about("/v1/stream", zone), { price: renew }, (is) => {
+function priced(found) {
+  present = entry(found);
+  renew();
+}
+listen(about("/v1/stream", zone), { price: priced }, (is) => {
   live(is);
   renew();
 });

@@ -25,7 +25,7 @@ const field = (row, name) => find(`[data-field="${name}"]`, row);
 async function price(row) {
   try {
     const found = await ask(about("/v1/price", row.dataset.zone));
-    say(field(row, "price"), `${number(found.price, digits(found.price))} ${found.currency}/kWh`);
+    say(field(row, "price"), `${number(found.total, digits(found.total, row.dataset.digits))} ${found.currency}/kWh`);
     say(field(row, "holds"), `${times.time(seconds(found.start))} to ${times.time(seconds(found.end))}`);
   } catch (error) {
     say(field(row, "price"), error.status === 404 ? "none yet" : "–");

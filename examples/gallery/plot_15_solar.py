@@ -1,0 +1,65 @@
+"""
+A zone with solar roofs
+=======================
+
+A third of 1,000 homes feed in at noon. Readings cut to 0 forget that, and the price at noon is
+wrong even without noise. Signed readings give the price of the net load. The bills of a month show
+what noise does to each home.
+"""
+
+import os
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from hushgrid import SimulatedNoise, init, load_zone, plan, public_rate, step, tally
+from hushgrid.compare.simulation import World
+from hushgrid.model.zone import feed_in_rate
+
+days, steps = (1 if os.environ.get("HUSHGRID_SMALL") else 30), 96
+scenario = load_zone("../sunny.toml").scenario
+zone, tariff = scenario.zone, scenario.tariff
+
+# %%
+# The promise: occupancy at one step from all releases, epsilon = 1, no law trusted.
+found = plan(*scenario.terms, secret="interval", epsilon=1.0, blocks=True)
+expected, most = found.bill_change
+print(f"a typical bill of a month: {expected:.2%} expected, {most:.2%} at most with 95 %")
+
+# %%
+# A month. Bills are at published prices and at exact ones; `spread` is the variance by noise.
+world, noise = World(scenario, (1,)), SimulatedNoise(2)
+exact, cut, published = np.empty((3, days, steps))
+paid, due, spread = np.zeros((3, zone.n_houses))
+for day in range(days):
+    state = init(*scenario.terms, found.policy)
+    for t in range(steps):
+        world.step(())
+        x = world.readings - zone.export  # as meters report it
+        release, state = step(state, tally(x, state.zone.bound, zone.export), noise)
+        load = int(x.sum()) + zone.offset
+        exact[day, t] = public_rate(load, tariff)
+        cut[day, t] = public_rate(int(np.maximum(x, 0).sum()) + zone.offset, tariff)
+        published[day, t] = release.rate
+        paid += x / 1000 * np.where(x >= 0, release.rate, release.feed_in)
+        due += x / 1000 * np.where(x >= 0, exact[day, t], feed_in_rate(load, tariff))
+        slope = np.where(x >= 0, tariff.alpha, tariff.feed_in.alpha)
+        spread += (x / 1000 * slope * release.spread / 1000) ** 2
+
+for name, rates in (("cut to 0, no noise", cut), ("signed, epsilon = 1", published)):
+    errors = np.sqrt(((rates - exact) ** 2).mean(axis=0))
+    print(f"{name}: off by {errors.mean():.4f}, from 11 to 15 h by {errors[44:60].mean():.4f}")
+change = np.sort(np.sqrt(spread * 2 / np.pi) / np.abs(due))  # expected size
+low, high = np.quantile(change, [0.5, 0.95])
+print(f"expected change of a bill: median {low:.2%}, 95 % of homes {high:.2%} or less")
+print(f"total paid: {paid.sum() / due.sum() - 1:+.2%}")
+
+# %%
+figure, (above, below) = plt.subplots(2, layout="constrained")
+for rates, name in ((exact, "exact, secret"), (cut, "cut to 0"), (published, "published")):
+    above.step(np.arange(steps) / 4, rates[0], where="post", label=name)
+above.set(xlabel="hour of the day", ylabel="price [EUR/kWh]")
+above.legend()
+below.plot(100 * change, np.linspace(0, 1, len(change)))
+below.set(xlabel="expected change of a month's bill [%]", ylabel="share of homes", xlim=(0, 3))
+plt.show()

@@ -1,0 +1,325 @@
+"""Options, output and input that commands share."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+
+import typer
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from hushgrid.files.deployment import ZoneService
+    from hushgrid.files.zone_file import ZoneFile
+
+
+Secret = Literal["step", "interval", "trajectory"]
+Json = Annotated[
+    str | None, typer.Option("--json", metavar="FILE|-", help="Write the figures as JSON.")
+]
+Seed = Annotated[int, typer.Option(min=0, help="Random seed; the same seed reproduces the run.")]
+ZoneName = Annotated[
+    str | None, typer.Option("--zone", help="Zone of a service file that has several.")
+]
+OneZone = Annotated[str | None, typer.Option("--zone", help="One zone; else all of them.")]
+NewEpoch = Annotated[bool, typer.Option("--new-epoch", help="Begin new terms in every zone.")]
+AcceptLeakage = Annotated[
+    float | None,
+    typer.Option(
+        min=0.0,
+        max=1e6,
+        metavar="FIGURE",
+        help="With --new-epoch: a leakage above the promise, to be stated in public.",
+    ),
+]
+Columns = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME|FILE",
+        help="canonical, lcl, pecan, fluvius, enedis, datadis, octopus, octopus_json, sce, sgsc,"
+        " nem12, elhub, elhub_csv, dsmr_p1, or a TOML file: what the columns are.",
+    ),
+]
+Labels = Annotated[
+    Path | None, typer.Option(help="Known occupancy: meter_id, start_utc, occupied.")
+]
+SigningKey = Annotated[
+    str | None, typer.Option(help="Public key (hex) that must have signed everything.")
+]
+Heads = Annotated[
+    list[str] | None, typer.Option(help="Digest from a release you kept; must be in there.")
+]
+TokenFile = Annotated[
+    Path | None, typer.Option(help="File with the bearer token; else $HUSHGRID_TOKEN.")
+]
+
+
+def require(module: str, extra: str) -> None:
+    """Check that an extra is installed, before any work is done.
+
+    Args:
+        module: Module of the extra.
+        extra: Name of the extra.
+
+    Raises:
+        ExtraError: If the module cannot be imported.
+    """
+    from importlib import import_module
+
+    from hushgrid.errors import ExtraError
+
+    try:
+        import_module(module)
+    except ImportError:
+        raise ExtraError(
+            f"{module} is not installed; get it with pip install 'hushgrid[{extra}]'."
+        ) from None
+
+
+def can_draw(json_target: str | None) -> bool:
+    """Whether figures can be drawn; without matplotlib one sentence is printed.
+
+    Args:
+        json_target: Value of --json.
+
+    Returns:
+        True if matplotlib is installed.
+    """
+    from hushgrid.errors import ExtraError
+
+    try:
+        require("matplotlib", "plot")
+    except ExtraError as error:
+        echo(f"No figures are drawn: {error}", json_target)
+        return False
+    return True
+
+
+def echo(text: str, json_target: str | None) -> None:
+    """Print for people, unless standard output carries the JSON.
+
+    Args:
+        text: What to print.
+        json_target: Value of --json.
+    """
+    if json_target != "-":
+        sys.stdout.write(text + "\n")
+
+
+def write_json(value: Any, target: str | None, *, private: bool = False) -> list[Path]:
+    """Write JSON to standard output or a file.
+
+    Args:
+        value: Mappings, lists, texts and numbers.
+        target: Value of --json: a file, "-" for standard output, or None.
+        private: Whether a file is for its owner alone.
+
+    Returns:
+        The files written.
+    """
+    from hushgrid.files.results import json_text, write_text
+
+    if target is None:
+        return []
+    if target == "-":
+        sys.stdout.write(json_text(value))
+        return []
+    return [write_text(Path(target), json_text(value), private=private)]
+
+
+def echo_written(paths: Sequence[Path], json_target: str | None, before: str = "") -> None:
+    """Print the names of the files written, if any.
+
+    Args:
+        paths: The files.
+        json_target: Value of --json.
+        before: Text before it.
+    """
+    if paths:
+        echo(f"{before}Written:\n" + "\n".join(f"  {path}" for path in paths), json_target)
+
+
+def instant(word: str, text: str) -> int:
+    """Seconds since 1970 of a date or date-time; UTC where it has no offset.
+
+    Args:
+        word: Name of the option.
+        text: Its value.
+
+    Returns:
+        [UTC epoch s]
+
+    Raises:
+        IntakeError: If it is none.
+    """
+    from hushgrid.errors import IntakeError
+    from hushgrid.files.toml import instant_of
+
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        at = None
+    found = None if at is None else instant_of(at if at.tzinfo else at.replace(tzinfo=UTC))
+    if found is None:
+        raise IntakeError(
+            f"{word} is {text!r}; give a date or time from 1970 on, such as 2026-01-05 or"
+            " 2026-01-05T00:00Z."
+        )
+    return found
+
+
+def token_of(token_file: Path | None) -> str:
+    """A bearer token.
+
+    Args:
+        token_file: File that holds it; None: the environment variable HUSHGRID_TOKEN.
+
+    Returns:
+        The token; empty where there is none.
+    """
+    from hushgrid.files.results import read_text
+
+    return (read_text(token_file) if token_file else os.environ.get("HUSHGRID_TOKEN", "")).strip()
+
+
+@contextmanager
+def stages() -> Iterator[Callable[[str, int], Callable[..., None]]]:
+    """Progress bars on standard error, for work in several stages.
+
+    Yields:
+        A function that begins a bar: called with a label and a total it returns a function to call
+        after each piece, or with a number of pieces.
+    """
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+
+        def begin(label: str, total: int) -> Callable[..., None]:
+            task = bar.add_task(label, total=total)
+            return lambda by=1: bar.advance(task, by)
+
+        yield begin
+
+
+@contextmanager
+def progress(label: str, total: int) -> Iterator[Callable[..., None]]:
+    """One progress bar on standard error.
+
+    Args:
+        label: Text before the bar.
+        total: Number of pieces.
+
+    Yields:
+        A function to call after each piece, or with a number of pieces.
+    """
+    with stages() as begin:
+        yield begin(label, total)
+
+
+def say_duration(seconds: float, more: str = "") -> None:
+    """Say on a terminal, before a long run, how long it takes.
+
+    Args:
+        seconds: On one core of a usual machine, as it was measured.
+        more: What else to say.
+    """
+    if seconds >= 20 and sys.stderr.isatty():
+        time = f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} minutes"
+        sys.stderr.write(f"This takes about {time} on a usual machine; Ctrl-C stops it{more}.\n")
+
+
+class Chosen(NamedTuple):
+    """A zone, and how it runs if it comes from a service file.
+
+    The scenario of a service file begins at its `begins`, in local time. Where its models are
+    private, `service.own` holds them; the scenario is then what the service publishes from.
+
+    Attributes:
+        file: The zone.
+        service: The zone as it runs; None for a zone file.
+    """
+
+    file: ZoneFile
+    service: ZoneService | None = None
+
+
+def load_either(path: Path, zone: str | None) -> Chosen:
+    """Read a zone file, or one zone of a service file.
+
+    Args:
+        path: The file (TOML).
+        zone: Name of the zone; may be None where there is one only.
+
+    Returns:
+        The zone.
+
+    Raises:
+        FileError: If the file has no such zone, or several and no name is given.
+    """
+    from hushgrid.errors import FileError
+    from hushgrid.files.service_file import is_service, load_deployment
+    from hushgrid.files.toml import TomlFile
+    from hushgrid.files.zone_file import ZoneFile, load_zone
+
+    given = TomlFile(path)
+    given.check()
+    if not is_service(given.content):
+        found = load_zone(path)
+        if zone not in (None, found.scenario.zone.id):
+            raise FileError(
+                f"zone is {zone!r} but {path} is of zone {found.scenario.zone.id!r}; give that, or"
+                " no zone."
+            )
+        return Chosen(found)
+    zones = {one.id: one for one in load_deployment(path).zones}
+    if zone is None and len(zones) > 1:
+        raise FileError(
+            f"{path} has {len(zones)} zones; give one of {', '.join(zones)} with --zone."
+        )
+    if zone is not None and zone not in zones:
+        raise FileError(f"zone is {zone!r} but {path} has {', '.join(zones)}; give one of them.")
+    one = zones[zone] if zone is not None else next(iter(zones.values()))
+    terms = (one.scenario, one.policy, one.provenance, one.seconds, one.learned)
+    return Chosen(ZoneFile(*terms, one.time_zone, one.meters), one)
+
+
+def write_page(
+    path: Path, title: str, prose: str, figures: Mapping[str, Figure], secret: Sequence[str] = ()
+) -> Path:
+    """Write an HTML page with figures.
+
+    Args:
+        path: The file.
+        title: Title of the page.
+        prose: Text before the figures.
+        figures: Figures by caption.
+        secret: Captions of figures with readings of named meters.
+
+    Returns:
+        The file.
+    """
+    from hushgrid.files.results import png_of, write_text
+    from hushgrid.report.learn import html_page
+
+    pictures = {name: png_of(figure) for name, figure in figures.items()}
+    return write_text(path, html_page(title, prose, pictures, secret))

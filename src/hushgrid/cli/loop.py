@@ -1,0 +1,136 @@
+"""hushgrid loop: homes that react to private prices."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from hushgrid.cli import _common as common
+
+
+def loop(
+    config: Annotated[
+        Path | None, typer.Option(help="Zone or service file (TOML); else a street of homes.")
+    ] = None,
+    zone: common.ZoneName = None,
+    houses: Annotated[int, typer.Option(min=1, help="Homes of the street.")] = 1000,
+    days: Annotated[int, typer.Option(min=2, help="Days that are counted.")] = 7,
+    secret: Annotated[str, typer.Option(help="step, interval or trajectory.")] = "interval",
+    epsilon: Annotated[float, typer.Option(help="What to promise about the secret.")] = 1.0,
+    eta: Annotated[
+        float, typer.Option(help="Trust of the private prices; below 1 the promise does not hold.")
+    ] = 1.0,
+    delay: Annotated[int, typer.Option(min=0, max=4, help="Steps a price comes later.")] = 0,
+    automation: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of homes whose devices react.")
+    ] = 0.5,
+    rule: Annotated[
+        str, typer.Option(help="How they react: follow, threshold, plan, none or mixed.")
+    ] = "mixed",
+    elasticity: Annotated[
+        float | None, typer.Option(min=0, help="Of people; else the file's, 0.05.")
+    ] = None,
+    vehicles: Annotated[float, typer.Option(min=0, max=1, help="Share with a car.")] = 0.3,
+    thermostats: Annotated[
+        float, typer.Option(min=0, max=1, help="Share with a heat pump.")
+    ] = 0.15,
+    batteries: Annotated[
+        float, typer.Option(min=0, max=1, help="Share with solar panels and a battery.")
+    ] = 0.1,
+    appliances: Annotated[
+        float, typer.Option(min=0, max=1, help="Share with a deferrable appliance.")
+    ] = 0.8,
+    smooth: Annotated[
+        float, typer.Option(min=0, max=0.99, help="Share of the last price that the next keeps.")
+    ] = 0.0,
+    prices: Annotated[
+        str, typer.Option(help="Some of exact, raw, estimated, blocks, flat, tou.")
+    ] = "exact,raw,estimated,blocks,flat,tou",
+    sweep: Annotated[
+        list[str] | None,
+        typer.Option(help="Vary automation, delay, houses, eta or epsilon; may be repeated."),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for table, page and figures.")] = Path(
+        "out/loop"
+    ),
+    seed: common.Seed = 1,
+    json: common.Json = None,
+) -> None:
+    """Run homes whose devices react to prices: exact, private, flat and time-of-use.
+
+    Example: hushgrid loop --houses 1000 --days 7 --automation 0.5
+
+    \f
+    Args: see the help of each option.
+
+    Raises:
+        PlanError: If options contradict each other.
+    """
+    from hushgrid.compare.flexible import Flexibility
+    from hushgrid.compare.loop import DIALS, LoopSetting, close_loop, street, turned
+    from hushgrid.compare.methods import MethodPromise
+    from hushgrid.errors import PlanError
+    from hushgrid.files.results import json_text, make_folder, save_figures, svg_text, write_text
+    from hushgrid.model.occupancy import STEPS_PER_DAY
+    from hushgrid.report import loop as report
+    from hushgrid.report.comparison import comparison_page
+
+    dials = tuple(dict.fromkeys(sweep or ()))
+    for dial in dials:
+        if dial not in DIALS:
+            raise PlanError(f"sweep is {dial!r}; give one of {', '.join(DIALS)}.")
+    scenario = None
+    if config is not None:
+        if "houses" in dials:
+            raise PlanError("sweep is 'houses' with a config; leave one of them out.")
+        file, _ = common.load_either(config, zone)
+        if file.seconds * STEPS_PER_DAY != 86_400:
+            raise PlanError(f"the zone's interval is {file.seconds} s; the loop has 900 s.")
+        scenario = file.scenario
+        own = scenario.consumption.elasticity
+        elasticity = own.exponent if elasticity is None and own else elasticity
+    shares = (vehicles, thermostats, batteries, appliances, automation, rule)
+    asked: Any = (secret, tuple(name.strip() for name in prices.split(",")))
+    setting = LoopSetting(
+        Flexibility(*shares, 0.05 if elasticity is None else elasticity),
+        MethodPromise(asked[0], epsilon), eta, delay, days, asked[1], smooth,
+    )  # fmt: skip
+    drawn = common.can_draw(json)
+    make_folder(out)
+
+    def run(one: LoopSetting, n: int, label: str) -> Any:
+        with common.progress(label, (days + 1) * STEPS_PER_DAY) as tick:
+            return close_loop(scenario or street(n, seed), one, seed=seed, tick=tick)
+
+    found = run(setting, houses, "loop, steps")
+    sweeps = {
+        dial: [
+            (value, run(turned(setting, dial, value), int(value) if dial == "houses" else houses,
+                        f"{dial} {value:g}, steps"))
+            for value in DIALS[dial]
+        ]
+        for dial in dials
+    }  # fmt: skip
+    values = report.loop_json(found, sweeps)
+    parts = {"What was run": report.loop_prose(found), "Figures a day": report.loop_table(found)}
+    figures = {"loop": report.loop_figure(found)} if drawn else {}
+    drawings = {"Figures a day": svg_text(figures["loop"])} if drawn else {}
+    for dial, swept in sweeps.items():
+        for value, one in swept:
+            parts[f"{dial} = {value:g}"] = report.loop_table(one)
+        if drawn:
+            figures[f"sweep_{dial}"] = report.sweep_figure(dial, swept)
+            drawings[f"{dial} = {swept[0][0]:g}"] = svg_text(figures[f"sweep_{dial}"])
+    title = "The closed loop"
+    text = "\n\n".join(f"## {name}\n\n{part}" for name, part in parts.items())
+    written = [
+        write_text(out / "loop.md", f"# {title}\n\n{text}\n"),
+        write_text(out / "loop.html", comparison_page(title, parts, drawings)),
+        write_text(out / "loop.json", json_text(values)),
+        *save_figures(out, figures),
+        *common.write_json(values, json),
+    ]
+    common.echo("\n\n".join(parts.values()) + "\n", json)
+    common.echo_written(written, json)

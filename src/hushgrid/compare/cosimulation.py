@@ -1,0 +1,341 @@
+"""A zone in other people's simulations: mosaik, HELICS and Gymnasium, with the real mechanism.
+
+`Pricing` publishes the price of readings, `Demand` answers prices with readings. The adapters join
+either side to a framework, which is imported when it is used (extras `mosaik`, `helics`, `gym`).
+Steps are 15 minutes. Noise has a seed, so what is published here protects no one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from hushgrid._numbers import Int32s
+from hushgrid.compare.flexible import Flexibility, Homes, PriceMemory, Vehicles
+from hushgrid.compare.loop import PriceTables, with_devices
+from hushgrid.compare.simulation import NOISE_STREAM, World
+from hushgrid.errors import PolicyError
+from hushgrid.mechanism.noise import SimulatedNoise
+from hushgrid.mechanism.policy import Policy
+from hushgrid.mechanism.release import PreparedNoise, Release, init, skip, step
+from hushgrid.model.occupancy import STEPS_PER_DAY as DAY
+from hushgrid.model.zone import Scenario, optimal_rate, tally
+
+SECONDS = 86_400 // DAY
+
+
+class Pricing:
+    """The mechanism, step by step.
+
+    Args:
+        scenario: The zone and its models.
+        policy: How it publishes.
+        seed: Seed of the noise.
+    """
+
+    def __init__(self, scenario: Scenario, policy: Policy, seed: int) -> None:
+        self.state = init(*scenario.terms, policy)
+        self.noise = SimulatedNoise(np.random.SeedSequence([seed, NOISE_STREAM]))
+
+    def publish(self, readings: ArrayLike) -> Release:
+        """The release of the next step.
+
+        Args:
+            readings: One reading for each house [Wh], (N,).
+
+        Returns:
+            The release; its rate applies from the next step.
+        """
+        release, self.state = step(
+            self.state, tally(np.asarray(readings, np.int32), self.state.zone.bound), self.noise
+        )
+        return release
+
+
+class Demand:
+    """Homes with devices that react to prices, step by step.
+
+    Args:
+        scenario: The zone without devices.
+        flexible: The devices.
+        seed: Seed of the homes.
+
+    Attributes:
+        scenario: The zone, with the bounds of homes with devices.
+        usual: The price before any is published [currency/kWh].
+    """
+
+    def __init__(self, scenario: Scenario, flexible: Flexibility, seed: int) -> None:
+        tables = PriceTables(scenario, flexible, seed)
+        self._homes = Homes(flexible, scenario.zone.n_houses, seed, tables.level)
+        self._world = World(scenario, (seed,))
+        self._memory = PriceMemory(tables.usual, tables.level)
+        self.scenario, self.usual = with_devices(scenario, self._homes), tables.level
+
+    def step(self, price: float) -> Int32s:
+        """The readings of the next step.
+
+        Args:
+            price: The price in force [currency/kWh].
+
+        Returns:
+            (N,): readings [Wh], within the bounds.
+        """
+        self._world.step(())
+        market = self._memory.market(price)
+        self._memory.note(price)
+        readings = self._homes.step(self._world.readings, self._world.occupancy, market)
+        return np.asarray(np.minimum(readings, self.scenario.zone.bound), np.int32)
+
+
+def mosaik_simulator(pricing: Callable[[], Pricing], demand: Callable[[], Demand]) -> type[Any]:
+    """A class for mosaik 3 with the models Zone (wh in, price out) and Homes (the reverse).
+
+    Args:
+        pricing: Makes the mechanism of each Zone.
+        demand: Makes the homes of each Homes.
+
+    Returns:
+        The class; name it in a `sim_config`.
+    """
+    from mosaik_api_v3 import Simulator
+
+    class MosaikAdapter(Simulator):  # type: ignore[misc,unused-ignore]
+        """Entities by id, each with its last output."""
+
+        def __init__(self) -> None:
+            attrs = {"public": True, "params": [], "attrs": ["wh", "price"]}
+            models = {"Zone": attrs, "Homes": attrs}
+            super().__init__({"api_version": "3.0", "type": "time-based", "models": models})
+            self._entities: dict[str, Pricing | Demand] = {}
+            self._last: dict[str, dict[str, Any]] = {}
+
+        def init(self, sid: str, time_resolution: float = 1.0, **params: Any) -> Any:
+            """A step takes 900 s of a time resolution of 1 s."""
+            del sid, params
+            self._period = round(SECONDS / time_resolution)
+            return self.meta
+
+        def create(self, num: int, model: str, **params: Any) -> list[dict[str, Any]]:
+            """Zones or homes."""
+            del params
+            made = []
+            for _ in range(num):
+                name = f"{model}_{len(self._entities)}"
+                self._entities[name] = one = pricing() if model == "Zone" else demand()
+                self._last[name] = {"price": one.usual} if isinstance(one, Demand) else {}
+                made.append({"eid": name, "type": model})
+            return made
+
+        def step(self, time: int, inputs: Mapping[str, Any], max_advance: int) -> int:
+            """Homes use energy at the price they hear; a zone publishes the price of readings."""
+            del max_advance
+            for name, one in self._entities.items():
+                heard = inputs.get(name, {})
+                if isinstance(one, Demand):
+                    price = next(iter(heard.get("price", {}).values()), None)
+                    price = one.usual if price is None else float(price)
+                    self._last[name] = {"price": price, "wh": one.step(price).tolist()}
+                elif "wh" in heard:
+                    sources = [heard["wh"][source] for source in sorted(heard["wh"])]
+                    wh = np.concatenate([np.atleast_1d(each) for each in sources])
+                    self._last[name] = {"wh": wh.tolist(), "price": one.publish(wh).rate}
+            return time + self._period
+
+        def get_data(self, outputs: Mapping[str, Sequence[str]]) -> dict[str, dict[str, Any]]:
+            """The last output of each entity."""
+            return {
+                name: {attr: self._last[name][attr] for attr in attrs if attr in self._last[name]}
+                for name, attrs in outputs.items()
+            }
+
+    return MosaikAdapter
+
+
+def join_helics(
+    name: str,
+    answer: Callable[[Sequence[float] | None], Sequence[float]],
+    *,
+    hears: str,
+    says: str,
+    steps: int,
+    core: str = "zmq",
+    broker: str = "",
+) -> None:
+    """Take part in a HELICS co-simulation as a value federate with a period of 900 s.
+
+    Args:
+        name: Name of the federate.
+        answer: From the last values that were heard (None before any) to the values to publish.
+        hears: Key of the publication to hear.
+        says: Key of the own publication, a vector.
+        steps: Number of steps.
+        core: Type of the core.
+        broker: Address of the broker; empty for the usual one.
+    """
+    import helics as h
+
+    info = h.helicsCreateFederateInfo()
+    h.helicsFederateInfoSetCoreTypeFromString(info, core)
+    h.helicsFederateInfoSetCoreInitString(info, f"--federates=1 {broker}".strip())
+    h.helicsFederateInfoSetTimeProperty(info, h.HELICS_PROPERTY_TIME_PERIOD, float(SECONDS))
+    h.helicsFederateInfoSetFlagOption(info, h.HELICS_FLAG_UNINTERRUPTIBLE, True)
+    own = h.helicsCreateValueFederate(name, info)
+    said = h.helicsFederateRegisterGlobalPublication(own, says, h.HELICS_DATA_TYPE_VECTOR, "")
+    heard = h.helicsFederateRegisterSubscription(own, hears, "")
+    h.helicsFederateEnterExecutingMode(own)
+    try:
+        for n in range(1, steps + 1):
+            h.helicsFederateRequestTime(own, float(n * SECONDS))
+            values = h.helicsInputGetVector(heard) if h.helicsInputIsUpdated(heard) else None
+            own_values = [float(v) for v in answer(values)]
+            if n < steps:  # nothing hears the last ones
+                h.helicsPublicationPublishVector(said, own_values)
+    finally:
+        h.helicsFederateDisconnect(own)
+        h.helicsFederateFree(own)
+
+
+def price_env(
+    demand: Callable[[int], Demand], policy: Policy, *, budget: float, days: int = 1
+) -> Any:
+    """A Gymnasium environment: spend a privacy budget on the prices of a day.
+
+    The action is the share of the policy's epsilon that the next release may spend, from 0 to 1; 0
+    publishes the last price again. Each release is calibrated and booked by the mechanism, and one
+    that the budget does not allow is not made. Observed are public figures alone: the last price
+    over the usual one, the share of the budget left, and the time of day as sine and cosine. The
+    reward is the mismatch cost of the step, over that of a price that is wrong by its whole, below
+    0; it uses the true load, as only a simulation can.
+
+    Args:
+        demand: From a seed to the homes.
+        policy: Eta, rules and the largest epsilon of a release.
+        budget: Sum of epsilon over an episode.
+        days: Days of an episode.
+
+    Returns:
+        The environment.
+
+    Raises:
+        PolicyError: If the budget is not above 0, or the policy has blocks of steps or a window.
+    """
+    import gymnasium
+    from gymnasium.spaces import Box
+
+    if not budget > 0:
+        raise PolicyError(f"budget is {budget}; give an epsilon above 0.")
+    if policy.schedule.lengths or policy.schedule.adaptive:
+        raise PolicyError("the policy has blocks of steps or a window; give one without.")
+
+    class PriceSetting(gymnasium.Env):  # type: ignore[misc,unused-ignore]
+        """A curator that chooses when to spend."""
+
+        observation_space = Box(-np.inf, np.inf, (4,), np.float64)
+        action_space = Box(0.0, 1.0, (1,), np.float64)
+
+        def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, Any]:
+            """Begin an episode."""
+            super().reset(seed=seed, options=options)
+            number = int(self.np_random.integers(2**31))
+            self._homes = demand(number)
+            self._pricing = Pricing(self._homes.scenario, policy, number)
+            self._price, self._left = self._homes.usual, float(budget)
+            return self._seen(), {}
+
+        def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+            """One interval."""
+            readings, pricing = self._homes.step(self._price), self._pricing
+            share, state = float(np.clip(np.asarray(action).ravel()[0], 0, 1)), pricing.state
+            spent = 0.0
+            if share > 0:
+                made = state.scheduler.at(state.t, state.rates, share * policy.epsilon)
+                if made.epsilon <= self._left:
+                    spent = made.epsilon
+                    k = pricing.noise.draw(made.scale)
+                    drawn = PreparedNoise(state.t, state.digest, made, k, True)
+                    release, pricing.state = step(state, tally(readings, state.zone.bound), drawn)
+                    self._price = release.rate
+            if not spent:
+                pricing.state = skip(state, self._price)
+            self._left -= spent
+            optimal = float(optimal_rate(int(readings.sum(dtype=np.int64)), state.tariff))
+            reward = -((self._price / optimal - 1) ** 2)
+            over = pricing.state.t > min(days * DAY, policy.horizon)
+            return self._seen(), reward, False, over, {"epsilon": spent, "price": self._price}
+
+        def _seen(self) -> Any:
+            at = 2 * np.pi * ((self._pricing.state.t - 1) % DAY) / DAY
+            own = (self._price / self._homes.usual, self._left / budget, np.sin(at), np.cos(at))
+            return np.array(own)
+
+    return PriceSetting()
+
+
+def car_env(prices: Callable[[int], Sequence[float]]) -> Any:
+    """A Gymnasium environment: charge one car at published prices, from its arrival on.
+
+    The action is the share of the charger's power; a car that would not be full in time charges
+    anyway. Observed are the price over the mean of the last day, the energy left and the time left
+    as shares of what they were, and how many of the next steps of the forecast are cheaper. The
+    reward is minus the cost over that of charging at once at the usual price.
+
+    Args:
+        prices: From a seed to the prices of three days, (288,).
+
+    Returns:
+        The environment.
+    """
+    import gymnasium
+    from gymnasium.spaces import Box
+
+    class CarCharging(gymnasium.Env):  # type: ignore[misc,unused-ignore]
+        """A charger that chooses when to charge."""
+
+        observation_space = Box(-np.inf, np.inf, (4,), np.float64)
+        action_space = Box(0.0, 1.0, (1,), np.float64)
+
+        def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, Any]:
+            """One day passes before the car arrives."""
+            super().reset(seed=seed, options=options)
+            self._prices = [float(p) for p in prices(int(self.np_random.integers(2**31)))]
+            level = float(np.mean(self._prices[:DAY]))
+            self._memory = PriceMemory(np.full(DAY, level), level)
+            one = np.ones(1, np.bool_)
+            self._car = Vehicles(one, np.zeros(1, np.intp), self.np_random)
+            self._car.new_day(DAY, self.np_random)
+            self._t = int(self._car.arrive[0])
+            for price in self._prices[: self._t]:
+                self._memory.note(price)
+            self._all, self._last = float(self._car.energy[0]), int(self._car.depart[0])
+            self._first, self._level = self._t, level
+            return self._seen(self._all), {}
+
+        def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+            """One interval."""
+            price = self._prices[self._t]
+            share = np.clip(np.asarray(action, np.float64).ravel()[:1], 0, 1)
+            drawn = float(self._car.step(self._t, self._memory.market(price), share)[0])
+            self._memory.note(price)
+            self._t += 1
+            left = float(self._car.left[0])
+            reward = -drawn * price / (self._all * self._level)
+            return (
+                self._seen(left),
+                reward,
+                left <= 0 or self._t >= self._last,
+                False,
+                {"wh": drawn},
+            )
+
+        def _seen(self, left: float) -> Any:
+            market = self._memory.market(self._prices[self._t])
+            window = self._last - self._t
+            cheaper = market.cheaper[max(window - 1, 0)] / max(window, 1)
+            part = window / (self._last - self._first)
+            return np.array([market.price / market.usual, left / self._all, part, cheaper])
+
+    return CarCharging()

@@ -1,0 +1,566 @@
+"""The closed loop: the same homes under exact, private, flat and time-of-use prices.
+
+All prices have the same homes, wants and noise quantiles (common random numbers). A price of step
+t applies `delay` steps later than the next one. The private prices come from the mechanism itself.
+The first day is not counted: devices and forecasts begin there.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, get_args
+
+import numpy as np
+
+from hushgrid._numbers import Floats, Indices, Int32s, UInt8s, is_real
+from hushgrid.compare.flexible import HOURS, Flexibility, Homes, Market, PriceMemory
+from hushgrid.compare.methods import MethodPromise
+from hushgrid.compare.paper import CALENDAR, chains
+from hushgrid.compare.simulation import NOISE_STREAM, World
+from hushgrid.errors import PlanError
+from hushgrid.mechanism.noise import SimulatedNoise
+from hushgrid.mechanism.policy import Policy, per_step
+from hushgrid.mechanism.release import State, init, step
+from hushgrid.model.consumption import Consumption
+from hushgrid.model.laws import Gamma, LogNormal
+from hushgrid.model.occupancy import STEPS_PER_DAY as DAY
+from hushgrid.model.occupancy import Chains, OccupancyModel
+from hushgrid.model.zone import Scenario, Tariff, Zone, cost, optimal_rate, public_rate, tally
+from hushgrid.planning.planner import plan
+from hushgrid.planning.tradeoff import running
+from hushgrid.statistics import Summary, summarise
+
+Price = Literal["exact", "raw", "estimated", "blocks", "flat", "tou"]
+PRICES: tuple[Price, ...] = get_args(Price)
+PRIVATE: tuple[Price, ...] = ("raw", "estimated", "blocks")
+PEAK_HOURS = slice(64, 80)  # 16:00 to 20:00, dearer under the time-of-use price
+CONNECTION = 3500  # [Wh] in a step: the contract bound of a home with devices, 14 kW
+MOST_DELAY = 4  # steps
+_PILOT_DAYS, _PILOT = 3, 0x5EED  # days at a flat price that set the tables, and their seed
+_PROBE, _PROBED = (
+    0.05,
+    4,
+)  # relative change of the price that probes the demand, every so many steps
+
+FIGURES = (
+    "peak",
+    "rebound",
+    "ramp",
+    "load_factor",
+    "switches",
+    "cost",
+    "cost_spread",
+    "generation",
+    "comfort",
+    "unmet",
+    "mismatch_cost",
+    "rank_correlation",
+)
+
+
+def street(n: int, seed: int) -> Scenario:
+    """A zone for the loop: the paper's chains, three sizes of homes, about 0.3 currency/kWh.
+
+    Args:
+        n: Number of homes.
+        seed: Seed of their sizes.
+
+    Returns:
+        The zone and its models. Two thirds of the rate grow with the load.
+    """
+    same = np.zeros(n, np.int64)
+    initial, transition = chains(0.0, 1, np.random.default_rng(seed))
+    theta = OccupancyModel.factored(initial, transition, calendar=CALENDAR, chain_of=same)
+    sizes = (0.7, 1.0, 1.4)
+    f = Consumption.by_class(
+        absent=[Gamma(2.0, 20.0 * by, 1000) for by in sizes],
+        present=[LogNormal(110.0 * by, 0.8, 1000) for by in sizes],
+        class_of=np.random.default_rng([seed, 1]).integers(0, len(sizes), n),
+    )
+    return Scenario(Zone("street", [1000] * n), Tariff(0.85 / n, 0.1), (theta,), f)
+
+
+@dataclass(frozen=True, slots=True)
+class LoopSetting:
+    """What a loop is run with.
+
+    Attributes:
+        flexible: The homes' devices and how they react.
+        promise: What the private prices keep.
+        eta: Trust of the private prices. Below 1 the promise does not hold in the loop: devices
+            are not in the public law.
+        delay: Steps that a price comes later, 0 to 4.
+        days: Days that are counted, 2 or more.
+        prices: Which prices.
+        smooth: Share of the last published price that the next keeps, from 0 to below 1.
+
+    Raises:
+        PlanError: If a value is out of range.
+    """
+
+    flexible: Flexibility = field(default_factory=Flexibility)
+    promise: MethodPromise = field(default_factory=MethodPromise)
+    eta: float = 1.0
+    delay: int = 0
+    days: int = 7
+    prices: tuple[Price, ...] = PRICES
+    smooth: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.delay <= MOST_DELAY:
+            raise PlanError(f"delay is {self.delay}; give 0 to {MOST_DELAY} steps.")
+        if self.days < 2:
+            raise PlanError(f"days is {self.days}; give 2 or more, for intervals.")
+        if not (is_real(self.eta) and 0 <= self.eta <= 1):
+            raise PlanError(f"eta is {self.eta}; give a share from 0 to 1.")
+        unknown = [name for name in self.prices if name not in PRICES]
+        if unknown or not self.prices:
+            raise PlanError(
+                f"prices are {', '.join(self.prices) or 'none'}; give some of {', '.join(PRICES)}."
+            )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Loop:
+    """Figures of one loop.
+
+    Attributes:
+        setting: What it was run with.
+        houses: Number of homes.
+        figures: (days,): values by price and figure (FIGURES).
+        loads: (T,): loads of all days by price [Wh].
+        prices: (T,): prices in force by price [currency/kWh].
+        gain: Loop gain under the exact price, measured by small changes of it.
+        noise: Scales of the noise by private price, (T,) [Wh].
+        epsilon_any: Sum of `epsilon_any` over all releases, each block once, by private price: what
+            they reveal about a home at most, without any assumption.
+        attained: For an interval promise: leakage that an adversary attains (`attained_leakage`),
+            by private price and device.
+    """
+
+    setting: LoopSetting
+    houses: int
+    figures: Mapping[str, Mapping[str, Floats]]
+    loads: Mapping[str, Floats]
+    prices: Mapping[str, Floats]
+    gain: Summary
+    noise: Mapping[str, Floats]
+    epsilon_any: Mapping[str, float]
+    attained: Mapping[str, Mapping[str, float]]
+
+    def summary(self, price: str, figure: str) -> Summary:
+        """Mean and 95 % interval of a figure over the days."""
+        return summarise(self.figures[price][figure])
+
+    def against(self, price: str, figure: str, other: str = "exact") -> Summary:
+        """The difference to another price on the same days."""
+        return summarise(self.figures[price][figure] - self.figures[other][figure])
+
+
+def with_devices(scenario: Scenario, homes: Homes) -> Scenario:
+    """The zone with contract bounds raised by what devices can draw, to 14 kW at most.
+
+    Args:
+        scenario: The zone without devices.
+        homes: The homes with them.
+
+    Returns:
+        The zone.
+
+    Raises:
+        PlanError: If houses of the zone export energy.
+    """
+    if scenario.zone.offset:
+        raise PlanError(
+            f"zone {scenario.zone.id!r} has homes that export, which the loop does not simulate;"
+            " give a zone without export."
+        )
+    own = scenario.zone.bound
+    bound = np.maximum(own, np.minimum(own + homes.reach, CONNECTION))
+    return replace(scenario, zone=Zone(scenario.zone.id, bound))
+
+
+class PriceTables:
+    """Public tables that a pilot at a flat price sets: its level, time of use, usual prices.
+
+    Args:
+        scenario: The zone without devices.
+        flexible: Its devices.
+        seed: Seed of the loop; the pilot has one of its own.
+    """
+
+    def __init__(self, scenario: Scenario, flexible: Flexibility, seed: int) -> None:
+        homes = Homes(replace(flexible, rule="none"), scenario.zone.n_houses, seed ^ _PILOT, 1.0)
+        world = World(scenario, (seed ^ _PILOT,))
+        flat = Market.of(1.0, 1.0, np.ones(DAY))
+        loads = np.zeros((_PILOT_DAYS, DAY))
+        for t in range(_PILOT_DAYS * DAY):
+            world.step(())
+            readings = homes.step(world.readings, world.occupancy, flat)
+            loads[divmod(t, DAY)] = readings.sum(dtype=np.int64)
+        z = loads[1:].mean(axis=0)
+        self.usual = optimal_rate(z, scenario.tariff)
+        self.level = float((self.usual * z).sum() / z.sum())
+        self.tou = np.full(DAY, self.level)
+        peak = np.zeros(DAY, np.bool_)
+        peak[PEAK_HOURS] = True
+        for part in (peak, ~peak):
+            self.tou[part] = (self.usual * z)[part].sum() / z[part].sum()
+
+
+def policy_of(scenario: Scenario, setting: LoopSetting, steps: int, *, blocks: bool) -> Policy:
+    """The policy of a private price over so many steps: a day's plan, repeated.
+
+    Args:
+        scenario: The zone, with the bounds of homes with devices.
+        setting: The promise and the trust.
+        steps: Number of steps.
+        blocks: Whether noise may last blocks of steps.
+
+    Returns:
+        The policy. Leakage about an interval is counted over any number of days.
+    """
+    promise, terms = setting.promise, Policy(setting.promise.epsilon, DAY, eta=setting.eta)
+    policy = plan(
+        *scenario.terms,
+        secret=promise.secret,
+        epsilon=promise.epsilon,
+        delta=promise.delta,
+        terms=terms,
+        rho=None,
+        running=running(scenario.models, DAY, "interval") if promise.secret == "interval" else None,
+        blocks=blocks,
+    ).policy
+    schedule = policy.schedule
+    if schedule.lengths:
+        schedule = schedule.over(steps)
+    elif schedule.epsilons:
+        each = tuple(schedule.epsilons)
+        schedule = per_step((each * -(-steps // len(each)))[:steps])
+    return replace(policy, horizon=steps, schedule=schedule)
+
+
+class _Arm:
+    """One price and the homes under it."""
+
+    def __init__(
+        self, price: Price, homes: Homes, scenario: Scenario, tables: PriceTables, delay: int
+    ) -> None:
+        self.price, self.homes, self.scenario, self.delay = price, homes, scenario, delay
+        self.state: State | None = None
+        self.noise: SimulatedNoise | None = None
+        self.published: list[float] = []
+        self.scales: list[float] = []
+        self.epsilon_any = 0.0
+        self.loads: list[int] = []
+        self.bills = np.zeros(scenario.zone.n_houses)
+        self.days: list[tuple[float, float, float, float, float]] = []
+        usual = {"flat": np.full(DAY, tables.level), "tou": tables.tou}.get(price, tables.usual)
+        self.memory = PriceMemory(usual, tables.level)
+
+    @property
+    def market(self) -> Market:
+        """What devices know before the next step."""
+        t = len(self.loads)
+        if self.published and t > self.delay:
+            return self.memory.market(self.published[t - 1 - self.delay])
+        return self.memory.market(float(self.memory.profile[t % DAY]))
+
+    def step(self, base: Int32s, occupancy: UInt8s) -> None:
+        """Homes use energy at the price in force; the mechanism publishes the next price."""
+        t, market = len(self.loads), self.market
+        readings = self.homes.step(base, occupancy, market)
+        found = tally(readings, self.scenario.zone.bound)
+        self.bills += market.price / 1000 * np.minimum(readings, self.scenario.zone.bound)
+        self.loads.append(found.load)
+        self.memory.note(market.price)
+        if self.price == "exact":
+            last = self.published[-1] if self.published else None
+            self.published.append(public_rate(found.load, self.scenario.tariff, last))
+        elif self.state is not None and self.noise is not None:
+            release, self.state = step(self.state, found, self.noise)
+            self.published.append(release.rate)
+            self.scales.append(release.scale)
+            if release.block is None or release.block["place"] == 1:
+                self.epsilon_any += release.epsilon_any
+        if (t + 1) % DAY == 0:
+            self._end_day()
+
+    def _end_day(self) -> None:
+        homes, devices = self.homes, sum(len(kind.home) for kind in self.homes.kinds)
+        self.days.append(
+            (
+                sum(int(kind.switches.sum()) for kind in homes.kinds) / max(devices, 1),
+                float(self.bills.mean()),
+                float(self.bills.std()),
+                float(homes.thermostats.discomfort.sum() / max(len(homes.thermostats.home), 1)),
+                float(homes.vehicles.unmet.sum() / 1000 / max(len(homes.vehicles.home), 1)),
+            )
+        )
+        self.bills[:] = 0
+        homes.thermostats.discomfort[:] = 0
+        homes.vehicles.unmet[:] = 0
+        for kind in homes.kinds:
+            kind.switches[:] = 0
+
+    def response(self, base: Int32s, occupancy: UInt8s) -> float:
+        """The loop gain now: elasticity of the next step's demand times the rate's of the load."""
+        market, loads = self.market, list[float]()
+        for by in (1 + _PROBE, 1 / (1 + _PROBE)):
+            twin, changed = copy.deepcopy(self.homes), self.memory.market(market.price * by)
+            loads.append(float(twin.step(base, occupancy, changed).sum(dtype=np.int64)))
+        if min(loads) <= 0:
+            return 0.0
+        elasticity = -math.log(loads[0] / loads[1]) / (2 * math.log1p(_PROBE))
+        tariff = self.scenario.tariff
+        return elasticity * (1 - tariff.beta / optimal_rate(math.sqrt(loads[0] * loads[1]), tariff))
+
+
+def close_loop(
+    scenario: Scenario, setting: LoopSetting, *, seed: int, tick: Callable[[], None] = lambda: None
+) -> Loop:
+    """Run the same homes under every price.
+
+    Args:
+        scenario: The zone without devices; its bounds are raised by what the devices can draw, to
+            14 kW at most.
+        setting: Devices, promise, delay, days and prices.
+        seed: Seed of homes, wants and noise.
+        tick: Called after every step.
+
+    Returns:
+        The figures by price. The gain is NaN without the exact price.
+
+    Raises:
+        PlanError: If the promise cannot be kept, or houses export energy.
+    """
+    scenario = replace(
+        scenario,
+        consumption=replace(scenario.consumption, elasticity=None),
+        tariff=replace(scenario.tariff, smooth=setting.smooth),
+    )
+    flexible, n, steps = setting.flexible, scenario.zone.n_houses, (setting.days + 1) * DAY
+    tables = PriceTables(scenario, flexible, seed)
+
+    def homes(price: str) -> Homes:  # a flat price leaves devices nothing to react to
+        own = replace(flexible, rule="none") if price == "flat" else flexible
+        return Homes(own, n, seed, tables.level)
+
+    scenario = with_devices(scenario, homes("flat"))
+    names = dict.fromkeys(("flat", *setting.prices))  # flat comes along: rebounds are against it
+    arms = {name: _Arm(name, homes(name), scenario, tables, setting.delay) for name in names}
+    policies: dict[bool, Policy] = {}
+    for name, arm in arms.items():
+        if name in PRIVATE:
+            blocks = name != "raw"
+            if blocks not in policies:
+                policies[blocks] = policy_of(scenario, setting, steps, blocks=blocks)
+            policy = policies[blocks]
+            if name == "estimated":
+                policy = replace(policy, publish="estimate", estimator="filter")
+            arm.state = init(*scenario.terms, policy)
+            arm.noise = SimulatedNoise(np.random.SeedSequence([seed, NOISE_STREAM]))
+    world, gains = World(scenario, (seed,)), list[list[float]]()
+    for t in range(steps):
+        world.step(())
+        if t % DAY == 0:
+            gains.append([])
+        if "exact" in arms and t >= DAY and t % _PROBED == 0:
+            gains[-1].append(arms["exact"].response(world.readings, world.occupancy))
+        for arm in arms.values():
+            arm.step(world.readings, world.occupancy)
+        tick()
+    flat = np.array(arms["flat"].loads, np.float64)
+    kept = {name: arms[name] for name in setting.prices}
+    measured = [float(np.mean(day)) for day in gains[1:] if day]
+    return Loop(
+        setting,
+        n,
+        {name: _figures(arm, flat) for name, arm in kept.items()},
+        {name: np.array(arm.loads, np.float64)[DAY:] for name, arm in kept.items()},
+        {name: np.array(arm.memory.seen)[DAY:] for name, arm in kept.items()},
+        summarise(measured) if measured else Summary(math.nan, math.nan, (math.nan, math.nan)),
+        {name: np.array(arm.scales)[DAY:] for name, arm in kept.items() if arm.scales},
+        {name: arm.epsilon_any for name, arm in kept.items() if arm.scales},
+        {name: _attained(arm, scenario, setting) for name, arm in kept.items() if arm.scales},
+    )
+
+
+def _attained(arm: _Arm, scenario: Scenario, setting: LoopSetting) -> dict[str, float]:
+    """Of each device; nothing where the promise is another, or homes move together."""
+    model = scenario.models[0]
+    if setting.promise.secret != "interval" or model.chains[0].size > 1 or arm.state is None:
+        return {}
+    steps = min(_ATTACKED_DAYS * DAY, len(arm.scales))
+    scale, policy = np.array(arm.scales)[:steps], arm.state.policy.first(steps)
+    reach = int(scenario.zone.bound.max())
+    return {
+        name: attained_leakage(model, policy, scale, reach, run) for name, run in MEMORIES.items()
+    }
+
+
+def _figures(arm: _Arm, flat: Floats) -> dict[str, Floats]:
+    """(days,): each of FIGURES, from the second day on. Power in kW, cost a home and day."""
+    tariff, n = arm.scenario.tariff, arm.scenario.zone.n_houses
+    load = np.array(arm.loads, np.float64)
+    moved = np.abs(np.diff(load, prepend=load[0])).reshape(-1, DAY)[1:]
+    above = (load - flat).reshape(-1, DAY)[1:]
+    z, price = load.reshape(-1, DAY)[1:], np.array(arm.memory.seen).reshape(-1, DAY)[1:]
+    optimal = optimal_rate(z, tariff)
+    switches, bill, spread, comfort, unmet = np.array(arm.days)[1:].T
+    kw = 1 / (1000 * HOURS)
+    values = (
+        z.max(axis=1) * kw,
+        above.max(axis=1) * kw,
+        moved.max(axis=1) * kw,
+        z.mean(axis=1) / z.max(axis=1),
+        switches,
+        bill,
+        spread,
+        np.asarray(cost(z, tariff)).sum(axis=1) / n,
+        comfort,
+        unmet,
+        ((price - optimal) ** 2).sum(axis=1) / (2 * tariff.alpha),
+        np.array([_rank_correlation(*day) for day in zip(price, optimal, strict=True)]),
+    )
+    return dict(zip(FIGURES, values, strict=True))
+
+
+def _rank_correlation(a: Floats, b: Floats) -> float:
+    """Spearman's; 0 where all prices are equal."""
+    from scipy.stats import rankdata
+
+    ranks = rankdata([a, b], axis=1)
+    return float(np.corrcoef(ranks)[0, 1]) if (ranks.std(axis=1) > 0).all() else 0.0
+
+
+def linear_zone(tariff: Tariff, load: float, elasticity: float, noise: Sequence[int]) -> Floats:
+    """Loads of a zone whose demand is linear in the last published rate (docs/loop.md).
+
+    Args:
+        tariff: The rate of a load.
+        load: The load at the rate that it sets [Wh].
+        elasticity: Relative fall of the load for a relative rise of the rate.
+        noise: Noise of each release [Wh].
+
+    Returns:
+        (T,): the loads [Wh], not cut at 0.
+    """
+    usual, now, out = float(optimal_rate(load, tariff)), load, np.empty(len(noise))
+    rate = usual
+    for t, k in enumerate(noise):
+        out[t] = now
+        rate += (1 - tariff.smooth) * (optimal_rate(now + k, tariff) - rate)
+        now = load * (1 - elasticity * (rate / usual - 1))
+    return out
+
+
+DIALS: Mapping[str, tuple[float, ...]] = {  # what a sweep varies
+    "automation": (0.0, 0.25, 0.5, 0.75, 1.0),
+    "delay": (0, 1, 2, 3, 4),
+    "houses": (300, 1000, 3000, 10_000),
+    "eta": (0.05, 1.0),
+    "epsilon": (0.3, 1.0, 3.0, 10.0),
+}
+
+
+def turned(setting: LoopSetting, dial: str, value: float) -> LoopSetting:
+    """The setting with one dial at another value.
+
+    Args:
+        setting: The setting.
+        dial: One of DIALS; `houses` leaves the setting as it is.
+        value: The value.
+
+    Returns:
+        The changed setting.
+    """
+    if dial == "automation":
+        return replace(setting, flexible=replace(setting.flexible, automation=value))
+    if dial == "epsilon":
+        return replace(setting, promise=replace(setting.promise, epsilon=value))
+    if dial == "delay":
+        return replace(setting, delay=int(value))
+    return replace(setting, eta=value) if dial == "eta" else setting
+
+
+MEMORIES = {
+    "none": 0,
+    "appliance": 4,
+    "car": 48,
+}  # steps that a device runs once its home is entered
+_ATTACKED_DAYS = 4
+
+
+def attained_leakage(
+    model: OccupancyModel, policy: Policy, scale: Floats, reach: int, run: int
+) -> float:
+    """What an adversary that knows a device's rule learns from the most telling releases.
+
+    Without memory a home draws its bound while occupied, and nothing else. With it, a device starts
+    when the home is entered and then draws the bound for `run` steps: readings of different blocks
+    then hang together, which the interval promise excludes. The adversary knows all other readings.
+    Its releases lie far above (or below) any load, where Laplace noise loses most; of a block of
+    steps the first or the last release decides. Such releases are possible, if rare, so the figure
+    is a lower bound on the leakage in that world.
+
+    Args:
+        model: Occupancy of homes that move alone; the first chain is the target's.
+        policy: The policy, over as many steps as there are scales.
+        scale: Scales of the noise, (T,) [Wh].
+        reach: The bound of the target [Wh].
+        run: Steps that the device runs; 0: none, without memory.
+
+    Returns:
+        The largest change of the log-odds of occupancy at any step [nats].
+    """
+    chains_, horizon = model.chains[0], len(scale)
+    states = 2 * (run + 1)  # occupancy, steps left
+    home, left = np.divmod(np.arange(states), run + 1)
+    on = home if run == 0 else np.asarray(left > 0)
+    lengths = policy.schedule.lengths or (1,) * horizon
+    ends = np.cumsum(lengths)
+    best = 0.0
+    for deciding in {tuple(ends - 1), tuple(ends - lengths)}:
+        evidence = np.zeros(horizon)
+        evidence[list(deciding)] = reach / scale[list(deciding)]
+        for sign in (1, -1):
+            weight = np.exp(sign * np.outer(evidence, on))
+            odds = _log_odds(chains_, model.calendar.slots, weight, home, left, run)
+            usual = _log_odds(chains_, model.calendar.slots, weight**0, home, left, run)
+            best = max(best, float(np.abs(odds - usual).max()))
+    return best
+
+
+def _log_odds(
+    chains_: Chains, slots: Int32s, weight: Floats, home: Indices, left: Indices, run: int
+) -> Floats:
+    """(T,): log-odds of occupancy at each step after the evidence of all steps."""
+    goes_on = np.where(left > 0, left - 1, 0)
+    steps, total = len(weight), run + 1
+    after = np.empty((steps, len(home)))  # forward, then backward beliefs
+    moves = []
+    for t in range(steps):
+        a = chains_.transition[int(slots[t % len(slots)]), 0]
+        move = np.zeros((len(home), len(home)))
+        for then in (0, 1):
+            entered = (home == 0) & (then == 1) & (run > 0)
+            to = then * total + np.where(entered, run, goes_on)
+            move[np.arange(len(home)), to] = a[home, then]
+        moves.append(move)
+    now = np.zeros(len(home))
+    now[[0, total]] = chains_.initial[0]
+    for t in range(steps):
+        now = (now if t == 0 else now @ moves[t]) * weight[t]
+        now = now / now.sum()
+        after[t] = now
+    back = np.ones(len(home))
+    for t in range(steps - 1, -1, -1):
+        after[t] *= back
+        back = moves[t] @ (weight[t] * back)
+        back = back / back.max()
+    present = (after * home).sum(axis=1)
+    return np.asarray(np.log(present) - np.log((after * (1 - home)).sum(axis=1)))

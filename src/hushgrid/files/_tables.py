@@ -1,0 +1,459 @@
+"""Tables of TOML files as pydantic reads them: their keys, their values, and every mistake at once.
+
+A table is a frozen dataclass whose fields are `Annotated` with what a value must be and the fix
+where it is not. A mistake has one of four forms:
+
+    fix     text of the fix: "KEY is VALUE; TEXT."
+    secret  the same, and the value is not displayed: "KEY is not usable; TEXT."
+    rest    text after the key: "KEY TEXT"
+    whole   a sentence with its own key
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import MISSING, dataclass, fields
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    TypeAdapter,
+    ValidationError,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    model_validator,
+)
+from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, core_schema
+
+from hushgrid.errors import HushgridError
+from hushgrid.files.toml import Faults, display, seconds_of
+
+Loc = tuple[str | int, ...]
+
+# ---- mistakes
+
+_FORMS = ("fix", "secret", "rest", "whole", "missing")
+
+
+def mistake(text: str, form: str = "rest") -> PydanticCustomError:
+    """A mistake at the value that is validated.
+
+    Args:
+        text: Its text.
+        form: Its form.
+
+    Returns:
+        The error to raise.
+    """
+    return PydanticCustomError(form, text)
+
+
+class fix:  # noqa: N801
+    """Annotation: what a value must be, and the fix that replaces pydantic's own words.
+
+    Mistakes within the value that have their own fix stay as they are.
+
+    Args:
+        text: The fix.
+        form: "secret" where the value must not be displayed.
+        limits: As in pydantic's `Field`.
+    """
+
+    def __init__(self, text: str, form: str = "fix", **limits: Any) -> None:
+        self.text, self.form, self.limits = text, form, limits
+
+    def __get_pydantic_core_schema__(self, kind: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Check the value, strictly if it is no list or table."""
+        limits = self.limits | ({"strict": True} if kind in (str, bool, int, float) else {})
+        limits |= {"allow_inf_nan": False} if kind is float else {}
+        inner = handler(Annotated[kind, Field(**limits)])
+        return core_schema.no_info_wrap_validator_function(self._check, inner)
+
+    def _check(self, value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+        try:
+            return handler(value)
+        except ValidationError as error:
+            if all(one["type"] in _FORMS for one in error.errors()):
+                raise
+        except (OSError, ArithmeticError):  # an odd name of a file, a number beyond all floats
+            pass
+        raise mistake(self.text, self.form)
+
+
+class Mistakes:
+    """The mistakes of one table, raised together."""
+
+    def __init__(self) -> None:
+        self._found: list[InitErrorDetails] = []
+        self._moved: set[Any] = set()  # keys that have the value of an unknown one
+
+    def add(self, text: str, *loc: str | int, form: str = "rest", **more: Any) -> Mistakes:
+        """Add a mistake; none at a key that has the value of an unknown one.
+
+        Args:
+            text: Its text.
+            loc: The key within the table.
+            form: Its form.
+            more: The `value`, `others` that it depends on, and the key that is `meant`.
+
+        Returns:
+            The mistakes so far.
+        """
+        value = more.pop("value", None)
+        kind: Any = PydanticCustomError(form, text, more) if form != "missing" else form
+        if not self._moved.intersection(loc[:1]):
+            self._found.append({"type": kind, "loc": loc, "input": value})
+        return self
+
+    @contextmanager
+    def within(self, *loc: str | int) -> Iterator[None]:
+        """Add what is raised inside."""
+        try:
+            yield
+        except ValidationError as error:
+            for one in error.errors(include_url=False):
+                more = {"value": one["input"], **one.get("ctx", {})}
+                self.add(one["msg"], *loc, *one["loc"], form=one["type"], **more)
+        except HushgridError as error:
+            self.add(str(error), *loc, form="whole")
+
+    def named(self, table: Any, keys: Iterable[str]) -> dict[str, Any]:
+        """A table in which each unknown key is read as the known one that is nearest to it.
+
+        Args:
+            table: The table, or what was given in its place.
+            keys: The known keys.
+
+        Returns:
+            The table.
+
+        Raises:
+            ValidationError: If it is no table.
+        """
+        if not isinstance(table, Mapping):
+            self.add("give a table", form="fix", value=table).check()
+        given, known = dict(table), sorted(keys)
+        for key in [key for key in table if key not in known]:
+            free = [one for one in known if one not in given]
+            close = (get_close_matches(key.lower(), few, 1, 0.5) for few in (free, known))
+            near = next((one for few in close for one in few), None)
+            hint = f"did you mean {near}? Known keys: " if near else "use "
+            meant = [near] if near in free else []
+            self.add(f"is not known; {hint}{', '.join(known)}.", key, meant=meant)
+            given |= dict.fromkeys(meant, given.pop(key))
+            self._moved |= {*meant}
+        return given
+
+    def at(self, key: str) -> bool:
+        """True if there is a mistake at the key."""
+        return any(one.get("loc", ())[:1] == (key,) for one in self._found)
+
+    def check(self) -> None:
+        """Raise the mistakes, if there are any."""
+        if self._found:
+            raise ValidationError.from_exception_data("table", self._found)
+
+
+def read(kind: Any, table: Any, loc: Loc, faults: Faults, context: Context | None = None) -> Any:
+    """Read a table.
+
+    Args:
+        kind: Its type.
+        table: The table, or what was given in its place.
+        loc: Its key.
+        faults: Receives every mistake.
+        context: For validators.
+
+    Returns:
+        The value; None where there is a mistake.
+    """
+    try:
+        return adapter(kind).validate_python(table, context=context)
+    except ValidationError as error:
+        found = error.errors(include_url=False)
+    for one in found:
+        where, more = (*loc, *one["loc"]), one.get("ctx", {})
+        text = {
+            "fix": f"is {display(one['input'])}; {one['msg']}.",
+            "secret": f"is not usable; {one['msg']}.",
+            "missing": "is not set; give it a value.",
+        }.get(one["type"], one["msg"])
+        sentence = text if one["type"] == "whole" else f"{key_of(where, _printed)} {text}"
+        others = [key_of((*where[:-1], other)) for other in more.get("others", ())]
+        faults.add(key_of(where), sentence, *others)
+        faults.elsewhere |= {key_of((*where[:-1], near)) for near in more.get("meant", ())}
+    return None
+
+
+def key_of(loc: Loc, written: Callable[[str], str] = str) -> str:
+    """A key as in messages.
+
+    Args:
+        loc: Its parts: keys of tables, and numbers of elements.
+        written: How a part is written.
+
+    Returns:
+        The key; "file" for the whole file.
+
+    >>> key_of(("houses", 0, "bound"))
+    'houses[0].bound'
+    """
+    parts = (f"[{part}]" if isinstance(part, int) else f".{written(part)}" for part in loc)
+    return "".join(parts).removeprefix(".") or "file"
+
+
+def _printed(part: str) -> str:
+    return part if re.fullmatch(r"[\w -]{1,80}", part) else display(part)
+
+
+# ---- tables
+
+_KEYS = {"from_": "from", "tokens": "token_digests", "origin": "provenance"}  # by field
+
+
+def _key(field: str) -> str:
+    return _KEYS.get(field, field)
+
+
+@cache
+def adapter(kind: Any) -> TypeAdapter[Any]:
+    """The validator of a type.
+
+    Args:
+        kind: The type.
+
+    Returns:
+        The validator, made once.
+    """
+    return TypeAdapter(kind)
+
+
+@cache
+def keys_of(kind: Any) -> dict[str, bool]:
+    """Keys of a table.
+
+    Args:
+        kind: The dataclass of the table.
+
+    Returns:
+        Whether each key must be set.
+    """
+    return {
+        _key(one.name): one.default is MISSING and one.default_factory is MISSING
+        for one in fields(kind)
+        if one.init and one.name not in ("min_scale", "filters", "offset")  # which no file sets
+    }
+
+
+class FileTable:
+    """A table of a file; its keys are the fields of the dataclass.
+
+    Attributes:
+        unread: Further keys, which others read.
+    """
+
+    __slots__ = ()
+    __pydantic_config__ = ConfigDict(extra="forbid", alias_generator=_key)
+    unread: ClassVar[frozenset[str]] = frozenset()
+
+    @classmethod
+    def check_keys(cls, table: Mapping[str, Any]) -> Iterable[tuple[str, str]]:  # noqa: ARG003
+        """Mistakes that the keys alone show: a key and the sentence after it."""
+        return ()
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _read(cls, table: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+        """Add unknown keys to pydantic's mistakes."""
+        mistakes, keys = Mistakes(), {*keys_of(cls), *cls.unread}  # type: ignore[arg-type]
+        given = mistakes.named(table, keys)
+        for key, text in cls.check_keys(given):
+            mistakes.add(text, key)
+        with mistakes.within():
+            found = handler({key: one for key, one in given.items() if key not in cls.unread})
+        mistakes.check()
+        return found
+
+
+def build(kind: Any, table: Any, unread: Iterable[str] = ()) -> Any:
+    """Construct a dataclass of the core from a table; it checks its fields itself.
+
+    Args:
+        kind: The dataclass. Its own `tables` are dataclasses that some of its fields hold.
+        table: The table, or what was given in its place.
+        unread: Further keys, which others read.
+
+    Returns:
+        The value.
+
+    Raises:
+        ValidationError: Every mistake: a field that is refused is replaced, to find the next one.
+    """
+    mistakes, own = Mistakes(), {one.name: str(one.type) for one in fields(kind)}
+    given = mistakes.named(table, {*keys_of(kind), *unread})
+    given = {key: value for key, value in given.items() if key in own}
+
+    def replace(key: str) -> None:
+        given.pop(key, None)
+        if keys_of(kind)[key]:
+            given[key] = 1
+
+    for key, needed in keys_of(kind).items():
+        value = given.get(key)
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if needed and key not in given:
+            mistakes.add("", key, form="missing")
+            replace(key)
+        elif key in given and own[key] in ("float", "int") and not number:
+            mistakes.add("give a number", key, form="fix", value=value)
+            replace(key)
+    for key, held in getattr(kind, "tables", {}).items():
+        if key in given:
+            inner = given.pop(key)
+            with mistakes.within(key):
+                given[key] = build(held, inner)
+    for _ in own:
+        try:
+            found = kind(**given)
+            break
+        except HushgridError as error:
+            at, others = error.fields[:1], error.fields[1:]
+            mistakes.add(str(error), *at, form="whole", others=others)
+            refused = next((key for key in error.fields if key in given), None)
+            if refused is None:
+                break
+            replace(refused)
+        except (TypeError, ValueError, ArithmeticError) as error:
+            mistakes.add(f"holds a value of the wrong kind or size ({error}).")
+            break
+    mistakes.check()
+    return found
+
+
+# ---- values
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What validators know of the file.
+
+    Attributes:
+        folder: Folder of the file.
+        seconds: Length of a step [s].
+        bound: Most that a house may read in a step [Wh], for its laws.
+        export: Most that it may export in a step [Wh], for its laws.
+        service: Whether a service reads the file.
+    """
+
+    folder: Path
+    seconds: int = 900
+    bound: int = 2**31 - 1
+    export: int = 0
+    service: bool = False
+
+
+Info = ValidationInfo[Context]
+
+
+def converted(convert: Callable[[Any], Any], text: str) -> BeforeValidator:
+    """Read a value by a function.
+
+    Args:
+        convert: Returns None for a value that cannot be used.
+        text: The fix.
+
+    Returns:
+        The validator.
+    """
+
+    def read(value: Any) -> Any:
+        found = convert(value)
+        if found is None:
+            raise mistake(text, "fix")
+        return found
+
+    return BeforeValidator(read)
+
+
+def duration(example: str, least: int, most: int) -> BeforeValidator:
+    """Read a duration in seconds.
+
+    Args:
+        example: A duration for the message.
+        least: Least seconds.
+        most: Most seconds.
+
+    Returns:
+        The validator.
+    """
+
+    def convert(value: Any) -> int | None:
+        seconds = seconds_of(value)
+        return seconds if seconds is not None and least <= seconds <= most else None
+
+    return converted(convert, f"give seconds from {least} to {most}, or a text such as {example!r}")
+
+
+def one_line(value: Any) -> str:
+    """Check a text.
+
+    Args:
+        value: Any value.
+
+    Returns:
+        The text.
+
+    Raises:
+        ValueError: If it is no text of one line.
+    """
+    if not isinstance(value, str) or not value.strip() or not value.isprintable():
+        raise ValueError
+    return value
+
+
+def _path(value: Any, info: Info) -> Path:
+    if "://" in one_line(value):
+        raise ValueError
+    return Path(info.context.folder / value)
+
+
+def _store(value: Any, info: Info) -> str:
+    """A URL as it is; a path from the file's folder."""
+    if "://" in one_line(value):
+        if not re.match(r"postgres(ql)?://[^/]", value):
+            raise ValueError
+        return str(value)
+    scheme = "sqlite:" if value.startswith("sqlite:") else ""
+    return f"{scheme}{info.context.folder / value.removeprefix('sqlite:')}"
+
+
+def _without_wildcards(topic: str) -> str:
+    if "+" in topic or "#" in topic:
+        raise mistake("give a topic without wildcards", "fix")
+    return topic
+
+
+_TOPIC = "give an MQTT topic such as 'hushgrid/prices'"
+Topic = Annotated[str, BeforeValidator(one_line), fix(_TOPIC, max_length=1000)]
+PlainTopic = Annotated[Topic, AfterValidator(_without_wildcards)]
+Text = Annotated[str, fix("give a text")]
+Line = Annotated[str, BeforeValidator(one_line), fix("give a text on one line")]
+FilePath = Annotated[Path, BeforeValidator(_path), fix("give a path")]
+Store = Annotated[
+    str,
+    BeforeValidator(_store),
+    fix("give a path, or a URL such as 'postgresql://host/database'", "secret"),
+]
+Bool = Annotated[bool, fix("give true or false")]
+Whole = Annotated[int, fix("give a whole number, 1 or more, below 2^31", ge=1, lt=2**31)]
+Positive = Annotated[float, fix("give a positive number", gt=0)]
+Probability = Annotated[float, fix("give a probability from 0 to 1", ge=0, le=1)]

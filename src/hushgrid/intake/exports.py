@@ -1,0 +1,492 @@
+"""Exports of utilities and trials: built-in mappings, and the formats that are no plain table.
+
+`MAPPINGS` makes a `ColumnMapping` by name. NEM12 (AEMO), DSMR P1 telegrams and nested JSON have a
+parser of their own; a mapping names it by `form`. Only energy taken from the grid is read: rows,
+registers and counters of energy that was fed in are left out.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from itertools import islice
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hushgrid.errors import IntakeError
+from hushgrid.intake._times import moments
+from hushgrid.intake.csv import TextTable
+from hushgrid.intake.json import missing_field
+from hushgrid.intake.readings import FAULTS_END, Fault, Parsed, RawColumns, check_rows
+from hushgrid.intake.text import (
+    CANONICAL,
+    LOW_CARBON_LONDON,
+    PECAN_STREET,
+    ByteSource,
+    ColumnMapping,
+    Format,
+    alternatives,
+    lines,
+    meter_codes,
+    open_bytes,
+    scaled,
+)
+
+_KWH = partial(ColumnMapping, unit="kwh")
+MAPPINGS: Mapping[str, Callable[[], ColumnMapping]] = MappingProxyType(
+    {
+        "canonical": lambda: CANONICAL,
+        "lcl": lambda: LOW_CARBON_LONDON,
+        "pecan": lambda: PECAN_STREET,
+        "fluvius": partial(
+            _KWH, meter="EAN-code | EAN", date="Van (datum)", time="Van (tijdstip)",
+            end_date="Tot (datum)", end="Tot (tijdstip)", time_format="%d-%m-%Y %H:%M:%S",
+            time_zone="Europe/Brussels", value="Volume", delimiter=";", decimal=",",
+            only=(("Register", ("Afname",)), ("Eenheid", ("kWh",))),
+        ),
+        "enedis": partial(  # mean power; the time is the end of the step
+            ColumnMapping, preamble=True, meter="Identifiant PRM", duration="Pas en minutes",
+            duration_unit="min", time="Horodate", marks="end", time_zone="Europe/Paris",
+            value="Valeur", unit="w", delimiter=";",
+            only=(("Grandeur metier", ("Consommation",)), ("Unite", ("W",))),
+        ),
+        "datadis": partial(  # hours are numbered 01:00 to 24:00; the repeated one comes twice
+            _KWH, meter="cups", date="fecha", time="hora", time_format="%Y/%m/%d %H:%M",
+            shift_s=-3600, duration_s=3600, time_zone="Europe/Madrid", value="consumo_kWh",
+            delimiter=";", decimal=",",
+        ),
+        "octopus": partial(_KWH, time="Start", end="End", value="Consumption (kWh)"),
+        "octopus_json": partial(
+            _KWH, form="json", rows="results", time="interval_start", end="interval_end",
+            value="consumption",
+        ),
+        "sce": partial(
+            _KWH, header="repeated", until=" to ", time_zone="America/Los_Angeles",
+            time="Energy consumption time period | Energy Delivered time period",
+            value="Usage(Real energy in kilowatt-hours) | Usage Delivered(Real energy in"
+            " kilowatt-hours)(Real energy in kilowatt-hours)",
+        ),
+        "sgsc": partial(  # standard time the year round; the time is a second before the end
+            _KWH, meter="CUSTOMER_ID | CUSTOMER_KEY", time="READING_DATETIME", marks="end",
+            shift_s=1, duration_s=1800, time_zone="Australia/Brisbane",
+            value="GENERAL_SUPPLY_KWH", plus=("CONTROLLED_LOAD_KWH",),
+        ),
+        "nem12": partial(
+            ColumnMapping, form="nem12", time_format="%Y%m%d", time_zone="Australia/Brisbane"
+        ),
+        "elhub": partial(
+            _KWH, form="json", rows="data.attributes.*", meter="meteringPointId | id",
+            time="startTime", end="endTime", value="quantityKwh | quantity",
+        ),
+        "elhub_csv": partial(  # of the portal; times have offsets
+            _KWH, time="Fra", end="Til", value="Volum", delimiter=";", decimal=",",
+            only=(("Målenavn", ("KWH 15 Forbruk", "KWH 60 Forbruk")), ("Enhet", ("kWh",))),
+        ),
+        "dsmr_p1": partial(
+            ColumnMapping, form="dsmr_p1", duration_s=900, time_format="%y%m%d%H%M%S",
+            time_zone="Europe/Amsterdam",
+        ),
+    }
+)  # fmt: skip
+
+
+class _Row(NamedTuple):
+    number: int  # line or telegram
+    meter: str
+    start: int  # [s UTC since 1970], or a fault
+    duration: int  # [s]
+    wh: int
+
+
+def _parsed(word: str, rows: list[_Row], broken: list[tuple[int, Fault | str]]) -> Parsed:
+    ids, code = meter_codes([row.meter for row in rows])
+    number, start, duration, wh = (
+        np.array([row[i] for row in rows], np.int64) for i in (0, 2, 3, 4)
+    )
+    return check_rows(word, number, RawColumns(ids, code, start, duration, wh), broken)
+
+
+# ---- nested JSON
+
+_NESTED = 1 << 24  # [bytes] of a document, which is in memory as a whole
+_BATCH = 1 << 12  # rows
+
+
+def nested_json_batches(source: ByteSource, mapping: ColumnMapping) -> Iterator[Parsed]:
+    """The readings of one JSON document of nested objects.
+
+    A row is an object at the path `rows` of the mapping: keys with dots between them, `*` for all
+    keys that hold arrays; arrays on the way are passed through. A field that a row lacks is taken
+    from the objects around it.
+
+    Args:
+        source: Bytes, or an iterable of byte chunks; at most 16 MiB.
+        mapping: Path and names of the fields.
+
+    Yields:
+        The readings and the malformed rows of each batch.
+
+    Raises:
+        IntakeError: If the document is no JSON, too large, or has nothing at the path.
+    """
+    table, wanted = TextTable(mapping), mapping.columns
+    data = open_bytes(source).read(_NESTED + 1)
+    if len(data) > _NESTED:
+        raise IntakeError("JSON document is beyond 16 MiB; send it in parts.")
+    try:
+        document = json.loads(data, parse_float=str, parse_int=str, parse_constant=str)
+    except (ValueError, RecursionError):
+        raise IntakeError("input is not one JSON document; give the export as it was.") from None
+    keys = mapping.rows.split(".") if mapping.rows else []
+    rows, first = _flat(document, keys, {}, wanted), 1
+    while found := list(islice(rows, _BATCH)):
+        broken: list[tuple[int, Fault | str]] = []
+        good: list[tuple[int, dict[str, str]]] = []
+        for at, row in enumerate(found, first):
+            why = Fault.NOT_OBJECT if row is None else missing_field(wanted, row)
+            if why is None and row is not None:
+                good.append((at, row))
+            else:
+                broken.append((at, why or Fault.NOT_OBJECT))
+        texts = {name: [row[name] for _, row in good] for name in wanted}
+        number = np.array([at for at, _ in good], np.int64)
+        yield check_rows("record", number, table.columns(texts), broken)
+        first += len(found)
+    if first == 1:
+        raise IntakeError(
+            f"JSON document has nothing at {mapping.rows or 'its top'!r}; give the export as it"
+            " was, or a mapping with the path of its rows."
+        )
+
+
+def _flat(
+    value: Any, keys: list[str], around: dict[str, str], wanted: tuple[str, ...]
+) -> Iterator[dict[str, str] | None]:
+    """Rows at a path, each with the wanted fields of itself and of the objects around it."""
+    for item in value if isinstance(value, list) else [value]:
+        if not isinstance(item, dict):
+            yield None
+            continue
+        own = {
+            name: "" if found is None else str(found)
+            for name in wanted
+            for found in [next((item[key] for key in alternatives(name) if key in item), around)]
+            if not isinstance(found, dict | list)
+        }
+        if not keys:
+            yield around | own
+            continue
+        inner = item.values() if keys[0] == "*" else [item.get(keys[0])]
+        for each in inner:
+            if isinstance(each, list) or (keys[0] != "*" and isinstance(each, dict)):
+                yield from _flat(each, keys[1:], around | own, wanted)
+
+
+# ---- NEM12
+
+_UNITS = {"WH": 1, "KWH": 1000, "MWH": 10**6}
+_MOST = 1 << 18  # readings of one meter and register, which are in memory together
+
+
+class _Stream(NamedTuple):
+    """A 200 record: one register of a meter."""
+
+    meter: str
+    register: str
+    factor: int  # [Wh]; 0: the unit is not one of energy
+    seconds: int  # of an interval; 0: not usable
+
+
+def nem12_batches(source: ByteSource, mapping: ColumnMapping) -> Iterator[Parsed]:
+    """The readings of a NEM12 file (records 100, 200, 300, 400, 500, 900).
+
+    The meter id is the NMI. Registers E (taken from the grid) of one NMI add up; all others, such
+    as B (fed in) and Q (reactive), are left out. An interval of quality N has no value, and one
+    that a register lacks so is malformed as a whole.
+
+    Args:
+        source: Bytes, or an iterable of byte chunks.
+        mapping: Zone of the days, and `meter_id` where the one NMI is to be renamed.
+
+    Yields:
+        The readings of each NMI, and the malformed lines.
+
+    Raises:
+        IntakeError: If the first record is no 100 of NEM12, or one register has too many readings.
+    """
+    reader, begun = _Nem12(mapping), False
+    for part in lines(open_bytes(source)):
+        reader.broken += part.broken
+        for number, line in enumerate(part.text, part.first):
+            fields = [field.strip() for field in line.split(",")]
+            if not begun and fields[:2] != ["100", "NEM12"]:
+                raise IntakeError("input is not NEM12; its first line must begin with 100,NEM12.")
+            begun = True
+            yield from reader.record(number, fields)
+    if not begun:
+        raise IntakeError("input is empty; its first line must begin with 100,NEM12.")
+    yield reader.flush()
+
+
+class _Nem12:
+    def __init__(self, mapping: ColumnMapping) -> None:
+        self._moment, self._name = moments(mapping.time_format, mapping.time_zone), mapping.meter_id
+        self._only: str | None = None  # the NMI that is renamed
+        self._stream: _Stream | None = None
+        self._day: tuple[int, int, list[int]] | None = None  # line, start, values of a 300
+        self._found: dict[str, dict[int, _Row]] = {}  # by register and start
+        self.broken: list[tuple[int, Fault | str]] = []
+
+    def record(self, number: int, fields: list[str]) -> Iterator[Parsed]:
+        kind = fields[0]
+        if kind == "400" and self._day is not None:
+            self._quality(number, fields)
+            return
+        self._close_day()
+        if kind == "200":
+            stream = self._stream_of(fields)
+            if self._stream is not None and stream.meter != self._stream.meter:
+                yield self.flush()
+            self._stream = stream
+        elif kind == "300":
+            why = self._values(number, fields)
+            if why is not None:
+                self.broken.append((number, why))
+        elif kind not in ("100", "400", "500", "900", ""):
+            self.broken.append((number, Fault.RECORD))
+
+    def flush(self) -> Parsed:
+        """The readings of the NMI, registers added up."""
+        self._close_day()
+        sums: dict[int, _Row] = {}
+        for register in self._found.values():
+            for start, row in register.items():
+                known = sums.setdefault(start, row)
+                if known is not row:
+                    wh = min(known.wh, row.wh) if min(known.wh, row.wh) < FAULTS_END else None
+                    sums[start] = known._replace(wh=known.wh + row.wh if wh is None else wh)
+        self._found, broken, self.broken = {}, self.broken, []
+        return _parsed("line", list(sums.values()), broken)
+
+    def _stream_of(self, fields: list[str]) -> _Stream:
+        nmi, register, unit, minutes = ([*fields, *[""] * 9][i] for i in (1, 4, 7, 8))
+        length = int(minutes) if re.fullmatch("[0-9]{1,4}", minutes) else 0
+        seconds = 60 * length if length and 1440 % length == 0 else 0
+        return _Stream(nmi, register, _UNITS.get(unit.upper(), 0), seconds)
+
+    def _values(self, number: int, fields: list[str]) -> Fault | None:
+        by = self._stream
+        if by is None:
+            return Fault.RECORD
+        if not by.register.upper().startswith("E"):
+            return Fault.LEFT_OUT
+        if self._name is not None:
+            self._only = self._only or by.meter
+            if by.meter != self._only:
+                return Fault.OTHER_METER
+        if not by.factor or not by.seconds:
+            return Fault.UNIT if not by.factor else Fault.DURATION
+        count = 86_400 // by.seconds
+        if len(fields) < 3 + count:
+            return Fault.FIELDS
+        if fields[2 + count].upper().startswith("N"):
+            return Fault.VALUE_MISSING
+        found = self._moment(fields[1])
+        if isinstance(found, Fault) or not found[1]:
+            return found if isinstance(found, Fault) else Fault.TIME_GAP
+        wh = [scaled(text, by.factor) for text in fields[2 : 2 + count]]
+        self._day = number, found[1][0], wh
+        return None
+
+    def _quality(self, number: int, fields: list[str]) -> None:
+        """A 400 record: the quality of some intervals of the day, from 1."""
+        assert self._day is not None
+        wh = self._day[2]
+        first, last = ([*fields, "", ""][i] for i in (1, 2))
+        if not all(re.fullmatch("[0-9]{1,4}", text) for text in (first, last)):
+            self.broken.append((number, Fault.RECORD))
+        elif fields[3:4] and fields[3].upper().startswith("N"):
+            for i in range(max(int(first), 1) - 1, min(int(last), len(wh))):
+                wh[i] = Fault.VALUE_MISSING
+
+    def _close_day(self) -> None:
+        if self._day is None or self._stream is None:
+            return
+        (number, start, wh), by, self._day = self._day, self._stream, None
+        meter, register = self._name or by.meter, self._found.setdefault(by.register, {})
+        for i, value in enumerate(wh):
+            row = _Row(number, meter, start + i * by.seconds, by.seconds, value)
+            register.setdefault(row.start, row)
+        if sum(map(len, self._found.values())) > _MOST:
+            raise IntakeError(
+                f"NEM12 has more than {_MOST} intervals of one NMI; give the file in parts."
+            )
+
+
+# ---- DSMR P1
+
+_LINES = 512  # of a telegram
+_NEAR = 60  # [s] between the telegrams before and after a border
+_METERS = 1 << 10  # at the same time
+_P1_TIME = re.compile(r"^0-0:1\.0\.0\(([0-9]{12})([SW])\)", re.MULTILINE)
+_P1_METER = re.compile(r"^0-0:96\.1\.1\(([0-9A-Fa-f]+)\)", re.MULTILINE)
+_P1_IMPORT = re.compile(r"^1-0:1\.8\.([0-9]+)\(([0-9.]{1,20})\*kWh\)", re.MULTILINE)
+
+
+def _crc_table() -> list[int]:
+    table = list(range(256))
+    for _ in range(8):
+        table = [crc >> 1 ^ (0xA001 if crc & 1 else 0) for crc in table]
+    return table
+
+
+_CRC = _crc_table()
+
+
+def crc16(data: bytes) -> int:
+    """CRC-16 of a telegram, from its slash to its exclamation mark.
+
+    Args:
+        data: The bytes.
+
+    Returns:
+        The checksum.
+
+    >>> hex(crc16(b"123456789"))
+    '0xbb3d'
+    """
+    crc = 0
+    for byte in data:
+        crc = crc >> 8 ^ _CRC[(crc ^ byte) & 0xFF]
+    return crc
+
+
+class _Counter(NamedTuple):
+    """A counter as a telegram has it, and at the last border of readings."""
+
+    time: int  # [s UTC since 1970]
+    wh: int
+    border: tuple[int, int] | None  # time and Wh
+
+
+def dsmr_p1_batches(source: ByteSource, mapping: ColumnMapping) -> Iterator[Parsed]:
+    """Readings from DSMR P1 telegrams (version 4 and later), by the difference of counters.
+
+    The counters of energy taken from the grid (1.8.x) are added, those of energy fed in (2.8.x) are
+    not read. The counter at a border is that of the telegrams around it, at most 60 s apart, by
+    proportion. The meter id is the text of the equipment identifier 96.1.1.
+
+    Args:
+        source: Bytes, or an iterable of byte chunks.
+        mapping: `duration_s` of the readings, zone of the times; `meter_id` renames the meter.
+
+    Yields:
+        The readings and the malformed telegrams of each part of the input.
+
+    Raises:
+        IntakeError: If there is no telegram.
+    """
+    reader, telegram, found = _P1(mapping), list[str](), False
+    for part in lines(open_bytes(source)):
+        rows: list[_Row] = []
+        broken: list[tuple[int, Fault | str]] = []
+        for line in part.text:
+            if telegram and (line.startswith("/") or len(telegram) > _LINES):
+                broken.append((reader.next(), Fault.CHECKSUM))  # it has no end
+                telegram = []
+            if telegram or line.startswith("/"):
+                telegram.append(line)
+            if telegram and line.startswith("!"):
+                made = reader.readings(reader.next(), telegram)
+                telegram = []
+                if isinstance(made, Fault):
+                    broken.append((reader.number, made))
+                else:
+                    rows += made
+        found = found or bool(rows or broken)
+        yield _parsed("telegram", rows, broken)
+    if telegram:
+        yield _parsed("telegram", [], [(reader.next(), Fault.CHECKSUM)])
+    elif not found:
+        raise IntakeError(
+            "input holds no two borders of readings between P1 telegrams; give telegrams that begin"
+            f" with /, end with ! and a checksum, and span {2 * reader.step} s."
+        )
+
+
+class _P1:
+    def __init__(self, mapping: ColumnMapping) -> None:
+        self._moment = moments(mapping.time_format, mapping.time_zone)
+        self._name, self.step = mapping.meter_id, mapping.duration_s or 900
+        self._counters: dict[str, _Counter] = {}
+        self._only = ""
+        self.number = 0  # of the telegram
+
+    def next(self) -> int:
+        self.number += 1
+        return self.number
+
+    def readings(self, number: int, telegram: list[str]) -> list[_Row] | Fault:
+        """The reading that a telegram completes, if any."""
+        text, _, check = "\r\n".join(telegram).rpartition("!")
+        if check.strip().upper() != f"{crc16(f'{text}!'.encode()):04X}":
+            return Fault.CHECKSUM
+        stamp, names = _P1_TIME.search(text), _P1_METER.search(text)
+        if stamp is None:
+            return Fault.TIME_MISSING
+        moment = self._moment(stamp[1])
+        if isinstance(moment, Fault) or not moment[1]:
+            return moment if isinstance(moment, Fault) else Fault.TIME_GAP
+        counters = {tariff: scaled(kwh, 1000) for tariff, kwh in _P1_IMPORT.findall(text)}
+        parts = [counters["0"]] if "0" in counters else list(counters.values())
+        if not parts or min(parts) < 0:
+            return Fault.VALUE if parts else Fault.VALUE_MISSING
+        meter = _text_of(names[1]) if names else ""
+        if self._name is not None:
+            self._only = self._only or meter
+            if meter != self._only:
+                return Fault.OTHER_METER
+            meter = self._name
+        elif not meter:
+            return Fault.METER
+        return self._count(number, meter, moment[1][0 if stamp[2] == "S" else -1], sum(parts))
+
+    def _count(self, number: int, meter: str, time: int, wh: int) -> list[_Row] | Fault:
+        old, border, step = self._counters.get(meter), None, self.step
+        if old is not None and time == old.time:
+            return []
+        if len(self._counters) >= _METERS:
+            self._counters.clear()
+        made: list[_Row] = []
+        last = time // step * step
+        at = wh if time == last else None
+        if old is not None and time > old.time:
+            if wh < old.wh:
+                self._counters[meter] = _Counter(time, wh, None)
+                return Fault.COUNTER
+            border = old.border
+            if last > old.time:
+                if at is None and time - old.time <= _NEAR:
+                    at = old.wh + (wh - old.wh) * (last - old.time) // (time - old.time)
+                if at is not None and border is not None and last - border[0] == step:
+                    made = [_Row(number, meter, border[0], step, at - border[1])]
+                border = None
+        self._counters[meter] = _Counter(time, wh, border if at is None else (last, at))
+        return made
+
+
+def _text_of(digits: str) -> str:
+    return bytes.fromhex(digits).decode("ascii", "replace") if len(digits) % 2 == 0 else ""
+
+
+FORMATS: Mapping[str, Format] = MappingProxyType(
+    {
+        "json": Format((), (), nested_json_batches),
+        "nem12": Format((), (), nem12_batches),
+        "dsmr_p1": Format((), (), dsmr_p1_batches),
+    }
+)

@@ -1,0 +1,234 @@
+"""The closed loop as JSON, tables, prose and figures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hushgrid.compare.flexible import HOURS
+from hushgrid.compare.loop import FIGURES, Loop
+from hushgrid.report._figures import finish, panels, table
+from hushgrid.report.promise import finite_or_none
+from hushgrid.statistics import Summary
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Sweep = Sequence[tuple[float, Loop]]
+
+_LABELS = {
+    "peak": "peak [kW]",
+    "rebound": "rebound [kW]",
+    "ramp": "ramp [kW]",
+    "load_factor": "load factor",
+    "switches": "switches a device",
+    "cost": "bill a home",
+    "cost_spread": "spread of bills",
+    "generation": "generation a home",
+    "comfort": "discomfort [°C h]",
+    "unmet": "unmet [kWh]",
+    "mismatch_cost": "mismatch cost",
+    "rank_correlation": "rank correlation",
+}
+_COLORS = {
+    "exact": "#333333", "raw": "#c4622d", "estimated": "#2b8fbd", "blocks": "#d9a441",
+    "flat": "#999999", "tou": "#6a9a3b",
+}  # fmt: skip
+
+
+def _numbers(found: Summary) -> dict[str, Any]:
+    return {
+        "mean": finite_or_none(found.mean),
+        "ci95": [finite_or_none(end) for end in found.ci95],
+    }
+
+
+def loop_json(loop: Loop, sweeps: Mapping[str, Sweep] | None = None) -> dict[str, Any]:
+    """The figures of a loop.
+
+    Args:
+        loop: The loop.
+        sweeps: Loops at other values, by dial.
+
+    Returns:
+        The figures (docs/loop.md).
+    """
+    setting = loop.setting
+    others = [name for name in loop.figures if name != "exact"] if "exact" in loop.figures else []
+    return {
+        "houses": loop.houses,
+        "days": setting.days,
+        "secret": setting.promise.secret,
+        "epsilon": setting.promise.epsilon,
+        "eta": setting.eta,
+        "delay": setting.delay,
+        "smooth": setting.smooth,
+        "flexible": asdict(setting.flexible),
+        **_prices(loop),
+        "against_exact": {
+            name: {figure: _numbers(loop.against(name, figure)) for figure in FIGURES}
+            for name in others
+        },
+        "noise": {name: float(each.mean()) for name, each in loop.noise.items()},
+        "epsilon_any": dict(loop.epsilon_any),
+        "attained": {name: dict(each) for name, each in loop.attained.items()},
+        "sweeps": {
+            dial: [{"value": value, **_prices(one)} for value, one in swept]
+            for dial, swept in (sweeps or {}).items()
+        },
+    }
+
+
+def _prices(loop: Loop) -> dict[str, Any]:
+    return {
+        "prices": {
+            name: {figure: _numbers(loop.summary(name, figure)) for figure in FIGURES}
+            for name in loop.figures
+        },
+        "gain": finite_or_none(loop.gain.mean),
+        "gain_ci95": [finite_or_none(end) for end in loop.gain.ci95],
+    }
+
+
+def loop_table(loop: Loop) -> str:
+    """Means a day with the half-width of their 95 % intervals, one row a figure.
+
+    Args:
+        loop: The loop.
+
+    Returns:
+        The table.
+    """
+    rows: list[tuple[str, ...]] = [("figure", *loop.figures)]
+    for figure in FIGURES:
+        found = [loop.summary(name, figure) for name in loop.figures]
+        cells = [f"{one.mean:.4g} ± {(one.ci95[1] - one.ci95[0]) / 2:.2g}" for one in found]
+        rows.append((_LABELS[figure], *cells))
+    return table(rows)
+
+
+def loop_prose(loop: Loop) -> str:
+    """What was run, the gain, and what the promise covers in the loop.
+
+    Args:
+        loop: The loop.
+
+    Returns:
+        Sentences, one a line.
+    """
+    s, gain = loop.setting, loop.gain
+    lines = [
+        f"- {loop.houses} homes over {s.days} days; {s.flexible.automation:.0%} react by"
+        f" themselves (rule {s.flexible.rule}), people with an elasticity of"
+        f" {s.flexible.elasticity:g}; the price in force is that of {s.delay + 1} steps before.",
+    ]
+    if not math.isnan(gain.mean):
+        limit = (1 + s.smooth) / (1 - s.smooth)
+        stable = f"below {limit:.3g}: to first order deviations fade" if gain.mean < limit else (
+            f"{limit:.3g} or more: to first order demand swings without end")  # fmt: skip
+        lines.append(
+            f"- Loop gain under the exact price: {gain.mean:.2f} ({gain.ci95[0]:.2f} to"
+            f" {gain.ci95[1]:.2f}), {stable}."
+        )
+    for name in loop.noise:
+        if "exact" in loop.figures:
+            lines.append(f"- {name}: {_difference(loop, name)}.")
+    if loop.noise:
+        lines.append(_PROMISE)
+        lines += [
+            _attained(name, each, s.promise.epsilon) for name, each in loop.attained.items() if each
+        ]
+        any_ = ", ".join(f"{name} {value:.4g}" for name, value in loop.epsilon_any.items())
+        lines.append(f"- Without that assumption all {s.days + 1} days reveal at most: {any_}.")
+    if loop.noise and s.eta < 1:
+        lines.append(
+            f"- The promise does not hold here: at eta = {s.eta:g} it trusts a public law of"
+            " readings, and devices that react to prices are not in it. A service refuses this;"
+            " give eta = 1."
+        )
+    return "\n".join(lines)
+
+
+_PROMISE = (
+    "- The interval promise assumes that readings of different blocks of steps are linked through"
+    " occupancy alone, and that occupancy does not react to prices. Devices with memory violate"
+    " the first."
+)
+
+
+def _attained(name: str, each: Mapping[str, float], epsilon: float) -> str:
+    figures = ", ".join(f"{value:.2f} ({device})" for device, value in each.items())
+    return (
+        f"- {name}: an adversary that knows all other readings and a device's rule attains"
+        f" {figures}, where {epsilon:g} is promised. Without memory: draws its bound while"
+        " occupied; appliance and car: for 1 and 12 hours once the home is entered."
+    )
+
+
+def _difference(loop: Loop, name: str) -> str:
+    """Peak, ramp and switches against the exact price, where the interval excludes 0."""
+    parts = []
+    for figure in ("peak", "ramp", "switches", "generation"):
+        found, usual = loop.against(name, figure), loop.summary("exact", figure).mean
+        low, high = found.ci95
+        if low > 0 or high < 0:
+            parts.append(f"{figure} {found.mean / usual:+.1%}")
+        else:
+            parts.append(f"{figure} not different")
+    return "against the exact price " + ", ".join(parts)
+
+
+def loop_figure(loop: Loop) -> Figure:
+    """Loads and prices in force of the first two days.
+
+    Args:
+        loop: The loop.
+
+    Returns:
+        The figure.
+    """
+    figure, (above, below) = panels(2, 5.6)
+    steps = min(192, len(next(iter(loop.loads.values()))))
+    hours = np.arange(steps) * HOURS
+    for name in loop.loads:
+        style: Any = {"label": name, "color": _COLORS[name], "linewidth": 1.2, "where": "post"}
+        above.step(hours, loop.loads[name][:steps] / (1000 * HOURS), **style)
+        below.step(hours, loop.prices[name][:steps], **style)
+    above.set_ylabel("load [kW]")
+    below.set(ylabel="price in force [currency/kWh]", xlabel="hours")
+    for axes in (above, below):
+        finish(axes)
+    return figure
+
+
+def sweep_figure(dial: str, swept: Sweep) -> Figure:
+    """Peak, ramp and switching along a dial, with 95 % intervals.
+
+    Args:
+        dial: What varies.
+        swept: The loops by value.
+
+    Returns:
+        The figure.
+    """
+    figures = ("peak", "ramp", "switches")
+    figure, all_axes = panels(len(figures), 7.2)
+    at = np.array([value for value, _ in swept])
+    for axes, name in zip(all_axes, figures, strict=True):
+        for price in swept[0][1].figures:
+            found = [loop.summary(price, name) for _, loop in swept]
+            per = np.array([loop.houses if name != "switches" else 1 for _, loop in swept])
+            mean = np.array([one.mean for one in found]) / per
+            half = np.array([(one.ci95[1] - one.ci95[0]) / 2 for one in found]) / per
+            axes.errorbar(at, mean, half, label=price, color=_COLORS[price], capsize=2, marker="o",
+                          markersize=3, linewidth=1.1)  # fmt: skip
+        axes.set_ylabel(_LABELS[name] + (" a home" if name != "switches" else ""))
+        if dial in ("houses", "epsilon"):
+            axes.set_xscale("log")
+        finish(axes)
+    all_axes[-1].set_xlabel(dial)
+    return figure

@@ -1,0 +1,235 @@
+"""The stores of a stopped service in another place: from SQLite to PostgreSQL, or back.
+
+Rows are copied in one transaction a store, then read again from both sides: their digests must be
+the same. Only then is the old ledger marked, so that no service uses it again, and the old rows of
+readings, clients and OpenADR objects are removed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+import sqlalchemy as sa
+
+from hushgrid.errors import LedgerError, MeterDamageError, ServiceError
+from hushgrid.files.deployment import Deployment
+from hushgrid.service.access.clients import CLIENTS, ClientStore
+from hushgrid.service.database import Database, exists
+from hushgrid.service.ledger.chain import check
+from hushgrid.service.ledger.store import HOME, LEDGER, PostgresLedger, SqliteLedger
+from hushgrid.service.ledger.writer import load, verify_signature
+from hushgrid.service.meters import open_meters
+from hushgrid.service.meters.store import damages, stored_rosters
+from hushgrid.service.meters.tables import SCHEMA as METERS
+from hushgrid.service.meters.tables import file_of
+from hushgrid.service.openadr.store import VTN, VtnStore
+
+PAGE = 500  # rows at once
+Ledger = SqliteLedger | PostgresLedger
+
+
+class MovedStore(NamedTuple):
+    """One store that was moved.
+
+    Attributes:
+        store: Its name.
+        rows: How many rows it has.
+        digest: SHA-256 over the sorted SHA-256 of all rows, the same in both places.
+        place: Where it is now, without a password.
+    """
+
+    store: str
+    rows: int
+    digest: str
+    place: str
+
+
+def move_stores(old: Deployment, new: Deployment) -> list[MovedStore]:
+    """Move every store whose place differs; the service must be stopped.
+
+    Args:
+        old: The service as it ran.
+        new: The same service with other stores, which are absent or empty.
+
+    Returns:
+        The stores that were moved; those that had not begun are left out.
+
+    Raises:
+        HushgridError: The files describe two services, a store is in use, damaged or not empty, or
+            what was read back is not the same. The old stores are as they were then.
+    """
+    _check_same(old, new)
+    with ExitStack() as stack:
+        ledgers = _open_ledgers(old, new, stack)
+        pairs = list(_open_meters(old, new, stack))
+        for schema, kind, places in (
+            (CLIENTS, ClientStore, (old.client_store, new.client_store)),
+            (VTN, VtnStore, (old.vtn_store, new.vtn_store)),
+        ):
+            if places[0] != places[1] and exists(places[0], schema):
+                source, target = (stack.enter_context(kind(place)) for place in places)
+                pairs.append((source, target))
+        every = [*pairs, *ledgers]  # the ledger last: without it no service begins
+        for _, target in every:
+            _check_empty(target)
+        moved = [_copied(source, target) for source, target in every]
+        for ledger, copy in ledgers:
+            _check_chain(ledger, copy)
+            _take_witness(old.witness_folder, new.witness_folder)
+            ledger.retire()
+        for source, _ in pairs:
+            with source.begin() as link:
+                for table in source.tables:
+                    link.execute(sa.delete(table))
+    return moved
+
+
+def _check_same(old: Deployment, new: Deployment) -> None:
+    described = [
+        (one.mode, load(one.key).public, sorted(zone.id for zone in one.zones))
+        for one in (old, new)
+    ]
+    if described[0] != described[1]:
+        raise ServiceError(
+            "the two files describe different services (mode, key or zones); copy the file and"
+            " change its [stores] alone."
+        )
+    places = [(one.ledger, one.meters, one.client_store, one.vtn_store) for one in (old, new)]
+    if places[0] == places[1]:
+        raise ServiceError("both files have the same [stores]; change those of the second one.")
+
+
+def _open_ledgers(
+    old: Deployment, new: Deployment, stack: ExitStack
+) -> list[tuple[Ledger, Ledger]]:
+    """Both ledgers with the locks of all zones: a service that runs on one of them holds them."""
+    if not exists(old.ledger, LEDGER):
+        return []
+    found: list[Ledger] = []
+    zones = {zone.id for zone in old.zones}
+    for one in (old, new)[: 1 + (old.ledger != new.ledger)]:
+        store: Ledger = (PostgresLedger if one.on_server else SqliteLedger)(one.ledger)
+        stack.enter_context(store)
+        zones |= {*store.zones()}
+        for zone in sorted(zones):
+            stack.enter_context(store.writer(zone))
+            if isinstance(store, PostgresLedger) and store.moved(zone):
+                raise LedgerError(
+                    f"zone {zone!r} was last written to on another server than {store.place}; start"
+                    " the service once, so that it finds what may be lost."
+                )
+        found.append(store)
+    if len(found) == 1:
+        return []
+    if old.witness_folder != new.witness_folder and new.witness_folder.exists():
+        raise LedgerError(f"{new.witness_folder} exists already; move it away.")
+    return [(found[0], found[1])]
+
+
+def _open_meters(
+    old: Deployment, new: Deployment, stack: ExitStack
+) -> Iterator[tuple[Database, Database]]:
+    there = stored_rosters(old.meters) if file_of(old.meters) else exists(old.meters, METERS)
+    if old.meters == new.meters or not there:
+        return
+    source = stack.enter_context(open_meters(old.meters)).open()
+    for zone, problems in damages(old.meters, {}).items():
+        for problem in problems:
+            raise MeterDamageError(
+                f"nothing was moved: {problem} in zone {zone!r}; run hushgrid doctor."
+            )
+    yield source, stack.enter_context(open_meters(new.meters)).open()
+
+
+def _tables(one: Database) -> dict[tuple[str, ...], sa.Table]:
+    """By their columns: names differ between databases. What a server says of itself stays."""
+    return {tuple(table.c.keys()): table for table in one.tables if table is not HOME}
+
+
+def _check_empty(target: Database) -> None:
+    for table in _tables(target).values():
+        if target.rows(sa.select(table).limit(1)):
+            raise target.schema.error(
+                f"{target.schema.name} {target.place} is not empty; give a new file or an empty"
+                " database."
+            )
+
+
+def _copied(source: Database, target: Database) -> MovedStore:
+    """Copy all rows, and compare what both sides have then."""
+    others, schema = _tables(target), source.schema
+    with source.read() as old, target.begin() as new:
+        for columns, table in _tables(source).items():
+            add = _insert(others[columns], on_server=target.path is None)
+            rows = old.execution_options(yield_per=PAGE).execute(sa.select(table))
+            for part in rows.partitions():
+                new.execute(add, [row._asdict() for row in part])
+            if target.path is None:
+                _go_on_counting(new, others[columns])
+    found, written = (_digest(one) for one in (source, target))
+    if found != written:
+        raise schema.error(
+            f"{schema.name} {target.place} has other rows than {source.place} after the copy; stop"
+            " the service, empty it and run the command again."
+        )
+    return MovedStore(schema.name, *found, target.place)
+
+
+def _insert(table: sa.Table, *, on_server: bool) -> sa.TextClause:
+    """A row as it was, with the number that a database would otherwise choose."""
+    names = ", ".join(table.c.keys())
+    values = ", ".join(f":{name}" for name in table.c.keys())  # noqa: SIM118
+    numbered = "OVERRIDING SYSTEM VALUE " if on_server else ""
+    text = sa.text(f"INSERT INTO {table.name} ({names}) {numbered}VALUES ({values})")
+    return text.bindparams(*(sa.bindparam(one.name, type_=one.type) for one in table.c))
+
+
+def _go_on_counting(link: sa.Connection, table: sa.Table) -> None:
+    for column in table.c:
+        if column.identity is not None:
+            sequence = sa.func.pg_get_serial_sequence(table.name, column.name)
+            last = sa.select(sa.func.coalesce(sa.func.max(column), 0) + 1).scalar_subquery()
+            link.execute(sa.select(sa.func.setval(sequence, last, False)))
+
+
+def _digest(one: Database) -> tuple[int, str]:
+    """Number of rows and digest of all tables; databases sort text in their own ways."""
+    rows: list[bytes] = []
+    with one.read() as link:
+        for columns, table in _tables(one).items():
+            found = link.execution_options(yield_per=PAGE).execute(sa.select(table))
+            rows += (hashlib.sha256(repr((columns, *row)).encode()).digest() for row in found)
+    return len(rows), hashlib.sha256(b"".join(sorted(rows))).hexdigest()
+
+
+def _check_chain(source: Ledger, target: Ledger) -> None:
+    """Every record verifies, and those that the small files of either side know are there."""
+    zones = target.zones()
+    stores = [one for one in (source, target) if isinstance(one, SqliteLedger)]
+    known = {digest: zone for one in stores for zone in zones if (digest := one.witness(zone))}
+    report = check((one for zone in zones for one in target.records(zone)), verify_signature, known)
+    if report.first_bad is not None:
+        reason = str(report.reason).rstrip(".")
+        raise LedgerError(
+            f"nothing was moved: record {report.first_bad}: {reason}; run hushgrid doctor."
+        )
+    if isinstance(target, SqliteLedger):
+        for zone in zones:
+            target.settle(zone)
+
+
+def _take_witness(old: Path, new: Path) -> None:
+    """The last records known on this machine belong to the ledger, wherever it is."""
+    if old != new and old.exists():
+        try:
+            shutil.move(old, new)
+        except OSError as error:
+            raise LedgerError(
+                f"the witness {old} cannot be moved to {new} ({error.strerror}); see that both can"
+                " be written."
+            ) from None

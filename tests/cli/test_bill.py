@@ -1,0 +1,228 @@
+"""hushgrid bill: what homes pay at published prices, and what only the operator sees."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from hushgrid.cli import main
+from hushgrid.files.service_file import load_deployment
+from hushgrid.intake.readings import Readings
+from hushgrid.report.bill import BillRates, bill_rows
+from hushgrid.service.curator import utc
+from hushgrid.service.ledger import open_store
+from tests.service.test_curator import Shown, curator
+
+SERVICE = """
+[service]
+mode = "simulation"
+begins = 2026-01-05T00:00:00Z
+grace = "PT0S"
+time_zone = "UTC"
+meter_interval = "PT15M"
+fallback_rate = 2.0
+key = "key"
+
+[stores]
+ledger = "ledger.db"
+meters = "meters"
+
+[zone]
+id = "elm"
+
+[tariff]
+alpha = 1.0
+beta = 2.0
+floor = -9.0
+
+[tariff.feed_in]
+alpha = 0.5
+beta = 1.0
+floor = -9.0
+
+[policy]
+secret = "step"
+epsilon = 2.0
+horizon = 96
+
+[[houses]]
+count = 2
+bound = 1000
+export = 500
+chain = "a"
+meters = ["roof-1", "roof-2"]
+absent = { law = "normal", centre = -100, spread = 200 }
+present = { law = "normal", centre = 100, spread = 200 }
+
+[[houses]]
+count = 1
+bound = 1000
+chain = "a"
+meters = ["flat"]
+absent = { law = "uniform" }
+present = { law = "uniform" }
+
+[[models]]
+[models.chains.a]
+home_at_start = 0.5
+periods = [{ from = "00:00", leave = 0.1, come = 0.2 }]
+"""
+READ = {"roof-1": -300, "roof-2": 200, "flat": 400}  # at every interval, and a little more
+STEPS = 8
+
+
+def wh(meter: str, i: int) -> int:
+    return READ[meter] + 10 * i
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str, Any]]]:
+    """A ledger of some intervals, the readings as a file, and the recorded releases."""
+    folder = tmp_path_factory.mktemp("bill")
+    (folder / "service.toml").write_text(SERVICE)
+    zone = load_deployment(folder / "service.toml").zones[0]
+    with curator(folder, zone, Shown(), now=zone.begins) as it:
+        for i in range(STEPS):
+            each = [wh(meter, i) for meter in zone.meters]
+            it._meters.put("elm", range(3), [it.start_of(it.t)] * 3, [900] * 3, each)
+            it.run(it.next_due())
+    with (folder / "readings.csv").open("w") as file:
+        rows = csv.writer(file)
+        rows.writerow(["meter_id", "start_utc", "duration_s", "wh"])
+        for i in range(STEPS):
+            for meter in zone.meters:
+                rows.writerow([meter, utc(zone.begins + 900 * i), 900, wh(meter, i)])
+    with open_store(str(folder / "ledger.db"), create=False) as store:
+        bodies = [dict(one.body) for one in store.records("elm") if one.kind == "release"]
+    return folder, bodies
+
+
+def billed(ran: tuple[Path, Any], capsys: pytest.CaptureFixture[str], *more: object) -> str:
+    folder, _ = ran
+    words = ["bill", "--readings", folder / "readings.csv", "--ledger", folder / "ledger.db"]
+    words += ["--from", "2026-01-05", "--to", "2026-01-06", *more]
+    with pytest.raises(SystemExit) as ended:
+        main([str(word) for word in words])
+    said = capsys.readouterr()
+    assert not ended.value.code, said.err
+    return said.out
+
+
+def due(bodies: list[dict[str, Any]], meter: str) -> float:
+    """The cost of all intervals that a price was published for."""
+    begins = bodies[0]["start"]
+    total = 0.0
+    for body in bodies:
+        i = (body["applies_start"] - begins) // 900
+        if i < STEPS:
+            each = wh(meter, i)
+            total += each / 1000 * (body["rate"] if each >= 0 else body["feed_in"])
+    return total
+
+
+def test_a_home_pays_published_prices_in_both_directions(
+    ran: tuple[Path, list[dict[str, Any]]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = json.loads(billed(ran, capsys, "--json", "-"))
+    _, bodies = ran
+    assert found["zone"] == {"id": "elm"}
+    rows = {row["meter_id"]: row for row in found["houses"]}
+    assert list(rows) == ["flat", "roof-1", "roof-2"]
+    for meter, row in rows.items():
+        each = [wh(meter, i) for i in range(STEPS)]
+        assert row["cost"] == pytest.approx(due(bodies, meter), abs=1e-6)
+        assert row["energy_wh"] == sum(each) == row["imported_wh"] - row["exported_wh"]
+        assert row["unpriced_wh"] == sum(each[:2]), "the first price is for the third interval"
+        assert set(row) == {
+            "meter_id", "period", "intervals", "energy_wh", "imported_wh", "exported_wh",
+            "unpriced_wh", "cost",
+        }  # fmt: skip
+    assert rows["roof-1"]["cost"] < 0 < rows["flat"]["cost"]
+
+
+def test_exact_prices_are_in_a_file_of_the_operator_alone(
+    ran: tuple[Path, list[dict[str, Any]]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, bodies = ran
+    out, figures = folder / "bills.csv", folder / "bills.json"
+    words = ("--operator", "--config", folder / "service.toml", "--out", out, "--json", figures)
+    said = billed(ran, capsys, *words)
+    own = folder / "bills-operator.csv"
+    for path in (own, figures):
+        assert path.stat().st_mode & 0o777 == 0o600
+    with out.open() as file:
+        for row in csv.DictReader(file):
+            assert "cost_exact" not in row
+    assert "exact" not in said
+    found = json.loads(figures.read_text())
+    rows = {row["meter_id"]: row for row in found["houses"]}
+    exact = dict.fromkeys(READ, 0.0)
+    for body in bodies:
+        i, measured = (
+            (body[key] - bodies[0]["start"]) // 900 for key in ("applies_start", "start")
+        )
+        net = sum(wh(meter, measured) for meter in READ) / 1000
+        for meter in READ:
+            each = wh(meter, i)
+            rate = net + 2.0 if each >= 0 else 0.5 * net + 1.0
+            exact[meter] += each / 1000 * rate if i < STEPS else 0.0
+    for meter, row in rows.items():
+        assert row["cost_exact"] == pytest.approx(exact[meter], abs=1e-5)
+        change = (row["cost"] - row["cost_exact"]) / abs(row["cost_exact"])
+        assert row["noise_share"] == pytest.approx(change, rel=1e-3)
+        assert row["noise_share_low"] == -row["noise_share_high"] < 0
+    total = sum(row["cost"] - row["cost_exact"] for row in rows.values())
+    assert found["zone"]["revenue_change"] == pytest.approx(total, abs=1e-5)
+
+
+def test_a_parquet_table_by_day(
+    ran: tuple[Path, list[dict[str, Any]]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = ran[0] / "bills.parquet"
+    billed(ran, capsys, "--out", out, "--by", "day", "--time-zone", "America/New_York")
+    assert {row["period"] for row in pq.read_table(out).to_pylist()} == {"2026-01-04"}
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--operator"], "--operator needs the service file"),
+        (["--out", "bills.xlsx"], "give a file that ends with .csv or .parquet"),
+        (["--zone", "oak"], "no zone"),
+        (["--time-zone", "Mars"], "IANA"),
+    ],
+)
+def test_what_cannot_be_billed_is_named(
+    ran: tuple[Path, Any], capsys: pytest.CaptureFixture[str], words: list[str], says: str
+) -> None:
+    folder, _ = ran
+    given = ["bill", "--readings", folder / "readings.csv", "--ledger", folder / "ledger.db"]
+    given += ["--from", "2026-01-05", "--to", "2026-01-06", *words]
+    with pytest.raises(SystemExit) as ended:
+        main([str(word) for word in given])
+    assert ended.value.code == 2
+    assert says in capsys.readouterr().err
+
+
+def test_the_interval_of_a_share_holds_what_noise_does() -> None:
+    """The spread of a bill over many draws is the one that is stated."""
+    rng = np.random.default_rng(7)
+    starts = np.arange(200) * 900
+    x = rng.integers(-300, 700, 200)
+    readings = Readings.of(["a"] * 200, starts, np.full(200, 900), x)
+    shares = []
+    for _ in range(300):
+        noise = rng.laplace(0, 0.05, 200)
+        rates = {
+            int(s): BillRates(0.3 + k, 0.1 + k / 2, (0.3, 0.1), (0.05 * 2**0.5, 0.025 * 2**0.5))
+            for s, k in zip(starts, noise, strict=True)
+        }
+        (row,) = bill_rows(readings, rates, lambda _: "all", operator=True)
+        shares.append(row["noise_share"] / row["noise_share_high"])
+    assert 0.9 < np.mean(np.abs(shares) <= 1) < 0.99

@@ -1,0 +1,70 @@
+"""The mechanism in other people's simulations: each example in a process of its own."""
+
+import os
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hushgrid import Policy
+from hushgrid.compare.cosimulation import Demand, Pricing
+from hushgrid.compare.flexible import Flexibility
+from hushgrid.compare.loop import street
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(name: str, module: str) -> str:
+    python = os.environ.get("HUSHGRID_COSIMULATION_PYTHON", sys.executable)
+    if python == sys.executable and find_spec(module) is None:
+        pytest.skip(f"{module} is not installed")
+    found = subprocess.run(
+        [python, ROOT / "examples" / "cosimulation" / name],
+        capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+    assert found.returncode == 0, found.stderr
+    return found.stdout
+
+
+def loop_by_hand() -> list[float]:
+    demand = Demand(street(200, 1), Flexibility(), 1)
+    pricing, price, prices = Pricing(demand.scenario, Policy(1.0, 96), 1), demand.usual, []
+    for _ in range(96):
+        price = pricing.publish(demand.step(price)).rate
+        prices.append(price)
+    return prices
+
+
+def test_pricing_and_demand_close_the_loop() -> None:
+    prices = loop_by_hand()
+    assert len(prices) == 96
+    assert np.std(prices) > 0
+    assert prices == loop_by_hand(), "the same seed"
+
+
+def test_mosaik_has_the_prices_of_the_loop() -> None:
+    prices = loop_by_hand()
+    assert run("mosaik_zone.py", "mosaik") == (
+        f"96 prices, {min(prices):.3f} to {max(prices):.3f}\n"
+    )
+
+
+def test_helics_federates_exchange_readings_and_prices() -> None:
+    found = re.search(r"(\d+) prices, ([\d.]+) to ([\d.]+)\n", run("helics_zone.py", "helics"))
+    assert found
+    assert int(found[1]) >= 94  # values arrive a step later
+    assert 0 <= float(found[2]) < float(found[3])
+
+
+def test_gymnasium_controllers_keep_the_budget_and_earn_more_by_thinking() -> None:
+    lines = run("gym_zone.py", "gymnasium").splitlines()
+    figures = {line.rpartition(":")[0]: re.findall(r"-?[\d.]+", line) for line in lines}
+    spent = {name: float(f[1]) for name, f in figures.items() if name.startswith("prices")}
+    assert len(spent) == 3
+    assert all(0 < one <= 24 + 1e-6 for one in spent.values())
+    at_once, later = (float(f[0]) for name, f in figures.items() if name.startswith("car"))
+    assert later > at_once

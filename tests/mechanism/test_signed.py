@@ -1,0 +1,283 @@
+"""Readings below zero: the mechanism on net readings, against enumerations without an offset.
+
+The oracle here adds, blurs and compares net Wh from -v to u, term by term.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hushgrid import (
+    Consumption,
+    Histogram,
+    OccupancyModel,
+    Policy,
+    Scenario,
+    SimulatedNoise,
+    Tariff,
+    Uniform,
+    Zone,
+    init,
+    plan,
+    simulate,
+    step,
+)
+from hushgrid.errors import ConsumptionError, ReadingError, ZoneError
+from hushgrid.mechanism.policy import Blocks
+from hushgrid.mechanism.scheduler import house_losses
+from hushgrid.model.consumption import Elasticity
+from hushgrid.model.laws import Net, TruncatedNormal
+from hushgrid.model.zone import cost, optimal_rate, tally
+from hushgrid.planning.expected_error import choose_clamp
+from tests.strategies import random_row
+
+TARIFF = Tariff(alpha=1.0, beta=62.5, floor=-1000.0)
+Law = dict[int, float]  # net Wh to probability
+
+
+def noise(k: int, scale: float) -> float:
+    q = math.exp(-1 / scale)
+    return (1 - q) / (1 + q) * q ** abs(k)
+
+
+def added(laws: list[Law]) -> Law:
+    """The law of a sum of net readings."""
+    found: Law = {0: 1.0}
+    for law in laws:
+        more: Law = {}
+        for (z, p), (x, f) in product(found.items(), law.items()):
+            more[z + x] = more.get(z + x, 0.0) + p * f
+        found = more
+    return found
+
+
+def published(load: Law, scale: float, outputs: range) -> list[float]:
+    return [sum(p * noise(y - z, scale) for z, p in load.items()) for y in outputs]
+
+
+def contaminated(law: Law, at: int, eta: float) -> Law:
+    mixed = {x: (1 - eta) * p for x, p in law.items()}
+    return {**mixed, at: mixed.get(at, 0.0) + eta}
+
+
+def random_zone(rng: np.random.Generator) -> tuple[Zone, OccupancyModel, list[list[Law]]]:
+    """Houses some of which export, their chains, and laws of net readings by state and house."""
+    n = int(rng.integers(1, 4))
+    u, v = rng.integers(1, 4, n), rng.integers(0, 4, n)
+    v[0] = max(v[0], 1)
+    laws: list[list[Law]] = [[], []]
+    for s, h in product((0, 1), range(n)):
+        weights = rng.random(u[h] + v[h] + 1) * (rng.random(u[h] + v[h] + 1) < 0.8) + 1e-2
+        each = (weights / weights.sum()).tolist()
+        laws[s].append(dict(zip(range(-int(v[h]), int(u[h]) + 1), each, strict=True)))
+    rows = [[random_row(rng, 2, 0.3) for _ in range(2)] for _ in range(n)]
+    initial = [random_row(rng, 2, 0.3) for _ in range(n)]
+    theta = OccupancyModel.factored(np.array(initial) / 64, np.array([rows]) / 64)
+    return Zone.net("z", u, v), theta, laws
+
+
+def consumption(laws: list[list[Law]]) -> Consumption:
+    absent, present = ([Histogram(list(law.values())) for law in some] for some in laws)
+    return Consumption.by_class(absent=absent, present=present)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_every_protected_pair_is_within_epsilon_over_all_states_and_net_readings(seed: int) -> None:
+    """Over the 2^N states, every contamination by a point of -v..u, and every output."""
+    rng = np.random.default_rng([14, seed])
+    zone, theta, laws = random_zone(rng)
+    f, n = consumption(laws), zone.n_houses
+    low, high = -int(zone.export.sum()) - 9, int((zone.bound - zone.export).sum()) + 9
+    for epsilon, eta in product((0.3, 1.0), (0.0, 0.2, 1.0)):
+        at = init(zone, TARIFF, [theta], f, Policy(epsilon, horizon=2, eta=eta)).scheduler.at(1)
+        worst = 0.0
+        for house in np.flatnonzero(at.protected.mask()).tolist():
+            ends = {0: (0,)} if eta == 0 else {0: tuple(laws[0][house])}
+            for others in product((0, 1), repeat=n - 1):
+                rest = [h for h in range(n) if h != house]
+                around = [laws[s][h] for s, h in zip(others, rest, strict=True)]
+                for points in product(*(ends[0],) * 2):
+                    own = [contaminated(laws[s][house], points[s], eta) for s in (0, 1)]
+                    sides = [
+                        published(added([*around, each]), at.scale, range(low, high + 1))
+                        for each in own
+                    ]
+                    worst = max(
+                        worst,
+                        *(abs(math.log(a / b)) for a, b in zip(*sides, strict=True)),
+                    )
+        assert worst <= epsilon + 1e-9
+
+
+def test_the_far_point_is_measured_from_both_ends() -> None:
+    """Golden values of MATH 14: u = v = 2, b = 2."""
+    laws = [Histogram([0.5, 0.3, 0.1, 0.05, 0.05]), Histogram([0.1, 0.1, 0.2, 0.3, 0.3])]
+    zone = Zone.net("z", [2], [2])
+    f = Consumption.by_class(absent=laws[:1], present=laws[1:])
+    for eta, due in ((0.05, 0.911493379), (0.2, 1.080610727), (1.0, 2.0)):
+        assert house_losses(zone, f, 1, 2.0, eta)[0] == pytest.approx([due], abs=1e-8)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(1, 3000),
+            st.integers(0, 3000),
+            st.integers(-(2**63), 2**63 - 1) | st.integers(-5000, 5000),
+        ),
+        min_size=1,
+        max_size=9,
+    )
+)
+def test_a_tally_is_the_net_sum_of_readings_cut_at_both_ends(
+    rows: list[tuple[int, int, int]],
+) -> None:
+    u, v, x = (list(column) for column in zip(*rows, strict=True))
+    zone = Zone.net("z", u, v)
+    found = tally(np.array(x, np.int64), zone.bound, zone.export)
+    due = sum(min(max(each, -low), high) for high, low, each in rows)
+    assert found.load - zone.offset == due
+    assert found.clamped == sum(each > high for high, _, each in rows)
+    assert 0 <= found.load <= int(zone.bound.sum(dtype=np.int64))
+
+
+def test_many_readings_are_added_as_few_are() -> None:
+    rng = np.random.default_rng(5)
+    n = (1 << 17) + 3  # the compiled pass
+    u, v, x = rng.integers(1, 900, n), rng.integers(0, 900, n), rng.integers(-2000, 2000, n)
+    zone = Zone.net("z", u, v)
+    for kind in (np.int64, np.int32, np.float64):
+        load = tally(x.astype(kind), zone.bound, zone.export).load - zone.offset
+        assert load == int(np.clip(x, -v, u).sum())
+
+
+def zone_of_two(export: int) -> tuple[Zone, OccupancyModel, Consumption]:
+    theta = OccupancyModel.factored([[0.5, 0.5]] * 2, [[[[0.9, 0.1], [0.2, 0.8]]] * 2])
+    zone = Zone.net("z", [1000, 1000], [export, export])
+    laws = [Uniform(500 + export), Uniform(1000 + export)]
+    f = Consumption.by_class(absent=laws[:1], present=laws[1:], class_of=[0, 0])
+    return zone, theta, f
+
+
+def test_the_rate_and_the_release_are_of_the_net_load() -> None:
+    zone, theta, f = zone_of_two(300)
+    state = init(zone, TARIFF, [theta], f, Policy(0.5))
+    load = tally([-250, 100], zone.bound, zone.export)
+    release, state = step(state, load, SimulatedNoise(3))
+    assert release.offset == 600
+    assert release.net_load_hat == release.load_hat - 600
+    assert release.rate == pytest.approx(62.5 + release.net_load_hat / 1000, abs=1e-12)
+    assert release.epsilon_any == pytest.approx(1300 / release.scale)
+    assert optimal_rate(load.load, state.tariff) == pytest.approx(62.5 - 0.15)
+    assert cost(load.load, state.tariff) == pytest.approx(0.15**2 / 2 - 62.5 * 0.15)
+
+
+def test_a_window_expects_the_net_load_of_the_last_rate() -> None:
+    """A probe near what the last rate says repeats it: the offset is on both sides."""
+    from hushgrid import Window
+
+    zone, theta, f = zone_of_two(400)
+    state = init(zone, TARIFF, [theta], f, Policy(40.0, schedule=Window(2)))
+    load, noise = tally([-300, -300], zone.bound, zone.export), SimulatedNoise(1)
+    rates = set()
+    for _ in range(12):
+        release, state = step(state, load, noise)
+        rates.add(release.rate)
+    assert len(rates) < 8, "a load that stays is not published anew at each step"
+
+
+def test_without_exports_everything_is_as_before() -> None:
+    plain, net = Zone("z", [1000, 1000]), Zone.net("z", [1000, 1000], [0, 0])
+    _, theta, f = zone_of_two(0)
+    assert plain == net
+    states = [init(zone, TARIFF, [theta], f, Policy(0.5, eta=0.2)) for zone in (plain, net)]
+    assert states[0].digest == states[1].digest
+    assert states[0].before == states[1].before is not None
+    one, other = (step(state, 700, SimulatedNoise(1))[0] for state in states)
+    assert one == other
+    assert one.offset is None
+
+
+def test_other_exports_are_other_terms() -> None:
+    _, theta, f = zone_of_two(300)
+    digests = set()
+    for export in (0, 100, 300):
+        zone = Zone("z", [1300, 1300], [export, export])
+        state = init(zone, TARIFF, [theta], f, Policy(0.5))
+        digests.add(state.digest)
+        assert (state.before is None) == (export > 0)
+    assert len(digests) == 3
+
+
+def test_a_simulated_zone_is_billed_and_priced_for_its_net_load() -> None:
+    zone, theta, f = zone_of_two(300)
+    found = simulate(Scenario(zone, TARIFF, [theta], f), Policy(0.5, horizon=8), seed=1)
+    net = found.load - 600
+    assert found.optimal == pytest.approx(62.5 + net / 1000)
+    assert found.bill == pytest.approx(float(np.sum(found.published * net)) / 1000)
+    assert np.isfinite(found.rmsre)
+
+
+def test_blocks_of_steps_reach_over_both_directions() -> None:
+    zone, theta, f = zone_of_two(300)
+    policy = Policy(0.5, horizon=4, schedule=Blocks((2, 2), (0.5, 0.25)))
+    state = init(zone, TARIFF, [theta], f, policy)
+    assert [state.scheduler.at(t).scale for t in (1, 3)] == pytest.approx([2600, 5200])
+
+
+def test_a_chosen_clamp_leaves_exports_as_they_are() -> None:
+    """And can be written into a zone file, which gives it in net Wh above 0."""
+    n, same = 9, [0] * 9
+    theta = OccupancyModel.factored([[0.5, 0.5]], [[[[0.9, 0.1], [0.2, 0.8]]]], chain_of=same)
+    rare = Histogram([0.99] + [0] * 1499 + [0.01])  # all export all, but now and then
+    f = Consumption.by_class(absent=[rare], present=[rare], class_of=same)
+    zone = Zone.net("z", [1000] * n, [500] * n)
+    found = choose_clamp([theta], zone, f, Policy(0.1, horizon=2))
+    assert found.clamp == (501,), "without exports it would be 1"
+    terms = Policy(0.1, horizon=2, clamp=found.clamp)
+    made = plan(zone, TARIFF, [theta], f, secret="step", epsilon=0.1, terms=terms, rho=None)
+    assert (made.policy.clamp, made.clamp) == ((501,), (1,))
+
+
+def test_a_net_law_is_consumption_less_generation() -> None:
+    rng = np.random.default_rng(2)
+    f, g = Histogram(rng.random(6)), Histogram(rng.random(5))
+    for export in (2, 4, 7):
+        due = np.zeros(6 + export)
+        for (x, p), (y, q) in product(enumerate(f.pmf), enumerate(g.pmf)):
+            due[max(x - y, -export) + export] += p * q
+        assert Net(f, g, export).pmf == pytest.approx(due)
+    wide = Net(TruncatedNormal(3000, 900, 9000), TruncatedNormal(5000, 700, 15_000), 15_000)
+    assert wide.mean - 15_000 == pytest.approx(wide.consumption.mean - wide.solar.mean, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("export", "words"),
+    [
+        ([-1, 0], "export limit of house 0 is -1"),
+        ([0.5, 0], "is 0.5"),
+        ([1], "shape"),
+        (["a", 0], "type"),
+    ],
+)
+def test_export_limits_that_cannot_be(export: list[object], words: str) -> None:
+    with pytest.raises(ZoneError, match=words):
+        Zone.net("z", [1000, 1000], export)
+
+
+def test_what_has_no_meaning_with_exports_is_refused() -> None:
+    zone, theta, f = zone_of_two(300)
+    state = init(zone, TARIFF, [theta], f, Policy(0.5))
+    with pytest.raises(ReadingError, match="houses export"):
+        step(state, 700, SimulatedNoise(1))
+    moved = Consumption(f.laws, f.absent, f.present, f.class_of, elasticity=Elasticity(60.0, 0.5))
+    with pytest.raises(ConsumptionError, match="elasticity"):
+        init(zone, TARIFF, [theta], moved, Policy(0.5))
+    with pytest.raises(ZoneError, match="export limit"):
+        init(zone, TARIFF, [theta], f, Policy(0.5, clamp=(200,)))

@@ -1,0 +1,229 @@
+"""The stores of a service in another place: SQLite to PostgreSQL and back, by digest the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from hushgrid.cli import main
+from hushgrid.errors import HushgridError, LedgerDamageError, LedgerError
+from hushgrid.files.deployment import Deployment
+from hushgrid.mechanism.noise import SimulatedNoise
+from hushgrid.service.access.clients import Client, ClientStore
+from hushgrid.service.curator import Curator
+from hushgrid.service.doctor import examine
+from hushgrid.service.ledger import open_store
+from hushgrid.service.ledger.witness import open_witnesses
+from hushgrid.service.ledger.writer import create, load
+from hushgrid.service.meters import open_meters
+from hushgrid.service.meters.columns import NoiseBlock
+from hushgrid.service.move import move_stores
+from hushgrid.service.openadr.objects import Kind
+from hushgrid.service.openadr.store import StoredObject, VtnStore
+from tests.service.setups import BEGINS, service
+from tests.service.test_curator import feed
+from tests.services import Postgres
+
+BLOCK = NoiseBlock("f" * 64, 3, 12.5, 7)
+
+
+def described(folder: Path, place: str = "") -> Deployment:
+    """A service of two zones in a folder, its stores there or on a server."""
+    folder.mkdir(exist_ok=True)
+    key = folder.parent / "key"
+    if not key.exists():
+        create(key)
+    ledger, meters = place or str(folder / "ledger.db"), place or str(folder / "meters.db")
+    return Deployment((service(4), service(3, "oak")), "simulation", ledger, meters, key)
+
+
+@contextmanager
+def curators(made: Deployment, now: float) -> Iterator[list[Curator]]:
+    with (
+        open_store(made.ledger) as store,
+        open_meters(made.meters) as meters,
+        open_witnesses(made) as witnesses,
+    ):
+        opened = [
+            Curator.open(
+                zone, store, meters, SimulatedNoise(5), load(made.key), [], "simulation", now=now,
+                witness=witnesses.of(zone.id),
+            )
+            for zone in made.zones
+        ]  # fmt: skip
+        with opened[0] as one, opened[1] as two:
+            yield [one, two]
+
+
+def live(made: Deployment, first: int, steps: int) -> None:
+    """Publish some steps from readings; of the next one there are readings, too."""
+    with curators(made, BEGINS + first * 900) as both:
+        for it in both:
+            for _ in range(steps):
+                feed(it, it.t, [0, 1])
+                assert [one.source for one in it.run(it.next_due())] == ["readings"]
+            feed(it, it.t, [0])
+
+
+def fill(made: Deployment) -> None:
+    live(made, 0, 3)
+    with open_meters(made.meters) as meters:
+        meters.open_zone("elm", made.zones[0].meters, 900)
+        meters.noise_size("elm", BLOCK, lambda: 41)
+    with ClientStore(made.client_store) as clients:
+        clients.add(Client("north", ("write_readings",), "x" * 20, 5, None, meters=("elm-*",)))
+        clients.add(Client("gone", ("read_all",), "y" * 20, 6, "house 7"))
+        clients.revoke("gone", 9)
+        clients.keep_first("north", ["elm-0", "elm-1"])
+    with VtnStore(made.vtn_store) as vtn:
+        vtn.add(stored("one"))
+
+
+def stored(name: str) -> StoredObject:
+    kind: Kind = "REPORT"
+    return StoredObject(kind, name, "north", 7, 8, {"é": [1.5, None]})
+
+
+def lines(made: Deployment) -> list[str]:
+    with open_store(made.ledger, create=False) as store:
+        return [one.line for zone in store.zones() for one in store.records(zone)]
+
+
+def test_from_sqlite_to_postgres_and_back(tmp_path: Path, postgres: Postgres) -> None:
+    """Each service goes on where the one before stopped: no gap, the same readings and clients."""
+    file, server = described(tmp_path / "one"), described(tmp_path / "server", postgres.fresh())
+    back = described(tmp_path / "two")
+    fill(file)
+    wrote = lines(file)
+    moved = move_stores(file, server)
+    assert {one.store for one in moved} == {"ledger", "meter store", "clients", "vtn"}
+    assert lines(server) == wrote
+    with pytest.raises(LedgerError, match="was moved by hushgrid move"):
+        live(file, 3, 1)
+    again = move_stores(server, back)
+    assert [(one.rows, one.digest) for one in again] == [(one.rows, one.digest) for one in moved]
+    with pytest.raises(LedgerError, match="was moved by hushgrid move"):
+        live(server, 3, 1)
+    assert all(one.problem is None for one in examine(back)), "records, small files, readings"
+    with open_meters(back.meters) as meters:
+        meters.open_zone("elm", back.zones[0].meters, 900)
+        assert meters.noise_size("elm", BLOCK, None) == 41
+    live(back, 3, 2)
+    assert lines(back)[: len(wrote) // 2] == wrote[: len(wrote) // 2]
+    assert "gap" not in "".join(lines(back))
+    with ClientStore(back.client_store) as clients:
+        north, gone = clients.find("north"), clients.find("gone")
+        assert north is not None
+        assert gone is not None
+        assert (north.meters, gone.revoked, gone.ven) == (("elm-*",), 9, "house 7")
+        assert clients.first_senders() == {"elm-0": "north", "elm-1": "north"}
+    with VtnStore(back.vtn_store) as vtn:
+        assert vtn.get("REPORT", "one") == stored("one")
+
+
+def test_a_server_goes_on_with_numbers_of_its_own(tmp_path: Path, postgres: Postgres) -> None:
+    """Zones and objects that come later get numbers that no row has; readings go on."""
+    file, server = described(tmp_path / "one"), described(tmp_path / "server", postgres.fresh())
+    fill(file)
+    move_stores(file, server)
+    live(server, 3, 2)
+    with VtnStore(server.vtn_store) as vtn:
+        vtn.add(stored("two"))
+        assert len(vtn.find("REPORT")) == 2
+    with open_meters(server.meters) as meters:
+        meters.open_zone("new", ["a"], 900)
+        meters.put("new", [0], [BEGINS], [900], [5])
+        assert meters.open_intervals("new") == (BEGINS,)
+    assert "gap" not in "".join(lines(server))
+
+
+def rows_of(path: Path) -> int:
+    engine = sa.create_engine(f"sqlite:///{path}")
+    with engine.connect() as link:
+        names = [name for name in sa.inspect(link).get_table_names() if name.startswith("hushgrid")]
+        found = sum(link.scalar(sa.text(f"SELECT count(*) FROM {name}")) or 0 for name in names)
+    engine.dispose()
+    return found
+
+
+def test_readings_and_noise_do_not_stay_behind(tmp_path: Path) -> None:
+    file, other = described(tmp_path / "one"), described(tmp_path / "two")
+    fill(file)
+    assert rows_of(tmp_path / "one" / "meters.db") > 4
+    move_stores(file, other)
+    assert rows_of(tmp_path / "one" / "meters.db") == 0
+    assert rows_of(tmp_path / "one" / "vtn.sqlite") == 0
+    assert not file.witness_folder.exists()
+    assert other.witness_folder.exists()
+
+
+def test_what_is_refused_changes_nothing(tmp_path: Path) -> None:
+    file, other = described(tmp_path / "one"), described(tmp_path / "two")
+    fill(file)
+    before = lines(file)
+
+    def refused(old: Deployment, new: Deployment, match: str) -> None:
+        with pytest.raises(HushgridError, match=match):
+            move_stores(old, new)
+
+    create(tmp_path / "two" / "key")
+    refused(file, file, "same \\[stores\\]")
+    refused(file, replace(other, mode="production"), "different services")
+    refused(file, replace(other, key=tmp_path / "two" / "key"), "different services")
+    refused(file, replace(file, ledger=f"sqlite:{file.ledger}"), "has a writer already")
+    refused(file, replace(file, meters=f"sqlite:{file.meters}"), "is not empty")
+    with curators(file, BEGINS + 2700):
+        refused(file, other, "has a writer already|in use")
+    other.witness_folder.mkdir()
+    refused(file, other, "exists already")
+    other.witness_folder.rmdir()
+    with ClientStore(other.client_store) as clients:
+        clients.add(Client("late", ("read_all",), "z" * 20, 5, None))
+    refused(file, other, "clients .* is not empty")
+    assert lines(file) == before
+    live(file, 3, 1)
+
+
+def test_a_ledger_that_lacks_a_record_is_not_moved(tmp_path: Path) -> None:
+    file, other = described(tmp_path / "one"), described(tmp_path / "two")
+    fill(file)
+    engine = sa.create_engine(f"sqlite:///{file.ledger}")
+    with engine.begin() as link:
+        link.execute(sa.text("DROP TRIGGER records_remain"))
+        link.execute(sa.text("DELETE FROM records WHERE zone = 'elm' AND seq = 5"))
+    engine.dispose()
+    with pytest.raises(LedgerError, match=r"nothing was moved: record \d"):
+        move_stores(file, other)
+    with pytest.raises(LedgerDamageError), curators(replace(file, witness=tmp_path), BEGINS + 2700):
+        pass
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two files that differ in their stores; the old one is refused from then on."""
+
+    def run(*words: object) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as ended:
+            main([str(word) for word in words])
+        found = capsys.readouterr()
+        return int(ended.value.code or 0), found.out, found.err
+
+    run("init", tmp_path)
+    old, new = tmp_path / "service.toml", tmp_path / "new.toml"
+    (tmp_path / "new").mkdir()
+    text = old.read_text().replace('"ledger.', '"new/ledger.').replace('"meters.', '"new/meters.')
+    new.write_text(text)
+    run("client", "add", "north", "--scope", "meters", "--config", old)
+    with open_store(str(tmp_path / "ledger.sqlite")):  # made, without a record
+        pass
+    code, out, err = run("move", old, new)
+    assert (code, err) == (0, "")
+    assert "clients: 1 rows" in out
+    assert "north" in run("client", "list", "--config", new)[1]
+    code, out, err = run("status", old)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "was moved by hushgrid move" in err

@@ -1,0 +1,315 @@
+"""Every code block of the README and the documents is run by a test, or says why it is not.
+
+`RUN` names the test for each block; those of operations.md and some small ones are run here. A new
+block needs a test and a line.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hushgrid.cli import main
+from hushgrid.files.service_file import load_deployment
+from hushgrid.intake.json import FORMAT
+from hushgrid.intake.text import CANONICAL
+from hushgrid.service.ledger import open_store
+from tests.services import Postgres, postgres_binaries
+
+ROOT = Path(__file__).parents[1]
+FENCED = re.compile(r"^```(\w+)\n(.*?)^```", re.M | re.S)
+INDENTED = re.compile(r"\n\n((?:    .*(?:\n|$)|\n(?=    ))+)")
+CODE = re.compile(r"    (hushgrid|python3?|make|PYTHONPATH=\S+|from|\.venv/\S+) ")
+
+GUIDES = "test_docs.py::test_guides_run_as_they_are_written"
+FEEDS = "service/test_guides.py"
+HERE = "test_blocks.py"
+JOURNEY = "test_journeys.py::test_an_engineer_from_init_to_postgres"
+ROOT_ONLY = "skip: needs root, systemd and an index of packages"
+# by page and kind, in their order: the test that runs the block, or why none does
+RUN: dict[str, dict[str, list[str]]] = {
+    "README.md": {
+        "python": ["test_docs.py::test_readme_example_runs_and_is_ten_lines"],
+        "indented": [
+            "service/demo/test_demo_once.py",
+            "test_package.py::test_install_with_pip_into_a_clean_environment_and_serve",
+        ],
+    },
+    "access.md": {"sh": ["test_docs.py::test_access_guide_by_hand"]},
+    "adversary.md": {
+        "python": [GUIDES],
+        "indented": [
+            "compare/test_attack.py::test_the_command_needs_nothing_but_the_trace",
+            "compare/test_attack_recorded.py",
+            "skip: needs a GPU",
+        ],
+    },
+    "audit.md": {"python": [GUIDES], "indented": ["audit/test_command.py"]},
+    "batch.md": {
+        "sh": ["service/batch/test_batch.py::test_the_command"],  # with Spark: test_batch_spark.py
+        "indented": ["skip: a benchmark, see make bench"],
+    },
+    "calibrator.md": {
+        "python": ["test_docs.py::test_calibrator_guide_is_short_and_its_noise_suffices"] * 2
+    },
+    "capacity.md": {"sh": ["skip: a benchmark of an hour, see make bench"]},
+    "compare.md": {
+        "indented": [
+            "compare/test_compare_cli.py::test_compare_writes_what_it_names_and_resumes",
+            "compare/test_real_zones.py",
+            "compare/test_real_zones.py",
+        ]
+    },
+    "demo.md": {"indented": ["service/demo/test_demo_once.py"]},
+    "estimate.md": {"indented": [f"{HERE}::test_the_filter_of_the_estimate"]},
+    "extend.md": {
+        "python": ["files/test_extensions.py"] * 2,
+        "toml": [f"{HERE}::test_entry_points_name_what_the_guide_defines"] * 2,
+    },
+    "feeds.md": {
+        "sh": [f"{FEEDS}::test_curl", f"{FEEDS}::test_emhass"],
+        "yaml": [f"{FEEDS}::test_evcc"] * 2 + [f"{FEEDS}::test_home_assistant"],
+        "toml": [f"{FEEDS}::test_mqtt_of_the_service_file"],
+        "json": [f"{FEEDS}::test_node_reds_flow_names_what_there_is"],
+    },
+    "learn.md": {
+        "indented": [
+            "learn/test_learn_zone.py::test_learn_writes_what_its_guide_says",
+            "learn/test_learn_service.py::test_a_learned_zone_runs_without_hand_work",
+        ]
+    },
+    "ledger.md": {
+        "sh": ["test_docs.py::test_ledger_guide_by_hand"] * 2,
+        "indented": ["service/ledger/test_ledger_cli.py"],
+    },
+    "loop.md": {"indented": ["compare/test_loop_cli.py"]},
+    "meter-data.md": {
+        "python": [GUIDES],
+        "json": [f"{HERE}::test_readings_as_json"],
+        "toml": ["service/http/test_web.py"] * 2,
+    },
+    "meter-store.md": {
+        "python": [GUIDES],
+        "indented": ["skip: a benchmark, see make bench"],
+    },
+    "openadr.md": {
+        "sh": [f"{FEEDS}::test_openadr"] * 2,
+        "python": ["service/openadr/test_clients.py::test_the_guides_examples_run"] * 2,
+    },
+    "operations.md": {
+        "sh": [
+            ROOT_ONLY,
+            ROOT_ONLY,
+            "skip: needs Docker",  # tests/test_deploy.py reads the files it uses
+            f"{HERE}::test_commands_of_operations",
+            "service/cluster/test_failover.py",
+            "cli/test_bill.py::test_a_home_pays_published_prices_in_both_directions",
+            f"{HERE}::test_commands_of_operations",
+            f"{HERE}::test_a_dump_has_the_ledger",
+            JOURNEY,
+            f"{HERE}::test_commands_of_operations",
+            JOURNEY,
+        ],
+        "yaml": [f"{HERE}::test_promtool_takes_the_scrape_configuration"],
+        "toml": [f"{HERE}::test_several_curators_share_a_file"],
+    },
+    "plan.md": {"indented": ["cli/test_cli.py::test_plan_answers_a_promise"]},
+    "serve.md": {"json": [f"{HERE}::test_readings_as_json"]},
+    "trace.md": {"indented": ["compare/test_attack.py"]},
+    "zone-file.md": {
+        "toml": [f"{HERE}::test_homes_that_export", f"{FEEDS}::test_charges_of_a_file"]
+    },
+}
+
+
+def blocks(page: Path) -> dict[str, list[str]]:
+    """The code blocks of a page by kind; indented text that is no command or code is prose."""
+    text, found = page.read_text(), dict[str, list[str]]()
+    for kind, block in FENCED.findall(text):
+        found.setdefault(kind, []).append(block)
+    plain = FENCED.sub("", text)
+    code = [one for one in INDENTED.findall(plain) if CODE.match(one)]
+    return found | ({"indented": code} if code else {})
+
+
+def counts(by_kind: dict[str, list[str]]) -> dict[str, int]:
+    return {kind: len(found) for kind, found in by_kind.items()}
+
+
+PAGES = {one.name: one for one in [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]}
+
+
+def test_every_block_is_run_or_says_why_not() -> None:
+    there = {
+        name: {kind: len(b) for kind, b in blocks(page).items()} for name, page in PAGES.items()
+    }
+    named = {name: {kind: len(b) for kind, b in by_kind.items()} for name, by_kind in RUN.items()}
+    assert {name: kinds for name, kinds in there.items() if kinds} == named
+    for name in (test for kinds in RUN.values() for tests in kinds.values() for test in tests):
+        file, _, function = name.partition("::")
+        if not name.startswith("skip: "):
+            text = (ROOT / "tests" / file).read_text()
+            assert f"def {function or 'test_'}" in text, name
+
+
+def test_shells_can_read_every_command() -> None:
+    """Also those that need a machine of their own."""
+    found = [blocks(page).get("sh", []) for page in PAGES.values()]
+    text = "\n".join(block for page in found for block in page)
+    done = subprocess.run(["bash", "-n"], input=text, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("page", "why"),
+    [(p, t[6:]) for p, k in RUN.items() for b in k.values() for t in b if t.startswith("skip: ")],
+)
+def test_blocks_that_cannot_be_run_here(page: str, why: str) -> None:
+    pytest.skip(f"{page}: a block is not run: {why}")
+
+
+def run(capsys: pytest.CaptureFixture[str], line: str) -> str:
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as ended:
+        main(shlex.split(line, comments=True)[1:])
+    found = capsys.readouterr()
+    assert not ended.value.code, found.err
+    return found.out
+
+
+def of_operations(words: str) -> str:
+    """The block of operations.md with these words."""
+    (found,) = [one for one in blocks(PAGES["operations.md"])["sh"] if words in one]
+    return found
+
+
+def test_commands_of_operations(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Clients, backup and doctor as they are written, with the guide's folders in one of ours."""
+    clients, backup, doctor = map(of_operations, ("client add", "ledger backup", "doctor"))
+    places = {name: tmp_path / name.strip("/").replace("/", "-") for name in
+              ("/etc/hushgrid", "/var/lib/hushgrid", "/backup")}  # fmt: skip
+    run(capsys, f"hushgrid init {places['/etc/hushgrid']}")
+    for folder in places.values():
+        folder.mkdir(exist_ok=True)
+    file = places["/etc/hushgrid"] / "service.toml"
+    store = re.compile(r'^(ledger|meters) = "(\w+).sqlite"', re.M)
+    file.write_text(store.sub(rf'\1 = "{places["/var/lib/hushgrid"]}/\2.sqlite"', file.read_text()))
+    (zone,) = load_deployment(file).zones
+    begun(file)
+    lines = [one for block in (clients, backup, doctor) for one in block.splitlines()]
+    assert len(lines) == 5
+    for line in lines:
+        for name, folder in places.items():
+            line = line.replace(name, str(folder))
+        said = run(capsys, re.sub(r"\$\(.*?\)", "20260131T120000Z", line))
+        assert "WRONG" not in said
+    assert "house-7" in run(capsys, f"hushgrid client list --config {file}")
+    assert list(places["/backup"].glob("ledger-*.sqlite"))
+    assert zone.id in said
+
+
+def begun(file: Path) -> None:
+    """A ledger with its first records."""
+    from hushgrid.service.ledger.writer import Ledger, load
+
+    made = load_deployment(file)
+    with (
+        open_store(made.ledger) as store,
+        Ledger.open(store, made.zones[0].id, load(made.key), made.mode, 1_767_571_200),
+    ):
+        pass
+
+
+def test_a_dump_has_the_ledger(tmp_path: Path, postgres: Postgres) -> None:
+    (line,) = of_operations("pg_dump").splitlines()
+    url, dump = postgres.fresh(), tmp_path / "hushgrid.dump"
+    with open_store(url):
+        pass
+    words = shlex.split(line)
+    words[words.index("-f") + 1], words[-1] = str(dump), url
+    binaries = postgres_binaries()
+    assert binaries is not None
+    subprocess.run([binaries / words[0], *words[1:]], check=True)
+    listed = subprocess.run([binaries / "pg_restore", "-l", dump], capture_output=True, check=True)
+    assert b"hushgrid_ledger" in listed.stdout
+
+
+def test_promtool_takes_the_scrape_configuration(tmp_path: Path) -> None:
+    (text,) = blocks(PAGES["operations.md"])["yaml"]
+    program = shutil.which("promtool")
+    if program is None:
+        pytest.skip("promtool is not installed")
+    (tmp_path / "secret").write_text("x")
+    file = tmp_path / "prometheus.yml"
+    file.write_text(text.replace("/etc/prometheus/hushgrid.secret", str(tmp_path / "secret")))
+    done = subprocess.run(
+        [program, "check", "config", file], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_several_curators_share_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (text,) = blocks(PAGES["operations.md"])["toml"]
+    run(capsys, f"hushgrid init {tmp_path}")
+    file, asked = tmp_path / "service.toml", tomllib.loads(text)
+    whole = re.sub(
+        r"\[stores\]\n(?:.+\n)+", text[text.index("[stores]") :] + "\n", file.read_text()
+    )
+    file.write_text(whole.replace("[service]\n", "[service]\nshare = true\n", 1))
+    found = load_deployment(file)
+    assert (found.share, found.ledger) == (asked["service"]["share"], asked["stores"]["ledger"])
+
+
+def test_homes_that_export(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The houses of the guide in the zone that init writes."""
+    (text,) = [one for one in blocks(PAGES["zone-file.md"])["toml"] if "[[houses]]" in one]
+    run(capsys, f"hushgrid init {tmp_path}")
+    file = tmp_path / "service.toml"
+    head, _, rest = file.read_text().partition("[[houses]]")
+    houses = text.replace("[[houses]]", '[[houses]]\nmeters = { prefix = "sun-", first = 1 }', 1)
+    models = rest[rest.index("[[models]]") :].replace("chains.household", "chains.resident")
+    file.write_text(f"{head}{houses}\n{models}")
+    (zone,) = load_deployment(file).zones
+    assert (zone.meters[0], len(zone.meters)) == ("sun-0001", 300)
+
+
+def test_readings_as_json() -> None:
+    for page, name in (("meter-data.md", "json"), ("serve.md", "json")):
+        (text,) = blocks(PAGES[page])[name]
+        assert json.loads(text)
+        (found,) = FORMAT.batches([text.encode()], CANONICAL)
+        assert list(found.readings.rows()) == [("house-1", 1_767_614_400, 900, 120)]
+        assert found.malformed == 0
+
+
+def test_entry_points_name_what_the_guide_defines() -> None:
+    found = blocks(PAGES["extend.md"])
+    for code, text in zip(found["python"], found["toml"], strict=True):
+        ((_, points),) = tomllib.loads(text)["project"]["entry-points"].items()
+        ((_, where),) = points.items()
+        module, name = where.split(":")
+        assert f"`{module}.py`" in PAGES["extend.md"].read_text()
+        assert re.search(rf"^{name} = ", code, re.M)
+
+
+def test_the_filter_of_the_estimate() -> None:
+    (text,) = blocks(PAGES["estimate.md"])["indented"]
+    rng, steps = np.random.default_rng(1), 96
+    names: dict[str, Any] = {
+        "load_hat": 5000 + rng.normal(0, 500, steps),
+        "scale": np.full(steps, 350.0),
+        "base": np.full(steps, 5000.0),
+        "place": np.arange(steps) % 48 / 48,
+        "weekend": np.zeros(steps, bool),
+    }
+    exec("\n".join(line[4:] for line in text.splitlines()), names)
+    assert (names["low"] < names["high"]).all()

@@ -1,0 +1,103 @@
+"""Every public object has a `repr` of one line."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import numpy as np
+
+import hushgrid
+from hushgrid import (
+    Consumption,
+    Elasticity,
+    Exact,
+    Factored,
+    FeedIn,
+    Gamma,
+    Gaussian,
+    Histogram,
+    Knowledge,
+    LogNormal,
+    Mechanism,
+    Naive,
+    Negligible,
+    Net,
+    OccupancyModel,
+    PerStep,
+    Policy,
+    Population,
+    Scenario,
+    SecureNoise,
+    SimulatedNoise,
+    Tariff,
+    TruncatedNormal,
+    TrustCalibrator,
+    Uniform,
+    Window,
+    Zone,
+    init,
+    plan,
+    simulate,
+    step,
+    tally,
+)  # fmt: skip
+
+
+def made() -> list[Any]:
+    """One of each, of a zone with more houses, steps and laws than fit on a line."""
+    n = 40
+    zone, tariff = Zone("elm-street", [2500] * n), Tariff(alpha=0.004, beta=0.05)
+    stay = [[0.97, 0.03], [0.05, 0.95]]
+    theta = OccupancyModel.factored([[0.3, 0.7]], [[stay]], chain_of=[0] * n)
+    laws = [Gamma(2, 20, 2500), LogNormal(110, 0.8, 2500), TruncatedNormal(200.0, 80.0, 2500)]
+    f = Consumption.by_class(absent=[laws[0]], present=[laws[1]], class_of=[0] * n)
+    policy = Policy(epsilon=0.5, eta=0.05, horizon=8)
+    state = init(zone, tariff, [theta], f, policy)
+    release, state = step(state, tally([130] * n, zone.bound), SimulatedNoise(1))
+    scenario = Scenario(zone, tariff, (theta,), f)
+    known, seen = Knowledge(zone, [theta], f), state.scheduler.exposure(2)
+    pair = OccupancyModel.joint([0.5, 0, 0, 0.5], [np.eye(4)])
+    g = Consumption.by_class(absent=[Uniform(20)], present=[Uniform(50)], class_of=[0] * 2)
+    of_two = Knowledge(Zone("two", [50] * 2), [pair], g)
+    return [
+        release, state, state.scheduler.at(2), tally([130] * n, zone.bound), seen,
+        TrustCalibrator(), TrustCalibrator().scale(seen, policy), scenario, known, Exact(of_two),
+        Population(known), Factored(known), simulate(scenario, policy, seed=2), Mechanism(policy),
+        plan(zone, tariff, [theta], f, secret="trajectory", epsilon=2.0, terms=policy),
+        Histogram(np.ones(300) / 300), Elasticity(0.2, 0.1, 0.5, 2.0), Naive(2500), Uniform(9),
+        SimulatedNoise(1),
+        Policy(0.5, schedule=PerStep((0.1,) * 96)), PerStep((0.1,) * 96), SecureNoise(),
+        Policy(0.5, schedule=Window(96)), Gaussian(3.0, 1e-6), *laws,
+        Negligible(1e-6, (0.5,) * 96), FeedIn(0.001, 0.05), Net(laws[1], laws[2], 2500),
+    ]  # fmt: skip
+
+
+def inside(one: Any, depth: int = 0) -> Iterator[Any]:
+    yield one
+    if depth > 4:
+        return
+    parts = [getattr(one, f.name) for f in fields(one)] if is_dataclass(one) else []
+    for part in [*parts, *(one if isinstance(one, tuple) else ())]:
+        yield from inside(part, depth + 1)
+
+
+def test_every_public_object_fits_a_line() -> None:
+    public = {
+        found
+        for name in hushgrid.__all__
+        if inspect.isclass(found := getattr(hushgrid, name))
+        and not issubclass(found, Exception)
+        and not inspect.isabstract(found)
+        and not getattr(found, "_is_protocol", False)
+    }
+    objects = [one for top in made() for one in inside(top) if type(one) in public]
+    long = {repr(one)[:140] for one in objects if len(repr(one)) > 100 or "\n" in repr(one)}
+    assert not long
+    assert {kind.__name__ for kind in public - {type(one) for one in objects}} <= {
+        "Law",
+        "Noise",
+        "Schedule",
+    }
