@@ -88,7 +88,8 @@ def test_a_long_document_costs_no_more_than_a_short_one(
         return peak(lambda: drained(batches))
 
     most = cost(long)
-    assert most < 1.02 * cost(short)
+    # other threads of the process are counted too; one block alone has 0.25 MiB
+    assert most < 1.02 * cost(short) + 0.1
     assert most < 40
 
 

@@ -89,7 +89,7 @@ class Scheduler(Value):
         self._terms: dict[float, Policy] = {}
         self._booked: Exposures | None = None
         self._losses: dict[tuple[Exposure, float], float] = {}
-        self._merged: dict[tuple[int, int], Exposure] = {}
+        self._merged: dict[tuple[Exposure, ...], Exposure] = {}
         self.ahead = policy.eta == 1 or not exposures.consumption.reacts
         self._leaving = given.negligible > 0
         if self._leaving and not self.ahead:
@@ -166,10 +166,10 @@ class Scheduler(Value):
         first, last = self._policy.schedule.span(t)
         if first == last:
             return exposures.at(t)
-        if (first, last) not in self._merged:
-            steps = {id(one): one for one in (exposures.at(s) for s in range(first, last + 1))}
-            self._merged[first, last] = merged(tuple(steps.values()))
-        return self._merged[first, last]
+        steps = tuple(dict.fromkeys(exposures.at(s) for s in range(first, last + 1)))
+        if steps not in self._merged:
+            self._merged[steps] = merged(steps)
+        return self._merged[steps]
 
     def _coarsest(self, t: int) -> float:
         """The least scale that noise of the block of step t can have [Wh]."""

@@ -571,6 +571,7 @@ class Task:
             policy = replace(policy, horizon=running, schedule=policy.schedule.over(running))
         self.lengths = policy.schedule.lengths  # blocks of steps, of all that count; empty: none
         self.scheduler = Scheduler(exposures, policy)
+        self._span = policy.schedule.span
         self._like: dict[tuple[int, int], int] = {}
         self._kinds: list[int] = []
         self._lost: dict[tuple[int, float, float], Floats] = {}
@@ -599,8 +600,11 @@ class Task:
     def _keys(self, each: Sequence[float]) -> list[tuple[int, float]]:
         """For every step the first one with the same exposure, and its epsilon."""
         for t in range(len(self._kinds) + 1, len(each) + 1):
+            first, _ = self._span(t)
             if self.policy.schedule.negligible:  # then it depends on the steps before
                 self._kinds.append(t)
+            elif first < t:  # steps of a block share their exposure
+                self._kinds.append(self._kinds[first - 1])
             else:
                 same = (id(self.scheduler.exposure(t)), id(self.scheduler.booked(t)))
                 self._kinds.append(self._like.setdefault(same, t))
