@@ -49,6 +49,7 @@ def test_many_beliefs_lose_less_than_the_bins_say() -> None:
     assert scores(s, p, p).auc.value == pytest.approx(exact, abs=2.5e-4)
 
 
+@pytest.mark.soak
 def test_intervals_hold_the_true_figure_as_often_as_they_say() -> None:
     """Houses differ, so the interval has to resample houses: 200 worlds, 95 % meant.
 

@@ -133,6 +133,7 @@ def test_weaker_block_rules_hide_nothing_in_an_account() -> None:
         plan(*world, secret="step", epsilon=0.5, terms=Policy(1.0, blocks="paper"))
 
 
+@pytest.mark.soak
 def test_gaussian_noise_is_wide_enough_for_its_closed_form() -> None:
     """At a bound of 1 Wh the integer law left 0.0778 where 0.05 was promised."""
     world = (

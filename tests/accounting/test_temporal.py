@@ -112,6 +112,7 @@ def test_many_states_equal_every_set_of_columns() -> None:
         assert _carried_many(a, rows) == pytest.approx(worst, abs=1e-9)
 
 
+@pytest.mark.soak
 def test_supremum_is_the_limit_of_iteration() -> None:
     assert supremum(E, 0.5) == pytest.approx(1.582528, abs=1e-6)
     for rows, e in ((E, 0.5), ([[0.99, 0.01], [0.05, 0.95]], 0.1), ([[1.0, 0.0], [0.4, 0.6]], 0.3)):

@@ -162,6 +162,7 @@ def _log_likelihoods(pairs: list[tuple[list[float], list[float]]], z: int, b: fl
     return found
 
 
+@pytest.mark.soak
 def test_probabilities_come_true() -> None:
     """Reliability: of all guesses near p, a share of p is right, within 4 binomial errors.
 

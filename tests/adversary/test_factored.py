@@ -64,6 +64,7 @@ def test_factored_is_close_to_exact(days: list[Day]) -> None:
     assert np.mean(learnt) > (0.01 if ZONES >= 20 else 0)
 
 
+@pytest.mark.soak
 def test_hindsight_is_close_to_exact(days: list[Day]) -> None:
     """Smoothing adds up the filter's errors: 0.038 in the worst zone of 20, 0.015 on average."""
     gaps = []
@@ -113,6 +114,7 @@ def test_she_may_know_all_other_readings() -> None:
         assert np.abs(watch(Exact(small_zone), own).home[0, :, 0] - found[:, i]).max() <= 1e-12
 
 
+@pytest.mark.soak
 def test_she_guesses_better_the_more_she_knows(days: list[Day]) -> None:
     losses = []
     for day in days:

@@ -124,6 +124,7 @@ def test_frequencies_equal_convolution(absent: Law, present: Law, blur: Blur) ->
         assert np.isfinite(found).all()
 
 
+@pytest.mark.soak
 def test_thousands_of_houses() -> None:
     """N = 2000: the target's odds move no more than a house's own law allows, and as Factored's."""
     absent, present = Gamma(1.5, 80.0, 1000), Gamma(2.5, 125.0, 1000)

@@ -32,6 +32,7 @@ def test_a_correct_publisher_is_certified_at_nine_tenths(eta: float) -> None:
     assert 1.0 <= box.trajectory.epsilon <= 2.0  # a chance of 0.01 to be above, at most
 
 
+@pytest.mark.soak
 def test_secure_noise_is_certified_too() -> None:
     box = certify_publisher(secure, terms(horizon=1), samples=100_000, confidence=0.9999, seed=2)
     # Its noise has no seed. At this confidence it is above epsilon once in 10,000 runs at most.
@@ -41,6 +42,7 @@ def test_secure_noise_is_certified_too() -> None:
     assert 0.33 <= box.one_step.epsilon <= 0.5
 
 
+@pytest.mark.soak
 def test_over_200_repetitions_never_above_beyond_the_confidence() -> None:
     zone, confidence = terms((1000,), horizon=1), 0.95
     found = np.array(

@@ -79,6 +79,7 @@ def exactly(scale: float, steps: int) -> tuple[np.ndarray, np.ndarray]:
     return n, law / law.sum()
 
 
+@pytest.mark.soak
 def test_likelihood_ratios_have_a_mean_of_one_at_most() -> None:
     """Then Markov's inequality makes them p-values: over every noise of a block, 1/p is that."""
     n, law = exactly(4.0, 2)
@@ -237,6 +238,7 @@ def test_a_place_that_is_not_the_terms(tmp_path: Path) -> None:
     assert houses.total == pytest.approx([1.0])  # by the terms, whatever is stated
 
 
+@pytest.mark.soak
 def test_too_little_noise_of_blocks_shows_in_the_scatter(tmp_path: Path) -> None:
     class Less(Noise):
         def __init__(self) -> None:

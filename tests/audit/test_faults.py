@@ -121,6 +121,7 @@ def test_verdicts() -> None:
     assert dropped.epsilon_lower > 0.5
 
 
+@pytest.mark.soak
 def test_a_sampler_that_is_not_the_publisher_is_caught() -> None:
     class Two:
         """Publishes weak noise and shows the auditor good noise."""

@@ -78,6 +78,7 @@ def rescaled(share: float) -> Any:
     return Less()
 
 
+@pytest.mark.soak
 def test_too_little_noise_shows_in_the_scatter(tmp_path: Path) -> None:
     zone = terms((100,) * 3, eta=1.0, epsilon=0.05, horizon=400)
     good = audited(tmp_path, ledger(zone), zone)

@@ -40,6 +40,7 @@ def recomputed(given: Terms, seed: int = 3, **rest: tuple[int, ...]) -> Recomput
 
 
 @pytest.mark.parametrize("eta", [0.0, pytest.param(0.1, marks=pytest.mark.soak), 1.0])
+@pytest.mark.soak
 def test_her_odds_stay_within_the_leakage(eta: float) -> None:
     for seed in range(12):
         found = largest_move(recomputed(terms(eta=eta), seed))

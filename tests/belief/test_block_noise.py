@@ -218,6 +218,7 @@ def test_blocks_before_the_first_step_are_followed_bit_for_bit(usual: float) -> 
 
 
 @pytest.mark.parametrize("clamp", [(), (400,)])
+@pytest.mark.soak
 def test_nineteen_of_twenty_loads_are_in_their_intervals(clamp: tuple[int, ...]) -> None:
     """Loads of the model itself, where it cuts none; else the interval holds the estimate."""
     known, rng, source = _zone(clamp), np.random.default_rng(9), SimulatedNoise(9)
@@ -239,6 +240,7 @@ def test_nineteen_of_twenty_loads_are_in_their_intervals(clamp: tuple[int, ...])
     assert 0.87 <= np.mean(alone) <= 0.995
 
 
+@pytest.mark.soak
 def test_releases_of_blocks_say_how_wide_intervals_are() -> None:
     """Loads that vary by 0.6 of what is foreseen and a sixth of the noise."""
     rng, source, mean, spread = np.random.default_rng(4), SimulatedNoise(4), 60_000.0, 5000.0

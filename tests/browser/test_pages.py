@@ -164,7 +164,7 @@ def test_the_theme_changes_under_an_open_chart(page_of: Open) -> None:
     assert drawn(page, "#tradeoff", "--hue-1"), "in the colours of the dark theme"
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.soak)])
 def test_reports_look_like_pages(page_of: Open, scheme: str) -> None:
     """On a phone nothing is cut off, and axe finds nothing."""
     dot = base64.b64decode(
@@ -324,6 +324,7 @@ def test_many_zones(page_of: Open, many: str) -> None:
     expect(page.locator("#alert-list")).to_contain_text("meters")  # none of them sends
 
 
+@pytest.mark.soak
 def test_by_keyboard_alone(page_of: Open, demo: Demo) -> None:
     page = page_of()
     page.goto("/")
@@ -357,6 +358,7 @@ def test_by_keyboard_alone(page_of: Open, demo: Demo) -> None:
     expect(page.get_by_label("Client id")).to_be_focused()
 
 
+@pytest.mark.soak
 def test_what_is_still_asked_ends_with_the_session(page_of: Open, demo: Demo) -> None:
     """Held up until the session is gone it would be refused, and the browser would complain."""
     page = page_of()
@@ -433,6 +435,7 @@ def test_a_lost_connection_is_told_and_found_again(page_of: Open) -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/operator", "/demo"] if SOAK else ["/"])
+@pytest.mark.soak
 def test_a_page_left_open_for_a_week_neither_grows_nor_slows(page_of: Open, path: str) -> None:
     """Nodes, listeners and heap after a day and after seven, and the strokes each day takes.
 

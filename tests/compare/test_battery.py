@@ -58,6 +58,7 @@ def test_auc_counts_pairs(seed: int) -> None:
     assert mean_auc(score[:, None], truth[:, None]) == pytest.approx(np.mean(pairs))
 
 
+@pytest.mark.soak
 def test_a_larger_battery_tells_less_and_moves_more() -> None:
     """Ten houses of the paper's zone over 24 days, an attacker trained on two thirds of them."""
     source = Simulated([paper.scenario(0.0, 5, n=10)], seed=5)

@@ -71,6 +71,7 @@ def test_estimated_below_forecast_and_group(calm: Comparison) -> None:
     assert ours < calm.summary("group", "estimated").mean
 
 
+@pytest.mark.soak
 def test_shocked(shocked: Comparison) -> None:
     """Readings earn their keep: paired 95 % intervals exclude 0, half of the forecast's error."""
     for other in ("forecast", "group"):
@@ -213,6 +214,7 @@ def _survey(sources: tuple[str, ...]) -> Survey:
     return survey_of(dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)))
 
 
+@pytest.mark.soak
 def test_habits_are_learnt_from_earlier_days() -> None:
     """Two clear states come back: means within a tenth, moves within 0.03, nothing impossible."""
     rng = np.random.default_rng(8)
@@ -245,6 +247,7 @@ def test_habits_are_learnt_from_earlier_days() -> None:
         learn_habits(readings[:1], 3000)
 
 
+@pytest.mark.soak
 def test_journal_takes_up_where_it_stopped(tmp_path: Path) -> None:
     source, path = Simulated([paper.scenario(0.0, 2, n=20)], seed=2), tmp_path / "days.jsonl"
     whole = compare(source, MethodPromise(), days=4, seed=1, methods=METHODS[2:6])

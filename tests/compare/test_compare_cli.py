@@ -149,6 +149,7 @@ weekend = [{ from = "00:00", leave = 0.1, come = 0.4 }]
 """
 
 
+@pytest.mark.soak
 def test_a_zone_file_finds_its_meters_steps_and_days(tmp_path: Path) -> None:
     """Hours, local days and the meters' order come from the file; other meters are left alone."""
     zone, readings = tmp_path / "zone.toml", tmp_path / "readings.csv"
@@ -178,6 +179,7 @@ def test_a_zone_file_finds_its_meters_steps_and_days(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not SURVEY.exists(), reason="the survey is not here.")
+@pytest.mark.soak
 def test_survey_chains(tmp_path: Path) -> None:
     words = ("--world", "survey", "--chains", SURVEY, "--out", tmp_path)
     found = hushgrid("compare", *FEW, *words)

@@ -111,6 +111,7 @@ def test_window_promises_what_is_asked() -> None:
     assert "any 1 steps" in single.guarantee
 
 
+@pytest.mark.soak
 def test_window_holds_its_price_uncut() -> None:
     """Raw is what was published last, before any cut, where nothing is published anew."""
     ready = METHOD["wevent"].prepare(

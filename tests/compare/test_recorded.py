@@ -119,6 +119,7 @@ def test_clamps_are_chosen_by_the_error_given() -> None:
     assert seen == [0.7, None], "simulated days have the contract bounds"
 
 
+@pytest.mark.soak
 def test_figures_are_means_over_draws_of_noise() -> None:
     source, promise = followed(), MethodPromise("step", 4.0)
     run = partial(compare, source, promise, days=3, methods=(BOUND,))
@@ -158,6 +159,7 @@ def test_the_mean_of_the_days_before_is_that_of_their_kind() -> None:
     np.testing.assert_array_equal(usual, np.tile(2 * profile, (2, 1)))
 
 
+@pytest.mark.soak
 def test_a_day_is_followed_in_the_same_way_by_a_run_that_goes_on() -> None:
     source, promise = followed(), MethodPromise("step", 4.0)
     whole = Bench(source, promise, 1, (BOUND, FORECAST))

@@ -107,6 +107,7 @@ def test_alias_table_keeps_the_law(weights: list[float]) -> None:
     assert rebuilt == pytest.approx(pmf, abs=1e-12)
 
 
+@pytest.mark.soak
 def test_occupancy_and_load_have_their_laws() -> None:
     """Many houses, one step each: shares within 5 standard errors of the chain's own."""
     n = 200_000

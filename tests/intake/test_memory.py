@@ -121,6 +121,7 @@ def test_xml_text_without_an_end() -> None:
     assert peak(lambda: drained(espi_batches(body))) < 4
 
 
+@pytest.mark.soak
 def test_xml_of_many_entries() -> None:
     reading = (
         "<espi:IntervalReading><espi:timePeriod><espi:start>0</espi:start><espi:duration>9"

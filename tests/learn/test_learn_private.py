@@ -185,6 +185,7 @@ class Weak(Noise):
         return self._source.draw(scale / self.by)
 
 
+@pytest.mark.soak
 def test_membership_attack_stays_below_the_budget() -> None:
     """An attacker who knows all homes but which of two odd ones is in: Clopper-Pearson, 95 %.
 

@@ -438,6 +438,7 @@ def test_nothing_computed_from_readings_is_in_a_pooled_zone_file(
     assert told[0][0]["policy"]["eta_set_by"] == "no one set eta"
 
 
+@pytest.mark.soak
 def test_one_home_changes_nothing_public_but_the_noisy_laws(tmp_path: Path) -> None:
     """Fifteen homes, the fewest: one lives there, is never seen, stands still, or has other days.
 

@@ -185,6 +185,7 @@ def test_compiled_loops_give_the_bits_of_plain_ones(
         assert fast == loop(*lists, bound, q, eta, *([0.0] * (bound + 1) for _ in range(3)))
 
 
+@pytest.mark.soak
 def test_noise_so_small_that_powers_underflow() -> None:
     """bound/scale = 2000: the linear recursion would divide 0 by 0."""
     f0, f1 = uniform(500, 1000), uniform(1000, 1000)
@@ -193,6 +194,7 @@ def test_noise_so_small_that_powers_underflow() -> None:
         assert found == pytest.approx(oracle.loss(f0, f1, 1000, 0.5, eta), rel=1e-9)
 
 
+@pytest.mark.soak
 def test_both_recursions_agree_where_they_meet() -> None:
     f0, f1 = uniform(300, 900), uniform(900, 900)
     for eta in (0.0, 0.05):

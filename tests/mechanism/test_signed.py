@@ -147,6 +147,7 @@ def test_a_tally_is_the_net_sum_of_readings_cut_at_both_ends(
     assert 0 <= found.load <= int(zone.bound.sum(dtype=np.int64))
 
 
+@pytest.mark.soak
 def test_many_readings_are_added_as_few_are() -> None:
     rng = np.random.default_rng(5)
     n = (1 << 17) + 3  # the compiled pass

@@ -234,6 +234,7 @@ def test_sensitivity_tables_and_targets() -> None:
         check_error(world, found, asked, found.prospect.share() / 4)
 
 
+@pytest.mark.soak
 def test_gaussian_multiple_agrees_with_the_closed_form() -> None:
     for epsilon, delta, steps in ((1.0, 1e-6, 96), (4.0, 1e-5, 10), (0.3, 1e-4, 1)):
         multiple = noise_multiple(epsilon, delta, steps)

@@ -80,6 +80,7 @@ def planned(folder: Path, *more: str | Path) -> tuple[str, dict[str, object]]:
 FIGURES = {"raw": "raw", "estimate": "estimated", "forecast": "forecast"}
 
 
+@pytest.mark.soak
 def test_the_advice_is_the_best_of_the_figures(tmp_path: Path) -> None:
     """Where a forecast is as good as anything with readings, no other way is advised."""
     said, found = planned(tmp_path, "--config", four_houses(tmp_path), "--epsilon", "0.05")

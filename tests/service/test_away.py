@@ -170,6 +170,7 @@ class Waited:
 
 
 @pytest.mark.usefixtures("no_pauses")
+@pytest.mark.soak
 def test_an_append_waits_for_seconds_and_the_zone_is_opened_again(
     tmp_path: Path, postgres: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -313,6 +313,7 @@ def test_the_certificate_counts_epochs_together(tmp_path: Path) -> None:
     assert certify(evidence, [accepted]).check("promise").status == "passed"
 
 
+@pytest.mark.soak
 def test_the_certificate_counts_epochs_of_several_files_together(tmp_path: Path) -> None:
     """An operator keeps the file of each epoch; they differ in the hour they begin with."""
     days = [in_epoch(zone(tmp_path), BEGINS + k * (DAY + HOUR), alone=True) for k in range(2)]
@@ -525,6 +526,7 @@ def test_every_earlier_promise_is_judged_again(tmp_path: Path) -> None:
     assert long_ago.holds
 
 
+@pytest.mark.soak
 def test_a_run_adds_nothing_to_what_was_counted_when_it_began(tmp_path: Path) -> None:
     """Its first epoch counts at the promise of any number, so a renewal needs no figure."""
     epoch(tmp_path, zone(tmp_path, BEGINS, *SLOW, promising(0.5)), 2)

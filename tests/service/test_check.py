@@ -137,6 +137,7 @@ def test_ways_to_publish_are_compared_as_a_plan_compares_them(
     assert "Publish the forecast, which spends no budget" in capsys.readouterr().out
 
 
+@pytest.mark.soak
 def test_the_expected_price_error_is_the_simulated_one(tmp_path: Path) -> None:
     """Raw prices of 20 simulated days; the s.d. of a day's figure is near a tenth of it."""
     edits = (SHORT, ('publish = "estimate"', 'publish = "raw"'), ("beta = 0.05 ", "beta = 0.5 "))

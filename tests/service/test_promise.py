@@ -101,6 +101,7 @@ def test_every_assumption_is_listed_with_the_promise_also_at_eta_1() -> None:
     assert "Whether a meter reports does not depend on occupancy." in step
 
 
+@pytest.mark.soak
 def test_the_probability_that_a_factor_is_exceeded_is_larger_than_delta() -> None:
     """Why (epsilon, delta) is not stated as "but for a chance of delta": Gaussian noise, a day."""
     policy = Policy(1.0, horizon=96, schedule=Gaussian(noise_multiple(1.0, 1e-6, 96), 1e-6))

@@ -192,7 +192,14 @@ class Threaded:
 
 
 @pytest.mark.parametrize(
-    "error", [OSError(28, "No space left on device"), LedgerError("away."), ZeroDivisionError("77")]
+    "error",
+    [
+        OSError(28, "No space left on device"),
+        *(
+            pytest.param(error, marks=pytest.mark.soak)
+            for error in (LedgerError("away."), ZeroDivisionError("77"))
+        ),
+    ],
 )
 def test_a_zone_that_fails_comes_back_and_the_others_go_on(
     tmp_path: Path,

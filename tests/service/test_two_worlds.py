@@ -234,7 +234,8 @@ LEAKS: dict[Leak, set[str]] = {
 }
 
 
-AGAIN = (text_of_a_log, hidden_in_a_log, repeats)  # by a channel that another one takes
+# by a channel that another one takes
+AGAIN = (field_of_a_log, text_of_a_log, hidden_in_a_log, repeats)
 
 
 @pytest.mark.parametrize(

@@ -157,8 +157,9 @@ def test_a_kept_plan_is_the_planner_s(dials: Dials, tmp_path: Path) -> None:
     """The file that is written promises it in full, and is planned when it is loaded."""
     made = write_service(tmp_path, dials, Secrets("t", "o"), begins=BEGINS + EVENING, port=8080)
     (quick,), (planned,) = made.zones, load_deployment(tmp_path / "service.toml").zones
-    for name in ("policy", "promise", "leakage", "memory", "budget", "begins"):
+    for name in ("policy", "promise", "memory", "budget", "begins"):
         assert getattr(quick, name) == getattr(planned, name), name
+    assert quick.leakage == pytest.approx(planned.leakage, rel=1e-12)  # by kind of processor
     assert quick.pattern is not None
     assert planned.pattern is not None
     assert quick.pattern.terms == planned.pattern.terms

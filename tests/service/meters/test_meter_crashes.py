@@ -17,6 +17,7 @@ import pytest
 
 from hushgrid.errors import MeterError, MeterRetryError
 from hushgrid.service.meters import Counts, open_meters
+from tests.examples import examples
 from tests.service.meters import meter_writer
 from tests.service.meters.meter_writer import (
     HOUSES,
@@ -107,7 +108,7 @@ class Ledger:
             assert counts == Counts(duplicate=len(self.accepted))
 
 
-@pytest.mark.parametrize(("kind", "kills"), [("file", 20), ("postgres", 5)])
+@pytest.mark.parametrize(("kind", "kills"), [("file", examples(20)), ("postgres", examples(12))])
 def test_no_kill_loses_an_accepted_reading(
     kind: str, kills: int, place: Callable[[str], str]
 ) -> None:

@@ -183,6 +183,7 @@ def test_a_slow_subscriber_holds_up_nobody_else(taken: Hooks) -> None:
         taken.open.set()
 
 
+@pytest.mark.soak
 def test_a_thousand_subscribers_of_which_a_third_fails_never_delay_a_tick(taken: Hooks) -> None:
     """Telling only puts into a queue: no call to a subscriber happens in the thread that ticks."""
     part = examples(150)  # of a thousand; a quarter of them but in make soak
