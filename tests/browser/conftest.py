@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 ROOT = Path(__file__).parents[2]
-SPEED = 2000.0  # times as fast as life: a quarter hour in 0.45 s
+SPEED = 600.0  # times as fast as life: a quarter hour in 1.5 s
 PATIENCE = 120.0  # [s] for a demo to start on a machine with other things to do
 
 
