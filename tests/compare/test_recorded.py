@@ -145,6 +145,7 @@ def test_days_that_follow_each_other_are_followed() -> None:
         assert ahead is not None
         assert ahead.mean <= 1
         assert values[BOUND.name][f"{HELD}_{kind}"] == ahead.mean
+        assert values[BOUND.name][f"{HELD}_{kind}_ci95"] == list(ahead.ci95)
     assert values[BOUND.name][HELD] == result.held(BOUND.name).mean  # type: ignore[union-attr]
     assert HELD not in values[FORECAST.name]
     assert values[SLOT_MEAN]["raw"]["rmsre"]["mean"] > late

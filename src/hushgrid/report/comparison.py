@@ -529,10 +529,12 @@ def _mechanisms(result: Comparison, batteries: Sequence[BatteryScore]) -> dict[s
 
 
 def _held(result: Comparison, name: str) -> dict[str, Any]:
-    """How often intervals hold the load; nothing where days are apart."""
+    """How often intervals hold the load, and its interval; nothing where days are apart."""
     kinds = {"": KINDS_HELD[0], **{f"_{kind}": kind for kind in KINDS_HELD[1:]}}
     each = {end: result.held(name, kind) for end, kind in kinds.items()}
-    return {f"{HELD}{end}": held.mean for end, held in each.items() if held is not None}
+    found = {f"{HELD}{end}": held for end, held in each.items() if held is not None}
+    means = {key: held.mean for key, held in found.items()}
+    return means | {f"{key}_ci95": list(held.ci95) for key, held in found.items()}
 
 
 def recorded_table(result: Comparison) -> str:
@@ -551,12 +553,12 @@ def recorded_table(result: Comparison) -> str:
     usual = [SLOT_MEAN] if all(SLOT_MEAN in row for row in result.rows) else []
     rest = [name for name in ("forecast", *usual) if name == SLOT_MEAN or name in result.names]
     order = sorted(names, key=lambda name: result.summary(name, "estimated", "rmsre").mean)
-    holds = ("95 % intervals hold", "of one step ahead", "of a day ahead")
+    holds = ("95 % intervals hold, %", "of one step ahead", "of a day ahead")
     rows: list[tuple[str, ...]] = [("method", "estimated, %", "raw, %", *holds)]
     for name in order:
         each = [result.held(name, kind) for kind in KINDS_HELD]
         errors = (_percent(result.summary(name, part, "rmsre")) for part in ("estimated", "raw"))
-        rows.append((labels[name], *errors, *(f"{x.mean:.1%}" if x else "-" for x in each)))
+        rows.append((labels[name], *errors, *(_percent(x, ".1%") if x else "-" for x in each)))
     for name in rest:
         error = _percent(result.summary(name, "raw", "rmsre"))
         rows.append((f"{labels[name]} (no reading)", error, "-", "-", "-", "-"))
@@ -568,8 +570,8 @@ def _with_range(s: Summary, form: str, times: float = 1.0) -> str:
     return f"{mean} ({low} to {high})"
 
 
-def _percent(s: Summary) -> str:
-    return _with_range(s, ".2%").replace("%", "")
+def _percent(s: Summary, form: str = ".2%") -> str:
+    return _with_range(s, form).replace("%", "")
 
 
 def _aucs(result: Comparison, name: str) -> dict[str, Any]:
