@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,12 @@ def service(
     meters = tuple(f"{name}-{i}" for i in range(n))
     policy = Policy(0.5, horizon=2_000) if policy is None else policy
     return ZoneService(scenario, policy, meters, **({"grace": 0, "begins": BEGINS} | more))
+
+
+def two_registers(zone: ZoneService) -> ZoneService:
+    """The zone with a register for each direction in every third house."""
+    names = (f"{m}-out" if i % 3 == 1 else "" for i, m in enumerate(zone.meters))
+    return replace(zone, export_meters=tuple(names))
 
 
 def reading(house: int, t: int) -> int:

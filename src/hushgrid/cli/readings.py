@@ -56,11 +56,11 @@ def import_(
             common.progress("bytes", sum(sizes.values())) as advance,
         ):
             for zone in deployment.zones:
-                store.open_zone(zone.id, zone.meters, zone.seconds)
+                store.open_zone(*zone.roster)
             ingest = Ingest(deployment.zones, store)
             for path, delivery, kept in deliveries:
                 try:
-                    batches = batches_of_file(path, columns, advance)
+                    batches = batches_of_file(path, ingest.mapped(columns), advance)
                     delivery.take(ingest, (kept.of(batch) for batch in batches))
                 except IntakeError as error:
                     raise IntakeError(f"{path}: {error}") from None

@@ -211,6 +211,8 @@ class ZoneService:
         covariates: Public series that the estimate may use, with their sources.
         charges: Grid fees and taxes, added to published prices.
         digits: Digits after the point of a price that is presented; None: all. The ledger has all.
+        export_meters: Id of each house's register of energy fed in, "" where its one meter is
+            signed; empty: no house has such a register.
     """
 
     scenario: Scenario
@@ -240,6 +242,23 @@ class ZoneService:
     covariates: tuple[PublicSeries, ...] = ()
     charges: Charges = field(default_factory=Charges)
     digits: int | None = None
+    export_meters: tuple[str, ...] = ()
+
+    @property
+    def all_meters(self) -> tuple[str, ...]:
+        """All meter ids: of the houses, then of their registers of energy fed in."""
+        return (*self.meters, *filter(None, self.export_meters))
+
+    @property
+    def roster(self) -> tuple[str, tuple[str, ...], int, tuple[str, ...]]:
+        """What a meter store has to know: zone, meters, length of an interval [s], registers."""
+        return self.id, self.meters, self.seconds, self.export_meters
+
+    @property
+    def registers(self) -> dict[str, str]:
+        """Id of the register of energy fed in by meter id, of the houses that have one."""
+        pairs = zip(self.meters, self.export_meters, strict=False)
+        return {meter: second for meter, second in pairs if second}
 
     def total(self, rate: float, start: int) -> float:
         """A price of the interval at `start` [UTC epoch s] with its charges."""

@@ -102,7 +102,7 @@ def mapping_of(
     """
     if not name.endswith(".toml"):
         return mapping_named(name, meter_id, own)
-    known = {field.name for field in fields(ColumnMapping)}
+    known = {field.name for field in fields(ColumnMapping)} - {"registers"}
     try:
         table = tomllib.loads(read_text(Path(name)))
         base = table.pop("base", None)
@@ -112,8 +112,9 @@ def mapping_of(
                     f"field {key!r} is unknown{perhaps(key, known)}; give base or"
                     f" {', '.join(sorted(known))}."
                 )
-        if isinstance(table.get("only"), dict):
-            table["only"] = [[key, texts] for key, texts in table["only"].items()]
+        for rule in ("only", "fed_in"):
+            if isinstance(table.get(rule), dict):
+                table[rule] = [[key, texts] for key, texts in table[rule].items()]
         given = {key: _tuple(value) for key, value in table.items()}
         given |= {} if meter_id is None else {"meter_id": meter_id}
         return replace(mapping_named(str(base)), **given) if base else ColumnMapping(**given)

@@ -57,6 +57,7 @@ from hushgrid.files.results import read_text
 from hushgrid.files.toml import Faults, TomlFile, display
 from hushgrid.files.zone_file import (
     GROUP_KEYS,
+    REGISTER_KEYS,
     MOST_HOUSES,
     Group,
     Provenance,
@@ -243,12 +244,17 @@ class Metered(Group):
     Attributes:
         meters: Ids in house order.
         meters_file: Ids in house order, of a file.
+        export_meters: Ids of the registers of energy fed in, in house order, where each house has
+            a register for each direction.
+        export_meters_file: The same, of a file.
     """
 
     unread: ClassVar[frozenset[str]] = frozenset()
 
     meters: Annotated[list[str], PlainValidator(_listed), fix(_METERS)] | None = None
     meters_file: Annotated[list[str], PlainValidator(_in_file)] | None = None
+    export_meters: Annotated[list[str], PlainValidator(_listed), fix(_METERS)] | None = None
+    export_meters_file: Annotated[list[str], PlainValidator(_in_file)] | None = None
 
     @classmethod
     def check_keys(cls, table: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
@@ -257,6 +263,11 @@ class Metered(Group):
         if all(given) or not any(given):
             state = "both set" if all(given) else "both unset"
             yield "meters", f"and meters_file are {state}; give one of them."
+        second = sorted(REGISTER_KEYS & set(table))
+        if len(second) > 1:
+            yield second[0], f"and {second[1]} are both set; give one of them."
+        elif second and not table.get("export"):
+            yield second[0], "is set but export is not; give what each house may export [Wh]."
 
 
 def _of_one_zone(groups: list[Metered]) -> list[Metered]:
@@ -265,12 +276,12 @@ def _of_one_zone(groups: list[Metered]) -> list[Metered]:
     if houses > MOST_HOUSES:
         raise mistake(f"has {houses} houses; give a zone at most {MOST_HOUSES} of them.")
     for i, group in enumerate(groups):
-        key = "meters" if group.meters_file is None else "meters_file"
-        for one in group.meters or group.meters_file or ():
-            if one in places:
-                text = f"holds {display(one)} twice (also in {places[one]});"
-                Mistakes().add(f"{text} give each house its own meter.", i, key).check()
-            places[one] = f"houses[{i}].{key}"
+        for key in (*sorted(GROUP_KEYS), *sorted(REGISTER_KEYS)):
+            for one in getattr(group, key) or ():
+                if one in places:
+                    text = f"holds {display(one)} twice (also in {places[one]});"
+                    Mistakes().add(f"{text} give each house its own meter.", i, key).check()
+                places[one] = f"houses[{i}].{key}"
     return groups
 
 
@@ -297,6 +308,13 @@ def meter_ids(file: TomlFile) -> tuple[str, ...]:
 
 def _ids(groups: Iterable[Metered]) -> tuple[str, ...]:
     return tuple(one for group in groups for one in group.meters or group.meters_file or ())
+
+
+def _register_ids(groups: Iterable[Metered]) -> tuple[str, ...]:
+    """The register of energy fed in of each house, "" where it has none; none: no house has."""
+    found = [(g.export_meters or g.export_meters_file or [""] * g.count) for g in groups]
+    ids = tuple(one for each in found for one in each)
+    return ids if any(ids) else ()
 
 
 # ---- tables
@@ -409,6 +427,7 @@ def _zone(file: TomlFile, main: TomlFile) -> ZoneService | None:
             scenario=local,
             policy=policy,
             meters=_ids(tables.houses),
+            export_meters=_register_ids(tables.houses),
             begins=times.begins,
             seconds=seconds,
             grace=times.grace,
@@ -624,14 +643,14 @@ def _check_apart(zones: list[ZoneService | None], files: list[TomlFile]) -> None
                 f"zone.id is {display(zone.id)}, as in {names[zone.id]}; give each zone its own.",
             )
         names[zone.id] = file.path
-        shared = next((one for one in zone.meters if one in meters), None)
+        shared = next((one for one in zone.all_meters if one in meters), None)
         if shared is not None:
             file.faults.add(
                 "houses",
                 f"houses has the meter {display(shared)}, which is of zone {meters[shared]} too;"
                 " give each house its own meter.",
             )
-        meters |= dict.fromkeys(zone.meters, zone.id)
+        meters |= dict.fromkeys(zone.all_meters, zone.id)
 
 
 def _check_ways(main: TomlFile, *, heard: bool) -> None:

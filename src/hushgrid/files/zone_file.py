@@ -364,6 +364,7 @@ class NetKeys(LawKeys):
 _LAW_KEYS = {key for kind in (MixtureKeys, NetKeys, *FAMILIES.values()) for key in keys_of(kind)}
 _Export = Annotated[int, fix("give whole Wh, 0 or more, below 2^30", ge=0, lt=2**30)]
 GROUP_KEYS = frozenset({"meters", "meters_file"})  # of [[houses]], read by a service alone
+REGISTER_KEYS = frozenset({"export_meters", "export_meters_file"})  # likewise
 
 
 def _few_enough(count: int, info: Info) -> int:
@@ -401,7 +402,7 @@ class Group(FileTable):
         provenance: Where the laws come from.
     """
 
-    unread: ClassVar[frozenset[str]] = GROUP_KEYS
+    unread: ClassVar[frozenset[str]] = GROUP_KEYS | REGISTER_KEYS
 
     count: Annotated[Whole, AfterValidator(_few_enough)]
     bound: Annotated[Whole, AfterValidator(_small_enough)]

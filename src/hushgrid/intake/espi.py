@@ -11,8 +11,9 @@ The meter id is the address of the usage point from its owner on, such as
 usage point.
 
 Watt hours (uom 72) of electricity are taken: delivered (flowDirection 1, or none given) as they
-are, received (19) as negative. A home that reports both gives two readings for one interval. Values
-are rounded to whole Wh, halves to even.
+are, received (19) as negative. A home that reports both gives two readings for one interval; where
+it has a register for each direction (`registers`), received energy is a reading of the id of that,
+as it is. Values are rounded to whole Wh, halves to even.
 
 The XML is read as a stream with bounded memory. A document type is refused, and with it every
 entity except XML's own five, so nothing is expanded or fetched. Depth, names and tags are limited;
@@ -278,7 +279,12 @@ def parse_espi(source: ByteSource, *, meter_id: str | None = None) -> Parsed:
     return collect(espi_batches(source, meter_id=meter_id))
 
 
-def espi_batches(source: ByteSource, *, meter_id: str | None = None) -> Iterator[Parsed]:
+def espi_batches(
+    source: ByteSource,
+    *,
+    meter_id: str | None = None,
+    registers: Mapping[str, str] | None = None,
+) -> Iterator[Parsed]:
     """The readings of a Green Button document, some thousand at a time.
 
     Batches come before the end of the document, hence before it is known to be well-formed.
@@ -286,6 +292,7 @@ def espi_batches(source: ByteSource, *, meter_id: str | None = None) -> Iterator
     Args:
         source: Bytes, or an iterable of byte chunks.
         meter_id: Meter of all readings, for a document of one usage point.
+        registers: By meter the id under which received energy is read; by default its own.
 
     Yields:
         The readings and the malformed ones of each batch.
@@ -303,7 +310,7 @@ def espi_batches(source: ByteSource, *, meter_id: str | None = None) -> Iterator
             "Green Button needs defusedxml, which is not installed;"
             " install the extra hushgrid[intake]."
         ) from None
-    feed, stream = _Feed(meter_id), open_bytes(source)
+    feed, stream = _Feed(meter_id, registers or {}), open_bytes(source)
     target = _Target(feed)
     parser = DefusedXMLParser(target=target, forbid_dtd=True)
     try:
@@ -372,8 +379,8 @@ class _EntryReadings(NamedTuple):
 class _Feed:
     """Finds the meter and the type of the readings of a feed."""
 
-    def __init__(self, meter_id: str | None) -> None:
-        self._given = meter_id
+    def __init__(self, meter_id: str | None, registers: Mapping[str, str]) -> None:
+        self._given, self._registers = meter_id, registers
         self._parents: list[str] = []
         self._fields: dict[str, str] = {}
         self._entry = _Entry()
@@ -479,24 +486,28 @@ class _Feed:
     def parsed(self) -> Parsed:
         """The readings whose meter and type are known by now."""
         codes: dict[str, int] = {}
-        parts = [_columns(found, codes) for found in self._ready]
+        parts = [_columns(found, codes, self._registers) for found in self._ready]
         self._ready, self.ready = [], 0
         nothing = (np.zeros(0, np.int64),) * 5
         number, *columns = (np.concatenate(column) for column in zip(nothing, *parts, strict=True))
         return check_rows("reading", number, RawColumns(list(codes), *columns))
 
 
-def _columns(found: _EntryReadings, codes: dict[str, int]) -> tuple[Ints, ...]:
+def _columns(
+    found: _EntryReadings, codes: dict[str, int], registers: Mapping[str, str]
+) -> tuple[Ints, ...]:
     """Number, code, start, duration, Wh of an entry's readings."""
     number, start, duration, raw, decimals = (
         np.frombuffer(column, np.int64) for column in found.entry.columns
     )
     name = clean_meter(found.meter_id) if found.meter_id else None
+    kind = found.type or ReadingType(0, 1, 1, Fault.NO_READING_TYPE)
+    if kind.sign < 0 and name in registers:
+        name, kind = registers[name], kind._replace(sign=1)
     if name:
         code = codes.setdefault(name, len(codes))
     else:
         code = Fault.METER if found.meter_id else Fault.NO_USAGE_POINT
-    kind = found.type or ReadingType(0, 1, 1, Fault.NO_READING_TYPE)
     return (
         number,
         np.full(len(raw), code, np.int64),
@@ -524,5 +535,5 @@ def _check(count: int, limit: int, what: str) -> None:
 FORMAT = Format(
     ("application/atom+xml",),
     (".xml",),
-    lambda source, by: espi_batches(source, meter_id=by.meter_id),
+    lambda source, by: espi_batches(source, meter_id=by.meter_id, registers=by.registers),
 )

@@ -1,8 +1,9 @@
 """Exports of utilities and trials: built-in mappings, and the formats that are no plain table.
 
 `MAPPINGS` makes a `ColumnMapping` by name. NEM12 (AEMO), DSMR P1 telegrams and nested JSON have a
-parser of their own; a mapping names it by `form`. Only energy taken from the grid is read: rows,
-registers and counters of energy that was fed in are left out.
+parser of their own; a mapping names it by `form`. Rows, registers and counters of energy that was
+fed in are left out, except for homes with a register for each direction (`registers` of the
+mapping), where they are readings of the id of that register.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ MAPPINGS: Mapping[str, Callable[[], ColumnMapping]] = MappingProxyType(
             end_date="Tot (datum)", end="Tot (tijdstip)", time_format="%d-%m-%Y %H:%M:%S",
             time_zone="Europe/Brussels", value="Volume", delimiter=";", decimal=",",
             only=(("Register", ("Afname",)), ("Eenheid", ("kWh",))),
+            fed_in=(("Register", ("Injectie",)),),
         ),
         "enedis": partial(  # mean power; the time is the end of the step
             ColumnMapping, preamble=True, meter="Identifiant PRM", duration="Pas en minutes",
@@ -205,12 +207,13 @@ def nem12_batches(source: ByteSource, mapping: ColumnMapping) -> Iterator[Parsed
     """The readings of a NEM12 file (records 100, 200, 300, 400, 500, 900).
 
     The meter id is the NMI. Registers E (taken from the grid) of one NMI add up; all others, such
-    as B (fed in) and Q (reactive), are left out. An interval of quality N has no value, and one
+    as B (fed in) and Q (reactive), are left out, but the registers B of a home of `registers` add
+    up under the id of that. An interval of quality N has no value, and one
     that a register lacks so is malformed as a whole.
 
     Args:
         source: Bytes, or an iterable of byte chunks.
-        mapping: Zone of the days, and `meter_id` where the one NMI is to be renamed.
+        mapping: Zone of the days, `meter_id` where the one NMI is to be renamed, `registers`.
 
     Yields:
         The readings of each NMI, and the malformed lines.
@@ -235,6 +238,7 @@ def nem12_batches(source: ByteSource, mapping: ColumnMapping) -> Iterator[Parsed
 class _Nem12:
     def __init__(self, mapping: ColumnMapping) -> None:
         self._moment, self._name = moments(mapping.time_format, mapping.time_zone), mapping.meter_id
+        self._register = mapping.register
         self._only: str | None = None  # the NMI that is renamed
         self._stream: _Stream | None = None
         self._day: tuple[int, int, list[int]] | None = None  # line, start, values of a 300
@@ -262,13 +266,13 @@ class _Nem12:
     def flush(self) -> Parsed:
         """The readings of the NMI, registers added up."""
         self._close_day()
-        sums: dict[int, _Row] = {}
+        sums: dict[tuple[str, int], _Row] = {}
         for register in self._found.values():
             for start, row in register.items():
-                known = sums.setdefault(start, row)
+                known = sums.setdefault((row.meter, start), row)
                 if known is not row:
                     wh = min(known.wh, row.wh) if min(known.wh, row.wh) < FAULTS_END else None
-                    sums[start] = known._replace(wh=known.wh + row.wh if wh is None else wh)
+                    sums[row.meter, start] = known._replace(wh=known.wh + row.wh if wh is None else wh)
         self._found, broken, self.broken = {}, self.broken, []
         return _parsed("line", list(sums.values()), broken)
 
@@ -282,7 +286,7 @@ class _Nem12:
         by = self._stream
         if by is None:
             return Fault.RECORD
-        if not by.register.upper().startswith("E"):
+        if self._id(by) is None:
             return Fault.LEFT_OUT
         if self._name is not None:
             self._only = self._only or by.meter
@@ -302,6 +306,11 @@ class _Nem12:
         self._day = number, found[1][0], wh
         return None
 
+    def _id(self, by: _Stream) -> str | None:
+        """The meter of a register's readings; None where they are left out."""
+        meter, kind = self._name or by.meter, by.register[:1].upper()
+        return meter if kind == "E" else self._register(meter) if kind == "B" else None
+
     def _quality(self, number: int, fields: list[str]) -> None:
         """A 400 record: the quality of some intervals of the day, from 1."""
         assert self._day is not None
@@ -317,7 +326,7 @@ class _Nem12:
         if self._day is None or self._stream is None:
             return
         (number, start, wh), by, self._day = self._day, self._stream, None
-        meter, register = self._name or by.meter, self._found.setdefault(by.register, {})
+        meter, register = self._id(by) or "", self._found.setdefault(by.register, {})
         for i, value in enumerate(wh):
             row = _Row(number, meter, start + i * by.seconds, by.seconds, value)
             register.setdefault(row.start, row)
@@ -335,6 +344,7 @@ _METERS = 1 << 10  # at the same time
 _P1_TIME = re.compile(r"^0-0:1\.0\.0\(([0-9]{12})([SW])\)", re.MULTILINE)
 _P1_METER = re.compile(r"^0-0:96\.1\.1\(([0-9A-Fa-f]+)\)", re.MULTILINE)
 _P1_IMPORT = re.compile(r"^1-0:1\.8\.([0-9]+)\(([0-9.]{1,20})\*kWh\)", re.MULTILINE)
+_P1_EXPORT = re.compile(r"^1-0:2\.8\.([0-9]+)\(([0-9.]{1,20})\*kWh\)", re.MULTILINE)
 
 
 def _crc_table() -> list[int]:
@@ -376,13 +386,14 @@ class _Counter(NamedTuple):
 def dsmr_p1_batches(source: ByteSource, mapping: ColumnMapping) -> Iterator[Parsed]:
     """Readings from DSMR P1 telegrams (version 4 and later), by the difference of counters.
 
-    The counters of energy taken from the grid (1.8.x) are added, those of energy fed in (2.8.x) are
-    not read. The counter at a border is that of the telegrams around it, at most 60 s apart, by
+    The counters of energy taken from the grid (1.8.x) are added. Those of energy fed in (2.8.x) are
+    read for meters of `registers` alone, under the id of that. The counter at a border is that of the telegrams around it, at most 60 s apart, by
     proportion. The meter id is the text of the equipment identifier 96.1.1.
 
     Args:
         source: Bytes, or an iterable of byte chunks.
-        mapping: `duration_s` of the readings, zone of the times; `meter_id` renames the meter.
+        mapping: `duration_s` of the readings, zone of the times; `meter_id` renames the meter;
+            `registers`.
 
     Yields:
         The readings and the malformed telegrams of each part of the input.
@@ -422,6 +433,7 @@ class _P1:
     def __init__(self, mapping: ColumnMapping) -> None:
         self._moment = moments(mapping.time_format, mapping.time_zone)
         self._name, self.step = mapping.meter_id, mapping.duration_s or 900
+        self._register = mapping.register
         self._counters: dict[str, _Counter] = {}
         self._only = ""
         self.number = 0  # of the telegram
@@ -431,7 +443,7 @@ class _P1:
         return self.number
 
     def readings(self, number: int, telegram: list[str]) -> list[_Row] | Fault:
-        """The reading that a telegram completes, if any."""
+        """The readings that a telegram completes, if any."""
         text, _, check = "\r\n".join(telegram).rpartition("!")
         if check.strip().upper() != f"{crc16(f'{text}!'.encode()):04X}":
             return Fault.CHECKSUM
@@ -441,10 +453,9 @@ class _P1:
         moment = self._moment(stamp[1])
         if isinstance(moment, Fault) or not moment[1]:
             return moment if isinstance(moment, Fault) else Fault.TIME_GAP
-        counters = {tariff: scaled(kwh, 1000) for tariff, kwh in _P1_IMPORT.findall(text)}
-        parts = [counters["0"]] if "0" in counters else list(counters.values())
-        if not parts or min(parts) < 0:
-            return Fault.VALUE if parts else Fault.VALUE_MISSING
+        taken = _counted(_P1_IMPORT, text)
+        if isinstance(taken, Fault):
+            return taken
         meter = _text_of(names[1]) if names else ""
         if self._name is not None:
             self._only = self._only or meter
@@ -453,7 +464,15 @@ class _P1:
             meter = self._name
         elif not meter:
             return Fault.METER
-        return self._count(number, meter, moment[1][0 if stamp[2] == "S" else -1], sum(parts))
+        time = moment[1][0 if stamp[2] == "S" else -1]
+        made = self._count(number, meter, time, taken)
+        if (second := self._register(meter)) is None:
+            return made
+        given = _counted(_P1_EXPORT, text)
+        more = given if isinstance(given, Fault) else self._count(number, second, time, given)
+        if isinstance(made, Fault) or isinstance(more, Fault):  # half a net value is none
+            return made if isinstance(made, Fault) else Fault(more)
+        return made + more
 
     def _count(self, number: int, meter: str, time: int, wh: int) -> list[_Row] | Fault:
         old, border, step = self._counters.get(meter), None, self.step
@@ -477,6 +496,15 @@ class _P1:
                 border = None
         self._counters[meter] = _Counter(time, wh, border if at is None else (last, at))
         return made
+
+
+def _counted(counters: re.Pattern[str], text: str) -> int | Fault:
+    """The sum of a telegram's counters of one direction [Wh]."""
+    found = {tariff: scaled(kwh, 1000) for tariff, kwh in counters.findall(text)}
+    parts = [found["0"]] if "0" in found else list(found.values())
+    if not parts or min(parts) < 0:
+        return Fault.VALUE if parts else Fault.VALUE_MISSING
+    return sum(parts)
 
 
 def _text_of(digits: str) -> str:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import codecs
 import io
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from decimal import Context, Decimal
 from difflib import get_close_matches
 from fractions import Fraction
@@ -263,7 +263,10 @@ class ColumnMapping:
         marks: Whether a time is the "start" or the "end" of a reading.
         shift_s: Added to a time as written [s]: 1 where times are a second before the border.
         plus: Further columns that are added to `value`; an empty cell is 0.
+        minus: Columns that are subtracted, such as one of energy fed in; an empty cell is 0.
         only: Columns, each with the beginnings of cells of rows that are read; others are left out.
+        fed_in: The same for rows of energy fed in; in a column that `only` names, too, it counts
+            in place of that. Such rows are read for meters of `registers`, else left out.
         delimiter: Character between the fields of a CSV.
         decimal: Decimal mark of a CSV: "." or ",".
         skip: Lines of a CSV before the header.
@@ -272,6 +275,8 @@ class ColumnMapping:
         preamble: The first two lines are names and values that hold for all rows; implies "find".
         form: "table", or a format with a parser of its own: "json" (nested), "nem12", "dsmr_p1".
         rows: Path of the rows of nested JSON, such as "data.attributes.*".
+        registers: By meter id the id under which energy fed in is read, of the homes with a
+            register for each direction; a service sets it.
 
     >>> ColumnMapping(meter="id", time="at", value="kWh", unit="kwh", duration_s=900).time_zone
     'UTC'
@@ -294,7 +299,9 @@ class ColumnMapping:
     marks: Marks = "start"
     shift_s: int = 0
     plus: tuple[str, ...] = ()
+    minus: tuple[str, ...] = ()
     only: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    fed_in: tuple[tuple[str, tuple[str, ...]], ...] = ()
     delimiter: str = ","
     decimal: str = "."
     skip: int = 0
@@ -302,6 +309,7 @@ class ColumnMapping:
     preamble: bool = False
     form: Form = "table"
     rows: str = ""
+    registers: Mapping[str, str] | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         _check_choice("form", self.form, get_args(Form))
@@ -345,10 +353,13 @@ class ColumnMapping:
             )
         if self.until is not None and not (isinstance(self.until, str) and self.until):
             raise IntakeError(f"until is {self.until!r}; give the text between two times.")
-        if not _are_texts(self.plus):
-            raise IntakeError(f"plus is {self.plus!r}; give a list of columns.")
-        if not (isinstance(self.only, tuple) and all(map(_is_rule, self.only))):
-            raise IntakeError(f"only is {self.only!r}; give each column a list of texts.")
+        for name in ("plus", "minus"):
+            if not _are_texts(given := getattr(self, name)):
+                raise IntakeError(f"{name} is {given!r}; give a list of columns.")
+        for name in ("only", "fed_in"):
+            given = getattr(self, name)
+            if not (isinstance(given, tuple) and all(map(_is_rule, given))):
+                raise IntakeError(f"{name} is {given!r}; give each column a list of texts.")
         if len(set(self.columns)) != len(self.columns):
             raise IntakeError(f"columns are {self.columns}; give each a column of its own.")
 
@@ -357,9 +368,14 @@ class ColumnMapping:
         """The columns that are read, without surrounding spaces."""
         named = (
             self.meter, self.date, self.time, self.duration, self.end_date, self.end, self.value,
-            *self.plus, *(name for name, _ in self.only),
+            *self.plus, *self.minus, *(name for name, _ in self.only),
+            *(name for name, _ in self.fed_in if name not in dict(self.only)),
         )  # fmt: skip
         return tuple(name.strip() for name in named if name is not None)
+
+    def register(self, meter: str) -> str | None:
+        """Id under which energy that a meter has fed in is read; None: it is not."""
+        return None if self.registers is None else self.registers.get(meter)
 
     @property
     def plain(self) -> bool:
@@ -373,7 +389,7 @@ class ColumnMapping:
 
 _PLAIN = (
     "time", "value", "unit", "meter", "meter_id", "duration", "duration_s", "time_zone",
-    "time_format", "marks", "delimiter", "decimal",
+    "time_format", "marks", "delimiter", "decimal", "registers",
 )  # fmt: skip
 
 

@@ -430,14 +430,14 @@ class Curator:
                 check_moves([service], store, key, new_epoch=True)
             epoch = ledger.standing.epoch
             if epoch is None and not new_epoch:  # before an epoch is on record that it contradicts
-                meters.open_zone(service.id, service.meters, service.seconds)
+                meters.open_zone(*service.roster)
             stated: dict[str, Any] = {}
             if new_epoch or epoch is None:
                 stated = opening(service, ledger.standing)
             else:
                 service = zone_as_begun(service, epoch)
             begin(service, ledger, meters, key, new_epoch, stated)
-            meters.open_zone(service.id, service.meters, service.seconds)
+            meters.open_zone(*service.roster)
             if witness is not None and (epoch is None or not new_epoch):
                 note_loss(service, ledger, meters.last_closed(service.id), now)
             ledger.settle()

@@ -261,11 +261,13 @@ def check_new(service: ZoneService, standing: LedgerState) -> None:
 def _new_roster(service: ZoneService, meters: IntervalSource) -> None:
     """Set the new epoch's roster in the meter store; an empty store takes any."""
     try:
-        meters.open_zone(service.id, service.meters, service.seconds)
+        meters.open_zone(*service.roster)
     except MeterRetryError:
         raise
     except MeterError:
-        meters.reopen(service.id, service.meters, service.seconds, service.begins)
+        meters.reopen(
+            service.id, service.meters, service.seconds, service.begins, service.export_meters
+        )
 
 
 def _charge(service: ZoneService, ledger: Ledger) -> None:

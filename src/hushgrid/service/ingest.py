@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, chain, pairwise
 from operator import add
 from typing import Any, NamedTuple
@@ -19,10 +19,11 @@ from hushgrid._numbers import Bools, Int32s, Ints
 from hushgrid.errors import MeterError
 from hushgrid.files.deployment import ZoneService
 from hushgrid.intake.readings import PROBLEMS, Parsed, Readings, Reason, merge_reasons
+from hushgrid.intake.text import ColumnMapping
 from hushgrid.service.access.clients import Senders, SenderTerms
 from hushgrid.service.clock import Clock, times_of
 from hushgrid.service.meters import Counts, MeterStore
-from hushgrid.service.meters.columns import Columns
+from hushgrid.service.meters.columns import Columns, registered
 
 ROWS = 1 << 16  # readings stored with one sync; also what one delivery holds in memory
 PAST = 1000  # intervals before the present of which readings are stored
@@ -200,13 +201,17 @@ class Ingest:
         self._zones, self._store, self._senders = tuple(zones), store, senders
         self.clock: Clock | None = None
         self._places: dict[str, int] = {}  # of each meter among all zones; its first one
-        for place, name in enumerate(chain.from_iterable(zone.meters for zone in self._zones)):
+        for place, name in enumerate(chain.from_iterable(zone.all_meters for zone in self._zones)):
             self._places.setdefault(name, place)
         self._recent: dict[tuple[str | None, str], _Recent] = {}  # by sender and first id
         self._room = 0  # ids that may still be kept there
-        self._first = list(accumulate((len(zone.meters) for zone in self._zones), initial=0))
-        houses = [zone.scenario.zone for zone in self._zones]
-        self._bounds = [(-each.export, each.bound - each.export) for each in houses]
+        self._first = list(accumulate((len(zone.all_meters) for zone in self._zones), initial=0))
+        self._bounds = [_bounds(zone) for zone in self._zones]
+        self._registers = {k: v for zone in self._zones for k, v in zone.registers.items()}
+
+    def mapped(self, mapping: ColumnMapping) -> ColumnMapping:
+        """A mapping that knows which homes have a register of energy fed in."""
+        return replace(mapping, registers=self._registers) if self._registers else mapping
 
     def take(self, *parsed: Parsed, sender: str | None = None) -> Receipt:
         """Store parsed readings; durable on return."""
@@ -346,13 +351,14 @@ class Disagreements:
     def add(self, zone: str, house: Int32s, start: Ints) -> None:
         """Note readings by house and start [epoch s]."""
         one = self._zones[zone]
+        meters = one.all_meters
         opens = start - start % one.seconds
         pairs = dict.fromkeys(zip(house.tolist(), opens.tolist(), strict=True))
         with self._mutex:
             found = self._found[zone]
             for h, at in list(pairs)[-DISAGREEMENTS:]:
-                found.pop((one.meters[h], at), None)
-                found[one.meters[h], at] = None
+                found.pop((meters[h], at), None)
+                found[meters[h], at] = None
             for old in list(found)[:-DISAGREEMENTS]:
                 del found[old]
 
@@ -401,6 +407,14 @@ def _refuse_lengths(
         _refuse(text, mine & (duration == length), ends, results)
     if (astray := mine & divides & (columns.start % duration != 0)).any():
         _refuse("starts between two borders of readings of its own length", astray, ends, results)
+
+
+def _bounds(zone: ZoneService) -> tuple[Ints, Ints]:
+    """The lowest and highest Wh of each meter's readings, registers of energy fed in included."""
+    houses = zone.scenario.zone
+    low, high = -houses.export.astype(np.int64), (houses.bound - houses.export).astype(np.int64)
+    fed_in = houses.export[registered(zone.export_meters)]
+    return np.append(low, np.zeros_like(fed_in)), np.append(high, fed_in)
 
 
 def _upto(some: Bools, ends: list[int]) -> list[int]:

@@ -364,7 +364,7 @@ def _meters(deployment: Deployment, new_epoch: bool, found: _Found) -> None:
     for zone in deployment.zones:
         if zone.id in kept and not new_epoch:
             with found.at("stores.meters"):
-                roster = Roster.of(zone.id, zone.meters, zone.seconds)
+                roster = Roster.of(*zone.roster)
                 RosterEpoch(kept[zone.id]).check_same(roster, zone.id)
 
 

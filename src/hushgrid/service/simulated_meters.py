@@ -18,6 +18,7 @@ from hushgrid.files.deployment import ZoneService
 from hushgrid.intake.readings import Readings
 from hushgrid.service.curator import utc
 from hushgrid.service.ingest import Receipt
+from hushgrid.service.meters.columns import registered
 
 ATTEMPTS, PAUSE = 6, 0.5  # how often a delivery is tried; the pause [s] doubles
 BODY, MESSAGE = 50_000, 1000  # readings in an HTTP body, in an MQTT message
@@ -58,7 +59,8 @@ class Fleet:
         step = max(int(now - zone.begins) // zone.seconds, 0)
         self.start = zone.begins + step * zone.seconds
         self.world = World(zone.scenario.starting(step), (seed,))
-        self._codes = np.arange(len(zone.meters), dtype=np.int32)
+        self._codes = np.arange(len(zone.all_meters), dtype=np.int32)
+        self._split = registered(zone.export_meters)
         self._heard: list[float] = []
 
     @property
@@ -78,12 +80,15 @@ class Fleet:
             used = np.rint(factor * self.world.readings)
             self.world.readings[:] = np.minimum(used, self.zone.scenario.zone.bound)
         ones = np.full(len(self._codes), 1, np.int64)
+        wh = self.world.readings.astype(np.int64) - self.zone.scenario.zone.export
+        fed_in = np.maximum(-wh[self._split], 0)  # by a register of its own
+        wh[self._split] = np.maximum(wh[self._split], 0)
         made = Readings(
-            self.zone.meters,
+            self.zone.all_meters,
             self._codes,
             start=self.start * ones,
             duration=self.zone.seconds * ones,
-            wh=self.world.readings.astype(np.int64) - self.zone.scenario.zone.export,
+            wh=np.append(wh, fed_in),
         )
         self.start = self.end
         return made

@@ -69,7 +69,7 @@ def live(
     deployment: Deployment, zone: ZoneService, rows: Sequence[Row], end: int, seed: int
 ) -> None:
     """The running curator: readings put as they come, every interval ticked when it is due."""
-    house = {meter: number for number, meter in enumerate(zone.meters)}
+    house = {meter: number for number, meter in enumerate(zone.all_meters)}
     with (
         open_store(deployment.ledger) as store,
         MeterStore(deployment.meters) as meters,

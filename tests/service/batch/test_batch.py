@@ -28,7 +28,7 @@ from hushgrid.service.batch.run import BatchReport, Job, run
 from hushgrid.service.ledger.writer import create
 from tests.service.batch.batches import Row, aggregated, bodies, figures, lines, live, write
 from tests.service.meters.meter_oracle import MeterOracle
-from tests.service.setups import BEGINS, STAY, example, reading, service
+from tests.service.setups import BEGINS, STAY, example, reading, service, two_registers
 from tests.service.worlds import deployment
 
 EXAMPLES = int(os.environ.get("HUSHGRID_EXAMPLES", "8"))  # 25 in make soak
@@ -85,7 +85,7 @@ def rows_of(zone: ZoneService, steps: int, seed: int = 1) -> list[Row]:
     rng, rows = random.Random(seed), []
     for t in range(steps):
         start = BEGINS + 900 * t
-        for house, meter in enumerate(zone.meters):
+        for house, meter in enumerate(zone.all_meters):
             wh, kind = reading(house, t), rng.randrange(12)
             if kind == 0:
                 continue
@@ -270,7 +270,8 @@ def test_shuffled_repeated_and_split_readings_give_the_same_integers(
 
 
 @pytest.mark.parametrize(
-    "kind", ["plain", "clamp", "estimate", "budget", "private", "export", "private export"]
+    "kind",
+    ["plain", "clamp", "estimate", "budget", "private", "export", "private export", "registers"],
 )
 def test_batch_and_running_curator_keep_the_same_records(
     tmp_path: Path, duckdb: Engine, kind: str
@@ -283,6 +284,7 @@ def test_batch_and_running_curator_keep_the_same_records(
         "private": replace(service(9), learned=Provenance("private")),
         "export": service(9, export=40),
         "private export": replace(service(9, export=40), learned=Provenance("private")),
+        "registers": two_registers(service(9, export=400)),
     }[kind]
     rows = rows_of(zone, 8)
     write(tmp_path / "rows" / "a.parquet", rows)

@@ -12,7 +12,7 @@ import pytest
 from hushgrid.service.batch.engines import Engine, engine_at
 from tests.service.batch.batches import aggregated, figures, write
 from tests.service.batch.test_batch import mixed, rows_of
-from tests.service.setups import BEGINS, service
+from tests.service.setups import BEGINS, service, two_registers
 
 # compiling and replanning take longer than so few rows
 QUICK = "spark.sql.codegen.wholeStage=false&spark.sql.adaptive.enabled=false"
@@ -37,7 +37,7 @@ def spark() -> Iterator[Engine]:
 @pytest.mark.filterwarnings("ignore")  # of Spark's own
 def test_the_same_integers_on_two_executors(tmp_path: Path, spark: Engine) -> None:
     """Shuffled, repeated, split over files of two schemas, some received late: as on DuckDB."""
-    zones = [mixed(), service(70, "oak", export=40)]
+    zones = [mixed(), two_registers(service(70, "oak", export=400))]
     rows = [(*row, row[1] + 60) for zone in zones for row in rows_of(zone, 4)]
     rows += [(m, BEGINS + 900, 900, 5, BEGINS + 5000) for m in zones[1].meters[:9]]  # late
     rows += [(*row[:3], row[3] + 1, row[4] + 7) for row in rows[::5]]  # another value, later

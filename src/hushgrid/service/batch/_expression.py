@@ -27,6 +27,7 @@ from hushgrid.errors import BatchError
 from hushgrid.files.deployment import ZoneService
 from hushgrid.intake.readings import MAX_WH
 from hushgrid.mechanism.support import grouped
+from hushgrid.service.meters.columns import registered
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -63,7 +64,8 @@ class BatchRoster:
     Attributes:
         parts: The segments of each zone.
         width: The most houses of a segment; house h is of segment h // width.
-        houses: A row for each meter.
+        houses: A row for each meter. Where a house has a register for each direction, `register`
+            is 1 for that of energy taken and 2 for that of energy fed in, and 0 for other houses.
         segments: A row for each segment.
     """
 
@@ -148,6 +150,7 @@ def roster_of(zones: Sequence[ZoneService]) -> BatchRoster:
     groups = [_groups(service) for service in zones]
     width = _width([count for _, count in groups], [len(s.meters) for s in zones])
     parts, houses, first = list[Part](), list[pa.Table](), 0
+    split = any(service.export_meters for service in zones)
     for service, (group, _) in zip(zones, groups, strict=True):
         order = np.argsort(group, kind="stable")
         begins = np.flatnonzero(np.diff(group[order], prepend=-1))
@@ -158,7 +161,7 @@ def roster_of(zones: Sequence[ZoneService]) -> BatchRoster:
         sizes = np.diff([*np.flatnonzero(new), len(order)])
         expectations = Expectations(service.scenario, order[new], private=service.learned.private)
         part = Part(service, first, sizes, order[new], cut_bounds(service), expectations)
-        houses.append(_houses(len(parts), part, house))
+        houses.append(_houses(len(parts), part, house, split=split))
         parts.append(part)
         first += len(sizes)
     every = pa.concat_tables(houses)
@@ -183,21 +186,26 @@ def _width(groups: Sequence[int], houses: Sequence[int]) -> int:
     return min(max(1 << max(usual - 1, 0).bit_length(), LEAST), MOST)
 
 
-def _houses(zone: int, part: Part, house: Ints) -> pa.Table:
+def _houses(zone: int, part: Part, house: Ints, *, split: bool) -> pa.Table:
     import pyarrow as pa
 
-    n, service = len(part.bound), part.service
-    return pa.table(
-        {
-            "meter_id": pa.array(service.meters, pa.string()),
-            "zone": pa.array(np.full(n, zone, np.int32)),
-            "house": pa.array(house),
-            "bound": pa.array(part.bound, pa.int32()),
-            "export": pa.array(service.scenario.zone.export, pa.int32()),
-            "seconds": pa.array(np.full(n, service.seconds, np.int64)),
-            "grace": pa.array(np.full(n, service.grace, np.int64)),
-        }
-    )
+    service = part.service
+    two = registered(service.export_meters)  # houses that have a register for each direction
+    n, own = len(service.all_meters), np.append(np.arange(len(house)), two)
+    columns = {
+        "meter_id": pa.array(service.all_meters, pa.string()),
+        "zone": pa.array(np.full(n, zone, np.int32)),
+        "house": pa.array(house[own]),
+        "bound": pa.array(part.bound[own], pa.int32()),
+        "export": pa.array(service.scenario.zone.export[own], pa.int32()),
+        "seconds": pa.array(np.full(n, service.seconds, np.int64)),
+        "grace": pa.array(np.full(n, service.grace, np.int64)),
+    }
+    if split:
+        register = np.zeros(n, np.int32)
+        register[two], register[len(house) :] = 1, 2
+        columns["register"] = pa.array(register)
+    return pa.table(columns)
 
 
 def _segments(parts: Sequence[Part]) -> pa.Table:
@@ -348,7 +356,8 @@ def group_readings(
         distinct: Counts the distinct houses of a group, by their numbers below `width`.
 
     Returns:
-        A row for each group: readings, load [Wh], clamped readings, houses.
+        A row for each group: readings, load [Wh], clamped readings, houses; where houses have a
+        register for each direction also `two`, the readings of such houses.
     """
     rows = readings.left_join(roster, "meter_id")
     rows = rows.mutate(segment=_segment(rows.house, width))
@@ -358,7 +367,9 @@ def group_readings(
         keys.append("came_late")
     else:
         rows = rows.mutate(came_late=ibis.literal(False))
+    two = {"two": _many(rows.register > 0)} if "register" in roster.columns else {}
     made = rows.group_by(keys).agg(
+        **two,
         rows=rows.count(),
         load=_clipped(rows).sum().cast("int64"),
         clamped=_many(rows.wh > rows.bound - rows.export),
@@ -385,11 +396,14 @@ def spans(found: IbisTable, segments: IbisTable) -> IbisTable:
         good=_fits(known.start, known.duration, known.seconds) & _is_whole(known.start_utc),
     )
     taken = known.good & ~known.came_late
+    odd = (known.duration != known.seconds) | (known.rows != known.houses)
+    if "two" in known.columns:  # both registers are needed
+        odd |= known.two > 0
     known = known.mutate(
         good=taken,
         late=known.good & known.came_late,
         bad=~known.good,
-        broken=taken & ((known.duration != known.seconds) | (known.rows != known.houses)),
+        broken=taken & odd,
     )
     made = known.group_by("zone", "segment", "opens").agg(
         good=_sum(known.rows, known.good),
@@ -441,6 +455,8 @@ def by_house(readings: IbisTable, roster: IbisTable, width: int, by_span: IbisTa
     broken = by_span.filter(by_span.broken > 0).select("segment", "opens")
     rows = rows.semi_join(broken, ["segment", "opens"])
     house = ["zone", "segment", "house", "opens", "seconds", "bound", "export"]
+    each, split = house, "register" in rows.columns
+    house = [*each, "register"] if split else each  # until registers are netted
     if RECEIVED in rows.columns:
         rows = rows.group_by(*house, "start", "duration", "came").agg(wh=rows.wh.min())
         pieces = rows.group_by(*house, "start", "duration").agg(
@@ -463,9 +479,20 @@ def by_house(readings: IbisTable, roster: IbisTable, width: int, by_span: IbisTa
     houses = kinds.group_by(*house).agg(
         **{n: kinds[n].argmin(kinds.order) for n in ("pieces", "duration", "high", "low")}
     )
+    houses = houses.mutate(whole=houses.pieces * houses.duration == houses.seconds)
+    if split:
+        sign = ibis.ifelse(houses.register == 2, -1, 1)
+        lacks = ibis.ifelse(houses.register > 0, 2, 1)
+        found = houses.group_by(*each).agg(
+            pieces=houses.pieces.sum().cast("int64"),
+            high=(houses.high * sign).sum().cast("int64"),
+            low=(houses.low * sign).sum().cast("int64"),
+            whole=_many(houses.whole),
+            lacks=lacks.max(),
+        )
+        houses = found.mutate(whole=found.whole == found.lacks)
     houses = houses.mutate(low=houses.low + houses.export)  # from here on as offset readings
     houses = houses.mutate(
-        whole=houses.pieces * houses.duration == houses.seconds,
         high=houses.high + (houses.low >> 32),
         low=houses.low & _LOW,
     )

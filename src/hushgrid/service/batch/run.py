@@ -238,13 +238,22 @@ class SumsSource:
         """Replace the sums by newly aggregated ones."""
         self._sums = made.sums
 
-    def open_zone(self, zone: str, meters: Sequence[str], interval: int) -> None:
+    def open_zone(
+        self, zone: str, meters: Sequence[str], interval: int, export: Sequence[str] = ()
+    ) -> None:
         """Fix a zone's roster and interval length [s] in the meter store."""
-        self._meters.open_zone(zone, meters, interval)
+        self._meters.open_zone(zone, meters, interval, export)
 
-    def reopen(self, zone: str, meters: Sequence[str], interval: int, begins: int = 0) -> None:
+    def reopen(
+        self,
+        zone: str,
+        meters: Sequence[str],
+        interval: int,
+        begins: int = 0,
+        export: Sequence[str] = (),
+    ) -> None:
         """Start a new epoch with another roster at `begins` [epoch s] in the meter store."""
-        self._meters.reopen(zone, meters, interval, begins)
+        self._meters.reopen(zone, meters, interval, begins, export)
 
     def get(self, zone: str, start: int) -> Sums:
         """The sums of an interval."""

@@ -452,7 +452,7 @@ class SharedProcess(Process):
         self._follow(now)
         standings = {}
         for zone in self.deployment.zones:
-            self._meters.open_zone(zone.id, zone.meters, zone.seconds)
+            self._meters.open_zone(*zone.roster)
             if zone.id in self._follower.bad or self._follower.folds[zone.id].place is None:
                 continue
             standings[zone.id] = self._follower.folds[zone.id].standing

@@ -231,7 +231,8 @@ def add_readings(
         # no grant without a client has the scope; an empty name owns no meters
         delivery, refusal = Delivery(caller_of(request.scope).grant.client or ""), None
         try:
-            await store(request, mapping_named(mapping, meter_id, mappings), delivery)
+            columns = ingest.mapped(mapping_named(mapping, meter_id, mappings))
+            await store(request, columns, delivery)
         except Refusal as error:
             refusal = error
         except IntakeError as error:

@@ -30,7 +30,7 @@ class Roster:
     """The houses of a zone and the length of its intervals, fixed for an epoch.
 
     Attributes:
-        houses: Number of houses.
+        houses: Number of houses, and of registers of energy fed in, which have places after them.
         interval: Length of an interval [s].
         digest: SHA-256 (hex) over the meter ids in house order and the interval.
     """
@@ -40,8 +40,12 @@ class Roster:
     digest: str
 
     @classmethod
-    def of(cls, zone: str, meters: Sequence[str], interval: int) -> Roster:
+    def of(
+        cls, zone: str, meters: Sequence[str], interval: int, export: Sequence[str] = ()
+    ) -> Roster:
         """The roster of meter ids in house order.
+
+        `export`: the register of energy fed in of each house, "" where it has none.
 
         >>> Roster.of("elm-street", ["m1", "m2"], 900).houses
         2
@@ -56,10 +60,19 @@ class Roster:
             raise MeterError(f"roster of zone {zone!r} is no list of meters; give at least one id.")
         if not all(isinstance(meter, str) and meter for meter in meters):
             raise MeterError(f"roster of zone {zone!r} holds an id that is no text; give names.")
+        of = registered(export)
+        if export and len(export) != len(meters):
+            raise MeterError(
+                f"roster of zone {zone!r} has {len(export)} export registers for {len(meters)}"
+                ' meters; give one for each, "" where there is none.'
+            )
+        meters = [*meters, *(export[house] for house in of.tolist())]
         if len(set(meters)) != len(meters):
             raise MeterError(f"roster of zone {zone!r} names a meter twice; give each id once.")
         lengths = ",".join(str(len(meter)) for meter in meters)  # no two rosters read the same
         text = f"hushgrid-roster/1 {int(interval)} {lengths} " + "".join(meters)
+        if of.size:  # no two rosters read the same: what follows has no meter id in it
+            text = f"export {','.join(map(str, of.tolist()))} {text}"
         digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
         return cls(len(meters), int(interval), digest)
 
@@ -71,6 +84,18 @@ class Roster:
                 f" give epoch seconds that are a multiple of {self.interval}."
             )
         return int(start)
+
+
+def registered(export: Sequence[str]) -> Indices:
+    """Houses with a register of energy fed in.
+
+    Args:
+        export: The register of each house, "" where it has none.
+
+    Returns:
+        Their places, rising.
+    """
+    return np.flatnonzero([bool(one) for one in export])
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,14 +253,24 @@ class Closed(Protocol):
 class IntervalSource(Protocol):
     """Where a curator's closed intervals come from: a meter store, or sums made elsewhere."""
 
-    def open_zone(self, zone: str, meters: Sequence[str], interval: int) -> None:
+    def open_zone(
+        self, zone: str, meters: Sequence[str], interval: int, export: Sequence[str] = ()
+    ) -> None:
         """Fix a zone's roster (meter ids in house order) and interval length [s].
 
-        The first call starts the zone; every later one must give the same. MeterError otherwise.
+        `export`: the register of energy fed in of each house, "" where it has none. The first call
+        starts the zone; every later one must give the same. MeterError otherwise.
         """
         ...
 
-    def reopen(self, zone: str, meters: Sequence[str], interval: int, begins: int = 0) -> None:
+    def reopen(
+        self,
+        zone: str,
+        meters: Sequence[str],
+        interval: int,
+        begins: int = 0,
+        export: Sequence[str] = (),
+    ) -> None:
         """Start a new epoch with another roster at `begins` [epoch s].
 
         Intervals that start before are closed with it. Refused while one that stays open holds
@@ -602,6 +637,30 @@ def add_up(parts: Iterable[Columns], roster: Roster) -> Interval:
         short = Columns.joined(pieces)  # a whole reading took the place of some
         house, total, covers = _sums(short.at(~present[short.house]), roster.interval)
         wh[house], present[house] = np.where(covers, total, 0), covers
+    wh.flags.writeable = present.flags.writeable = False
+    return Interval(wh, present)
+
+
+_FAR = 1 << 61  # [Wh] beyond every bound; a difference of two such fits 64 bits
+
+
+def netted(found: Interval, houses: Indices) -> Interval:
+    """Take from each house what its register of energy fed in has counted.
+
+    Args:
+        found: Houses, then one place for each register.
+        houses: The house of each register.
+
+    Returns:
+        The houses alone. One with such a register is present when both registers are.
+    """
+    if not houses.size:
+        return found
+    n = found.houses - houses.size
+    wh, present = found.wh[:n].copy(), found.present[:n].copy()
+    taken, given = (np.clip(some, -_FAR, _FAR) for some in (wh[houses], found.wh[n:]))
+    present[houses] &= found.present[n:]
+    wh[houses] = np.where(present[houses], taken - given, 0)
     wh.flags.writeable = present.flags.writeable = False
     return Interval(wh, present)
 

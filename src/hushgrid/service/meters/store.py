@@ -51,6 +51,8 @@ from hushgrid.service.meters.columns import (
     counts_of,
     first_codes,
     marks_of,
+    netted,
+    registered,
 )
 from hushgrid.service.meters.tables import (
     ADD_DELIVERY,
@@ -127,12 +129,16 @@ class MeterStore:
 
     # ---- zones
 
-    def open_zone(self, zone: str, meters: Sequence[str], interval: int) -> None:
+    def open_zone(
+        self, zone: str, meters: Sequence[str], interval: int, export: Sequence[str] = ()
+    ) -> None:
         """Fix a zone's roster (meter ids in house order) and interval length [s].
 
+        `export`: the register of energy fed in of each house, "" where it has none. Registers have
+        places after the houses, in house order; `get` takes what they counted from their houses.
         The first call starts the zone; every later one must give the same. MeterError otherwise.
         """
-        roster = Roster.of(zone, meters, interval)
+        roster = Roster.of(zone, meters, interval, export)
         with self._transaction(write=True) as link:
             add_zone(link, zone, RosterEpoch(roster))
             key, epoch = _found(link, zone)
@@ -141,15 +147,22 @@ class MeterStore:
             lost = _noted_and_lost(link, noted, key, epoch)
         if lost is not None:
             self._lose(zone, roster, lost)
-        self._know(zone, roster)
+        self._know(zone, roster, export)
 
-    def reopen(self, zone: str, meters: Sequence[str], interval: int, begins: int = 0) -> None:
+    def reopen(
+        self,
+        zone: str,
+        meters: Sequence[str],
+        interval: int,
+        begins: int = 0,
+        export: Sequence[str] = (),
+    ) -> None:
         """Start a new epoch with another roster at `begins` [epoch s].
 
         Intervals that start before are closed with it. Refused while one that stays open holds
         readings. What is closed stays closed; readings of the old epoch can only be purged.
         """
-        roster = Roster.of(zone, meters, interval)
+        roster = Roster.of(zone, meters, interval, export)
         with self._transaction(write=True) as link:
             key, epoch = _found(link, zone, lock=True)
             if roster != epoch.roster:
@@ -160,7 +173,7 @@ class MeterStore:
                         " close every interval that holds readings first, or begin after them."
                     )
                 _update(link, key, epoch.renewed(roster))
-        self._know(zone, roster)
+        self._know(zone, roster, export)
 
     def _lose(self, zone: str, roster: Roster, opens: int) -> None:
         """Log once that acknowledged readings of an interval are gone."""
@@ -172,10 +185,12 @@ class MeterStore:
         """Of how many intervals acknowledged readings were found to be gone."""
         return sum(zone == one for one, _ in tuple(self._lost))
 
-    def _know(self, zone: str, roster: Roster) -> None:
+    def _know(self, zone: str, roster: Roster, export: Sequence[str]) -> None:
         with self._mutex:
             if zone not in self._zones or self._zones[zone].roster != roster:
-                self._zones[zone] = _Zone(roster, lambda own, parts: self._store(zone, own, parts))
+                self._zones[zone] = _Zone(
+                    roster, lambda own, parts: self._store(zone, own, parts), export
+                )
 
     def _zone(self, zone: str) -> _Zone:
         found = self._zones.get(zone)
@@ -267,7 +282,8 @@ class MeterStore:
                 parts = dict(_deliveries(link, zone, key, opens))
                 if len(parts) < max(_counted(link, key, opens), *(n + 1 for n in parts), 0):
                     self._lose(zone, epoch.roster, opens)
-                return add_up(parts.values(), epoch.roster)
+                found = add_up(parts.values(), epoch.roster)
+                return netted(found, self._zone(zone).exporting)
         raise MeterError(  # so that its readings are not taken for missing
             f"interval {opens} of zone {zone!r} is purged or of an earlier roster;"
             f" ask for one from {epoch.floor} on."
@@ -367,8 +383,14 @@ class _Zone:
     wait; the others then find theirs stored.
     """
 
-    def __init__(self, roster: Roster, store: Callable[[_Zone, Sequence[Columns]], Int8s]) -> None:
-        self.roster, self._store, self._lock = roster, store, threading.Lock()
+    def __init__(
+        self,
+        roster: Roster,
+        store: Callable[[_Zone, Sequence[Columns]], Int8s],
+        export: Sequence[str] = (),
+    ) -> None:
+        self.roster, self.exporting = roster, registered(export)
+        self._store, self._lock = store, threading.Lock()
         self.intervals: dict[int, OpenInterval] = {}
         self._waiting: deque[tuple[Columns, Future[Int8s]]] = deque()
 
