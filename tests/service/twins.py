@@ -1,7 +1,8 @@
 """Worlds that differ in their readings, and all that anyone outside sees of one.
 
 Worlds 0 and 1: who is present, who lies above the bound, who below 0 and who below what may be
-exported is the same in both; sizes are not. Homes of oak-lane may export. World 2: other meters
+exported is the same in both; sizes are not. Homes of oak-lane may
+export, one of them with a register of its own. World 2: other meters
 report (some wherever some do), other readings are cut, some have fractions, and malformed rows come
 at other times. The noise knows the load of its world and draws what makes load and noise together
 the same in all.
@@ -52,6 +53,7 @@ SPOILED = {0: (1, 12), 1: (1, 12), 2: (2, 13)}  # steps with malformed bodies, b
 OTHERS = 2  # the world in which other meters report
 ZONES = {"elm-street": 6, "oak-lane": 3}
 EXPORT = {"elm-street": 0, "oak-lane": 300}  # [Wh]
+REGISTERS = {"elm-street": (), "oak-lane": ("", "oak-lane-out", "")}  # of energy fed in
 RANGED = ("prices", "prices.csv", "evcc", "emhass", "octopus")
 OPENADR = (
     "programs", "programs/elm-street", "events", "events?active=true&programID=oak-lane",
@@ -98,7 +100,11 @@ def rows(world: int, zone: str, step: int) -> list[Row]:
     for house in range(ZONES[zone]):
         found = parts(world, zone, house, step)
         each = SECONDS // max(len(found), 1)
-        made += [(f"{zone}-{house}", start + i * each, each, wh) for i, wh in enumerate(found)]
+        second = dict(zip(range(ZONES[zone]), REGISTERS[zone], strict=False)).get(house)
+        for i, wh in enumerate(found):
+            place = (start + i * each, each)
+            made.append((f"{zone}-{house}", *place, max(wh, 0) if second else wh))
+            made += [(second, *place, max(-wh, 0))] if second else []
     return made
 
 
@@ -212,7 +218,10 @@ class Seen:
         self.made: Deployment = deployment(
             folder,
             service("elm-street", policy=policy),
-            service("oak-lane", 3, policy=policy, budget=1.2, export=EXPORT["oak-lane"]),
+            service(
+                "oak-lane", 3, policy=policy, budget=1.2, export=EXPORT["oak-lane"],
+                export_meters=REGISTERS["oak-lane"],
+            ),  # fmt: skip
             mqtt=Mqtt("nowhere", readings="in", prices="out/{zone}"),
             price_file=folder / "prices.json",
             openadr=OpenAdr(),

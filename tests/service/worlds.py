@@ -67,12 +67,22 @@ class MemoryMeters:
 
     fail: BaseException | None
 
-    def open_zone(self, zone: str, meters: Sequence[str], interval: int) -> None:
+    def open_zone(
+        self, zone: str, meters: Sequence[str], interval: int, export: Sequence[str] = ()
+    ) -> None:
+        assert not any(export), "registers are netted by a meter store"
         self._zones[zone] = (len(meters), interval)
 
-    def reopen(self, zone: str, meters: Sequence[str], interval: int, begins: int = 0) -> None:
+    def reopen(
+        self,
+        zone: str,
+        meters: Sequence[str],
+        interval: int,
+        begins: int = 0,
+        export: Sequence[str] = (),
+    ) -> None:
         self.closed[zone] = max(self.closed.get(zone, 0), begins)
-        self.open_zone(zone, meters, interval)
+        self.open_zone(zone, meters, interval, export)
 
     def put(
         self, zone: str, house: Any, start: Any, duration: Any, wh: Any, *, marked: Any = None

@@ -49,11 +49,11 @@ class Generous(MeterStore):
 class Lax(MeterStore):
     """Changes the roster whenever asked."""
 
-    def open_zone(self, zone: str, meters: Any, interval: int) -> None:
+    def open_zone(self, zone: str, meters: Any, interval: int, export: Any = ()) -> None:
         try:
-            super().open_zone(zone, meters, interval)
+            super().open_zone(zone, meters, interval, export)
         except MeterError:
-            super().reopen(zone, meters, interval)
+            super().reopen(zone, meters, interval, export=export)
 
 
 class Hoarding(MeterStore):
