@@ -183,7 +183,9 @@ def test_the_service_file_names_the_registers(tmp_path: Path) -> None:
     assert first.all_meters[len(first.meters)] == "out-0001"
     with pytest.raises(ConfigError, match=r"export_meters is set but export is not"):
         loaded("export_meters = {prefix = 'out-'}")
-    twice = f"export = 200\nexport_meters = {[first.meters[0]] * sum(map(bool, first.export_meters))}"
+    twice = (
+        f"export = 200\nexport_meters = {[first.meters[0]] * sum(map(bool, first.export_meters))}"
+    )
     with pytest.raises(ConfigError, match="twice"):
         loaded(twice)
 

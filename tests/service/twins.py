@@ -219,7 +219,11 @@ class Seen:
             folder,
             service("elm-street", policy=policy),
             service(
-                "oak-lane", 3, policy=policy, budget=1.2, export=EXPORT["oak-lane"],
+                "oak-lane",
+                3,
+                policy=policy,
+                budget=1.2,
+                export=EXPORT["oak-lane"],
                 export_meters=REGISTERS["oak-lane"],
             ),  # fmt: skip
             mqtt=Mqtt("nowhere", readings="in", prices="out/{zone}"),

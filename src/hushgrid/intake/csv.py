@@ -268,7 +268,6 @@ class TextTable:
         other = np.where(code < FAULTS_END, code, Fault.OTHER_METER)
         return [by.meter_id], np.where(code == known, 0, other)
 
-
     def _registers(self, ids: list[str], code: Ints) -> tuple[list[str], Ints]:
         """Ids with those of registers of energy fed in, and for each row the number of its own."""
         seconds = [self._by.register(name) for name in ids]

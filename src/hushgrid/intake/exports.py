@@ -272,7 +272,9 @@ class _Nem12:
                 known = sums.setdefault((row.meter, start), row)
                 if known is not row:
                     wh = min(known.wh, row.wh) if min(known.wh, row.wh) < FAULTS_END else None
-                    sums[row.meter, start] = known._replace(wh=known.wh + row.wh if wh is None else wh)
+                    sums[row.meter, start] = known._replace(
+                        wh=known.wh + row.wh if wh is None else wh
+                    )
         self._found, broken, self.broken = {}, self.broken, []
         return _parsed("line", list(sums.values()), broken)
 
