@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from hushgrid import Policy, PolicyError, Tariff, Window, init
 from hushgrid.audit.certificate import Certificate, certify
@@ -15,11 +16,14 @@ from hushgrid.cli.ledger import export
 from hushgrid.files.deployment import ZoneService
 from hushgrid.model.zone import FeedIn, Zone, feed_in_rate, public_rate
 from hushgrid.service.audit import load_ledger, terms_of
+from hushgrid.service.http.common import Metrics
+from hushgrid.service.http.models import PromiseTerms
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.records import schedule_digest
 from hushgrid.service.mqtt import MqttPrices
 from hushgrid.service.openadr.objects import event_of, forecast_event, program_of
 from hushgrid.service.prices import discovery
+from hushgrid.service.promise import promise_json
 from tests.audit import zones
 from tests.service.http.test_web import Face
 from tests.service.ledger.ledgers import lines_of
@@ -27,6 +31,7 @@ from tests.service.openadr.judge import check_as
 from tests.service.setups import BEGINS, reading, service
 from tests.service.test_curator import Shown, curator, everyone, feed
 from tests.service.test_feeds import release
+from tests.service.test_guides import FEEDS, blocks
 from tests.service.worlds import service as small
 
 EXPORT = 40  # [Wh], of readings from -50 Wh on
@@ -152,6 +157,38 @@ def test_both_prices_are_in_every_feed() -> None:
     head, first, *_ = face.call("GET", "/v1/prices.csv").text.splitlines()
     assert head == "start,end,price,currency,kind,total,feed_in"
     assert float(first.rpartition(",")[2]) == prices["forecast"][0]["feed_in"]
+
+
+def test_evcc_gets_the_feed_in_price() -> None:
+    """By the block of the guide, whose paths are asked here without a network."""
+    (text,) = (one for one in blocks(FEEDS, "yaml") if "feedin" in one)
+    tariffs = yaml.safe_load(text.replace("http://HOST:8080", ""))["tariffs"]
+    face = Face()
+    zone = with_feed_in(face.zone)
+    face.history.zones[zone.id] = zone
+    face.clock.wall = zone.begins + 910
+    face.history.publish(zone, release(0, feed_in=-0.05))
+    source = tariffs["feedin"]["price"]
+    assert (tariffs["feedin"]["type"], source["source"]) == ("custom", "http")
+    found = face.call("GET", source["uri"]).json()
+    assert (source["jq"], found["feed_in"]) == (".feed_in", -0.05)
+    assert all(
+        "value" in row for row in face.call("GET", tariffs["grid"]["forecast"]["uri"]).json()
+    )
+
+
+def test_the_promise_and_the_figures_state_the_feed_in_price() -> None:
+    zone = with_feed_in(small("elm-street", export=300))
+    found = promise_json(zone, "simulation")
+    assert found["tariff"]["feed_in"] == {"alpha": 0.5, "beta": 1.0, "floor": -1.0, "cap": 2.0}
+    assert found["readings_wh"] == {"low": -300, "high": 1000}
+    PromiseTerms.model_validate(found)
+    plain = promise_json(small("elm-street"), "simulation")
+    assert "readings_wh" not in plain
+    assert "feed_in" not in plain["tariff"]
+    metrics = Metrics()
+    metrics.priced(zone, {"price": 0.2, "total": 0.3, "feed_in": -0.05})
+    assert b'hushgrid_price_feed_in{zone="elm-street"} -0.05\n' in metrics.text()
 
 
 def test_openadr_states_the_export_price() -> None:

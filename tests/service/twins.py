@@ -225,7 +225,7 @@ class Seen:
                 budget=1.2,
                 export=EXPORT["oak-lane"],
                 export_meters=REGISTERS["oak-lane"],
-            ),  # fmt: skip
+            ),
             mqtt=Mqtt("nowhere", readings="in", prices="out/{zone}"),
             price_file=folder / "prices.json",
             openadr=OpenAdr(),

@@ -57,8 +57,8 @@ from hushgrid.files.results import read_text
 from hushgrid.files.toml import Faults, TomlFile, display
 from hushgrid.files.zone_file import (
     GROUP_KEYS,
-    REGISTER_KEYS,
     MOST_HOUSES,
+    REGISTER_KEYS,
     Group,
     Provenance,
     ZoneTables,

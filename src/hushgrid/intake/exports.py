@@ -389,8 +389,9 @@ def dsmr_p1_batches(source: ByteSource, mapping: ColumnMapping) -> Iterator[Pars
     """Readings from DSMR P1 telegrams (version 4 and later), by the difference of counters.
 
     The counters of energy taken from the grid (1.8.x) are added. Those of energy fed in (2.8.x) are
-    read for meters of `registers` alone, under the id of that. The counter at a border is that of the telegrams around it, at most 60 s apart, by
-    proportion. The meter id is the text of the equipment identifier 96.1.1.
+    read for meters of `registers` alone, under the id of that. The counter at a border is that of
+    the telegrams around it, at most 60 s apart, by proportion. The meter id is the text of the
+    equipment identifier 96.1.1.
 
     Args:
         source: Bytes, or an iterable of byte chunks.

@@ -16,6 +16,7 @@ from hushgrid.errors import HushgridError, PlanError
 from hushgrid.files.deployment import ACCEPT_ERROR, Deployment, Promise, ZoneService
 from hushgrid.files.toml import duration_text
 from hushgrid.mechanism.policy import Policy
+from hushgrid.model.zone import FeedIn, Tariff
 from hushgrid.planning.expected_error import PRIVATE_WAYS, RHO, WAYS
 from hushgrid.planning.planner import Secret, assumptions, examine
 from hushgrid.planning.stability import Stability, loop_of
@@ -131,10 +132,17 @@ def promise_json(zone: ZoneService, mode: str) -> dict[str, Any]:
         mode: The service's mode.
 
     Returns:
-        Values of GET /v1/promise; `error` is the expected relative error of a price.
+        Values of GET /v1/promise; `error` is the expected relative error of a price. Where homes
+        export, `readings_wh` has the lowest and the highest reading of a contract [Wh].
     """
-    tariff = zone.scenario.tariff
-    return {
+    tariff, houses = zone.scenario.tariff, zone.scenario.zone
+    terms: dict[str, Any] = {
+        **_rate_terms(tariff),
+        "smooth": tariff.smooth,
+    }
+    if tariff.feed_in is not None:
+        terms["feed_in"] = _rate_terms(tariff.feed_in)
+    found = {
         "zone": zone.id,
         "mode": mode,
         **stated(zone),
@@ -143,16 +151,20 @@ def promise_json(zone: ZoneService, mode: str) -> dict[str, Any]:
         "interval_s": zone.seconds,
         "time_zone": zone.time_zone,
         "currency": zone.currency,
-        "tariff": {
-            "alpha": tariff.alpha,
-            "beta": tariff.beta,
-            "floor": tariff.floor,
-            "cap": tariff.cap if math.isfinite(tariff.cap) else None,
-            "smooth": tariff.smooth,
-        },
+        "tariff": terms,
         "error": expected_error(zone),
         "leakage": _leakage(zone),
     }
+    if houses.offset:
+        limits = (-int(houses.export.max()), int((houses.bound - houses.export).max()))
+        found["readings_wh"] = dict(zip(("low", "high"), limits, strict=True))
+    return found
+
+
+def _rate_terms(rate: Tariff | FeedIn) -> dict[str, float | None]:
+    """Slope, rate at no load and limits of a rate; no cap is None."""
+    cap = rate.cap if math.isfinite(rate.cap) else None
+    return {"alpha": rate.alpha, "beta": rate.beta, "floor": rate.floor, "cap": cap}
 
 
 def _leakage(zone: ZoneService) -> dict[str, float | None] | None:

@@ -446,6 +446,7 @@ class Metrics:
         self._clock = Gauge("clock_in_doubt", "1 while the zone waits for the clock.", zone, **own)
         self._energy = Gauge("price_energy", "Price in force [currency/kWh].", zone, **own)
         self._total = Gauge("price_with_charges", "Price in force with charges.", zone, **own)
+        self._feed_in = Gauge("price_feed_in", "Feed-in price in force.", zone, **own)
         self._errors = Counter("zone_errors", "Passes that failed.", zone, **own)
         self._failures = Counter(
             "publisher_failures", "Prices not published at once.", ["publisher"], **own
@@ -543,6 +544,8 @@ class Metrics:
         """Set the price in force, as /v1/price has it."""
         self._energy.labels(zone.id).set(found["price"])
         self._total.labels(zone.id).set(found["total"])
+        if "feed_in" in found:
+            self._feed_in.labels(zone.id).set(found["feed_in"])
 
     def not_fetched(self, zone: str, covariate: str) -> None:
         """Count a covariate that its source did not give."""

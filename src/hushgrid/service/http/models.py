@@ -362,22 +362,44 @@ class PromiseAnswer(AnswerModel):
     eta: float
 
 
-class TariffTerms(AnswerModel):
-    """Terms of a tariff.
+class RateTerms(AnswerModel):
+    """Terms of a rate.
 
     Attributes:
         alpha: slope.
         beta: rate at no load.
         floor: lowest rate.
         cap: highest rate.
-        smooth: share of the last rate that a new one keeps.
     """
 
     alpha: float
     beta: float
     floor: float
     cap: float | None
+
+
+class TariffTerms(RateTerms):
+    """Terms of a tariff.
+
+    Attributes:
+        smooth: share of the last rate that a new one keeps.
+        feed_in: terms of the rate of what is fed in, where the tariff has one.
+    """
+
     smooth: float
+    feed_in: RateTerms = RateTerms(alpha=0.0, beta=0.0, floor=0.0, cap=None)
+
+
+class ReadingLimits(AnswerModel):
+    """Limits of readings by contract.
+
+    Attributes:
+        low: the most that a home may feed in, below 0 [Wh].
+        high: the most that a home may take [Wh].
+    """
+
+    low: int
+    high: int
 
 
 class LeakageFigures(AnswerModel):
@@ -408,6 +430,7 @@ class PromiseTerms(PromiseAnswer):
         error: expected error of a price; null if models are private.
         leakage: of one price, a day's and a week's about one interval; null if models are private.
         tariff: terms of the tariff.
+        readings_wh: limits of readings over all homes, where homes export.
     """
 
     zone: str
@@ -420,6 +443,7 @@ class PromiseTerms(PromiseAnswer):
     error: float | None
     leakage: LeakageFigures | None
     tariff: TariffTerms
+    readings_wh: ReadingLimits = ReadingLimits(low=0, high=0)
 
 
 class TradeoffPoint(AnswerModel):
