@@ -166,7 +166,8 @@ def test_evcc_gets_the_feed_in_price() -> None:
     face = Face()
     zone = with_feed_in(face.zone)
     face.history.zones[zone.id] = zone
-    face.clock.wall = zone.begins + 910
+    face.history._forecasters[zone.id]._zone = zone
+    face.clock.wall = zone.begins + 900 * 2 + 10
     face.history.publish(zone, release(0, feed_in=-0.05))
     source = tariffs["feedin"]["price"]
     assert (tariffs["feedin"]["type"], source["source"]) == ("custom", "http")
