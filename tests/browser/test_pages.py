@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import httpx
 import pytest
 
 from hushgrid.files.deployment import Charges
+from hushgrid.model.zone import FeedIn
 from hushgrid.report.comparison import comparison_page
 from hushgrid.report.learn import html_page
 from tests.browser.conftest import Demo
@@ -22,6 +24,7 @@ from tests.browser.watching import drawn, faults, scrolls_sideways
 from tests.browser.week import STEPS, Week
 from tests.examples import SOAK
 from tests.service.test_in_force import WINTER, Wall, running
+from tests.service.worlds import service
 
 pytest.importorskip("playwright", reason="playwright is not installed")
 
@@ -106,6 +109,35 @@ def test_the_price_is_the_one_with_charges(page_of: Open, tmp_path: Path) -> Non
         cells = page.locator("#prices tbody tr", has_text=texts["total"]).first
         expect(cells).to_contain_text(words)
         page.close()  # before the service: it would ask again
+
+
+@pytest.mark.soak
+@pytest.mark.usefixtures("loop_patience")
+def test_a_page_has_both_prices(page_of: Open, tmp_path: Path) -> None:
+    """Below 0 as well, with the digits of the day's prices, and on a phone."""
+    plain = service(begins=WINTER).scenario
+    feed_in = FeedIn(alpha=0.001, beta=-0.02, floor=-0.5)
+    tariff = replace(plain.tariff, alpha=0.001, beta=0.0003, floor=-0.5, feed_in=feed_in)
+    zone = {"begins": WINTER, "scenario": replace(plain, tariff=tariff)}
+    with running(tmp_path, Wall(WINTER), zone=zone) as it:
+        for quarter in range(4):
+            it.at(WINTER + 900 * quarter + 61)
+        page = page_of(url=it.url, width=390)
+        page.clock.set_fixed_time(WINTER + 2761)
+        page.goto("/")
+        expect(page.locator(READY["/"])).to_be_visible()
+        found, rows = it.get("/v1/price"), it.get("/v1/prices")["published"]
+        places = 3 - math.floor(math.log10(max(abs(one["total"]) for one in [*rows, found])))
+        assert found["feed_in"] < 0
+        words = f"Feed-in: {found['feed_in']:.{places}f} EUR/kWh: what you send to the grid costs"
+        expect(page.locator("#feed-in")).to_contain_text(words)
+        assert drawn(page, "#prices", "--ink")
+        expect(page.locator("#prices")).to_contain_text("feed-in, expected")
+        page.get_by_text("The numbers as a table").click()
+        head = page.locator("#prices thead")
+        expect(head).to_contain_text("Feed-in")
+        assert not scrolls_sideways(page)
+        page.close()
 
 
 @pytest.mark.parametrize(

@@ -226,3 +226,29 @@ def test_the_interval_of_a_share_holds_what_noise_does() -> None:
         (row,) = bill_rows(readings, rates, lambda _: "all", operator=True)
         shares.append(row["noise_share"] / row["noise_share_high"])
     assert 0.9 < np.mean(np.abs(shares) <= 1) < 0.99
+
+
+def test_two_registers_are_billed_as_one_net_reading(
+    ran: tuple[Path, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, _ = ran
+    roofs = 'meters = ["roof-1", "roof-2"]\n'
+    (folder / "two.toml").write_text(
+        SERVICE.replace(roofs, f'{roofs}export_meters = ["out-1", "out-2"]\n')
+    )
+    with (folder / "readings.csv").open(newline="") as file:
+        head, *rows = csv.reader(file)
+    split = [
+        [f"{name}-{meter[5:]}", *rest[:2], str(max(sign * int(rest[2]), 0))]
+        for meter, *rest in rows
+        for name, sign in (("roof", 1), ("out", -1))
+        if meter != "flat"
+    ]
+    with (folder / "two.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([head, *split, *(row for row in rows if row[0] == "flat")])
+    one = billed(ran, capsys, "--json", "-")
+    words = ["bill", "--readings", folder / "two.csv", "--ledger", folder / "ledger.db"]
+    words += ["--from", "2026-01-05", "--to", "2026-01-06", "--json", "-"]
+    with pytest.raises(SystemExit):
+        main([*map(str, words), "--config", str(folder / "two.toml")])
+    assert json.loads(capsys.readouterr().out) == json.loads(one)

@@ -23,8 +23,10 @@ from tests.intake.renderings import espi_block, espi_meter, espi_type, feed
 from tests.intake.test_exports import FILES
 from tests.service.setups import BEGINS, example, service, two_registers
 from tests.service.test_curator import Shown, curator
+from tests.service.test_guides import blocks
 
 ZONE = two_registers(service(n=4, export=400))  # house 1 has a second register
+GUIDE = (Path(__file__).parents[2] / "docs" / "meter-data.md").read_text()
 MINE, OUT = ZONE.meters[1], "elm-1-out"
 
 
@@ -168,15 +170,16 @@ def test_mappings_of_ones_own_say_the_direction(tmp_path: Path) -> None:
 
 def test_the_service_file_names_the_registers(tmp_path: Path) -> None:
     text = example(BEGINS)
-    groups = text.count("[[houses]]")
 
     def loaded(more: str) -> Any:
         path = tmp_path / "service.toml"
         path.write_text(text.replace("[[houses]]\n", f"[[houses]]\n{more}\n", 1))
         return load_deployment(path).zones[0]
 
-    first = loaded("export = 200\nexport_meters = {prefix = 'out-'}")
-    assert groups >= 1
+    (block,) = (one for one in blocks(GUIDE, "toml") if "export_meters" in one)
+    (line,) = (one for one in block.splitlines() if "export_meters" in one)
+    line = line.replace("roof-out-", "out-")
+    first = loaded(f"export = 200\n{line}")
     assert len(first.export_meters) == len(first.meters)
     assert first.export_meters[:2] == ("out-0001", "out-0002")
     assert first.registers[first.meters[0]] == "out-0001"

@@ -34,7 +34,8 @@ def bill(
         bool, typer.Option("--operator", help="Also exact costs, in a file of its own; secret.")
     ] = False,
     config: Annotated[
-        Path | None, typer.Option(help="Service file (TOML), with --operator.")
+        Path | None,
+        typer.Option(help="Service file (TOML), with --operator or registers of energy fed in."),
     ] = None,
     json: common.Json = None,
 ) -> None:
@@ -53,7 +54,7 @@ def bill(
 
     from hushgrid.errors import FileError, LedgerError
     from hushgrid.files.readings import mapping_of, read_readings
-    from hushgrid.intake.readings import concat, to_intervals
+    from hushgrid.intake.readings import concat, net_of, to_intervals
     from hushgrid.report.bill import bill_prose, bill_rows, revenue
     from hushgrid.service.ledger import open_records, verifier
     from hushgrid.service.ledger.chain import check
@@ -82,14 +83,15 @@ def bill(
     if standing.epoch is None or not standing.releases:
         raise LedgerError(f"{ledger} has no price of zone {name!r}; give another ledger.")
     seconds = standing.epoch.seconds
-    parsed = concat([read_readings(path, mapping).readings for path in readings])
-    whole = to_intervals(parsed, seconds).complete
+    service = common.load_either(config, name).service if config else None
+    if operator and service is None:
+        raise FileError(f"config is {config}; --operator needs a service file, not a zone file.")
+    registers = service.registers if service else {}
+    each = (read_readings(path, mapping, registers=registers).readings for path in readings)
+    whole = net_of(to_intervals(concat(each), seconds).complete, registers)
     inside = (whole.start >= since) & (whole.start < until)
     applied = latest_by_interval(standing.releases)
     rates = {one.applies_start: _published(one) for one in applied}
-    service = common.load_either(config, name).service if config and operator else None
-    if operator and service is None:
-        raise FileError(f"config is {config}; --operator needs a service file, not a zone file.")
 
     def period(start: int) -> str:
         form = {"all": "", "month": "%Y-%m", "day": "%Y-%m-%d"}[by]
@@ -99,7 +101,7 @@ def bill(
     common.echo(bill_prose(rows, service.currency if service else ""), json)
     written = [_write(out, rows)] if out else []
     found: dict[str, Any] = {"zone": {"id": name}, "from": first, "to": end, "houses": rows}
-    if service is not None:
+    if service is not None and operator:
         exact = _exact(service, whole, {one.start for one in applied})
         rates = {one.applies_start: _with_exact(one, exact, service) for one in applied}
         own = bill_rows(whole.at(inside), rates, period, operator=True)

@@ -210,13 +210,19 @@ def batches_of_file(
         yield from form.batches(pieces(), mapping)
 
 
-def read_readings(path: Path, mapping: str, watch: Watch | None = None) -> Parsed:
+def read_readings(
+    path: Path,
+    mapping: str,
+    watch: Watch | None = None,
+    registers: Mapping[str, str] | None = None,
+) -> Parsed:
     """Read a file of readings.
 
     Args:
         path: The file.
         mapping: As `mapping_of` takes it.
         watch: Progress, called with a label and the size [bytes].
+        registers: As `ColumnMapping.registers`.
 
     Returns:
         The readings and the malformed rows.
@@ -225,7 +231,7 @@ def read_readings(path: Path, mapping: str, watch: Watch | None = None) -> Parse
         IntakeError: If no row is a reading, or the file is not of its format.
         FileError: If the file cannot be read.
     """
-    columns = mapping_of(mapping)
+    columns = replace(mapping_of(mapping), registers=registers)
     try:
         size = path.stat().st_size
         advance = (lambda _: None) if watch is None else watch("reading, bytes", size)

@@ -10,7 +10,7 @@ none.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import chain
@@ -501,6 +501,42 @@ def to_intervals(readings: Readings, interval_s: int) -> IntervalReadings:
     return IntervalReadings(
         length, complete, incomplete, duplicates, conflicts, malformed, problems
     )
+
+
+def net_of(readings: Readings, registers: Mapping[str, str]) -> Readings:
+    """Take from each meter what its register of energy fed in has counted.
+
+    Args:
+        readings: One reading for each meter and interval, as `IntervalReadings.complete` has them.
+        registers: Id of the register of energy fed in by meter id.
+
+    Returns:
+        Net readings. An interval that one of the two lacks is left out; other meters stay.
+
+    >>> both = Readings.of(["a", "a-out", "b"], [0] * 3, [900] * 3, [10, 25, 5])
+    >>> [(row[0], row[3]) for row in net_of(both, {"a": "a-out"}).rows()]
+    [('a', -15), ('b', 5)]
+    """
+    if not registers:
+        return readings
+    place = {name: code for code, name in enumerate(readings.ids)}
+    second = np.array([place.get(registers.get(n, ""), -1) for n in readings.ids], np.int64)
+    split = np.array([name in registers for name in readings.ids], bool)
+    given = np.isin(readings.code, [place[n] for n in registers.values() if n in place])
+    width = len(readings.ids) or 1
+    key = readings.start * width
+    fed_in = np.flatnonzero(given)
+    fed_in = fed_in[np.argsort((key + readings.code)[fed_in])]
+    known = (key + readings.code)[fed_in]
+    wanted = key + second[readings.code]
+    at = np.minimum(np.searchsorted(known, wanted), max(len(known) - 1, 0))
+    both = (second[readings.code] >= 0) & (known[at] == wanted if len(known) else False)
+    wh = readings.wh.copy()
+    wh[both] -= readings.wh[fed_in[at[both]]]
+    made = Readings.trusted(
+        readings.ids, readings.code, start=readings.start, duration=readings.duration, wh=wh
+    )
+    return made.at(~given & (both | ~split[readings.code]))
 
 
 def _within(readings: Readings, length: int) -> tuple[Bools, tuple[str, ...]]:

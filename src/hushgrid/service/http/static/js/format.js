@@ -16,7 +16,8 @@ export function number(value, places = 0) {
     const both = { minimumFractionDigits: places, maximumFractionDigits: places };
     numbers.set(places, new Intl.NumberFormat("en", both));
   }
-  return numbers.get(places).format(value);
+  const text = numbers.get(places).format(value);
+  return /^-[0.,]*$/.test(text) ? text.slice(1) : text; // no -0.00
 }
 
 // 0.0123 -> "1.2 %": about two significant digits.

@@ -61,26 +61,33 @@ function holding(all, at) {
 // Whether the tariff has a price for what is fed in.
 const fed = () => current.holds.feedIn !== null;
 
-// Columns: times, high, low, published, expected, and any feed-in price. Later columns are drawn on top.
+// A price of the size that decides the digits. With a feed-in price net loads are near 0 at times, and so
+// are prices: then it is the largest of the day.
+const typical = () => (fed() ? Math.max(...[current.holds, ...current.published].map((one) => Math.abs(one.price))) : current.holds.price);
+
+// Columns: times, high, low, published, expected, and any feed-in price, published and expected. Later
+// columns are drawn on top.
 function columns({ published, forecast }) {
-  const x = [], price = [], expected = [], low = [], high = [], feedIn = [];
+  const x = [], price = [], expected = [], low = [], high = [], feedIn = [], fedLater = [];
+  const known = (one, is, name) => (is === "published" || is === "joint" ? (is === "joint" ? last(published)[name] : one[name]) : null);
   const push = (s, one, is) => {
     x.push(s);
-    price.push(is === "published" || is === "joint" ? (is === "joint" ? last(published).price : one.price) : null);
+    price.push(known(one, is, "price"));
     expected.push(is === "published" ? null : one.price);
     low.push(one.low);
     high.push(one.high);
-    feedIn.push(one.feedIn);
+    feedIn.push(known(one, is, "feedIn"));
+    fedLater.push(is === "published" ? null : one.feedIn);
   };
   for (const one of published) push(one.start, one, "published");
   forecast.forEach((one, i) => push(one.start, one, i === 0 && published.length ? "joint" : "forecast"));
   const end = last(forecast) ?? last(published);
   if (end) push(end.end, end, forecast.length ? "forecast" : "published");
-  return [x, high, low, price, expected, ...(fed() ? [feedIn] : [])];
+  return [x, high, low, price, expected, ...(fed() ? [feedIn, fedLater] : [])];
 }
 
 function makeChart() {
-  const places = digits(current.holds.price, now.dataset.digits);
+  const places = digits(typical(), now.dataset.digits);
   const row = (is) => (one) => [times.full(one.start), number(one.price, places), number(one.energy, places), one.low === null ? "–" : `${number(one.low, places)} to ${number(one.high, places)}`, ...(fed() ? [one.feedIn === null ? "–" : number(one.feedIn, places)] : []), is];
   return chart(find("#prices"), {
     unit: `Price [${current.unit}], time zone ${place.replace("_", " ")}`,
@@ -93,7 +100,10 @@ function makeChart() {
       { label: "low", colour: "--band", step: true, width: 0.5, quiet: true },
       { label: "published", colour: "--price", step: true, width: 2.5 },
       { label: "expected", colour: "--price", step: true, dash: [5, 4], width: 1.75 },
-      ...(fed() ? [{ label: "feed-in", colour: "--ink", step: true, width: 1.5 }] : []),
+      ...(fed() ? [
+        { label: "feed-in", colour: "--ink", step: true, width: 1.5 },
+        { label: "feed-in, expected", colour: "--ink", step: true, dash: [5, 4], width: 1.25 },
+      ] : []),
     ],
     bands: [{ series: [1, 2], colour: "--band", label: "range of the exact price, 95 %" }],
     marks: () => [{ x: current.at, text: `now ${times.time(current.at)}`, colour: "--ink" }],
@@ -134,7 +144,7 @@ const SOURCES = {
 
 function render() {
   const { holds, newest, published, unit, interval, at } = current;
-  const places = digits(holds.price, now.dataset.digits);
+  const places = digits(typical(), now.dataset.digits);
   say(find("#price"), number(holds.price, places));
   say(find("#unit"), unit);
   const energy = find("#energy");
@@ -142,7 +152,8 @@ function render() {
   say(energy, `Of it ${number(holds.energy, places)} for energy; the rest is grid fees and taxes.`);
   const feedIn = find("#feed-in");
   feedIn.hidden = !fed();
-  say(feedIn, fed() ? `Feed-in: ${number(holds.feedIn, places)} ${unit} for what you send to the grid.` : "");
+  const given = `Feed-in: ${number(holds.feedIn, places)} ${unit}`;
+  say(feedIn, !fed() ? "" : holds.feedIn < 0 ? `${given}: what you send to the grid costs you now.` : `${given} for what you send to the grid.`);
   say(find("#holds"), `${times.day(holds.start)}, ${times.time(holds.start)} to ${times.time(holds.end)}`);
   const late = newest && !demo && at > newest.end + interval;
   const source = find("#source");
