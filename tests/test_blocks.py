@@ -99,7 +99,7 @@ RUN: dict[str, dict[str, list[str]]] = {
     "meter-data.md": {
         "python": [GUIDES],
         "json": [f"{HERE}::test_readings_as_json"],
-        "toml": ["service/test_registers.py", *["service/http/test_web.py"] * 2],
+        "toml": [*["service/http/test_web.py"] * 2, "service/test_registers.py"],
     },
     "meter-store.md": {
         "python": [GUIDES],

@@ -9,18 +9,23 @@ from typing import Any
 import pytest
 
 from hushgrid import Policy
+from hushgrid.cli import main
 from hushgrid.errors import ConfigError, MeterError
+from hushgrid.files.deployment import Http
 from hushgrid.files.readings import batches_of_file, mapping_of
 from hushgrid.files.service_file import load_deployment
 from hushgrid.intake.csv import parse_csv
 from hushgrid.intake.espi import FORMAT as GREEN_BUTTON
 from hushgrid.intake.readings import Parsed, Readings, collect
 from hushgrid.intake.text import CANONICAL, ColumnMapping
+from hushgrid.service.http.app import make_app
 from hushgrid.service.ingest import Ingest, Receipt
 from hushgrid.service.meters import MeterStore
+from hushgrid.service.prices import History
 from hushgrid.service.simulated_meters import Fleet
 from tests.intake.renderings import espi_block, espi_meter, espi_type, feed
 from tests.intake.test_exports import FILES
+from tests.service.http.test_web import AUTH, DIGEST, Face
 from tests.service.setups import BEGINS, example, service, two_registers
 from tests.service.test_curator import Shown, curator
 from tests.service.test_guides import blocks
@@ -199,3 +204,37 @@ def test_simulated_homes_send_both_registers() -> None:
     assert two.ids == ZONE.all_meters
     assert two.wh[:4].tolist() == [max(wh, 0) if i == 1 else wh for i, wh in enumerate(one.wh)]
     assert two.wh[1] - two.wh[4] == one.wh[1]
+
+
+def test_import_and_http_read_one_export_into_both_registers(tmp_path: Path) -> None:
+    text = example(BEGINS).replace(
+        "[[houses]]\n", "[[houses]]\nexport = 200\nexport_meters = {prefix = 'out-'}\n", 1
+    )
+    (tmp_path / "service.toml").write_text(f'{text}\n[mappings]\nown = "own.toml"\n')
+    (tmp_path / "own.toml").write_text(
+        'meter = "id"\ntime = "at"\nvalue = "wh"\nduration_s = 900\nfed_in = {way = ["out"]}\n'
+    )
+    zone = load_deployment(tmp_path / "service.toml").zones[0]
+    mine = zone.meters[0]
+    body = f"id,at,wh,way\n{mine},{BEGINS},30,in\n{mine},{BEGINS},130,out\n".replace(
+        str(BEGINS), "2026-01-05T00:00:00Z"
+    )
+    (tmp_path / "export.csv").write_text(body)
+    words = ["import", tmp_path / "export.csv", "--config", tmp_path / "service.toml"]
+    with pytest.raises(SystemExit) as ended:
+        main([*map(str, words), "--mapping", "own"])
+    assert not ended.value.code
+    made = load_deployment(tmp_path / "service.toml")
+    with MeterStore(made.meters) as meters:
+        meters.open_zone(*zone.roster)
+        assert meters.get(zone.id, BEGINS).wh[0] == -100
+    meters, face = MeterStore(tmp_path / "http.db"), Face()
+    meters.open_zone(*zone.roster)
+    ingest, history = Ingest([zone], meters), History([zone])
+    face.app = make_app(
+        ingest, face.board, face.metrics, Http(tokens=(DIGEST,)), history=history,
+        clock=face.clock, mappings=made.mappings,
+    )  # fmt: skip
+    answer = face.post(body, {**AUTH, "content-type": "text/csv"}, "?mapping=own")
+    assert answer.json()["accepted"] == 2, answer.text
+    assert meters.get(zone.id, BEGINS).wh[0] == -100

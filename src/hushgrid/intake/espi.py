@@ -502,7 +502,7 @@ def _columns(
     )
     name = clean_meter(found.meter_id) if found.meter_id else None
     kind = found.type or ReadingType(0, 1, 1, Fault.NO_READING_TYPE)
-    if kind.sign < 0 and name in registers:
+    if kind.sign < 0 and name is not None and name in registers:
         name, kind = registers[name], kind._replace(sign=1)
     if name:
         code = codes.setdefault(name, len(codes))

@@ -473,9 +473,9 @@ class _P1:
             return made
         given = _counted(_P1_EXPORT, text)
         more = given if isinstance(given, Fault) else self._count(number, second, time, given)
-        if isinstance(made, Fault) or isinstance(more, Fault):  # half a net value is none
-            return made if isinstance(made, Fault) else Fault(more)
-        return made + more
+        if isinstance(made, Fault):
+            return made
+        return more if isinstance(more, Fault) else made + more  # half a net value is none
 
     def _count(self, number: int, meter: str, time: int, wh: int) -> list[_Row] | Fault:
         old, border, step = self._counters.get(meter), None, self.step
