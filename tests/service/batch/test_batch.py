@@ -266,6 +266,18 @@ def test_shuffled_repeated_and_split_readings_give_the_same_integers(
         assert a == b
 
 
+def test_a_home_lacks_where_one_of_its_registers_does(tmp_path: Path, duckdb: Engine) -> None:
+    """Whole readings, none twice: what needs no second look otherwise."""
+    zone = two_registers(service(6, export=400))  # houses 1 and 4
+    rows = [(meter, BEGINS, 900, 100) for meter in zone.meters]
+    rows += [("elm-1-out", BEGINS, 900, 450)]
+    write(tmp_path / "a.parquet", rows)
+    sums = aggregated(duckdb, [tmp_path], [zone], BEGINS, BEGINS + 900).sums[zone.id, BEGINS]
+    assert sums.missing == 1
+    guess = int(Expectations(zone.scenario).at(1)[4])
+    assert sums.load == 4 * 500 + 50 + guess
+
+
 # ---- the records
 
 
