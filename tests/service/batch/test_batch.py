@@ -271,11 +271,13 @@ def test_a_home_lacks_where_one_of_its_registers_does(tmp_path: Path, duckdb: En
     zone = two_registers(service(6, export=400))  # houses 1 and 4
     rows = [(meter, BEGINS, 900, 100) for meter in zone.meters]
     rows += [("elm-1-out", BEGINS, 900, 450)]
+    rows += [(meter, BEGINS + 900, 900, 100) for meter in zone.meters]  # and no register
     write(tmp_path / "a.parquet", rows)
-    sums = aggregated(duckdb, [tmp_path], [zone], BEGINS, BEGINS + 900).sums[zone.id, BEGINS]
-    assert sums.missing == 1
-    guess = int(Expectations(zone.scenario).at(1)[4])
-    assert sums.load == 4 * 500 + 50 + guess
+    found = aggregated(duckdb, [tmp_path], [zone], BEGINS, BEGINS + 1800).sums
+    first, second = found[zone.id, BEGINS], found[zone.id, BEGINS + 900]
+    guess = [int(Expectations(zone.scenario).at(t)[4]) for t in (1, 2)]
+    assert (first.missing, first.load) == (1, 4 * 500 + 50 + guess[0])
+    assert (second.missing, second.load) == (2, 4 * 500 + 2 * guess[1])
 
 
 # ---- the records
