@@ -79,8 +79,8 @@ class World:
                     for h, s in enumerate(state)
                 ]
                 load = added(each)
-                told = [sum(p * noise(y - z, scale) for z, p in load.items()) for y in outputs]
-                seen[t].append(np.array(told))
+                each_y = [sum(p * noise(y - z, scale) for z, p in load.items()) for y in outputs]
+                seen[t].append(np.array(each_y))
         joint = np.zeros((STEPS, self.n, 2, *[len(outputs)] * STEPS))
         chances = np.zeros((STEPS, self.n, 2))
         for path in product(range(len(states)), repeat=STEPS):

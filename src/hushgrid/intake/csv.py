@@ -211,13 +211,8 @@ class TextTable:
         by = self._by
         begins, ends = self._times(table)
         ids, code = self._meters(table, len(begins))
-        # before the times: what is left out repeats no hour
-        read = _matching(by.only, table, len(code))
-        if by.fed_in:
-            fed_in = _matching((dict(by.only) | dict(by.fed_in)).items(), table, len(code))
-            ids, own = self._registers(ids, code)
-            code, read = np.where(fed_in, own, code), read | fed_in
-        code = np.where(read, code, Fault.LEFT_OUT)
+        if by.only or by.fed_in:  # before the times: what is left out repeats no hour
+            ids, code = self._chosen(table, ids, code)
         marked = self._clock.instants(begins, ids, code)
         if ends is not None:
             duration = self._clock.durations(marked, begins, ends)
@@ -267,6 +262,18 @@ class TextTable:
         known = ids.index(self._meter) if self._meter in ids else len(ids)
         other = np.where(code < FAULTS_END, code, Fault.OTHER_METER)
         return [by.meter_id], np.where(code == known, 0, other)
+
+    def _chosen(
+        self, table: Mapping[str, Sequence[str]], ids: list[str], code: Ints
+    ) -> tuple[list[str], Ints]:
+        """Ids and codes of the rows that `only` and `fed_in` choose; others are left out."""
+        by, rows = self._by, len(code)
+        read = _matching(by.only, table, rows)
+        if by.fed_in:
+            fed_in = _matching((dict(by.only) | dict(by.fed_in)).items(), table, rows)
+            ids, own = self._registers(ids, code)
+            code, read = np.where(fed_in, own, code), read | fed_in
+        return ids, np.where(read, code, Fault.LEFT_OUT)
 
     def _registers(self, ids: list[str], code: Ints) -> tuple[list[str], Ints]:
         """Ids with those of registers of energy fed in, and for each row the number of its own."""
