@@ -16,6 +16,7 @@ from hushgrid.files.readings import batches_of_file, mapping_of
 from hushgrid.files.service_file import load_deployment
 from hushgrid.intake.csv import parse_csv
 from hushgrid.intake.espi import FORMAT as GREEN_BUTTON
+from hushgrid.intake.exports import crc16, dsmr_p1_batches
 from hushgrid.intake.readings import Parsed, Readings, collect
 from hushgrid.intake.text import CANONICAL, ColumnMapping
 from hushgrid.service.http.app import make_app
@@ -145,6 +146,23 @@ def test_exports_with_both_directions(name: str, meter: str, fed_in: list[int]) 
     found = list(read(mapped(mapping_of(name), meter)).rows())
     assert [wh for who, *_, wh in found if who == "out"] == fed_in
     assert sorted(row for row in found if row[0] != "out") == sorted(plain.rows())
+
+
+def telegram(second: int, taken: float, given: float) -> bytes:
+    clock = f"0-0:1.0.0(24010100{second // 60:02d}{second % 60:02d}W)"
+    lines = ["/EXA", "", clock, "0-0:96.1.1(6D31)"]
+    lines += [f"1-0:1.8.1({taken:010.3f}*kWh)", f"1-0:2.8.1({given:010.3f}*kWh)", "!"]
+    text = "\r\n".join(lines)
+    return f"{text}{crc16(text.encode()):04X}\r\n".encode()
+
+
+def test_both_counters_of_p1_are_read() -> None:
+    steps = (telegram(900 * k, 5 + 0.02 * k, 7 + 0.3 * k * k) for k in range(3))
+    by = mapped(mapping_of("dsmr_p1"), "m1")
+    rows = [row for one in dsmr_p1_batches(b"".join(steps), by) for row in one.readings.rows()]
+    assert [(who, wh) for who, _, _, wh in rows] == [
+        ("m1", 20), ("out", 300), ("m1", 20), ("out", 900)
+    ]  # fmt: skip
 
 
 def test_mappings_of_ones_own_say_the_direction(tmp_path: Path) -> None:
