@@ -175,6 +175,49 @@ def test_every_page_fits_and_can_be_used_by_all(
     assert moving == 0
 
 
+TEXTS = """() => {
+  const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), found = [];
+  while (walk.nextNode()) {
+    if (!walk.currentNode.parentElement.closest("noscript")) found.push(walk.currentNode.data.trim());
+  }
+  for (const one of document.querySelectorAll("[aria-label], [aria-valuetext]")) {
+    found.push(one.getAttribute("aria-label") ?? one.getAttribute("aria-valuetext"));
+  }
+  return found;
+}"""
+
+
+def test_public_pages_in_every_language(page_of: Open) -> None:
+    """What scripts write as well; axe finds nothing, and no label is too long for a phone."""
+    same = re.compile(r"hushgrid|elm-street|API|English|Deutsch|Français|EUR/kWh|[εη][ =\d.,]*|epsilon")
+    texts: dict[tuple[str, str], set[str]] = {}
+    for locale in ("en-GB", "de-AT", "fr-FR"):
+        page = page_of(360, locale=locale, reduced_motion="reduce")
+        for path in ("/", "/how", "/explore"):
+            page.goto(path)
+            expect(page.locator(READY[path])).to_be_visible()
+            if path == "/":
+                expect(page.locator("#promise[data-state=ready]")).to_be_visible()
+                expect(page.locator(".live[data-live=on]")).to_be_visible()
+            assert page.locator("html").get_attribute("lang") == locale[:2]
+            for numbers in page.locator(".numbers summary").all():
+                numbers.click()
+            page.wait_for_timeout(50)
+            found = {one for one in page.evaluate(TEXTS) if re.search("[a-z]{2}", one)}
+            texts[path, locale[:2]] = {one for one in found if not same.fullmatch(one)}
+            assert not scrolls_sideways(page), f"{path} {locale}"
+            if locale != "en-GB":
+                assert not faults(page), f"{path} {locale}"
+        page.goto("/")
+        expect(page.locator(READY["/"])).to_be_visible()
+        sign = "." if locale == "en-GB" else ","
+        assert re.fullmatch(rf"\d+\{sign}\d+", page.locator("#price").inner_text())
+        page.context.close()
+    for (path, code), found in texts.items():
+        if code != "en":
+            assert not found & texts[path, "en"], path
+
+
 def test_without_javascript_it_is_said_once(page_of: Open) -> None:
     """No state that only a script could end."""
     page = page_of(java_script_enabled=False)

@@ -14,6 +14,7 @@ from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
@@ -36,6 +37,7 @@ from hushgrid.service.clock import Clock, SystemClock
 from hushgrid.service.curator import IN_DOUBT, NOT_BEGUN, UNTIL_RESUMED
 from hushgrid.service.http import models, readings
 from hushgrid.service.http.common import ERRORS, Heavy, Metrics, ZoneStates, conditional, html_page
+from hushgrid.service.http.languages import ENGLISH, NAMES, catalogue, negotiated
 from hushgrid.service.http.middleware import (
     BY_SESSION,
     FORM,
@@ -361,7 +363,19 @@ def _docs(description: dict[str, Any]) -> str:
 
 HERE = Path(__file__).parent
 NO_DIGITS: Mapping[str, int] = {}
-TEMPLATES = Environment(loader=FileSystemLoader(HERE / "frames"), autoescape=True, trim_blocks=True)
+PUBLIC = ("zone", "zones", "how", "explore", "missing")  # pages that have several languages
+
+
+@cache
+def _templates(language: str) -> Environment:
+    """The templates; their texts are calls of `_`, which looks them up in the catalogue."""
+    made = Environment(loader=FileSystemLoader(HERE / "frames"), autoescape=True, trim_blocks=True)
+    known = catalogue(language)["page"]
+    made.globals["_"] = lambda text, **values: Markup(known.get(text, text)).format(**values)
+    return made
+
+
+TEMPLATES = _templates(ENGLISH)
 # no inline script or style, nothing from other hosts, no framing
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self';"
@@ -396,17 +410,37 @@ def page_routes(
     only = zones[0] if len(zones) == 1 else None
 
     @cache
-    def page(name: str, zone: str | None) -> tuple[bytes, str]:
+    def page(name: str, zone: str | None, language: str, chosen: str) -> tuple[bytes, str]:
+        here = "/" if name in ("zones", "missing") or (name == "zone" and only) else f"/{name}"
+        if zone is not None and not only:
+            here = f"/zones/{quote(zone)}" if name == "zone" else f"{here}?zone={quote(zone)}"
+
+        def to(path: str, code: str = chosen) -> str:
+            return f"{path}{'&' if '?' in path else '?'}lang={code}" if code else path
+
         fields: dict[str, Any] = {"page": name, "zone": zone, "zones": zones, "many": not only}
-        fields |= {"demo": demo, "digits": digits}
-        body = TEMPLATES.get_template(f"{name}.html").render(fields).encode()
+        fields |= {"demo": demo, "digits": digits, "lang": language, "chosen": chosen}
+        fields |= {"to": to, "here": here, "languages": NAMES if name in PUBLIC else {}}
+        scripts = catalogue(language)["script"]
+        fields["words"] = json.dumps(scripts, ensure_ascii=False) if scripts else ""
+        body = _templates(language).get_template(f"{name}.html").render(fields).encode()
         return body, f'"{hashlib.sha256(body).hexdigest()[:32]}"'
 
     def answer(request: Request, name: str, zone: str | None, cache: str = "no-cache") -> Response:
+        status = 200 if zone is None or zone in zones else 404
+        name, zone = (name, zone) if status == 200 else ("missing", None)
+        chosen = request.query_params.get("lang", "")
+        chosen = chosen if chosen in NAMES else ""
+        language = chosen or negotiated(request.headers.get("accept-language", ""))
         headers = {"Content-Security-Policy": POLICY}
-        if zone is not None and zone not in zones:
-            return Response(page("missing", None)[0], 404, headers, "text/html")
-        body, etag = page(name, zone)
+        if name in PUBLIC:
+            headers |= {"Vary": "Accept-Language"}
+        else:
+            language = ENGLISH
+        body, etag = page(name, zone, language, chosen)
+        headers["Content-Language"] = language
+        if status == 404:
+            return Response(body, 404, headers, "text/html")
         return conditional(request, body, "text/html", etag, cache, headers)
 
     async def home(request: Request) -> Response:

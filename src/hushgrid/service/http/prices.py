@@ -12,8 +12,8 @@ import json
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from functools import partial
-from typing import Annotated, Any
+from functools import lru_cache, partial
+from typing import Annotated, Any, Literal
 
 from anyio import CapacityLimiter, to_thread
 from fastapi import APIRouter, Header, Query
@@ -28,6 +28,7 @@ from hushgrid.service.clock import Clock
 from hushgrid.service.curator import price, utc
 from hushgrid.service.http import models
 from hushgrid.service.http.common import RETRY, Heavy, ParameterError, Refusal
+from hushgrid.service.http.languages import translated
 from hushgrid.service.http.middleware import caller_of, page_answer
 from hushgrid.service.http.models import OF_ZONE, refusals
 from hushgrid.service.ledger.records import ReleaseRecord
@@ -230,6 +231,9 @@ def requested_zone(zone: str | None, zones: Iterable[str]) -> str:
 
 ZONE = "The zone; may be omitted if there is only one."
 ZoneName = Annotated[str | None, Query(description=ZONE)]
+Language = Annotated[
+    Literal["en", "de", "fr"], Query(description="Language of the sentence and the assumptions.")
+]
 Instant = Annotated[
     AwareDatetime,
     Field(ge=datetime(1970, 1, 1, tzinfo=UTC)),
@@ -440,13 +444,15 @@ def add_promises(router: APIRouter, zones: Mapping[str, ZoneService], mode: str)
          _Once(tradeoff_json)),
     )  # fmt: skip
     for name, summary, model, made in makers:
+        # only the promise has sentences
+        route = made.route(zones) if name == "tradeoff" else made.in_languages(zones)
         router.get(
             f"/v1/{name}",
             summary=summary,
             name=name,
             response_class=Response,
             responses={200: {"model": model}, **OF_ZONE},
-        )(made.route(zones))
+        )(route)
 
 
 class _Once:
@@ -458,20 +464,38 @@ class _Once:
 
     def route(self, zones: Mapping[str, ZoneService]) -> Callable[..., Any]:
         async def answer(zone: ZoneName = None) -> Response:
-            found = zones[requested_zone(zone, zones)]
-            try:
-                body = self._known.get(found.id) or await to_thread.run_sync(
-                    self._made, found, limiter=self._thread
-                )
-            except HushgridError as error:
-                raise Refusal(404, f"There is no such figure: {error}") from None
-            headers = {"Cache-Control": "public, max-age=300"}
-            return Response(body, 200, headers, "application/json")
+            return _kept(await self._body(zones[requested_zone(zone, zones)]))
 
         return answer
+
+    def in_languages(self, zones: Mapping[str, ZoneService]) -> Callable[..., Any]:
+        @lru_cache(1000)
+        def said(body: bytes, language: str) -> bytes:
+            found = json.loads(body)
+            found["sentence"] = translated(found["sentence"], language)
+            found["assumptions"] = [translated(one, language) for one in found["assumptions"]]
+            return json.dumps(found, allow_nan=False).encode()
+
+        async def answer(zone: ZoneName = None, lang: Language = "en") -> Response:
+            body = await self._body(zones[requested_zone(zone, zones)])
+            return _kept(body if lang == "en" else said(body, lang))
+
+        return answer
+
+    async def _body(self, zone: ZoneService) -> bytes:
+        try:
+            return self._known.get(zone.id) or await to_thread.run_sync(
+                self._made, zone, limiter=self._thread
+            )
+        except HushgridError as error:
+            raise Refusal(404, f"There is no such figure: {error}") from None
 
     def _made(self, zone: ZoneService) -> bytes:
         if zone.id not in self._known:
             made = self._make(zone)
             self._known[zone.id] = json.dumps(made, allow_nan=False).encode()
         return self._known[zone.id]
+
+
+def _kept(body: bytes) -> Response:
+    return Response(body, 200, {"Cache-Control": "public, max-age=300"}, "application/json")

@@ -1,5 +1,7 @@
 // Requests to the service, and its streams of events.
 
+import { lang, t } from "./words.js";
+
 export class Refusal extends Error {
   constructor(status, detail) {
     super(detail);
@@ -8,6 +10,12 @@ export class Refusal extends Error {
 }
 
 export const about = (path, zone) => (zone ? `${path}?zone=${encodeURIComponent(zone)}` : path);
+
+// The same with the language of the page, where the answer has sentences.
+export function worded(path, zone) {
+  const found = about(path, zone);
+  return lang === "en" ? found : `${found}${zone ? "&" : "?"}lang=${lang}`;
+}
 
 // Fetch JSON from a path; throws a Refusal with one sentence. `signal` may abort it.
 export async function ask(path, { method = "GET", body, seconds = 20, signal } = {}) {
@@ -23,17 +31,18 @@ export async function ask(path, { method = "GET", body, seconds = 20, signal } =
       signal: signal ? AbortSignal.any([signal, late]) : late,
     });
   } catch {
-    throw new Refusal(0, "The service cannot be reached. This page tries again by itself.");
+    throw new Refusal(0, t("The service cannot be reached. This page tries again by itself."));
   }
   const text = await answer.text();
   let found = null;
   try {
     found = text ? JSON.parse(text) : null;
   } catch {
-    throw new Refusal(answer.status, "The service answered with something other than JSON.");
+    throw new Refusal(answer.status, t("The service answered with something other than JSON."));
   }
   if (!answer.ok) {
-    throw new Refusal(answer.status, found?.detail ?? `The service answered ${answer.status}.`);
+    const detail = lang === "en" ? found?.detail : undefined; // the service writes English
+    throw new Refusal(answer.status, detail ?? t("The service answered {status}.", { status: answer.status }));
   }
   return found;
 }
@@ -114,7 +123,7 @@ export function liveness(node) {
   const text = node.querySelector("[data-text]");
   return (now, words) => {
     node.dataset.live = now;
-    const label = words ?? { on: "Live", off: "Connection lost, trying again", wait: "Connecting" }[now];
+    const label = words ?? { on: t("Live"), off: t("Connection lost, trying again"), wait: t("Connecting") }[now];
     if (text.textContent !== label) text.textContent = label;
   };
 }

@@ -3,6 +3,7 @@
 
 import { fill, make, say } from "./dom.js";
 import { clock, number } from "./format.js";
+import { t } from "./words.js";
 
 const { uPlot } = globalThis;
 const FONT = '12px system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif';
@@ -82,9 +83,9 @@ function table(spec, body) {
   spec.head.forEach((text, i) => {
     head.append(make("th", { scope: "col", class: spec.kinds?.[i] ?? "" }, text));
   });
-  const scroll = make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Numbers of the chart" });
+  const scroll = make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": t("Numbers of the chart") });
   scroll.append(make("table", { class: "table" }, make("thead", {}, head), body));
-  return make("details", { class: "numbers" }, make("summary", {}, "The numbers as a table"), scroll);
+  return make("details", { class: "numbers" }, make("summary", {}, t("The numbers as a table")), scroll);
 }
 
 function keys(legend, spec) {

@@ -4,6 +4,7 @@ import { about, ask } from "./api.js";
 import { chart } from "./chart.js";
 import { again, find, make, say, state, zone } from "./dom.js";
 import { most, percent, short } from "./format.js";
+import { t } from "./words.js";
 
 const card = find("#picture");
 const HUES = ["--hue-1", "--hue-3", "--hue-2", "--hue-4", "--hue-5"];
@@ -48,11 +49,11 @@ function makeChart() {
   const last = found.curves.length - 1;
   const x = grid();
   return chart(find("#tradeoff"), {
-    unit: "Relative error of the price",
+    unit: t("Relative error of the price"),
     format: percent,
     at: (epsilon) => `ε = ${short(epsilon)}`,
     right: 76,
-    below: ["← stronger promise", "weaker promise →"],
+    below: [t("← stronger promise"), t("weaker promise →")],
     ends: true,
     x: {
       log: true,
@@ -76,8 +77,8 @@ function makeChart() {
       width: 2.25,
     })),
     marks: () => [
-      { y: found.forecast, text: "forecast alone, no meter used", colour: "--quiet" },
-      { x: found.chosen.epsilon, y: found.chosen[kind], text: "this zone's choice", colour: "--ink", strong: true },
+      { y: found.forecast, text: t("forecast alone, no meter used"), colour: "--quiet" },
+      { x: found.chosen.epsilon, y: found.chosen[kind], text: t("this zone's choice"), colour: "--ink", strong: true },
     ],
     table: {
       head: ["ε", ...found.curves.map((curve) => `η = ${short(curve.eta)}`)],
@@ -87,13 +88,13 @@ function makeChart() {
         return x.map((epsilon, i) => [short(epsilon), ...rest.map((row) => percent(row[i]))]);
       },
     },
-    words: () => `Error of a price against the promise epsilon, a line for each of ${found.curves.length} settings of eta. This zone chose epsilon ${short(found.chosen.epsilon)} and eta ${short(found.chosen.eta)}, with an error of ${percent(found.chosen[kind])}. A forecast without meters has ${percent(found.forecast)}. The table below has all values.`,
+    words: () => t("Error of a price against the promise epsilon, a line for each of {lines} settings of eta. This zone chose epsilon {epsilon} and eta {eta}, with an error of {error}. A forecast without meters has {forecast}. The table below has all values.", { lines: found.curves.length, epsilon: short(found.chosen.epsilon), eta: short(found.chosen.eta), error: percent(found.chosen[kind]), forecast: percent(found.forecast) }),
   });
 }
 
 function trust(eta) {
-  if (eta === 1) return " (no law of consumption assumed)";
-  return eta === 0 ? " (law of consumption assumed exact)" : "";
+  if (eta === 1) return ` ${t("(no law of consumption assumed)")}`;
+  return eta === 0 ? ` ${t("(law of consumption assumed exact)")}` : "";
 }
 
 function read() {
@@ -105,10 +106,13 @@ function read() {
   find("#epsilon").setAttribute("aria-valuetext", `epsilon ${short(epsilon)}`);
   if (!point) return;
   const top = Math.round(100 * most(epsilon));
-  say(find("#verdict"), `Under the assumptions of the promise, a fifty-fifty guess becomes at most ${top} to ${100 - top}; a price is off by about ${percent(point[kind])}.`);
+  say(find("#verdict"), t("Under the assumptions of the promise, a fifty-fifty guess becomes at most {most} to {least}; a price is off by about {error}.", { most: top, least: 100 - top, error: percent(point[kind]) }));
   const ratio = point[kind] / found.chosen[kind];
   const same = Math.abs(ratio - 1) < 0.01;
-  say(find("#against"), `${same ? "The same error as this zone's choice" : `${short(ratio)} times the error of this zone's choice`}; the forecast alone, which uses no meter, is off by ${percent(found.forecast)}.`);
+  const values = { ratio: short(ratio), forecast: percent(found.forecast) };
+  say(find("#against"), same
+    ? t("The same error as this zone's choice; the forecast alone, which uses no meter, is off by {forecast}.", values)
+    : t("{ratio} times the error of this zone's choice; the forecast alone, which uses no meter, is off by {forecast}.", values));
 }
 
 function nearest(list, value) {

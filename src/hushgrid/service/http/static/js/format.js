@@ -1,5 +1,7 @@
 // Formats of numbers and times.
 
+import { decimal, lang } from "./words.js";
+
 export const seconds = (iso) => Date.parse(iso) / 1000;
 
 // Decimal places: the tariff's, where it has a number of digits, else for four significant digits.
@@ -14,7 +16,7 @@ export function number(value, places = 0) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
   if (!numbers.has(places)) {
     const both = { minimumFractionDigits: places, maximumFractionDigits: places };
-    numbers.set(places, new Intl.NumberFormat("en", both));
+    numbers.set(places, new Intl.NumberFormat(lang, both));
   }
   const text = numbers.get(places).format(value);
   return /^-[0.,]*$/.test(text) ? text.slice(1) : text; // no -0.00
@@ -36,14 +38,14 @@ export function whole(share) {
 // Up to three significant digits: 0.05, 1.25, 12.
 export function short(value) {
   if (value === null || value === undefined) return "–";
-  return Math.abs(value) >= 1000 ? number(value) : String(Number(value.toPrecision(3)));
+  return Math.abs(value) >= 1000 ? number(value) : decimal(String(Number(value.toPrecision(3))));
 }
 
 // Largest belief of someone who started at 50 %, after odds shift by e^epsilon.
 export const most = (epsilon) => 1 / (1 + Math.exp(-epsilon));
 
 export function clock(timeZone) {
-  const as = (options) => new Intl.DateTimeFormat("en-GB", { timeZone, ...options });
+  const as = (options) => new Intl.DateTimeFormat(lang === "en" ? "en-GB" : lang, { timeZone, ...options });
   const time = as({ hour: "2-digit", minute: "2-digit" });
   const day = as({ weekday: "short", day: "numeric", month: "short" });
   const full = as({ weekday: "short", day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });

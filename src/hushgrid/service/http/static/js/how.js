@@ -1,9 +1,10 @@
 // Fills the figures of a zone into the explanation.
 
-import { about, ask } from "./api.js";
+import { ask, worded } from "./api.js";
 import { find, items, say, state, width, zone } from "./dom.js";
 import { most, number, percent, short } from "./format.js";
 import { seenBy } from "./promise.js";
+import { t } from "./words.js";
 
 const card = find("#promise");
 
@@ -11,27 +12,27 @@ function render(promise) {
   const top = most(promise.epsilon);
   say(find("#sentence"), promise.sentence);
   items(find("#assumptions"), promise.assumptions);
-  say(find("#after"), `seeing ${seenBy(promise)}`);
+  say(find("#after"), t("seeing {seen}", { seen: seenBy(promise) }));
   say(find("#most"), percent(top));
-  say(find("#houses"), `The ${number(promise.houses)} homes of the zone share one price, and so its noise.`);
+  say(find("#houses"), t("The {houses} homes of the zone share one price, and so its noise.", { houses: number(promise.houses) }));
   width(find(".part.before"), 0.5);
   width(find(".part.after"), top);
-  find("#odds").setAttribute("aria-label", `Before 50 percent, after at most ${Math.round(100 * top)} percent.`);
+  find("#odds").setAttribute("aria-label", t("Before 50 percent, after at most {most} percent.", { most: Math.round(100 * top) }));
   if (promise.leakage?.day) {
     const of = (name) => short(Math.exp(promise.leakage[name]));
-    say(find("#figures"), `About any one interval of a home, the odds shift at most by a factor of ${of("step")} from one price, ${of("day")} from the prices of a day, ${of("week")} from those of a week.`);
+    say(find("#figures"), t("About any one interval of a home, the odds shift at most by a factor of {step} from one price, {day} from the prices of a day, {week} from those of a week.", { step: of("step"), day: of("day"), week: of("week") }));
   }
   if (promise.error !== null) {
-    say(find("#cost"), `In this zone the published price is off by about ${percent(promise.error)} (root of the mean square of the relative error), about as often up as down.`);
+    say(find("#cost"), t("In this zone the published price is off by about {error} (root of the mean square of the relative error), about as often up as down.", { error: percent(promise.error) }));
   }
-  say(find("#eta"), `The promise assumes the published model of occupancy. The dial η is the share of each reading's law that may differ from the published law of consumption: at η = 1 no law of consumption is assumed, at η = 0 the law is assumed to be exact. Here η is ${short(promise.eta)}.`);
+  say(find("#eta"), t("The promise assumes the published model of occupancy. The dial η is the share of each reading's law that may differ from the published law of consumption: at η = 1 no law of consumption is assumed, at η = 0 the law is assumed to be exact. Here η is {eta}.", { eta: short(promise.eta) }));
 }
 
 if (!zone) {
   state(card, "empty");
 } else {
   try {
-    render(await ask(about("/v1/promise", zone)));
+    render(await ask(worded("/v1/promise", zone)));
     state(card, "ready");
   } catch (error) {
     state(card, "error", error.message);

@@ -1,10 +1,11 @@
 // The public page of a zone: published prices, forecast and promise. It requests nothing else.
 
-import { about, ask, listen, liveness, throttled } from "./api.js";
+import { about, ask, listen, liveness, throttled, worded } from "./api.js";
 import { chart } from "./chart.js";
 import { again, demo, find, items, say, state, zone } from "./dom.js";
 import { clock, digits, most, number, percent, seconds } from "./format.js";
 import { seenBy } from "./promise.js";
+import { t } from "./words.js";
 
 const DAY = 86_400;
 const SPEAK_EVERY = 60_000; // [ms] between two prices for screen readers
@@ -88,9 +89,9 @@ function columns({ published, forecast }) {
 
 function makeChart() {
   const places = digits(typical(), now.dataset.digits);
-  const row = (is) => (one) => [times.full(one.start), number(one.price, places), number(one.energy, places), one.low === null ? "–" : `${number(one.low, places)} to ${number(one.high, places)}`, ...(fed() ? [one.feedIn === null ? "–" : number(one.feedIn, places)] : []), is];
+  const row = (is) => (one) => [times.full(one.start), number(one.price, places), number(one.energy, places), one.low === null ? "–" : t("{from} to {to}", { from: number(one.low, places), to: number(one.high, places) }), ...(fed() ? [one.feedIn === null ? "–" : number(one.feedIn, places)] : []), is];
   return chart(find("#prices"), {
-    unit: `Price [${current.unit}], time zone ${place.replace("_", " ")}`,
+    unit: t("Price [{unit}], time zone {place}", { unit: current.unit, place: place.replace("_", " ") }),
     zone: place,
     format: (value) => number(value, places),
     at: (s) => times.full(s),
@@ -98,28 +99,28 @@ function makeChart() {
     series: [
       { label: "high", colour: "--band", step: true, width: 0.5, quiet: true },
       { label: "low", colour: "--band", step: true, width: 0.5, quiet: true },
-      { label: "published", colour: "--price", step: true, width: 2.5 },
-      { label: "expected", colour: "--price", step: true, dash: [5, 4], width: 1.75 },
+      { label: t("published"), colour: "--price", step: true, width: 2.5 },
+      { label: t("expected"), colour: "--price", step: true, dash: [5, 4], width: 1.75 },
       ...(fed() ? [
-        { label: "feed-in", colour: "--ink", step: true, width: 1.5 },
-        { label: "feed-in, expected", colour: "--ink", step: true, dash: [5, 4], width: 1.25 },
+        { label: t("feed-in"), colour: "--ink", step: true, width: 1.5 },
+        { label: t("feed-in, expected"), colour: "--ink", step: true, dash: [5, 4], width: 1.25 },
       ] : []),
     ],
-    bands: [{ series: [1, 2], colour: "--band", label: "range of the exact price, 95 %" }],
-    marks: () => [{ x: current.at, text: `now ${times.time(current.at)}`, colour: "--ink" }],
+    bands: [{ series: [1, 2], colour: "--band", label: t("range of the exact price, 95 %") }],
+    marks: () => [{ x: current.at, text: t("now {time}", { time: times.time(current.at) }), colour: "--ink" }],
     table: {
-      head: ["From", `Price [${current.unit}]`, "Of it energy", "95 % range", ...(fed() ? ["Feed-in"] : []), "Kind"],
+      head: [t("From"), t("Price [{unit}]", { unit: current.unit }), t("Of it energy"), t("95 % range"), ...(fed() ? [t("Feed-in")] : []), t("Kind")],
       kinds: ["when", "number", "number", "number", ...(fed() ? ["number"] : []), ""],
-      rows: () => [...current.published.map(row("published")), ...current.forecast.map(row("expected"))],
+      rows: () => [...current.published.map(row(t("published"))), ...current.forecast.map(row(t("expected")))],
     },
-    words: () => `Prices of today by the time of day: ${current.published.length} published, ${current.forecast.length} expected. ${summary(current, places)} The table below has all of them.`,
+    words: () => t("Prices of today by the time of day: {published} published, {expected} expected. {summary} The table below has all of them.", { published: current.published.length, expected: current.forecast.length, summary: summary(current, places) }),
   });
 }
 
 function summary(now, places) {
   if (!now.published.length) return "";
   const [low, high] = extremes(now.published);
-  return `Lowest ${number(low.price, places)} at ${times.time(low.start)}, highest ${number(high.price, places)} at ${times.time(high.start)}.`;
+  return t("Lowest {low} at {lowAt}, highest {high} at {highAt}.", { low: number(low.price, places), lowAt: times.time(low.start), high: number(high.price, places), highAt: times.time(high.start) });
 }
 
 function extremes(list) {
@@ -138,8 +139,8 @@ function cheapest({ forecast, interval }) {
 }
 
 const SOURCES = {
-  forecast: "This price is the public forecast: no meter was used for it, because no meter reported or the privacy budget is spent.",
-  fallback: "This is the fallback price: no model can be used, or none may be used without readings.",
+  forecast: t("This price is the public forecast: no meter was used for it, because no meter reported or the privacy budget is spent."),
+  fallback: t("This is the fallback price: no model can be used, or none may be used without readings."),
 };
 
 function render() {
@@ -149,27 +150,29 @@ function render() {
   say(find("#unit"), unit);
   const energy = find("#energy");
   energy.hidden = holds.energy === holds.price;
-  say(energy, `Of it ${number(holds.energy, places)} for energy; the rest is grid fees and taxes.`);
+  say(energy, t("Of it {energy} for energy; the rest is grid fees and taxes.", { energy: number(holds.energy, places) }));
   const feedIn = find("#feed-in");
   feedIn.hidden = !fed();
-  const given = `Feed-in: ${number(holds.feedIn, places)} ${unit}`;
-  say(feedIn, !fed() ? "" : holds.feedIn < 0 ? `${given}: what you send to the grid costs you now.` : `${given} for what you send to the grid.`);
-  say(find("#holds"), `${times.day(holds.start)}, ${times.time(holds.start)} to ${times.time(holds.end)}`);
+  const given = { price: number(holds.feedIn, places), unit };
+  say(feedIn, !fed() ? "" : holds.feedIn < 0
+    ? t("Feed-in: {price} {unit}: what you send to the grid costs you now.", given)
+    : t("Feed-in: {price} {unit} for what you send to the grid.", given));
+  say(find("#holds"), t("{day}, {from} to {to}", { day: times.day(holds.start), from: times.time(holds.start), to: times.time(holds.end) }));
   const late = newest && !demo && at > newest.end + interval;
   const source = find("#source");
   source.hidden = !late && !SOURCES[holds.source];
-  say(source, late ? `The newest price is late: it was valid until ${times.time(newest.end)}.` : SOURCES[holds.source] ?? "");
+  say(source, late ? t("The newest price is late: it was valid until {time}.", { time: times.time(newest.end) }) : SOURCES[holds.source] ?? "");
   if (published.length) {
     const [low, high] = extremes(published);
-    say(find("#lowest"), `${number(low.price, places)} at ${times.time(low.start)}`);
-    say(find("#highest"), `${number(high.price, places)} at ${times.time(high.start)}`);
+    say(find("#lowest"), t("{price} at {time}", { price: number(low.price, places), time: times.time(low.start) }));
+    say(find("#highest"), t("{price} at {time}", { price: number(high.price, places), time: times.time(high.start) }));
   }
   const hour = cheapest(current);
-  say(find("#cheapest"), hour ? `${times.date(hour.from) === times.date(current.at) ? "" : `${times.day(hour.from)}, `}${times.time(hour.from)} to ${times.time(hour.to)}, about ${number(hour.mean, places)}` : "no forecast");
+  say(find("#cheapest"), hour ? `${times.date(hour.from) === times.date(current.at) ? "" : `${times.day(hour.from)}, `}${t("{from} to {to}, about {price}", { from: times.time(hour.from), to: times.time(hour.to), price: number(hour.mean, places) })}` : t("no forecast"));
   find("#simulated").hidden = !current.simulated;
   if (Date.now() - spoken > SPEAK_EVERY) {
     spoken = Date.now();
-    say(find("#said"), `Price now ${number(holds.price, places)} ${unit}, ${times.time(holds.start)} to ${times.time(holds.end)}.`);
+    say(find("#said"), t("Price now {price} {unit}, {from} to {to}.", { price: number(holds.price, places), unit, from: times.time(holds.start), to: times.time(holds.end) }));
   }
 }
 
@@ -194,15 +197,15 @@ async function refresh() {
 async function loadPromise() {
   const card = find("#promise");
   try {
-    const promise = await ask(about("/v1/promise", zone));
+    const promise = await ask(worded("/v1/promise", zone));
     if (promise.time_zone) {
       place = promise.time_zone;
       times = clock(place);
     }
     say(find("#sentence"), promise.sentence);
     items(find("#assumptions"), promise.assumptions);
-    say(find("#odds"), promise.delta ? "" : `Example: for an adversary who thinks it equally likely that you are home or away, the odds become at most ${Math.round(100 * most(promise.epsilon))} to ${100 - Math.round(100 * most(promise.epsilon))}, from ${seenBy(promise)}.`);
-    say(find("#cost"), promise.error === null ? "" : `What it costs: the published price is off by about ${percent(promise.error)}.`);
+    say(find("#odds"), promise.delta ? "" : t("Example: for an adversary who thinks it equally likely that you are home or away, the odds become at most {most} to {least}, from {seen}.", { most: Math.round(100 * most(promise.epsilon)), least: 100 - Math.round(100 * most(promise.epsilon)), seen: seenBy(promise) }));
+    say(find("#cost"), promise.error === null ? "" : t("What it costs: the published price is off by about {error}.", { error: percent(promise.error) }));
     state(card, "ready");
   } catch (error) {
     state(card, "error", error.message);
@@ -211,7 +214,6 @@ async function loadPromise() {
 
 const renew = throttled(refresh, 400);
 for (const part of [now, curve]) again(part, renew);
-find("#how").href = about("/how", find("nav a[href^='/how?']") ? zone : "");
 await loadPromise();
 function priced(found) {
   present = entry(found);

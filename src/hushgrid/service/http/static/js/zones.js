@@ -3,6 +3,7 @@
 import { about, ask } from "./api.js";
 import { again, find, say, state } from "./dom.js";
 import { clock, digits, number, seconds } from "./format.js";
+import { t } from "./words.js";
 
 const EVERY = 15_000; // [ms]
 const AT_ONCE = 4; // requests
@@ -10,6 +11,20 @@ const card = find("#zones");
 const rows = [...find("#list").rows];
 const times = clock();
 const seen = new Set();
+const STATES = {
+  publishing: t("publishing"),
+  "no readings": t("no readings"),
+  "forecast only": t("forecast only"),
+  fallback: t("fallback"),
+  behind: t("behind"),
+  "not begun": t("not begun"),
+  "closed after an error": t("closed after an error"),
+  "forecast until hushgrid resume": t("forecast until hushgrid resume"),
+  "forecast until the next block": t("forecast until the next block"),
+  "waits: the clock was set forward": t("waits: the clock was set forward"),
+  "waits: the last release is old": t("waits: the last release is old"),
+  "waits: the clock is behind the ledger": t("waits: the clock is behind the ledger"),
+};
 
 const watch = new IntersectionObserver((found) => {
   for (const one of found) {
@@ -26,9 +41,9 @@ async function price(row) {
   try {
     const found = await ask(about("/v1/price", row.dataset.zone));
     say(field(row, "price"), `${number(found.total, digits(found.total, row.dataset.digits))} ${found.currency}/kWh`);
-    say(field(row, "holds"), `${times.time(seconds(found.start))} to ${times.time(seconds(found.end))}`);
+    say(field(row, "holds"), t("{from} to {to}", { from: times.time(seconds(found.start)), to: times.time(seconds(found.end)) }));
   } catch (error) {
-    say(field(row, "price"), error.status === 404 ? "none yet" : "–");
+    say(field(row, "price"), error.status === 404 ? t("none yet") : "–");
   }
 }
 
@@ -48,7 +63,7 @@ async function states() {
   try {
     const found = await ask("/v1/status");
     const by = new Map(found.zones.map((one) => [one.zone, one.state]));
-    for (const row of rows) say(field(row, "state"), by.get(row.dataset.zone) ?? "–");
+    for (const row of rows) say(field(row, "state"), STATES[by.get(row.dataset.zone)] ?? by.get(row.dataset.zone) ?? "–");
     if (card.dataset.state === "error") filter();
   } catch (error) {
     state(card, "error", error.message);
@@ -63,7 +78,7 @@ function filter() {
     count += Number(!row.hidden);
   }
   state(card, count ? "ready" : "empty");
-  say(find("#count"), `${count} of ${rows.length} zones`);
+  say(find("#count"), t("{count} of {all} zones", { count, all: rows.length }));
 }
 
 async function all() {
