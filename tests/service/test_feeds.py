@@ -447,6 +447,17 @@ def test_nothing_new_is_304(face: Face, path: str, query: str) -> None:
     assert new.headers["etag"] != tag
 
 
+@pytest.mark.parametrize("changed", [{"digits": 2}, {"charges": Charges(fixed=(0.1,))}])
+def test_another_presentation_is_not_304(face: Face, changed: dict[str, Any]) -> None:
+    """After a restart with other digits or charges the ledger has the same head."""
+    tag = {"If-None-Match": face.call("GET", "/v1/prices").headers["etag"]}
+    other = Face(zone=replace(face.zone, **changed))
+    other.clock.wall = face.clock.wall
+    answer = other.call("GET", "/v1/prices", headers=tag)
+    assert answer.status_code == 200
+    assert answer.headers["etag"] != tag["If-None-Match"]
+
+
 def test_a_body_is_made_once_for_a_release(face: Face, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
     body = Pages._body

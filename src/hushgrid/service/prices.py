@@ -976,6 +976,12 @@ class Page:
         return int(max(min(max(math.ceil(self.due - now), 1), self.ends - now), 0))
 
 
+def _presentation(zone: ZoneService) -> str:
+    """Digest of what a file may change without a release: the same head then has other bodies."""
+    given = (zone.currency, zone.time_zone, zone.charges, zone.digits)
+    return hashlib.sha256(repr(given).encode()).hexdigest()[:8]
+
+
 class Pages:
     """The price feeds of all zones.
 
@@ -1033,7 +1039,8 @@ class Pages:
             due = border
             if newest is not None:
                 head, due = newest.head, newest.start + 2 * one.seconds + one.grace
-            etag = f'"{FORM}-{head[:40]}' + ('"' if border == math.inf else f'-{start}"')
+            etag = f'"{FORM}{_presentation(one)}-{head[:40]}'
+            etag += '"' if border == math.inf else f'-{start}"'
             page = Page(body, self.feeds[path].media, etag, due, border)
             if whole and self._history.newest(zone) is newest:
                 self._keep(zone, head, (path, span), page)

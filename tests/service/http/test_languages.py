@@ -56,16 +56,16 @@ def test_every_text_has_a_translation_with_the_same_places(language: str) -> Non
 
 
 def _policies() -> list[Policy]:
-    blocks = Blocks((48, 48), (0.1, 0.2))
+    blocks = Blocks((48, 48), (0.1, 0.05))
     covariate = Covariate("temperature 2.5 m", 10.0, 5.0, vouched_by="J. Doe, 3.5")
     return [
         *(Policy(0.04, eta=eta) for eta in (0.0, 0.005, 1.0)),
         Policy(0.1, eta=1.0, schedule=blocks),
         Policy(0.1, schedule=Negligible(1e-4), clamp=(800,)),
-        Policy(0.1, schedule=Gaussian(1e-6)),
+        Policy(5.0, schedule=Gaussian(30.0, 1e-6)),
         Policy(0.1, blocks="minimal", models="paper", on_empty="publish_exact"),
         Policy(0.1, blocks="paper"),
-        Policy(0.1, eta=1.0, publish="estimate", estimator="releases", covariates=(covariate,)),
+        Policy(0.1, eta=1.0, publish="estimate", estimator="releases", usual=150.0, covariates=(covariate,)),
     ]
 
 
