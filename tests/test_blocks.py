@@ -11,6 +11,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.capacity import IDS
 from hushgrid.cli import main
 from hushgrid.files.service_file import load_deployment
 from hushgrid.intake.json import FORMAT
@@ -56,12 +58,11 @@ RUN: dict[str, dict[str, list[str]]] = {
     "audit.md": {"python": [GUIDES], "indented": ["audit/test_command.py"]},
     "batch.md": {
         "sh": ["service/batch/test_batch.py::test_the_command"],  # with Spark: test_batch_spark.py
-        "indented": ["skip: a benchmark, see make bench"],
     },
     "calibrator.md": {
         "python": ["test_docs.py::test_calibrator_guide_is_short_and_its_noise_suffices"] * 2
     },
-    "capacity.md": {"sh": ["skip: a benchmark of an hour, see make bench"]},
+    "capacity.md": {"sh": [f"{HERE}::test_a_plan_of_capacity"]},
     "compare.md": {
         "indented": [
             "compare/test_compare_cli.py::test_compare_writes_what_it_names_and_resumes",
@@ -101,10 +102,7 @@ RUN: dict[str, dict[str, list[str]]] = {
         "json": [f"{HERE}::test_readings_as_json"],
         "toml": [*["service/http/test_web.py"] * 2, "service/test_registers.py"],
     },
-    "meter-store.md": {
-        "python": [GUIDES],
-        "indented": ["skip: a benchmark, see make bench"],
-    },
+    "meter-store.md": {"python": [GUIDES]},
     "openadr.md": {
         "sh": [f"{FEEDS}::test_openadr"] * 2,
         "python": ["service/openadr/test_clients.py::test_the_guides_examples_run"] * 2,
@@ -179,6 +177,29 @@ def test_shells_can_read_every_command() -> None:
 )
 def test_blocks_that_cannot_be_run_here(page: str, why: str) -> None:
     pytest.skip(f"{page}: a block is not run: {why}")
+
+
+def test_a_plan_of_capacity(tmp_path: Path) -> None:
+    """The command of the guide on a file of measurements that has every id, of a made-up machine."""
+    (block,) = blocks(PAGES["capacity.md"])["sh"]
+    python, _, module, file, *more = shlex.split(block)
+    assert (python, module) == ("python", "benchmarks.capacity")
+    (tmp_path / file).write_text(json.dumps({name: {"value": 1000.0} for name in IDS.values()}))
+    done = subprocess.run(
+        [sys.executable, "-m", module, tmp_path / file, *more],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert "100,000,000" in done.stdout
+
+
+def test_measurements_that_guides_name_exist() -> None:
+    code = "".join(path.read_text() for path in ROOT.glob("benchmarks/*.py"))
+    for page in ("batch.md", "meter-store.md"):
+        (line,) = re.findall(r"Those of `make bench`, by the ids (.*)", PAGES[page].read_text())
+        names = re.findall(r"`(\w+)`", line)
+        assert len(names) == 7
+        for name in names:
+            assert f'"{name}"' in code or f'"{name.rpartition("_")[0]}' in code, name
 
 
 def run(capsys: pytest.CaptureFixture[str], line: str) -> str:

@@ -17,6 +17,7 @@ import pytest
 
 from hushgrid.files.deployment import Charges
 from hushgrid.model.zone import FeedIn
+from hushgrid.report._figures import render
 from hushgrid.report.comparison import comparison_page
 from hushgrid.report.learn import html_page
 from tests.browser.conftest import Demo
@@ -189,7 +190,9 @@ TEXTS = """() => {
 
 def test_public_pages_in_every_language(page_of: Open) -> None:
     """What scripts write as well; axe finds nothing, and no label is too long for a phone."""
-    same = re.compile(r"hushgrid|elm-street|API|English|Deutsch|Français|EUR/kWh|[εη][ =\d.,]*|epsilon [\d.,]+")
+    same = re.compile(
+        r"hushgrid|elm-street|API|English|Deutsch|Français|EUR/kWh|[εη][ =\d.,]*|epsilon [\d.,]+"
+    )
     texts: dict[tuple[str, str], set[str]] = {}
     for locale in ("en-GB", "de-AT", "fr-FR"):
         page = page_of(360, locale=locale, reduced_motion="reduce")
@@ -253,6 +256,17 @@ def test_reports_look_like_pages(page_of: Open, scheme: str) -> None:
     page = page_of(360, color_scheme=scheme)
     for text in (
         html_page("Learned zone", prose, {"days": dot}, ["days"]),
+        render(
+            "plan.html",
+            title="Plan",
+            promise=prose,
+            assumptions=[prose],
+            noise=[prose],
+            keys=["block_steps = [6]"],
+            errors=[prose],
+            dials=[(["eta", *["figure"] * 12], [["1", *["0.0123456"] * 12]])],
+            picture="data:image/png;base64," + base64.b64encode(dot).decode(),
+        ),
         comparison_page(
             "Comparison", {"errors": rows, "notes": "- one\n- two"}, {"errors": drawing}
         ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import html
 import io
 import json
 import subprocess
@@ -182,6 +183,9 @@ def test_plan_answers_a_promise(tmp_path: Path) -> None:
     assert values["leakage_max"] <= values["epsilon"] == 1
     assert len(values["epsilon_t"]) == len(values["scale"]) == 96
     assert (tmp_path / "plan.png").stat().st_size > 10_000
+    page = (tmp_path / "report.html").read_text()
+    assert all(html.escape(one) in page for one in values["assumptions"])
+    assert "data:image/png" in page
     for extra, words in (
         (("--within", "0.01", "--no-blocks", "--no-clamp"), "is asked, most of it from"),
         (("--secret", "day"), "'day' is not one of"),

@@ -73,7 +73,7 @@ def plan(
         float | None, typer.Option(help="Refuse an expected error above this share of the load.")
     ] = None,
     tables: Annotated[bool, typer.Option(help="What another eta, epsilon or size costs.")] = True,
-    out: Annotated[Path | None, typer.Option(help="Folder for the figure.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the figure and report.html.")] = None,
     seed: common.Seed = 1,
     json: common.Json = None,
 ) -> None:
@@ -93,7 +93,7 @@ def plan(
 
     from hushgrid.errors import PlanError
     from hushgrid.files.interval_plan import interval_run
-    from hushgrid.files.results import save_figures
+    from hushgrid.files.results import png_of, save_figures, write_text
     from hushgrid.planning import tradeoff as options
     from hushgrid.planning.expected_error import RHO
     from hushgrid.planning.planner import plan as planned
@@ -154,14 +154,16 @@ def plan(
     closed = loop_of(found, scenario.tariff, scenario.consumption)
     values["loop"] = {name: report.finite_or_none(v) for name, v in closed._asdict().items()}
     common.echo(report.plan_prose(found, rho, endless, private), json)
-    common.echo(f"\n{report.stability_line(closed)}", json)
-    if private:
-        common.echo(f"\n{_PRIVATE}", json)
+    more = [report.stability_line(closed), *([_PRIVATE] if private else [])]
+    for line in more:
+        common.echo(f"\n{line}", json)
     if cells:
         common.echo("\n" + report.sensitivity_tables(cells), json)
     written = common.write_json(values, json)
     if out is not None:
-        written += save_figures(out, {"plan": report.plan_figure(found, scenario.models)})
+        figure = report.plan_figure(found, scenario.models)
+        page = report.plan_page(found, rho, endless, private, more, cells, png_of(figure))
+        written += [write_text(out / "report.html", page), *save_figures(out, {"plan": figure})]
     common.echo_written(written, json, "\n")
 
 

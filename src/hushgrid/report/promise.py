@@ -22,7 +22,7 @@ from hushgrid.planning.expected_error import AS_GOOD, PRIVATE_WAYS, WAYS, Prospe
 from hushgrid.planning.planner import Plan
 from hushgrid.planning.stability import HYSTERESIS, Stability
 from hushgrid.planning.tradeoff import Cell
-from hushgrid.report._figures import day_line, finish, panels, table
+from hushgrid.report._figures import data_uri, day_line, finish, panels, render, table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -154,7 +154,7 @@ def plan_json(
         error; a figure that does not exist is None.
     """
     prospect, lengths = found.prospect, found.policy.schedule.lengths
-    way = prospect.best(rho, PRIVATE_WAYS if private else WAYS)
+    way = prospect.best(rho, _ways(private))
     return {
         "secret": found.secret,
         "epsilon": found.epsilon,
@@ -183,6 +183,11 @@ def plan_json(
         "bill_change": _bill_change(found),
         "assumptions": list(found.assumptions),
     }
+
+
+def _ways(private: bool) -> tuple[Way, ...]:
+    """The publications that the models allow."""
+    return PRIVATE_WAYS if private else WAYS
 
 
 def finite_or_none(value: float | None) -> float | None:
@@ -232,15 +237,71 @@ def plan_prose(found: Plan, rho: float, endless: float | None, private: bool = F
     Returns:
         Lines of text.
     """
-    policy, prospect = found.policy, found.prospect
-    promise = promise_sentence(
-        policy, found.secret, found.epsilon, delta=found.delta, continued=found.running is not None
+    noise, errors = _plan_lines(found, rho, endless, private)
+    lines = [f"Promise: {_planned(found)}", "", *noise, "", *errors, "", "Assumptions:"]
+    return "\n".join([*lines, *(f"- {line}" for line in found.assumptions)])
+
+
+def plan_page(
+    found: Plan,
+    rho: float,
+    endless: float | None,
+    private: bool,
+    more: Sequence[str],
+    cells: Mapping[str, Sequence[Cell]],
+    picture: bytes,
+) -> str:
+    """A plan as a page of HTML with the look of the service's pages.
+
+    Args:
+        found: The plan.
+        rho: Relative error to expect of the model.
+        endless: Leakage about one step if the plan is repeated for ever, or None.
+        private: Whether the models are private.
+        more: Further lines.
+        cells: As `sensitivity_tables` has them.
+        picture: `plan_figure` as PNG.
+
+    Returns:
+        The HTML; it loads nothing from the network.
+    """
+    noise, errors = _plan_lines(found, rho, endless, private)
+    keys = block_lines(found)
+    dials = {
+        dial: (head, _rows(rows)) for dial, head in _DIALS.items() if (rows := cells.get(dial))
+    }
+    return render(
+        "plan.html",
+        title=f"Plan: {found.secret}, epsilon = {found.epsilon:g}",
+        promise=_planned(found),
+        noise=[one for one in noise if one not in keys],
+        keys=keys[1:],
+        errors=[*errors, *more],
+        dials=dials.values(),
+        assumptions=found.assumptions,
+        picture=data_uri(picture, "image/png"),
     )
-    lines = [f"Promise: {promise}", "", *_noise_lines(found)]
+
+
+def _planned(found: Plan) -> str:
+    """The promise that a plan keeps."""
+    return promise_sentence(
+        found.policy,
+        found.secret,
+        found.epsilon,
+        delta=found.delta,
+        continued=found.running is not None,
+    )
+
+
+def _plan_lines(
+    found: Plan, rho: float, endless: float | None, private: bool
+) -> tuple[list[str], list[str]]:
+    """Lines about noise and leakage, and about errors."""
+    policy, prospect, lines = found.policy, found.prospect, _noise_lines(found)
     if policy.clamp:
         lines.append(f"Readings are cut at {_span(found.clamp, 'd')} Wh, by density class.")
-    if policy.schedule.lengths:
-        lines += ["To publish so, set in [policy] of the zone's file:", *block_keys(found)]
+    lines += block_lines(found)
     lines.append(f"The promise binds at house {found.house}, step {found.step}.")
     if found.leakage is not None:
         over = "the horizon on its own"
@@ -255,8 +316,7 @@ def plan_prose(found: Plan, rho: float, endless: float | None, private: bool = F
             if found.secret == "interval" and endless > found.epsilon * 1.005:
                 hint = " (plan with --continued to promise that)"
             lines.append(f"Repeated for ever, it {more}{hint}.")
-    lines += [
-        "",
+    errors = [
         f"Expected error (RMSRE, paper's formula) at rho = {rho:g}:"
         f" {prospect.with_cut(rho):.3e} raw, {prospect.estimated(rho):.3e} estimated,"
         f" {prospect.forecast(rho):.3e} for a forecast without any reading.",
@@ -264,8 +324,21 @@ def plan_prose(found: Plan, rho: float, endless: float | None, private: bool = F
         *_bill_lines(found),
         _advice(prospect, rho, private),
     ]
-    lines += ["", "Assumptions:"]
-    return "\n".join([*lines, *(f"- {line}" for line in found.assumptions)])
+    return lines, errors
+
+
+def block_lines(found: Plan) -> list[str]:
+    """How to set the blocks of steps of a plan.
+
+    Args:
+        found: A plan.
+
+    Returns:
+        Three lines; none for a plan without blocks of steps.
+    """
+    if not found.policy.schedule.lengths:
+        return []
+    return ["To publish so, set in [policy] of the zone's file:", *block_keys(found)]
 
 
 def stability_line(loop: Stability) -> str:
@@ -332,13 +405,17 @@ def sensitivity_tables(cells: Mapping[str, Sequence[Cell]]) -> str:
     Returns:
         The tables.
     """
-    head = {"eta": "eta", "epsilon": "epsilon promised", "houses": "houses"}
-    parts = []
-    for dial, rows in cells.items():
-        if rows:
-            body = [(f"{c.at:g}", _or_none(c.epsilon_t), f"{c.error:.2%}") for c in rows]
-            parts.append(table([(head[dial], "epsilon a step", "error of the raw load"), *body]))
-    return "\n\n".join(parts)
+    return "\n\n".join(table([_DIALS[dial], *_rows(rows)]) for dial, rows in cells.items() if rows)
+
+
+_DIALS = {
+    dial: (name, "epsilon a step", "error of the raw load")
+    for dial, name in (("eta", "eta"), ("epsilon", "epsilon promised"), ("houses", "houses"))
+}
+
+
+def _rows(cells: Sequence[Cell]) -> list[tuple[str, str, str]]:
+    return [(f"{c.at:g}", _or_none(c.epsilon_t), f"{c.error:.2%}") for c in cells]
 
 
 def _or_none(epsilon: float) -> str:
@@ -484,6 +561,7 @@ def outlook_json(outlook: Outlook) -> dict[str, Any]:
         "error_share_of_load": seen.prospect.share(outlook.rho),
         "bill_change": _bill_change(seen),
         "publish": seen.policy.publish,
+        "publish_advised": seen.prospect.best(outlook.rho, _ways(outlook.private)),
         "assumptions": list(seen.assumptions),
     }
 

@@ -65,7 +65,14 @@ def _policies() -> list[Policy]:
         Policy(5.0, schedule=Gaussian(30.0, 1e-6)),
         Policy(0.1, blocks="minimal", models="paper", on_empty="publish_exact"),
         Policy(0.1, blocks="paper"),
-        Policy(0.1, eta=1.0, publish="estimate", estimator="releases", usual=150.0, covariates=(covariate,)),
+        Policy(
+            0.1,
+            eta=1.0,
+            publish="estimate",
+            estimator="releases",
+            usual=150.0,
+            covariates=(covariate,),
+        ),
     ]
 
 
