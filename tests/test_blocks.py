@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from benchmarks.capacity import IDS
+
 from hushgrid.cli import main
 from hushgrid.files.service_file import load_deployment
 from hushgrid.intake.json import FORMAT
@@ -180,7 +180,7 @@ def test_blocks_that_cannot_be_run_here(page: str, why: str) -> None:
 
 
 def test_a_plan_of_capacity(tmp_path: Path) -> None:
-    """The command of the guide on a file of measurements that has every id, of a made-up machine."""
+    """The command of the guide on a file of measurements that has every id."""
     (block,) = blocks(PAGES["capacity.md"])["sh"]
     python, _, module, file, *more = shlex.split(block)
     assert (python, module) == ("python", "benchmarks.capacity")

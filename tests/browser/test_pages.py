@@ -179,7 +179,8 @@ def test_every_page_fits_and_can_be_used_by_all(
 TEXTS = """() => {
   const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), found = [];
   while (walk.nextNode()) {
-    if (!walk.currentNode.parentElement.closest("noscript")) found.push(walk.currentNode.data.trim());
+    const { data, parentElement } = walk.currentNode;
+    if (!parentElement.closest("noscript")) found.push(data.trim());
   }
   for (const one of document.querySelectorAll("[aria-label], [aria-valuetext]")) {
     found.push(one.getAttribute("aria-label") ?? one.getAttribute("aria-valuetext"));

@@ -95,11 +95,9 @@ def translated(text: str, language: str) -> str:
     """
     rest, parts = text, []
     while rest and language != ENGLISH:
-        for pattern, words in _patterns(language):
-            found = pattern.match(rest)
-            if found:
-                break
-        else:
+        matches = ((pattern.match(rest), words) for pattern, words in _patterns(language))
+        found, words = next((one for one in matches if one[0]), (None, ""))
+        if found is None:
             return text
         values = {
             name: value if name in _VERBATIM and value != "no one" else _value(value, language)
