@@ -193,7 +193,11 @@ def test_a_wheel_takes_every_file_along() -> None:
     patterns = settings["tool"]["setuptools"]["package-data"]["hushgrid.service.http"]
     place = ROOT / "src" / "hushgrid" / "service" / "http"
     taken = {path for pattern in patterns for path in place.glob(pattern) if path.is_file()}
-    there = {path for folder in ("frames", "static") for path in (place / folder).rglob("*.*")}
+    there = {
+        path
+        for folder in ("frames", "languages", "static")
+        for path in (place / folder).rglob("*.*")
+    }
     assert {path for path in there if path.is_file()} <= taken
     assert {f"static/{name}" for name in ASSETS} <= {str(p.relative_to(place)) for p in taken}
 

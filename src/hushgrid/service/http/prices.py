@@ -484,17 +484,16 @@ class _Once:
 
     async def _body(self, zone: ZoneService) -> bytes:
         try:
-            return self._known.get(zone.id) or await to_thread.run_sync(
-                self._made, zone, limiter=self._thread
-            )
+            if zone.id not in self._known:
+                await to_thread.run_sync(self._made, zone, limiter=self._thread)
         except HushgridError as error:
             raise Refusal(404, f"There is no such figure: {error}") from None
+        return self._known[zone.id]
 
-    def _made(self, zone: ZoneService) -> bytes:
+    def _made(self, zone: ZoneService) -> None:
         if zone.id not in self._known:
             made = self._make(zone)
             self._known[zone.id] = json.dumps(made, allow_nan=False).encode()
-        return self._known[zone.id]
 
 
 def _kept(body: bytes) -> Response:
