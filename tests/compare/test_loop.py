@@ -19,14 +19,13 @@ from hushgrid.compare.flexible import (
 )
 from hushgrid.compare.loop import (
     FIGURES,
-    MEMORIES,
     LoopSetting,
-    attained_leakage,
     close_loop,
     linear_zone,
     policy_of,
     street,
 )
+from hushgrid.compare.memory import MEMORIES, attained_leakage, guessed
 from hushgrid.compare.methods import MethodPromise
 from hushgrid.errors import ConsumptionError, PlanError
 from hushgrid.mechanism.noise import SimulatedNoise
@@ -158,7 +157,7 @@ def test_a_loop_has_every_figure_and_repeats(small):
     assert set(found.figures) == set(setting.prices)
     for values in found.figures.values():
         assert set(values) == set(FIGURES)
-        assert all(v.shape == (2,) and np.isfinite(v).all() for v in values.values())
+        assert all(v.shape == (1, 2) and np.isfinite(v).all() for v in values.values())
     assert (found.figures["flat"]["rebound"] == 0).all()
     assert found.figures["exact"]["switches"].mean() != found.figures["flat"]["switches"].mean()
     assert np.isfinite(found.gain.mean)

@@ -46,8 +46,11 @@ def loop(
         float, typer.Option(min=0, max=0.99, help="Share of the last price that the next keeps.")
     ] = 0.0,
     prices: Annotated[
-        str, typer.Option(help="Some of exact, raw, estimated, blocks, flat, tou.")
-    ] = "exact,raw,estimated,blocks,flat,tou",
+        str, typer.Option(help="Some of exact, raw, estimated, blocks, filtered, flat, tou.")
+    ] = "exact,raw,estimated,blocks,filtered,flat,tou",
+    worlds: Annotated[
+        int, typer.Option(min=1, max=100, help="Independent worlds that intervals are over.")
+    ] = 5,
     sweep: Annotated[
         list[str] | None,
         typer.Option(help="Vary automation, delay, houses, eta or epsilon; may be repeated."),
@@ -69,7 +72,7 @@ def loop(
         PlanError: If options contradict each other.
     """
     from hushgrid.compare.flexible import Flexibility
-    from hushgrid.compare.loop import DIALS, LoopSetting, close_loop, street, turned
+    from hushgrid.compare.loop import DIALS, LoopSetting, close_loops, street, turned
     from hushgrid.compare.methods import MethodPromise
     from hushgrid.errors import PlanError
     from hushgrid.files.results import json_text, make_folder, save_figures, svg_text, write_text
@@ -101,8 +104,9 @@ def loop(
     make_folder(out)
 
     def run(one: LoopSetting, n: int, label: str) -> Any:
-        with common.progress(label, (days + 1) * STEPS_PER_DAY) as tick:
-            return close_loop(scenario or street(n, seed), one, seed=seed, tick=tick)
+        seeds = range(seed, seed + worlds)
+        with common.progress(label, worlds * (days + 1) * STEPS_PER_DAY) as tick:
+            return close_loops(lambda own: scenario or street(n, own), one, seeds, tick)
 
     found = run(setting, houses, "loop, steps")
     sweeps = {
@@ -118,6 +122,8 @@ def loop(
     figures = {"loop": report.loop_figure(found)} if drawn else {}
     drawings = {"Figures a day": svg_text(figures["loop"])} if drawn else {}
     for dial, swept in sweeps.items():
+        if "exact" in found.figures:
+            parts[f"Against the exact price, along {dial}"] = report.sweep_table(dial, swept)
         for value, one in swept:
             parts[f"{dial} = {value:g}"] = report.loop_table(one)
         if drawn:

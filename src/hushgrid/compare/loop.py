@@ -1,8 +1,8 @@
 """The closed loop: the same homes under exact, private, flat and time-of-use prices.
 
-All prices have the same homes, wants and noise quantiles (common random numbers). A price of step
-t applies `delay` steps later than the next one. The private prices come from the mechanism itself.
-The first day is not counted: devices and forecasts begin there.
+All prices have the same homes, wants and noise quantiles (common random numbers); other worlds have
+others. A price of step t applies `delay` steps later than the next one. The private prices come
+from the mechanism itself. The first day is not counted: devices and forecasts begin there.
 """
 
 from __future__ import annotations
@@ -15,30 +15,32 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from hushgrid._numbers import Floats, Indices, Int32s, UInt8s, is_real
+from hushgrid._numbers import Bools, Floats, Int32s, UInt8s, is_real
 from hushgrid.compare.flexible import HOURS, Flexibility, Homes, Market, PriceMemory
+from hushgrid.compare.memory import MEMORIES, attained_leakage, guessed
 from hushgrid.compare.methods import MethodPromise
 from hushgrid.compare.paper import CALENDAR, chains
 from hushgrid.compare.simulation import NOISE_STREAM, World
 from hushgrid.errors import PlanError
-from hushgrid.mechanism.noise import SimulatedNoise
+from hushgrid.mechanism.noise import Noise, SimulatedNoise
 from hushgrid.mechanism.policy import Policy, per_step
 from hushgrid.mechanism.release import State, init, step
 from hushgrid.model.consumption import Consumption
 from hushgrid.model.laws import Gamma, LogNormal
 from hushgrid.model.occupancy import STEPS_PER_DAY as DAY
-from hushgrid.model.occupancy import Chains, OccupancyModel
+from hushgrid.model.occupancy import OccupancyModel
 from hushgrid.model.zone import Scenario, Tariff, Zone, cost, optimal_rate, public_rate, tally
 from hushgrid.planning.planner import plan
 from hushgrid.planning.tradeoff import running
-from hushgrid.statistics import Summary, summarise
+from hushgrid.statistics import Score, Summary, ratio_of_means, summarise
 
-Price = Literal["exact", "raw", "estimated", "blocks", "flat", "tou"]
+Price = Literal["exact", "raw", "estimated", "blocks", "filtered", "flat", "tou"]
 PRICES: tuple[Price, ...] = get_args(Price)
 PRIVATE: tuple[Price, ...] = ("raw", "estimated", "blocks")
 PEAK_HOURS = slice(64, 80)  # 16:00 to 20:00, dearer under the time-of-use price
 CONNECTION = 3500  # [Wh] in a step: the contract bound of a home with devices, 14 kW
-MOST_DELAY = 4  # steps
+MOST_DELAY, MOST_WORLDS = 4, 100  # steps, worlds of a run
+_ATTACKED_DAYS = 4
 _PILOT_DAYS, _PILOT = 3, 0x5EED  # days at a flat price that set the tables, and their seed
 _PROBE, _PROBED = (
     0.05,
@@ -130,15 +132,18 @@ class Loop:
     Attributes:
         setting: What it was run with.
         houses: Number of homes.
-        figures: (days,): values by price and figure (FIGURES).
-        loads: (T,): loads of all days by price [Wh].
-        prices: (T,): prices in force by price [currency/kWh].
-        gain: Loop gain under the exact price, measured by small changes of it.
-        noise: Scales of the noise by private price, (T,) [Wh].
+        figures: (worlds, days): values by price and figure (FIGURES).
+        loads: (T,): loads of all days by price [Wh], of the first world.
+        prices: (T,): prices in force by price [currency/kWh], of the first world.
+        gains: (worlds, days): loop gains under the exact price, measured by small changes of it;
+            NaN without that price.
+        noise: Scales of the noise by private price, (T,) [Wh], of the first world.
         epsilon_any: Sum of `epsilon_any` over all releases, each block once, by private price: what
             they reveal about a home at most, without any assumption.
         attained: For an interval promise: leakage that an adversary attains (`attained_leakage`),
             by private price and device.
+        guessed: AUC of the same adversary's guesses from typical releases (`guessed`), and the
+            public model's, by private price and device.
     """
 
     setting: LoopSetting
@@ -146,18 +151,55 @@ class Loop:
     figures: Mapping[str, Mapping[str, Floats]]
     loads: Mapping[str, Floats]
     prices: Mapping[str, Floats]
-    gain: Summary
+    gains: Floats
     noise: Mapping[str, Floats]
     epsilon_any: Mapping[str, float]
     attained: Mapping[str, Mapping[str, float]]
+    guessed: Mapping[str, Mapping[str, Score]]
+
+    @property
+    def worlds(self) -> int:
+        """Number of independent worlds."""
+        return len(self.gains)
+
+    @property
+    def gain(self) -> Summary:
+        """Loop gain under the exact price."""
+        return summarise(_independent(self.gains))
 
     def summary(self, price: str, figure: str) -> Summary:
-        """Mean and 95 % interval of a figure over the days."""
-        return summarise(self.figures[price][figure])
+        """Mean and 95 % interval of a figure over the worlds; over the days of a single one."""
+        return summarise(_independent(self.figures[price][figure]))
 
     def against(self, price: str, figure: str, other: str = "exact") -> Summary:
-        """The difference to another price on the same days."""
-        return summarise(self.figures[price][figure] - self.figures[other][figure])
+        """The difference to another price in the same worlds."""
+        return summarise(_independent(self.figures[price][figure] - self.figures[other][figure]))
+
+    def relative(self, price: str, figure: str, other: str = "exact") -> Summary:
+        """The difference to another price in the same worlds, in parts of that price's figure."""
+        own, usual = (_independent(self.figures[name][figure]) for name in (price, other))
+        return ratio_of_means(own - usual, usual)
+
+
+def _independent(values: Floats) -> Floats:
+    """(n,): the mean of each world; the days of a single world, which are not quite independent."""
+    return values.mean(axis=1) if len(values) > 1 else values[0]
+
+
+class _Silence(Noise):
+    """No noise. What is published so protects no one; it is for comparison alone."""
+
+    def draw(self, scale: float) -> int:  # noqa: ARG002
+        """Zero."""
+        return 0
+
+    def draw_size(self, scale: float, steps: int) -> int:  # noqa: ARG002
+        """Zero."""
+        return 0
+
+    def draw_within(self, size: int) -> int:  # noqa: ARG002
+        """Zero."""
+        return 0
 
 
 def with_devices(scenario: Scenario, homes: Homes) -> Scenario:
@@ -251,7 +293,7 @@ class _Arm:
     ) -> None:
         self.price, self.homes, self.scenario, self.delay = price, homes, scenario, delay
         self.state: State | None = None
-        self.noise: SimulatedNoise | None = None
+        self.noise: Noise | None = None
         self.published: list[float] = []
         self.scales: list[float] = []
         self.epsilon_any = 0.0
@@ -319,8 +361,54 @@ class _Arm:
         return elasticity * (1 - tariff.beta / optimal_rate(math.sqrt(loads[0] * loads[1]), tariff))
 
 
+def close_loops(
+    zone_of: Callable[[int], Scenario],
+    setting: LoopSetting,
+    seeds: Sequence[int],
+    tick: Callable[[], None] = lambda: None,
+) -> Loop:
+    """Run independent worlds one after the other, each under every price.
+
+    Args:
+        zone_of: The zone of a seed, without devices.
+        setting: Devices, promise, delay, days and prices.
+        seeds: One a world, up to 100.
+        tick: Called after every step.
+
+    Returns:
+        The figures of all worlds. Loads, prices, noise and what an adversary learns are those of
+        the first.
+
+    Raises:
+        PlanError: As `close_loop`, or if there are no or too many or equal seeds.
+    """
+    if not 1 <= len(set(seeds)) == len(seeds) <= MOST_WORLDS:
+        raise PlanError(
+            f"seeds are {len(seeds)} with {len(set(seeds))} different; give 1 to {MOST_WORLDS}"
+            " different ones."
+        )
+    found: Loop | None = None
+    for seed in seeds:
+        one = close_loop(zone_of(seed), setting, seed=seed, tick=tick, attack=found is None)
+        if found is None:
+            found = one
+            continue
+        both = {
+            price: {name: np.concatenate([x, one.figures[price][name]]) for name, x in own.items()}
+            for price, own in found.figures.items()
+        }
+        found = replace(found, figures=both, gains=np.concatenate([found.gains, one.gains]))
+    assert found is not None
+    return found
+
+
 def close_loop(
-    scenario: Scenario, setting: LoopSetting, *, seed: int, tick: Callable[[], None] = lambda: None
+    scenario: Scenario,
+    setting: LoopSetting,
+    *,
+    seed: int,
+    tick: Callable[[], None] = lambda: None,
+    attack: bool = True,
 ) -> Loop:
     """Run the same homes under every price.
 
@@ -330,9 +418,10 @@ def close_loop(
         setting: Devices, promise, delay, days and prices.
         seed: Seed of homes, wants and noise.
         tick: Called after every step.
+        attack: Whether to measure what an adversary learns.
 
     Returns:
-        The figures by price. The gain is NaN without the exact price.
+        The figures by price, of one world. The gain is NaN without the exact price.
 
     Raises:
         PlanError: If the promise cannot be kept, or houses export energy.
@@ -354,15 +443,17 @@ def close_loop(
     arms = {name: _Arm(name, homes(name), scenario, tables, setting.delay) for name in names}
     policies: dict[bool, Policy] = {}
     for name, arm in arms.items():
-        if name in PRIVATE:
+        if name in (*PRIVATE, "filtered"):
             blocks = name != "raw"
             if blocks not in policies:
                 policies[blocks] = policy_of(scenario, setting, steps, blocks=blocks)
             policy = policies[blocks]
-            if name == "estimated":
+            if name in ("estimated", "filtered"):
                 policy = replace(policy, publish="estimate", estimator="filter")
             arm.state = init(*scenario.terms, policy)
             arm.noise = SimulatedNoise(np.random.SeedSequence([seed, NOISE_STREAM]))
+            if name == "filtered":  # the estimate's filter without its noise
+                arm.noise = _Silence()
     world, gains = World(scenario, (seed,)), list[list[float]]()
     for t in range(steps):
         world.step(())
@@ -375,35 +466,65 @@ def close_loop(
         tick()
     flat = np.array(arms["flat"].loads, np.float64)
     kept = {name: arms[name] for name in setting.prices}
-    measured = [float(np.mean(day)) for day in gains[1:] if day]
+    measured = [float(np.mean(day)) if day else math.nan for day in gains[1:]]
+    private = {name: arm for name, arm in kept.items() if name in PRIVATE}
+    attacks = {
+        name: _attacks(arm, scenario, setting, seed) if attack else ({}, {})
+        for name, arm in private.items()
+    }
     return Loop(
         setting,
         n,
         {name: _figures(arm, flat) for name, arm in kept.items()},
         {name: np.array(arm.loads, np.float64)[DAY:] for name, arm in kept.items()},
         {name: np.array(arm.memory.seen)[DAY:] for name, arm in kept.items()},
-        summarise(measured) if measured else Summary(math.nan, math.nan, (math.nan, math.nan)),
-        {name: np.array(arm.scales)[DAY:] for name, arm in kept.items() if arm.scales},
-        {name: arm.epsilon_any for name, arm in kept.items() if arm.scales},
-        {name: _attained(arm, scenario, setting) for name, arm in kept.items() if arm.scales},
+        np.array([measured]),
+        {name: np.array(arm.scales)[DAY:] for name, arm in private.items()},
+        {name: arm.epsilon_any for name, arm in private.items()},
+        {name: worst for name, (worst, _) in attacks.items()},
+        {name: typical for name, (_, typical) in attacks.items()},
     )
 
 
-def _attained(arm: _Arm, scenario: Scenario, setting: LoopSetting) -> dict[str, float]:
+def _attacks(
+    arm: _Arm, scenario: Scenario, setting: LoopSetting, seed: int
+) -> tuple[dict[str, float], dict[str, Score]]:
     """Of each device; nothing where the promise is another, or homes move together."""
     model = scenario.models[0]
     if setting.promise.secret != "interval" or model.chains[0].size > 1 or arm.state is None:
-        return {}
+        return {}, {}
     steps = min(_ATTACKED_DAYS * DAY, len(arm.scales))
     scale, policy = np.array(arm.scales)[:steps], arm.state.policy.first(steps)
     reach = int(scenario.zone.bound.max())
-    return {
+    worst = {
         name: attained_leakage(model, policy, scale, reach, run) for name, run in MEMORIES.items()
     }
+    devices: list[tuple[str, int, Bools | None]] = [
+        *((name, run, None) for name, run in MEMORIES.items()),
+        (WAITING, MEMORIES["car"], _dear(arm, steps)),
+    ]
+    typical = {
+        name: guessed(model, policy, scale, reach, run, seed=seed, waits=waits).auc
+        for name, run, waits in devices
+    }
+    return worst, typical
+
+
+WAITING = "car that waits"  # while the price in force is above the mean of the last day
+
+
+def _dear(arm: _Arm, steps: int) -> Bools:
+    """(steps,): whether the price in force is above the mean of the last day's prices."""
+    seen = np.array(arm.memory.seen)
+    sums = np.concatenate([[0.0], np.cumsum(seen)])
+    first = np.maximum(np.arange(steps) - DAY, 0)
+    known = np.maximum(np.arange(steps) - first, 1)
+    usual = (sums[np.arange(steps)] - sums[first]) / known
+    return np.asarray(seen[:steps] > usual)
 
 
 def _figures(arm: _Arm, flat: Floats) -> dict[str, Floats]:
-    """(days,): each of FIGURES, from the second day on. Power in kW, cost a home and day."""
+    """(1, days): each of FIGURES, from the second day on. Power in kW, cost a home and day."""
     tariff, n = arm.scenario.tariff, arm.scenario.zone.n_houses
     load = np.array(arm.loads, np.float64)
     moved = np.abs(np.diff(load, prepend=load[0])).reshape(-1, DAY)[1:]
@@ -426,7 +547,7 @@ def _figures(arm: _Arm, flat: Floats) -> dict[str, Floats]:
         ((price - optimal) ** 2).sum(axis=1) / (2 * tariff.alpha),
         np.array([_rank_correlation(*day) for day in zip(price, optimal, strict=True)]),
     )
-    return dict(zip(FIGURES, values, strict=True))
+    return {name: value[None] for name, value in zip(FIGURES, values, strict=True)}
 
 
 def _rank_correlation(a: Floats, b: Floats) -> float:
@@ -485,82 +606,3 @@ def turned(setting: LoopSetting, dial: str, value: float) -> LoopSetting:
     if dial == "delay":
         return replace(setting, delay=int(value))
     return replace(setting, eta=value) if dial == "eta" else setting
-
-
-MEMORIES = {
-    "none": 0,
-    "appliance": 4,
-    "car": 48,
-}  # steps that a device runs once its home is entered
-_ATTACKED_DAYS = 4
-
-
-def attained_leakage(
-    model: OccupancyModel, policy: Policy, scale: Floats, reach: int, run: int
-) -> float:
-    """What an adversary that knows a device's rule learns from the most telling releases.
-
-    Without memory a home draws its bound while occupied, and nothing else. With it, a device starts
-    when the home is entered and then draws the bound for `run` steps: readings of different blocks
-    then hang together, which the interval promise excludes. The adversary knows all other readings.
-    Its releases lie far above (or below) any load, where Laplace noise loses most; of a block of
-    steps the first or the last release decides. Such releases are possible, if rare, so the figure
-    is a lower bound on the leakage in that world.
-
-    Args:
-        model: Occupancy of homes that move alone; the first chain is the target's.
-        policy: The policy, over as many steps as there are scales.
-        scale: Scales of the noise, (T,) [Wh].
-        reach: The bound of the target [Wh].
-        run: Steps that the device runs; 0: none, without memory.
-
-    Returns:
-        The largest change of the log-odds of occupancy at any step [nats].
-    """
-    chains_, horizon = model.chains[0], len(scale)
-    states = 2 * (run + 1)  # occupancy, steps left
-    home, left = np.divmod(np.arange(states), run + 1)
-    on = home if run == 0 else np.asarray(left > 0)
-    lengths = policy.schedule.lengths or (1,) * horizon
-    ends = np.cumsum(lengths)
-    best = 0.0
-    for deciding in {tuple(ends - 1), tuple(ends - lengths)}:
-        evidence = np.zeros(horizon)
-        evidence[list(deciding)] = reach / scale[list(deciding)]
-        for sign in (1, -1):
-            weight = np.exp(sign * np.outer(evidence, on))
-            odds = _log_odds(chains_, model.calendar.slots, weight, home, left, run)
-            usual = _log_odds(chains_, model.calendar.slots, weight**0, home, left, run)
-            best = max(best, float(np.abs(odds - usual).max()))
-    return best
-
-
-def _log_odds(
-    chains_: Chains, slots: Int32s, weight: Floats, home: Indices, left: Indices, run: int
-) -> Floats:
-    """(T,): log-odds of occupancy at each step after the evidence of all steps."""
-    goes_on = np.where(left > 0, left - 1, 0)
-    steps, total = len(weight), run + 1
-    after = np.empty((steps, len(home)))  # forward, then backward beliefs
-    moves = []
-    for t in range(steps):
-        a = chains_.transition[int(slots[t % len(slots)]), 0]
-        move = np.zeros((len(home), len(home)))
-        for then in (0, 1):
-            entered = (home == 0) & (then == 1) & (run > 0)
-            to = then * total + np.where(entered, run, goes_on)
-            move[np.arange(len(home)), to] = a[home, then]
-        moves.append(move)
-    now = np.zeros(len(home))
-    now[[0, total]] = chains_.initial[0]
-    for t in range(steps):
-        now = (now if t == 0 else now @ moves[t]) * weight[t]
-        now = now / now.sum()
-        after[t] = now
-    back = np.ones(len(home))
-    for t in range(steps - 1, -1, -1):
-        after[t] *= back
-        back = moves[t] @ (weight[t] * back)
-        back = back / back.max()
-    present = (after * home).sum(axis=1)
-    return np.asarray(np.log(present) - np.log((after * (1 - home)).sum(axis=1)))

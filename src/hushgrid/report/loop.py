@@ -13,7 +13,7 @@ from hushgrid.compare.flexible import HOURS
 from hushgrid.compare.loop import FIGURES, Loop
 from hushgrid.report._figures import finish, panels, table
 from hushgrid.report.promise import finite_or_none
-from hushgrid.statistics import Summary
+from hushgrid.statistics import Score, Summary
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -36,7 +36,7 @@ _LABELS = {
 }
 _COLORS = {
     "exact": "#333333", "raw": "#c4622d", "estimated": "#2b8fbd", "blocks": "#d9a441",
-    "flat": "#999999", "tou": "#6a9a3b",
+    "flat": "#999999", "tou": "#6a9a3b", "filtered": "#7a5aa6",
 }  # fmt: skip
 
 
@@ -58,10 +58,10 @@ def loop_json(loop: Loop, sweeps: Mapping[str, Sweep] | None = None) -> dict[str
         The figures (docs/loop.md).
     """
     setting = loop.setting
-    others = [name for name in loop.figures if name != "exact"] if "exact" in loop.figures else []
     return {
         "houses": loop.houses,
         "days": setting.days,
+        "worlds": loop.worlds,
         "secret": setting.promise.secret,
         "epsilon": setting.promise.epsilon,
         "eta": setting.eta,
@@ -69,13 +69,13 @@ def loop_json(loop: Loop, sweeps: Mapping[str, Sweep] | None = None) -> dict[str
         "smooth": setting.smooth,
         "flexible": asdict(setting.flexible),
         **_prices(loop),
-        "against_exact": {
-            name: {figure: _numbers(loop.against(name, figure)) for figure in FIGURES}
-            for name in others
-        },
         "noise": {name: float(each.mean()) for name, each in loop.noise.items()},
         "epsilon_any": dict(loop.epsilon_any),
         "attained": {name: dict(each) for name, each in loop.attained.items()},
+        "guessed": {
+            name: {device: asdict(score) for device, score in each.items()}
+            for name, each in loop.guessed.items()
+        },
         "sweeps": {
             dial: [{"value": value, **_prices(one)} for value, one in swept]
             for dial, swept in (sweeps or {}).items()
@@ -89,9 +89,54 @@ def _prices(loop: Loop) -> dict[str, Any]:
             name: {figure: _numbers(loop.summary(name, figure)) for figure in FIGURES}
             for name in loop.figures
         },
+        "against_exact": {
+            name: {figure: _numbers(loop.against(name, figure)) for figure in FIGURES}
+            for name in _others(loop)
+        },
+        "attributed": {
+            effect: {figure: _numbers(loop.against(own, figure, other)) for figure in FIGURES}
+            for effect, (own, other) in EFFECTS.items()
+            if {own, other} <= set(loop.figures)
+        },
         "gain": finite_or_none(loop.gain.mean),
         "gain_ci95": [finite_or_none(end) for end in loop.gain.ci95],
     }
+
+
+def _others(loop: Loop) -> list[str]:
+    """All prices but the exact one, where that was run."""
+    return [name for name in loop.figures if name != "exact"] if "exact" in loop.figures else []
+
+
+EFFECTS = {  # what an estimate does to the loop, in two parts that add up
+    "smoothing": ("filtered", "exact"),
+    "noise": ("estimated", "filtered"),
+}
+_COMPARED = ("peak", "ramp", "switches", "generation")  # the figures of a comparison
+
+
+def _percent(found: Summary) -> str:
+    low, high = found.ci95
+    return f"{100 * found.mean:+.1f} % ({100 * low:.1f} to {100 * high:.1f})"
+
+
+def sweep_table(dial: str, swept: Sweep) -> str:
+    """Differences to the exact price in the same worlds along a dial, with 95 % intervals.
+
+    Args:
+        dial: What varies.
+        swept: The loops by value.
+
+    Returns:
+        The table.
+    """
+    rows: list[tuple[str, ...]] = [(dial, "price", *(_LABELS[name] for name in _COMPARED), "gain")]
+    for value, loop in swept:
+        gain = f"{loop.gain.mean:.2f} ({loop.gain.ci95[0]:.2f} to {loop.gain.ci95[1]:.2f})"
+        for name in _others(loop):
+            cells = (_percent(loop.relative(name, figure)) for figure in _COMPARED)
+            rows.append((f"{value:g}", name, *cells, gain))
+    return table(rows)
 
 
 def loop_table(loop: Loop) -> str:
@@ -122,7 +167,7 @@ def loop_prose(loop: Loop) -> str:
     """
     s, gain = loop.setting, loop.gain
     lines = [
-        f"- {loop.houses} homes over {s.days} days; {s.flexible.automation:.0%} react by"
+        f"- {loop.houses} homes over {s.days} days in {_worlds(loop)}; {s.flexible.automation:.0%} react by"
         f" themselves (rule {s.flexible.rule}), people with an elasticity of"
         f" {s.flexible.elasticity:g}; the price in force is that of {s.delay + 1} steps before.",
     ]
@@ -136,12 +181,16 @@ def loop_prose(loop: Loop) -> str:
         )
     for name in loop.noise:
         if "exact" in loop.figures:
-            lines.append(f"- {name}: {_difference(loop, name)}.")
+            lines.append(f"- {name} against exact: {_difference(loop, name, 'exact')}.")
+    for effect, (own, other) in EFFECTS.items():
+        if {own, other} <= set(loop.figures):
+            lines.append(f"- {effect}, {own} against {other}: {_difference(loop, own, other)}.")
     if loop.noise:
         lines.append(_PROMISE)
         lines += [
             _attained(name, each, s.promise.epsilon) for name, each in loop.attained.items() if each
         ]
+        lines += [_guessed(name, each) for name, each in loop.guessed.items() if each]
         any_ = ", ".join(f"{name} {value:.4g}" for name, value in loop.epsilon_any.items())
         lines.append(f"- Without that assumption all {s.days + 1} days reveal at most: {any_}.")
     if loop.noise and s.eta < 1:
@@ -169,17 +218,29 @@ def _attained(name: str, each: Mapping[str, float], epsilon: float) -> str:
     )
 
 
-def _difference(loop: Loop, name: str) -> str:
-    """Peak, ramp and switches against the exact price, where the interval excludes 0."""
-    parts = []
-    for figure in ("peak", "ramp", "switches", "generation"):
-        found, usual = loop.against(name, figure), loop.summary("exact", figure).mean
-        low, high = found.ci95
-        if low > 0 or high < 0:
-            parts.append(f"{figure} {found.mean / usual:+.1%}")
-        else:
-            parts.append(f"{figure} not different")
-    return "against the exact price " + ", ".join(parts)
+def _guessed(name: str, each: Mapping[str, Score]) -> str:
+    figures = ", ".join(
+        f"{one.prior:.3f} to {one.value:.3f} ({device}; {one.gain:+.3f}, {one.gain_ci95[0]:+.3f} to"
+        f" {one.gain_ci95[1]:+.3f})"
+        for device, one in each.items()
+    )
+    return (
+        f"- {name}: from typical releases the same adversary raises its AUC about who is at home"
+        f" from the public model's {figures}."
+    )
+
+
+def _worlds(loop: Loop) -> str:
+    if loop.worlds > 1:
+        return f"{loop.worlds} independent worlds"
+    return "one world, whose days are not quite independent"
+
+
+def _difference(loop: Loop, name: str, other: str) -> str:
+    """Peak, ramp, switches and generation against another price in the same worlds."""
+    return ", ".join(
+        f"{figure} {_percent(loop.relative(name, figure, other))}" for figure in _COMPARED
+    )
 
 
 def loop_figure(loop: Loop) -> Figure:
@@ -206,7 +267,7 @@ def loop_figure(loop: Loop) -> Figure:
 
 
 def sweep_figure(dial: str, swept: Sweep) -> Figure:
-    """Peak, ramp and switching along a dial, with 95 % intervals.
+    """Peak, ramp and switching along a dial with 95 % intervals, against the exact price if it ran.
 
     Args:
         dial: What varies.
@@ -217,16 +278,22 @@ def sweep_figure(dial: str, swept: Sweep) -> Figure:
     """
     figures = ("peak", "ramp", "switches")
     figure, all_axes = panels(len(figures), 7.2)
-    at = np.array([value for value, _ in swept])
+    at, others = np.array([value for value, _ in swept]), _others(swept[0][1])
     for axes, name in zip(all_axes, figures, strict=True):
-        for price in swept[0][1].figures:
-            found = [loop.summary(price, name) for _, loop in swept]
-            per = np.array([loop.houses if name != "switches" else 1 for _, loop in swept])
+        for price in others or swept[0][1].figures:
+            found = [
+                loop.relative(price, name) if others else loop.summary(price, name)
+                for _, loop in swept
+            ]
+            per = np.array(
+                [0.01 if others else 1 if name == "switches" else loop.houses for _, loop in swept]
+            )
             mean = np.array([one.mean for one in found]) / per
             half = np.array([(one.ci95[1] - one.ci95[0]) / 2 for one in found]) / per
             axes.errorbar(at, mean, half, label=price, color=_COLORS[price], capsize=2, marker="o",
                           markersize=3, linewidth=1.1)  # fmt: skip
-        axes.set_ylabel(_LABELS[name] + (" a home" if name != "switches" else ""))
+        each = " a home" if name != "switches" else ""
+        axes.set_ylabel(f"{name} against exact [%]" if others else _LABELS[name] + each)
         if dial in ("houses", "epsilon"):
             axes.set_xscale("log")
         finish(axes)

@@ -1,0 +1,235 @@
+"""An adversary that knows a device's rule: worst releases, and typical ones.
+
+The interval promise assumes that readings of different blocks of steps are linked through occupancy
+alone. A device with memory violates it: it starts when its home is entered and then draws the
+home's bound for so many steps. The adversary knows all other readings, so a release is the home's
+reading plus noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+import numpy as np
+
+from hushgrid._numbers import Bools, Floats, UInt8s
+from hushgrid.mechanism.noise import SimulatedNoise
+from hushgrid.mechanism.policy import Policy
+from hushgrid.model.occupancy import OccupancyModel
+from hushgrid.statistics import Scores, scores
+
+MEMORIES = {"none": 0, "appliance": 4, "car": 48}  # steps that a device runs once it has started
+HOMES = 64  # independent homes of an attack on typical releases
+_GUESSED = 0x6E55  # what a random stream is for
+
+
+class _Device:
+    """The chain of (occupancy, steps left); beliefs are (..., 2, run + 1).
+
+    Args:
+        model: Occupancy; the first chain is the home's.
+        run: Steps that the device runs; 0: it draws while the home is occupied.
+        waits: (T,): steps at which it waits, as a price above its threshold makes it do.
+    """
+
+    def __init__(self, model: OccupancyModel, run: int, waits: Bools) -> None:
+        self.chains, self.slots, self.run = model.chains[0], model.calendar.slots, run
+        self.waits = waits
+        self.on = np.zeros((2, run + 1), np.bool_)
+        self.on[1 if run == 0 else slice(None), 0 if run == 0 else slice(1, None)] = True
+
+    def _moves(self, t: int) -> Floats:
+        """(2, 2): the transition to step t, which is not the first."""
+        slot = int(self.slots[t % len(self.slots)])
+        return np.asarray(self.chains.transition[slot, 0])
+
+    def begin(self) -> Floats:
+        """(2, run + 1): the law of the first step; nothing runs."""
+        law = np.zeros((2, self.run + 1))
+        law[:, 0] = self.chains.initial[0]
+        return law
+
+    def ahead(self, law: Floats, t: int) -> Floats:
+        """The law of step t from that of the step before."""
+        a, left = self._moves(t), law
+        if self.run and not self.waits[t - 1]:
+            left = np.concatenate([law[..., 1:], np.zeros_like(law[..., :1])], axis=-1)
+            left[..., 0] += law[..., 0]
+        stay = a[0, 0] * left[..., 0, :] + a[1, 0] * left[..., 1, :]
+        here = a[1, 1] * left[..., 1, :]
+        if self.run:
+            here[..., -1] += a[0, 1] * law[..., 0, :].sum(axis=-1)
+        else:
+            here = here + a[0, 1] * left[..., 0, :]
+        return np.stack([stay, here], axis=-2)
+
+    def back(self, message: Floats, t: int) -> Floats:
+        """E[message of step t given the state of the step before]."""
+        a = self._moves(t)
+        entered = message[..., 1, -1:] if self.run else message[..., 1, :]
+        out = np.stack([
+            a[0, 0] * self._before(message[..., 0, :], t) + a[0, 1] * entered,
+            a[1, 0] * self._before(message[..., 0, :], t)
+            + a[1, 1] * self._before(message[..., 1, :], t),
+        ], axis=-2)  # fmt: skip
+        return np.asarray(out)
+
+    def _before(self, message: Floats, t: int) -> Floats:
+        if not self.run or self.waits[t - 1]:
+            return message
+        return np.concatenate([message[..., :1], message[..., :-1]], axis=-1)
+
+    def live(self, homes: int, rng: np.random.Generator) -> tuple[UInt8s, Bools]:
+        """Occupancy and whether the device draws, (T, homes) each."""
+        steps = len(self.waits)
+        home, left = np.zeros(homes, np.uint8), np.zeros(homes, np.int64)
+        lived, on = np.zeros((steps, homes), np.uint8), np.zeros((steps, homes), np.bool_)
+        for t in range(steps):
+            present = self.chains.initial[0, 1] if t == 0 else self._moves(t)[home, 1]
+            then = (rng.random(homes) < present).astype(np.uint8)
+            if t and not self.waits[t - 1]:
+                left = np.maximum(left - 1, 0)
+            left[(then > home) & (t > 0)] = self.run
+            home = then
+            drawing = left > 0 if self.run else home > 0
+            lived[t], on[t] = home, drawing & ~self.waits[t]
+        return lived, on
+
+
+def _chances(
+    device: _Device, lengths: Sequence[int], off: Sequence[Floats], on: Sequence[Floats],
+    parts: Sequence[Floats],
+) -> Floats:  # fmt: skip
+    """(T, R): chance of being at home after the evidence of all steps, for R sequences.
+
+    The likelihood of a block is a sum over parts k of parts[r, k] times a product over its steps of
+    off[t][r, k] or on[t][r, k]: whether the device draws decides. Memory holds one block.
+    """
+    starts = [0, *accumulate(lengths)]
+    steps, rows = starts[-1], len(parts[0])
+
+    def weigh(law: Floats, t: int) -> Floats:
+        draws = device.on & ~device.waits[t]
+        return np.asarray(law * np.where(draws, on[t][..., None, None], off[t][..., None, None]))
+
+    def through(block: int, law: Floats) -> list[Floats]:
+        """(R, K, 2, run + 1): the laws of a block's steps, by part."""
+        found = list[Floats]()
+        now = parts[block][..., None, None] * law[:, None]
+        for t in range(starts[block], starts[block + 1]):
+            now = weigh(now if t == 0 else device.ahead(now, t), t)
+            found.append(now)
+        return found
+
+    before = [np.broadcast_to(device.begin(), (rows, *device.on.shape))]
+    for block in range(len(lengths) - 1):
+        after = through(block, before[-1])[-1].sum(axis=1)
+        before.append(after / after.sum(axis=(1, 2), keepdims=True))
+    chance, message = np.empty((steps, rows)), np.ones((rows, *device.on.shape))
+    for block in range(len(lengths) - 1, -1, -1):
+        laws = through(block, before[block])
+        each = np.broadcast_to(message[:, None], laws[-1].shape)
+        for t in range(starts[block + 1] - 1, starts[block] - 1, -1):
+            both = (laws[t - starts[block]] * each).sum(axis=(1, 3))
+            chance[t] = both[:, 1] / both.sum(axis=1)
+            each = weigh(each, t)
+            if t:
+                each = device.back(each, t)
+        message = (parts[block][..., None, None] * each).sum(axis=1)
+        message = message / message.max(axis=(1, 2), keepdims=True)
+    return chance
+
+
+def _never(steps: int) -> Bools:
+    return np.zeros(steps, np.bool_)
+
+
+def attained_leakage(
+    model: OccupancyModel, policy: Policy, scale: Floats, reach: int, run: int
+) -> float:
+    """What an adversary that knows a device's rule learns from the most telling releases.
+
+    Without memory a home draws its bound while occupied, and nothing else. With it, a device starts
+    when the home is entered and then draws the bound for `run` steps: readings of different blocks
+    then hang together, which the interval promise excludes. The adversary knows all other readings.
+    Its releases lie far above (or below) any load, where Laplace noise loses most; of a block of
+    steps the first or the last release decides. Such releases are possible, if rare, so the figure
+    is a lower bound on the leakage in that world.
+
+    Args:
+        model: Occupancy of homes that move alone; the first chain is the target's.
+        policy: The policy, over as many steps as there are scales.
+        scale: Scales of the noise, (T,) [Wh].
+        reach: The bound of the target [Wh].
+        run: Steps that the device runs; 0: none, without memory.
+
+    Returns:
+        The largest change of the log-odds of occupancy at any step [nats].
+    """
+    horizon = len(scale)
+    lengths = policy.schedule.lengths or (1,) * horizon
+    ends = np.cumsum(lengths)
+    rows = [np.zeros(horizon)]  # without any release first
+    for deciding in dict.fromkeys((tuple(ends - 1), tuple(ends - lengths))):
+        evidence = np.zeros(horizon)
+        evidence[list(deciding)] = reach / scale[list(deciding)]
+        rows += [evidence, -evidence]
+    ones, alone = np.ones((len(rows), 1)), (1,) * horizon
+    on = np.exp(np.stack(rows, axis=1))[..., None]
+    device = _Device(model, run, _never(horizon))
+    chance = _chances(device, alone, [ones] * horizon, list(on), [ones] * horizon)
+    odds = np.log(chance) - np.log1p(-chance)
+    return float(np.abs(odds[:, 1:] - odds[:, :1]).max())
+
+
+def guessed(
+    model: OccupancyModel,
+    policy: Policy,
+    scale: Floats,
+    reach: int,
+    run: int,
+    *,
+    seed: int,
+    waits: Bools | None = None,
+    homes: int = HOMES,
+) -> Scores:
+    """How well the same adversary guesses occupancy from typical releases, after all of them.
+
+    Args:
+        model: Occupancy of homes that move alone; the first chain is the targets'.
+        policy: The policy, over as many steps as there are scales.
+        scale: Scales of the noise, (T,) [Wh].
+        reach: What the device draws in a step [Wh].
+        run: Steps that the device runs; 0: it draws while the home is occupied.
+        seed: Seed of occupancy and noise.
+        waits: (T,): public: steps at which the device waits for a lower price; None: it never does.
+        homes: Number of independent targets, each with noise of its own.
+
+    Returns:
+        The scores of its belief, and of the public model's without any release.
+    """
+    steps = len(scale)
+    lengths = policy.schedule.lengths or (1,) * steps
+    device = _Device(model, run, _never(steps) if waits is None else waits)
+    lived, drawn = device.live(homes, np.random.default_rng([seed, _GUESSED, run]))
+    noise = SimulatedNoise(np.random.SeedSequence([seed, _GUESSED, run, 1]))
+    off, on, parts = list[Floats](), list[Floats](), list[Floats]()
+    for first, length in zip(accumulate((0, *lengths)), lengths, strict=False):
+        b, span = float(scale[first]), slice(first, first + length)
+        made = noise.blocks(b, length, homes) if length > 1 else noise.draws(b, homes)[:, None]
+        seen = (made + reach * drawn[span].T) / b  # (R, L)
+        without, with_ = np.abs(seen), np.abs(seen - reach / b)
+        # e^-max over the steps, as a sum over the values that the maximum can have
+        least = np.minimum(without, with_).max(axis=1, keepdims=True)
+        values = np.sort(np.concatenate([without, with_], axis=1), axis=1)
+        heights = np.exp(np.minimum(least - values, 0.0))
+        falls = heights - np.concatenate([heights[:, 1:], np.zeros((homes, 1))], axis=1)
+        parts.append(np.where(values >= least, falls, 0.0))
+        off += list((without[:, None] <= values[..., None]).astype(np.float64).transpose(2, 0, 1))
+        on += list((with_[:, None] <= values[..., None]).astype(np.float64).transpose(2, 0, 1))
+    belief = _chances(device, lengths, off, on, parts)
+    ones = np.ones((1, 1))
+    alone = (1,) * steps
+    prior = _chances(device, alone, [ones] * steps, [ones] * steps, [ones] * steps)
+    return scores(lived, belief.clip(0, 1), np.broadcast_to(prior, belief.shape).clip(0, 1))
