@@ -103,12 +103,14 @@ def loop(
     drawn = common.can_draw(json)
     make_folder(out)
 
-    def run(one: LoopSetting, n: int, label: str) -> Any:
+    def run(one: LoopSetting, n: int, label: str, *, attack: bool = False) -> Any:
         seeds = range(seed, seed + worlds)
         with common.progress(label, worlds * (days + 1) * STEPS_PER_DAY) as tick:
-            return close_loops(lambda own: scenario or street(n, own), one, seeds, tick)
+            return close_loops(
+                lambda own: scenario or street(n, own), one, seeds, tick, attack=attack
+            )
 
-    found = run(setting, houses, "loop, steps")
+    found = run(setting, houses, "loop, steps", attack=True)
     sweeps = {
         dial: [
             (value, run(turned(setting, dial, value), int(value) if dial == "houses" else houses,

@@ -366,6 +366,8 @@ def close_loops(
     setting: LoopSetting,
     seeds: Sequence[int],
     tick: Callable[[], None] = lambda: None,
+    *,
+    attack: bool = True,
 ) -> Loop:
     """Run independent worlds one after the other, each under every price.
 
@@ -374,6 +376,7 @@ def close_loops(
         setting: Devices, promise, delay, days and prices.
         seeds: One a world, up to 100.
         tick: Called after every step.
+        attack: Whether to measure what an adversary learns, in the first world.
 
     Returns:
         The figures of all worlds. Loads, prices, noise and what an adversary learns are those of
@@ -389,7 +392,9 @@ def close_loops(
         )
     found: Loop | None = None
     for seed in seeds:
-        one = close_loop(zone_of(seed), setting, seed=seed, tick=tick, attack=found is None)
+        one = close_loop(
+            zone_of(seed), setting, seed=seed, tick=tick, attack=attack and found is None
+        )
         if found is None:
             found = one
             continue
@@ -468,10 +473,11 @@ def close_loop(
     kept = {name: arms[name] for name in setting.prices}
     measured = [float(np.mean(day)) if day else math.nan for day in gains[1:]]
     private = {name: arm for name, arm in kept.items() if name in PRIVATE}
-    attacks = {
-        name: _attacks(arm, scenario, setting, seed) if attack else ({}, {})
-        for name, arm in private.items()
-    }
+    attacks: dict[str, _Learnt] = {}
+    for name, arm in private.items():
+        same = [x for x in attacks if arms[x].scales == arm.scales]  # the same releases
+        if attack:
+            attacks[name] = attacks[same[0]] if same else _attacks(arm, scenario, setting, seed)
     return Loop(
         setting,
         n,
@@ -486,10 +492,11 @@ def close_loop(
     )
 
 
-def _attacks(
-    arm: _Arm, scenario: Scenario, setting: LoopSetting, seed: int
-) -> tuple[dict[str, float], dict[str, Score]]:
-    """Of each device; nothing where the promise is another, or homes move together."""
+_Learnt = tuple[dict[str, float], dict[str, Score]]
+
+
+def _attacks(arm: _Arm, scenario: Scenario, setting: LoopSetting, seed: int) -> _Learnt:
+    """Worst and typical, by device; nothing for another promise, or where homes move together."""
     model = scenario.models[0]
     if setting.promise.secret != "interval" or model.chains[0].size > 1 or arm.state is None:
         return {}, {}

@@ -167,8 +167,8 @@ def loop_prose(loop: Loop) -> str:
     """
     s, gain = loop.setting, loop.gain
     lines = [
-        f"- {loop.houses} homes over {s.days} days in {_worlds(loop)}; {s.flexible.automation:.0%} react by"
-        f" themselves (rule {s.flexible.rule}), people with an elasticity of"
+        f"- {loop.houses} homes over {s.days} days in {_worlds(loop)};"
+        f" {s.flexible.automation:.0%} react by themselves (rule {s.flexible.rule}), people with an elasticity of"
         f" {s.flexible.elasticity:g}; the price in force is that of {s.delay + 1} steps before.",
     ]
     if not math.isnan(gain.mean):
@@ -188,9 +188,11 @@ def loop_prose(loop: Loop) -> str:
     if loop.noise:
         lines.append(_PROMISE)
         lines += [
-            _attained(name, each, s.promise.epsilon) for name, each in loop.attained.items() if each
+            _attained(name, each, s.promise.epsilon)
+            for name, each in _once(loop.attained).items()
+            if each
         ]
-        lines += [_guessed(name, each) for name, each in loop.guessed.items() if each]
+        lines += [_guessed(name, each) for name, each in _once(loop.guessed).items() if each]
         any_ = ", ".join(f"{name} {value:.4g}" for name, value in loop.epsilon_any.items())
         lines.append(f"- Without that assumption all {s.days + 1} days reveal at most: {any_}.")
     if loop.noise and s.eta < 1:
@@ -218,15 +220,23 @@ def _attained(name: str, each: Mapping[str, float], epsilon: float) -> str:
     )
 
 
+def _once(found: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """Prices with the same releases together."""
+    names: dict[str, list[str]] = {}
+    for name, each in found.items():
+        names.setdefault(repr(each), []).append(name)
+    return {" and ".join(same): found[same[0]] for same in names.values()}
+
+
 def _guessed(name: str, each: Mapping[str, Score]) -> str:
     figures = ", ".join(
-        f"{one.prior:.3f} to {one.value:.3f} ({device}; {one.gain:+.3f}, {one.gain_ci95[0]:+.3f} to"
-        f" {one.gain_ci95[1]:+.3f})"
+        f"{one.value:.3f} for {one.prior:.3f} ({device}: {one.gain:+.4f}, {one.gain_ci95[0]:+.4f}"
+        f" to {one.gain_ci95[1]:+.4f})"
         for device, one in each.items()
     )
     return (
-        f"- {name}: from typical releases the same adversary raises its AUC about who is at home"
-        f" from the public model's {figures}."
+        f"- {name}: after typical releases the same adversary has an AUC about who is at home of"
+        f" {figures}; the second is the public model's."
     )
 
 
