@@ -25,7 +25,7 @@ from hushgrid.compare.loop import (
     policy_of,
     street,
 )
-from hushgrid.compare.memory import MEMORIES, attained_leakage, guessed
+from hushgrid.compare.memory import MEMORIES, attained_leakage
 from hushgrid.compare.methods import MethodPromise
 from hushgrid.errors import ConsumptionError, PlanError
 from hushgrid.mechanism.noise import SimulatedNoise

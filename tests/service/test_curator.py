@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from hushgrid.service.ledger.chain import check
 from hushgrid.service.ledger.records import ReleaseRecord
 from hushgrid.service.ledger.writer import create, load, verify_signature
 from hushgrid.service.meters import MeterStore
+from hushgrid.service.prices import Forecaster
 from tests.service.setups import BEGINS, reading, service
 
 FIRST = BEGINS // 900
@@ -268,6 +270,21 @@ def test_budget_exhausted_gives_the_forecast(tmp_path: Path) -> None:
     last = by_t[FIRST + 5]
     assert (last.load_hat, last.epsilon, last.rule) == (None, 0, "forecast")
     assert 2 < last.rate < 2 + 6 * 1000 / 1000
+
+
+def test_a_published_forecast_is_smoothed_and_was_expected(tmp_path: Path) -> None:
+    """The price that stands in for a release is the one that the feeds expected."""
+    zone, shown = service(policy=Policy(0.5, horizon=2)), Shown()
+    tariff = replace(zone.scenario.tariff, smooth=0.6)
+    zone = replace(zone, scenario=replace(zone.scenario, tariff=tariff))
+    with curator(tmp_path, zone, shown) as it:
+        for _ in range(3):
+            feed(it, it.t, everyone(zone))
+            it.run(it.next_due())
+    *known, last = shown.releases
+    assert last.source == "forecast"
+    assert last.rate != pytest.approx(tariff.beta + tariff.alpha * last.estimate / 1000, rel=1e-6)
+    assert Forecaster(zone).after(known).guesses[0].rate == pytest.approx(last.rate, rel=1e-12)
 
 
 def test_horizon_over_gives_the_forecast(tmp_path: Path) -> None:

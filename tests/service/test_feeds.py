@@ -348,6 +348,19 @@ def test_a_forecast_is_the_rate_of_the_load_the_public_expects(clamp: tuple[int,
     assert len(found) == 96
 
 
+def test_a_forecast_is_smoothed_as_the_releases_are() -> None:
+    """What follows the last published price keeps its share of it, step by step."""
+    rough, zone = service(), service()
+    tariff = replace(zone.scenario.tariff, smooth=0.6)
+    zone = replace(zone, scenario=replace(zone.scenario, tariff=tariff))
+    releases = [release(0), release(1, source="forecast", load_hat=None), release(2)]
+    last, found = releases[-1].rate, Forecaster(zone).after(releases).guesses
+    for own, one in zip(Forecaster(rough).after(releases).guesses, found, strict=True):
+        last = 0.6 * last + 0.4 * own.rate
+        assert one.rate == pytest.approx(last, rel=1e-12)
+        assert one.within == own.within, "the optimal rate is where it was"
+
+
 def test_the_first_expected_prices_are_those_of_the_whole_forecast() -> None:
     """The price in force needs few of them: a service of many zones starts sooner."""
     zone, releases = service(), [release(0), release(1)]

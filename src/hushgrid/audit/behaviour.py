@@ -204,7 +204,7 @@ def load_of(one: PublicAnswer, tariff: Tariff) -> float:
     """
     if one.load_hat is not None:
         return one.load_hat
-    if one.from_readings:  # a forecast's rate is not smoothed
+    if one.from_readings:  # a forecast has no noise to be judged
         check_unsmoothed(tariff)
     return float(load_of_rate(one.rate, tariff)) - one.put_back
 
@@ -249,8 +249,9 @@ class Hushgrid:
         return self._last
 
     def _forecast(self) -> Mapping[str, Any]:
-        law = self._public.predicted(self._state.rates)
-        rate = public_rate(float((law.weights * law.mean).sum()), self.terms.tariff)
+        rates = self._state.rates
+        law, last = self._public.predicted(rates), rates[-1] if rates else None
+        rate = public_rate(float((law.weights * law.mean).sum()), self.terms.tariff, last)
         self._public = self._public.passed()
         self._state = skip(self._state, rate)
         self._last = {"source": "forecast", "rate": rate, "epsilon": 0.0, "scale": 0.0}

@@ -716,13 +716,14 @@ class Curator:
             )
             return made.to_body()
         if draws is None:
-            law = self._replay.public.predicted(self._replay.state.rates)
+            rates = self._replay.state.rates
+            law = self._replay.public.predicted(rates)
             guess = float((law.weights * law.mean).sum())
             made = ReleaseRecord.stand_in(
                 self.service.id,
                 "forecast",
                 t=self.t,
-                rate=public_rate(guess, self._scenario.tariff),
+                rate=public_rate(guess, self._scenario.tariff, rates[-1] if rates else None),
                 digest=self._replay.state.digest,
                 estimate=guess,
                 feed_in=feed_in_rate(guess, self._scenario.tariff),

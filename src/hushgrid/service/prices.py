@@ -576,18 +576,19 @@ class Forecaster:
         return [fallback(self._zone, start + i * seconds) for i in range(steps)]
 
     def _expected(self, known: PublicReplay, start: int, steps: int) -> list[Guess]:
-        """The rate of the expected load at each of some steps."""
+        """The rate of the expected load at each of some steps, smoothed as releases are."""
         public, tariff, laws = known.knowledge, self._zone.scenario.tariff, list[LoadMixture]()
         for _ in range(steps):
             laws.append(public.predicted(known.rates))
             public = public.passed()
         means = [float((law.weights * law.mean).sum()) for law in laws]
         ranges = (Range(*rate_range(loads, tariff)) for loads in intervals(laws, LEVEL))
-        starts = count(start, self._zone.seconds)
-        return [
-            Guess(at, public_rate(mean, tariff), within, feed_in=feed_in_rate(mean, tariff))
-            for at, mean, within in zip(starts, means, ranges, strict=False)
-        ]
+        starts, found = count(start, self._zone.seconds), list[Guess]()
+        last = known.rates[-1] if known.rates else None
+        for at, mean, within in zip(starts, means, ranges, strict=False):
+            last = public_rate(mean, tariff, last)
+            found.append(Guess(at, last, within, feed_in=feed_in_rate(mean, tariff)))
+        return found
 
 
 def _from(releases: Sequence[ReleaseRecord], since: int) -> list[ReleaseRecord]:
