@@ -21,11 +21,19 @@ from hushgrid.compare.loop import (
     FIGURES,
     LoopSetting,
     close_loop,
+    close_loops,
     linear_zone,
     policy_of,
     street,
 )
-from hushgrid.compare.memory import MEMORIES, attained_leakage
+from hushgrid.compare.memory import (
+    MEMORIES,
+    _chances,
+    _Device,
+    _evidence,
+    attained_leakage,
+    guessed,
+)
 from hushgrid.compare.methods import MethodPromise
 from hushgrid.errors import ConsumptionError, PlanError
 from hushgrid.mechanism.noise import SimulatedNoise
@@ -162,7 +170,7 @@ def test_a_loop_has_every_figure_and_repeats(small):
     assert found.figures["exact"]["switches"].mean() != found.figures["flat"]["switches"].mean()
     assert np.isfinite(found.gain.mean)
     assert found.loads["raw"].shape == found.prices["raw"].shape == (2 * DAY,)
-    again = close_loop(street(N, 1), setting, seed=1)
+    again = close_loop(street(N, 1), replace(setting, prices=("raw",)), seed=1)
     assert again.figures["raw"]["peak"].tolist() == found.figures["raw"]["peak"].tolist()
 
 
@@ -237,6 +245,74 @@ def test_the_adversarys_odds_are_those_of_all_paths():
         shift = np.log(likely[1] / likely[0]) - np.log(usual[1] / usual[0])
         most = max(most, np.abs(shift).max())
     assert found == pytest.approx(most, rel=1e-9)
+
+
+def test_beliefs_after_typical_releases_are_those_of_all_paths():
+    """Blocks of 1, 3 and 2 steps: their noise has the weight e^-max, for each path of occupancy."""
+    a, first, lengths = np.array([[0.9, 0.1], [0.2, 0.8]]), (0.7, 0.3), (1, 3, 2)
+    theta = OccupancyModel.factored([first], [[a]])
+    waits = np.array([0, 0, 1, 0, 0, 0], bool)
+    scale, reach = np.repeat([800.0, 1500.0, 900.0], lengths), 1000
+    seen = np.random.default_rng(1).normal(0, 1500, (5, 6))
+    for run in (0, 2):
+        device = _Device(theta, run, waits)
+        found = _chances(device, lengths, *_evidence(seen, lengths, scale, reach))
+        for row, releases in enumerate(seen):
+            likely = np.zeros((2, 6))
+            for path in itertools.product((0, 1), repeat=6):
+                chance, left, drawn = first[path[0]], 0, []
+                for t, home in enumerate(path):
+                    if t:
+                        chance *= a[path[t - 1], home]
+                        left = max(left - (not waits[t - 1]), 0)
+                        left = run if home > path[t - 1] else left
+                    drawn.append(reach * (home if run == 0 else left > 0) * (not waits[t]))
+                error = np.abs(releases - drawn) / scale
+                blocks = np.split(error, np.cumsum(lengths)[:-1])
+                chance *= np.exp(-sum(one.max() for one in blocks))
+                likely[path, range(6)] += chance
+            assert found[:, row] == pytest.approx(likely[1] / likely.sum(axis=0), rel=1e-9)
+
+
+def test_typical_releases_give_less_away_the_more_noise_they_have():
+    """Hardly any noise shows who is at home; the noise of a promise next to nothing."""
+    theta = street(1, 1).models[0]
+    policy = Policy(1.0, DAY)
+    gains = []
+    for scale in (50.0, 3500.0, 50_000.0):
+        found = guessed(theta, policy, np.full(DAY, scale), 3500, 0, seed=1, homes=24).auc
+        assert found.gain_ci95[0] <= found.gain <= found.gain_ci95[1]
+        gains.append(found.gain)
+    assert gains[0] > 0.05 > gains[1] > 0.01 > abs(gains[2])
+
+
+def test_worlds_are_independent_and_intervals_are_over_them(small):
+    setting = replace(small[0], prices=("tou", "raw"))
+    both = close_loops(lambda seed: street(N, seed), setting, (1, 2))
+    peaks = both.figures["raw"]["peak"]
+    assert both.worlds == 2
+    assert peaks[:1].tolist() == small[1].figures["raw"]["peak"].tolist(), "the first is the same"
+    assert (peaks[0] != peaks[1]).all()
+    mean, half = peaks.mean(axis=1).mean(), np.abs(np.diff(peaks.mean(axis=1)))[0] / 2 * 12.7062
+    assert both.summary("raw", "peak").ci95 == pytest.approx((mean - half, mean + half), rel=1e-4)
+    paired, parts = both.against("raw", "peak", "tou"), both.relative("raw", "peak", "tou")
+    usual = both.summary("tou", "peak").mean
+    assert paired.mean == pytest.approx(mean - usual)
+    assert parts.mean == pytest.approx(paired.mean / usual)
+    with pytest.raises(PlanError, match="seeds are 2 with 1 different"):
+        close_loops(lambda seed: street(N, seed), setting, (1, 1))
+
+
+def test_a_filtered_price_is_the_estimate_without_noise():
+    """With hardly any noise both are the exact price; they share the filter otherwise."""
+    zone, prices = street(N, 1), ("exact", "filtered", "estimated")
+    setting = LoopSetting(promise=MethodPromise("step", 1e5), days=2, prices=prices)
+    found = close_loop(zone, setting, seed=1)
+    assert found.prices["filtered"] == pytest.approx(found.prices["exact"], rel=2e-3)
+    noisy = close_loop(zone, replace(setting, promise=STEP), seed=1)
+    assert np.diff(noisy.prices["filtered"]).std() < np.diff(noisy.prices["exact"]).std()
+    assert noisy.prices["filtered"].tolist() != noisy.prices["estimated"].tolist()
+    assert set(noisy.epsilon_any) == {"estimated"}, "what has no noise promises nothing"
 
 
 def test_settings_out_of_range_are_refused():

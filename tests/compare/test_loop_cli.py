@@ -11,7 +11,18 @@ from tests.cli.test_cli import EXAMPLE, hushgrid
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     out = tmp_path_factory.mktemp("loop")
-    words = ("--houses", 60, "--days", 2, "--secret", "step", "--prices", "exact,raw,flat")
+    words = (
+        "--houses",
+        12,
+        "--days",
+        2,
+        "--worlds",
+        2,
+        "--secret",
+        "step",
+        "--prices",
+        "exact,raw",
+    )
     found = hushgrid("loop", *words, "--sweep", "eta", "--out", out, "--json", out / "x.json")
     return found, out, json.loads((out / "x.json").read_text())
 
@@ -19,7 +30,7 @@ def run(tmp_path_factory):
 def test_json_has_the_promised_keys(run):
     found, _, values = run
     assert found.returncode == 0
-    assert set(values["prices"]) == {"exact", "raw", "flat"}
+    assert set(values["prices"]) == {"exact", "raw"}
     for price in values["prices"].values():
         assert set(price) == set(FIGURES)
         for figure in price.values():
@@ -27,9 +38,12 @@ def test_json_has_the_promised_keys(run):
             assert low <= figure["mean"] <= high
     assert isinstance(values["gain"], float)
     assert [point["value"] for point in values["sweeps"]["eta"]] == [0.05, 1.0]
-    assert values["against_exact"]["raw"]["peak"]["mean"] == pytest.approx(
-        values["prices"]["raw"]["peak"]["mean"] - values["prices"]["exact"]["peak"]["mean"]
-    )
+    assert values["worlds"] == 2
+    for one in (values, *values["sweeps"]["eta"]):
+        peaks = {name: price["peak"]["mean"] for name, price in one["prices"].items()}
+        differs = one["against_exact"]["raw"]["peak"]
+        assert differs["mean"] == pytest.approx(peaks["raw"] - peaks["exact"])
+        assert differs["ci95"][0] < differs["mean"] < differs["ci95"][1]
 
 
 def test_page_tables_and_figures_are_written(run):
@@ -44,7 +58,7 @@ def test_page_tables_and_figures_are_written(run):
 
 
 def test_a_zone_file_closes_its_loop(tmp_path):
-    words = ("--config", EXAMPLE, "--days", 2, "--secret", "step", "--prices", "raw")
+    words = ("--config", EXAMPLE, "--days", 2, "--worlds", 1, "--secret", "step", "--prices", "raw")
     found = hushgrid("loop", *words, "--eta", 0.5, "--out", tmp_path, "--json", "-")
     values = json.loads(found.stdout)
     assert values["houses"] == 120

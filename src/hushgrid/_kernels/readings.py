@@ -5,10 +5,11 @@ function of the stream's key and i alone, so results do not depend on threads, a
 share them.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import njit, prange
+from numba import get_num_threads, njit, prange, set_num_threads
 from numpy.typing import NDArray
 
 from hushgrid._numbers import Floats, Int32s
@@ -16,9 +17,21 @@ from hushgrid._numbers import Floats, Int32s
 _CHUNK = 1 << 16
 
 
+def _on_threads(parts: int, run: Callable[..., Any], *given: Any) -> Any:
+    """Run a loop of so many parts on no more threads than parts: idle ones would be waited for."""
+    before = get_num_threads()
+    if parts >= before:
+        return run(*given)
+    set_num_threads(max(parts, 1))
+    try:
+        return run(*given)
+    finally:
+        set_num_threads(before)
+
+
 def clamp_and_add(readings: NDArray[Any], bound: Int32s) -> tuple[int, int, int]:
     """(sum of readings cut to 0..bound, readings above it, least bound)."""
-    sums, least = _clamp_and_add(readings, bound)
+    sums, least = _on_threads(-(-readings.size // _CHUNK), _clamp_and_add, readings, bound)
     load, clamped = sums.sum(axis=0).tolist()
     return load, clamped, int(least.min())
 
@@ -80,8 +93,19 @@ def uniforms(key: np.uint64, n: int) -> Floats:
     return np.asarray((z >> np.uint64(11)).astype(np.float64) * 2.0**-53)
 
 
+def move(state: Any, chain_of: Any, cumulative: Any, members: Any, *rest: Any) -> None:
+    """As `_move`, on as many threads as pay."""
+    parts = -(-len(members) // _WORLD_CHUNK)
+    _on_threads(parts, _move, state, chain_of, cumulative, members, *rest)
+
+
+def consume(occupancy: Any, *rest: Any) -> int:
+    """As `_consume`, on as many threads as pay."""
+    return int(_on_threads(-(-occupancy.size // _WORLD_CHUNK), _consume, occupancy, *rest))
+
+
 @njit(parallel=True, cache=True)  # pragma: no cover
-def move(state, chain_of, cumulative, members, key, occupancy):  # type: ignore[no-untyped-def]
+def _move(state, chain_of, cumulative, members, key, occupancy):  # type: ignore[no-untyped-def]
     """Each block draws its next state from row `state` of its chain; houses take their bits.
 
     `cumulative` is (chains, states, states), or (chains, 1, states) for the first step.
@@ -102,7 +126,7 @@ def move(state, chain_of, cumulative, members, key, occupancy):  # type: ignore[
 
 
 @njit(parallel=True, cache=True)  # pragma: no cover
-def consume(  # type: ignore[no-untyped-def]
+def _consume(  # type: ignore[no-untyped-def]
     occupancy, class_of, laws, top, offset, cut, other, factor, bound, key, readings
 ):
     """Each house draws a reading from the law of its class and occupancy; returns houses at home.

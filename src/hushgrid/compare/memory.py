@@ -141,6 +141,29 @@ def _chances(
     return chance
 
 
+def _evidence(
+    seen: Floats, lengths: Sequence[int], scale: Floats, reach: int
+) -> tuple[list[Floats], list[Floats], list[Floats]]:
+    """`off`, `on` and `parts` of (R, T) releases less all other readings.
+
+    Noise of a block has the weight e^-m, m the largest size of it over the scale: a sum over the
+    values that m can have of the fall of e^-m there, times whether every step is within that value.
+    Noise of one step is Laplace, a block of one.
+    """
+    off, on, parts = list[Floats](), list[Floats](), list[Floats]()
+    for first, length in zip(accumulate((0, *lengths)), lengths, strict=False):
+        own, b = seen[:, first : first + length], scale[first]
+        without, with_ = np.abs(own) / b, np.abs(own - reach) / b
+        least = np.minimum(without, with_).max(axis=1, keepdims=True)
+        values = np.sort(np.concatenate([without, with_], axis=1), axis=1)
+        heights = np.exp(np.minimum(least - values, 0.0))
+        falls = heights - np.concatenate([heights[:, 1:], np.zeros((len(own), 1))], axis=1)
+        parts.append(np.where(values >= least, falls, 0.0))
+        for each, into in ((without, off), (with_, on)):
+            into += list((each[:, None] <= values[..., None]).astype(np.float64).transpose(2, 0, 1))
+    return off, on, parts
+
+
 def _never(steps: int) -> Bools:
     return np.zeros(steps, np.bool_)
 
@@ -214,21 +237,13 @@ def guessed(
     device = _Device(model, run, _never(steps) if waits is None else waits)
     lived, drawn = device.live(homes, np.random.default_rng([seed, _GUESSED, run]))
     noise = SimulatedNoise(np.random.SeedSequence([seed, _GUESSED, run, 1]))
-    off, on, parts = list[Floats](), list[Floats](), list[Floats]()
+    made = list[Floats]()
     for first, length in zip(accumulate((0, *lengths)), lengths, strict=False):
-        b, span = float(scale[first]), slice(first, first + length)
-        made = noise.blocks(b, length, homes) if length > 1 else noise.draws(b, homes)[:, None]
-        seen = (made + reach * drawn[span].T) / b  # (R, L)
-        without, with_ = np.abs(seen), np.abs(seen - reach / b)
-        # e^-max over the steps, as a sum over the values that the maximum can have
-        least = np.minimum(without, with_).max(axis=1, keepdims=True)
-        values = np.sort(np.concatenate([without, with_], axis=1), axis=1)
-        heights = np.exp(np.minimum(least - values, 0.0))
-        falls = heights - np.concatenate([heights[:, 1:], np.zeros((homes, 1))], axis=1)
-        parts.append(np.where(values >= least, falls, 0.0))
-        off += list((without[:, None] <= values[..., None]).astype(np.float64).transpose(2, 0, 1))
-        on += list((with_[:, None] <= values[..., None]).astype(np.float64).transpose(2, 0, 1))
-    belief = _chances(device, lengths, off, on, parts)
+        b = float(scale[first])
+        own = noise.blocks(b, length, homes) if length > 1 else noise.draws(b, homes)[:, None]
+        made.append(own + reach * drawn[first : first + length].T)
+    seen = np.concatenate(made, axis=1)
+    belief = _chances(device, lengths, *_evidence(seen, lengths, scale, reach))
     ones = np.ones((1, 1))
     alone = (1,) * steps
     prior = _chances(device, alone, [ones] * steps, [ones] * steps, [ones] * steps)

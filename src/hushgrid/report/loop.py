@@ -168,8 +168,9 @@ def loop_prose(loop: Loop) -> str:
     s, gain = loop.setting, loop.gain
     lines = [
         f"- {loop.houses} homes over {s.days} days in {_worlds(loop)};"
-        f" {s.flexible.automation:.0%} react by themselves (rule {s.flexible.rule}), people with an elasticity of"
-        f" {s.flexible.elasticity:g}; the price in force is that of {s.delay + 1} steps before.",
+        f" {s.flexible.automation:.0%} react by themselves (rule {s.flexible.rule}), people with"
+        f" an elasticity of {s.flexible.elasticity:g}; the price in force is that of {s.delay + 1}"
+        " steps before.",
     ]
     if not math.isnan(gain.mean):
         limit = (1 + s.smooth) / (1 - s.smooth)
