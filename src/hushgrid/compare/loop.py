@@ -183,7 +183,7 @@ class Loop:
 
 def _independent(values: Floats) -> Floats:
     """(n,): the mean of each world; the days of a single world, which are not quite independent."""
-    return values.mean(axis=1) if len(values) > 1 else values[0]
+    return np.asarray(values.mean(axis=1) if len(values) > 1 else values[0])
 
 
 class _Silence(Noise):
@@ -473,7 +473,7 @@ def close_loop(
     kept = {name: arms[name] for name in setting.prices}
     measured = [float(np.mean(day)) if day else math.nan for day in gains[1:]]
     private = {name: arm for name, arm in kept.items() if name in PRIVATE}
-    attacks: dict[str, _Learnt] = {}
+    attacks: dict[Price, _Learnt] = {}
     for name, arm in private.items():
         same = [x for x in attacks if arms[x].scales == arm.scales]  # the same releases
         if attack:
