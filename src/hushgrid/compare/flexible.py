@@ -135,16 +135,19 @@ class _Devices:
         out = np.full(len(self.home), usual)
         relative = market.price / market.usual - 1 if market.usual > 0 else 0.0
         _, follow, threshold, plan = self.of_rule
-        out[follow] = np.clip(0.5 - self.sensitivity[follow] * relative, 0.0, 1.0)
-        above = relative - self.threshold[threshold]
-        was = self.eager[threshold]
-        turned = np.where(was, above > HYSTERESIS, above < -HYSTERESIS)
-        turned &= self.held[threshold] >= MIN_RUN
-        self.eager[threshold] = was ^ turned
-        self.held[threshold] = np.where(turned, 1, self.held[threshold] + 1)
-        out[threshold] = self.eager[threshold]
-        ahead = np.broadcast_to(window, len(out))[plan].clip(1, DAY) - 1
-        out[plan] = market.cheaper[ahead] < np.broadcast_to(need, len(out))[plan]
+        if len(follow):
+            out[follow] = np.clip(0.5 - self.sensitivity[follow] * relative, 0.0, 1.0)
+        if len(threshold):
+            above = relative - self.threshold[threshold]
+            was = self.eager[threshold]
+            turned = np.where(was, above > HYSTERESIS, above < -HYSTERESIS)
+            turned &= self.held[threshold] >= MIN_RUN
+            self.eager[threshold] = was ^ turned
+            self.held[threshold] = np.where(turned, 1, self.held[threshold] + 1)
+            out[threshold] = self.eager[threshold]
+        if len(plan):
+            ahead = np.broadcast_to(window, len(out))[plan].clip(1, DAY) - 1
+            out[plan] = market.cheaper[ahead] < np.broadcast_to(need, len(out))[plan]
         return out
 
     def turn(self, on: NDArray[Any]) -> None:
