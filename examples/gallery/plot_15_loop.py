@@ -52,8 +52,8 @@ plt.show()
 
 # %%
 # The same split in two: what the filter does to the exact price, and what noise does to the
-# filtered one. Noise makes devices switch more, and where all homes react it takes back part of
-# what smoothing takes off the peak (docs/loop.md has more worlds, and 10,000 homes).
+# filtered one. Noise makes devices switch more. Four worlds do not say what it does to the peak
+# where all homes react; docs/loop.md has ten worlds, in which noise raises it, and 10,000 homes.
 for share, loop in found.items():
     for own, other in (("filtered", "exact"), ("estimated", "filtered")):
         for name in ("peak", "ramp", "switches"):
