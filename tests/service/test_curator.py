@@ -273,7 +273,7 @@ def test_budget_exhausted_gives_the_forecast(tmp_path: Path) -> None:
 
 
 def test_a_published_forecast_is_smoothed_and_was_expected(tmp_path: Path) -> None:
-    """The price that stands in for a release is the one that the feeds expected."""
+    """The price in place of a release is the one that the feeds expected."""
     zone, shown = service(policy=Policy(0.5, horizon=2)), Shown()
     tariff = replace(zone.scenario.tariff, smooth=0.6)
     zone = replace(zone, scenario=replace(zone.scenario, tariff=tariff))
