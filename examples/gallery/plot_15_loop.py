@@ -33,7 +33,8 @@ for share in shares:
 
 # %%
 # Differences to the exact price in the same worlds, 95 % intervals over the worlds. With 1,000
-# homes the noise of a raw price is large, all devices see it at once, and peaks and ramps grow. The public's estimate of the load moves less than the load, and calms the loop. Is that its
+# homes the noise of a raw price is large, all devices see it at once, and peaks and ramps grow.
+# The public's estimate of the load moves less than the load, and calms the loop. Is that its
 # noise or its smoothing? `filtered` is the exact load in the same filter, without noise: it calms
 # the loop as well, so noise is not what breaks the herding.
 figure, panels = plt.subplots(1, 3, figsize=(10, 3.6), layout="constrained")
