@@ -16,6 +16,8 @@ COMPILE := $(BIN)/python -m pytest -q --collect-only >/dev/null && $(BIN)/python
 export PYTHONDONTWRITEBYTECODE :=
 # Workers fill the cores: threads of OpenBLAS that wait for one spin, up to 30 times the work itself.
 test check soak: export OPENBLAS_NUM_THREADS := 1
+# Threads of a kernel wait for one another: with other workers on their core they mostly wait.
+test check soak: export NUMBA_NUM_THREADS := 1
 # Tests by example take the same ones every time, and a quarter of them, but here; so do others with
 # counts (tests/examples.py).
 soak: export HUSHGRID_RANDOM := 1
