@@ -141,10 +141,11 @@ class Adversary(ABC):
             if begins:  # what M is before any release of its block
                 chances = like(logs.reshape(-1, *(1 for _ in states)), self.like)
         laws, evidence, weights = [], [], []
+        load_hat = release.load_hat - self.knowledge.least
         for law, sum_before, model in zip(
             beliefs.laws, beliefs.evidence, self.knowledge.models, strict=True
         ):
-            weight = self.likelihood(law, release.t, beliefs.rate, release.load_hat, blur)
+            weight = self.likelihood(law, release.t, beliefs.rate, load_hat, blur)
             weight = weight + chances
             total = self.total(law + weight)
             if not bool(array_namespace(total).all(total > -float("inf"))):

@@ -21,6 +21,7 @@ from hushgrid._numbers import Floats, Int32s, Ints, brief, index_array, is_real
 from hushgrid.errors import PolicyError, ReadingError
 from hushgrid.mechanism.policy import NoiseName
 from hushgrid.model.consumption import Consumption
+from hushgrid.model.laws import Clamp
 from hushgrid.model.occupancy import OccupancyModel, check_models
 from hushgrid.model.zone import Zone
 
@@ -298,7 +299,7 @@ Others = KnownReadings | KnownOccupancy
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StepLaws:
-    """The readings' laws of one step, cut at the clamp.
+    """The readings' laws of one step, cut at the clamp and less its lower end.
 
     Attributes:
         pairs: For each kind of house the pmfs of absent and present.
@@ -327,10 +328,11 @@ class Knowledge:
     zone: Zone
     models: Sequence[OccupancyModel]
     consumption: Consumption
-    clamp: tuple[int, ...] = ()
+    clamp: Clamp = ()
     digest: str | None = None
     others: Others | None = None
     _bound: Int32s = field(init=False, repr=False)
+    _least: Ints = field(init=False, repr=False)
     _kinds: Int32s = field(init=False, repr=False)
     _kind_of: Int32s = field(init=False, repr=False)
     _known: dict[tuple[int, float], StepLaws] = field(init=False, repr=False)
@@ -341,9 +343,11 @@ class Knowledge:
         models = check_models(self.models, self.zone.n_houses)
         self.consumption.check_fits(self.zone.bound)
         bound, f = self.zone.bound, self.consumption
+        least = np.zeros(self.zone.n_houses, np.int64)
         if self.clamp:
-            f = f.cut(self.clamp)
-            bound = np.minimum(bound, np.array(self.clamp, np.int32)[f.class_of])
+            low, at = f.clamp_ends(self.clamp)
+            cut = self.zone.cut(at, low)
+            f, bound, least = f.cut(self.clamp), cut.bound, self.zone.low_ends(cut)
         # a law that demand moves is cut at the house's own bound; else the class says it all
         house = np.stack([f.class_of, bound if f.reacts else np.zeros_like(bound)], axis=1)
         kinds, kind_of = np.unique(house, axis=0, return_inverse=True)
@@ -351,6 +355,7 @@ class Knowledge:
             "models": models,
             "consumption": f,
             "_bound": bound,
+            "_least": least,
             "_kinds": kinds,
             "_kind_of": kind_of.ravel().astype(np.int32),
             "_known": {},
@@ -362,6 +367,11 @@ class Knowledge:
     def n_houses(self) -> int:
         """Number of houses N."""
         return self.zone.n_houses
+
+    @property
+    def least(self) -> int:
+        """Sum of the lower ends of the clamp [Wh]: in every noisy load, and in no law here."""
+        return int(self._least.sum())
 
     def with_others(self, others: Others) -> Knowledge:
         """The same with other knowledge of the other houses; computed laws are shared."""
@@ -392,7 +402,7 @@ class Knowledge:
         """The known readings of step t, cut as the curator cuts them; None if none are known."""
         if not isinstance(self.others, KnownReadings):
             return None
-        return np.clip(_row(self.others, t), 0, self._bound).astype(np.int64)
+        return np.clip(_row(self.others, t) - self._least, 0, self._bound).astype(np.int64)
 
     def occupancy(self, t: int) -> Int32s | None:
         """The known occupancy of step t; None if none is known."""

@@ -40,7 +40,7 @@ from hushgrid.mechanism.calibrators import case_loss
 from hushgrid.mechanism.noise import Noise, SecureNoise, SimulatedNoise
 from hushgrid.mechanism.policy import NoiseLaw, Schedule
 from hushgrid.mechanism.release import Release, State, prepare, releases, skip, step
-from hushgrid.model.zone import Tariff, public_rate, tally
+from hushgrid.model.zone import Tariff, public_rate, tally_offset
 
 
 class AuditedPublisher(Protocol):
@@ -238,7 +238,8 @@ class Hushgrid:
         cost = 0.0 if block == self._block else draws.cost  # a block of steps is spent once
         if not self._spent.fits(cost, self.terms.budget):
             return self._forecast()
-        release, self._state = step(state, tally(readings, state.zone.bound), draws)
+        found = tally_offset(readings, self.terms.zone, state.zone)
+        release, self._state = step(state, found, draws)
         _, self._public = self._public.learn(release.load_hat, release.scale, state.rates)
         self._spent = self._spent.add(0.0 if block == self._block else release.epsilon)
         self._block, self._last = block, release
@@ -261,7 +262,8 @@ class Hushgrid:
         """(n, T) noisy loads [Wh] for (n, T, houses) readings, each from the first step on."""
         first = self._first
         n, steps, _ = readings.shape
-        loads = np.clip(readings, 0, first.zone.bound).sum(axis=2, dtype=np.int64)
+        low = self.terms.zone.low_ends(first.zone)
+        loads = np.clip(readings, low, low + first.zone.bound).sum(axis=2, dtype=np.int64)
         if first.scheduler.fixed and first.policy.schedule.noise == "laplace":
             for t in range(steps):
                 loads[:, t] += self.noise.draws(first.scheduler.at(t + 1).scale, n)
@@ -275,7 +277,7 @@ class Hushgrid:
         if t:
             return {"load_hat": loads}
         for i in range(n):
-            days = (tally(each, first.zone.bound) for each in readings[i])
+            days = (tally_offset(each, self.terms.zone, first.zone) for each in readings[i])
             loads[i] = [release.load_hat for release in releases(first, days, self.noise)]
         return {"load_hat": loads}
 
@@ -384,7 +386,8 @@ def _run(
     publisher: Any, terms: Terms, first: State, readings: Ints, steps: int, rng: np.random.Generator
 ) -> _PublisherRun:
     """Run a publisher for `steps` steps with the same readings."""
-    load = int(np.clip(readings, 0, first.zone.bound).sum(dtype=np.int64))
+    low = terms.zone.low_ends(first.zone)
+    load = int(np.clip(readings, low, low + first.zone.bound).sum(dtype=np.int64))
     answers: list[PublicAnswer] = []
     loads, due, rates = list[float](), list[float](), list[float]()
     public, estimates = first.public, list[float | None]()
@@ -428,7 +431,8 @@ def check_behaviour(factory: Factory, terms: Terms, *, seed: int) -> list[Check]
         ]
     steps = min(terms.policy.horizon, LONGEST)
     rng = np.random.default_rng(np.random.SeedSequence([seed, 2]))
-    quiet, busy = np.zeros(terms.zone.n_houses, np.int64), first.zone.bound.astype(np.int64)
+    quiet = terms.zone.low_ends(first.zone)
+    busy = quiet + first.zone.bound
     pairs = max(math.ceil(ENOUGH / (2 * steps)), 1)
     runs: list[list[_PublisherRun]] = [[], []]
     for i in range(pairs):
@@ -662,10 +666,15 @@ def grid_fault(one: PublicAnswer, terms: Terms, last: float | None = None) -> st
     return "has a rate that no whole number of Wh leads to: its noise is a float's"
 
 
+def _middle(terms: Terms, first: State) -> Ints:
+    """(N,): readings in the middle of what is counted of them, offset Wh."""
+    return np.asarray(terms.zone.low_ends(first.zone) + first.zone.bound.astype(np.int64) // 2)
+
+
 def _check_republication(factory: Factory, terms: Terms, first: State, seed: int) -> Check:
     """Whether a step published again is the same."""
     name, publisher = "republication", factory(terms, seed=seed + 11)
-    readings = first.zone.bound.astype(np.int64) // 2
+    readings = _middle(terms, first)
     if not hasattr(publisher, "again"):
         text = "Not checked: the publisher has no again()."
         return Check(name, "not_checked", text)
@@ -750,7 +759,7 @@ def _check_budget(factory: Factory, terms: Terms, first: State, seed: int) -> Ch
             name, "not_checked", f"Not checked on the publisher: {horizon} steps are too many."
         )
     publisher, spent = factory(terms, seed=seed + 13), Spent()
-    readings = first.zone.bound.astype(np.int64) // 2
+    readings = _middle(terms, first)
     limit, rates = math.inf if terms.budget is None else terms.budget, list[float]()
     last = None
     for t in range(1, horizon + 1):
@@ -793,7 +802,7 @@ def _check_seed_reuse(
 ) -> Check:
     """Whether two zones, or one zone opened twice, draw the same noise."""
     steps = min(terms.policy.horizon, 96)
-    readings = first.zone.bound.astype(np.int64) // 2
+    readings = _middle(terms, first)
     twin = terms.named(f"{terms.zone.id}-twin")
     names = ("the zone", "another zone", "the zone opened again")
     runs = [

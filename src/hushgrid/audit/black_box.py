@@ -53,6 +53,7 @@ class Neighbours:
         promised: Loss promised at each step.
         eta: Share of readings that need not follow the laws.
         bound: (N,) bounds of the readings [Wh].
+        low: (N,) what is added to them before they are published [Wh].
         spans: First and last step of the block of each step, where noise lasts blocks of steps.
     """
 
@@ -64,6 +65,7 @@ class Neighbours:
     promised: tuple[float, ...]
     eta: float
     bound: Ints
+    low: Ints
     spans: tuple[tuple[int, int], ...] = ()
 
     def readings(self, s: int, n: int, steps: int, rng: np.random.Generator) -> Ints:
@@ -154,6 +156,7 @@ def neighbours(terms: Terms, first: State, steps: int = 1) -> Neighbours:
         tuple(promised),
         first.policy.eta,
         first.zone.bound.astype(np.int64),
+        terms.zone.low_ends(first.zone),
         tuple(map(first.policy.schedule.span, range(1, len(laws) + 1)))
         if first.policy.schedule.lengths
         else (),
@@ -167,10 +170,11 @@ def _loss(case: Case, scale: float, first: State) -> float:
 
 
 def _usual_readings(terms: Terms, first: State, t: int = 1) -> Ints:
-    """The public expectation of every reading at a step, in whole Wh below the bound."""
+    """The public expectation of every reading at a step, in whole Wh above a clamp's lower end."""
     belief = next(islice(marginals(terms.models[0]), t - 1, None))
     usual = np.rint(expected_readings(belief, terms.models[0], terms.consumption))
-    return np.minimum(usual.astype(np.int64), first.zone.bound)
+    low = terms.zone.low_ends(first.zone)
+    return np.clip(usual.astype(np.int64) - low, 0, first.zone.bound)
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +284,8 @@ def _outputs(
     for start, count in _chunks(n, steps * len(pair.others)):
         readings = pair.readings(s, count, steps, rng)
         load = np.clip(readings[:, 0], 0, pair.bound).sum(axis=1, dtype=np.int64)
-        loads, of_rates = _published(factory, terms, readings, seed + 7919 * start)
+        loads, of_rates = _published(factory, terms, readings + pair.low, seed + 7919 * start)
+        loads = loads - pair.low.sum()
         found.append(loads)
         noisy = loads[:, 0]
         if of_rates and (terms.policy.clamp or terms.policy.publish == "estimate"):

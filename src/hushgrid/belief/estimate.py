@@ -32,7 +32,7 @@ from hushgrid.belief.filter import (
 )
 from hushgrid.errors import NoiseError, PolicyError
 from hushgrid.model.consumption import Consumption
-from hushgrid.model.laws import split
+from hushgrid.model.laws import Clamp, clamp_ends, split
 from hushgrid.model.occupancy import OccupancyModel
 
 # ---- a normal load behind noise
@@ -240,7 +240,8 @@ _KEPT_STEPS, _KEPT_BYTES = 256, 1 << 24
 class ReleaseParts(NamedTuple):
     """Moments of the load below the clamp and of the energy above it, for each model and factor.
 
-    Without a clamp nothing is above it. Every array is (models, factors).
+    Without a clamp nothing is above it. Where a clamp has lower ends, the energy below them counts
+    as negative energy above it. Every array is (models, factors).
 
     Attributes:
         weights: Probability of each model and factor.
@@ -325,7 +326,7 @@ class PublicKnowledge:
     prior: FactorPrior
     weights: Floats
     t: int
-    clamp: tuple[int, ...]
+    clamp: Clamp
     shape: Shape
     moments: _Moments
     ends: tuple[int, ...] = ()
@@ -348,7 +349,7 @@ class PublicKnowledge:
         models: Sequence[OccupancyModel],
         consumption: Consumption,
         prior: FactorPrior = USUAL_FACTOR,
-        clamp: tuple[int, ...] = (),
+        clamp: Clamp = (),
         shape: Shape = LAPLACE,
     ) -> PublicKnowledge:
         """Before the first release: models equally likely, the factor as in its prior."""
@@ -424,8 +425,16 @@ class PublicKnowledge:
             weights = _next_factor(weights, self.prior)
         return LoadMixture(weights, mean, np.maximum(variance, 1e-9))
 
+    @property
+    def least(self) -> float:
+        """Sum of the lower ends of the clamp [Wh]: the load below the clamp is no less."""
+        return float(self.consumption.clamp_ends(self.clamp)[0].sum()) if self.clamp else 0.0
+
     def clamped_energy(self, rates: Sequence[float] = ()) -> float:
-        """The expected energy of step t above the clamp [Wh]; 0 without a clamp."""
+        """The expected energy of step t above the clamp [Wh]; 0 without a clamp.
+
+        Less than 0 where more is below its lower ends than above its upper ones.
+        """
         return float((self.weights * self._release_law(rates)[1]).sum()) if self.clamp else 0.0
 
     def parts(self, rates: Sequence[float] = ()) -> ReleaseParts:
@@ -607,7 +616,7 @@ class _Moments(Value):
         self,
         models: tuple[OccupancyModel, ...],
         consumption: Consumption,
-        clamp: tuple[int, ...],
+        clamp: Clamp,
         starts: Sequence[Belief] = (),
     ) -> None:
         self._models, self._consumption, self._clamp = models, consumption, clamp
@@ -650,14 +659,14 @@ class _Moments(Value):
         return self._below[key]
 
     def _parts(self, t: int, factors: Floats) -> Floats:
-        """(2, classes, factors, 4): each class's reading, split at its clamp."""
-        table = self._consumption.table(t)
+        """(2, classes, factors, 6): each class's reading, split at its clamp."""
+        table, ends = self._consumption.table(t), [clamp_ends(at) for at in self._clamp]
         key = (table.tobytes(), float(factors[0]))
         if self._last is None or self._last[0] != key:  # steps of one slot have the same laws
             rows = [
                 [
-                    np.stack(split(self._consumption.laws[law], at, factors), axis=-1)
-                    for law, at in zip(row, self._clamp, strict=True)
+                    np.stack(split(self._consumption.laws[law], at, factors, low), axis=-1)
+                    for law, (low, at) in zip(row, ends, strict=True)
                 ]
                 for row in table.tolist()
             ]

@@ -763,8 +763,14 @@ class FollowedKnowledge:
             return np.zeros_like(below), np.zeros_like(below), np.zeros_like(below)
         each = [x[:, 1:].mean(axis=0) for x in (law.mean, law.cut, law.cut_variance)]
         over = np.gradient(each[1], FACTOR_STEP)
-        # no load, nothing above
-        mean, cut, spread, over = (np.concatenate([[0.0], x]) for x in (*each, over))
+        # no load, nothing above, and all that lower ends add
+        low = self.model.least
+        firsts = (low, -low, 0.0, 0.0)
+        mean, cut, spread, over = (
+            np.concatenate([[x], each]) for x, each in zip(firsts, (*each, over), strict=True)
+        )
+        if low:  # where small loads are all at their lower ends
+            mean = np.maximum.accumulate(mean) + 1e-6 * np.arange(len(mean))
         slope = np.gradient(cut, mean)
         cut, slope, spread, over = (np.interp(below, mean, x) for x in (cut, slope, spread, over))
         return cut, slope, spread + (_ABOVE[self.filters > 2] * over) ** 2

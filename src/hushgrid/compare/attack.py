@@ -29,7 +29,8 @@ from hushgrid.mechanism.noise import SimulatedNoise
 from hushgrid.mechanism.policy import Blocks, Even, Policy, Schedule, per_step
 from hushgrid.mechanism.release import Release, init, releases
 from hushgrid.model.occupancy import OccupancyModel
-from hushgrid.model.zone import Scenario, optimal_rate, tally
+from hushgrid.model.laws import Clamp
+from hushgrid.model.zone import Scenario, optimal_rate, tally, tally_offset
 from hushgrid.statistics import Scores, mean_auc, scores
 
 
@@ -223,7 +224,7 @@ def attack(
     releases: Sequence[Release],
     truth: Truth,
     *,
-    clamp: tuple[int, ...] = (),
+    clamp: Clamp = (),
     knows: Knows = "none",
     target: int | None = None,
     labelled: Sequence[int] | None = None,
@@ -332,7 +333,7 @@ class Version:
     """
 
     releases: tuple[Release, ...]
-    clamp: tuple[int, ...] = ()
+    clamp: Clamp = ()
 
 
 def versions(
@@ -376,7 +377,7 @@ def _publish(
     seed: int | np.random.SeedSequence,
 ) -> tuple[Release, ...]:  # fmt: skip
     state = init(*scenario.terms, policy, calibrator)
-    loads = (tally(readings, state.zone.bound) for readings in truth.readings)
+    loads = (tally_offset(readings, scenario.zone, state.zone) for readings in truth.readings)
     return tuple(releases(state, loads, SimulatedNoise(seed)))
 
 

@@ -194,8 +194,7 @@ class Bench:
         load = day.load
         if method.clamp:
             f = self.source.scenarios[self.source.zone_of(number)].consumption
-            cut = np.array(method.clamp)[f.class_of]
-            load = np.minimum(day.readings, cut).sum(axis=1, dtype=np.int64)
+            load = np.clip(day.readings, *f.clamp_ends(method.clamp)).sum(axis=1, dtype=np.int64)
         return method.publish(load, np.random.SeedSequence([self._seed, number, _NOISE]))
 
     def _followed(

@@ -22,7 +22,7 @@ from hushgrid.mechanism.noise import SimulatedNoise
 from hushgrid.mechanism.policy import Policy
 from hushgrid.mechanism.release import PreparedNoise, Release, init, skip, step
 from hushgrid.model.occupancy import STEPS_PER_DAY as DAY
-from hushgrid.model.zone import Scenario, optimal_rate, tally
+from hushgrid.model.zone import Scenario, optimal_rate, tally_offset
 
 SECONDS = 86_400 // DAY
 
@@ -37,7 +37,7 @@ class Pricing:
     """
 
     def __init__(self, scenario: Scenario, policy: Policy, seed: int) -> None:
-        self.state = init(*scenario.terms, policy)
+        self.zone, self.state = scenario.zone, init(*scenario.terms, policy)
         self.noise = SimulatedNoise(np.random.SeedSequence([seed, NOISE_STREAM]))
 
     def publish(self, readings: ArrayLike) -> Release:
@@ -49,9 +49,8 @@ class Pricing:
         Returns:
             The release; its rate applies from the next step.
         """
-        release, self.state = step(
-            self.state, tally(np.asarray(readings, np.int32), self.state.zone.bound), self.noise
-        )
+        found = tally_offset(np.asarray(readings, np.int32), self.zone, self.state.zone)
+        release, self.state = step(self.state, found, self.noise)
         return release
 
 
@@ -257,7 +256,8 @@ def price_env(
                     spent = made.epsilon
                     k = pricing.noise.draw(made.scale)
                     drawn = PreparedNoise(state.t, state.digest, made, k, True)
-                    release, pricing.state = step(state, tally(readings, state.zone.bound), drawn)
+                    found = tally_offset(readings, pricing.zone, state.zone)
+                    release, pricing.state = step(state, found, drawn)
                     self._price = release.rate
             if not spent:
                 pricing.state = skip(state, self._price)

@@ -24,6 +24,7 @@ from hushgrid.mechanism.noise import SimulatedNoise
 from hushgrid.mechanism.policy import EstimatorRule, Negligible, NoiseLaw, Policy, Window
 from hushgrid.mechanism.release import Release, init, releases
 from hushgrid.mechanism.scheduler import schedule
+from hushgrid.model.laws import Clamp
 from hushgrid.model.occupancy import OccupancyModel
 from hushgrid.model.zone import Scenario, Zone
 from hushgrid.planning.planner import Secret, plan
@@ -158,7 +159,7 @@ class Ready:
     guarantee: str
     scale: float
     publish: Publish
-    clamp: tuple[int, ...] = ()
+    clamp: Clamp = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +197,7 @@ def noisy(
     scales: Sequence[float],
     guarantee: str,
     law: NoiseLaw = "laplace",
-    clamp: tuple[int, ...] = (),
+    clamp: Clamp = (),
     lengths: tuple[int, ...] = (),
 ) -> Ready:
     """Integer noise of these scales [Wh], one a step; independent but for blocks of steps.

@@ -33,7 +33,7 @@ from hushgrid.model.zone import (
     optimal_rate,
     public_rate,
     relative_to,
-    tally,
+    tally_offset,
 )
 from hushgrid.statistics import Summary, summarise
 
@@ -305,7 +305,7 @@ def run_day(
         opened.append(public_rate(z, scenario.tariff))
         for name in states:
             cut = now[name].policy.clamp or scenario.zone.offset
-            seen = tally(world.readings, now[name].zone.bound) if cut else z
+            seen = tally_offset(world.readings, scenario.zone, now[name].zone) if cut else z
             release, now[name] = step(now[name], seen, noise[name])
             releases[name].append(release)
         heard.append(releases[next(iter(states))][-1].rate if states else opened[-1])

@@ -26,7 +26,7 @@ from hushgrid.errors import ModelError, PolicyError
 from hushgrid.files.deployment import Pattern, Promise, ZoneService
 from hushgrid.mechanism.policy import Blocks, Policy
 from hushgrid.model.consumption import Consumption
-from hushgrid.model.laws import Uniform
+from hushgrid.model.laws import Clamp, Uniform
 from hushgrid.model.occupancy import Calendar, Chains
 from hushgrid.model.zone import Scenario
 from hushgrid.planning.expected_error import MOST_CUT, choose_clamp
@@ -119,7 +119,7 @@ def without_private_models(scenario: Scenario) -> Scenario:
     )
 
 
-def clamp_by_bound(scenario: Scenario, clamp: tuple[int, ...]) -> tuple[int, ...]:
+def clamp_by_bound(scenario: Scenario, clamp: Clamp) -> Clamp:
     """A clamp for the classes of `without_private_models`: those of equal bounds and exports.
 
     Args:

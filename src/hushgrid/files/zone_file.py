@@ -65,7 +65,7 @@ from hushgrid.mechanism.policy import (
     per_step,
 )
 from hushgrid.model.consumption import Consumption, Elasticity
-from hushgrid.model.laws import FAMILIES, Histogram, Law, Mixture, Net
+from hushgrid.model.laws import FAMILIES, ClampAt, Histogram, Law, Mixture, Net
 from hushgrid.model.occupancy import Calendar, OccupancyModel, check_models
 from hushgrid.model.zone import MAX_BOUND, Covariate, Scenario, Tariff, Zone
 
@@ -637,11 +637,24 @@ def with_offset_clamp(policy: Policy, groups: Sequence[Group]) -> Policy:
 
     Returns:
         The policy; the same where no house exports.
+
+    Raises:
+        ValidationError: A lower end is above 0, or below what the houses may export.
     """
     exports = [group.export for group in groups]
-    if not any(exports) or len(policy.clamp) != len(exports):
+    if len(policy.clamp) != len(exports):
         return policy
-    return replace(policy, clamp=tuple(np.add(policy.clamp, exports).tolist()))
+    clamp: list[ClampAt] = []
+    for kind, (at, v) in enumerate(zip(policy.clamp, exports, strict=True)):
+        low, high = at if isinstance(at, tuple) else (-v, at)
+        if not -v <= low <= 0:
+            text = (
+                f"of class {kind} begins at {low} Wh but its houses export up to {v} Wh; give a"
+                f" lower end of {-v} to 0."
+            )
+            Mistakes().add(text, "policy", "clamp").check()
+        clamp.append((low + v, high + v) if low > -v else high + v)
+    return replace(policy, clamp=tuple(clamp))
 
 
 _MANY = "give at least one [[{}]] table"

@@ -15,6 +15,7 @@ from typing import Any
 from hushgrid._numbers import array_digest, canonical_digest, is_real, real, unlike
 from hushgrid.mechanism.policy import Policy
 from hushgrid.model.consumption import Consumption, digest_before
+from hushgrid.model.laws import Clamp, clamp_ends
 from hushgrid.model.occupancy import OccupancyModel
 from hushgrid.model.zone import Covariate, FeedIn, Tariff, Zone
 
@@ -81,7 +82,7 @@ def _policy_values(policy: Policy) -> dict[str, tuple[Any, _Form]]:
         "models": (policy.models, str),
         "on_empty": (policy.on_empty, str),
         "min_scale": (policy.min_scale, real),
-        "clamp": (policy.clamp, lambda each: [int(at) for at in each]),
+        "clamp": (policy.clamp, _clamp),
         "publish": (policy.publish, str),
         "estimator": (policy.estimator, str),
         "usual": (policy.usual, real),
@@ -95,6 +96,11 @@ _NO_SCHEDULE: dict[str, Any] = {
     "epsilon_t": (), "gaussian": None, "delta": 0.0, "window": None, "negligible": 0.0,
     "block_steps": (), "block_epsilon": (),
 }  # fmt: skip
+
+
+def _clamp(each: Clamp) -> list[Any]:
+    ends = [clamp_ends(at) for at in each]
+    return [[low, high] if low else high for low, high in ends]
 
 
 def _covariate(one: Covariate) -> dict[str, Any]:

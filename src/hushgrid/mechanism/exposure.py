@@ -14,7 +14,7 @@ from hushgrid.errors import PolicyError
 from hushgrid.mechanism.policy import BlockRule, EmptyRule, ModelsRule, Policy
 from hushgrid.mechanism.support import Open, Protected, Support, grouped
 from hushgrid.model.consumption import Consumption
-from hushgrid.model.laws import Law
+from hushgrid.model.laws import Clamp, Law
 from hushgrid.model.occupancy import OccupancyModel, check_models
 from hushgrid.model.zone import Zone
 
@@ -124,7 +124,7 @@ class Exposures(Value):
         blocks: BlockRule,
         together: ModelsRule,
         on_empty: EmptyRule,
-        clamp: tuple[int, ...] = (),
+        clamp: Clamp = (),
         constrained: Policy | None = None,
     ) -> None:
         consumption.check_fits(zone.bound)
@@ -133,8 +133,8 @@ class Exposures(Value):
         # a probabilistic constraint depends on what is lost, so on every term of one policy
         self._constrained = constrained
         if clamp:  # from here on the clamp is the bound: the proofs see nothing else
-            consumption = consumption.cut(clamp)
-            zone = zone.cut(np.array(clamp, np.int64)[consumption.class_of])
+            low, at = consumption.clamp_ends(clamp)
+            consumption, zone = consumption.cut(clamp), zone.cut(at, low)
         self.zone, self.consumption = zone, consumption
         # laws that react to rates are cut at each house's own bound: then bounds part a class
         kinds = consumption.class_of

@@ -31,6 +31,7 @@ import numpy as np
 
 from hushgrid._numbers import Floats, brief, is_real, is_whole, sum_up
 from hushgrid.errors import PolicyError
+from hushgrid.model.laws import Clamp
 from hushgrid.model.zone import Covariate
 
 NoiseLaw = Literal["laplace", "gaussian", "block"]
@@ -689,7 +690,8 @@ class Policy:
         models: How several models count.
         on_empty: What to do when no house is uncertain ("publish_exact" trusts Theta absolutely).
         min_scale: The least noise of a release [Wh].
-        clamp: One bound for each density class [Wh], below the contract bound, or none.
+        clamp: One for each density class, or none: the upper end below the contract bound, or a
+            pair of a lower and an upper end where houses export, in offset Wh.
         publish: The rate of the noisy load, or of the public's best estimate of it.
         estimator: What the public's estimate and forecast come from: the model, the model and a
             filter of the releases weighed against each other, or the releases alone.
@@ -707,7 +709,7 @@ class Policy:
     models: ModelsRule = "union"
     on_empty: EmptyRule = "protect_all"
     min_scale: float = MIN_SCALE
-    clamp: tuple[int, ...] = ()
+    clamp: Clamp = ()
     publish: PublishRule = "raw"
     estimator: EstimatorRule = "model"
     usual: float = 0.0
@@ -852,16 +854,28 @@ _WEAKER_EXACT = (
 )
 
 
-def _checked_clamp(clamp: tuple[int, ...]) -> tuple[int, ...]:
+def _checked_clamp(clamp: Clamp) -> Clamp:
     if not isinstance(clamp, (tuple, list)):
         raise PolicyError(
             f"policy clamp is {clamp!r}; give a list of Wh, one a density class.", fields=("clamp",)
         )
-    each = tuple(clamp)
+    each = [tuple(at) if isinstance(at, list) else at for at in clamp]
     for kind, at in enumerate(each):
-        if not is_whole(at) or not 1 <= at <= MAX_CLAMP:
+        if isinstance(at, tuple):  # in a file the lower end is at most 0, in offset Wh at least 0
+            if (
+                len(at) != 2
+                or not all(map(is_whole, at))
+                or not -MAX_CLAMP <= at[0] < at[1] <= MAX_CLAMP
+                or at[1] < 1
+            ):
+                raise PolicyError(
+                    f"policy clamp of class {kind} is {list(at)}; give a lower and an upper end in"
+                    f" whole Wh, the upper one 1 to {MAX_CLAMP}.",
+                    fields=("clamp",),
+                )
+        elif not is_whole(at) or not 1 <= at <= MAX_CLAMP:
             raise PolicyError(
                 f"policy clamp of class {kind} is {at}; give whole Wh, 1 to {MAX_CLAMP}.",
                 fields=("clamp",),
             )
-    return tuple(int(at) for at in each)
+    return tuple((int(at[0]), int(at[1])) if isinstance(at, tuple) else int(at) for at in each)

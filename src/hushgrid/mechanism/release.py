@@ -594,6 +594,7 @@ def step(state: State, load: int | Tally, noise: Noise | PreparedNoise) -> tuple
         state: The state before the step.
         load: Load [Wh]; under a policy with a clamp what `tally(readings, state.zone.bound)`
             returns, where houses export `tally(readings, state.zone.bound, state.zone.export)`.
+            Noisy loads have the offset of the zone, also where a clamp has lower ends.
         noise: A source of noise, or what `prepare` drew from one for this step.
 
     Returns:
@@ -844,7 +845,8 @@ def _checked_load(load: int | Tally, state: State) -> int:
             f"the load is a bare number but {why};"
             f" give what tally(readings, state.zone.bound{more}) returns."
         )
-    return _whole_load(load, state.most)
+    # what the lower ends of a clamp took off every reading: public
+    return _whole_load(load, state.most) + state.tariff.offset - state.zone.offset
 
 
 def _whole_load(load: int, most: int) -> int:

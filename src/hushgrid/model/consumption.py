@@ -27,7 +27,16 @@ from hushgrid._numbers import (
     unlike,
 )
 from hushgrid.errors import ConsumptionError
-from hushgrid.model.laws import Gamma, Law, LogNormal, TruncatedNormal, Uniform, law_fields
+from hushgrid.model.laws import (
+    ClampAt,
+    Gamma,
+    Law,
+    LogNormal,
+    TruncatedNormal,
+    Uniform,
+    clamp_ends,
+    law_fields,
+)
 from hushgrid.model.occupancy import Calendar
 
 
@@ -168,10 +177,10 @@ class Consumption:
         slot = self.calendar.slot(t)
         return np.stack([self.absent[slot], self.present[slot]])
 
-    def cut(self, clamp: Sequence[int]) -> Consumption:
-        """The laws of readings clamped at `clamp` [Wh], one value for each class."""
+    def cut(self, clamp: Sequence[ClampAt]) -> Consumption:
+        """The laws of readings clamped at `clamp` [Wh], one for each class, less its lower end."""
         self.check_clamp(clamp)
-        number: dict[tuple[int, int], int] = {}
+        number: dict[tuple[int, ClampAt], int] = {}
 
         def renumbered(table: Int32s) -> Int32s:
             pairs = [
@@ -185,7 +194,13 @@ class Consumption:
         laws = tuple(self.laws[law].cut(at) for law, at in number)
         return replace(self, laws=laws, absent=absent, present=present)
 
-    def check_clamp(self, clamp: Sequence[int]) -> None:
+    def clamp_ends(self, clamp: Sequence[ClampAt]) -> Ints:
+        """(2, N): lower and upper end of every house's clamp [Wh]."""
+        self.check_clamp(clamp)
+        each = np.array([clamp_ends(at) for at in clamp], np.int64)
+        return np.asarray(each[self.class_of].T)
+
+    def check_clamp(self, clamp: Sequence[ClampAt]) -> None:
         """Refuse clamps that are not one a class."""
         if len(clamp) != self.absent.shape[1]:
             raise ConsumptionError(

@@ -79,9 +79,10 @@ class Law(ABC):
         found = np.searchsorted(cdf / cdf[-1], np.asarray(uniforms), side="right")
         return np.minimum(found, self.top).astype(np.int64)
 
-    def cut(self, at: int) -> Law:
-        """The law of the reading clamped at `at` [Wh]."""
-        return self if at >= self.top else Cut(self, at)
+    def cut(self, at: ClampAt) -> Law:
+        """The law of the reading clamped at `at` [Wh], less the lower end of the clamp."""
+        low, high = clamp_ends(at)
+        return self if high >= self.top and not low else Cut(self, high, low)
 
     def scaled(self, factor: float, bound: int) -> Law:
         """The law of the reading times `factor`, rounded to whole Wh and cut at `bound`."""
@@ -89,32 +90,54 @@ class Law(ABC):
         return Histogram(np.bincount(moved, self.pmf).astype(np.float64))
 
 
+ClampAt = int | tuple[int, int]  # offset Wh: the upper end, or both; a lower end is above 0
+Clamp = tuple[ClampAt, ...]  # one for each density class; empty: no clamp
+
+
+def clamp_ends(at: ClampAt) -> tuple[int, int]:
+    """Lower and upper end of a clamp.
+
+    Args:
+        at: The upper end, or both ends [Wh].
+
+    Returns:
+        Both; the lower one is 0 where it is not given.
+
+    >>> clamp_ends(800), clamp_ends((200, 800))
+    ((0, 800), (200, 800))
+    """
+    return at if isinstance(at, tuple) else (0, at)
+
+
 class Split(NamedTuple):
-    """Moments of the parts of a reading below and above a clamp, one for each factor.
+    """Moments of the parts of a reading inside and outside a clamp, one for each factor.
 
     Attributes:
-        below: Mean of min(factor X, at) [Wh].
+        below: Mean of min(max(factor X, low), at) [Wh].
         below_variance: Its variance [Wh^2].
-        above: Mean of (factor X - at)+ [Wh].
+        above: Mean of (factor X - at)+ - (low - factor X)+ [Wh]: what is put back.
         above_variance: Its variance [Wh^2].
-        over: Mean of factor X where it is above at, else 0 [Wh]: the derivative of `above` by the
-            logarithm of the factor.
+        over: Mean of factor X where it is above at, else 0 [Wh]: the derivative of the first part
+            of `above` by the logarithm of the factor. Where factor X is below low, low counts.
+        under: Mean of (low - factor X)+ [Wh].
     """
 
-    below: Floats  # mean of min(factor X, at)
+    below: Floats
     below_variance: Floats
-    above: Floats  # mean of (factor X - at)+
+    above: Floats
     above_variance: Floats
     over: Floats
+    under: Floats
 
 
-def split(law: Law, at: float, factors: Floats) -> Split:
+def split(law: Law, at: float, factors: Floats, low: float | Floats = 0.0) -> Split:
     """Moments of what a clamp keeps and cuts of a reading times a factor.
 
     Args:
         law: Law of the reading X.
-        at: The clamp [Wh].
+        at: The clamp's upper end [Wh].
         factors: Factors that multiply X, (F,), above 0.
+        low: Its lower end, one for all or (F,) [Wh].
 
     Returns:
         Mean and variance of both parts, (F,) each.
@@ -128,12 +151,21 @@ def split(law: Law, at: float, factors: Floats) -> Split:
     below_square = factors**2 * m2 + at**2 * rest
     above = np.maximum(factors * (all_1 - m1) - at * rest, 0.0)
     above_square = factors**2 * (all_2 - m2) - 2 * at * factors * (all_1 - m1) + at**2 * rest
+    over, under = factors * np.maximum(all_1 - m1, 0.0), np.zeros_like(factors)
+    if np.any(low):
+        p, m1, m2 = sums[:, np.minimum(np.floor(low / factors), law.top).astype(np.int64)]
+        under = np.maximum(low * p - factors * m1, 0.0)
+        below, above = below + under, above - under
+        below_square = below_square + low**2 * p - factors**2 * m2
+        above_square = above_square + low**2 * p - 2 * low * factors * m1 + factors**2 * m2
+        over = over + low * p
     return Split(
         below,
         np.maximum(below_square - below**2, 0.0),
         above,
         np.maximum(above_square - above**2, 0.0),
-        factors * np.maximum(all_1 - m1, 0.0),
+        over,
+        under,
     )
 
 
@@ -307,31 +339,40 @@ class Histogram(Law):
 
 @dataclass(frozen=True)
 class Cut(Law):
-    """The law of min(X, at): the mass above the clamp is at the clamp.
+    """The law of min(max(X, low), at) - low: the mass outside a clamp is at its ends.
 
     Attributes:
         law: Law of X.
-        at: The clamp [Wh].
+        at: The clamp's upper end [Wh].
+        low: Its lower end [Wh].
 
     >>> Uniform(3).cut(1).pmf
     array([0.25, 0.75])
+    >>> Uniform(3).cut((1, 2)).pmf
+    array([0.5, 0.5])
     """
 
     law: Law
     at: int
+    low: int = 0
 
     @property
     def top(self) -> int:  # type: ignore[override]
         """Largest reading [Wh]."""
-        return min(self.at, self.law.top)
+        return max(min(self.at, self.law.top) - self.low, 0)
 
     def _pmf(self) -> Floats:
-        f = np.array(self.law.pmf[: self.top + 1])
-        f[-1] += self.law.pmf[self.top + 1 :].sum()
+        end = self.low + self.top
+        f = np.array(self.law.pmf[self.low : end + 1]) if self.low <= self.law.top else np.zeros(1)
+        f[-1] += self.law.pmf[end + 1 :].sum()
+        if self.low:
+            f[0] += self.law.pmf[: self.low].sum()
         return f
 
     def scaled(self, factor: float, bound: int) -> Law:
         """Readings react to the price first and are clamped then."""
+        if self.low:  # readings that react have no lower end: see `offset_tariff`
+            return super().scaled(factor, bound)
         return self.law.scaled(factor, min(bound, self.at))
 
 
@@ -515,7 +556,8 @@ def law_fields(law: Law) -> dict[str, Any]:
         both = {"consumption": law_fields(law.consumption), "solar": law_fields(law.solar)}
         return {"law": "net", **both, "export": int(law.export)}
     if type(law) is Cut:
-        return {"law": "cut", "of": law_fields(law.law), "at": int(law.at)}
+        low = {"low": int(law.low)} if law.low else {}
+        return {"law": "cut", "of": law_fields(law.law), "at": int(law.at), **low}
     return {"law": "own", "pmf": array_digest(law.pmf, "<f8")}
 
 

@@ -124,9 +124,38 @@ class Zone:
     def __hash__(self) -> int:
         return hash((self.id, len(self.bound)))
 
-    def cut(self, at: NDArray[np.integer]) -> Zone:
-        """The zone with every bound lowered to `at` [Wh] where that is below it."""
-        return Zone(self.id, np.minimum(self.bound, at), self.export)
+    def cut(self, at: NDArray[np.integer], low: NDArray[np.integer] | None = None) -> Zone:
+        """The zone of a clamp: less is imported, and less is exported.
+
+        Args:
+            at: Upper ends, (N,) offset Wh; the bound where that is lower.
+            low: Lower ends, (N,) offset Wh, from 0 to the export limits; None: all 0.
+
+        Returns:
+            The zone of readings from `low` to `at`: its export limits are `export` - `low`.
+
+        Raises:
+            ZoneError: If a clamp does not hold the reading 0 of a house.
+
+        >>> zone = Zone.net("sunny", [2500], [1250]).cut(np.array([2000]), np.array([1000]))
+        >>> zone.bound, zone.export
+        (array([1000], dtype=int32), array([250], dtype=int32))
+        """
+        high = np.minimum(self.bound, at)
+        if low is None or not low.any():
+            return Zone(self.id, high, self.export)
+        if (bad := (low < 0) | (low > self.export) | (high <= low)).any():
+            house = int(bad.argmax())
+            raise ZoneError(
+                f"clamp of house {house} is {low[house] - self.export[house]} to"
+                f" {high[house] - self.export[house]} Wh; give a lower end of"
+                f" {-self.export[house]} to 0 Wh, and an upper end above it."
+            )
+        return Zone(self.id, high - low, self.export - low)
+
+    def low_ends(self, cut: Zone) -> NDArray[np.int64]:
+        """(N,): lower ends of the clamp that led to the zone `cut` [offset Wh]."""
+        return np.asarray(self.export.astype(np.int64) - cut.export)
 
     @property
     def n_houses(self) -> int:
@@ -242,6 +271,26 @@ def tally(readings: ArrayLike, bound: ArrayLike, export: Int32s | None = None) -
     u = _checked_bound(u)
     load = int(np.clip(x, 0, u).sum(dtype=np.int64))
     return Tally(load, int((x > u).sum()), u)
+
+
+def tally_offset(readings: NDArray[np.integer], zone: Zone, cut: Zone) -> Tally:
+    """Clamp and add offset readings, as a simulation has them.
+
+    Args:
+        readings: Offset readings x + v_i of the zone, (N,) [Wh].
+        zone: The zone.
+        cut: The zone of a clamp, or the same zone.
+
+    Returns:
+        What `tally` gives for the readings x under the clamp.
+
+    >>> zone = Zone.net("sunny", [2500], [1250])
+    >>> tally_offset(np.array([100]), zone, zone.cut(np.array([2000]), np.array([1000])))
+    Tally(load=0, clamped=0)
+    """
+    if cut.export is zone.export or np.array_equal(cut.export, zone.export):
+        return tally(readings, cut.bound)
+    return tally(readings - zone.export.astype(np.int64), cut.bound, cut.export)
 
 
 def aggregate(readings: ArrayLike, bound: ArrayLike) -> int:

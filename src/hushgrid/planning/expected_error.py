@@ -6,6 +6,9 @@ each density class, by the least expected squared error (docs/proofs/clamp.md):
 
     2 b(C)^2 + Var[sum (X - C)+] + (rho E[sum (X - C)+])^2
 
+Where houses export a clamp has a lower end too: what is cut at either end counts, and the noise
+follows the distance between the ends.
+
 Where the estimate follows releases, the error that the clamp makes least is that of the estimate,
 and an error rho of the readings above C counts by what it does to the energy above C:
 
@@ -37,7 +40,7 @@ from hushgrid.mechanism.calibrators import loss_of_pmfs
 from hushgrid.mechanism.policy import EstimatorRule, Policy
 from hushgrid.mechanism.scheduler import Scheduler, exposures_of
 from hushgrid.model.consumption import Consumption
-from hushgrid.model.laws import split
+from hushgrid.model.laws import Clamp, clamp_ends, split
 from hushgrid.model.occupancy import STEPS_PER_DAY, OccupancyModel
 from hushgrid.model.zone import Tariff, Zone, optimal_rate, relative_to
 
@@ -47,6 +50,7 @@ RHO = 0.2  # relative error to expect of the model
 MOST_CUT = 0.2
 _CANDIDATES = 12  # scales tried at once
 _ROUNDS = 4  # each closes in on the neighbours of the best
+_LOWS = 7  # lower ends tried of each class that exports
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +58,13 @@ class Choice:
     """A clamp for each class and the error it leads to.
 
     Attributes:
-        clamp: Clamps by class [Wh]; empty for the contract bounds.
+        clamp: Clamps by class [offset Wh]; empty for the contract bounds.
         error: Root of the mean squared error expected of a release [Wh].
         noise: The part of `error` that is noise [Wh].
         without: The error at the contract bounds [Wh].
     """
 
-    clamp: tuple[int, ...]
+    clamp: Clamp
     error: float
     noise: float
     without: float
@@ -88,7 +92,8 @@ def choose_clamp(
         policy: Epsilon, eta, the horizon and the rules; its own clamp is ignored.
         rho: Relative error to expect of the model above the clamp.
         most_cut: The largest share of the zone's expected energy over the horizon, under any of the
-            models, that may lie above the clamp; 1 bounds nothing.
+            models, that may lie above the clamp; 1 bounds nothing. Where houses export, of the
+            energy imported and exported, and outside the clamp.
 
     Returns:
         The choice; no clamp where the contract bounds are as good.
@@ -108,14 +113,15 @@ def choose_clamp(
     task = _Search(models, zone, replace(consumption, elasticity=None), bare, rho, most_cut)
     contract = task.noise(bare)
     scales = np.geomspace(task.least, max(contract / math.sqrt(2), task.least * 2), _CANDIDATES)
-    best: tuple[int, ...] = ()
+    best: Clamp = ()
     for _ in range(_ROUNDS):
         clamps = task.clamps(scales)
         errors = task.expected(scales, clamps)
         k = int(np.argmin(errors))
         if math.isinf(errors[k]):
             break
-        best = tuple(clamps[k].tolist())
+        best = tuple((low, at) if low else at for low, at in clamps[k].tolist())
+        task.near(clamps[k])
         ends = scales[max(k - 1, 0)], scales[min(k + 1, len(scales) - 1)]
         scales = np.geomspace(*ends, _CANDIDATES)
     error, noise = task.evaluate(replace(bare, clamp=best))
@@ -176,21 +182,39 @@ class _Search:
         kinds = consumption.absent.shape[1]
         self._bound = np.ones(kinds, np.int64)  # largest of each class [Wh]
         np.maximum.at(self._bound, consumption.class_of, zone.bound)
-        self._lowest = np.ones(kinds, np.int64)  # a clamp leaves what may be exported as it is
+        self._lowest = np.ones(kinds, np.int64)  # a clamp holds the reading 0 of every house
         np.maximum.at(self._lowest, consumption.class_of, zone.export + 1)
+        least = np.full(kinds, np.iinfo(np.int64).max)
+        np.minimum.at(least, consumption.class_of, zone.export)
+        self._lows = np.stack([np.zeros(kinds, np.int64), np.minimum(least, self._lowest)])
         self._share = np.ones(kinds)  # houses of a block that flip together share epsilon
         for model in models:
             for piece in model.chains:
                 np.maximum.at(self._share, consumption.class_of[piece.members], piece.size)
-        lowest = float((self._lowest * self._share).max()) if zone.offset else 1.0
+        width = self._lowest - self._lows[1]
+        lowest = float((width * self._share).max()) if zone.offset else 1.0
         self.least = max(lowest / self._epsilon, policy.min_scale)
+        self._energy = self._whole() if zone.offset and most_cut < 1 else None
+
+    def _whole(self) -> Floats:
+        """(models,): expected energy that houses import and export over the horizon [Wh]."""
+        f, v = self._consumption, self._lowest - 1
+        net = [np.abs(np.arange(law.top + 1)[:, None] - v).T @ law.pmf for law in f.laws]
+        found = np.zeros(len(self._models))
+        for m, model in enumerate(self._models):
+            for belief in islice(marginals(model), self._policy.horizon):
+                table = f.table(belief.t)
+                means = np.array([[net[law][k] for k, law in enumerate(row)] for row in table])
+                each = means[..., None]
+                found[m] += sum_moments(belief, model, f.class_of, each, 0 * each)[0][0]
+        return found
 
     def evaluate(self, policy: Policy) -> tuple[float, float]:
         """Expected error and its part that is noise [Wh]."""
         noise = self.noise(policy)
         if not policy.clamp:
             return noise, noise
-        cut = self._cut_error(self._parts(np.array([policy.clamp])))
+        cut = self._cut_error(self._parts(_ends([policy.clamp])))
         return math.sqrt(noise**2 + float(cut[0])), noise
 
     def noise(self, policy: Policy) -> float:
@@ -202,16 +226,58 @@ class _Search:
         return math.sqrt(float(policy.schedule.variance(np.array(scales)).mean()))
 
     def clamps(self, scales: Floats) -> Ints:
-        """(scales, classes): the largest clamp each scale protects; scales ascend."""
-        found = np.empty((len(scales), len(self._bound)), np.int64)
-        for kind in range(len(self._bound)):
-            pairs, at = self._pairs(kind), int(self._lowest[kind])
-            for k, b in enumerate(scales.tolist()):
-                at = found[k, kind] = self._largest(kind, pairs, b, at)
+        """(scales, classes, 2): the best clamp that each scale protects; scales ascend.
+
+        For a lower end that is the one with the largest upper end. Lower ends are judged class by
+        class, by what is cut there alone.
+        """
+        found = np.zeros((len(scales), len(self._bound), 2), np.int64)
+        for kind, pairs in enumerate(map(self._pairs, range(len(self._bound)))):
+            lows = np.unique(np.linspace(*self._lows[:, kind], _LOWS).round().astype(np.int64))
+            each = [self._upper(kind, pairs, scales, low) for low in lows.tolist()]
+            found[:, kind, 1] = each[0]
+            if len(lows) > 1:
+                best = self._best_low(kind, lows, np.array(each))
+                found[:, kind, 0] = lows[best]
+                found[:, kind, 1] = np.array(each)[best, np.arange(len(scales))]
         return found
+
+    def near(self, clamps: Ints) -> None:
+        """From now on look for lower ends next to those of a row of clamps."""
+        step = np.ceil((self._lows[1] - self._lows[0]) / (_LOWS - 1)).astype(np.int64)
+        low, high = self._lows
+        at = clamps[:, 0]
+        self._lows = np.stack([np.maximum(at - step, low), np.minimum(at + step, high)])
+
+    def _upper(
+        self, kind: int, pairs: Sequence[tuple[Floats, Floats]], scales: Floats, low: int
+    ) -> list[int]:
+        """The largest upper end for a lower one, of each scale; 0 where the scale is too small."""
+        found, at = [], int(self._lowest[kind])
+        for b in scales.tolist():
+            fits = not self._lows[1, kind] or self._holds(kind, pairs, b, low, at)
+            at = self._largest(kind, pairs, b, at, low) if fits else at
+            found.append(at if fits else 0)
+        return found
+
+    def _best_low(self, kind: int, lows: Ints, highs: Ints) -> Ints:
+        """(scales,): the lower end with the least error by what is cut of one class."""
+        rows = np.zeros((highs.size, len(self._bound), 2), np.int64)
+        rows[:, :, 1] = self._bound
+        rows[:, kind, 0] = np.repeat(lows, highs.shape[1])
+        rows[:, kind, 1] = np.maximum(highs.ravel(), rows[:, kind, 0] + 1)
+        parts = self._parts(rows)
+        cut = self._cut_error(parts)
+        if self._policy.estimator != "model" and self._policy.filters > 1:
+            cut = (parts.cut + (self._rho * parts.over) ** 2).mean(axis=(0, 1))
+        cut = np.where(highs > 0, cut.reshape(highs.shape), np.inf)
+        return np.asarray(cut.argmin(axis=0))
 
     def expected(self, scales: Floats, clamps: Ints) -> Floats:
         """Expected squared error at each scale with its clamps [Wh^2]; inf: too much is cut."""
+        unfit = (clamps[:, :, 1] == 0).any(axis=1)
+        if unfit.any():  # no clamp of a class is protected there
+            clamps = np.where(unfit[:, None, None], np.stack([self._lows[0], self._bound], -1), clamps)
         parts = self._parts(clamps)
         noise = 2 * scales**2 * self._uneven
         total = noise + self._cut_error(parts)
@@ -219,9 +285,11 @@ class _Search:
             total = np.array([self._followed(parts, k, one) for k, one in enumerate(noise)])
         if self._most_cut < 1:
             whole = (parts.missed + parts.seen).sum(axis=1)  # (models, rows of clamps)
-            allowed = parts.missed.sum(axis=1) <= self._most_cut * whole
+            if self._energy is not None:
+                whole = self._energy[:, None]
+            allowed = parts.moved.sum(axis=1) <= self._most_cut * whole
             total = np.where(allowed.all(axis=0), total, np.inf)
-        return np.asarray(total)
+        return np.where(unfit, np.inf, total)
 
     def _followed(self, parts: ClampMoments, k: int, noise: float) -> float:
         """The expected squared error of an estimate that follows releases, at one row of clamps."""
@@ -230,7 +298,7 @@ class _Search:
         even = np.ones(len(load))  # of all steps, as for raw prices
         found = Prospect(
             noisy, means.cut, means.missed, means.kept, load, load, even,
-            self._policy.estimator, means.over,
+            self._policy.estimator, means.over, low=means.low,
         )  # fmt: skip
         return found.chosen_by(self._rho) ** 2 * len(load)
 
@@ -239,7 +307,7 @@ class _Search:
 
     def _cut_error(self, parts: ClampMoments) -> Floats:
         """Of each row of clamps, Var[cut] + (rho E[cut])^2, the mean over steps and models."""
-        return np.asarray((parts.cut + (self._rho * parts.missed) ** 2).mean(axis=(0, 1)))
+        return np.asarray((parts.cut + (self._rho * parts.moved) ** 2).mean(axis=(0, 1)))
 
     def _pairs(self, kind: int) -> list[tuple[Floats, Floats]]:
         """The distinct laws of a class over the slots, absent and present."""
@@ -247,28 +315,33 @@ class _Search:
         both = np.unique(np.stack([f.absent[:, kind], f.present[:, kind]], axis=1), axis=0)
         return [(f.laws[a].pmf, f.laws[p].pmf) for a, p in both.tolist()]
 
-    def _largest(
-        self, kind: int, pairs: Sequence[tuple[Floats, Floats]], b: float, low: int
-    ) -> int:
-        """The largest clamp from `low` on that b protects, by bisection."""
+    def _holds(
+        self, kind: int, pairs: Sequence[tuple[Floats, Floats]], b: float, low: int, at: int
+    ) -> bool:
+        """Whether b protects a clamp of a class."""
         epsilon = self._epsilon / float(self._share[kind])
-
-        def holds(at: int) -> bool:
-            if self._policy.eta == 1:
-                return bool(at / b <= epsilon)
-            return all(
-                loss_of_pmfs(_clamped_pmf(f0, at), _clamped_pmf(f1, at), at, b, self._policy.eta)
-                <= epsilon
-                for f0, f1 in pairs
+        if self._policy.eta == 1:
+            return bool((at - low) / b <= epsilon)
+        return all(
+            loss_of_pmfs(
+                _clamped_pmf(f0, at, low), _clamped_pmf(f1, at, low), at - low, b, self._policy.eta
             )
+            <= epsilon
+            for f0, f1 in pairs
+        )
 
+    def _largest(
+        self, kind: int, pairs: Sequence[tuple[Floats, Floats]], b: float, held: int, low: int
+    ) -> int:
+        """The largest upper end from `held` on that b protects, by bisection."""
         high = int(self._bound[kind])
-        if holds(high):
+        if self._holds(kind, pairs, b, low, high):
             return high
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if holds(middle) else (low, middle)
-        return low
+        while high - held > 1:
+            middle = (held + high) // 2
+            fits = self._holds(kind, pairs, b, low, middle)
+            held, high = (middle, high) if fits else (held, middle)
+        return held
 
 
 class ClampMoments(NamedTuple):
@@ -280,6 +353,7 @@ class ClampMoments(NamedTuple):
         kept: Variance below the clamp [Wh^2].
         seen: Mean below the clamp [Wh].
         over: Mean of readings above the clamp [Wh].
+        low: Mean of what lower ends add [Wh]: less of it is missed.
     """
 
     missed: Floats
@@ -287,10 +361,21 @@ class ClampMoments(NamedTuple):
     kept: Floats
     seen: Floats
     over: Floats
+    low: Floats
+
+    @property
+    def moved(self) -> Floats:
+        """Mean of what is cut at either end [Wh]."""
+        return np.asarray(self.missed + 2 * self.low)
+
+
+def _ends(clamps: Sequence[Clamp]) -> Ints:
+    """(rows, classes, 2): lower and upper ends [Wh]."""
+    return np.array([[clamp_ends(at) for at in clamp] for clamp in clamps], np.int64)
 
 
 def cut_moments(
-    models: Sequence[OccupancyModel], consumption: Consumption, clamp: Sequence[int], horizon: int
+    models: Sequence[OccupancyModel], consumption: Consumption, clamp: Clamp, horizon: int
 ) -> ClampMoments:
     """Moments of the load above and below a clamp at every step, the mean over the models.
 
@@ -303,7 +388,7 @@ def cut_moments(
     Returns:
         The moments, each of shape (T,).
     """
-    parts = _parts(models, consumption, np.array([clamp]), horizon)
+    parts = _parts(models, consumption, _ends([clamp]), horizon)
     return ClampMoments(*(part[:, :, 0].mean(axis=0) for part in parts))
 
 
@@ -311,39 +396,49 @@ def _parts(
     models: Sequence[OccupancyModel], f: Consumption, clamps: Ints, horizon: int
 ) -> ClampMoments:
     """(models, T, rows of clamps) each."""
-    out = np.empty((5, len(models), horizon, len(clamps)))
+    out = np.empty((6, len(models), horizon, len(clamps)))
     slots: dict[int, Floats] = {}
     for m, model in enumerate(models):
         for t, belief in enumerate(islice(marginals(model), horizon)):
             slot = f.calendar.slot(belief.t)
             if slot not in slots:
                 slots[slot] = _by_class(f, f.table(belief.t), clamps)
-            above, above_variance, below, below_variance, over = np.moveaxis(slots[slot], -1, 0)
+            above, above_variance, below, below_variance, over, low = np.moveaxis(
+                slots[slot], -1, 0
+            )
             out[:2, m, t] = sum_moments(belief, model, f.class_of, above, above_variance)
             out[3, m, t], out[2, m, t] = sum_moments(
                 belief, model, f.class_of, below, below_variance
             )
-            out[4, m, t], _ = sum_moments(belief, model, f.class_of, over, above_variance)
+            for k, each in ((4, over), (5, low)):
+                out[k, m, t], _ = sum_moments(belief, model, f.class_of, each, above_variance)
     return ClampMoments(*out)
 
 
 def _by_class(f: Consumption, table: Int32s, clamps: Ints) -> Floats:
-    """(2, classes, rows of clamps, 5): mean and variance above and below, mean of those above."""
-    out = np.empty((*table.shape, len(clamps), 5))
+    """(2, classes, rows of clamps, 6): mean and variance above and below, means of those above and
+    of what lower ends add.
+    """
+    out = np.empty((*table.shape, len(clamps), 6))
     for state, kind in np.ndindex(*table.shape):
-        at = clamps[:, kind].astype(np.float64)
+        low, at = clamps[:, kind].T.astype(np.float64)
         # min(X, C) = C min(X/C, 1): factors let one pass answer for every clamp
-        found = split(f.laws[table[state, kind]], 1.0, 1 / at)
+        found = split(f.laws[table[state, kind]], 1.0, 1 / at, low / at)
         means, variances = (found.above, found.below), (found.above_variance, found.below_variance)
         for k in range(2):
             out[state, kind, :, 2 * k] = means[k] * at
             out[state, kind, :, 2 * k + 1] = variances[k] * at**2
         out[state, kind, :, 4] = found.over * at
+        out[state, kind, :, 5] = found.under * at
     return out
 
 
-def _clamped_pmf(f: Floats, at: int) -> Floats:
-    """The pmf of readings cut at a clamp."""
+def _clamped_pmf(f: Floats, at: int, low: int) -> Floats:
+    """The pmf of readings cut at a clamp, less its lower end."""
+    if low:
+        cut, f = f[:low].sum(), f[low:].copy() if f.size > low else np.zeros(1)
+        f[0] += cut
+        at -= low
     if f.size <= at + 1:
         return f
     out = f[: at + 1].copy()
@@ -439,6 +534,7 @@ class Prospect:
         over: Mean of readings above the clamp [Wh].
         filters: Version of the filters of the estimate, as in the policy.
         offset: Sum of the export limits, in every load [Wh].
+        low: Mean of what the lower ends of a clamp add [Wh]: in `missed` with a minus.
     """
 
     noise: Floats
@@ -452,6 +548,12 @@ class Prospect:
     over: Floats = field(default_factory=lambda: np.zeros(1))
     filters: int = 3
     offset: int = 0
+    low: Floats = field(default_factory=lambda: np.zeros(1))
+
+    @property
+    def _moved(self) -> Floats:
+        """Mean of what the clamp cuts at either end [Wh]."""
+        return np.asarray(self.missed + 2 * self.low)
 
     def factor(self, rho: float = RHO) -> Floats:
         """Variance of the common factor before each release, given the day's earlier ones.
@@ -465,7 +567,7 @@ class Prospect:
 
     def squared(self, rho: float = RHO) -> Floats:
         """The squared error of the raw release at every step [Wh^2]."""
-        return np.asarray(self.noise + self.cut + self.factor(rho) * self.missed**2)
+        return np.asarray(self.noise + self.cut + self.factor(rho) * self._moved**2)
 
     def with_cut(self, rho: float = RHO) -> float:
         """Expected RMSRE of the raw rate in the paper's formula."""
@@ -479,7 +581,7 @@ class Prospect:
         """
         if self.estimator != "model" and self.filters > 1:
             return self._rmsre(self._following(rho))
-        return self._rmsre(self.noise + self.cut + (rho * self.missed) ** 2)
+        return self._rmsre(self.noise + self.cut + (rho * self._moved) ** 2)
 
     def estimated(self, rho: float = RHO) -> float:
         """The same for the estimate, which combines model and release with the best linear gain.
@@ -497,7 +599,7 @@ class Prospect:
         gain = (below + both) / np.maximum(below + self.noise, _TINY)
         shared = self.variance - self.kept - self.cut  # twice the covariance of the two parts
         squares = (1 - gain) ** 2 * below + gain**2 * self.noise
-        squares += self.cut + p * self.missed**2 + (1 - gain) * (shared + 2 * both)
+        squares += self.cut + p * self._moved**2 + (1 - gain) * (shared + 2 * both)
         by_model = self._rmsre(np.maximum(squares, 0.0))
         if self.estimator == "model":
             return by_model
@@ -563,6 +665,7 @@ class Prospect:
             cut=times * self.cut,
             kept=times * self.kept,
             missed=times * self.missed,
+            low=times * self.low,
             load=times * self.load,
             variance=times * self.variance,
             over=times * self.over,
@@ -629,11 +732,12 @@ def prospect(
             variance[t] += found.variance / len(models)
     b = np.array(scales)
     noise = policy.schedule.variance(b)
-    missed, cut, kept, over = np.zeros(horizon), np.zeros(horizon), variance, np.zeros(horizon)
+    missed, cut, over, low = np.zeros((4, horizon))
+    kept = variance
     if policy.clamp:
-        missed, cut, kept, _, over = cut_moments(models, usual, policy.clamp, horizon)
+        missed, cut, kept, _, over, low = cut_moments(models, usual, policy.clamp, horizon)
     weights = (tariff.alpha / 1000 / relative_to(optimal_rate(load, tariff), tariff)) ** 2
     return Prospect(
         noise, cut, missed, kept, load, variance, weights, policy.estimator, over, policy.filters,
-        tariff.offset,
+        tariff.offset, low,
     )  # fmt: skip

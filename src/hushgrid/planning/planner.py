@@ -30,6 +30,7 @@ from hushgrid.mechanism.calibrators import case_loss
 from hushgrid.mechanism.policy import Blocks, Gaussian, Policy, per_step, weaker_promise
 from hushgrid.mechanism.scheduler import Scheduler, exposures_of
 from hushgrid.model.consumption import Consumption
+from hushgrid.model.laws import Clamp
 from hushgrid.model.occupancy import STEPS_PER_DAY, OccupancyModel
 from hushgrid.model.zone import Tariff, Zone, ZoneTerms, offset_tariff
 from hushgrid.planning.expected_error import (
@@ -184,7 +185,7 @@ class Plan:
     prospect: Prospect
     assumptions: tuple[str, ...]
     running: int | None = None
-    clamp: tuple[int, ...] = ()
+    clamp: Clamp = ()
     bill_change: tuple[float, float] = (0.0, 0.0)
 
     __repr__ = brief
@@ -578,11 +579,12 @@ class Task:
         self._events: dict[tuple[int, float], Event] = {}
 
     @property
-    def net_clamp(self) -> tuple[int, ...]:
+    def net_clamp(self) -> Clamp:
         """The policy's clamp in net Wh, of each class."""
-        export = np.zeros(self.consumption.absent.shape[1], np.int64)
-        np.maximum.at(export, self.consumption.class_of, self.zone.export)
-        return tuple((np.array(self.policy.clamp) - export).tolist()) if self.policy.clamp else ()
+        each = np.zeros(self.consumption.absent.shape[1], np.int64)
+        np.maximum.at(each, self.consumption.class_of, self.zone.export)
+        pairs = list(zip(self.policy.clamp, each.tolist(), strict=True)) if self.policy.clamp else []
+        return tuple((at[0] - v, at[1] - v) if isinstance(at, tuple) else at - v for at, v in pairs)
 
     @property
     def horizon(self) -> int:

@@ -17,6 +17,7 @@ import numpy as np
 
 from hushgrid.accounting.temporal import temporal_leakage, with_contradictions
 from hushgrid.mechanism.policy import Policy, weaker_promise
+from hushgrid.model.laws import Clamp
 from hushgrid.model.occupancy import OccupancyModel
 from hushgrid.planning.expected_error import AS_GOOD, PRIVATE_WAYS, WAYS, Prospect, Way
 from hushgrid.planning.planner import Plan
@@ -300,7 +301,7 @@ def _plan_lines(
     """Lines about noise and leakage, and about errors."""
     policy, prospect, lines = found.policy, found.prospect, _noise_lines(found)
     if policy.clamp:
-        lines.append(f"Readings are cut at {_span(found.clamp, 'd')} Wh, by density class.")
+        lines.append(f"Readings are cut at {_cut_at(found.clamp)} Wh, by density class.")
     lines += block_lines(found)
     lines.append(f"The promise binds at house {found.house}, step {found.step}.")
     if found.leakage is not None:
@@ -394,6 +395,13 @@ def _span(values: Sequence[float] | Sequence[int], form: str) -> str:
     """The smallest and the largest value, or the only one."""
     low, high = format(min(values), form), format(max(values), form)
     return low if low == high else f"{low} to {high}"
+
+
+def _cut_at(clamp: Clamp) -> str:
+    """The upper ends of a clamp, and the lower ones where a class has one."""
+    highs = [at[1] if isinstance(at, tuple) else at for at in clamp]
+    lows = [at[0] for at in clamp if isinstance(at, tuple)]
+    return _span(highs, "d") + (f" and, where homes export, at {_span(lows, 'd')}" if lows else "")
 
 
 def sensitivity_tables(cells: Mapping[str, Sequence[Cell]]) -> str:
@@ -594,7 +602,7 @@ def outlook_prose(outlook: Outlook) -> str:
     if outlook.leakage is not None:
         lines.append(_counted(outlook.leakage, outlook.memory))
     if policy.clamp:
-        lines.append(f"Readings are cut at {_span(seen.clamp, 'd')} Wh, by group of houses.")
+        lines.append(f"Readings are cut at {_cut_at(seen.clamp)} Wh, by group of houses.")
     what = "the public's best estimate" if policy.publish == "estimate" else "the noisy load"
     lines += [
         f"Expected price error: {price_error(outlook):.1%} of the exact price (root mean square;"

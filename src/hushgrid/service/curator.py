@@ -730,7 +730,9 @@ class Curator:
                 **when,
             )
             return made.to_body()
-        found = interval.tally(self._replay.state.zone, self._expected)
+        cut = self._replay.state.zone
+        low = self._scenario.zone.low_ends(cut)
+        found = interval.tally(cut, lambda: self._expected() - low)
         state = self._counted
         if state.public is not None:
             state = replace(state, public=informed(state.public, self._covariates(start)))

@@ -27,6 +27,7 @@ from hushgrid.errors import BatchError
 from hushgrid.files.deployment import ZoneService
 from hushgrid.intake.readings import MAX_WH
 from hushgrid.mechanism.support import grouped
+from hushgrid.model.zone import Zone
 from hushgrid.service.meters.columns import registered
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class Part:
         sizes: Houses of each segment.
         speakers: One house of each segment; all houses of a segment are expected to consume the
             same.
-        bound: Upper bound of each house's readings [Wh].
+        cut: The zone that readings are clamped to.
         expectations: Public expectations of `speakers`.
     """
 
@@ -53,7 +54,7 @@ class Part:
     first: int
     sizes: Ints
     speakers: Ints
-    bound: Int32s
+    cut: Zone
     expectations: Expectations  # of the speakers
 
 
@@ -118,22 +119,24 @@ def _steps(part: Part, first: int, end: int) -> Iterator[tuple[int, Ints]]:
     for opens in range(-(-max(first, begins) // seconds) * seconds, end, seconds):
         each = part.expectations.at((opens - begins) // seconds + 1)
         # laws end at the bounds, so that within a segment only the clamp can be lower
-        yield opens, np.minimum(each, part.bound[part.speakers])
+        low = part.service.scenario.zone.low_ends(part.cut)[part.speakers]
+        yield opens, np.clip(each - low, 0, part.cut.bound[part.speakers])
 
 
-def cut_bounds(service: ZoneService) -> Int32s:
-    """Upper bounds of readings: the contract's, or the policy's clamp below them.
+def cut_zone(service: ZoneService) -> Zone:
+    """The zone that readings are clamped to: the contract's, or that of the policy's clamp.
 
     Args:
         service: The zone.
 
     Returns:
-        [Wh] of each house.
+        Bounds and export limits of each house.
     """
     scenario, clamp = service.scenario, service.policy.clamp
     if not clamp:
-        return scenario.zone.bound
-    return scenario.zone.cut(np.array(clamp, np.int64)[scenario.consumption.class_of]).bound
+        return scenario.zone
+    low, at = scenario.consumption.clamp_ends(clamp)
+    return scenario.zone.cut(at, low)
 
 
 def roster_of(zones: Sequence[ZoneService]) -> BatchRoster:
@@ -160,7 +163,7 @@ def roster_of(zones: Sequence[ZoneService]) -> BatchRoster:
         house[order] = (first - 1 + np.cumsum(new)) * width + within % width
         sizes = np.diff([*np.flatnonzero(new), len(order)])
         expectations = Expectations(service.scenario, order[new], private=service.learned.private)
-        part = Part(service, first, sizes, order[new], cut_bounds(service), expectations)
+        part = Part(service, first, sizes, order[new], cut_zone(service), expectations)
         houses.append(_houses(len(parts), part, house, split=split))
         parts.append(part)
         first += len(sizes)
@@ -196,8 +199,8 @@ def _houses(zone: int, part: Part, house: Ints, *, split: bool) -> pa.Table:
         "meter_id": pa.array(service.all_meters, pa.string()),
         "zone": pa.array(np.full(n, zone, np.int32)),
         "house": pa.array(house[own]),
-        "bound": pa.array(part.bound[own], pa.int32()),
-        "export": pa.array(service.scenario.zone.export[own], pa.int32()),
+        "bound": pa.array(part.cut.bound[own], pa.int32()),
+        "export": pa.array(part.cut.export[own], pa.int32()),
         "seconds": pa.array(np.full(n, service.seconds, np.int64)),
         "grace": pa.array(np.full(n, service.grace, np.int64)),
     }

@@ -134,7 +134,7 @@ class Aggregator:
         sums = {}
         for number, part in enumerate(self._roster.parts):
             zone, seconds = part.service.id, part.service.seconds
-            houses = len(part.bound)
+            houses = part.cut.n_houses
             for opens in range(-(-first // seconds) * seconds, end, seconds):
                 if opens < part.service.begins:
                     continue
@@ -148,7 +148,7 @@ class Aggregator:
                     row["good"] - row["accepted"],
                     row["late"],
                     row["malformed"],
-                    part.bound,
+                    part.cut.bound,
                 )
         return sums
 
