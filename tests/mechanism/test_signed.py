@@ -28,13 +28,18 @@ from hushgrid import (
     simulate,
     step,
 )
-from hushgrid.errors import ConsumptionError, ReadingError, ZoneError
+from hushgrid.errors import ConsumptionError, PolicyError, ReadingError, ZoneError
 from hushgrid.mechanism.policy import Blocks
 from hushgrid.mechanism.scheduler import house_losses
 from hushgrid.model.consumption import Elasticity
-from hushgrid.model.laws import Net, TruncatedNormal
+from hushgrid.adversary.exact import Exact
+from hushgrid.adversary.filter import watch
+from hushgrid.adversary.knowledge import Knowledge
+from hushgrid.belief.estimate import PublicKnowledge
+from hushgrid.mechanism.digest import policy_fields
+from hushgrid.model.laws import Net, TruncatedNormal, split
 from hushgrid.model.zone import cost, optimal_rate, tally
-from hushgrid.planning.expected_error import choose_clamp
+from hushgrid.planning.expected_error import choose_clamp, expected_error
 from tests.strategies import random_row
 
 TARIFF = Tariff(alpha=1.0, beta=62.5, floor=-1000.0)
@@ -282,3 +287,145 @@ def test_what_has_no_meaning_with_exports_is_refused() -> None:
         init(zone, TARIFF, [theta], moved, Policy(0.5))
     with pytest.raises(ZoneError, match="export limit"):
         init(zone, TARIFF, [theta], f, Policy(0.5, clamp=(200,)))
+
+
+def cut_law(law: Law, low: int, high: int) -> Law:
+    found: Law = {}
+    for x, p in law.items():
+        at = min(max(x, low), high)
+        found[at] = found.get(at, 0.0) + p
+    return found
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_clamp_of_two_ends_protects_over_all_states_and_the_price_is_of_what_is_kept(
+    seed: int,
+) -> None:
+    """Over the 2^N states, every contamination by a point of c- to c+, and every output."""
+    rng = np.random.default_rng([15, seed])
+    zone, theta, laws = random_zone(rng)
+    f, n, v = consumption(laws), zone.n_houses, zone.export
+    ends = [
+        (int(rng.integers(-w, 1)), int(rng.integers(1, b - w + 1))) for b, w in zip(zone.bound, v)
+    ]
+    clamp = tuple((low + int(w), high + int(w)) for (low, high), w in zip(ends, v))
+    kept = [[cut_law(law, *end) for law, end in zip(some, ends)] for some in laws]
+    for eta in (0.0, 0.2, 1.0):
+        state = init(zone, TARIFF, [theta], f, Policy(0.5, horizon=2, eta=eta, clamp=clamp))
+        at, worst = state.scheduler.at(1), 0.0
+        for house in np.flatnonzero(at.protected.mask()).tolist():
+            points = range(ends[house][0], ends[house][1] + 1) if eta else range(1)
+            around = [kept[0][h] for h in range(n) if h != house]
+            for each in product(points, points):
+                own = [contaminated(kept[s][house], each[s], eta) for s in (0, 1)]
+                sides = [published(added([*around, one]), at.scale, range(-18, 19)) for one in own]
+                worst = max(worst, *(abs(math.log(a / b)) for a, b in zip(*sides, strict=True)))
+        assert worst <= 0.5 + 1e-9
+        if eta == 1 and at.protected.mask().all():
+            assert at.scale == pytest.approx(max(high - low for low, high in ends) / 0.5, rel=1e-6)
+    x = rng.integers(-9, 9, n)
+    due = sum(min(max(int(a), low), high) for a, (low, high) in zip(x, ends))
+    seen = tally(x, state.zone.bound, state.zone.export)
+    noise = SimulatedNoise(seed)
+    release, _ = step(state, seen, noise)
+    drawn = SimulatedNoise(seed).draw(at.scale) if at.scale else 0
+    assert release.net_load_hat == due + drawn
+    back = 0.0  # E(X - c+)+ - E(c- - X)+
+    (piece,) = theta.chains
+    for h, s in product(range(n), (0, 1)):
+        cut = {x: x - min(max(x, ends[h][0]), ends[h][1]) for x in laws[s][h]}
+        own = sum(p * cut[x] for x, p in laws[s][h].items())
+        back += piece.initial[piece.chain_of[h]][s] * own
+    assert isinstance(state.public, PublicKnowledge)
+    assert state.public.parts().cut[0, 0] == pytest.approx(back, abs=1e-9)  # the factor 1
+
+
+def test_what_a_clamp_of_two_ends_keeps_and_cuts_by_enumeration() -> None:
+    rng = np.random.default_rng(3)
+    law, factors = Histogram(rng.random(40)), np.array([0.5, 1.0, 1.7])
+    found = split(law, 25.0, factors, 11.0)
+    for k, each in enumerate(factors):
+        x = each * np.arange(40)
+        inside = np.clip(x, 11.0, 25.0)
+        for values, mean, variance in (
+            (inside, found.below, found.below_variance),
+            (x - inside, found.above, found.above_variance),
+        ):
+            assert mean[k] == pytest.approx(law.pmf @ values)
+            assert variance[k] == pytest.approx(law.pmf @ values**2 - (law.pmf @ values) ** 2)
+        assert found.under[k] == pytest.approx(law.pmf @ np.maximum(11.0 - x, 0))
+
+
+def test_an_adversary_reads_loads_of_a_clamp_of_two_ends() -> None:
+    """By Bayes' rule over the states of two houses, in net Wh."""
+    zone = Zone.net("z", [3, 3], [2, 2])
+    laws = [[random for random in np.random.default_rng(s).random((2, 6))] for s in (0, 1)]
+    f = Consumption.by_class(
+        absent=[Histogram(x) for x in laws[0]], present=[Histogram(x) for x in laws[1]]
+    )
+    theta = OccupancyModel.factored([[0.5, 0.5]] * 2, [[[[0.9, 0.1], [0.2, 0.8]]] * 2])
+    clamp = ((1, 4), 4)
+    state = init(zone, TARIFF, [theta], f, Policy(1.0, clamp=clamp))
+    release, _ = step(state, tally([-2, 3], state.zone.bound, state.zone.export), SimulatedNoise(1))
+    found = watch(Exact(Knowledge(zone, [theta], f, clamp)), [release]).home[0, 0]
+    ends = [(-1, 2), (-2, 2)]
+    weight = np.zeros((2, 2))
+    for a, b in product((0, 1), repeat=2):
+        own = [
+            cut_law(dict(zip(range(-2, 4), laws[s][h] / laws[s][h].sum(), strict=True)), *ends[h])
+            for h, s in enumerate((a, b))
+        ]
+        seen = published(
+            added(own), release.scale, range(release.net_load_hat, release.net_load_hat + 1)
+        )
+        weight[a, b] = seen[0]
+    weight /= weight.sum()
+    assert np.ravel(found) == pytest.approx([weight[1].sum(), weight[:, 1].sum()], abs=1e-9)
+
+
+def test_the_expected_error_of_a_clamp_of_two_ends_is_that_of_simulated_days() -> None:
+    """With laws that are true: the noise and what is cut, whose mean is put back."""
+    n, same = 40, [0] * 40
+    theta = OccupancyModel.factored([[0.5, 0.5]], [[[[0.9, 0.1], [0.2, 0.8]]]], chain_of=same)
+    sun = Net(TruncatedNormal(150, 90, 500), TruncatedNormal(250, 140, 400), 400)
+    less = Net(TruncatedNormal(60, 30, 500), TruncatedNormal(250, 140, 400), 400)
+    f = Consumption.by_class(absent=[less], present=[sun], class_of=same)
+    zone = Zone.net("z", [500] * n, [400] * n)
+    chosen = choose_clamp([theta], zone, f, Policy(2.0, horizon=8), 0.0)
+    assert isinstance(chosen.clamp[0], tuple)
+    assert chosen.error < 0.85 * choose_error(theta, zone, f)
+    policy = Policy(2.0, horizon=8, clamp=chosen.clamp)
+    due, noise = expected_error([theta], zone, f, policy, 0.0)
+    assert (due, noise) == pytest.approx((chosen.error, chosen.noise))
+    found = []
+    for seed in range(25):
+        made = simulate(Scenario(zone, TARIFF, [theta], f), policy, seed=seed)
+        found += [
+            r.load_hat + r.put_back - z for r, z in zip(made.releases, made.load, strict=True)
+        ]
+    assert math.sqrt(np.mean(np.square(found))) == pytest.approx(due, rel=0.15)
+    assert abs(np.mean(found)) < 4 * due / math.sqrt(len(found))
+
+
+def choose_error(theta: OccupancyModel, zone: Zone, f: Consumption) -> float:
+    """The least error of clamps with upper ends alone."""
+    policy = Policy(2.0, horizon=8)
+    each = [
+        expected_error([theta], zone, f, Policy(2.0, horizon=8, clamp=(at,)), 0.0)[0]
+        for at in range(401, 901, 25)
+    ]
+    return min(*each, expected_error([theta], zone, f, policy, 0.0)[0])
+
+
+def test_a_lower_end_of_zero_is_no_other_terms_and_no_other_choice() -> None:
+    zone, theta, f = zone_of_two(0)
+    digests = [
+        init(zone, TARIFF, [theta], f, Policy(0.5, clamp=clamp)).digest
+        for clamp in ((800,), ((0, 800),))
+    ]
+    assert digests[0] == digests[1]
+    assert policy_fields(Policy(0.5, clamp=((0, 800), (1, 9))))["clamp"] == [800, [1, 9]]
+    with pytest.raises(ZoneError, match="lower end"):
+        init(zone, TARIFF, [theta], f, Policy(0.5, clamp=((1, 800),)))
+    with pytest.raises(PolicyError, match="lower and an upper end"):
+        Policy(0.5, clamp=((5, 5),))

@@ -277,7 +277,9 @@ class _Search:
         """Expected squared error at each scale with its clamps [Wh^2]; inf: too much is cut."""
         unfit = (clamps[:, :, 1] == 0).any(axis=1)
         if unfit.any():  # no clamp of a class is protected there
-            clamps = np.where(unfit[:, None, None], np.stack([self._lows[0], self._bound], -1), clamps)
+            clamps = np.where(
+                unfit[:, None, None], np.stack([self._lows[0], self._bound], -1), clamps
+            )
         parts = self._parts(clamps)
         noise = 2 * scales**2 * self._uneven
         total = noise + self._cut_error(parts)

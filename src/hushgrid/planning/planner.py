@@ -583,7 +583,9 @@ class Task:
         """The policy's clamp in net Wh, of each class."""
         each = np.zeros(self.consumption.absent.shape[1], np.int64)
         np.maximum.at(each, self.consumption.class_of, self.zone.export)
-        pairs = list(zip(self.policy.clamp, each.tolist(), strict=True)) if self.policy.clamp else []
+        pairs = (
+            list(zip(self.policy.clamp, each.tolist(), strict=True)) if self.policy.clamp else []
+        )
         return tuple((at[0] - v, at[1] - v) if isinstance(at, tuple) else at - v for at, v in pairs)
 
     @property

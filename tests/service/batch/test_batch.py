@@ -285,7 +285,10 @@ def test_a_home_lacks_where_one_of_its_registers_does(tmp_path: Path, duckdb: En
 
 @pytest.mark.parametrize(
     "kind",
-    ["plain", "clamp", "estimate", "budget", "private", "export", "private export", "registers"],
+    [
+        *("plain", "clamp", "estimate", "budget", "private", "export", "private export"),
+        *("registers", "both ends"),
+    ],
 )
 def test_batch_and_running_curator_keep_the_same_records(
     tmp_path: Path, duckdb: Engine, kind: str
@@ -299,6 +302,7 @@ def test_batch_and_running_curator_keep_the_same_records(
         "export": service(9, export=40),
         "private export": replace(service(9, export=40), learned=Provenance("private")),
         "registers": two_registers(service(9, export=400)),
+        "both ends": service(9, export=40, policy=Policy(0.5, horizon=500, clamp=((25, 190),))),
     }[kind]
     rows = rows_of(zone, 8)
     write(tmp_path / "rows" / "a.parquet", rows)
