@@ -66,9 +66,10 @@ def recorded(
 
     Raises:
         PlanError: If options contradict each other or too few days are left.
+        IntakeError: If homes have readings below 0 Wh.
     """
     from hushgrid.compare.datasets import Recorded, learn_habits, real_days
-    from hushgrid.errors import PlanError
+    from hushgrid.errors import IntakeError, PlanError
     from hushgrid.files.readings import read_histories
 
     given = GivenZone.read(config, zone) if config else GivenZone()
@@ -79,7 +80,14 @@ def recorded(
         )
     seconds = interval or given.seconds or STEP
     where = time_zone or given.time_zone
-    real = real_days(read_histories(path, mapping=mapping, time_zone=where, seconds=seconds))
+    found = read_histories(path, mapping=mapping, time_zone=where, seconds=seconds)
+    exporting = int((found.wh < 0).any(axis=1).sum())
+    if exporting:
+        raise IntakeError(
+            f"{exporting} of {len(found.ids)} homes have readings below 0 Wh, and recorded days"
+            " without an export limit cannot be compared; leave those homes out."
+        )
+    real = real_days(found)
     if given.scenario is not None:
         return Recorded.of(given.scenario, of_zone(real, given)), given.origin
     if len(real.readings) < train_days + 2:

@@ -5,6 +5,7 @@ Writes a zone, a service file that runs it, the model, figures and a page.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -194,6 +195,7 @@ def _write(
         seconds=result.seconds,
         time_zone=asked.time_zone,
         bound=made.bound,
+        export=made.export,
         bound_by=made.bound_by,
         eta=made.eta,
         eta_by=made.eta_by,
@@ -254,7 +256,7 @@ def _draw(
     post = posterior(usable.wh, select_homes(result.own, some))
     drawn = {
         "transitions": chain_figure(made.public, result.seconds),
-        "laws": law_figure(made.public, made.bound),
+        "laws": law_figure(made.public, made.bound, made.export),
         "days": example_days(usable, post),
     }
     title = f"Learned zone {values['zone']}"
@@ -276,7 +278,7 @@ def example_days(found: Histories, post: Floats) -> Figure:
 
     these = _two_days(found)
     return days_figure(
-        found.wh[:, these],
+        found.wh[:, these] - found.offset,
         post[:, these],
         found.local_time[these],
         found.seconds,
@@ -344,6 +346,12 @@ def learn(
     days: Annotated[float, typer.Option(help="What the prior on habits is worth [days].")] = 30.0,
     bound: Annotated[
         int | None, typer.Option(min=1, help="Contract bound [Wh a step]; else that of 10 kW.")
+    ] = None,
+    export: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Homes export up to this much [Wh a step]; readings below 0 are net."
+        ),
     ] = None,
     bound_budget: Annotated[
         float | None,
@@ -413,9 +421,10 @@ def learn(
             ends=last, meters=None if meters is None else read_meters(meters), labels=labels,
             watch=watch,
         )  # fmt: skip
+        found = replace(found, export=export or 0)
         habits = read_habits(survey, residents, found.seconds)
         terms = LearningTerms(
-            law="lognormal" if pool_budget is not None and law == "auto" else law,
+            law="lognormal" if pool_budget is not None and law == "auto" and not export else law,
             days=days,
             prototypes=prototypes,
             groups=_groups(groups, public=pool_budget is not None),

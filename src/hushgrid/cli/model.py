@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hushgrid.cli import _common as common
+
+if TYPE_CHECKING:
+    from hushgrid.learn.evaluation import PublishedGroup
 
 app = typer.Typer(help="Show, compare and validate learned models.", no_args_is_help=True)
 
@@ -35,8 +39,8 @@ def show(model: Folder, html: HtmlFile = None, json: common.Json = None) -> None
         {
             "homes": one.homes,
             "at_home": float(one.chain.home.mean()),
-            "absent_mean_wh": one.laws(content["bound"])[0].mean,
-            "present_mean_wh": [law.mean for law in one.laws(content["bound"])[1]],
+            "absent_mean_wh": _means(one, content)[0] if one.empty else _means(one, content)[0][0],
+            "present_mean_wh": _means(one, content)[1],
         }
         for one in public
     ]
@@ -51,7 +55,7 @@ def show(model: Folder, html: HtmlFile = None, json: common.Json = None) -> None
             prose,
             {
                 "transitions": chain_figure(public, content["seconds"]),
-                "laws": law_figure(public, content["bound"]),
+                "laws": law_figure(public, _top(content), content.get("export", 0)),
             },
         )
     common.echo(prose, json)
@@ -81,7 +85,12 @@ def compare(first: Folder, second: Folder, html: HtmlFile = None, json: common.J
             f"the models have steps of {a['seconds']} s and {b['seconds']} s; give two with"
             " the same steps."
         )
-    bound = max(a["bound"], b["bound"])
+    if a.get("export", 0) != b.get("export", 0):
+        raise ModelError(
+            f"the models have export limits of {a.get('export', 0)} and {b.get('export', 0)} Wh;"
+            " give two with the same limit."
+        )
+    bound = max(_top(a), _top(b))
     one, other = published_groups(a), published_groups(b)
     rows = []
     for i, x in enumerate(one):
@@ -120,8 +129,21 @@ def _apart(x: Any, y: Any, bound: int) -> float:
     import numpy as np
 
     (a0, a1), (b0, b1) = x.laws(bound), y.laws(bound)
-    pairs = [(a0, b0), *zip(a1, b1, strict=False)]
+    empty = zip(a0, b0, strict=False) if x.empty or y.empty else [(a0[0], b0[0])]
+    pairs = [*empty, *zip(a1, b1, strict=False)]
     return float(np.mean([0.5 * np.abs(p.pmf - q.pmf).sum() for p, q in pairs]))
+
+
+def _top(content: dict[str, Any]) -> int:
+    """Largest reading of the laws [Wh]: the bound, and the export limit that is in all of them."""
+    return max(int(content["bound"]), 1) + int(content.get("export", 0))
+
+
+def _means(one: PublishedGroup, content: dict[str, Any]) -> tuple[list[float], list[float]]:
+    """Mean net readings of absent and present, by slot group [Wh]."""
+    v = int(content.get("export", 0))
+    absent, present = one.laws(_top(content))
+    return [law.mean - v for law in absent], [law.mean - v for law in present]
 
 
 @app.command()
@@ -166,6 +188,7 @@ def validate(
     )
     public = published_groups(content)
     known = {one["meter"]: one for one in content["homes"] if "prototype" in one}
+    found = replace(found, export=int(content.get("export", 0)))
     problems = ailments(found)
     usable = [i for i, a in enumerate(problems) if can_be_fitted(a)]
     new = clamped(found.homes(np.array(usable, np.intp)))
@@ -177,7 +200,7 @@ def validate(
     models = hidden_fit(content, design)
     which, new_homes = _assign_homes(new, known, models)
     post = posterior(new.wh, select_homes(models, which))
-    top = max(int(content["bound"]), 1)
+    top = _top(content)
     scores = by_day(marginal_scores(new, public, which, top), new.steps_a_day)
     compared = [n for n, name in enumerate(new.ids) if name in known]
     moved: dict[int, dict[str, Any]] = {}

@@ -193,7 +193,14 @@ def published_groups(content: dict[str, Any]) -> tuple[PublishedGroup, ...]:
         chain = Habits(a, stationary(a), str(content.get("prior", "learned")))
         starts = tuple(int(hour) for hour in content["starts"])
         found.append(
-            PublishedGroup(chain, one["absent"], tuple(one["present"]), starts, one["homes"])
+            PublishedGroup(
+                chain,
+                one["absent"],
+                tuple(one["present"]),
+                starts,
+                one["homes"],
+                tuple(one.get("empty", ())),
+            )
         )
     return tuple(found)
 

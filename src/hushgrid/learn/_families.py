@@ -113,18 +113,24 @@ def _edges(each: Floats, size: Ints) -> Floats:
     return np.asarray(edges, np.float64)
 
 
-def common_edges(readings: Floats) -> Floats:
+def common_edges(readings: Floats, offset: int = 0) -> Floats:
     """Borders of bins that hold all readings of all homes.
 
     Args:
         readings: (homes, steps) readings [Wh], NaN where missing.
+        offset: What is in every reading [Wh]: bins are narrow about it, on either side.
 
     Returns:
         (bins + 1,) borders [Wh].
     """
     seen = readings[np.isfinite(readings)]
-    top = np.array([[seen.max() if seen.size else 1.0]])
-    return np.asarray(_edges(top, np.ones(1, np.int64))[0])
+    top = np.array([[(seen.max() if seen.size else 1.0) - offset]])
+    above = np.asarray(_edges(np.maximum(top, 1.0) if offset else top, np.ones(1, np.int64))[0])
+    if not offset:
+        return above
+    share = np.linspace(0, 1, _BINS // 2 + 1)[1:]
+    below = np.unique(np.ceil(np.expm1(np.log1p(offset) * share) - 1e-6))
+    return np.concatenate([offset - below[::-1], offset + above])
 
 
 def _bins(each: Floats, edges: Floats) -> Int32s:

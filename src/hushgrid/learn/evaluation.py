@@ -41,10 +41,12 @@ class PublishedGroup:
 
     Attributes:
         chain: Two-state chain.
-        absent: Table of the law of an empty home.
+        absent: Table of the law of an empty home, from midnight on where there are several.
         present: Table of the law of an occupied home, for each slot group.
         starts: First hour of each slot group.
         homes: Number of homes.
+        empty: Tables of the law of an empty home by slot group, where panels make it depend on the
+            time of day; else none.
     """
 
     chain: Habits
@@ -52,16 +54,24 @@ class PublishedGroup:
     present: tuple[dict[str, Any], ...]
     starts: tuple[int, ...]
     homes: int
+    empty: tuple[dict[str, Any], ...] = ()
 
-    def laws(self, bound: int) -> tuple[Law, tuple[Law, ...]]:
-        """The laws on 0..bound [Wh]; a law without mass there is put on the bound."""
+    def laws(self, bound: int) -> tuple[tuple[Law, ...], tuple[Law, ...]]:
+        """The laws of absent and present by slot group, on 0..bound [Wh].
+
+        A law without mass there is put on the bound.
+        """
         own = self.within(bound)
-        return law_of_table(own.absent, bound), tuple(law_of_table(t, bound) for t in own.present)
+        empty = tuple(law_of_table(t, bound) for t in own.empty or (own.absent,))
+        empty = empty if own.empty else empty * len(own.present)
+        return empty, tuple(law_of_table(t, bound) for t in own.present)
 
     def within(self, bound: int) -> PublishedGroup:
         """The same with tables that are laws on 0..bound [Wh]."""
-        present = tuple(_within(table, bound) for table in self.present)
-        return replace(self, absent=_within(self.absent, bound), present=present)
+        present, empty = (
+            tuple(_within(table, bound) for table in some) for some in (self.present, self.empty)
+        )
+        return replace(self, absent=_within(self.absent, bound), present=present, empty=empty)
 
 
 def published_groups(
@@ -84,7 +94,10 @@ def published_groups(
         chain = Habits(a, stationary(a), "learned")
         absent = _table(models, j, 0, 0)
         present = tuple(_present(models, j, g) for g in range(models.design.groups))
-        found.append(PublishedGroup(chain, absent, present, starts, int((which == j).sum())))
+        tie = models.design.tie
+        apart = range(models.design.groups) if tie.size and len(np.unique(tie[:, 0])) > 1 else ()
+        empty = tuple(_table(models, j, g, 0) for g in apart)
+        found.append(PublishedGroup(chain, absent, present, starts, int((which == j).sum()), empty))
     return tuple(found)
 
 
@@ -212,14 +225,15 @@ def scores_and_ranks(
         absent, present = one.laws(top)
         group = np.searchsorted(one.starts, hour, side="right") - 1
         home = one.chain.home[found.slot]
-        f0, f1 = absent.pmf, np.stack([law.pmf for law in present])
+        f0, f1 = (np.stack([law.pmf for law in some]) for some in (absent, present))
         below0, below1 = (np.cumsum(f, axis=-1) - f / 2 for f in (f0, f1))
         for h in members:
             seen = np.flatnonzero(np.isfinite(found.wh[h]))
             x = np.clip(np.rint(found.wh[h, seen]), 0, top).astype(np.int64)
-            p = (1 - home[seen]) * f0[x] + home[seen] * f1[group[seen], x]
+            at = group[seen], x
+            p = (1 - home[seen]) * f0[at] + home[seen] * f1[at]
             score[h, seen] = np.log(np.maximum(p, 1e-12))
-            rank[h, seen] = (1 - home[seen]) * below0[x] + home[seen] * below1[group[seen], x]
+            rank[h, seen] = (1 - home[seen]) * below0[at] + home[seen] * below1[at]
     return score, rank
 
 
@@ -242,9 +256,9 @@ def forecast_errors(
     groups = np.empty((len(public), len(hour)))
     for mean, one in zip(groups, public, strict=True):
         absent, present = one.laws(top)
-        at_home = np.array([law.mean for law in present])
+        away, at_home = (np.array([law.mean for law in some]) for some in (absent, present))
         group, home = np.searchsorted(one.starts, hour, side="right") - 1, one.chain.home
-        mean[:] = (1 - home) * absent.mean + home * at_home[group]
+        mean[:] = (1 - home) * away[group] + home * at_home[group]
     seen = np.isfinite(early.wh)
     place = (np.arange(len(seen))[:, None] * len(hour) + early.slot)[seen]
     size = seen.shape[0] * len(hour)
@@ -338,7 +352,14 @@ def _pieces(
     absent, present = one.laws(top)
     pieces = []
     if labelled:
-        pieces.append(_Piece(f"{name}, absent", absent, members, group >= 0, 0))
+        whole = [(f"{name}, absent", absent[0], group >= 0)]
+        each = zip(one.starts, absent, strict=True)
+        apart = [
+            (f"{name}, absent from {start:02d}:00", law, group == g)
+            for g, (start, law) in enumerate(each)
+        ]
+        for place, law, here in apart if one.empty else whole:
+            pieces.append(_Piece(place, law, members, here, 0))
     for g, law in enumerate(present):
         here = group == g
         place = f"{name}, {'present' if labelled else 'all'} from {one.starts[g]:02d}:00"
@@ -346,7 +367,7 @@ def _pieces(
             pieces.append(_Piece(place, law, members, here, 1))
         else:
             home = float(one.chain.home[found.slot[here]].mean()) if here.any() else 0.5
-            mixed = Mixture([absent, law], [1 - home, home])
+            mixed = Mixture([absent[g], law], [1 - home, home])
             pieces.append(_Piece(place, mixed, members, here, None))
     return pieces
 

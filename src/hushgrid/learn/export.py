@@ -85,13 +85,14 @@ class ExportedModels:
         provenance: "public", "pooled" or "private".
         note: Privacy cost of the models, in words.
         epsilon: Loss of every home by bound and models.
-        bound: Bound of a reading [Wh].
+        bound: Bound of a reading [Wh]; u + v of homes that export.
         bound_by: Basis of the bound.
         eta: Eta of the zone file.
         eta_by: Who set it.
         models: Hidden Markov models, one for each of `public`.
         public: Chain and laws of each group.
         which: (fitted homes,) group of each home.
+        export: Export limit v of the homes [Wh].
     """
 
     provenance: LearnedFrom
@@ -104,6 +105,7 @@ class ExportedModels:
     models: Fit
     public: tuple[PublishedGroup, ...]
     which: Indices
+    export: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -151,6 +153,7 @@ def export_models(
     """
     _check_public(result, found, choices)
     bound, bound_by, cost = _bound(result, found, choices, noise)
+    bound += found.export
     if choices.pool_budget is not None:
         exact = statistics(result.own, bound, homes=len(result.ids))
         sums = add_noise(exact, choices.pool_budget, noise)
@@ -184,6 +187,7 @@ def export_models(
         models=models,
         public=tuple(one.within(bound) for one in public),
         which=which,
+        export=found.export,
     )
 
 
@@ -326,6 +330,7 @@ class ZoneSettings:
         beta: Rate at load 0 [currency/kWh].
         currency: ISO code.
         by: Program that wrote the file.
+        export: Export limit of each home [Wh]; `bound` is u + v then, as the laws are.
     """
 
     zone: str
@@ -347,6 +352,7 @@ class ZoneSettings:
     beta: float = 0.05
     currency: str = "EUR"
     by: str = "hushgrid learn"
+    export: int = 0
 
 
 def zone_text(offer: ZoneSettings, groups: Sequence[tuple[PublishedGroup, Sequence[str]]]) -> str:
@@ -449,12 +455,26 @@ def service_text(offer: ZoneSettings, begins: str) -> str:
 def _houses(public: PublishedGroup, meters: Sequence[str], offer: ZoneSettings) -> str:
     lines = ["[[houses]]", f"count = {len(meters)}", f"meters = {_value(list(meters))}"]
     lines += [f"provenance = {_value(f'{offer.provenance}, by {offer.by}')}"]
-    lines += [f"bound = {offer.bound}", f"absent = {_value(public.absent)}"]
-    laws = [
-        _value({"from": f"{start:02d}:00", **law})
-        for start, law in zip(public.starts, public.present, strict=True)
-    ]
-    return "\n".join([*lines, "present = [", *(f"  {law}," for law in laws), "]"])
+    v = offer.export
+    lines += [f"bound = {offer.bound - v}", *([f"export = {v}"] if v else [])]
+    if not public.empty:
+        lines += [f"absent = {_value(_net(public.absent, v))}"]
+    for name, tables in (("absent", public.empty), ("present", public.present)):
+        laws = [
+            _value({"from": f"{start:02d}:00", **_net(law, v)})
+            for start, law in zip(public.starts, tables, strict=bool(tables))
+        ]
+        lines += [f"{name} = [", *(f"  {law}," for law in laws), "]"] if laws else []
+    return "\n".join(lines)
+
+
+def _net(table: Mapping[str, Any], export: int) -> dict[str, Any]:
+    """A law's table in net Wh, as a zone file has it."""
+    if not export:
+        return dict(table)
+    if table["law"] == "mixture":
+        return {**table, "parts": [_net(part, export) for part in table["parts"]]}
+    return {**table, "edges": [edge - export for edge in table["edges"]]}
 
 
 def _table(name: str, values: Mapping[str, Any]) -> str:

@@ -1,7 +1,8 @@
 """Meter histories on one axis of time, and the ailments of each home's history.
 
 Missing steps are NaN. Energy fed back (solar export) counts as 0 Wh, as after the mechanism's
-clamp. No message contains a reading: homes are named by meter id and ailment.
+clamp, unless the histories have an export limit v: then readings from -v on are learned as x + v.
+No message contains a reading: homes are named by meter id and ailment.
 """
 
 from __future__ import annotations
@@ -49,6 +50,8 @@ class Histories:
         problems: Why the first rows were malformed.
         declared: Whether axis, step and ids come from public arguments and not from readings;
             required for anything published at a privacy budget.
+        export: Export limit v of the homes [Wh a step], public by contract; readings are net.
+        offset: What `clamped` added to every reading [Wh].
     """
 
     ids: tuple[str, ...]
@@ -60,6 +63,8 @@ class Histories:
     labels: Int8s | None = None
     problems: tuple[str, ...] = ()
     declared: bool = False
+    export: int = 0
+    offset: int = 0
 
     @property
     def steps_a_day(self) -> int:
@@ -262,16 +267,19 @@ def with_labels(found: Histories, meters: Sequence[str], start: Ints, occupied: 
 
 
 def clamped(found: Histories, bound: int | None = None) -> Histories:
-    """Readings clamped to 0..bound, as by the mechanism.
+    """Readings clamped to 0..bound, as by the mechanism; x + v where homes export.
 
     Args:
         found: The histories.
-        bound: Bound [Wh]; None for no upper bound.
+        bound: Bound u + v [Wh]; None for no upper bound.
 
     Returns:
         The clamped histories.
     """
-    return replace(found, wh=np.clip(found.wh, 0, np.inf if bound is None else bound))
+    most, v = np.inf if bound is None else bound, found.export
+    if not v:
+        return replace(found, wh=np.clip(found.wh, 0, most))
+    return replace(found, wh=np.clip(found.wh + v, 0, most), export=0, offset=found.offset + v)
 
 
 def ailments(found: Histories) -> tuple[tuple[str, ...], ...]:
@@ -283,7 +291,10 @@ def ailments(found: Histories) -> tuple[tuple[str, ...], ...]:
     Returns:
         Keys of `AILMENTS` for each home.
     """
-    return tuple(_ails(row, found.seconds) for row in found.wh)
+    every = tuple(_ails(row, found.seconds) for row in found.wh)
+    if not found.export:
+        return every
+    return tuple(tuple(one for one in some if one != "export") for some in every)
 
 
 def can_be_fitted(ails: Sequence[str]) -> bool:

@@ -443,6 +443,8 @@ def design_for(found: Histories, habits: Habits, terms: LearningTerms, family: F
     # an empty home knows no time of day, and quiet people use what it does
     tie = np.zeros((len(terms.starts), states), np.int64)
     tie[:, states - 1] = 1 + np.arange(len(terms.starts))
+    if found.offset:  # panels do
+        tie[:, : states - 1] = len(terms.starts) + 1 + np.arange(len(terms.starts))[:, None]
     occupied = np.array(
         [habits.home[_slots(found, group, g)].mean() for g in range(len(terms.starts))]
     )
@@ -485,9 +487,11 @@ def learn(
         The models and their evaluation.
 
     Raises:
-        ModelError: No home can be fitted, or the habits or slot groups do not fit the steps.
+        ModelError: No home can be fitted, the habits or slot groups do not fit the steps, or the
+            homes export and the law or a pool cannot have readings below 0 Wh.
     """
     terms, begin = terms or LearningTerms(), watch or (lambda *_: lambda *_: None)
+    terms = _of_net_readings(terms, pooled=pooled) if given.export else terms
     ails = ailments(given)
     usable = np.array([i for i, a in enumerate(ails) if can_be_fitted(a)], np.intp)
     if not usable.size:
@@ -502,7 +506,7 @@ def learn(
     else:
         family, tried, early, late = _family(found, habits, terms, begin)
     design = design_for(found, habits, terms, family)
-    edges = common_edges(found.wh) if family == "histogram" else None
+    edges = common_edges(found.wh, found.offset) if family == "histogram" else None
     own = fit(
         found.wh,
         design,
@@ -567,6 +571,21 @@ def learn(
     )
 
 
+def _of_net_readings(terms: LearningTerms, *, pooled: bool) -> LearningTerms:
+    """Options for homes that export: histograms, whose bins are on either side of 0 Wh."""
+    if terms.law not in ("auto", "histogram"):
+        raise ModelError(
+            f"law is {terms.law!r}, which has no readings below 0 Wh, but the homes export; give"
+            " histogram."
+        )
+    if pooled:
+        raise ModelError(
+            "a pool budget is set and the homes export, but noisy sums are of readings from 0 Wh"
+            " on; learn without a pool budget."
+        )
+    return replace(terms, law="histogram")
+
+
 def with_decoding(result: Learned, given: Histories, habits: Habits) -> Learned:
     """Add `accuracy` and `home_share` from the homes' own fits.
 
@@ -592,7 +611,7 @@ def _fitted_part(given: Histories, usable: Indices) -> Histories:
 
     Laws are tabulated up to the largest reading, which one home can make arbitrarily large.
     """
-    return clamped(given.homes(usable), max(MOST_W * given.seconds // 3600, 1))
+    return clamped(given.homes(usable), max(MOST_W * given.seconds // 3600, 1) + given.export)
 
 
 def _refined(
@@ -652,7 +671,7 @@ def _family(
     for family in AUTO:
         part = early.homes(some)
         design = design_for(part, habits, terms, family)
-        edges = common_edges(found.wh) if family == "histogram" else None
+        edges = common_edges(found.wh, found.offset) if family == "histogram" else None
         tick = begin(f"trying {family}", len(some))
         own = fit(part.wh, design, labels=_labels(part, design), edges=edges, tick=tick)
         rest = after.homes(some)

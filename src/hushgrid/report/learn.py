@@ -58,7 +58,8 @@ def learned_values(
         "provenance": made.provenance,
         "epsilon_spent": made.epsilon,
         "leaks": made.note,
-        "bound": made.bound,
+        "bound": made.bound - made.export,
+        **({"export": made.export} if made.export else {}),
         "bound_by": made.bound_by,
         "law": found.family,
         "law_tried": found.tried,
@@ -126,6 +127,7 @@ def learned_content(
             "homes": one.homes,
             "absent": one.absent,
             "present": list(one.present),
+            **({"empty": list(one.empty)} if one.empty else {}),
             "transition": one.chain.transition.tolist(),
             "hidden": {
                 "initial": models.initial[j].tolist(),
@@ -307,48 +309,54 @@ def chain_figure(public: Sequence[PublishedGroup], seconds: int) -> Figure:
     return figure
 
 
-def law_figure(public: Sequence[PublishedGroup], bound: int) -> Figure:
+def law_figure(public: Sequence[PublishedGroup], bound: int, export: int = 0) -> Figure:
     """The laws of absent and present homes by slot group; the first bin is 0 Wh.
 
     Args:
         public: The published groups.
         bound: Largest reading [Wh].
+        export: Export limit, in every reading [Wh]: the figure is of net readings then.
 
     Returns:
         The figure.
     """
     figure, axes = panels(len(public), 2.2 * len(public) + 0.9)
     edges = np.unique(np.round(np.geomspace(1, bound + 2, 60)).astype(int)) - 1
+    if export:
+        edges = np.unique(np.linspace(0, bound + 1, 80).astype(int))
     for j, (axis, one) in enumerate(zip(axes, public, strict=True)):
         absent, present = one.laws(bound)
         for law, name, colour in [
-            (absent, "absent", "#111111"),
+            (absent[0], "absent" if not one.empty else "absent from 00:00", "#111111"),
             *(
                 (law, f"present from {start:02d}:00", COLOURS[g % len(COLOURS)])
                 for g, (law, start) in enumerate(zip(present, one.starts, strict=True))
             ),
         ]:
             cdf = np.concatenate([[0.0], np.cumsum(law.pmf)])
-            mass = np.diff(cdf[edges]) / np.diff(np.log1p(edges))
+            mass = np.diff(cdf[edges]) / np.diff(edges if export else np.log1p(edges))
             width = 2.0 if name == "absent" else 1.2
             axis.step(
-                edges + 1,
+                edges - export if export else edges + 1,
                 [*mass, mass[-1]],
                 where="post",
                 label=name,
                 color=colour,
                 linewidth=width,
             )
-        axis.set_xscale("log")
-        axis.set_xlim(1, bound + 2)
-        ticks = [0, *(10**k for k in range(len(str(bound))) if 10**k <= bound)]
-        axis.set_xticks([tick + 1 for tick in ticks], [f"{tick}" for tick in ticks])
-        axis.minorticks_off()
+        if not export:
+            axis.set_xscale("log")
+            axis.set_xlim(1, bound + 2)
+            ticks = [0, *(10**k for k in range(len(str(bound))) if 10**k <= bound)]
+            axis.set_xticks([tick + 1 for tick in ticks], [f"{tick}" for tick in ticks])
+            axis.minorticks_off()
         homes = "1 home" if one.homes == 1 else f"{one.homes} homes"
         axis.set_title(f"group {j + 1}, {homes}", fontsize=9)
         axis.set_ylabel("density")
         light_grid(axis)
-    axes[-1].set_xlabel("reading [Wh a step], logarithm of reading + 1")
+    axes[-1].set_xlabel(
+        "net reading [Wh a step]" if export else "reading [Wh a step], logarithm of reading + 1"
+    )
     _legend(figure, axes[0])
     return figure
 
