@@ -1,4 +1,4 @@
-"""hushgrid learn from net readings: laws of homes with panels by time of day, in a zone that runs."""
+"""hushgrid learn from net readings: laws of homes with panels by time of day."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def main(words: list[str]) -> int:
 
 
 def test_laws_of_both_states_follow_the_sun() -> None:
-    wh = net_readings()[:, : 10 * 48]
+    wh = net_readings()[:1, : 7 * 48]
     terms = LearningTerms(prototypes=1, groups=(8,), iterations=8)
     found = learn(histories(wh), assumed_habits(1800), terms)
     (one,) = found.public

@@ -28,15 +28,15 @@ from hushgrid import (
     simulate,
     step,
 )
-from hushgrid.errors import ConsumptionError, PolicyError, ReadingError, ZoneError
-from hushgrid.mechanism.policy import Blocks
-from hushgrid.mechanism.scheduler import house_losses
-from hushgrid.model.consumption import Elasticity
 from hushgrid.adversary.exact import Exact
 from hushgrid.adversary.filter import watch
 from hushgrid.adversary.knowledge import Knowledge
 from hushgrid.belief.estimate import PublicKnowledge
+from hushgrid.errors import ConsumptionError, PolicyError, ReadingError, ZoneError
 from hushgrid.mechanism.digest import policy_fields
+from hushgrid.mechanism.policy import Blocks
+from hushgrid.mechanism.scheduler import house_losses
+from hushgrid.model.consumption import Elasticity
 from hushgrid.model.laws import Net, TruncatedNormal, split
 from hushgrid.model.zone import cost, optimal_rate, tally
 from hushgrid.planning.expected_error import choose_clamp, expected_error
@@ -306,10 +306,11 @@ def test_a_clamp_of_two_ends_protects_over_all_states_and_the_price_is_of_what_i
     zone, theta, laws = random_zone(rng)
     f, n, v = consumption(laws), zone.n_houses, zone.export
     ends = [
-        (int(rng.integers(-w, 1)), int(rng.integers(1, b - w + 1))) for b, w in zip(zone.bound, v)
+        (int(rng.integers(-w, 1)), int(rng.integers(1, b - w + 1)))
+        for b, w in zip(zone.bound, v, strict=True)
     ]
-    clamp = tuple((low + int(w), high + int(w)) for (low, high), w in zip(ends, v))
-    kept = [[cut_law(law, *end) for law, end in zip(some, ends)] for some in laws]
+    clamp = tuple((low + int(w), high + int(w)) for (low, high), w in zip(ends, v, strict=True))
+    kept = [[cut_law(law, *end) for law, end in zip(some, ends, strict=True)] for some in laws]
     for eta in (0.0, 0.2, 1.0):
         state = init(zone, TARIFF, [theta], f, Policy(0.5, horizon=2, eta=eta, clamp=clamp))
         at, worst = state.scheduler.at(1), 0.0
@@ -324,7 +325,7 @@ def test_a_clamp_of_two_ends_protects_over_all_states_and_the_price_is_of_what_i
         if eta == 1 and at.protected.mask().all():
             assert at.scale == pytest.approx(max(high - low for low, high in ends) / 0.5, rel=1e-6)
     x = rng.integers(-9, 9, n)
-    due = sum(min(max(int(a), low), high) for a, (low, high) in zip(x, ends))
+    due = sum(min(max(int(a), low), high) for a, (low, high) in zip(x, ends, strict=True))
     seen = tally(x, state.zone.bound, state.zone.export)
     noise = SimulatedNoise(seed)
     release, _ = step(state, seen, noise)
@@ -359,7 +360,7 @@ def test_what_a_clamp_of_two_ends_keeps_and_cuts_by_enumeration() -> None:
 def test_an_adversary_reads_loads_of_a_clamp_of_two_ends() -> None:
     """By Bayes' rule over the states of two houses, in net Wh."""
     zone = Zone.net("z", [3, 3], [2, 2])
-    laws = [[random for random in np.random.default_rng(s).random((2, 6))] for s in (0, 1)]
+    laws = [list(np.random.default_rng(s).random((2, 6))) for s in (0, 1)]
     f = Consumption.by_class(
         absent=[Histogram(x) for x in laws[0]], present=[Histogram(x) for x in laws[1]]
     )

@@ -402,7 +402,8 @@ class Knowledge:
         """The known readings of step t, cut as the curator cuts them; None if none are known."""
         if not isinstance(self.others, KnownReadings):
             return None
-        return np.clip(_row(self.others, t) - self._least, 0, self._bound).astype(np.int64)
+        above = _row(self.others, t) - self._least
+        return np.asarray(np.clip(above, 0, self._bound), np.int64)
 
     def occupancy(self, t: int) -> Int32s | None:
         """The known occupancy of step t; None if none is known."""

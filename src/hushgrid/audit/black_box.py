@@ -174,7 +174,7 @@ def _usual_readings(terms: Terms, first: State, t: int = 1) -> Ints:
     belief = next(islice(marginals(terms.models[0]), t - 1, None))
     usual = np.rint(expected_readings(belief, terms.models[0], terms.consumption))
     low = terms.zone.low_ends(first.zone)
-    return np.clip(usual.astype(np.int64) - low, 0, first.zone.bound)
+    return np.asarray(np.clip(usual.astype(np.int64) - low, 0, first.zone.bound), np.int64)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,8 +28,8 @@ from hushgrid.mechanism.calibrators import Calibrator, Naive
 from hushgrid.mechanism.noise import SimulatedNoise
 from hushgrid.mechanism.policy import Blocks, Even, Policy, Schedule, per_step
 from hushgrid.mechanism.release import Release, init, releases
-from hushgrid.model.occupancy import OccupancyModel
 from hushgrid.model.laws import Clamp
+from hushgrid.model.occupancy import OccupancyModel
 from hushgrid.model.zone import Scenario, optimal_rate, tally, tally_offset
 from hushgrid.statistics import Scores, mean_auc, scores
 

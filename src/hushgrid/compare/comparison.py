@@ -43,6 +43,7 @@ from hushgrid.compare.methods import (
 from hushgrid.compare.pufferfish import QUILT, WASSERSTEIN
 from hushgrid.compare.transforms import FOURIER, WAVELET
 from hushgrid.errors import PlanError, PolicyError
+from hushgrid.model.laws import Clamp
 from hushgrid.model.zone import Scenario, Tariff, optimal_rate, public_rate, relative_to
 from hushgrid.planning.expected_error import RHO
 from hushgrid.statistics import Summary, ratio_of_means, summarise
@@ -135,7 +136,7 @@ class Bench:
         self.source, self.promise, self.methods = source, promise, tuple(methods)
         self._seed, self._rho = seed, rho
         self._ready: dict[int, dict[str, Ready | MethodRefusal]] = {}
-        self._models: dict[tuple[int, tuple[int, ...], str], PublicKnowledge] = {}
+        self._models: dict[tuple[int, Clamp, str], PublicKnowledge] = {}
         self._known: dict[str, tuple[int, FollowedKnowledge]] = {}  # the next day, what is known
 
     def drawing(self, seed: int) -> Bench:

@@ -233,7 +233,8 @@ class _Search:
         """
         found = np.zeros((len(scales), len(self._bound), 2), np.int64)
         for kind, pairs in enumerate(map(self._pairs, range(len(self._bound)))):
-            lows = np.unique(np.linspace(*self._lows[:, kind], _LOWS).round().astype(np.int64))
+            first, last = self._lows[:, kind].tolist()
+            lows = np.unique(np.linspace(first, last, _LOWS).round().astype(np.int64))
             each = [self._upper(kind, pairs, scales, low) for low in lows.tolist()]
             found[:, kind, 1] = each[0]
             if len(lows) > 1:
