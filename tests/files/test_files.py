@@ -225,6 +225,15 @@ def test_homes_that_export(tmp_path: Path) -> None:
     )
     assert found.scenario.tariff.offset == 30_000
     assert found.policy.clamp == (877, 1610)
+    path = tmp_path / "both.toml"
+    for asked, clamp in (("[-300, 610]", (877, (700, 1610))), ("[-1000, 610]", (877, 1610))):
+        path.write_text(exporting(tmp_path, laws).read_text().replace("610]", f"{asked}]"))
+        assert load_zone(path).policy.clamp == clamp
+    path.write_text(path.read_text().replace("-1000", "-1001"))
+    with pytest.raises(
+        FileError, match=r"policy\.clamp.*-1001 Wh but its houses export up to 1000"
+    ):
+        load_zone(path)
     night, day, evening = (f.law(t, 1, occupied=True) for t in (1, 40, 80))
     assert night == TruncatedNormal(900, 50, 5000)
     assert day == Net(Gamma(2, 20, 4000), TruncatedNormal(400, 200, 1000), 1000)

@@ -413,9 +413,12 @@ def _zone(file: TomlFile, main: TomlFile) -> ZoneService | None:
     if tables is None or scenario is None or presented is None or len(faults) > before:
         return None
     times, learned, promise = tables.service, tables.learned, tables.policy.promise
-    with faults.within("models"):
-        terms, zone = with_series(tables.policy.policy, tables.covariates), times.time_zone.key
+    terms, zone = with_series(tables.policy.policy, tables.covariates), times.time_zone.key
+    with faults.within():
         terms = with_offset_clamp(terms, tables.houses)
+    if len(faults) > before:
+        return None
+    with faults.within("models"):
         if learned.private:
             terms = replace(terms, clamp=clamp_by_bound(scenario, terms.clamp))
         pattern = Pattern(scenario, terms)

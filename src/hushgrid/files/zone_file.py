@@ -765,6 +765,10 @@ def zone_of(written: str, path: Path, *, seconds: int | None = None) -> ZoneFile
     file.check()
     assert tables is not None
     assert scenario is not None
+    policy = with_series(tables.policy, tables.covariates)
+    with file.faults.within():
+        policy = with_offset_clamp(policy, tables.houses)
+    file.check()
     lists = [group.get("meters") for group in file.content["houses"]]
     listed = all(isinstance(some, list) for some in lists)
     meters = tuple(str(one) for some in lists for one in some) if listed else ()
@@ -772,7 +776,7 @@ def zone_of(written: str, path: Path, *, seconds: int | None = None) -> ZoneFile
     zone = file.table("service").get("time_zone")
     return ZoneFile(
         scenario,
-        with_offset_clamp(with_series(tables.policy, tables.covariates), tables.houses),
+        policy,
         provenance_of(file.content),
         context.seconds,
         tables.learned,
