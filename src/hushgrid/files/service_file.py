@@ -414,7 +414,7 @@ def _zone(file: TomlFile, main: TomlFile) -> ZoneService | None:
         return None
     times, learned, promise = tables.service, tables.learned, tables.policy.promise
     terms, zone = with_series(tables.policy.policy, tables.covariates), times.time_zone.key
-    with faults.within():
+    with faults.within("policy.clamp"):
         terms = with_offset_clamp(terms, tables.houses)
     if len(faults) > before:
         return None

@@ -639,7 +639,7 @@ def with_offset_clamp(policy: Policy, groups: Sequence[Group]) -> Policy:
         The policy; the same where no house exports.
 
     Raises:
-        ValidationError: A lower end is above 0, or below what the houses may export.
+        PolicyError: A lower end is above 0, or below what the houses may export.
     """
     exports = [group.export for group in groups]
     if len(policy.clamp) != len(exports):
@@ -648,11 +648,11 @@ def with_offset_clamp(policy: Policy, groups: Sequence[Group]) -> Policy:
     for kind, (at, v) in enumerate(zip(policy.clamp, exports, strict=True)):
         low, high = at if isinstance(at, tuple) else (-v, at)
         if not -v <= low <= 0:
-            text = (
-                f"of class {kind} begins at {low} Wh but its houses export up to {v} Wh; give a"
-                f" lower end of {-v} to 0."
+            raise PolicyError(
+                f"policy.clamp of class {kind} begins at {low} Wh but its houses export up to {v}"
+                f" Wh; give a lower end of {-v} to 0.",
+                fields=("clamp",),
             )
-            Mistakes().add(text, "policy", "clamp").check()
         clamp.append((low + v, high + v) if low > -v else high + v)
     return replace(policy, clamp=tuple(clamp))
 
@@ -766,7 +766,7 @@ def zone_of(written: str, path: Path, *, seconds: int | None = None) -> ZoneFile
     assert tables is not None
     assert scenario is not None
     policy = with_series(tables.policy, tables.covariates)
-    with file.faults.within():
+    with file.faults.within("policy.clamp"):
         policy = with_offset_clamp(policy, tables.houses)
     file.check()
     lists = [group.get("meters") for group in file.content["houses"]]
