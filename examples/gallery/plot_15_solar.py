@@ -36,7 +36,7 @@ for day in range(days):
     for t in range(steps):
         world.step(())
         x = world.readings - zone.export  # as meters report it
-        release, state = step(state, tally(x, state.zone.bound, zone.export), noise)
+        release, state = step(state, tally(x, state.zone.bound, state.zone.export), noise)
         load = int(x.sum()) + zone.offset
         exact[day, t] = public_rate(load, tariff)
         cut[day, t] = public_rate(int(np.maximum(x, 0).sum()) + zone.offset, tariff)

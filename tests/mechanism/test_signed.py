@@ -327,8 +327,10 @@ def test_a_clamp_of_two_ends_protects_over_all_states_and_the_price_is_of_what_i
     x = rng.integers(-9, 9, n)
     due = sum(min(max(int(a), low), high) for a, (low, high) in zip(x, ends, strict=True))
     seen = tally(x, state.zone.bound, state.zone.export)
-    noise = SimulatedNoise(seed)
-    release, _ = step(state, seen, noise)
+    release, _ = step(state, seen, SimulatedNoise(seed))
+    if state.zone.offset < zone.offset:
+        with pytest.raises(ReadingError, match="other export limits"):
+            step(state, tally(x, state.zone.bound, zone.export), SimulatedNoise(seed))
     drawn = SimulatedNoise(seed).draw(at.scale) if at.scale else 0
     assert release.net_load_hat == due + drawn
     back = 0.0  # E(X - c+)+ - E(c- - X)+

@@ -836,6 +836,11 @@ def _checked_load(load: int | Tally, state: State) -> int:
                 "readings were cut at other bounds than the policy's;"
                 " add them with tally(readings, state.zone.bound)."
             )
+        if load.export is not None and not np.array_equal(load.export, state.zone.export):
+            raise ReadingError(
+                "readings were cut at other export limits than the policy's;"
+                " add them with tally(readings, state.zone.bound, state.zone.export)."
+            )
         load = load.load
     elif state.policy.clamp or state.tariff.offset:
         why, more = "the policy has a clamp", ""

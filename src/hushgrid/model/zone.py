@@ -221,11 +221,13 @@ class Tally:
         load: Sum of the clamped readings [Wh], each plus its house's export limit.
         clamped: How many readings were above their bound.
         bound: The bounds that the readings were clamped to, (N,) [Wh].
+        export: The export limits that were added, (N,) [Wh]; None: not known here.
     """
 
     load: int
     clamped: int
     bound: Int32s = field(repr=False, compare=False)
+    export: Int32s | None = field(default=None, repr=False, compare=False)
 
 
 def tally(readings: ArrayLike, bound: ArrayLike, export: Int32s | None = None) -> Tally:
@@ -267,10 +269,10 @@ def tally(readings: ArrayLike, bound: ArrayLike, export: Int32s | None = None) -
         *found, least = clamp_and_add(x, u)
         if least >= 1:
             load, clamped = found
-            return Tally(load, clamped, u)
+            return Tally(load, clamped, u, export)
     u = _checked_bound(u)
     load = int(np.clip(x, 0, u).sum(dtype=np.int64))
-    return Tally(load, int((x > u).sum()), u)
+    return Tally(load, int((x > u).sum()), u, export)
 
 
 def tally_offset(readings: NDArray[np.integer], zone: Zone, cut: Zone) -> Tally:
