@@ -104,7 +104,7 @@ def test_forecast_errors_by_hand() -> None:
     early.wh[1, :] = np.where(early.slot == 7, np.nan, early.wh[1])
     late.wh[0, 3] = np.nan
     (group,) = result.public
-    absent, present = group.laws(5000)
+    (absent, *_), present = group.laws(5000)
     loads, means, slots = [], [], []
     for t, slot in enumerate(late.slot):
         who = [h for h in range(2) if np.isfinite(late.wh[h, t]) and not (h == 1 and slot == 7)]
