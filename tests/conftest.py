@@ -6,6 +6,7 @@ And the services that tests of the edge start for themselves.
 
 import gc
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -98,10 +99,25 @@ LONGEST = (
 )
 
 
+def _without_most_of_the_sampled(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Of a test marked `sampled` every fourth of its parameters, from the first on."""
+    seen: Counter[str] = Counter()
+    kept = []
+    for one in items:
+        if one.get_closest_marker("sampled") is not None:
+            name = one.nodeid.partition("[")[0]
+            seen[name] += 1
+            if seen[name] % 4 != 1:
+                continue
+        kept.append(one)
+    return kept
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave tests marked `soak` to make soak, and put the longest files first."""
+    """Leave what is marked `soak` or `sampled` to make soak; put the longest files first."""
     if not SOAK:
         items[:] = [one for one in items if one.get_closest_marker("soak") is None]
+        items[:] = _without_most_of_the_sampled(items)
     rank = {Path(__file__).parent / name: i for i, name in enumerate(LONGEST)}
     assert all(path.exists() for path in rank), "LONGEST names a file that is not there"
     items.sort(key=lambda item: rank.get(item.path, len(rank)))

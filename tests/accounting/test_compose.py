@@ -66,6 +66,7 @@ def true_delta(laws: list[Any], flips: tuple[int, ...], eps: float) -> float:
 
 
 @pytest.mark.parametrize("seed", range(12))
+@pytest.mark.sampled
 def test_never_below_the_true_curve(seed: int) -> None:
     rng = np.random.default_rng([2, seed])
     horizon = int(rng.integers(1, 4))

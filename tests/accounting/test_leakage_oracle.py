@@ -177,6 +177,7 @@ def random_reaction(
 
 
 @pytest.mark.parametrize("seed", range(32))
+@pytest.mark.sampled
 def test_demand_that_answers_rates(seed: int) -> None:
     """Realised losses bound what their own path tells; a cap beforehand bounds every path.
 

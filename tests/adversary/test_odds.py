@@ -97,6 +97,7 @@ def moved(case: Case, z: int, who: type[Exact] | type[Factored] = Exact) -> Floa
     return np.array([log_odds(home[m]) - log_odds(case.marginal(m, 1)) for m in (0, 1)])
 
 
+@pytest.mark.soak
 def test_odds_in_many_worlds() -> None:
     closest_day = 0.0
     for seed in range(WORLDS):

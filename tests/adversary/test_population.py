@@ -112,6 +112,7 @@ def test_counts_move_as_binomials_do() -> None:
     ids=["uniform", "gamma", "steps of 20 Wh"],
 )
 @pytest.mark.parametrize("blur", [Blur("laplace", 40.0), Blur("gaussian", 50.0)], ids=["L", "G"])
+@pytest.mark.sampled
 def test_frequencies_equal_convolution(absent: Law, present: Law, blur: Blur) -> None:
     """30 houses, where both can be had; z near the load, in its tails and beyond."""
     own, n = (Uniform(30).pmf, Uniform(60).pmf), 30

@@ -79,6 +79,7 @@ def correct(zone: Callable[[], Terms], name: str) -> Check:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.sampled
 def test_a_broken_publisher_is_caught_and_the_correct_one_is_not(fault: str) -> None:
     name, factory, zone = FAULTS[fault]
     bad = {check.id: check for check in merge_checks(watched(factory, zone(), name))}

@@ -117,6 +117,7 @@ def test_it_is_the_exact_posterior_of_load_and_size(scale: float) -> None:
 LEVEL = Spreads(0.2, 1e-6, 1e-6, 1e-6, 1e-6, 0.02)
 
 
+@pytest.mark.soak
 def test_a_filter_is_near_the_exact_posterior_of_level_load_and_size() -> None:
     """A load of one level that lasts a day: sums over levels, loads behind them and every M."""
     rng, base, scale, hours = np.random.default_rng(4), 1000.0, 9.0, 0.5

@@ -90,6 +90,7 @@ def gap(days: list[Day], worse: str, better: str) -> Summary:
 
 
 @pytest.mark.parametrize("epsilon", LIMITS)
+@pytest.mark.soak
 def test_modelled_world(days: dict[str, list[Day]], epsilon: float) -> None:
     found = days[str(epsilon)]
     assert mean(found, "off") <= LIMITS[epsilon]

@@ -357,6 +357,7 @@ def test_releases_before_the_first_step_are_followed_bit_for_bit() -> None:
 
 
 @pytest.mark.parametrize(("wild", "scale"), [(0.35, 2000.0), (0.01, 2000.0), (0.01, 4e6)])
+@pytest.mark.sampled
 def test_intervals_are_as_wide_as_releases_are_far_from_forecasts(
     wild: float, scale: float
 ) -> None:

@@ -50,6 +50,7 @@ def readings(rng: np.random.Generator) -> np.ndarray[Any, Any]:
 
 @pytest.mark.parametrize("publish", ["raw", "estimate"])
 @pytest.mark.parametrize("clamp", [(), (300,)])
+@pytest.mark.sampled
 def test_nineteen_of_twenty_optimal_rates_are_in_their_range(
     publish: Any, clamp: tuple[int, ...]
 ) -> None:
@@ -100,6 +101,7 @@ def drawn(public: PublicKnowledge, load_hat: float, scale: float, n: int = 300_0
 @pytest.mark.parametrize("clamp", [(), (300,)])
 @pytest.mark.parametrize("scale", [200.0, 1500.0, 20_000.0])
 @pytest.mark.parametrize("away", [0.0, -1500.0])
+@pytest.mark.sampled
 def test_the_closed_form_is_what_draws_show(
     shape: Shape, clamp: tuple[int, ...], scale: float, away: float
 ) -> None:

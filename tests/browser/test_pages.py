@@ -192,6 +192,7 @@ TEXTS = """() => {
 @pytest.mark.parametrize(
     "language", ["de-AT", pytest.param("fr-FR", marks=pytest.mark.soak)], ids=["de", "fr"]
 )
+@pytest.mark.soak
 def test_public_pages_in_every_language(page_of: Open, language: str) -> None:
     """What scripts write as well; axe finds nothing, and no label is too long for a phone."""
     same = re.compile(

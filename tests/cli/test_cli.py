@@ -172,6 +172,7 @@ def test_bad_input_is_one_sentence_and_exit_2(words: list[str], says: str) -> No
     assert "Traceback" not in found.stderr
 
 
+@pytest.mark.soak
 def test_plan_answers_a_promise(tmp_path: Path) -> None:
     asked = ("plan", "--config", ROOT / "examples" / "zone.toml", "--no-tables")
     found = hushgrid(*asked, "--out", tmp_path, "--json", tmp_path / "plan.json")

@@ -37,6 +37,7 @@ def shown(path: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> str:
     return " ".join(re.sub("[│╭╮╰╯─]", " ", capsys.readouterr().out).split())
 
 
+@pytest.mark.sampled
 def test_help_has_flags_choices_and_units_as_they_are(
     path: tuple[str, ...], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

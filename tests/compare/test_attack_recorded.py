@@ -190,7 +190,7 @@ def test_a_real_home_with_labels() -> None:
     found = Histories(("eco",), np.rint(power / 4)[None], 900, 0, shown, {}, home[None])
     terms = LearningTerms(law="lognormal", prototypes=1, iterations=10, groups=(4,))
     (group,) = learn(found, assumed_habits(900), terms).public
-    absent, present = group.laws(2500)
+    (absent, *_), present = group.laws(2500)
     theta = model_of([group.chain], np.zeros(1, np.intp), "learned")
     f = Consumption.by_class(absent=[absent], present=[present[2]])
     scenario = Scenario(Zone("eco", [2500]), Tariff(0.012, 0.05), [theta], f)

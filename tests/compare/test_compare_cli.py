@@ -37,6 +37,7 @@ def test_help_with_an_example(command: str) -> None:
     assert f"Example: hushgrid {command}" in " ".join(found.stdout.split())
 
 
+@pytest.mark.soak
 def test_compare_writes_what_it_names_and_resumes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

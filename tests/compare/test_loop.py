@@ -204,6 +204,7 @@ def test_private_prices_come_from_the_mechanism(small):
     assert found.epsilon_any["raw"] == pytest.approx(3 * DAY * 1.0, rel=1e-6)
 
 
+@pytest.mark.soak
 def test_an_adversary_attains_the_promise_and_with_memory_more():
     """Without memory at most what is promised, nearly attained; a car of 12 hours exceeds it."""
     scenario = replace(street(4, 1), zone=Zone("z", [3500] * 4))

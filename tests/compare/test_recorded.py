@@ -131,6 +131,7 @@ def test_figures_are_means_over_draws_of_noise() -> None:
         np.testing.assert_allclose(both.values(BOUND.name, part), np.mean(alone, axis=0))
 
 
+@pytest.mark.soak
 def test_days_that_follow_each_other_are_followed() -> None:
     source, promise = followed(), MethodPromise("step", 40.0)
     result = compare(source, promise, days=8, seed=1, methods=(BOUND, FORECAST))

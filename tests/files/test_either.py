@@ -76,6 +76,7 @@ def test_simulate_a_service_file(tmp_path: Path, capsys: pytest.CaptureFixture[s
         'secret = "trajectory"',
     ],
 )
+@pytest.mark.sampled
 def test_plan_a_service_file_as_it_promises(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], policy: str
 ) -> None:

@@ -141,6 +141,7 @@ def test_unusable_patterns_are_refused_at_once(pattern: str) -> None:
 @pytest.mark.parametrize(
     "zone", ["Europe/London", "America/Chicago", "Australia/Lord_Howe", "Asia/Kathmandu"]
 )
+@pytest.mark.sampled
 def test_local_times_are_the_inverse_of_the_clocks(zone: str) -> None:
     """Read the zone's clocks every quarter of an hour of 2013; then ask for each time shown."""
     clocks, shown = ZoneInfo(zone), dict[int, list[int]]()

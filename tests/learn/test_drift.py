@@ -159,6 +159,7 @@ def homes() -> tuple[Histories, np.ndarray]:
     return found, {name: figures(wh) for name, wh in changed.items()}
 
 
+@pytest.mark.soak
 def test_real_homes(homes: tuple[Histories, dict[str, np.ndarray]]) -> None:
     """Each month of the training year; and the same months in homes that changed.
 

@@ -104,6 +104,7 @@ def test_a_private_run_takes_any_home(kind: str, law: str, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("law", ["lognormal", pytest.param("gamma", marks=pytest.mark.soak)])
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.sampled
 def test_figures_of_a_pooled_run_take_any_home(kind: str, law: str) -> None:
     found = zone_with(kind, 15)
     result = learn(

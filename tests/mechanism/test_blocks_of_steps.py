@@ -59,6 +59,7 @@ def check_sizes(sizes: list[int], scale: float, steps: int) -> None:
     ("steps", "scale", "draws"),
     [(1, 0.4, 600), (1, 7.5, 1000), (2, 3.0, 800), (4, 1.0, 300), (8, 30.0, 400), (96, 40.0, 80)],
 )  # fmt: skip
+@pytest.mark.sampled
 def test_sizes_have_their_law(steps: int, scale: float, draws: int) -> None:
     sources: list[Noise] = [SecureNoise(), SimulatedNoise(20)]
     for source in sources:

@@ -13,6 +13,7 @@ from tests.examples import examples
 
 @pytest.mark.parametrize("scale", [0.4, 7.5, 601.2191])
 @pytest.mark.parametrize("source", [SecureNoise, lambda: SimulatedNoise(20)])
+@pytest.mark.sampled
 def test_noise_has_its_law(source: type[SecureNoise], scale: float) -> None:
     """Chi-square; a perfect source fails once in a million runs (SecureNoise has no seed)."""
     draws = examples(20_000 if scale > 100 else 40_000)
@@ -63,6 +64,7 @@ def test_secure_noise_books_what_opendp_certifies() -> None:
 
 @pytest.mark.parametrize("scale", [0.6, 7.5, 99.5, 150.0])
 @pytest.mark.parametrize("source", [SecureNoise, lambda: SimulatedNoise(21)])
+@pytest.mark.sampled
 def test_gaussian_noise_has_its_law(source: type[SecureNoise], scale: float) -> None:
     check_gaussian(source(), draws=6_000, scale=scale)
 

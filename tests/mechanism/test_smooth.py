@@ -62,6 +62,7 @@ def test_an_audit_passes_a_publisher_that_smooths():
     assert "failed" not in found.values()
 
 
+@pytest.mark.soak
 def test_a_smoothed_day_passes_its_audit(tmp_path):
     text = (command.ROOT / "examples" / "zone.toml").read_text()
     (tmp_path / "zone.toml").write_text(text.replace("cap = 2.0", "cap = 2.0\nsmooth = 0.6"))

@@ -79,6 +79,7 @@ def test_paper_rules_equal_the_literal_algorithm(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(max(4, WORLDS // 100)))
+@pytest.mark.sampled
 def test_paper_rules_equal_the_literal_algorithm_on_256_states(seed: int) -> None:
     literal(n=8, seed=seed, largest_block=1 + seed % 4)
 

@@ -54,6 +54,7 @@ def log_ratios(zone: Zone, f: Consumption, house: int, scale: float) -> list[flo
 
 @pytest.mark.parametrize("seed", range(60))
 @pytest.mark.parametrize("ordered", [True, False])
+@pytest.mark.sampled
 def test_every_protected_pair_is_within_epsilon(seed: int, ordered: bool) -> None:
     rng = np.random.default_rng([1, seed, ordered])
     zone, theta, f = random_zone(rng, ordered=ordered)

@@ -145,6 +145,7 @@ def realised(scenario: Scenario, policies: dict[str, Policy], count: int) -> dic
     if not SOAK
     else [(*one, off) for one in ((0.3, 1.0), (0.1, 0.05), (0.1, 0.0)) for off in (1.0, 0.8, 1.2)],
 )
+@pytest.mark.sampled
 def test_the_choice_is_near_the_best_in_hindsight(epsilon: float, eta: float, off: float) -> None:
     """Chosen with rho as wrong as the world; the search scales both clamps alike and apart.
 

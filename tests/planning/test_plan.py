@@ -105,6 +105,7 @@ def test_golden_day_budgets() -> None:
     ],
 )
 @pytest.mark.parametrize("blocks", [False, True])
+@pytest.mark.sampled
 def test_a_planned_policy_keeps_its_promise(
     secret: str, delta: float, options: dict[str, float], eta: float, blocks: bool
 ) -> None:

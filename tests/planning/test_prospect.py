@@ -123,6 +123,7 @@ def test_the_forecast_has_the_models_error_in_all_of_the_load(tmp_path: Path) ->
         (400, Policy(0.1, eta=0.05, clamp=(250,))),
     ],
 )
+@pytest.mark.sampled
 def test_expected_errors_are_realised(n: int, policy: Policy, rho: float) -> None:
     """Days on which every reading is 1 + rho or 1 - rho times the model's, through the mechanism.
 
@@ -221,6 +222,7 @@ def clamped(s: Scenario, epsilon: float, eta: float) -> tuple[Plan, Plan]:
 @pytest.mark.parametrize("epsilon", [0.02, 0.5])
 @pytest.mark.parametrize("make", [street, eco_like])
 @pytest.mark.parametrize("n", [4, 40, 622, 1000])
+@pytest.mark.sampled
 def test_planned_clamps_leave_the_readings_their_say(
     n: int, make: object, epsilon: float, eta: float
 ) -> None:

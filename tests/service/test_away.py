@@ -114,6 +114,7 @@ def test_a_broker_that_is_away(
 
 @pytest.mark.usefixtures("no_pauses")
 @pytest.mark.parametrize("mode", ["immediate", "fast"])
+@pytest.mark.sampled
 def test_a_database_that_is_restarted(
     tmp_path: Path, postgres: Postgres, mode: str, caplog: pytest.LogCaptureFixture
 ) -> None:

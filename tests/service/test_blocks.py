@@ -522,6 +522,7 @@ def test_the_recursion_of_the_test_has_the_golden_values() -> None:
 @pytest.mark.parametrize(
     "seed", [2, 4, *(pytest.param(n, marks=pytest.mark.soak) for n in range(5, 40))]
 )
+@pytest.mark.sampled
 def test_no_story_says_more_than_is_promised(tmp_path: Path, seed: int) -> None:
     rng, life = Random(seed), Life(tmp_path, HOURS, 0.609)  # the blocks leak 0.608 day by day
     for _ in range(14):

@@ -269,6 +269,7 @@ def test_an_epoch_of_before_ends_as_it_began_and_is_followed(tmp_path: Path) -> 
     verified(tmp_path)
 
 
+@pytest.mark.soak
 def test_the_certificate_counts_epochs_together(tmp_path: Path) -> None:
     """Two days that were each planned on their own: 1 each, and more than that together."""
     days = [in_epoch(zone(tmp_path), BEGINS + k * DAY, alone=True) for k in range(2)]
@@ -363,6 +364,7 @@ def test_a_figure_can_be_accepted_in_public(tmp_path: Path) -> None:
         ("epsilon = 1.0", "epsilon = 0.9"),  # another promise
     ],
 )
+@pytest.mark.sampled
 def test_other_terms_wait_until_the_old_ones_are_forgotten(
     tmp_path: Path, edit: tuple[str, str]
 ) -> None:
@@ -695,6 +697,7 @@ def kept_promises(street: Street, seed: int, before: Mapping[int, float]) -> dic
 
 
 @pytest.mark.parametrize("seed", range(20))
+@pytest.mark.sampled
 def test_no_output_shows_more_than_is_stated(seed: int) -> None:
     """Random epochs: blocks or none, silence, gaps, promises up and down, in mid-horizon or after.
 
@@ -813,6 +816,7 @@ def test_the_same_terms_go_on_day_after_day(silent: Sequence[int]) -> None:
     assert len(figures) == 7 - len(silent)
 
 
+@pytest.mark.soak
 def test_the_template_goes_on(tmp_path: Path) -> None:
     """The street of `hushgrid init`, a day an epoch; the ninth was refused with 1.52."""
     text = example(1_794_700_800)  # 2026-11-15, a Sunday

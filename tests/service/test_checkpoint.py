@@ -113,6 +113,7 @@ def removed(store: LedgerStore, _: object = None) -> None:
 @pytest.mark.parametrize("kind", POLICIES)
 @settings(max_examples=3, phases=[Phase.generate])
 @given(st.lists(st.text("rrflc", max_size=6), min_size=1, max_size=3), st.integers(0, 9))
+@pytest.mark.sampled
 def test_opening_with_a_checkpoint_is_a_full_replay(
     kind: str, tmp_path_factory: pytest.TempPathFactory, stories: list[str], seed: int
 ) -> None:
@@ -275,6 +276,7 @@ def test_a_stopped_service_leaves_one(tmp_path: Path) -> None:
         assert curator._checkpoint == curator._ledger.standing.releases[-1].seq
 
 
+@pytest.mark.soak
 def test_on_a_server(tmp_path: Path, postgres: Postgres) -> None:
     world = World(tmp_path, service(policy=POLICIES["estimate"]), postgres.fresh())
     with world.open() as curator:

@@ -28,6 +28,7 @@ def disks(tmp_path: Path) -> Iterator[dict[str, Path]]:
 @pytest.mark.usefixtures("no_pauses")
 @pytest.mark.parametrize("moment", ["before the readings", "before the tick"])
 @pytest.mark.parametrize("full", [("ledger",), ("meters",), ("ledger", "meters")])
+@pytest.mark.sampled
 def test_a_full_disk(
     tmp_path: Path,
     disks: dict[str, Path],

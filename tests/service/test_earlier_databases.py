@@ -119,6 +119,7 @@ def columns(url: str, schema: Schema) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("schema", [LEDGER, CLIENTS, VTN], ids=lambda schema: schema.name)
+@pytest.mark.sampled
 def test_the_same_columns(places: Places, schema: Schema) -> None:
     old, new = places.old(schema.name), places.new(schema.name)
     assert exists(old, schema)

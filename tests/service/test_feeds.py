@@ -441,6 +441,7 @@ def test_answers_hold_until_the_next_release_is_due(face: Face) -> None:
 
 @pytest.mark.parametrize("path", [feed.path for feed in FEEDS])
 @pytest.mark.parametrize("query", ["", "?zone=elm-street", "?zone=elm-street&other=1"])
+@pytest.mark.sampled
 def test_nothing_new_is_304(face: Face, path: str, query: str) -> None:
     first = face.call("GET", path + query)
     tag = first.headers["etag"]

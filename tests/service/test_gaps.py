@@ -321,6 +321,7 @@ def test_what_resume_writes_does_not_vouch_for_what_it_did_not_see(tmp_path: Pat
 
 
 @pytest.mark.parametrize("harm", ["flip", "cut", "torn", "line", "signature"])
+@pytest.mark.sampled
 def test_a_damaged_witness_does_not_prove_that_nothing_is_missing(
     tmp_path: Path, harm: str
 ) -> None:
@@ -678,6 +679,7 @@ class Fuzzed:
 
 
 @pytest.mark.parametrize("seed", range(6))
+@pytest.mark.sampled
 def test_no_interval_is_published_twice_whatever_is_lost(tmp_path: Path, seed: int) -> None:
     """Ledger, witness, small file and meter store each whole, cut or lost; stopped at any point."""
     world = Fuzzed(tmp_path, seed)

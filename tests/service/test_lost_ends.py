@@ -268,6 +268,7 @@ def test_another_history_that_began_before_the_present_epoch_is_booked(tmp_path:
 @pytest.mark.parametrize(
     ("small", "late"), [(False, 0), (True, 0), (True, 8)], ids=["meters", "small file", "later"]
 )
+@pytest.mark.sampled
 def test_a_lost_epoch_that_began_before_the_present_one_is_booked(
     tmp_path: Path, small: bool, late: int
 ) -> None:

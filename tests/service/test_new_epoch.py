@@ -101,6 +101,7 @@ def _sends_ahead(world: World) -> Iterator[None]:
 
 @pytest.mark.parametrize("at", ["epoch", "schedule"])
 @pytest.mark.parametrize("flag", [False, True])
+@pytest.mark.sampled
 def test_killed_while_the_new_epoch_begins(
     before: World, monkeypatch: pytest.MonkeyPatch, at: str, flag: bool
 ) -> None:

@@ -56,6 +56,7 @@ def deployed(folder: Path, secret: str, epsilon: float, begins: int = BEGINS) ->
 
 
 @pytest.mark.parametrize(("secret", "epsilon"), BEFORE)
+@pytest.mark.sampled
 def test_an_epoch_keeps_the_clamps_it_began_with(
     tmp_path: Path, secret: str, epsilon: float
 ) -> None:

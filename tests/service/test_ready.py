@@ -213,6 +213,7 @@ OTHERWISE = {  # check says the same in other words: the key it names
 
 
 @pytest.mark.parametrize("kind", BROKEN)
+@pytest.mark.sampled
 def test_check_refuses_what_serve_refuses(
     folder: Folder, kind: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -465,6 +466,7 @@ def test_an_empty_ledger_file_is_a_new_one(folder: Folder) -> None:
     assert folder.serve() == ""
 
 
+@pytest.mark.soak
 def test_stores_in_a_database(
     folder: Folder, postgres: Postgres, capsys: pytest.CaptureFixture[str]
 ) -> None:

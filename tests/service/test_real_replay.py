@@ -181,6 +181,7 @@ WAYS = (by_file, by_arrow, by_ndjson, by_mqtt)
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+@pytest.mark.sampled
 def test_every_way_stores_what_the_database_adds_up(tmp_path: Path, week: Week, way: Any) -> None:
     zone, n = zone_of(week), len(week.meters)
     tight = [100 + 40 * house for house in range(n)]  # cuts many, and each house at its own place

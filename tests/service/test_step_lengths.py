@@ -168,6 +168,7 @@ def changed(kind: str, seconds: int, at: int) -> ZoneService:
         ("interval", "interval", 86_400),
     ],
 )
+@pytest.mark.sampled
 def test_another_interval_length_begins_once_nothing_before_it_counts(
     tmp_path: Path, before: str, after: str, wait: int, seconds: int
 ) -> None:

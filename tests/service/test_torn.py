@@ -64,6 +64,7 @@ def test_a_crash_alone_is_nothing(crashed: tuple[World, Path, bytes]) -> None:
 
 
 @pytest.mark.parametrize("by", [1, 100, 4000])
+@pytest.mark.sampled
 def test_a_record_torn_after_it_was_shown_is_put_back(
     crashed: tuple[World, Path, bytes], by: int
 ) -> None:
@@ -88,6 +89,7 @@ def test_a_record_torn_after_it_was_shown_is_missed(crashed: tuple[World, Path, 
 
 
 @pytest.mark.parametrize("by", [1, 100, 4000])
+@pytest.mark.sampled
 def test_a_record_torn_before_anyone_was_told_is_made_anew(
     crashed: tuple[World, Path, bytes], by: int
 ) -> None:

@@ -245,5 +245,6 @@ AGAIN = (field_of_a_log, text_of_a_log, hidden_in_a_log, repeats)
         for leak in LEAKS
     ],
 )
+@pytest.mark.sampled
 def test_a_leak_would_be_seen(tmp_path: Path, leak: Leak) -> None:
     assert differing(*both(tmp_path, leak=leak)) == LEAKS[leak]

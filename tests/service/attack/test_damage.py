@@ -71,6 +71,7 @@ LAST = f"{OF_ELM} AND opens = {(FIRST + 2) * QUARTER}"
 
 
 @pytest.mark.parametrize("which", ["AND number = 0", "AND number = 1", ""])
+@pytest.mark.sampled
 def test_deliveries_that_were_deleted_are_named(
     played: World, caplog: pytest.LogCaptureFixture, which: str
 ) -> None:
@@ -133,6 +134,7 @@ def test_a_meter_store_older_than_the_ledger_is_named(played: World, tmp_path: P
 @pytest.mark.parametrize(
     "blob", ["zeroblob(8)", "x''", "substr(readings, 1, length(readings) - 1)"]
 )
+@pytest.mark.sampled
 def test_damaged_readings_are_named_and_stop_no_other_zone(played: World, blob: str) -> None:
     run_sql(
         played.made.meters,
@@ -160,6 +162,7 @@ def test_damaged_readings_are_named_and_stop_no_other_zone(played: World, blob: 
     assert list(again.releases("elm")) == [FIRST, FIRST + 1]
 
 
+@pytest.mark.soak
 def test_damage_in_a_database_server_is_named(
     tmp_path: Path, postgres: Postgres, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -216,6 +219,7 @@ FLIPS = {
 
 
 @pytest.mark.parametrize("what", FLIPS)
+@pytest.mark.sampled
 def test_a_damaged_ledger_of_a_zone_stops_no_other(played: World, what: str) -> None:
     flip(played.made, "elm", FLIPS[what])
     (found,) = wrong(played.made)

@@ -290,6 +290,7 @@ def test_a_home_lacks_where_one_of_its_registers_does(tmp_path: Path, duckdb: En
         *("registers", "both ends"),
     ],
 )
+@pytest.mark.sampled
 def test_batch_and_running_curator_keep_the_same_records(
     tmp_path: Path, duckdb: Engine, kind: str
 ) -> None:

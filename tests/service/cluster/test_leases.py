@@ -223,6 +223,7 @@ def expire(url: str, sharing: Sharing) -> None:
 
 
 @pytest.mark.parametrize("me", [None, "me"])
+@pytest.mark.sampled
 def test_it_is_a_ledger_store(url: str, me: str | None) -> None:
     with SharedLedger(url) as store:
         leases = Leases(store, "me", [*ZONES, "many", "locked", "open"], PACE)
@@ -290,6 +291,7 @@ def forgotten(url: str, one: Sharing) -> None:
 
 
 @pytest.mark.parametrize("ended", [killed, forgotten, expire], ids=lambda one: one.__name__)
+@pytest.mark.sampled
 def test_nothing_is_taken_within_a_lease_of_its_owners_last_word(
     url: str, ended: Callable[[str, Sharing], None]
 ) -> None:

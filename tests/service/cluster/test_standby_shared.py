@@ -80,6 +80,7 @@ class Shown:
         pytest.param(True, id="one dies with the primary"),
     ],
 )
+@pytest.mark.soak
 def test_what_was_shown_is_in_the_ledger_after_a_fail_over(
     tmp_path: Path, standby: Standby, dies: bool
 ) -> None:

@@ -309,6 +309,7 @@ def strings(face: Limited, text: str) -> list[httpx.Response]:
 
 
 @pytest.mark.parametrize("text", HOSTILE)
+@pytest.mark.sampled
 def test_no_text_is_more_than_text_in_any_place(
     tmp_path: Path, text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -363,6 +364,7 @@ def port(tmp_path: Path) -> Iterator[int]:
         b"http://elsewhere/etc/passwd",
     ],
 )  # fmt: skip
+@pytest.mark.sampled
 def test_no_path_leads_to_a_file(port: int, path: bytes) -> None:
     said = raw(port, b"GET " + path + b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
     head, _, body = said.partition(b"\r\n\r\n")

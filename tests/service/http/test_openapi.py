@@ -76,6 +76,7 @@ def test_the_page_has_every_way_with_schema_and_example(url: str) -> None:
 
 
 @pytest.mark.parametrize("way", FINITE, ids=lambda way: f"{way.method} {way.path}")
+@pytest.mark.sampled
 def test_what_is_made_up_from_the_description_is_answered_as_it_says(way: Any, url: str) -> None:
     operation = SCHEMA[way.path][way.method]
     modes = [schemathesis.GenerationMode.POSITIVE]

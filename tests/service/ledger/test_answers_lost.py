@@ -137,6 +137,7 @@ def test_a_record_that_another_curator_replaced_is_not_appended(tmp_path: Path) 
     other.close()
 
 
+@pytest.mark.soak
 def test_a_follower_published_what_the_standby_lacks(tmp_path: Path) -> None:
     """The writer is cut off from the primary when that commits; then it reaches the standby."""
     if postgres_binaries() is None:

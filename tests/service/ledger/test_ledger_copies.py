@@ -179,6 +179,7 @@ def test_a_ledger_without_records_and_a_folder_that_is_not_there(tmp_path: Path)
         back_up(path, tmp_path / "absent" / "copy.db")
 
 
+@pytest.mark.soak
 def test_a_dump_of_a_database_goes_on_and_an_older_one_is_told_by_its_head(
     postgres: Postgres, tmp_path: Path
 ) -> None:

@@ -176,6 +176,7 @@ def test_restarts_in_mid_append(postgres: Postgres, schema: str) -> None:
         (b"BEGIN", False, 1),
     ],
 )
+@pytest.mark.sampled
 def test_a_connection_cut_in_mid_append(
     postgres: Postgres, schema: str, proxy: Proxy, word: bytes, answered: bool, inserts: int
 ) -> None:

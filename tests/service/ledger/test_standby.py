@@ -85,6 +85,7 @@ def test_a_restarted_service_puts_back_what_the_standby_lacks(
 
 @pytest.mark.usefixtures("no_pauses")
 @pytest.mark.parametrize("apart", [True, False], ids=["meters apart", "meters with it"])
+@pytest.mark.sampled
 def test_without_a_witness_the_forecast_goes_out_until_the_loss_is_booked(
     tmp_path: Path, standby: Standby, apart: bool
 ) -> None:

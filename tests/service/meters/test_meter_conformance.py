@@ -80,6 +80,7 @@ class Keeping(MeterStore):
 @pytest.mark.parametrize(
     "broken", [Forgetful, Trusting, Generous, Lax, Hoarding, Redrawing, Keeping]
 )
+@pytest.mark.sampled
 def test_a_broken_store_is_found_out(broken: type[MeterStore], tmp_path: Path) -> None:
     with pytest.raises(AssertionError):
         check_meter_store(lambda: broken(tmp_path / "meters"))

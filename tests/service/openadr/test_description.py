@@ -25,6 +25,7 @@ DESCRIBED = {one.ok().label: one.ok() for one in SCHEMA.get_all_operations()}
 
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: mode.value)
 @pytest.mark.parametrize("label", DESCRIBED)
+@pytest.mark.sampled
 def test_whatever_is_sent_the_answer_is_described(
     vtn: World, label: str, mode: GenerationMode
 ) -> None:

@@ -527,6 +527,7 @@ def test_large_bodies_are_refused(vtn: World) -> None:
     assert packed.status_code == 400
 
 
+@pytest.mark.soak
 def test_hostile_text_is_text_in_every_field(tmp_path: Any) -> None:
     with world(tmp_path) as vtn:
         for i, text in enumerate(one for one in HOSTILE if one != SURROGATE):

@@ -79,6 +79,7 @@ def test_the_scope_that_was_asked_for_comes_back(vtn: World) -> None:
         (FORM | {"scope": "a" * 20_000}, 400, "invalid_request"),
     ],
 )
+@pytest.mark.sampled
 def test_errors_are_those_of_the_standard(tmp_path: Any, form: Any, status: int, word: str) -> None:
     with world(tmp_path, clients={"ven-1": CLIENTS["ven-1"]}) as vtn:
         answer = asked(vtn, form)
