@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -14,8 +14,10 @@ from hushgrid.cli import main
 from hushgrid.errors import HushgridError, LedgerDamageError, LedgerError
 from hushgrid.files.deployment import Deployment
 from hushgrid.mechanism.noise import SimulatedNoise
+from hushgrid.service import move
 from hushgrid.service.access.clients import Client, ClientStore
 from hushgrid.service.curator import Curator
+from hushgrid.service.database import Database
 from hushgrid.service.doctor import examine
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.witness import open_witnesses
@@ -201,6 +203,56 @@ def test_a_ledger_that_lacks_a_record_is_not_moved(tmp_path: Path) -> None:
         move_stores(file, other)
     with pytest.raises(LedgerDamageError), curators(replace(file, witness=tmp_path), BEGINS + 2700):
         pass
+
+
+def opens(made: Deployment) -> bool:
+    """Whether the ledger can be used; else it was marked."""
+    try:
+        with open_store(made.ledger, create=False):
+            return True
+    except LedgerError as error:
+        if "hushgrid move" not in str(error) and "does not exist" not in str(error):
+            raise
+        return False
+
+
+STAGES = [
+    (move._copied, "_copied", move),
+    (move._check_chain, "_check_chain", move),
+    (Database.retire, "retire", Database),
+    (move._take_witness, "_take_witness", move),
+    (Database.release, "release", Database),
+]
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize(("do", "name", "where"), STAGES, ids=[one[1] for one in STAGES])
+def test_an_interrupted_move_never_leaves_two_ledgers(
+    do: Callable[..., object], name: str, where: object, late: bool, tmp_path: Path
+) -> None:
+    """Ended at a stage: one ledger opens, or none; the same command then finishes."""
+    file, other = described(tmp_path / "one"), described(tmp_path / "two")
+    fill(file)
+    before = lines(file)
+
+    def ends(*given: object) -> None:
+        if late:
+            do(*given)
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(where, name, ends)
+        with pytest.raises(KeyboardInterrupt):
+            move_stores(file, other)
+    assert not (opens(file) and opens(other))
+    if opens(file):  # what has rows already is named
+        for place in (other.meters, other.client_store, other.vtn_store):
+            Path(place).unlink(missing_ok=True)
+    if (name, late) != ("release", True):
+        move_stores(file, other)
+    assert (opens(file), opens(other)) == (False, True)
+    assert lines(other) == before
+    live(other, 3, 1)
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

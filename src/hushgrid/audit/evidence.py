@@ -121,6 +121,7 @@ class RecordedRelease(HasRelease):
         houses: How many the publisher says there are.
         carried: The most that a house had spent elsewhere before.
         start: [UTC epoch s] of its interval, where it is on record.
+        counted: Counts of meters or readings that earlier versions recorded, by name.
     """
 
     place: int
@@ -129,6 +130,7 @@ class RecordedRelease(HasRelease):
     houses: int | None = None
     carried: float = 0.0
     start: int | None = None
+    counted: tuple[tuple[str, int], ...] = ()
 
     @property
     def step(self) -> int:

@@ -167,7 +167,7 @@ class _Walk:
             first = replace(first, public=self._public)
         self.terms, self.first = terms, with_earlier_losses(first, before)
         self._lost, self._brought = lost, brought
-        self._state, self._last_digits = self.first, 0
+        self._state, self._last_digits, self._counted = self.first, 0, 0
         self._rates: list[float] = []
         self._drawn: tuple[int, int | None] = (-1, None)  # first step less 1 and mark of a block
         self.losses: list[Floats] = []
@@ -352,6 +352,9 @@ class _Walk:
     def _check_houses(self, entry: RecordedRelease) -> None:
         if entry.houses not in (None, self.terms.zone.n_houses):
             self._fault("post_processing", entry, "counts another number of houses than the zone")
+        if dict(entry.counted).get("missing", 0) > self.terms.zone.n_houses:
+            self._fault("post_processing", entry, "counts more missing meters than there are")
+        self._counted += bool(entry.counted)
 
     def _near(self, one: float | None, other: float | None, close: float = _NEAR) -> bool:
         """Equal up to differences of exp and erf between machines, which are counted."""
@@ -405,6 +408,11 @@ class _Walk:
             "post_processing": "Estimates, forecasts and energy put back are the public's own.",
             "protected_set": f"{n} scales cover every house that is uncertain.",
         }
+        if self._counted:
+            fine["post_processing"] += (
+                f" {self._counted} releases state counts of meters, as earlier versions did; no one"
+                " can compute these again."
+            )
         found = [
             self._faults.get(name) or Check(name, "passed", text) for name, text in fine.items()
         ]

@@ -396,9 +396,9 @@ class _Brought:
 def _entry(record: Record, place: int, first: int, carried: float) -> RecordedRelease:
     found = ReleaseRecord.from_record(record)
     own = replace(found.release, t=found.t - first + 1, applies_from=found.applies_from - first + 1)
-    return RecordedRelease(
-        place, own, found.source, found.counts.get("houses"), carried, found.start
-    )
+    houses = found.counts.get("houses")
+    counted = tuple(pair for pair in found.counts.items() if pair[0] != "houses")
+    return RecordedRelease(place, own, found.source, houses, carried, found.start, counted)
 
 
 def load_heads(path: Path) -> list[str]:

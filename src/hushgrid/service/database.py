@@ -41,6 +41,7 @@ from hushgrid.files.results import sync_folder
 SORTED_TEXT = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 BUSY = 10.0  # [s] to wait for another writer
 MOVED = -1  # schema version of a store that is elsewhere now
+MOVING = -2  # of a copy that is not the store yet
 CONNECTIONS = 3  # of a store at once; further threads wait
 SESSION: dict[str, Any] = {
     "connect_timeout": 5,
@@ -146,7 +147,9 @@ class Database:
         read_only: bool = False,
         still: bool = False,
         check: bool = True,
+        moving: bool = False,
     ) -> None:
+        self._moving = moving
         self.schema, self._create, self._read_only = schema, create and not read_only, read_only
         self._writing = threading.Lock()
         self.path = _file_of(url, schema)
@@ -287,12 +290,24 @@ class Database:
 
     def retire(self) -> None:
         """Mark a store that was moved: from now on it cannot be opened, by earlier versions too."""
+        self._mark(MOVED)
+
+    def hold(self) -> None:
+        """Mark a copy that is being made: no one else can open it until `release`."""
+        self._moving = True
+        self._mark(MOVING)
+
+    def release(self) -> None:
+        """Make a copy the store."""
+        self._mark(self.schema.version)
+
+    def _mark(self, version: int) -> None:
         with self.begin() as link:
             if self.path is None:
                 name = f"hushgrid_{self.schema.name}_version"
-                link.execute(sa.text(f"UPDATE {name} SET version = {MOVED}"))
+                link.execute(sa.text(f"UPDATE {name} SET version = {version}"))
             else:
-                link.exec_driver_sql(f"PRAGMA user_version = {MOVED}")
+                link.exec_driver_sql(f"PRAGMA user_version = {version}")
 
     def close(self) -> None:
         """Close all connections."""
@@ -355,7 +370,7 @@ class Database:
             return
         if application != schema.application:
             raise schema.error(f"{path} is a database of something else; give another name.")
-        if version != schema.version:
+        if version != schema.version and not (self._moving and version in (MOVED, MOVING)):
             raise self._other_version(version)
 
     def _use_log(self, path: Path, link: sqlite3.Connection) -> None:
@@ -452,6 +467,11 @@ class Database:
                 f"{self.schema.name} {self.place} was moved by hushgrid move; use the service file"
                 " that names its new place."
             )
+        if version == MOVING:
+            return self.schema.error(
+                f"{self.schema.name} {self.place} is the copy of a hushgrid move that has not"
+                " ended; run that command again."
+            )
         return self.schema.error(
             f"{self.schema.name} {self.place} has schema version {version} where"
             f" {self.schema.version} is known; use the hushgrid that wrote it."
@@ -531,3 +551,30 @@ def exists(url: str, schema: Schema) -> bool:
         return False
     Database(path, schema, create=False, read_only=True, still=True).close()
     return True
+
+
+def version_of(url: str, schema: Schema) -> int | None:
+    """The schema version of a store that has one; `MOVED` and `MOVING` are marks of a move.
+
+    Args:
+        url: As for `Database`.
+        schema: The store's tables.
+
+    Returns:
+        The version; None where there is no store, or where it has not been made whole.
+
+    Raises:
+        HushgridError: `schema.error`: it cannot be used.
+    """
+    path = _file_of(url, schema)
+    there = exists(url, schema) if path is None else path.is_file() and path.stat().st_size > 0
+    if not there:
+        return None
+    with Database(url, schema, create=False, check=False, moving=True) as found, found.read() as it:
+        if found.path is not None:
+            return int(it.exec_driver_sql("PRAGMA user_version").scalar_one())
+        name = f"hushgrid_{schema.name}_version"
+        if not sa.inspect(it).has_table(name):
+            return None
+        version = it.scalar(sa.text(f"SELECT version FROM {name}"))
+        return None if version is None else int(version)

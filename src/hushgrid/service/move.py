@@ -1,8 +1,10 @@
 """The stores of a stopped service in another place: from SQLite to PostgreSQL, or back.
 
 Rows are copied in one transaction a store, then read again from both sides: their digests must be
-the same. Only then is the old ledger marked, so that no service uses it again, and the old rows of
-readings, clients and OpenADR objects are removed.
+the same. Until then the new ledger has a mark, so that no service uses it. Only then is the old
+ledger marked, so that no service uses it again, and after that the new one loses its mark: at no
+time can both be opened. The old rows of readings, clients and OpenADR objects are removed. A move
+that was interrupted is run again; it begins anew, or finishes where the old ledger has its mark.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import sqlalchemy as sa
 from hushgrid.errors import LedgerError, MeterDamageError, ServiceError
 from hushgrid.files.deployment import Deployment
 from hushgrid.service.access.clients import CLIENTS, ClientStore
-from hushgrid.service.database import Database, exists
+from hushgrid.service.database import MOVED, MOVING, Database, exists, version_of
 from hushgrid.service.ledger.chain import check
 from hushgrid.service.ledger.store import HOME, LEDGER, PostgresLedger, SqliteLedger
 from hushgrid.service.ledger.writer import load, verify_signature
@@ -61,11 +63,16 @@ def move_stores(old: Deployment, new: Deployment) -> list[MovedStore]:
 
     Raises:
         HushgridError: The files describe two services, a store is in use, damaged or not empty, or
-            what was read back is not the same. The old stores are as they were then.
+            what was read back is not the same. The old stores are as they were then, or the
+            command finishes when it is run again.
     """
     _check_same(old, new)
+    marks = [version_of(one.ledger, LEDGER) for one in (old, new)]
+    begun = marks == [MOVED, MOVING]  # all rows are copied and verified
+    if marks[1] == MOVING and not begun:
+        _forget_copy(new.ledger)
     with ExitStack() as stack:
-        ledgers = _open_ledgers(old, new, stack)
+        ledgers = [] if begun else _open_ledgers(old, new, stack)
         pairs = list(_open_meters(old, new, stack))
         for schema, kind, places in (
             (CLIENTS, ClientStore, (old.client_store, new.client_store)),
@@ -74,19 +81,45 @@ def move_stores(old: Deployment, new: Deployment) -> list[MovedStore]:
             if places[0] != places[1] and exists(places[0], schema):
                 source, target = (stack.enter_context(kind(place)) for place in places)
                 pairs.append((source, target))
-        every = [*pairs, *ledgers]  # the ledger last: without it no service begins
-        for _, target in every:
-            _check_empty(target)
-        moved = [_copied(source, target) for source, target in every]
-        for ledger, copy in ledgers:
-            _check_chain(ledger, copy)
+        if begun:
+            copy = Database(new.ledger, LEDGER, create=False, check=False, moving=True)
+            ended = [*(target for _, target in pairs), stack.enter_context(copy)]
+            moved = [MovedStore(one.schema.name, *_digest(one), one.place) for one in ended]
             _take_witness(old.witness_folder, new.witness_folder)
+            copy.release()
+        else:
+            moved = _all_copied(pairs, ledgers)
+        for ledger, copied in ledgers:
+            _check_chain(ledger, copied)
             ledger.retire()
+            _take_witness(old.witness_folder, new.witness_folder)
+            copied.release()
         for source, _ in pairs:
             with source.begin() as link:
                 for table in source.tables:
                     link.execute(sa.delete(table))
     return moved
+
+
+def _all_copied(
+    pairs: list[tuple[Database, Database]], ledgers: list[tuple[Ledger, Ledger]]
+) -> list[MovedStore]:
+    """Copy into empty stores, the ledger last: without it no service begins."""
+    every = [*pairs, *ledgers]
+    for _, target in every:
+        _check_empty(target)
+    for _, target in ledgers:
+        target.hold()
+    return [_copied(source, target) for source, target in every]
+
+
+def _forget_copy(place: str) -> None:
+    """Empty the copy of a ledger that was not finished; the old ledger is still the ledger."""
+    with Database(place, LEDGER, create=False, check=False, moving=True) as copy:
+        with copy.begin() as link:
+            for table in reversed(copy.tables):  # records cannot be deleted; opening makes it anew
+                table.drop(link, checkfirst=True)
+        copy.release()
 
 
 def _check_same(old: Deployment, new: Deployment) -> None:
