@@ -100,6 +100,7 @@ def test_modelled_world(days: dict[str, list[Day]], epsilon: float) -> None:
 
 
 @pytest.mark.parametrize("epsilon", LIMITS)
+@pytest.mark.soak
 def test_intervals_cover_at_their_level(days: dict[str, list[Day]], epsilon: float) -> None:
     """Within two standard errors, of 40 days at most: a day's share, of 11 intervals, has an s.d.
     of 0.07.
@@ -110,6 +111,7 @@ def test_intervals_cover_at_their_level(days: dict[str, list[Day]], epsilon: flo
     assert held.mean == pytest.approx(LEVEL, abs=2 * 0.07 / math.sqrt(min(DAYS, 40)))
 
 
+@pytest.mark.soak
 def test_a_hot_day_is_learnt_from_the_releases(days: dict[str, list[Day]]) -> None:
     found = days["hot"]
     assert mean(found, "on") <= mean(found, "forecast") / 3

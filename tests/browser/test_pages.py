@@ -246,6 +246,7 @@ def test_the_theme_changes_under_an_open_chart(page_of: Open) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.soak)])
+@pytest.mark.soak
 def test_reports_look_like_pages(page_of: Open, scheme: str) -> None:
     """On a phone nothing is cut off, and axe finds nothing."""
     dot = base64.b64decode(
@@ -489,6 +490,7 @@ def _failing(page: Page, pattern: str, status: int) -> None:
     page.route(pattern, answer)
 
 
+@pytest.mark.soak
 def test_empty_and_broken(page_of: Open) -> None:
     page = page_of(expected=("404", "500"))
     _failing(page, "**/v1/prices*", 404)
@@ -514,6 +516,7 @@ def test_empty_and_broken(page_of: Open) -> None:
     expect(page.get_by_text("Nothing to be had now.")).to_be_visible()
 
 
+@pytest.mark.soak
 def test_a_lost_connection_is_told_and_found_again(page_of: Open) -> None:
     page = page_of(expected=("ERR_FAILED", "ERR_CONNECTION"))
     page.route("**/v1/stream*", lambda route: route.abort())

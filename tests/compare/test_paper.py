@@ -127,6 +127,7 @@ def test_when_the_constraint_pays() -> None:
     assert sweep.gain["10 times a house"][-1].mean > 2.5
 
 
+@pytest.mark.soak
 def test_gain_against_trust_and_habits() -> None:
     (line,) = sweeps.against_eta(2, seed=1).gain.values()
     gains = [point.mean for point in line]

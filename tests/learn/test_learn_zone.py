@@ -194,6 +194,7 @@ def test_a_verdict_of_a_zone_that_is_large_enough(folder: Path) -> None:
     assert "publish the forecast, which spends nothing, join zones" in public["sentence"]
 
 
+@pytest.mark.soak
 def test_model_commands(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     learned = str(folder / "zone")
     page = tmp_path / "page.html"

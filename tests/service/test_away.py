@@ -56,6 +56,7 @@ def newest_is_heard(world: World, broker: Broker) -> None:
 
 
 @pytest.mark.usefixtures("loop_patience")
+@pytest.mark.soak
 def test_a_broker_that_is_away(
     tmp_path: Path,
     broker: Broker,

@@ -87,6 +87,7 @@ def first(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Runn
 
 
 @pytest.mark.parametrize("first", ["sqlite"], indirect=True)
+@pytest.mark.soak
 def test_a_second_process_is_refused_as_a_user_sees_it(first: tuple[Running, Path]) -> None:
     running, file = first
     second = subprocess.run(
@@ -99,7 +100,8 @@ def test_a_second_process_is_refused_as_a_user_sees_it(first: tuple[Running, Pat
     assert running.ready()
 
 
-@pytest.mark.parametrize("first", ["sqlite", "postgres"], indirect=True)
+@pytest.mark.parametrize("first", ["postgres", "sqlite"], indirect=True)
+@pytest.mark.sampled
 def test_the_second_takes_over_when_the_first_is_killed(first: tuple[Running, Path]) -> None:
     running, file = first
     deployment, stop = load_deployment(file), threading.Event()

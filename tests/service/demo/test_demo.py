@@ -111,6 +111,7 @@ STATE = {
 }  # fmt: skip
 
 
+@pytest.mark.soak
 def test_days_are_shown_restarted_and_gone_on(demo: Living, folder: Path) -> None:
     assert until(lambda: demo.get("/demo/state")["t"] > HORIZON + 2)  # a second epoch runs
     state = demo.get("/demo/state")

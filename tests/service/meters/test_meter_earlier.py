@@ -200,6 +200,7 @@ def test_a_torn_beginning_held_nothing(tmp_path: Path) -> None:
             assert store.put("z", *FIRST) == Counts(1)
 
 
+@pytest.mark.soak
 def test_a_flipped_byte_in_the_middle_is_refused_by_place(tmp_path: Path) -> None:
     log = written(tmp_path)
     whole = log.read_bytes()
