@@ -10,6 +10,7 @@ from hushgrid.accounting.temporal import worst_leakage
 from hushgrid.compare import paper
 from hushgrid.mechanism.policy import Blocks
 from hushgrid.model.occupancy import Calendar
+from hushgrid.planning.planner import Task
 from hushgrid.planning.tradeoff import endless_leakage
 from hushgrid.report.promise import plan_json
 
@@ -24,6 +25,22 @@ def deviation(found: Plan) -> float:
     """Root mean square of the noise's standard deviation, in units of the largest bound."""
     largest = paper.scenario(0.0, 1, n=12).zone.bound.max()
     return float(np.sqrt(found.prospect.noise.mean()) / largest)
+
+
+def test_blocks_with_other_houses_open_have_scales_of_their_own() -> None:
+    """The larger house is certain at steps 1 and 2, so the first block needs less noise."""
+    stay = [[0.9, 0.1], [0.2, 0.8]]
+    theta = OccupancyModel.factored(
+        [[0.5, 0.5], [1.0, 0.0]],
+        [[stay, np.eye(2).tolist()], [stay, stay]],
+        calendar=Calendar([0, 0, 1, 1, 1, 1]),
+    )
+    f = Consumption.by_class(absent=[Uniform(300)], present=[Uniform(400)], class_of=[0, 0])
+    each = (0.5,) * 6
+    policy = Policy(0.5, horizon=6, schedule=Blocks((2, 2, 2), (0.5,) * 3))
+    task = Task(([theta], Zone("z", [400, 1000]), f), Tariff(0.004, 0.05), policy)
+    assert task.scales(each) == [task.scheduler.at(t).scale for t in range(1, 7)]
+    assert task.scales(each) == [800.0, 800.0, *[2000.0] * 4]
 
 
 def test_an_interval_on_the_papers_chain() -> None:

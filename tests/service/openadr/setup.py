@@ -24,6 +24,7 @@ from hushgrid.service.ledger.records import ReleaseRecord
 from hushgrid.service.openadr.app import BASE, Vtn, mount_vtn
 from hushgrid.service.openadr.store import VtnStore
 from hushgrid.service.prices import History
+from tests.service.brokers import until
 from tests.service.openadr.judge import judged
 from tests.service.worlds import START, MemoryMeters, service
 
@@ -105,6 +106,8 @@ class World:
         made = OpenAdr(**({"allow_private_callbacks": True} | settings))
         self.vtn = Vtn(self.history, self.store, self.access, self.clock, made, mqtt_uris=mqtt_uris)
         stack.enter_context(self.vtn)
+        # a price notified again at the start must not reach a test's own subscribers
+        assert until(lambda: not self.vtn.webhooks._notes)
         http = Http(rate_limit=1e6)
         app = make_app(
             Ingest(zones, MemoryMeters(*zones)),

@@ -344,7 +344,7 @@ class Webhooks:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            while self._notes:
+            while count := len(self._notes):
                 try:
                     known = await asyncio.to_thread(lambda: list(self._callbacks()))
                 except VtnError:
@@ -352,7 +352,8 @@ class Webhooks:
                     await self._rest(self._pause)
                     continue
                 self._keep(known)
-                for _ in range(len(self._notes)):
+                # a later note may have callbacks that are not yet known
+                for _ in range(count):
                     self._enter(self._notes.popleft(), known)
 
     def _keep(self, known: list[Callback]) -> None:
