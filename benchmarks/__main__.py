@@ -16,6 +16,7 @@ from benchmarks import (
     batch,
     calibrate,
     compose,
+    follow,
     intake,
     leakage,
     learn,
@@ -38,6 +39,7 @@ QUESTIONS: dict[str, Question] = (
     | calibrate.QUESTIONS
     | leakage.QUESTIONS
     | compose.QUESTIONS
+    | follow.QUESTIONS
     | meters.QUESTIONS
     | intake.QUESTIONS
     | million.QUESTIONS

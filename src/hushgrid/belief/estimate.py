@@ -455,10 +455,17 @@ class PublicKnowledge:
         return estimate, after
 
     def weighed(
-        self, load_hat: float, scale: float, rates: Sequence[float] = ()
+        self,
+        load_hat: float,
+        scale: float,
+        rates: Sequence[float] = (),
+        parts: ReleaseParts | None = None,
     ) -> tuple[float, float, PublicKnowledge]:
-        """As `learn`, with the log density of the release between them."""
-        law, cut = self._release_law(rates)
+        """As `learn`, with the log density of the release between them; `parts` where known."""
+        if parts is None:
+            law, cut = self._release_law(rates)
+        else:
+            law, cut = LoadMixture(parts.weights, parts.mean, parts.variance), parts.cut
         now, sizes, below = self, self.sizes, np.full_like(law.mean, float(load_hat))
         if self.ends and scale > 0:
             now = self.begun()

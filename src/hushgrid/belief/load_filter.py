@@ -690,7 +690,7 @@ class FollowedKnowledge:
         now = self._widened(load_hat, scale, *foreseen, *block)
         if law is None:
             return estimate, replace(now, model=self.model.begun().moved(1), bank=bank)
-        by_model, evidence, model = self.model.weighed(load_hat, scale, rates)
+        by_model, evidence, model = self.model.weighed(load_hat, scale, rates, law)
         share = float(posterior_weights(np.array([share, 1 - share]), np.array([evidence, log]))[0])
         estimate = share * by_model + (1 - share) * estimate
         return estimate, replace(now, model=model, bank=bank, share=share)
