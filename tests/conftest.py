@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -39,6 +40,11 @@ if (memory := in_memory()) is not None:
 # and tests make hundreds, in polls too. They talk to this machine alone: no authority is trusted.
 os.environ.pop("SSL_CERT_FILE", None)
 os.environ["SSL_CERT_DIR"] = str(Path(__file__).parent / "data")
+
+# A client waits 5 s for an answer by default, and a busy machine may need more; limits are for
+# failures.
+_PATIENT = httpx._config.DEFAULT_TIMEOUT_CONFIG
+_PATIENT.connect = _PATIENT.read = _PATIENT.write = _PATIENT.pool = 60.0
 
 # What judges the output of make soak has nothing to judge without it.
 collect_ignore = [] if "HUSHGRID_COMPARED" in os.environ else ["compare/test_compare_soak.py"]
