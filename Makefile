@@ -61,7 +61,7 @@ soak: $(VENV)/.dev services consumers  ## the full counts, as JSON
 	  tests/service/openadr/test_description.py
 	HUSHGRID_EXAMPLES=600 $(BIN)/python -m pytest -q tests/intake/test_lines.py
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m hypothesis
-	$(BIN)/python -m pytest -q -m 'soak or sampled' --ignore tests/service/attack  # those have lines of their own
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m 'soak or sampled' --ignore tests/service/attack  # those have lines of their own
 	$(BIN)/python -m pytest -q tests/service/batch/test_batch_spark.py
 	$(BIN)/python -m pytest -q tests/service/test_two_worlds.py tests/browser/test_pages.py tests/planning/test_plan.py \
 	  tests/planning/test_clamp.py tests/service/meters/test_meter_earlier.py \
