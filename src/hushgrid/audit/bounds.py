@@ -35,10 +35,10 @@ CHECKS = {
     "promise": "All releases together say no more about one interval than is promised.",
     "seed_reuse": "No two streams of noise are the same.",
     "chain": "Every record follows from the one before, is signed, and nothing is missing.",
-    "terms": "Every release was made under the terms given.",
+    "terms": "Releases were made under the terms given; records of epochs state what follows.",
     "schedule": "The scales are those committed to before the first reading.",
     "roster": "The meters are those of the epoch.",
-    "steps": "Steps are in order; those without a release are named.",
+    "steps": "Steps and the times of rates are in order; steps without a release are named.",
     "fifteen_fifteen": "At least 15 customers, none above 15 % of the expected load.",
 }
 

@@ -29,6 +29,7 @@ from hushgrid.audit.recompute import (
     budget,
     charges,
     losses_before,
+    openings,
     recompute,
     release_terms,
     releases_before,
@@ -221,11 +222,14 @@ def certify(
     """
     found: list[Check] = [] if chain is None else [chain]
     recomputed: list[Recomputed] = []
-    digests = {digest: one for one in terms for digest in one.digests}
+    same: dict[str, list[Terms]] = {}
+    for given in terms:
+        for digest in given.digests:
+            same.setdefault(digest, []).append(given)
     for one in evidence:
-        _add_other_epochs(one, terms, digests)
+        _add_other_epochs(one, terms, same)
         zones = [each.zone for each in evidence]
-        found += _check_record(one, digests, recomputed, commit, zones)
+        found += _check_record(one, same, terms, recomputed, commit, zones)
     leaked = leakages(recomputed, evidence)
     if recomputed:
         found += [seed_reuse(recomputed), *map(promise_kept, recomputed, leaked)]
@@ -262,26 +266,32 @@ def certify(
 
 
 def _add_other_epochs(
-    evidence: Evidence, terms: Sequence[Terms], digests: dict[str, Terms]
+    evidence: Evidence, terms: Sequence[Terms], same: dict[str, list[Terms]]
 ) -> None:
     """Add the terms of epochs that differ from the given terms only in their times."""
     for epoch in evidence.epochs:
-        for own in terms:
-            if epoch.digest in digests or own.other_epochs is None or own.zone.id != evidence.zone:
+        for own in terms if epoch.digest not in same else ():
+            if own.other_epochs is None or own.zone.id != evidence.zone:
                 continue
             found = own.other_epochs.terms(epoch.digest, epoch.first, epoch.horizon)
             if found is not None:  # with what was accepted in place of the promise
-                digests[epoch.digest] = replace(found, epsilon=own.epsilon)
+                then = replace(found, epsilon=own.epsilon)
+                same.setdefault(epoch.digest, []).insert(0, then)
 
 
 def _check_record(
     evidence: Evidence,
-    digests: Mapping[str, Terms],
+    same: Mapping[str, Sequence[Terms]],
+    given: Sequence[Terms],
     recomputed: list[Recomputed],
     commit: Commit | None,
     zones: Sequence[str],
 ) -> list[Check]:
-    """All checks of one zone's record; the recomputed epochs are appended to `recomputed`."""
+    """All checks of one zone's record; the recomputed epochs are appended to `recomputed`.
+
+    `same`: terms by digest; of several the last counts, where they may differ.
+    """
+    digests = {digest: each[-1] for digest, each in same.items()}
     own = [t for t in digests.values() if t.zone.id == evidence.zone]
     found = [republication(evidence), steps(evidence)]
     if not digests:
@@ -289,6 +299,7 @@ def _check_record(
     found += [release_terms(evidence, digests, zones), *charges(evidence, digests)]
     found += [*transfers(evidence), *windows(evidence, digests)]
     found.append(budget(evidence, own[0] if own else None, digests))
+    found += openings(evidence, digests, given)
     for epoch in evidence.epochs:
         terms = digests.get(epoch.digest)
         if terms is None or terms.zone.id != evidence.zone:
@@ -296,7 +307,7 @@ def _check_record(
         before = losses_before(evidence, epoch, terms.policy.schedule.shared_by)
         made, checks = recompute(epoch, terms, before, releases_before(evidence, epoch))
         recomputed.append(made)
-        found += [*checks, schedule(made, commit), roster(epoch, terms)]
+        found += [*checks, schedule(made, commit), roster(epoch, same[epoch.digest])]
     return found
 
 

@@ -5,9 +5,9 @@ Nothing here holds a reading or a load.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from hushgrid.belief.load_filter import DayClock, EvenDays, Knowledge
 from hushgrid.compare.attack import Recording
@@ -37,6 +37,11 @@ class OtherEpochs(Protocol):
         ...
 
 
+# (the zone's ledger, number of an epoch in it) -> what its record has to state, for each way in
+# which a version plans these terms
+Openings = Callable[[Any, int], Iterable[Mapping[str, Any]]]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Terms:
     """The public terms of a zone.
@@ -60,6 +65,10 @@ class Terms:
         continued: Whether an interval promise counts the epochs before and after.
         other_epochs: The terms in other epochs; None where terms are given for one epoch only.
         days: Time of day of each step.
+        roster_before: Digest of the main meters alone, as earlier versions recorded it where
+            houses have registers of energy fed in; else None.
+        openings: What records of epochs have to state about leakage; None where no service file
+            gives the promise.
     """
 
     zone: Zone
@@ -80,6 +89,8 @@ class Terms:
     continued: bool = False
     other_epochs: OtherEpochs | None = None
     days: DayClock = EvenDays()  # noqa: RUF009
+    roster_before: str | None = None
+    openings: Openings | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tariff", offset_tariff(self.zone, self.tariff, self.consumption))
@@ -122,6 +133,8 @@ class RecordedRelease(HasRelease):
         carried: The most that a house had spent elsewhere before.
         start: [UTC epoch s] of its interval, where it is on record.
         counted: Counts of meters or readings that earlier versions recorded, by name.
+        published_at: [UTC epoch s], where it is on record.
+        applies_start: When its rate begins [UTC epoch s], where it is on record.
     """
 
     place: int
@@ -131,6 +144,8 @@ class RecordedRelease(HasRelease):
     carried: float = 0.0
     start: int | None = None
     counted: tuple[tuple[str, int], ...] = ()
+    published_at: int | None = None
+    applies_start: int | None = None
 
     @property
     def step(self) -> int:
@@ -173,6 +188,8 @@ class RecordedEpoch:
         lost: Steps of the epoch whose release may have been published and lost.
         came: Houses that moved in before its first release.
         accepted: Leakage about one step above a promise, accepted when the epoch began.
+        stated: Figures of its record that follow from the terms, by name; `houses` as a tuple of
+            names.
     """
 
     place: int
@@ -187,6 +204,7 @@ class RecordedEpoch:
     lost: frozenset[int] = frozenset()
     came: tuple[ArrivedHouse, ...] = ()
     accepted: float = 0.0
+    stated: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +239,7 @@ class Evidence:
         charges: (record, epsilon) of the cost of models.
         left: (record, stated, due) of houses that left: the stated loss must be at least `due`.
         gaps: Steps that may have been published and lost.
+        ledger: The zone's ledger as `Terms.openings` takes it; None where its chain is not valid.
     """
 
     zone: str
@@ -231,6 +250,7 @@ class Evidence:
     charges: tuple[tuple[int, float], ...] = ()
     left: tuple[tuple[int, float, float], ...] = ()
     gaps: tuple[LostSteps, ...] = ()
+    ledger: Any = None
 
     @property
     def entries(self) -> tuple[RecordedRelease, ...]:

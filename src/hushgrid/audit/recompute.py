@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 
@@ -369,6 +370,9 @@ class _Walk:
         if entry.rule not in (None, entry.source):
             self._fault("post_processing", entry, f"is a {entry.source} under another rule")
         tariff = self.terms.tariff
+        if entry.offset not in (None, tariff.offset or None):  # earlier versions stated none
+            fault = "states another sum of export limits than the terms"
+            self._fault("post_processing", entry, fault)
         if entry.source == "fallback":
             given = feed_in_rate(None, tariff)
             if entry.rate != self.terms.fallback_rate or entry.feed_in != given:
@@ -468,22 +472,151 @@ def schedule(made: Recomputed, commit: Commit | None) -> Check:
     return Check(name, "failed", text, epoch.place)
 
 
-def roster(epoch: RecordedEpoch, terms: Terms) -> Check:
+def roster(epoch: RecordedEpoch, terms: Sequence[Terms]) -> Check:
     """Whether the meters are those of the epoch.
 
     Args:
         epoch: The epoch on record.
-        terms: Its terms.
+        terms: Terms with its digest; those of a zone whose meters changed may have the same.
 
     Returns:
         The check.
     """
-    if epoch.roster is None or terms.roster is None:
+    known = [one.roster for one in terms if one.roster is not None]
+    if epoch.roster is None or not known:
         return Check("roster", "not_applicable", "No list of meters to compare.")
-    if epoch.roster == terms.roster:
+    if epoch.roster in known:
         return Check("roster", "passed", "The meters are those of the epoch.")
+    if epoch.roster in [one.roster_before for one in terms]:
+        text = (
+            f"The main meters are those of the epoch. Record {epoch.place} has no digest of export"
+            " registers, as in earlier versions."
+        )
+        return Check("roster", "passed", text)
     text = f"Record {epoch.place} was opened for other meters than those given."
     return Check("roster", "failed", text, epoch.place)
+
+
+def openings(
+    evidence: Evidence, digests: Mapping[str, Terms], given: Sequence[Terms]
+) -> list[Check]:
+    """Whether what records of epochs state follows from the terms and from what was before them.
+
+    Records of earlier versions lack some figures, which are not compared. Once an epoch names its
+    houses, it and all later ones have every figure.
+
+    Args:
+        evidence: The records of a zone.
+        digests: Terms by digest.
+        given: All terms given.
+
+    Returns:
+        The first fault, or that there is none; nothing where no epoch has known terms.
+    """
+    found = _Openings(evidence, given)
+    for number, epoch in enumerate(evidence.epochs):
+        fault = found.fault(number, epoch, digests.get(epoch.digest))
+        if fault is not None:
+            return [Check("terms", "failed", f"Record {epoch.place} states {fault}.", epoch.place)]
+    if found.last_digits:
+        text = (
+            f"{found.last_digits} figures in records of epochs differ in their last digits from"
+            " those that follow from the terms, as on another kind of machine."
+        )
+        return [Check("terms", "noted", text)]
+    text = f"The records of {found.seen} epochs state what follows from the terms."
+    return [Check("terms", "passed", text)] if found.seen else []
+
+
+class _Openings:
+    """Compares the records of a zone's epochs, which are given in order."""
+
+    def __init__(self, evidence: Evidence, given: Sequence[Terms]) -> None:
+        self._zone, self._ledger = evidence.zone, evidence.ledger
+        self._given = [one.openings for one in given if one.zone.id == self._zone and one.openings]
+        self._complete = False  # records are of a version that states all figures
+        self._names: dict[str, tuple[int, Sequence[str]]] = {}  # record and names by roster
+        self.seen, self.last_digits = 0, 0
+
+    def fault(self, number: int, epoch: RecordedEpoch, terms: Terms | None) -> str | None:
+        """The first figure that does not follow."""
+        self._complete = self._complete or "houses" in epoch.stated
+        if terms is None or terms.zone.id != self._zone or not epoch.stated:
+            return None
+        self.seen += 1
+        due = {
+            "horizon": terms.policy.horizon,
+            "exact": terms.policy.on_empty == "publish_exact",
+            "together": max(piece.size for model in terms.models for piece in model.chains),
+        }
+        fault, _ = self._other(epoch, due)
+        return fault or self._other_houses(epoch, terms) or self._other_leakage(number, epoch)
+
+    def _other_houses(self, epoch: RecordedEpoch, terms: Terms) -> str | None:
+        """A name needs the publisher's secret: names are counted and compared with each other."""
+        if not self._complete:
+            return None
+        names, n = epoch.stated.get("houses", ()), terms.zone.n_houses
+        if len(names) != n:
+            return f"{len(names)} names for houses where {n} follow from the terms"
+        if list(names) != sorted(names):
+            return "names for houses that are not in order"
+        place, before = self._names.setdefault(epoch.roster or "", (epoch.place, names))
+        if epoch.roster is not None and before != names:
+            return f"other names for houses than record {place}, which has the same meters"
+        return None
+
+    def _other_leakage(self, number: int, epoch: RecordedEpoch) -> str | None:
+        """As this version counts it, or one before."""
+        first, names = None, ("interval", "leakage", "accepted")
+        for made in self._given if self._ledger is not None else ():
+            for due in made(self._ledger, number):
+                figures = {name: due.get(name) for name in names}
+                fault, digits = self._other(epoch, figures, near=names[1:])
+                if fault is None:
+                    self.last_digits += digits
+                    return None
+                first = first or fault
+        return first
+
+    def _other(
+        self, epoch: RecordedEpoch, due: Mapping[str, Any], near: Collection[str] = ()
+    ) -> tuple[str | None, int]:
+        """The first figure that differs; how many before it differ in their last digits."""
+        digits = 0
+        for name, right in due.items():
+            given = epoch.stated.get(name)
+            if given == right or not (self._complete or name in epoch.stated):
+                continue
+            if name in near and given and right and math.isclose(given, right, rel_tol=_NEAR):
+                digits += 1
+                continue
+            said = f"no {name}" if given is None else f"{given!r} for {name}"
+            return f"{said} where {'none' if right is None else right} follows from the terms", 0
+        return None, digits
+
+
+_TIMES = ("start", "applies_start", "applies_from")
+
+
+def _other_time(evidence: Evidence) -> Check | None:
+    """A release whose interval, or the one its rate begins with, is not that of its times."""
+    for epoch in evidence.epochs:
+        for entry in epoch.entries:
+            length, at = epoch.seconds, entry.published_at
+            if length is None or at is None:
+                continue
+            t, begins = epoch.first + entry.step - 1, at // length + 1  # the next after publication
+            given = (entry.start, entry.applies_start, entry.applies_from + epoch.first - 1)
+            due = (t * length, begins * length, begins)
+            for name, one, other in zip(_TIMES, given, due, strict=True):
+                if one != other:
+                    text = (
+                        f"Record {entry.place} (step {entry.step}) states {one} for {name} where"
+                        f" {other} follows from its step and the time of its publication."
+                    )
+                    return Check("steps", "failed", text, entry.place)
+    return None
 
 
 def steps(evidence: Evidence) -> Check:
@@ -493,8 +626,11 @@ def steps(evidence: Evidence) -> Check:
         evidence: The records of a zone.
 
     Returns:
-        The check; noted where steps have no release or a release may be lost.
+        The check; noted where steps have no release or a release may be lost, failed where times
+        on record do not fit.
     """
+    if (fault := _other_time(evidence)) is not None:
+        return fault
     gaps = []
     for epoch in evidence.epochs:
         numbers = [entry.step for entry in epoch.entries]

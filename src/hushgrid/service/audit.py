@@ -13,6 +13,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -39,11 +40,17 @@ from hushgrid.files.service_file import is_service, load_deployment
 from hushgrid.files.toml import TomlFile
 from hushgrid.files.zone_file import ZoneFile, load_zone, zone_of
 from hushgrid.model.occupancy import OccupancyModel
-from hushgrid.service.border import accepted, same_terms
-from hushgrid.service.epoch import roster_digest
+from hushgrid.service.border import accepted, same_terms, stated_by
+from hushgrid.service.epoch import roster_digests
 from hushgrid.service.ledger import check_digits, is_there, open_records, verifier
 from hushgrid.service.ledger.chain import ChainReport, check
-from hushgrid.service.ledger.records import EpochRecord, Record, ReleaseRecord
+from hushgrid.service.ledger.records import (
+    HOUSE_DIGITS,
+    EpochRecord,
+    LedgerState,
+    Record,
+    ReleaseRecord,
+)
 from hushgrid.service.promise import stated_epsilon
 
 
@@ -191,12 +198,12 @@ def terms_of(service: ZoneService) -> Terms:
     Returns:
         Its terms, as an audit uses them.
     """
-    promise = service.promise
+    promise, rosters = service.promise, roster_digests(service)
     return Terms(
         *service.scenario.terms,
         service.policy,
         budget=service.budget,
-        roster=roster_digest(service),
+        roster=rosters[0],
         secret="step" if promise is None else promise.secret,
         epsilon=None if promise is None else stated_epsilon(service),
         delta=0.0 if promise is None else promise.delta,
@@ -208,7 +215,33 @@ def terms_of(service: ZoneService) -> Terms:
         continued=service.memory is not None,
         other_epochs=None if service.pattern is None else _InOtherEpochs(service),
         days=service.days,
+        roster_before=rosters[1] if len(rosters) > 1 else None,
+        openings=partial(_openings, service),
     )
+
+
+def _openings(service: ZoneService, ledger: LedgerState, number: int) -> Iterator[dict[str, Any]]:
+    """What the record of an epoch has to state about leakage, with what was recorded before it."""
+    epoch = ledger.epochs[number]
+
+    def before(records: Sequence[Any]) -> tuple[Any, ...]:
+        return tuple(one for one in records if one.seq < epoch.seq)
+
+    then = replace(
+        ledger,
+        epoch=ledger.epochs[number - 1] if number else None,
+        epochs=ledger.epochs[:number],
+        releases=before(ledger.releases),
+        transfers=before(ledger.transfers),
+        charges=before(ledger.charges),
+        gap=None,  # no epoch begins before it is booked
+        gaps=before(ledger.gaps),
+        booked=before(ledger.booked),
+    )
+    try:
+        yield from stated_by(service, epoch, then)
+    except HushgridError:  # a plan of another version that cannot be made with these terms
+        return
 
 
 def load_ledger(
@@ -240,8 +273,10 @@ def load_ledger(
     for record in read:
         by_zone.setdefault(record.zone, []).append(record)
     places = {id(record): n for n, record in enumerate(read, 1)}
+    known_whole = report.standings if report.first_bad is None else {}
     evidence = tuple(
-        _evidence(name, records, places) for name, records in by_zone.items() if records
+        replace(_evidence(name, records, places), ledger=known_whole.get(name))
+        for name, records in by_zone.items()
     )
     return evidence, _chain(report, key is not None, bool(known))
 
@@ -296,6 +331,7 @@ def _evidence(zone: str, records: Sequence[Record], places: Mapping[int, int]) -
                         "lost": set(),
                         "came": (),
                         "accepted": accepted(EpochRecord.from_record(record)),
+                        "stated": _stated(body),
                     }
                 )
             elif record.kind == "schedule" and epochs:
@@ -336,6 +372,16 @@ def _evidence(zone: str, records: Sequence[Record], places: Mapping[int, int]) -
     )
     all_ = (tuple(charges), tuple(left), tuple(gaps))
     return Evidence(zone, "ledger", made, mode, repeated, *all_)
+
+
+def _stated(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Figures of an epoch's record that follow from its terms."""
+    names = ("horizon", "exact", "interval", "leakage", "accepted", "together", "houses")
+    found = {name: body[name] for name in names if name in body}
+    if "houses" in found:
+        text, n = found["houses"], HOUSE_DIGITS
+        found["houses"] = tuple(text[at : at + n] for at in range(0, len(text), n))
+    return found
 
 
 class _Moved:
@@ -398,7 +444,8 @@ def _entry(record: Record, place: int, first: int, carried: float) -> RecordedRe
     own = replace(found.release, t=found.t - first + 1, applies_from=found.applies_from - first + 1)
     houses = found.counts.get("houses")
     counted = tuple(pair for pair in found.counts.items() if pair[0] != "houses")
-    return RecordedRelease(place, own, found.source, houses, carried, found.start, counted)
+    times = (found.published_at, found.applies_start)
+    return RecordedRelease(place, own, found.source, houses, carried, found.start, counted, *times)
 
 
 def load_heads(path: Path) -> list[str]:

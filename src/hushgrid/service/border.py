@@ -26,6 +26,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from operator import attrgetter
 from typing import Any
 
@@ -57,7 +58,7 @@ from hushgrid.mechanism.scheduler import Scheduler
 from hushgrid.model.occupancy import OccupancyModel
 from hushgrid.model.zone import Scenario
 from hushgrid.planning.planner import Task
-from hushgrid.service.epoch import first_state, roster_digest
+from hushgrid.service.epoch import first_state, roster_digests
 from hushgrid.service.ledger import is_there, open_store
 from hushgrid.service.ledger.chain import LedgerStore
 from hushgrid.service.ledger.records import (
@@ -112,18 +113,50 @@ def opening(service: ZoneService, standing: LedgerState) -> dict[str, Any]:
     """
     _check_last(service, standing)
     _check_kept_apart(service, standing)
-    promised, spans = _promised(service), known(service, standing)
+    spans = known(service, standing)
     found = border(service, standing, spans)
-    exceeded = 0.0 if found is None or found.holds else found.leakage
-    if found is not None and exceeded > (service.accepts or 0.0):
+    stated = _stated(service, found)
+    if found is not None and stated.get("accepted", 0.0) > (service.accepts or 0.0):
         raise LedgerError(_refusal(service, standing, found, spans))
+    return stated
+
+
+def _stated(service: ZoneService, found: Border | None) -> dict[str, Any]:
+    """What the record of an epoch states, with its account."""
+    exceeded = 0.0 if found is None or found.holds else found.leakage
     stated: dict[str, Any] = {"together": together(service)}
     if exceeded:
         stated |= {"leakage": exceeded, "accepted": exceeded}
+    promised = _promised(service)
     if promised is None:
         return stated
     counted = max(_own(service), 0.0 if found is None else found.leakage)
     return {**stated, "interval": promised, "leakage": counted}
+
+
+def stated_by(
+    service: ZoneService, epoch: EpochRecord, before: LedgerState
+) -> Iterator[dict[str, Any]]:
+    """What the record of an epoch has to state about leakage, computed again.
+
+    Args:
+        service: The zone as its file is now.
+        epoch: The record.
+        before: The zone's ledger before that record.
+
+    Yields:
+        Fields as from `opening`, whatever was accepted, for each way in which this version or one
+        before plans these terms; nothing where the terms are others.
+    """
+    if epoch.seconds != service.seconds or epoch.roster not in (None, *roster_digests(service)):
+        return
+    begins = epoch.first * epoch.seconds
+    same = service.begins == begins or service.pattern is None or _promised(service) is None
+    own = [service] if same and service.policy.horizon == epoch.horizon else []
+    for one in chain(own, _versions(service, begins, epoch.horizon)):
+        if one is not None and first_state(one, epoch.digest).digest == epoch.digest:
+            then = replace(one, begins=begins)
+            yield _stated(then, border(then, before))
 
 
 def _check_last(service: ZoneService, standing: LedgerState) -> None:
@@ -492,7 +525,7 @@ def _since(service: ZoneService, past: Sequence[_PastEpoch], steps: int) -> list
         epoch = one.epoch
         if not (one.releases or one.gaps):
             continue
-        same = (epoch.seconds, epoch.roster) == (service.seconds, roster_digest(service))
+        same = epoch.seconds == service.seconds and epoch.roster in roster_digests(service)
         then = same_terms(service, epoch.digest, epoch.first, epoch.horizon) if same else None
         if then is None:
             break
@@ -958,7 +991,7 @@ def _together_then(service: ZoneService, before: Sequence[_PastEpoch]) -> int:
         found += [gap.together or 1 for gap in one.gaps]
         if one.epoch.together is not None:
             found.append(one.epoch.together)
-        elif one.epoch.roster == roster_digest(service):
+        elif one.epoch.roster in roster_digests(service):
             found.append(min(len(service.meters), _MOST_TOGETHER))
         else:
             found.append(_MOST_TOGETHER)

@@ -727,6 +727,7 @@ class Curator:
                 digest=self._replay.state.digest,
                 estimate=guess,
                 feed_in=feed_in_rate(guess, self._scenario.tariff),
+                offset=self._scenario.tariff.offset or None,
                 **when,
             )
             return made.to_body()

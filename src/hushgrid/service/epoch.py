@@ -223,8 +223,9 @@ def check_same(service: ZoneService, standing: LedgerState) -> None:
     if standing.epoch is None:
         raise LedgerError(f"the ledger of zone {service.id!r} has no epoch; start the service.")
     now_first = service.begins // service.seconds
-    then = (standing.epoch.first, standing.epoch.seconds, standing.epoch.roster)
-    same = then == (now_first, service.seconds, roster_digest(service))
+    then = (standing.epoch.first, standing.epoch.seconds)
+    same = then == (now_first, service.seconds)
+    same = same and standing.epoch.roster in roster_digests(service)
     digest = standing.epoch.digest
     if not same or first_state(service, digest).digest != digest:
         raise LedgerError(
@@ -304,8 +305,10 @@ def first_state(service: ZoneService, digest: str | None = None) -> State:
 def roster_digest(service: ZoneService) -> str:
     """SHA-256 over the meter ids in house order, a line each.
 
-    In the order of the ids where models are private: there houses are in the order of their groups,
-    and a guess about which home is in which group could be checked against the digest.
+    Where houses have registers of energy fed in, an empty line follows, and a line for each house
+    with the id of its register, empty where it has none. Houses are in the order of their meter ids
+    where models are private: there they are in the order of their groups, and a guess about which
+    home is in which group could be checked against the digest.
 
     Args:
         service: The zone.
@@ -313,5 +316,27 @@ def roster_digest(service: ZoneService) -> str:
     Returns:
         64 hexadecimal digits.
     """
-    meters = sorted(service.meters) if service.learned.private else service.meters
-    return hashlib.sha256("".join(f"{m}\n" for m in meters).encode()).hexdigest()
+    return roster_digests(service)[0]
+
+
+def roster_digests(service: ZoneService) -> tuple[str, ...]:
+    """What records may call the meters of a zone.
+
+    Args:
+        service: The zone.
+
+    Returns:
+        `roster_digest`; where houses have registers of energy fed in, also the digest without
+        them, as earlier versions recorded it.
+    """
+    second = service.export_meters or ("",) * len(service.meters)
+    houses = list(zip(service.meters, second, strict=True))
+    if service.learned.private:
+        houses.sort()
+    lines = [meter for meter, _ in houses]
+    found = [lines]
+    if any(second):
+        found.insert(0, [*lines, "", *(register for _, register in houses)])
+    return tuple(
+        hashlib.sha256("".join(f"{line}\n" for line in one).encode()).hexdigest() for one in found
+    )

@@ -22,7 +22,7 @@ from hushgrid._numbers import sum_up
 from hushgrid.errors import LedgerError, LedgerHeldError
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.service.border import as_begun, most_lost_in, together
-from hushgrid.service.epoch import check_same, first_state
+from hushgrid.service.epoch import check_same, first_state, roster_digests
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import LedgerStore, fold
 from hushgrid.service.ledger.records import (
@@ -80,10 +80,12 @@ def note_loss(
         )
     # by time: an epoch that was set aside numbers later steps than those that are lost
     reach = standing.reach or min(one.first * one.seconds for one in standing.epochs)
+    own = set(roster_digests(service))  # the same meters, whichever version recorded them
     with_roster = {
         (new.first - 1) * new.seconds
         for old, new in pairwise(standing.epochs)
-        if (old.roster, old.seconds) != (new.roster, new.seconds)
+        if old.seconds != new.seconds
+        or (old.roster != new.roster and not {old.roster, new.roster} <= own)
     }
     beyond = closed is not None and closed >= reach and closed not in with_roster
     causes: dict[Cause, bool] = {

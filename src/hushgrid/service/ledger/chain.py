@@ -184,7 +184,7 @@ def _after(place: ChainPosition, entry: ReleaseRecord) -> ChainPosition:
     return replace(place, last_t=entry.t, end=end, reach=max(place.reach, end))
 
 
-# no field beyond these: a release without readings has no optional ones but its feed-in rate
+# no field beyond these: a release without readings has no optional ones that a reading is in
 _COSTS = ("put_back", "scale", "look", "epsilon", "delta", "epsilon_any")
 
 

@@ -339,6 +339,9 @@ _HEADS = Rule(
     lambda v: isinstance(v, str) and v != "" and len(v) % 64 == 0 and is_hex(v, len(v)),
     "64 small hexadecimal digits for each history",
 )
+# optional fields that a release without readings may have, where its zone has such figures; a
+# fallback has no estimate and so no offset
+_FREE = ("feed_in", "offset")
 _COUNTS = Rule(_are_counts, f"whole numbers named {', '.join(COUNTS)}")
 
 
@@ -552,6 +555,7 @@ class ReleaseRecord(HasRelease, LedgerEntry):
         digest: str | None = None,
         estimate: float | None = None,
         feed_in: float | None = None,
+        offset: int | None = None,
         **when: Any,
     ) -> Self:
         """A release that no reading went into and that costs nothing.
@@ -568,10 +572,11 @@ class ReleaseRecord(HasRelease, LedgerEntry):
             digest: The epoch's.
             estimate: The load expected [Wh].
             feed_in: [currency/kWh], where the tariff has a feed-in rate.
+            offset: Sum of all export limits [Wh], which is in `estimate`, where houses export.
             **when: The other arguments of `of`.
         """
         rest = {"load_hat": None, "rate": float(rate), "estimate": estimate, "simulated": False}
-        rest |= {"feed_in": feed_in}
+        rest |= {"feed_in": feed_in, "offset": offset}
         own = Release.free(zone=zone, t=t, applies_from=t + 1, rule=source, digest=digest, **rest)
         return cls.of(own, source, **when)
 
@@ -587,8 +592,8 @@ class ReleaseRecord(HasRelease, LedgerEntry):
     def _values(cls, body: Body) -> dict[str, Any]:
         own, source = from_json(Release, body), body["source"]
         rules = rules_of(Release) if source != "readings" else {}
-        rates = {"feed_in"}  # which every release of a zone with such a rate has
-        later = [name for name, rule in rules.items() if rule.optional and name in {*own} - rates]
+        free = {*_FREE} if source == "forecast" else {"feed_in"}
+        later = [name for name, rule in rules.items() if rule.optional and name in {*own} - free]
         if later:
             raise LedgerError(
                 f"step {body['t']} is a {source} but has {later[0]}; only what comes from readings"
@@ -597,14 +602,14 @@ class ReleaseRecord(HasRelease, LedgerEntry):
         return {"release": Release(**own), **from_json(cls, body)}
 
     def to_body(self) -> dict[str, Any]:
-        """The fields of release and record; without readings no optional ones but a rate."""
+        """The fields of release and record; without readings no optional ones but `_FREE`."""
         rules = rules_of(Release)
         paid = self.source == "readings"
         values = to_json(self.release)
         own = {
             name: values[name]
             for name in values
-            if paid or name == "feed_in" or not rules[name].optional
+            if paid or name in _FREE or not rules[name].optional
         }
         return {**own, **to_json(self)}
 
