@@ -22,9 +22,18 @@ from hushgrid.model.zone import public_rate
 from hushgrid.report.certificate import certificate_json, certificate_page
 from hushgrid.service.audit import load_ledger
 from hushgrid.service.ledger.records import Record, schedule_digest
-from tests.audit.zones import certain_big_house, ledger, releases, renamed, story, terms
+from tests.audit.zones import (
+    BEFORE,
+    certain_big_house,
+    ledger,
+    releases,
+    renamed,
+    story,
+    terms,
+    times,
+)
 from tests.bodies import charge, stand_in, transfer
-from tests.service.ledger.ledgers import START, lines_of, sealed
+from tests.service.ledger.ledgers import lines_of, sealed
 
 
 def audited(
@@ -319,11 +328,9 @@ def test_a_stand_in_that_tells_the_load(tmp_path: Path, source: Any) -> None:
     made: list[Any] = [publisher.publish(np.full(5, 200)) for _ in range(6)]
     forecast = made[5]["rate"]
     told = story(zone, made[:5])
-    start = told[-1][1]["start"] + 900
     for rate, status in ((forecast if source == "forecast" else 63.0, "passed"), (64.0, "failed")):
         body = stand_in(
-            "elm", source, t=6, rate=rate, mode="simulation", start=start,
-            applies_start=start + 900, published_at=start + 901,
+            "elm", source, t=BEFORE + 6, rate=rate, mode="simulation", **times(BEFORE + 6),
             digest=zone.first_state().digest if source == "forecast" else None,
         )  # fmt: skip
         found = audited(tmp_path, sealed([*told, ("release", dict(body))], zone="elm"), zone)
@@ -378,11 +385,9 @@ def with_forecasts(zone: Terms, steps: int, change: Any) -> list[Record]:
     for t in range(steps + 1, steps + 4):
         law = public.predicted(rates)
         guess = float((law.weights * law.mean).sum())
-        start = START + 900 * (t - 1)
         body = stand_in(
-            zone.zone.id, "forecast", t=t, rate=public_rate(guess, zone.tariff), estimate=guess,
-            mode="simulation", start=start, applies_start=start + 1800, published_at=start + 903,
-            digest=zone.first_state().digest,
+            zone.zone.id, "forecast", t=BEFORE + t, rate=public_rate(guess, zone.tariff),
+            estimate=guess, mode="simulation", digest=zone.first_state().digest, **times(BEFORE + t)
         )  # fmt: skip
         records.append(("release", {**body, **change(body)}))
         public, rates = public.passed(), [*rates, records[-1][1]["rate"]]

@@ -26,6 +26,7 @@ from hushgrid.service.ledger.records import Record
 from tests import bodies
 from tests.service.ledger.ledgers import KEY, START, sealed
 
+BEFORE = START // 900 - 1  # the step before the first one
 STAY = [[0.9, 0.1], [0.2, 0.8]]
 
 
@@ -72,6 +73,16 @@ def releases(
     return found
 
 
+def times(t: int) -> dict[str, int]:
+    """When the zone's step t began, when it went out, and when its rate begins."""
+    return {
+        "start": t * 900,
+        "published_at": t * 900 + 903,
+        "applies_start": (t + 2) * 900,
+        "applies_from": t + 2,
+    }
+
+
 def story(
     given: Terms,
     made: Sequence[Release],
@@ -80,8 +91,9 @@ def story(
     opening: bool = True,
     scales: Sequence[float] | None = None,
 ) -> list[tuple[str, dict[str, Any]]]:
-    """Genesis, epoch, schedule and the releases."""
-    state, horizon = given.first_state(), given.policy.horizon
+    """Genesis, epoch, schedule and the releases; the epoch begins with the zone's step `first`,
+    counted from START on."""
+    state, horizon, first = given.first_state(), given.policy.horizon, BEFORE + first
     due = [state.scheduler.at(t).scale for t in range(1, horizon + 1)]
     told: list[tuple[str, dict[str, Any]]] = []
     if opening:
@@ -94,15 +106,7 @@ def story(
         ("schedule", dict(bodies.schedule(state.digest, due if scales is None else scales))),
     ]
     for one in made:
-        start = START + 900 * (first + one.t - 2)
-        body = bodies.release(
-            one,
-            mode="simulation",
-            first=first,
-            start=start,
-            applies_start=start + 1800,
-            published_at=start + 903,
-        )
+        body = bodies.release(one, mode="simulation", first=first, **times(first + one.t - 1))
         told.append(("release", dict(body)))
     return told
 

@@ -1,0 +1,212 @@
+"""What records of epochs and releases state beside their figures, held against the terms."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hushgrid import OccupancyModel, Policy, Window
+from hushgrid.audit.certificate import Certificate, certify
+from hushgrid.errors import LedgerError
+from hushgrid.files.deployment import Promise, ZoneService
+from hushgrid.files.interval_plan import in_epoch
+from hushgrid.mechanism.policy import Blocks
+from hushgrid.service import epoch as epochs
+from hushgrid.service.audit import load_ledger, terms_of
+from hushgrid.service.gaps import book
+from hushgrid.service.ledger import open_store
+from hushgrid.service.ledger.records import GapRecord, Record, schedule_digest
+from tests.service.borders import FIRST, HOUR, from_file, world, zone_of
+from tests.service.ledger.ledgers import KEY, lines_of, sealed
+from tests.service.setups import service, two_registers
+from tests.service.test_curator import Shown, curator, everyone, feed
+
+THETA = OccupancyModel.factored([[0.5, 0.5]], [[[[0.9, 0.1], [0.2, 0.8]]]], chain_of=[0] * 3)
+PAIRS = world(np.random.default_rng(3), 3, blocks=True).model()
+BEGINS = FIRST * HOUR
+ALL = Policy(0.5, horizon=4)
+HALVES = replace(ALL, schedule=Blocks((1, 3), (0.3, 0.5)))
+
+
+def accepting(zone: ZoneService) -> ZoneService:
+    return replace(zone, accepts=math.inf)
+
+
+KINDS: dict[str, Callable[[], ZoneService]] = {
+    "plain": lambda: service(policy=ALL),
+    "exact": lambda: service(policy=replace(ALL, on_empty="publish_exact")),
+    "window": lambda: service(policy=replace(ALL, schedule=Window(4))),
+    "export": lambda: two_registers(service(n=4, export=400, policy=ALL)),
+    "blocks": lambda: service(policy=HALVES),
+    "blocks of an interval": lambda: accepting(
+        service(policy=HALVES, promise=Promise("interval", 0.9))
+    ),
+    "interval": lambda: accepting(zone_of(THETA, BEGINS, 0.5, 4, 1.0)),
+    "interval of a file": lambda: from_file(THETA, BEGINS, 0.8, 4),
+    "houses together": lambda: accepting(zone_of(PAIRS, BEGINS, 0.2, 4, 1.0)),
+}
+
+
+def later(zone: ZoneService) -> ZoneService:
+    """The zone in the epoch after."""
+    begins = zone.begins + 4 * zone.seconds
+    return in_epoch(zone, begins) or replace(zone, begins=begins)
+
+
+def ran(folder: Path, *zones: ZoneService, new: bool = False, gap: bool = False) -> list[Record]:
+    """An epoch of three steps for each zone, the second step without readings."""
+    for n, zone in enumerate(zones):
+        with curator(folder, zone, Shown(), now=zone.begins, new_epoch=new or n > 0) as it:
+            for step in range(3):
+                if step != 1:
+                    feed(it, it.t, everyone(zone))
+                it.run(it.next_due())
+            if gap:
+                it._ledger.write(GapRecord(it.t, it.t, "meters"))
+                book(zone, it._ledger)
+    with open_store(str(folder / "ledger.db"), create=False) as store:
+        return list(store.records(zones[0].id))
+
+
+def audited(folder: Path, records: list[Record], *zones: ZoneService) -> Certificate:
+    path = folder / "ledger.ndjson"
+    path.write_bytes(lines_of(records))
+    evidence, chain = load_ledger(str(path), zone=None, key=None, heads=())
+    return certify(
+        evidence, [terms_of(zone) for zone in zones], chain=chain, commit=schedule_digest
+    )
+
+
+def failures(found: Certificate) -> dict[str, str]:
+    return {one.id: one.text for one in found.checks if one.status == "failed"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_a_service_records_passes(tmp_path: Path, kind: str) -> None:
+    """Two epochs, with a gap that is booked between them."""
+    zone = KINDS[kind]()
+    found = audited(tmp_path, ran(tmp_path, zone, later(zone), gap=True), zone)
+    assert failures(found) == {}
+    assert found.check("terms").status == "passed"
+    assert "The records of 2 epochs" in found.check("terms").text
+
+
+@pytest.fixture(scope="module")
+def honest(tmp_path_factory: pytest.TempPathFactory) -> list[Record]:
+    zone = KINDS["interval"]()
+    return ran(tmp_path_factory.mktemp("honest"), zone, later(zone))
+
+
+def forged(honest: list[Record], place: int, **changes: Any) -> list[Record]:
+    """The ledger with another record in that place, signed again by its own publisher."""
+    told = [(one.kind, dict(one.body)) for one in honest]
+    told[0][1]["key"] = KEY.public
+    for name, value in changes.items():
+        body = told[place][1]
+        body[name] = value(body.get(name)) if callable(value) else value
+        if body[name] is None:
+            del body[name]
+    return sealed(told, zone=honest[0].zone)
+
+
+EPOCH, SECOND, RELEASE = 1, 6, 8  # places of records
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "value", "said"),
+    [
+        (EPOCH, "interval", 2.5, "2.5 for interval where"),
+        (SECOND, "interval", None, "no interval where"),
+        (EPOCH, "leakage", lambda x: x * (1 - 1e-5), "for leakage where"),
+        (SECOND, "leakage", None, "no leakage where"),
+        (SECOND, "accepted", lambda x: x * 2, "for accepted where"),
+        (SECOND, "accepted", None, "no accepted where"),
+        (EPOCH, "accepted", 9.0, "9.0 for accepted where none follows"),
+        (EPOCH, "together", 2, "2 for together where 1 follows"),
+        (EPOCH, "exact", True, "True for exact where False follows"),
+        (EPOCH, "houses", lambda x: x[12:], "2 names for houses where 3 follow"),
+        (EPOCH, "houses", lambda x: x[12:] + x[:12], "names for houses that are not in order"),
+        (SECOND, "houses", "0" * 36, "other names for houses than record 2"),
+        (SECOND, "houses", None, "0 names for houses where 3 follow"),
+    ],
+)
+def test_an_epoch_that_states_another_figure(
+    tmp_path: Path, honest: list[Record], place: int, name: str, value: Any, said: str
+) -> None:
+    assert honest[place].kind == "epoch"
+    found = audited(tmp_path, forged(honest, place, **{name: value}), KINDS["interval"]())
+    assert failures(found)["terms"].startswith(f"Record {place + 1} states ")
+    assert said in failures(found)["terms"]
+    assert found.check("terms").first_bad == place + 1
+
+
+@pytest.mark.parametrize("name", ["start", "applies_start", "applies_from"])
+def test_a_release_whose_rate_begins_at_another_time(
+    tmp_path: Path, honest: list[Record], name: str
+) -> None:
+    assert honest[-1].kind == "release"
+    due = honest[-1].body[name]
+    records = forged(honest, len(honest) - 1, **{name: due + 1})
+    found = audited(tmp_path, records, KINDS["interval"]())
+    said = f"Record {len(honest)} (step 3) states {due + 1} for {name} where {due} follows"
+    assert failures(found) == {"steps": found.check("steps").text}
+    assert said in failures(found)["steps"]
+
+
+def test_last_digits_and_records_of_before(tmp_path: Path, honest: list[Record]) -> None:
+    """Another kind of machine is noted; what an earlier version did not state is not asked for."""
+    zone = KINDS["interval"]()
+    near = audited(tmp_path, forged(honest, SECOND, leakage=lambda x: x * (1 + 1e-9)), zone)
+    assert (near.check("terms").status, failures(near)) == ("noted", {})
+    old = dict.fromkeys(("houses", "together", "interval", "leakage"))
+    assert failures(audited(tmp_path, forged(honest[:6], EPOCH, **old), zone)) == {}
+
+
+def test_a_forecast_states_the_offset_of_its_estimate(tmp_path: Path) -> None:
+    zone = KINDS["export"]()
+    records = ran(tmp_path, zone)
+    body = records[4].body
+    assert (body["source"], body["offset"]) == ("forecast", 4 * 400)
+    tariff = zone.scenario.tariff
+    net = (body["estimate"] - body["offset"]) / 1000
+    assert body["rate"] == pytest.approx(tariff.beta + tariff.alpha * net)
+    (folder := tmp_path / "plain").mkdir()
+    assert "offset" not in ran(folder, service(policy=ALL))[4].body
+    other = audited(tmp_path, forged(records, 4, offset=1), zone)
+    assert "another sum of export limits" in failures(other)["post_processing"]
+    assert failures(audited(tmp_path, forged(records, 4, offset=None), zone)) == {}, "as before"
+
+
+def test_a_roster_names_export_registers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An epoch that an earlier version opened goes on; the next one names them."""
+    zone, known = KINDS["export"](), epochs.roster_digests
+    plain = replace(zone, export_meters=())
+    mains = epochs.roster_digest(plain)
+    assert known(zone)[1:] == known(plain) == (mains,)
+    with monkeypatch.context() as then:
+        then.setattr(epochs, "roster_digests", lambda one: known(one)[-1:])
+        ran(tmp_path, zone)
+    now = zone.begins + 3 * zone.seconds
+    with curator(tmp_path, zone, Shown(), now=now) as it:
+        feed(it, it.t, everyone(zone))
+        it.run(it.next_due())
+    records = ran(tmp_path, later(zone), new=True)
+    rosters = [one.body["roster"] for one in records if one.kind == "epoch"]
+    assert rosters == [mains, known(zone)[0]]
+    found = audited(tmp_path, records, zone)
+    assert failures(found) == {}
+    assert "has no digest of export registers" in found.check("roster").text
+    swapped = replace(later(zone), export_meters=(*zone.export_meters[1:], ""))
+    assert "other meters" in failures(audited(tmp_path, records, swapped))["roster"]
+    with pytest.raises(LedgerError, match="begin a new epoch"), curator(
+        tmp_path, swapped, Shown(), now=now + 4 * zone.seconds
+    ):
+        pass
