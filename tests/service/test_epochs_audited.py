@@ -183,9 +183,7 @@ def test_a_forecast_states_the_offset_of_its_estimate(tmp_path: Path) -> None:
     assert failures(audited(tmp_path, forged(records, 4, offset=None), zone)) == {}, "as before"
 
 
-def test_a_roster_names_export_registers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_roster_names_export_registers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An epoch that an earlier version opened goes on; the next one names them."""
     zone, known = KINDS["export"](), epochs.roster_digests
     plain = replace(zone, export_meters=())
@@ -206,7 +204,8 @@ def test_a_roster_names_export_registers(
     assert "has no digest of export registers" in found.check("roster").text
     swapped = replace(later(zone), export_meters=(*zone.export_meters[1:], ""))
     assert "other meters" in failures(audited(tmp_path, records, swapped))["roster"]
-    with pytest.raises(LedgerError, match="begin a new epoch"), curator(
-        tmp_path, swapped, Shown(), now=now + 4 * zone.seconds
+    with (
+        pytest.raises(LedgerError, match="begin a new epoch"),
+        curator(tmp_path, swapped, Shown(), now=now + 4 * zone.seconds),
     ):
         pass

@@ -86,7 +86,7 @@ def test_the_price_of_signed_readings_is_on_record_and_passes_its_audit(
         assert body["feed_in"] == pytest.approx(min(max(1.0 + 0.5 * net / 1000, -1.0), 2.0))
         assert abs(body["load_hat"] - 6 * EXPORT - net_loads(zone, body["t"])) < 40 * body["scale"]
     forecast = bodies[5]
-    assert "offset" not in forecast
+    assert forecast["offset"] == 6 * EXPORT
     assert forecast["feed_in"] == feed_in_rate(forecast["estimate"], tariff)
     found = audited(tmp_path, zone)
     assert [one.id for one in found.checks if one.status == "failed"] == []
