@@ -68,7 +68,9 @@
       for (const one of [...streams]) {
         const demo = one.path === "/demo/stream";
         const data = demo ? { day: today() + 1, t: t - 96 * today(), ...belief(t - 1), auc, errors, cold: false, prices: { exact: wave(t), published: wave(t), forecast: wave(t) } } : price();
-        one.dispatchEvent(new MessageEvent(demo ? "step" : "price", { data: JSON.stringify(data) }));
+        for (const type of demo ? ["step"] : ["release", "price"]) {
+          one.dispatchEvent(new MessageEvent(type, { data: JSON.stringify(data) }));
+        }
       }
       const before = strokes.count;
       for (let pause = 0; pause < 100 && strokes.count === before; pause += 1) await rest();

@@ -229,7 +229,9 @@ LEAKS: dict[Leak, set[str]] = {
     text_of_a_log: {"logs"},
     hidden_in_a_log: set(),
     publisher: {"metrics", "answers", "operator figures"},
-    noise: {"ledger", "answers", "mqtt", "price file"},
+    # make soak asks for figures after every step, also where the price in force is of readings
+    noise: {"ledger", "answers", "mqtt", "price file"}
+    | ({"metrics", "operator figures"} if SOAK else set()),
     repeats: {"receipts", "logs", "operator figures"},
 }
 
