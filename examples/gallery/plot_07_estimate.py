@@ -16,7 +16,7 @@ from hushgrid import Consumption, Gamma, LogNormal, Policy, load_zone, simulate
 from hushgrid.belief.load_filter import LoadFilter, SeenLoads
 
 days = 1 if os.environ.get("HUSHGRID_SMALL") else 21
-street = load_zone("../zone.toml").scenario
+street = load_zone("../release.toml").scenario
 kinds = np.repeat([0, 1], [90, 30])
 used = Consumption.by_class(
     absent=[Gamma(2, 26, 2500), Gamma(2, 32, 4000)],

@@ -15,7 +15,7 @@ from hushgrid import Policy, load_zone
 from hushgrid.compare.attack import attack, record, versions
 
 steps = 32 if os.environ.get("HUSHGRID_SMALL") else 96
-street = load_zone("../zone.toml").scenario
+street = load_zone("../release.toml").scenario
 policy = Policy(epsilon=0.1, eta=0.05, horizon=steps)
 day = record(street, policy, seed=4)
 

@@ -18,7 +18,7 @@ from hushgrid.audit.black_box import certify_publisher
 from hushgrid.audit.evidence import Terms
 
 sizes = (300,) if os.environ.get("HUSHGRID_SMALL") else (1000, 3000, 10_000, 30_000)
-street = load_zone("../zone.toml").scenario
+street = load_zone("../release.toml").scenario
 policy = Policy(epsilon=0.5, horizon=4)
 terms = Terms(street.zone, street.tariff, street.models, street.consumption, policy)
 

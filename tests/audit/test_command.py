@@ -29,7 +29,7 @@ from tests.service.setups import street_in
 from tests.service.worlds import MemoryMeters
 
 ROOT = Path(__file__).parent.parent.parent
-ZONE = ROOT / "examples" / "zone.toml"
+ZONE = ROOT / "examples" / "release.toml"
 SMALL = """
 [zone]
 id = "elm"
@@ -95,6 +95,28 @@ def test_a_publisher_and_a_broken_one(
     assert (code, values["verdict"]) == (1, "failed")
     (found,) = [check for check in values["checks"] if check["id"] == "noise_scale"]
     assert found["status"] == "failed"
+
+
+@pytest.mark.parametrize(
+    ("lines", "verdict", "status", "words"),
+    [
+        ('secret = "interval"\nblock_epsilon = [0.1]', "passed", "passed", "in any one interval"),
+        ('secret = "interval"\nblock_epsilon = [0.5]', "failed", "failed", "in any one interval"),
+        ("block_epsilon = [0.5]", "passed", "not_applicable", "(e^3)"),  # six of them
+    ],
+)
+def test_a_trace_of_blocks_is_held_to_what_its_file_promises(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], lines: str, verdict: str, status: str,
+    words: str,
+) -> None:  # fmt: skip
+    zone, trace = tmp_path / "zone.toml", tmp_path / "day.trace"
+    zone.write_text(SMALL.replace("eta = 0.0", f"eta = 1.0\nblock_steps = [4]\n{lines}"))
+    run(capsys, "simulate", "--config", zone, "--days", 1, "--trace", trace)
+    _, out, _ = run(capsys, "audit", trace, "--json", "-")
+    values = json.loads(out)
+    (found,) = [check for check in values["checks"] if check["id"] == "promise"]
+    assert (values["verdict"], found["status"]) == (verdict, status)
+    assert words in json.dumps(values["promise"])
 
 
 @pytest.mark.usefixtures("few_draws")

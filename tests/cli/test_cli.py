@@ -17,7 +17,7 @@ from hushgrid.compare import paper as sweeps
 from tests.examples import SOAK
 
 ROOT = Path(__file__).parents[2]
-EXAMPLE = ROOT / "examples" / "zone.toml"
+EXAMPLE = ROOT / "examples" / "release.toml"
 
 
 def hushgrid(*words: str | Path, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
@@ -174,7 +174,7 @@ def test_bad_input_is_one_sentence_and_exit_2(words: list[str], says: str) -> No
 
 @pytest.mark.soak
 def test_plan_answers_a_promise(tmp_path: Path) -> None:
-    asked = ("plan", "--config", ROOT / "examples" / "zone.toml", "--no-tables")
+    asked = ("plan", "--config", ROOT / "examples" / "release.toml", "--no-tables")
     found = hushgrid(*asked, "--out", tmp_path, "--json", tmp_path / "plan.json")
     assert (found.returncode, found.stderr) == (0, "")
     assert "Assumptions:" in found.stdout

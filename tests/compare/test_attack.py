@@ -16,7 +16,7 @@ from hushgrid.errors import PolicyError
 from hushgrid.mechanism.policy import Gaussian
 
 STAY = [[0.95, 0.05], [0.05, 0.95]]
-ZONE = Path(__file__).parents[2] / "examples" / "zone.toml"
+ZONE = Path(__file__).parents[2] / "examples" / "release.toml"
 
 
 def world(houses: int = 20) -> Scenario:

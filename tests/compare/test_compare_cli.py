@@ -96,7 +96,7 @@ def test_a_promise_some_cannot_give(tmp_path: Path) -> None:
         (("--method", "magic"), "method is 'magic'; give one of hushgrid_eta0, hushgrid_eta05,"),
         (("--world", "survey"), "chains is unset"),
         (("--readings", "nowhere.csv"), "nowhere.csv cannot be read"),
-        (("--config", "examples/zone.toml"), "config is set without readings"),
+        (("--config", "examples/release.toml"), "config is set without readings"),
     ],
 )
 def test_bad_input(tmp_path: Path, words: tuple, message: str) -> None:
@@ -118,7 +118,7 @@ def test_real_readings(tmp_path: Path) -> None:
     ratios = json.loads((tmp_path / "compare.json").read_text())["ratios"]
     assert ratios["bound_independent_over_hushgrid_eta05"]["raw"]["ci95"][0] > 2
     assert ratios["group_over_hushgrid_eta05"]["raw"]["ci95"][0] > 5
-    zone = hushgrid("compare", *FEW, "--readings", SGSC, "--config", "examples/zone.toml",
+    zone = hushgrid("compare", *FEW, "--readings", SGSC, "--config", "examples/release.toml",
                     "--out", tmp_path / "given")  # fmt: skip
     assert zone.returncode == 2
     assert "50 meters" in zone.stderr

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from hushgrid import Calendar, FileError, Gamma, OccupancyModel, TruncatedNormal
+from hushgrid import Calendar, FileError, Gamma, OccupancyModel, TruncatedNormal, service
 from hushgrid.files.results import load_model, save_model
+from hushgrid.files.service_file import load_deployment
 from hushgrid.files.zone_file import load_zone
 from hushgrid.model.laws import Binned, Net
 from tests.strategies import random_model
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "zone.toml"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "release.toml"
 E = np.array([[0.9, 0.1], [0.2, 0.8]])
 
 
@@ -111,6 +113,36 @@ def test_example_zone() -> None:
     assert piece.transition[at(5 * 96 + 4 * 8), 0, 1, 0] == 0.001  # and sleep in on Saturday
     assert piece.transition[at(5 * 96 + 4 * 8), 1, 1, 0] == 0.001
     assert theta.calendar.slots.size == 7 * 96
+
+
+def test_example_zones_promise_for_all_prices_together() -> None:
+    for name, homes, days in (("zone", 1200, 7), ("sunny", 1000, 1)):
+        zone = load_zone(EXAMPLE.with_name(f"{name}.toml"))
+        assert (zone.secret, zone.policy.epsilon, zone.policy.eta) == ("interval", 1, 1)
+        assert zone.policy.schedule.lengths
+        assert (zone.scenario.zone.n_houses, zone.policy.horizon) == (homes, 96 * days)
+    assert load_zone(EXAMPLE).secret == ""
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", ["zone", "sunny"])
+def test_example_zones_keep_their_promise_in_a_service(tmp_path: Path, name: str) -> None:
+    """Over the clock changes of a year; blocks that lose a twentieth more are refused."""
+    text = EXAMPLE.with_name(f"{name}.toml").read_text()
+    for group, count in enumerate(re.findall(r"^count = \d+", text, re.M)):
+        text = text.replace(count, f'{count}\nmeters = {{ prefix = "{group}-", first = 1 }}')
+    head = (Path(service.__file__).parent / "example.toml").read_text()
+    head = head[: head.index("[publish]")].replace("{begins}", "2026-01-05T00:00:00Z")
+    (tmp_path / "service.toml").write_text(head + text)
+    (zone,) = load_deployment(tmp_path / "service.toml").zones
+    assert zone.leakage is not None
+    assert 0.98 < zone.leakage <= 1
+    given = re.search(r"^block_epsilon = \[([\d.]+)\]", text, re.M)
+    assert given is not None
+    more = text.replace(given[1], str(1.05 * float(given[1])))
+    (tmp_path / "service.toml").write_text(head + more)
+    with pytest.raises(FileError, match="about one interval where 1 is promised"):
+        load_deployment(tmp_path / "service.toml")
 
 
 def test_zone_with_a_model_file(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from hushgrid.files.models import is_trace, load_trace, save_trace
 from hushgrid.files.zone_file import load_zone
 from hushgrid.model.zone import aggregate
 
-ZONE = Path(__file__).parents[2] / "examples" / "zone.toml"
+ZONE = Path(__file__).parents[2] / "examples" / "release.toml"
 
 
 @pytest.mark.parametrize("day", [0, 2])

@@ -64,7 +64,7 @@ def test_an_audit_passes_a_publisher_that_smooths():
 
 @pytest.mark.soak
 def test_a_smoothed_day_passes_its_audit(tmp_path):
-    text = (command.ROOT / "examples" / "zone.toml").read_text()
+    text = (command.ROOT / "examples" / "release.toml").read_text()
     (tmp_path / "zone.toml").write_text(text.replace("cap = 2.0", "cap = 2.0\nsmooth = 0.6"))
     trace = tmp_path / "day.trace"
     command.hushgrid("simulate", "--config", tmp_path / "zone.toml", "--days", 1, "--trace", trace)

@@ -87,7 +87,7 @@ def test_mixtures_and_bins_in_a_zone_file(tmp_path: Path) -> None:
         '{ law = "mixture", parts = [{ share = 0.25, law = "bins", edges = [0, 2, 4],'
         ' weights = [1, 3] }, { share = 0.75, law = "uniform", top = 9 }] }'
     )
-    text = (Path(__file__).parents[2] / "examples" / "zone.toml").read_text()
+    text = (Path(__file__).parents[2] / "examples" / "release.toml").read_text()
     plain = 'absent = { law = "gamma", shape = 2.0, scale = 20.0 }'
     assert plain in text
     path = tmp_path / "zone.toml"

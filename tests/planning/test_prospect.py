@@ -38,7 +38,7 @@ from hushgrid.planning.expected_error import (
 )
 from hushgrid.planning.planner import Plan, examine
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "zone.toml"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "release.toml"
 STAY = [[0.95, 0.05], [0.04, 0.96]]
 HOME = LogNormal(110, 0.8, 2500)
 

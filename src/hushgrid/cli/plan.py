@@ -81,7 +81,7 @@ def plan(
 
     A service file is planned by its own promise, except for what the options change.
 
-    Example: hushgrid plan --config examples/zone.toml --secret interval --epsilon 1
+    Example: hushgrid plan --config examples/zone.toml --continued --no-tables
 
     \f
     Args: see the help of each option.

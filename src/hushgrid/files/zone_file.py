@@ -710,6 +710,8 @@ class ZoneFile:
         learned: Origin of the models.
         time_zone: IANA name of the zone of its times of day.
         meters: Meter ids in house order; empty where the file does not list them.
+        secret: "interval" where the file says so and its blocks of steps are to keep that; else ""
+            for what the noise implies.
     """
 
     scenario: Scenario
@@ -719,6 +721,7 @@ class ZoneFile:
     learned: Provenance = field(default_factory=Provenance)
     time_zone: str = "UTC"
     meters: tuple[str, ...] = ()
+    secret: str = ""
 
 
 def load_zone(path: Path | str, *, seconds: int | None = None) -> ZoneFile:
@@ -729,7 +732,8 @@ def load_zone(path: Path | str, *, seconds: int | None = None) -> ZoneFile:
         seconds: Length of a step [s]; else the file's own service.interval, else 15 minutes.
 
     Returns:
-        The zone. What a service alone reads (meters, the secret, who set eta) is left to it.
+        The zone. What a service alone reads (meters, a secret that it plans for, who set eta) is
+        left to it.
 
     Raises:
         ConfigError: Every mistake in the file, each with its line.
@@ -774,6 +778,7 @@ def zone_of(written: str, path: Path, *, seconds: int | None = None) -> ZoneFile
     meters = tuple(str(one) for some in lists for one in some) if listed else ()
     all_there = len(meters) == len(set(meters)) == scenario.zone.n_houses
     zone = file.table("service").get("time_zone")
+    about = file.table("policy").get("secret")
     return ZoneFile(
         scenario,
         policy,
@@ -782,6 +787,7 @@ def zone_of(written: str, path: Path, *, seconds: int | None = None) -> ZoneFile
         tables.learned,
         zone if isinstance(zone, str) else "UTC",  # a service checks the name
         meters if all_there else (),
+        "interval" if about == "interval" and policy.schedule.lengths else "",
     )
 
 

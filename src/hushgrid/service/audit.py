@@ -39,6 +39,7 @@ from hushgrid.files.results import read_text
 from hushgrid.files.service_file import is_service, load_deployment
 from hushgrid.files.toml import TomlFile
 from hushgrid.files.zone_file import ZoneFile, load_zone, zone_of
+from hushgrid.mechanism.policy import Blocks
 from hushgrid.model.occupancy import OccupancyModel
 from hushgrid.service.border import accepted, same_terms, stated_by
 from hushgrid.service.epoch import roster_digests
@@ -158,10 +159,16 @@ def load_terms(path: Path) -> tuple[list[Terms], str | None]:
 
 
 def _of_zone(file: ZoneFile) -> Terms:
+    policy, secret = file.policy, file.secret or file.policy.schedule.secret
+    together = None
+    if isinstance(policy.schedule, Blocks) and secret == "trajectory":
+        # a zone file may give blocks that lose more than its epsilon together
+        together = max(policy.epsilon, sum_up(policy.schedule.losses))
     return Terms(
         *file.scenario.terms,
-        file.policy,
-        secret=file.policy.schedule.secret,
+        policy,
+        secret=secret,
+        epsilon=together,
         delta=file.policy.schedule.delta,
         charged=file.learned.epsilon,
         provenance=file.provenance,
