@@ -224,6 +224,19 @@ def test_public_pages_in_every_language(page_of: Open, language: str) -> None:
             assert not found & texts[path, "en"], path
 
 
+def test_a_phone_has_the_menu_on_one_line_and_whole_tables(page_of: Open) -> None:
+    page = page_of(360)
+    for language in ("en", "de", "fr"):
+        page.goto(f"/how?lang={language}")
+        tops = page.locator(".top li a").evaluate_all("all => all.map((one) => one.offsetTop)")
+        assert len(tops) == 5
+        assert len(set(tops)) == 1, language
+    page.goto("/demo")
+    expect(page.locator(READY["/demo"])).to_be_visible()
+    for table in page.locator("table.scores").all():
+        assert table.evaluate("one => one.offsetWidth <= one.parentElement.clientWidth")
+
+
 def test_without_javascript_it_is_said_once(page_of: Open) -> None:
     """No state that only a script could end."""
     page = page_of(java_script_enabled=False)

@@ -46,7 +46,6 @@ function columns() {
 }
 
 function makeChart() {
-  const last = found.curves.length - 1;
   const x = grid();
   return chart(find("#tradeoff"), {
     unit: t("Relative error of the price"),
@@ -68,7 +67,7 @@ function makeChart() {
       values: (_, all) => all.map((share) => `${short(100 * share)} %`),
     },
     series: found.curves.map((curve, i) => ({
-      label: `η = ${short(curve.eta)}${i === 0 ? trust(curve.eta) : i === last ? trust(curve.eta) : ""}`,
+      label: `η = ${short(curve.eta)}${trust(curve.eta) && ` (${trust(curve.eta)})`}`,
       end: `η = ${short(curve.eta)}`,
       colour: HUES[i % HUES.length],
       dash: DASHES[i % DASHES.length],
@@ -93,8 +92,8 @@ function makeChart() {
 }
 
 function trust(eta) {
-  if (eta === 1) return ` ${t("(no law of consumption assumed)")}`;
-  return eta === 0 ? ` ${t("(law of consumption assumed exact)")}` : "";
+  if (eta === 1) return t("no law of consumption assumed");
+  return eta === 0 ? t("law of consumption assumed exact") : "";
 }
 
 function read() {
@@ -103,6 +102,7 @@ function read() {
   const curve = found.curves[Number(find("#eta").value)];
   const point = curve.points.find((one) => one.epsilon === epsilon);
   say(find("#epsilon-value"), short(epsilon));
+  say(find("#eta-says"), trust(curve.eta));
   find("#epsilon").setAttribute("aria-valuetext", `epsilon ${short(epsilon)}`);
   if (!point) return;
   const top = Math.round(100 * most(epsilon));
@@ -130,7 +130,7 @@ function ready() {
     slider.max = String(x.length - 1);
     slider.value = String(nearest(x, found.chosen.epsilon));
     const chosen = nearest(found.curves.map((curve) => curve.eta), found.chosen.eta);
-    found.curves.forEach((curve, i) => find("#eta").append(make("option", { value: String(i) }, `η = ${short(curve.eta)}${trust(curve.eta)}`)));
+    found.curves.forEach((curve, i) => find("#eta").append(make("option", { value: String(i) }, `η = ${short(curve.eta)}`)));
     find("#eta").value = String(chosen);
     tried = true;
   }
