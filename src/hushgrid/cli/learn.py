@@ -5,10 +5,11 @@ Writes a zone, a service file that runs it, the model, figures and a page.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from hushgrid.learn.evaluation import PublishedGroup
     from hushgrid.learn.export import ExportedModels, ZoneChoices, ZoneSettings
     from hushgrid.learn.habits import Survey
-    from hushgrid.learn.histories import Histories
+    from hushgrid.learn.histories import Histories, Roof
     from hushgrid.learn.learner import Learned
 
 
@@ -175,8 +176,17 @@ def _survey_prose(values: dict[str, Any]) -> str:
     )
 
 
+class _Part(NamedTuple):
+    """Homes of one kind, and what was learned of them."""
+
+    found: Histories
+    result: Learned
+    made: ExportedModels
+    registers: dict[str, str]  # of energy fed in, by meter
+
+
 def _write(
-    out: Path, result: Learned, made: ExportedModels, asked: ZoneChoices, begins: datetime | None
+    out: Path, parts: Sequence[_Part], asked: ZoneChoices, begins: datetime | None
 ) -> list[Path]:
     """theta.json, zone.toml and service.toml with a key; no evaluation figure affects them."""
     from secrets import token_hex
@@ -187,32 +197,41 @@ def _write(
     from hushgrid.learn.export import ZoneSettings, groups_of, zone_text
     from hushgrid.learn.habits import model_of
 
-    groups = groups_of(result, made)
+    by_part = [groups_of(part.result, part.made) for part in parts]
+    groups = [group for some in by_part for group in some]
     chain_of = np.repeat(np.arange(len(groups)), [len(names) for _, names in groups])
     model = model_of([one.chain for one, _ in groups], chain_of, f"{asked.zone} learned")
-    offer = ZoneSettings(
-        zone=asked.zone,
-        seconds=result.seconds,
-        time_zone=asked.time_zone,
-        bound=made.bound,
-        export=made.export,
-        bound_by=made.bound_by,
-        eta=made.eta,
-        eta_by=made.eta_by,
-        provenance=made.provenance,
-        # who could be fitted is a secret of the homes; how many there are is not
-        homes=len(result.ids),
-        epsilon=made.epsilon,
-        law=result.family,
-        prior=result.habits,
-        days=result.terms.days,
-        # of private models it would be something to check guesses against
-        digest=token_hex(32) if made.provenance == "private" else model.digest,
-    )
+    result, made = parts[0].result, parts[0].made
+    # of private models it would be something to check guesses against
+    digest = token_hex(32) if made.provenance == "private" else model.digest
+    offers = [
+        ZoneSettings(
+            zone=asked.zone,
+            seconds=result.seconds,
+            time_zone=asked.time_zone,
+            bound=part.made.bound,
+            export=part.made.export,
+            registers=part.registers,
+            bound_by=part.made.bound_by,
+            eta=made.eta,
+            eta_by=made.eta_by,
+            provenance=made.provenance,
+            # who could be fitted is a secret of the homes; how many there are is not
+            homes=sum(len(one.result.ids) for one in parts),
+            epsilon=max(one.made.epsilon for one in parts),
+            law=", ".join(dict.fromkeys(one.result.family for one in parts)),
+            prior=result.habits,
+            days=result.terms.days,
+            digest=digest,
+        )
+        for part in parts
+    ]
+    more = list(zip(offers[1:], by_part[1:], strict=True))
+    first = _first_interval(max(one.result.ends for one in parts), result.seconds, begins)
     return [
         save_model(out / "theta.json", model),
-        write_text(out / "zone.toml", zone_text(offer, groups)),
-        *_service_files(out, offer, _first_interval(result.ends, result.seconds, begins)),
+        write_text(out / "zone.toml", zone_text(offers[0], by_part[0], more)),
+        *_service_files(out, offers[0], first),
     ]
 
 
@@ -240,9 +259,7 @@ def _first_interval(ends: int, seconds: int, asked: datetime | None) -> datetime
     return datetime.fromtimestamp(max(today, -(-ends // DAY) * DAY), UTC)
 
 
-def _draw(
-    out: Path, result: Learned, found: Histories, made: ExportedModels, values: dict[str, Any]
-) -> list[Path]:
+def _draw(out: Path, parts: Sequence[_Part], values: dict[str, Any]) -> list[Path]:
     """Figures of chains, laws and decoded days, and a page with all of them."""
     import numpy as np
 
@@ -251,16 +268,19 @@ def _draw(
     from hushgrid.learn.histories import clamped
     from hushgrid.report.learn import chain_figure, law_figure, learned_prose
 
-    some = np.unique(np.linspace(0, len(result.usable) - 1, 3).astype(int))
-    usable = clamped(found.homes(result.usable[some]))
-    post = posterior(usable.wh, select_homes(result.own, some))
-    drawn = {
-        "transitions": chain_figure(made.public, result.seconds),
-        "laws": law_figure(made.public, made.bound, made.export),
-        "days": example_days(usable, post),
-    }
+    public = tuple(group for part in parts for group in part.made.public)
+    drawn = {"transitions": chain_figure(public, parts[0].result.seconds)}
+    secret = []
+    for number, (found, result, made, _) in enumerate(parts, 1):
+        kind = "" if number == 1 else f"-{number}"
+        some = np.unique(np.linspace(0, len(result.usable) - 1, 3).astype(int))
+        usable = clamped(found.homes(result.usable[some]))
+        post = posterior(usable.wh, select_homes(result.own, some))
+        drawn[f"laws{kind}"] = law_figure(made.public, made.bound, made.export)
+        drawn[f"days{kind}"] = example_days(usable, post)
+        secret.append(f"days{kind}")
     title = f"Learned zone {values['zone']}"
-    page = common.write_page(out / "report.html", title, learned_prose(values), drawn, ["days"])
+    page = common.write_page(out / "report.html", title, learned_prose(values), drawn, secret)
     return [*save_figures(out, drawn), page]
 
 
@@ -353,6 +373,17 @@ def learn(
             min=1, help="Homes export up to this much [Wh a step]; readings below 0 are net."
         ),
     ] = None,
+    roofs: Annotated[
+        Path | None,
+        typer.Option(
+            help="CSV of the homes with panels: meter_id, export [Wh a step], and where there are"
+            " such registers export_meter, production_meter."
+        ),
+    ] = None,
+    net_laws: Annotated[
+        bool,
+        typer.Option("--net-laws", help="Net the registers of roofs: no solar part of its own."),
+    ] = False,
     bound_budget: Annotated[
         float | None,
         typer.Option(
@@ -388,13 +419,14 @@ def learn(
     Args: see the help of each option.
     """
     from hushgrid.files.models import save_learned
-    from hushgrid.files.readings import read_habits, read_histories, read_meters
+    from hushgrid.files.readings import read_habits, read_histories, read_meters, read_roofs
     from hushgrid.files.results import make_folder
     from hushgrid.learn.export import ZoneChoices, export_models, operator_figures
+    from hushgrid.learn.histories import netted, split_roofs
     from hushgrid.learn.learner import LearningTerms
     from hushgrid.learn.learner import learn as learned
     from hushgrid.mechanism.noise import SecureNoise
-    from hushgrid.report.learn import learned_content, learned_prose, learned_values
+    from hushgrid.report.learn import learned_content, learned_prose, learned_values, zone_values
 
     asked = ZoneChoices(zone, time_zone, bound, bound_budget, pool_budget, eta, eta_set_by)
     if figures:
@@ -414,14 +446,19 @@ def learn(
         return
     given = {"--from": first, "--to": last, "--interval": seconds, "--meters": meters}
     _need_public(asked, [name for name, value in given.items() if value is None])
+    panels = {} if roofs is None else read_roofs(roofs)
+    _check_panels(panels, export, pool_budget)
+    registers = {name: one.export_meter for name, one in panels.items() if one.export_meter}
+    second = [*registers.values(), *filter(None, (o.production_meter for o in panels.values()))]
     make_folder(out)
     with common.stages() as watch:
         found = read_histories(
             readings, mapping=mapping, time_zone=time_zone, seconds=seconds, begins=first,
-            ends=last, meters=None if meters is None else read_meters(meters), labels=labels,
-            watch=watch,
+            ends=last, meters=None if meters is None else [*read_meters(meters), *second],
+            labels=labels, watch=watch, registers=registers,
         )  # fmt: skip
-        found = replace(found, export=export or 0)
+        kinds = split_roofs(replace(found, export=export or 0), panels)
+        kinds = tuple(netted(kind) for kind in kinds) if net_laws else kinds
         habits = read_habits(survey, residents, found.seconds)
         terms = LearningTerms(
             law="lognormal" if pool_budget is not None and law == "auto" and not export else law,
@@ -429,19 +466,56 @@ def learn(
             prototypes=prototypes,
             groups=_groups(groups, public=pool_budget is not None),
         )
-        result = learned(found, habits, terms, watch=watch, pooled=pool_budget is not None)
-    made = export_models(result, found, asked, SecureNoise())
+        results = []
+        for kind in kinds:
+            # of homes of a table, net readings have histograms, whatever the others have
+            net = bool(panels and kind.export and kind.solar is None)
+            own = replace(terms, law="auto") if net else terms
+            pooled = pool_budget is not None
+            results.append(learned(kind, habits, own, watch=watch, pooled=pooled))
+    noise = SecureNoise()
+    parts = [
+        _Part(
+            kind,
+            result,
+            export_models(result, kind, asked, noise),
+            {name: registers[name] for name in kind.ids if name in registers},
+        )
+        for kind, result in zip(kinds, results, strict=True)
+    ]
     # before any figure: none of them may decide whether a pooled model is published
-    written = _write(out, result, made, asked, begins)
-    judged = operator_figures(result, made, found, habits, asked)
-    values = learned_values(result, made, judged, asked, found)
-    written.append(save_learned(out, learned_content(result, made, judged, values)))
+    written = _write(out, parts, asked, begins)
+    each, contents = [], []
+    for kind, result, made, _ in parts:
+        judged = operator_figures(result, made, kind, habits, asked)
+        each.append(learned_values(result, made, judged, asked, kind))
+        contents.append(learned_content(result, made, judged, each[-1]))
+        if some := [name for name in kind.ids if name in panels]:
+            pairs = {n: (panels[n].export_meter, panels[n].production_meter) for n in some}
+            contents[-1]["roofs"] = pairs
+    values = each[0] if len(each) == 1 else zone_values(each)
+    written.append(save_learned(out, contents))
     if figures:
-        written += _draw(out, result, found, made, values)
+        written += _draw(out, parts, values)
     values["verdict"] = _verdict(out)
     common.echo(f"{learned_prose(values)}\n\n{values['verdict']['sentence']}", json)
     written += common.write_json(values, json)
     common.echo_written(written, json, "\n")
+
+
+def _check_panels(panels: dict[str, Roof], export: int | None, pool_budget: float | None) -> None:
+    """Refuse options that do not go with a table of homes with panels."""
+    from hushgrid.errors import PolicyError
+
+    if panels and export is not None:
+        raise PolicyError(
+            f"export is {export} and roofs are set; give the export limits of homes in one of them."
+        )
+    if panels and pool_budget is not None:
+        raise PolicyError(
+            f"pool-budget is {pool_budget:g} and roofs are set, but noisy sums are of readings from"
+            " 0 Wh on; learn without a pool budget."
+        )
 
 
 def _verdict(out: Path) -> dict[str, Any]:

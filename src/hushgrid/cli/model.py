@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,7 +12,10 @@ import typer
 from hushgrid.cli import _common as common
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from hushgrid.learn.evaluation import PublishedGroup
+    from hushgrid.learn.histories import Histories, Roof
 
 app = typer.Typer(help="Show, compare and validate learned models.", no_args_is_help=True)
 
@@ -29,37 +33,40 @@ def show(model: Folder, html: HtmlFile = None, json: common.Json = None) -> None
     Args: see the help of each option.
     """
     from hushgrid.files.models import load_learned, published_groups
-    from hushgrid.report.learn import HELD_OUT, learned_prose
+    from hushgrid.report.learn import HELD_OUT, learned_prose, zone_values
 
-    content = load_learned(model)
-    left_out = ("prototypes", "homes", *HELD_OUT)  # models of before hold held-out scores
-    values = {key: value for key, value in content.items() if key not in left_out}
-    public = published_groups(content)
-    values["prototypes"] = [
-        {
-            "homes": one.homes,
-            "at_home": float(one.chain.home.mean()),
-            "absent_mean_wh": _means(one, content)[0] if one.empty else _means(one, content)[0][0],
-            "present_mean_wh": _means(one, content)[1],
-        }
-        for one in public
-    ]
+    contents = load_learned(model)
+    left_out = ("prototypes", "homes", "roofs", *HELD_OUT)  # models of before hold held-out scores
+    parts = []
+    for content in contents:
+        part = {key: value for key, value in content.items() if key not in left_out}
+        part["prototypes"] = [_summary(one, content) for one in published_groups(content)]
+        parts.append(part)
+    values = parts[0] if len(parts) == 1 else zone_values(parts)
     prose = learned_prose(values)
     if html is not None:
         from hushgrid.report.learn import chain_figure, law_figure
 
         common.require("matplotlib", "plot")
-        common.write_page(
-            html,
-            f"Learned zone {content['zone']}",
-            prose,
-            {
-                "transitions": chain_figure(public, content["seconds"]),
-                "laws": law_figure(public, _top(content), content.get("export", 0)),
-            },
-        )
+        every = [published_groups(content) for content in contents]
+        drawn = {"transitions": chain_figure(sum(every, ()), contents[0]["seconds"])}
+        for number, (content, public) in enumerate(zip(contents, every, strict=True), 1):
+            name = "laws" if number == 1 else f"laws-{number}"
+            drawn[name] = law_figure(public, _top(content), content.get("export", 0))
+        common.write_page(html, f"Learned zone {contents[0]['zone']}", prose, drawn)
     common.echo(prose, json)
     common.write_json(values, json)
+
+
+def _summary(one: PublishedGroup, content: dict[str, Any]) -> dict[str, Any]:
+    """How large a group is, how often at home, and what it reads on average."""
+    absent, present = _means(one, content)
+    return {
+        "homes": one.homes,
+        "at_home": float(one.chain.home.mean()),
+        "absent_mean_wh": absent if one.empty else absent[0],
+        "present_mean_wh": present,
+    }
 
 
 @app.command()
@@ -72,14 +79,22 @@ def compare(first: Folder, second: Folder, html: HtmlFile = None, json: common.J
     Args: see the help of each option.
 
     Raises:
-        ModelError: If the models have steps of different lengths.
+        ModelError: If the models have steps of different lengths, other export limits, or homes of
+            several kinds.
     """
     import numpy as np
 
     from hushgrid.errors import ModelError
     from hushgrid.files.models import load_learned, published_groups
 
-    a, b = load_learned(first), load_learned(second)
+    every = [load_learned(folder) for folder in (first, second)]
+    for folder, kinds in zip((first, second), every, strict=True):
+        if len(kinds) > 1:
+            raise ModelError(
+                f"{folder} has models of {len(kinds)} kinds of homes, learned by a table of roofs;"
+                " give two models of one kind."
+            )
+    (a,), (b,) = every
     if a["seconds"] != b["seconds"]:
         raise ModelError(
             f"the models have steps of {a['seconds']} s and {b['seconds']} s; give two with"
@@ -166,40 +181,127 @@ def validate(
     Raises:
         typer.Exit: With code 1 if a home drifted.
     """
+    from hushgrid.files.models import load_learned
+    from hushgrid.files.readings import read_histories
+
+    contents = load_learned(model)
+    panels = _panels(contents)
+    found = read_histories(
+        readings,
+        mapping=mapping,
+        time_zone=contents[0]["time_zone"],
+        seconds=contents[0]["seconds"],
+        labels=labels,
+        registers={name: one.export_meter for name, one in panels.items() if one.export_meter},
+    )
+    pairs, strange = _by_kind(found, contents, panels)
+    checked = [_validated(part, content, level / len(pairs)) for content, part in pairs]
+    values, lines, _ = checked[0]
+    if len(checked) > 1 or strange:
+        values = _together([one for one, _, _ in checked], strange)
+        lines = [line for _, some, _ in checked for line in some]
+    if strange:
+        lines.append(f"Homes of a kind that has no models: {', '.join(strange[:8])}.")
+    if html is not None:
+        common.require("matplotlib", "plot")
+        pictures = {}
+        for number, (_, _, draw) in enumerate(checked, 1):
+            more = "" if number == 1 else f" {number}"
+            pictures |= {f"{name}{more}": figure for name, figure in draw().items()}
+        secret = [name for name in pictures if name.startswith("decoded days")]
+        title = f"New readings of {contents[0]['zone']}"
+        common.write_page(html, title, "\n".join(lines), pictures, secret)
+    common.echo("\n".join(lines), json)
+    common.write_json(values, json)
+    if values["drifted"]:
+        raise typer.Exit(1)
+
+
+def _panels(contents: list[dict[str, Any]]) -> dict[str, Roof]:
+    """The homes with panels that a table of roofs named when the models were learned."""
+    from hushgrid.learn.histories import Roof
+
+    return {
+        meter: Roof(content["export"], *registers)
+        for content in contents
+        for meter, registers in content.get("roofs", {}).items()
+    }
+
+
+def _by_kind(
+    found: Histories, contents: list[dict[str, Any]], panels: dict[str, Roof]
+) -> tuple[list[tuple[dict[str, Any], Histories]], list[str]]:
+    """The models of each kind of homes with their readings, and homes of no such kind."""
+    from hushgrid.errors import IntakeError
+    from hushgrid.learn.histories import netted, split_roofs
+
+    if not panels:
+        (content,) = contents
+        return [(content, replace(found, export=int(content.get("export", 0))))], []
+    models = {}
+    for content in contents:
+        roof = panels.get(next(iter(content.get("roofs", ())), ""))
+        models[(0, False, False) if roof is None else roof.kind] = content
+    here = {name: roof for name, roof in panels.items() if name in found.ids}
+    pairs, strange = [], list[str]()
+    for part in split_roofs(found, here):
+        kind = here[part.ids[0]].kind if part.ids[0] in here else (0, False, False)
+        if kind in models:
+            apart = "solar" in models[kind]
+            pairs.append((models[kind], part if apart else netted(part)))
+        else:
+            strange += part.ids
+    if not pairs:
+        raise IntakeError("no home of the readings has a model; give readings of the same homes.")
+    return pairs, strange
+
+
+def _together(parts: list[dict[str, Any]], strange: list[str]) -> dict[str, Any]:
+    """The values of a zone with several kinds of homes."""
+    unusable = {name: ["no models of its kind"] for name in strange}
+    for one in parts:
+        unusable |= one["unusable"]
+    return {
+        "houses": sum(one["houses"] for one in parts) + len(strange),
+        **{key: parts[0][key] for key in ("eta", "eta_basis", "provenance")},
+        **{
+            key: [item for one in parts for item in one[key]]
+            for key in ("drifted", "new_homes", "homes")
+        },
+        "unusable": unusable,
+        "parts": parts,
+    }
+
+
+def _validated(
+    found: Histories, content: dict[str, Any], level: float
+) -> tuple[dict[str, Any], list[str], Callable[[], dict[str, Figure]]]:
+    """Figures of homes of one kind, the lines that say so, and what draws them."""
     import numpy as np
 
-    from hushgrid.files.models import hidden_fit, load_learned, published_groups
-    from hushgrid.files.readings import read_histories
+    from hushgrid.files.models import hidden_fit, published_groups
     from hushgrid.learn.drift import FIGURES, by_day, weekly_figures, welch
     from hushgrid.learn.drift import drift as drift_of
     from hushgrid.learn.em import posterior, select_homes
     from hushgrid.learn.evaluation import decoding_accuracy, estimate_trust, marginal_scores
     from hushgrid.learn.habits import Habits, stationary
-    from hushgrid.learn.histories import ailments, can_be_fitted, clamped
+    from hushgrid.learn.histories import ailments, can_be_fitted, clamped, netted
     from hushgrid.learn.learner import AUTO, LearningTerms, design_for
 
-    content = load_learned(model)
-    found = read_histories(
-        readings,
-        mapping=mapping,
-        time_zone=content["time_zone"],
-        seconds=content["seconds"],
-        labels=labels,
-    )
     public = published_groups(content)
     known = {one["meter"]: one for one in content["homes"] if "prototype" in one}
-    found = replace(found, export=int(content.get("export", 0)))
     problems = ailments(found)
     usable = [i for i, a in enumerate(problems) if can_be_fitted(a)]
-    new = clamped(found.homes(np.array(usable, np.intp)))
+    taken = clamped(found.homes(np.array(usable, np.intp)))
+    new = clamped(netted(found.homes(np.array(usable, np.intp))))
     hidden = np.array(content["prototypes"][0]["hidden"]["transition"])
     habits = Habits(hidden, stationary(hidden), "learned")
     starts = tuple(content["starts"])
     family = next((name for name in AUTO if name == content["law"]), AUTO[0])
-    design = design_for(new, habits, LearningTerms(law=family, starts=starts), family)
+    design = design_for(taken, habits, LearningTerms(law=family, starts=starts), family)
     models = hidden_fit(content, design)
-    which, new_homes = _assign_homes(new, known, models)
-    post = posterior(new.wh, select_homes(models, which))
+    which, new_homes = _assign_homes(taken, known, models)
+    post = posterior(taken.wh, select_homes(models, which))
     top = _top(content)
     scores = by_day(marginal_scores(new, public, which, top), new.steps_a_day)
     compared = [n for n, name in enumerate(new.ids) if name in known]
@@ -257,23 +359,19 @@ def validate(
     ]
     if accuracy:
         lines.append(f"Accuracy: {accuracy['06-22']:.3f} at 06-22 h, {accuracy['all']:.3f} in all.")
-    if html is not None:
+
+    def draw() -> dict[str, Figure]:
         from hushgrid.cli.learn import example_days
         from hushgrid.report.learn import chain_figure, law_figure
 
-        common.require("matplotlib", "plot")
         some = [new.ids.index(name) for name in drifted[:3]] or _spread(len(new.ids))
-        drawn = {
+        return {
             "decoded days": example_days(new.homes(np.array(some)), post[some]),
             "transitions": chain_figure(public, content["seconds"]),
-            "laws": law_figure(public, top),
+            "laws": law_figure(public, top, content.get("export", 0)),
         }
-        title = f"New readings of {content['zone']}"
-        common.write_page(html, title, "\n".join(lines), drawn, ["decoded days"])
-    common.echo("\n".join(lines), json)
-    common.write_json(values, json)
-    if drifted:
-        raise typer.Exit(1)
+
+    return values, lines, draw
 
 
 def _spread(homes: int) -> list[int]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib import resources, util
 from pathlib import Path
@@ -137,27 +137,29 @@ _KEYS = (
 )
 
 
-def save_learned(folder: Path, content: dict[str, Any]) -> Path:
+def save_learned(folder: Path, contents: Sequence[dict[str, Any]]) -> Path:
     """Write model.json of a learned model.
 
     Args:
         folder: Folder of the model.
-        content: As `hushgrid.report.learn.learned_content` gives it.
+        contents: As `hushgrid.report.learn.learned_content` gives them, one for each kind of homes.
 
     Returns:
         The file written.
     """
-    return write_text(folder / FILE, json.dumps({"format": MODEL_FORMAT, **content}) + "\n")
+    first, *more = contents
+    whole = {"format": MODEL_FORMAT, **first, **({"more": more} if more else {})}
+    return write_text(folder / FILE, json.dumps(whole) + "\n")
 
 
-def load_learned(path: Path | str) -> dict[str, Any]:
+def load_learned(path: Path | str) -> list[dict[str, Any]]:
     """Read model.json of a learned model.
 
     Args:
         path: Its folder, or the file.
 
     Returns:
-        The content, with all required keys.
+        The content of each kind of homes, with all required keys; most models have one kind.
 
     Raises:
         FileError: If the file cannot be read, has another format or lacks a key.
@@ -172,10 +174,13 @@ def load_learned(path: Path | str) -> dict[str, Any]:
         raise FileError(
             f"{path} is no {MODEL_FORMAT} file; give a folder that hushgrid learn wrote."
         )
-    missing = [key for key in _KEYS if key not in content]
-    if missing:
-        raise FileError(f"{path} lacks {missing[0]!r}; learn the model again.")
-    return content
+    more = content.pop("more", [])
+    kinds = [content, *(more if isinstance(more, list) else [more])]
+    for one in kinds:
+        missing = [key for key in _KEYS if not isinstance(one, dict) or key not in one]
+        if missing:
+            raise FileError(f"{path} lacks {missing[0]!r}; learn the model again.")
+    return kinds
 
 
 def published_groups(content: dict[str, Any]) -> tuple[PublishedGroup, ...]:

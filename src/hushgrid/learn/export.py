@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ from hushgrid.learn.evaluation import (
     published_groups,
 )
 from hushgrid.learn.habits import Habits
-from hushgrid.learn.histories import Histories, clamped
+from hushgrid.learn.histories import Histories, clamped, netted
 from hushgrid.learn.learner import HeldOut, Learned, held_out_scores, split_held_out, with_decoding
 from hushgrid.learn.private import (
     PARTS,
@@ -209,7 +209,7 @@ def operator_figures(
     Returns:
         The figures.
     """
-    usable = clamped(found.homes(result.usable), made.bound)
+    usable = clamped(netted(found.homes(result.usable)), made.bound)
     if made.provenance == "pooled" or result.trust is None:
         # other laws than those evaluated before
         result = with_decoding(result, found, habits)
@@ -331,6 +331,7 @@ class ZoneSettings:
         currency: ISO code.
         by: Program that wrote the file.
         export: Export limit of each home [Wh]; `bound` is u + v then, as the laws are.
+        registers: By meter its register of energy fed in, where the homes have one.
     """
 
     zone: str
@@ -353,14 +354,21 @@ class ZoneSettings:
     currency: str = "EUR"
     by: str = "hushgrid learn"
     export: int = 0
+    registers: Mapping[str, str] = field(default_factory=dict)
 
 
-def zone_text(offer: ZoneSettings, groups: Sequence[tuple[PublishedGroup, Sequence[str]]]) -> str:
+Groups = Sequence[tuple[PublishedGroup, Sequence[str]]]
+
+
+def zone_text(
+    offer: ZoneSettings, groups: Groups, more: Sequence[tuple[ZoneSettings, Groups]] = ()
+) -> str:
     """The text of a zone file; it refers to theta.json in the same folder.
 
     Args:
         offer: Settings.
         groups: (group, meters); houses follow this order.
+        more: Further houses, each with settings of which bound, export and registers are used.
 
     Returns:
         TOML.
@@ -407,8 +415,8 @@ def zone_text(offer: ZoneSettings, groups: Sequence[tuple[PublishedGroup, Sequen
             },
         ),
     ]
-    for public, meters in groups:
-        parts.append(_houses(public, meters, offer))
+    for each, some in ((offer, groups), *more):
+        parts += [_houses(public, meters, each) for public, meters in some]
     parts.append(
         _table(
             "[models]", {"file": "theta.json", "provenance": f"{offer.provenance}, by {offer.by}"}
@@ -456,6 +464,8 @@ def _houses(public: PublishedGroup, meters: Sequence[str], offer: ZoneSettings) 
     lines = ["[[houses]]", f"count = {len(meters)}", f"meters = {_value(list(meters))}"]
     lines += [f"provenance = {_value(f'{offer.provenance}, by {offer.by}')}"]
     v = offer.export
+    if offer.registers:
+        lines += [f"export_meters = {_value([offer.registers[name] for name in meters])}"]
     lines += [f"bound = {offer.bound - v}", *([f"export = {v}"] if v else [])]
     if not public.empty:
         lines += [f"absent = {_value(_net(public.absent, v))}"]
@@ -474,6 +484,8 @@ def _net(table: Mapping[str, Any], export: int) -> dict[str, Any]:
         return dict(table)
     if table["law"] == "mixture":
         return {**table, "parts": [_net(part, export) for part in table["parts"]]}
+    if table["law"] == "net":  # of what is taken and of the panels, whose limit the houses have
+        return {key: value for key, value in table.items() if key != "export"}
     return {**table, "edges": [edge - export for edge in table["edges"]]}
 
 

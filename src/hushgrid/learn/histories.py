@@ -2,6 +2,7 @@
 
 Missing steps are NaN. Energy fed back (solar export) counts as 0 Wh, as after the mechanism's
 clamp, unless the histories have an export limit v: then readings from -v on are learned as x + v.
+Where panels have a register of their own, it is kept apart from what the homes take.
 No message contains a reading: homes are named by meter id and ailment.
 """
 
@@ -52,6 +53,10 @@ class Histories:
             required for anything published at a privacy budget.
         export: Export limit v of the homes [Wh a step], public by contract; readings are net.
         offset: What `clamped` added to every reading [Wh].
+        solar: (homes, steps) energy of the panels [Wh] that a register of its own counted, NaN
+            where missing: fed in, or generated. `wh` is then what the homes took, or consumed, and
+            `wh - solar` the net reading. None: there is no such register.
+        generated: Whether `solar` is what the panels generated, so that `wh` is all consumption.
     """
 
     ids: tuple[str, ...]
@@ -65,6 +70,8 @@ class Histories:
     declared: bool = False
     export: int = 0
     offset: int = 0
+    solar: Floats | None = None
+    generated: bool = False
 
     @property
     def steps_a_day(self) -> int:
@@ -81,9 +88,9 @@ class Histories:
     def homes(self, which: Indices) -> Histories:
         """The histories of some homes."""
         labels = None if self.labels is None else self.labels[which]
-        return replace(
-            self, ids=tuple(self.ids[i] for i in which), wh=self.wh[which], labels=labels
-        )
+        solar = None if self.solar is None else self.solar[which]
+        ids = tuple(self.ids[i] for i in which)
+        return replace(self, ids=ids, wh=self.wh[which], labels=labels, solar=solar)
 
     def steps(self, which: slice) -> Histories:
         """A part of the axis."""
@@ -95,6 +102,7 @@ class Histories:
             local_time=self.local_time[which],
             begins=begin,
             labels=labels,
+            solar=None if self.solar is None else self.solar[:, which],
         )
 
 
@@ -231,6 +239,86 @@ def for_meters(found: Histories, meters: Sequence[str]) -> Histories:
     return every.homes(np.array([place[name] for name in meters], np.intp))
 
 
+@dataclass(frozen=True, slots=True)
+class Roof:
+    """A home with panels.
+
+    Attributes:
+        export: Export limit v [Wh a step], public by contract.
+        export_meter: Id of the register of energy fed in; "" where the home's meter is signed.
+        production_meter: Id of the meter of what the panels generate; "" where there is none.
+    """
+
+    export: int
+    export_meter: str = ""
+    production_meter: str = ""
+
+    @property
+    def kind(self) -> tuple[int, bool, bool]:
+        """What homes have in common that are learned together."""
+        return self.export, bool(self.export_meter), bool(self.production_meter)
+
+
+def split_roofs(found: Histories, roofs: Mapping[str, Roof]) -> tuple[Histories, ...]:
+    """Homes without panels, then homes with panels by export limit and kind of registers.
+
+    Args:
+        found: Histories of all meters and registers.
+        roofs: The homes with panels by meter id.
+
+    Returns:
+        Histories of homes, one for each kind there is; without `roofs` all of them as they are. A
+        home with a register of its panels lacks the steps that one of its registers lacks.
+
+    Raises:
+        IntakeError: A home with panels is not among the histories.
+    """
+    if not roofs:
+        return (found,)
+    place = {name: i for i, name in enumerate(found.ids)}
+    for name in roofs:
+        if name not in place:
+            raise IntakeError(
+                f"roofs name meter {name!r}, which has no readings or is not in the list of meters;"
+                " correct it, or leave it out."
+            )
+    second = {one for roof in roofs.values() for one in (roof.export_meter, roof.production_meter)}
+    kinds: dict[tuple[int, bool, bool], list[str]] = {}
+    for name in found.ids:
+        if name not in second:
+            kinds.setdefault(roofs[name].kind if name in roofs else (0, False, False), []).append(
+                name
+            )
+    ordered = sorted(kinds.items(), key=lambda item: item[0][0] > 0)
+    return tuple(_of_kind(found, names, roofs, kind) for kind, names in ordered)
+
+
+def _of_kind(
+    found: Histories, names: Sequence[str], roofs: Mapping[str, Roof], kind: tuple[int, bool, bool]
+) -> Histories:
+    """Histories of homes with the same registers: what they take, and their panels' apart."""
+    export, registered, generated = kind
+    homes = replace(for_meters(found, names), export=export)
+    if not (registered or generated):
+        return homes
+
+    def rows(which: Sequence[str]) -> Floats:
+        return np.maximum(for_meters(found, which).wh, 0)
+
+    taken = homes.wh
+    fed_in = rows([roofs[name].export_meter for name in names]) if registered else None
+    if fed_in is not None:
+        taken = np.maximum(taken, 0)
+    solar = fed_in
+    if generated:
+        solar = rows([roofs[name].production_meter for name in names])
+        taken = taken + solar - (0 if fed_in is None else fed_in)
+    assert solar is not None
+    known = np.isfinite(taken) & np.isfinite(solar)
+    taken, solar = (np.where(known, values, np.nan) for values in (taken, solar))
+    return replace(homes, wh=taken, solar=solar, generated=generated)
+
+
 def with_labels(found: Histories, meters: Sequence[str], start: Ints, occupied: Int8s) -> Histories:
     """Histories with labels of some steps.
 
@@ -267,7 +355,7 @@ def with_labels(found: Histories, meters: Sequence[str], start: Ints, occupied: 
 
 
 def clamped(found: Histories, bound: int | None = None) -> Histories:
-    """Readings clamped to 0..bound, as by the mechanism; x + v where homes export.
+    """Readings clamped to 0..bound, as by the mechanism; x + v where net readings are below 0.
 
     Args:
         found: The histories.
@@ -277,9 +365,23 @@ def clamped(found: Histories, bound: int | None = None) -> Histories:
         The clamped histories.
     """
     most, v = np.inf if bound is None else bound, found.export
-    if not v:
+    if not v or found.solar is not None:
         return replace(found, wh=np.clip(found.wh, 0, most))
     return replace(found, wh=np.clip(found.wh + v, 0, most), export=0, offset=found.offset + v)
+
+
+def netted(found: Histories) -> Histories:
+    """Histories of net readings: what was taken less what the panels' register counted.
+
+    Args:
+        found: The histories.
+
+    Returns:
+        Net histories; the same where no register is apart.
+    """
+    if found.solar is None:
+        return found
+    return replace(found, wh=found.wh - found.solar, solar=None)
 
 
 def ailments(found: Histories) -> tuple[tuple[str, ...], ...]:

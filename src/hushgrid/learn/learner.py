@@ -46,8 +46,10 @@ from hushgrid.learn.histories import (
     ailments,
     can_be_fitted,
     clamped,
+    netted,
     vacant_days,
 )
+from hushgrid.learn.solar import with_solar
 
 ROUNDS = 4
 
@@ -443,7 +445,7 @@ def design_for(found: Histories, habits: Habits, terms: LearningTerms, family: F
     # an empty home knows no time of day, and quiet people use what it does
     tie = np.zeros((len(terms.starts), states), np.int64)
     tie[:, states - 1] = 1 + np.arange(len(terms.starts))
-    if found.offset:  # panels do
+    if found.offset or (found.solar is not None and not found.generated):  # panels do
         tie[:, : states - 1] = len(terms.starts) + 1 + np.arange(len(terms.starts))[:, None]
     occupied = np.array(
         [habits.home[_slots(found, group, g)].mean() for g in range(len(terms.starts))]
@@ -491,7 +493,7 @@ def learn(
             homes export and the law or a pool cannot have readings below 0 Wh.
     """
     terms, begin = terms or LearningTerms(), watch or (lambda *_: lambda *_: None)
-    terms = _of_net_readings(terms, pooled=pooled) if given.export else terms
+    terms = _of_net_readings(terms, given, pooled=pooled) if given.export else terms
     ails = ailments(given)
     usable = np.array([i for i, a in enumerate(ails) if can_be_fitted(a)], np.intp)
     if not usable.size:
@@ -515,6 +517,7 @@ def learn(
         tick=begin(f"fitting, {family}", len(usable)),
     )
     top = int(np.nanmax(found.wh)) if np.isfinite(found.wh).any() else 1
+    top = max(top, 1) + (given.export if given.solar is not None else 0)
     bare = Learned(
         ids=given.ids,
         ails=ails,
@@ -536,7 +539,7 @@ def learn(
         accuracy={},
         home_share=np.zeros(0),
         vacant=np.array([vacant_days(row, given.seconds).sum() for row in given.wh], np.intp),
-        top=max(top, 1),
+        top=top,
         edges=edges,
     )
     some = [starts_of(n) for n in terms.groups if 24 // n * 3600 >= given.seconds] or [terms.starts]
@@ -553,7 +556,7 @@ def learn(
         fitting = replace(terms, starts=to)
         design = design_for(found, habits, fitting, family)
         each = _refined(found, own, shared, terms.starts, design, to)
-        public = published_groups(each.models, to, each.which)
+        public = with_solar(published_groups(each.models, to, each.which), found, each.which)
         one, seen = replace(bare, shared=each, public=public, starts=to), public
         if early is not None and late is not None:
             held, seen = _held_out(early, late, habits, fitting, family, each, bare.top)
@@ -567,13 +570,21 @@ def learn(
     return replace(
         with_decoding(best, given, habits),
         groups_tried=scores if len(scores) > 1 else {},
-        trust=estimate_trust(where, judged, shared.which, bare.top),
+        trust=estimate_trust(_scored(where), judged, shared.which, bare.top),
     )
 
 
-def _of_net_readings(terms: LearningTerms, *, pooled: bool) -> LearningTerms:
-    """Options for homes that export: histograms, whose bins are on either side of 0 Wh."""
-    if terms.law not in ("auto", "histogram"):
+def _scored(found: Histories) -> Histories:
+    """The readings that published laws describe: net ones where panels have a register."""
+    return found if found.solar is None else clamped(netted(found))
+
+
+def _of_net_readings(terms: LearningTerms, given: Histories, *, pooled: bool) -> LearningTerms:
+    """Options for homes that export: histograms, whose bins are on either side of 0 Wh.
+
+    Where panels have a register of their own, what the homes take has laws of any family.
+    """
+    if given.solar is None and terms.law not in ("auto", "histogram"):
         raise ModelError(
             f"law is {terms.law!r}, which has no readings below 0 Wh, but the homes export; give"
             " histogram."
@@ -583,7 +594,7 @@ def _of_net_readings(terms: LearningTerms, *, pooled: bool) -> LearningTerms:
             "a pool budget is set and the homes export, but noisy sums are of readings from 0 Wh"
             " on; learn without a pool budget."
         )
-    return replace(terms, law="histogram")
+    return terms if given.solar is not None else replace(terms, law="histogram")
 
 
 def with_decoding(result: Learned, given: Histories, habits: Habits) -> Learned:
@@ -718,8 +729,8 @@ def _held_out(
     before = expected(early.wh, replace(spread, design=design), labels=_labels(early, design))
     own = replace(spread, design=design, readings=np.isfinite(early.wh).sum(axis=1))
     models = grouped_models(own, before, shared.which, shared.k)
-    judged = published_groups(models, terms.starts, shared.which)
-    return held_out_scores(early, late, judged, shared.which, top), judged
+    judged = with_solar(published_groups(models, terms.starts, shared.which), early, shared.which)
+    return held_out_scores(_scored(early), _scored(late), judged, shared.which, top), judged
 
 
 def held_out_scores(

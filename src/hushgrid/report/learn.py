@@ -15,6 +15,7 @@ from hushgrid.learn.evaluation import PublishedGroup
 from hushgrid.learn.export import ExportedModels, OperatorFigures, ZoneChoices
 from hushgrid.learn.histories import AILMENTS, Histories
 from hushgrid.learn.learner import HeldOut, Learned
+from hushgrid.learn.solar import dependence
 from hushgrid.report._figures import data_uri, light_grid, panels, render, table
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ def learned_values(
         "leaks": made.note,
         "bound": made.bound - made.export,
         **({"export": made.export} if made.export else {}),
+        **_solar(found, given),
         "bound_by": made.bound_by,
         "law": found.family,
         "law_tried": found.tried,
@@ -84,6 +86,37 @@ def learned_values(
         },
         "accuracy": figures.accuracy,
         "held_out": _held(found, made, figures.held_out),
+    }
+
+
+def _solar(found: Learned, given: Histories) -> dict[str, Any]:
+    """Which register of the panels was apart, and how far both registers hang together."""
+    if given.solar is None:
+        return {}
+    part = given.homes(found.usable)
+    return {
+        "solar": {
+            "register": "production" if given.generated else "export",
+            "correlation": dependence(part, found.starts),
+        }
+    }
+
+
+def zone_values(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The JSON of `hushgrid learn` for homes of several kinds, learned apart.
+
+    Args:
+        parts: Values of `learned_values` of each kind.
+
+    Returns:
+        The values of the zone, with those of each kind under `parts`.
+    """
+    same = ("zone", "eta", "eta_basis", "eta_set_by", "provenance", "epsilon_spent", "leaks")
+    added = ("houses", "fitted", "groups", "log_likelihood")
+    return {
+        **{key: parts[0][key] for key in same},
+        **{key: sum(one[key] for one in parts) for key in added},
+        "parts": list(parts),
     }
 
 
@@ -167,11 +200,14 @@ def learned_prose(values: Mapping[str, Any]) -> str:
     """What was learned, its scores, the trust it supports, and what it leaks.
 
     Args:
-        values: Values of `learned_values`.
+        values: Values of `learned_values` or `zone_values`.
 
     Returns:
         Lines of text.
     """
+    if "parts" in values:
+        kinds = [f"{_kind_of(one)}\n{learned_prose(one)}" for one in values["parts"]]
+        return "\n\n".join(kinds)
     lines = [
         f"Zone {values['zone']}: {values['houses']} houses, {values['fitted']} fitted; models that"
         f" homes share: {values['groups']}; laws: {values['law']}, {len(values['starts'])} slot"
@@ -181,6 +217,12 @@ def learned_prose(values: Mapping[str, Any]) -> str:
         f" {values['log_likelihood_per_reading']:.4f} a reading; {values['converged']} of"
         f" {values['fitted']} homes converged.",
     ]
+    if solar := values.get("solar"):
+        lines.append(
+            f"The solar part is of the register of {_REGISTER[solar['register']]}, by slot group."
+            " Given the time of day it is assumed independent of occupancy and of what is taken;"
+            f" within slot groups both are correlated by {solar['correlation']:.2f}."
+        )
     held = values.get("held_out")
     if held:
         under = "under the published model, with its noise, " if held.get("noise") else ""
@@ -228,6 +270,16 @@ def learned_prose(values: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def _kind_of(values: Mapping[str, Any]) -> str:
+    """The homes of one kind, as a headline."""
+    if not values.get("export"):
+        return "Homes without panels."
+    apart = values.get("solar")
+    how = f"a register of {_REGISTER[apart['register']]}" if apart else "net readings"
+    return f"Homes with panels, up to {values['export']} Wh a step fed in, {how}."
+
+
+_REGISTER = {"export": "energy fed in", "production": "energy generated"}
 _POOLED = (
     "For the operator only: every score, log-likelihood, accuracy and count here is computed from"
     " readings without noise. The last days are in the sums of the published model too; the"

@@ -1,0 +1,101 @@
+"""The solar part of homes whose panels have a register of their own.
+
+The register counts what was fed in, or what the panels generated. Its law depends on the slot group
+and on the group of homes alone: given the time of day it is assumed independent of occupancy and of
+what the home took. The law of a net reading is then the convolution of both, as a zone file's "net"
+has it. Of two registers of one meter the assumption is rough, since energy fed in is what was not
+used; a meter of the generation itself fits it better.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from hushgrid._numbers import Floats, Indices, Ints
+from hushgrid.learn._families import common_edges
+from hushgrid.learn.evaluation import PublishedGroup
+from hushgrid.learn.histories import DAY, Histories
+
+_PRIOR = 1.0  # readings, spread like all of the group, that each slot group has in addition
+
+
+def with_solar(
+    public: tuple[PublishedGroup, ...], found: Histories, which: Indices
+) -> tuple[PublishedGroup, ...]:
+    """Laws of net readings from laws of what homes take and of what their panels' register counts.
+
+    Args:
+        public: Chain and laws of each group, of what homes take.
+        found: Histories with a register of the panels apart; else `public` stays as it is.
+        which: (homes,) group of each home.
+
+    Returns:
+        The groups with net laws by slot group, for occupied and for empty homes.
+    """
+    if found.solar is None:
+        return public
+    return tuple(_composed(one, found, np.flatnonzero(which == j)) for j, one in enumerate(public))
+
+
+def _composed(one: PublishedGroup, found: Histories, members: Indices) -> PublishedGroup:
+    assert found.solar is not None
+    v, group = found.export, _slot_groups(found, one.starts)
+    solar = np.clip(found.solar[members], 0, v)
+    edges = common_edges(solar)
+    counts = np.stack([_counts(solar[:, group == g], edges) for g in range(len(one.starts))])
+    usual = counts.sum(axis=0)
+    usual = usual / usual.sum() if usual.any() else np.eye(1, len(usual))[0]
+    shares = counts + _PRIOR * usual
+    shares = np.round(shares / shares.sum(axis=1, keepdims=True), 7)
+    bins = [
+        {"law": "bins", "edges": [int(edge) for edge in edges], "weights": weights.tolist()}
+        for weights in shares
+    ]
+
+    def net(tables: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
+        return tuple(
+            {"law": "net", "export": v, "consumption": table, "solar": part}
+            for table, part in zip(tables, bins, strict=True)
+        )
+
+    empty = net(one.empty or (one.absent,) * len(bins))
+    return replace(one, absent=empty[0], present=net(one.present), empty=empty)
+
+
+def _counts(values: Floats, edges: Floats) -> Floats:
+    """Readings in each bin."""
+    seen = values[np.isfinite(values)]
+    return np.histogram(seen, edges)[0].astype(np.float64)
+
+
+def _slot_groups(found: Histories, starts: tuple[int, ...]) -> Ints:
+    hour = found.local_time % DAY // 3600
+    return np.asarray(np.searchsorted(starts, hour, side="right") - 1, np.int64)
+
+
+def dependence(found: Histories, starts: tuple[int, ...]) -> float:
+    """Correlation of both registers within slot groups of a home, which the laws take for 0.
+
+    Args:
+        found: Histories with a register of the panels apart.
+        starts: First hour of each slot group.
+
+    Returns:
+        The correlation, from -1 to 1; 0 where a register never moves.
+    """
+    assert found.solar is not None
+    group, sums = _slot_groups(found, starts), np.zeros(3)
+    for taken, solar in zip(found.wh, found.solar, strict=True):
+        seen = np.isfinite(taken) & np.isfinite(solar)
+        own = group[seen]
+        number = np.maximum(np.bincount(own, minlength=len(starts)), 1)
+        x, y = (
+            values[seen] - (np.bincount(own, values[seen], len(starts)) / number)[own]
+            for values in (taken, solar)
+        )
+        sums += x @ y, x @ x, y @ y
+    both, one, other = sums.tolist()
+    return both / (one * other) ** 0.5 if one > 0 and other > 0 else 0.0
