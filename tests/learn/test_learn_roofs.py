@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +14,15 @@ from hushgrid.errors import FileError, IntakeError, ModelError
 from hushgrid.files.readings import read_roofs
 from hushgrid.files.service_file import load_deployment
 from hushgrid.files.zone_file import load_zone
-from hushgrid.learn.evaluation import law_of_table
-from hushgrid.learn.habits import assumed_habits
-from hushgrid.learn.histories import Histories, Roof, netted, split_roofs
-from hushgrid.learn.learner import LearningTerms, learn
+from hushgrid.learn.evaluation import (
+    PublishedGroup,
+    forecast_errors,
+    law_of_table,
+    two_states,
+)
+from hushgrid.learn.habits import Habits, assumed_habits, stationary
+from hushgrid.learn.histories import Histories, Roof, ailments, netted, of_months, split_roofs
+from hushgrid.learn.learner import LearningTerms, learn, split_held_out
 from hushgrid.learn.solar import dependence
 from tests.learn.test_learn_signed import main
 from tests.learn.test_learn_zone import BEGINS, SHOWN, lived_in
@@ -122,6 +128,51 @@ def test_tables_of_roofs_that_cannot_be(tmp_path: Path, text: str, words: str) -
         read_roofs(path)
 
 
+def test_a_season_is_all_that_is_known() -> None:
+    """Days 0 to 3 and 12 to 15 are of the season: a winter in one year of readings."""
+    steps = 20 * 48
+    wh = lived_in(2, 3)[0][:, :steps]
+    month = np.repeat(np.where(np.isin(np.arange(20) // 4, (0, 3)), 12, 6), 48)
+    solar = np.ones_like(wh)
+    labels = np.ones(wh.shape, np.int8)
+    every = Histories(
+        ("a", "b"), wh, 1800, BEGINS, SHOWN[:steps], {}, labels, export=9, solar=solar
+    )
+    found = of_months(every, month, {12, 1})
+    assert found.wh.shape[1] == 16 * 48
+    assert np.array_equal(found.wh[:, found.inside], wh[:, month == 12])
+    assert np.isnan(found.wh[:, ~found.inside]).all()
+    assert np.isnan(found.solar[:, ~found.inside]).all()  # type: ignore[index]
+    assert set(found.labels[:, ~found.inside].ravel()) == {-1}  # type: ignore[index]
+    assert not any("gaps" in home for home in ailments(found))
+    plain = replace(found, solar=None, export=0)
+    twice = replace(plain, wh=np.hstack([plain.wh] * 3), local_time=np.tile(plain.local_time, 3))
+    twice = replace(twice, labels=None, outside=np.tile(plain.outside, 3))  # type: ignore[arg-type]
+    early, late = split_held_out(twice) or (None, None)
+    assert early is not None
+    assert late is not None
+    known = [np.isfinite(part.wh[0]).sum() // 48 for part in (early, late)]
+    assert known == [18, 6], "a quarter of the season's days, not of the year's"
+    for months, words in (((), "months are"), ((13,), "months are .13."), ((3,), "no day of them")):
+        with pytest.raises(IntakeError, match=words):
+            of_months(every, month, months)
+
+
+def test_errors_of_a_forecast_are_of_the_season_alone() -> None:
+    wh = np.tile(lived_in(1, 3)[0][:, : 7 * 48], 3)
+    local = np.tile(SHOWN[: 7 * 48], 3)
+    found = Histories(("a",), wh, 1800, BEGINS, local, {})
+    a = two_states(assumed_habits(1800).moves(1.0))
+    two = Habits(a, stationary(a), "assumed")
+    flat = {"law": "uniform"}
+    group = PublishedGroup(two, flat, (flat,), (0,), 1)
+    asked = ((group,), np.zeros(1, np.intp), 500)
+    outside = np.arange(wh.shape[1]) >= 14 * 48
+    other = replace(found, wh=np.where(outside, np.nan, wh), outside=outside)
+    part = found.steps(slice(0, 14 * 48))
+    assert forecast_errors(part, other, *asked) == forecast_errors(part, part, *asked)
+
+
 @pytest.fixture
 def written(tmp_path: Path) -> Path:
     """A folder with readings of all meters, those of two homes without panels, and roofs."""
@@ -180,7 +231,8 @@ def test_a_zone_of_both_kinds_is_checked_by_its_registers(
     written: Path, capsys: pytest.CaptureFixture[str], netted: bool
 ) -> None:
     more = ["--roofs", str(written / "roofs.csv"), *(["--net-laws"] if netted else [])]
-    _, model = learned(written, "all.csv", "out", *more)
+    zone, model = learned(written, "all.csv", "out", *more, "--months", "1,2")
+    assert zone["learned"]["months"] == model["months"] == [1, 2]
     assert ["solar" in kind for kind in model["more"]] == [not netted, False]
     capsys.readouterr()
     out = str(written / "out")

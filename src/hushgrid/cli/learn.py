@@ -186,7 +186,11 @@ class _Part(NamedTuple):
 
 
 def _write(
-    out: Path, parts: Sequence[_Part], asked: ZoneChoices, begins: datetime | None
+    out: Path,
+    parts: Sequence[_Part],
+    asked: ZoneChoices,
+    begins: datetime | None,
+    season: tuple[int, ...],
 ) -> list[Path]:
     """theta.json, zone.toml and service.toml with a key; no evaluation figure affects them."""
     from secrets import token_hex
@@ -212,6 +216,7 @@ def _write(
             bound=part.made.bound,
             export=part.made.export,
             registers=part.registers,
+            months=season,
             bound_by=part.made.bound_by,
             eta=made.eta,
             eta_by=made.eta_by,
@@ -350,6 +355,10 @@ def learn(
         str | None,
         typer.Option("--to", metavar="TIME", help="End of the last step; else the latest reading."),
     ] = None,
+    months: Annotated[
+        str | None,
+        typer.Option(help="Learn these months alone, a season such as 4,5,6,7,8,9; else all."),
+    ] = None,
     interval: Annotated[
         str | None,
         typer.Option(metavar="STEP", help="Steps: 1800 [s] or PT30M; else as most readings are."),
@@ -446,6 +455,7 @@ def learn(
         return
     given = {"--from": first, "--to": last, "--interval": seconds, "--meters": meters}
     _need_public(asked, [name for name, value in given.items() if value is None])
+    season = _months(months)
     panels = {} if roofs is None else read_roofs(roofs)
     _check_panels(panels, export, pool_budget)
     registers = {name: one.export_meter for name, one in panels.items() if one.export_meter}
@@ -455,7 +465,7 @@ def learn(
         found = read_histories(
             readings, mapping=mapping, time_zone=time_zone, seconds=seconds, begins=first,
             ends=last, meters=None if meters is None else [*read_meters(meters), *second],
-            labels=labels, watch=watch, registers=registers,
+            labels=labels, watch=watch, registers=registers, months=season,
         )  # fmt: skip
         kinds = split_roofs(replace(found, export=export or 0), panels)
         kinds = tuple(netted(kind) for kind in kinds) if net_laws else kinds
@@ -484,11 +494,12 @@ def learn(
         for kind, result in zip(kinds, results, strict=True)
     ]
     # before any figure: none of them may decide whether a pooled model is published
-    written = _write(out, parts, asked, begins)
+    written = _write(out, parts, asked, begins, season)
     each, contents = [], []
     for kind, result, made, _ in parts:
         judged = operator_figures(result, made, kind, habits, asked)
         each.append(learned_values(result, made, judged, asked, kind))
+        each[-1] |= {"months": list(season)} if season else {}
         contents.append(learned_content(result, made, judged, each[-1]))
         if some := [name for name in kind.ids if name in panels]:
             pairs = {n: (panels[n].export_meter, panels[n].production_meter) for n in some}
@@ -501,6 +512,18 @@ def learn(
     common.echo(f"{learned_prose(values)}\n\n{values['verdict']['sentence']}", json)
     written += common.write_json(values, json)
     common.echo_written(written, json, "\n")
+
+
+def _months(given: str | None) -> tuple[int, ...]:
+    """Months of the year in order; whether each is one, those who take them say."""
+    from hushgrid.errors import IntakeError
+
+    if given is None:
+        return ()
+    try:
+        return tuple(sorted({int(one) for one in given.split(",")}))
+    except ValueError:
+        raise IntakeError(f"months is {given!r}; give numbers such as 4,5,6,7,8,9.") from None
 
 
 def _check_panels(panels: dict[str, Roof], export: int | None, pool_budget: float | None) -> None:

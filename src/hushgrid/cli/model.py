@@ -193,6 +193,7 @@ def validate(
         seconds=contents[0]["seconds"],
         labels=labels,
         registers={name: one.export_meter for name, one in panels.items() if one.export_meter},
+        months=contents[0].get("months", ()),
     )
     pairs, strange = _by_kind(found, contents, panels)
     checked = [_validated(part, content, level / len(pairs)) for content, part in pairs]

@@ -53,6 +53,23 @@ def local_seconds(begins: int, seconds: int, horizon: int, time_zone: str) -> In
     return _local(begins + seconds * np.arange(horizon, dtype=np.int64), time_zone)
 
 
+def local_months(begins: int, seconds: int, horizon: int, time_zone: str) -> Ints:
+    """Month of the year at the start of every step.
+
+    Args:
+        begins: Start of the first step [UTC epoch s].
+        seconds: Length of a step [s].
+        horizon: Number of steps.
+        time_zone: IANA name.
+
+    Returns:
+        (horizon,) months from 1 to 12, local time.
+    """
+    zone = ZoneInfo(time_zone)
+    starts = (begins + seconds * t for t in range(horizon))
+    return np.array([datetime.fromtimestamp(start, zone).month for start in starts], np.int64)
+
+
 def _local(starts: Ints, time_zone: str) -> Ints:
     zone = ZoneInfo(time_zone)
     clocks = (datetime.fromtimestamp(start, zone).replace(tzinfo=UTC) for start in starts.tolist())

@@ -19,7 +19,7 @@ import numpy as np
 from hushgrid.errors import FileError, IntakeError, ModelError
 from hushgrid.files.apart import batches_apart
 from hushgrid.files.extensions import by_key
-from hushgrid.files.interval_plan import local_seconds
+from hushgrid.files.interval_plan import local_months, local_seconds
 from hushgrid.files.results import read_text
 from hushgrid.intake.csv import csv_batches, fields_of
 from hushgrid.intake.exports import FORMATS, MAPPINGS
@@ -261,6 +261,7 @@ def read_histories(
     labels: Path | None = None,
     watch: Watch | None = None,
     registers: Mapping[str, str] | None = None,
+    months: Sequence[int] = (),
 ) -> Histories:
     """Readings on one axis of local time, with labels where a file has them.
 
@@ -275,6 +276,7 @@ def read_histories(
         labels: File of known occupancy.
         watch: Called with the bytes read.
         registers: By meter the id of its register of energy fed in, which is a row of its own.
+        months: Local months of the year to take, from 1 to 12; none: all.
 
     Returns:
         Histories, `declared` where step, begin, end and meters were all given.
@@ -286,6 +288,7 @@ def read_histories(
         axis_of,
         for_meters,
         histories_of,
+        of_months,
         with_labels,
         with_silent_meters,
     )
@@ -311,11 +314,14 @@ def read_histories(
         found = for_meters(found, meters)
     elif parsed.malformed:
         found = with_silent_meters(found, _meters_named(path, mapping))
-    if labels is None:
+    if labels is not None:
+        names, start, occupied, dropped = read_labels(labels, drop=declared)
+        found = replace(found, counts={**counts, "rows that are no label": dropped})
+        at, known = np.array(start, np.int64), np.array(occupied, np.int8)
+        found = with_labels(found, names, at, known)
+    if not months:
         return found
-    names, start, occupied, dropped = read_labels(labels, drop=declared)
-    found = replace(found, counts={**counts, "rows that are no label": dropped})
-    return with_labels(found, names, np.array(start, np.int64), np.array(occupied, np.int8))
+    return of_months(found, local_months(axis.begins, axis.seconds, axis.steps, time_zone), months)
 
 
 def read_meters(path: Path) -> list[str]:

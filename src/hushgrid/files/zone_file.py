@@ -166,7 +166,9 @@ class Provenance(FileTable):
         digest: Digest of the model; a random name where it is private.
     """
 
-    unread: ClassVar[frozenset[str]] = frozenset({"by", "law", "prior", "days", "bound_by"})
+    unread: ClassVar[frozenset[str]] = frozenset(
+        {"by", "law", "prior", "days", "months", "bound_by"}
+    )
 
     origin: Annotated[Origin, fix(_ORIGINS)] = "public"
     epsilon: Annotated[float, fix("give 0 or more", ge=0)] = 0.0

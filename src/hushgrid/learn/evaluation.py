@@ -273,9 +273,11 @@ def forecast_errors(
     total = np.bincount(place, early.wh[seen], size).reshape(-1, len(hour))
     own = total / np.maximum(count, 1)
     known = np.isfinite(late.wh) & (count > 0)[:, late.slot]
-    load = np.where(known, late.wh, 0).sum(axis=0)
+    here = late.inside
+    load = np.where(known, late.wh, 0).sum(axis=0)[here]
     errors = [
-        np.where(known, mean[:, late.slot], 0).sum(axis=0) - load for mean in (groups[which], own)
+        np.where(known, mean[:, late.slot], 0).sum(axis=0)[here] - load
+        for mean in (groups[which], own)
     ]
     level = max(float(load.mean()), 1e-9)
     forecast, slots = (float(np.sqrt(np.mean(error**2))) / level for error in errors)

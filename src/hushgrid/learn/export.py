@@ -332,6 +332,7 @@ class ZoneSettings:
         by: Program that wrote the file.
         export: Export limit of each home [Wh]; `bound` is u + v then, as the laws are.
         registers: By meter its register of energy fed in, where the homes have one.
+        months: Months of the year that the models are of; none: all of it.
     """
 
     zone: str
@@ -355,6 +356,7 @@ class ZoneSettings:
     by: str = "hushgrid learn"
     export: int = 0
     registers: Mapping[str, str] = field(default_factory=dict)
+    months: tuple[int, ...] = ()
 
 
 Groups = Sequence[tuple[PublishedGroup, Sequence[str]]]
@@ -390,6 +392,7 @@ def zone_text(
                 "law": offer.law,
                 "prior": offer.prior,
                 "days": offer.days,
+                **({"months": list(offer.months)} if offer.months else {}),
                 "bound_by": offer.bound_by,
                 "digest": offer.digest,
             },

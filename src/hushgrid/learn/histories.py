@@ -57,6 +57,8 @@ class Histories:
             where missing: fed in, or generated. `wh` is then what the homes took, or consumed, and
             `wh - solar` the net reading. None: there is no such register.
         generated: Whether `solar` is what the panels generated, so that `wh` is all consumption.
+        outside: (steps,) whether a step is of another season, so that nothing of it is known; None
+            for all of the year.
     """
 
     ids: tuple[str, ...]
@@ -72,6 +74,12 @@ class Histories:
     offset: int = 0
     solar: Floats | None = None
     generated: bool = False
+    outside: Bools | None = None
+
+    @property
+    def inside(self) -> Bools | slice:
+        """The steps of the season, as an index."""
+        return slice(None) if self.outside is None else np.asarray(~self.outside)
 
     @property
     def steps_a_day(self) -> int:
@@ -103,6 +111,7 @@ class Histories:
             begins=begin,
             labels=labels,
             solar=None if self.solar is None else self.solar[:, which],
+            outside=None if self.outside is None else self.outside[which],
         )
 
 
@@ -354,6 +363,42 @@ def with_labels(found: Histories, meters: Sequence[str], start: Ints, occupied: 
     return replace(found, labels=labels)
 
 
+def of_months(found: Histories, month: Ints, months: Collection[int]) -> Histories:
+    """The histories of some months of the year, from their first step to their last.
+
+    Args:
+        found: The histories.
+        month: (steps,) local month of each step, from 1 to 12.
+        months: The months of the season.
+
+    Returns:
+        Histories in which nothing is known of other months.
+
+    Raises:
+        IntakeError: A month is none, or there is no step of these months.
+    """
+    wrong = [one for one in months if not 1 <= one <= 12]
+    if wrong or not months:
+        raise IntakeError(
+            f"months are {sorted(months)}; give one or more, from 1 for January to 12."
+        )
+    inside = np.isin(month, list(months))
+    if not inside.any():
+        raise IntakeError(
+            f"months are {sorted(months)} but the readings have no day of them; give others."
+        )
+    at = np.flatnonzero(inside)
+    part = slice(int(at[0]), int(at[-1]) + 1)
+    some, other = found.steps(part), ~inside[part]
+    return replace(
+        some,
+        wh=np.where(other, np.nan, some.wh),
+        solar=None if some.solar is None else np.where(other, np.nan, some.solar),
+        labels=None if some.labels is None else np.where(other, np.int8(-1), some.labels),
+        outside=other,
+    )
+
+
 def clamped(found: Histories, bound: int | None = None) -> Histories:
     """Readings clamped to 0..bound, as by the mechanism; x + v where net readings are below 0.
 
@@ -393,7 +438,7 @@ def ailments(found: Histories) -> tuple[tuple[str, ...], ...]:
     Returns:
         Keys of `AILMENTS` for each home.
     """
-    every = tuple(_ails(row, found.seconds) for row in found.wh)
+    every = tuple(_ails(row, found.seconds, found.inside) for row in found.wh)
     if not found.export:
         return every
     return tuple(tuple(one for one in some if one != "export") for some in every)
@@ -411,7 +456,7 @@ def can_be_fitted(ails: Sequence[str]) -> bool:
     return not {"empty", "short", "constant", "units"} & set(ails)
 
 
-def _ails(row: Floats, seconds: int) -> tuple[str, ...]:
+def _ails(row: Floats, seconds: int, inside: Bools | slice) -> tuple[str, ...]:
     seen = row[np.isfinite(row)]
     if not seen.size:
         return ("empty",)
@@ -430,7 +475,7 @@ def _ails(row: Floats, seconds: int) -> tuple[str, ...]:
         found.append("vacant")
     elif empty.any():
         found.append("vacant at times")
-    if np.isnan(row).mean() > 0.1:
+    if np.isnan(row[inside]).mean() > 0.1:
         found.append("gaps")
     if (seen < 0).any():
         found.append("export")

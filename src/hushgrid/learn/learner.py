@@ -613,7 +613,7 @@ def with_decoding(result: Learned, given: Histories, habits: Habits) -> Learned:
     return replace(
         result,
         accuracy=_accuracy(found, habits, result.terms, result.family, result.edges),
-        home_share=posterior(found.wh, result.own, labels=labels).mean(axis=1),
+        home_share=posterior(found.wh, result.own, labels=labels)[:, found.inside].mean(axis=1),
     )
 
 
@@ -702,11 +702,12 @@ def split_held_out(found: Histories) -> tuple[Histories, Histories] | None:
     Returns:
         Both parts; None with too few days or readings.
     """
-    steps, day = found.wh.shape[1], found.steps_a_day
-    late = int(steps * HELD_OUT) // day * day
+    at, day = np.arange(found.wh.shape[1])[found.inside], found.steps_a_day
+    late = int(len(at) * HELD_OUT) // day * day
     if late < LEAST_HELD * day:
         return None
-    parts = found.steps(slice(0, steps - late)), found.steps(slice(steps - late, steps))
+    cut = int(at[-late])
+    parts = found.steps(slice(0, cut)), found.steps(slice(cut, found.wh.shape[1]))
     return parts if all(np.isfinite(part.wh).any() for part in parts) else None
 
 

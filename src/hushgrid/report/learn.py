@@ -217,6 +217,11 @@ def learned_prose(values: Mapping[str, Any]) -> str:
         f" {values['log_likelihood_per_reading']:.4f} a reading; {values['converged']} of"
         f" {values['fitted']} homes converged.",
     ]
+    if months := values.get("months"):
+        lines.append(
+            f"Months of the year: {', '.join(map(str, months))}. The models are of these alone; a"
+            " zone takes those of the next season in a new epoch."
+        )
     if solar := values.get("solar"):
         lines.append(
             f"The solar part is of the register of {_REGISTER[solar['register']]}, by slot group."
