@@ -205,7 +205,7 @@ def validate(
         lines.append(f"Homes of a kind that has no models: {', '.join(strange[:8])}.")
     if html is not None:
         common.require("matplotlib", "plot")
-        pictures = {}
+        pictures: dict[str, Figure] = {}
         for number, (_, _, draw) in enumerate(checked, 1):
             more = "" if number == 1 else f" {number}"
             pictures |= {f"{name}{more}": figure for name, figure in draw().items()}
