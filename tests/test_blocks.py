@@ -90,6 +90,8 @@ RUN: dict[str, dict[str, list[str]]] = {
         "indented": [
             "learn/test_learn_zone.py::test_learn_writes_what_its_guide_says",
             "learn/test_learn_service.py::test_a_learned_zone_runs_without_hand_work",
+            "learn/test_learn_roofs.py::test_one_run_learns_a_zone_of_both_kinds",
+            "learn/test_learn_roofs.py::test_a_zone_of_both_kinds_is_checked_by_its_registers",
         ]
     },
     "ledger.md": {
