@@ -217,6 +217,7 @@ def opens(made: Deployment) -> bool:
 
 
 STAGES = [
+    (move._open_meters, "_open_meters", move),
     (move._copied, "_copied", move),
     (move._check_chain, "_check_chain", move),
     (Database.retire, "retire", Database),
@@ -252,7 +253,47 @@ def test_an_interrupted_move_never_leaves_two_ledgers(
         move_stores(file, other)
     assert (opens(file), opens(other)) == (False, True)
     assert lines(other) == before
+    with ClientStore(file.client_store) as clients:
+        assert clients.find("north") is None, "nothing is left in the old place"
     live(other, 3, 1)
+
+
+def left(file: Deployment, other: Deployment) -> None:
+    """A move that is ended when all rows are copied."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Database, "retire", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            move_stores(file, other)
+
+
+@pytest.mark.parametrize("steps", [0, 1])
+def test_a_copy_of_an_earlier_move_is_never_released(steps: int, tmp_path: Path) -> None:
+    file, other = described(tmp_path / "one"), described(tmp_path / "two")
+    third = described(tmp_path / "three")
+    fill(file)
+    left(file, other)
+    if steps:
+        live(file, 3, steps)
+    move_stores(file, third)
+    with pytest.raises(LedgerError, match="moved to another place than the second file names"):
+        move_stores(file, other)
+    assert [opens(one) for one in (file, other, third)] == [False, False, True]
+
+
+def test_a_move_to_a_server_is_run_again(tmp_path: Path, postgres: Postgres) -> None:
+    file, server = described(tmp_path / "one"), described(tmp_path / "server", postgres.fresh())
+    fill(file)
+    left(file, server)
+    assert (opens(file), opens(server)) == (True, False)
+    engine = sa.create_engine(server.ledger.replace("://", "+psycopg://"))
+    with engine.begin() as link:  # what has rows already is named
+        for name in sa.inspect(link).get_table_names():
+            if "ledger" not in name and "version" not in name:
+                link.execute(sa.text(f"TRUNCATE {name} CASCADE"))
+    engine.dispose()
+    move_stores(file, server)
+    assert (opens(file), opens(server)) == (False, True)
+    live(server, 3, 1)
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

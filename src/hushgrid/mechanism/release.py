@@ -83,7 +83,7 @@ class Release:
         t: The step whose load is published.
         applies_from: The step from which the rate applies.
         load_hat: Noisy load of the clamped readings [Wh].
-        put_back: Expected energy above the clamp [Wh].
+        put_back: Expected energy above the clamp [Wh], less what is expected below its lower ends.
         estimate: The public's best estimate of the load [Wh], where the policy makes one.
         rate: Published rate [currency/kWh].
         scale: Scale of the noise [Wh]; the standard deviation of Gaussian noise.
@@ -113,7 +113,7 @@ class Release:
     t: Annotated[int, whole(1)]
     applies_from: Annotated[int, whole(1)]
     load_hat: Annotated[int, whole()]
-    put_back: Annotated[float, LOSS]
+    put_back: Annotated[float, number(-math.inf)]
     estimate: Annotated[float | None, or_null(number(-math.inf))]
     rate: Annotated[float, number(-math.inf)]
     scale: Annotated[float, LOSS]

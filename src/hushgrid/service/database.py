@@ -40,8 +40,9 @@ from hushgrid.files.results import sync_folder
 # text that every database sorts by its bytes
 SORTED_TEXT = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 BUSY = 10.0  # [s] to wait for another writer
-MOVED = -1  # schema version of a store that is elsewhere now
-MOVING = -2  # of a copy that is not the store yet
+# Schema versions that are marks of a move, each less twice the number of that move: of a store that
+# is elsewhere now, and of a copy that is not the store yet. Earlier versions had no numbers.
+MOVED, MOVING = -1, -2
 CONNECTIONS = 3  # of a store at once; further threads wait
 SESSION: dict[str, Any] = {
     "connect_timeout": 5,
@@ -288,14 +289,22 @@ class Database:
                 " and that there is no such file yet."
             ) from None
 
-    def retire(self) -> None:
-        """Mark a store that was moved: from now on it cannot be opened, by earlier versions too."""
-        self._mark(MOVED)
+    def retire(self, number: int) -> None:
+        """Mark a store that was moved: from now on it cannot be opened, by earlier versions too.
 
-    def hold(self) -> None:
-        """Mark a copy that is being made: no one else can open it until `release`."""
+        Args:
+            number: Of the move, from 0 to 2^30 - 2.
+        """
+        self._mark(MOVED - 2 * number)
+
+    def hold(self, number: int) -> None:
+        """Mark a copy that is being made: no one else can open it until `release`.
+
+        Args:
+            number: Of the move, from 0 to 2^30 - 2.
+        """
         self._moving = True
-        self._mark(MOVING)
+        self._mark(MOVING - 2 * number)
 
     def release(self) -> None:
         """Make a copy the store."""
@@ -370,7 +379,7 @@ class Database:
             return
         if application != schema.application:
             raise schema.error(f"{path} is a database of something else; give another name.")
-        if version != schema.version and not (self._moving and version in (MOVED, MOVING)):
+        if version != schema.version and not (self._moving and version < 0):
             raise self._other_version(version)
 
     def _use_log(self, path: Path, link: sqlite3.Connection) -> None:
@@ -462,12 +471,12 @@ class Database:
     # ---- messages
 
     def _other_version(self, version: int | None) -> HushgridError:
-        if version == MOVED:
+        if version is not None and version < 0 and version % 2:
             return self.schema.error(
                 f"{self.schema.name} {self.place} was moved by hushgrid move; use the service file"
                 " that names its new place."
             )
-        if version == MOVING:
+        if version is not None and version < 0:
             return self.schema.error(
                 f"{self.schema.name} {self.place} is the copy of a hushgrid move that has not"
                 " ended; run that command again."
@@ -554,7 +563,7 @@ def exists(url: str, schema: Schema) -> bool:
 
 
 def version_of(url: str, schema: Schema) -> int | None:
-    """The schema version of a store that has one; `MOVED` and `MOVING` are marks of a move.
+    """The schema version of a store that has one; below 0 it is the mark of a move.
 
     Args:
         url: As for `Database`.

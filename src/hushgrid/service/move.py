@@ -1,15 +1,17 @@
 """The stores of a stopped service in another place: from SQLite to PostgreSQL, or back.
 
-Rows are copied in one transaction a store, then read again from both sides: their digests must be
-the same. Until then the new ledger has a mark, so that no service uses it. Only then is the old
-ledger marked, so that no service uses it again, and after that the new one loses its mark: at no
-time can both be opened. The old rows of readings, clients and OpenADR objects are removed. A move
-that was interrupted is run again; it begins anew, or finishes where the old ledger has its mark.
+The new ledger is made empty and gets a mark with the number of the move, so that no service uses
+it. Rows are copied in one transaction a store, then read again from both sides: their digests must
+be the same. Only then is the old ledger marked with the same number, so that no service uses it
+again. The old rows of readings, clients and OpenADR objects are removed, and last the new ledger
+loses its mark: at no time can both be opened once a row is copied. A move that was interrupted is
+run again; it begins anew, or finishes where both ledgers have marks of one number.
 """
 
 from __future__ import annotations
 
 import hashlib
+import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -67,12 +69,10 @@ def move_stores(old: Deployment, new: Deployment) -> list[MovedStore]:
             command finishes when it is run again.
     """
     _check_same(old, new)
-    marks = [version_of(one.ledger, LEDGER) for one in (old, new)]
-    begun = marks == [MOVED, MOVING]  # all rows are copied and verified
-    if marks[1] == MOVING and not begun:
-        _forget_copy(new.ledger)
+    begun = _is_begun(old, new)
     with ExitStack() as stack:
-        ledgers = [] if begun else _open_ledgers(old, new, stack)
+        number = secrets.randbelow(2**30 - 2) + 1  # 0 is that of all moves of earlier versions
+        ledgers = [] if begun else _open_ledgers(old, new, stack, number)
         pairs = list(_open_meters(old, new, stack))
         for schema, kind, places in (
             (CLIENTS, ClientStore, (old.client_store, new.client_store)),
@@ -81,41 +81,68 @@ def move_stores(old: Deployment, new: Deployment) -> list[MovedStore]:
             if places[0] != places[1] and exists(places[0], schema):
                 source, target = (stack.enter_context(kind(place)) for place in places)
                 pairs.append((source, target))
+        copies: list[Database] = [copied for _, copied in ledgers]
         if begun:
-            copy = Database(new.ledger, LEDGER, create=False, check=False, moving=True)
-            ended = [*(target for _, target in pairs), stack.enter_context(copy)]
+            copies = [stack.enter_context(_marked(new.ledger))]
+            ended = [*(target for _, target in pairs), *copies]
             moved = [MovedStore(one.schema.name, *_digest(one), one.place) for one in ended]
-            _take_witness(old.witness_folder, new.witness_folder)
-            copy.release()
         else:
             moved = _all_copied(pairs, ledgers)
         for ledger, copied in ledgers:
             _check_chain(ledger, copied)
-            ledger.retire()
+            ledger.retire(number)
+        if copies:
             _take_witness(old.witness_folder, new.witness_folder)
-            copied.release()
         for source, _ in pairs:
             with source.begin() as link:
                 for table in source.tables:
                     link.execute(sa.delete(table))
+        for one in copies:
+            one.release()
     return moved
+
+
+def _marked(ledger: str) -> Database:
+    """A ledger that has the mark of a move."""
+    return Database(ledger, LEDGER, create=False, check=False, moving=True)
+
+
+def _is_begun(old: Deployment, new: Deployment) -> bool:
+    """Whether this move was interrupted after all rows had been copied and verified.
+
+    A copy that was left before that is emptied. Where the old ledger went elsewhere since, the
+    copy is not touched.
+    """
+    marks = [version_of(one.ledger, LEDGER) or 0 for one in (old, new)]
+    if old.ledger == new.ledger or marks[1] >= 0 or marks[1] % 2:
+        return False
+    if marks[0] >= 0:
+        _forget_copy(new.ledger)
+        return False
+    same = marks[0] - MOVED == marks[1] - MOVING
+    if same:
+        with _marked(old.ledger) as ledger, _marked(new.ledger) as copy:
+            same = _digest(ledger) == _digest(copy)
+    if not same:
+        raise LedgerError(
+            "the old ledger was moved to another place than the second file names, which has a copy"
+            " that was left before; use the service file of that other move, and remove the copy."
+        )
+    return True
 
 
 def _all_copied(
     pairs: list[tuple[Database, Database]], ledgers: list[tuple[Ledger, Ledger]]
 ) -> list[MovedStore]:
-    """Copy into empty stores, the ledger last: without it no service begins."""
-    every = [*pairs, *ledgers]
-    for _, target in every:
+    """Copy into empty stores, the ledger last."""
+    for _, target in pairs:
         _check_empty(target)
-    for _, target in ledgers:
-        target.hold()
-    return [_copied(source, target) for source, target in every]
+    return [_copied(source, target) for source, target in (*pairs, *ledgers)]
 
 
 def _forget_copy(place: str) -> None:
     """Empty the copy of a ledger that was not finished; the old ledger is still the ledger."""
-    with Database(place, LEDGER, create=False, check=False, moving=True) as copy:
+    with _marked(place) as copy:
         with copy.begin() as link:
             for table in reversed(copy.tables):  # records cannot be deleted; opening makes it anew
                 table.drop(link, checkfirst=True)
@@ -138,14 +165,19 @@ def _check_same(old: Deployment, new: Deployment) -> None:
 
 
 def _open_ledgers(
-    old: Deployment, new: Deployment, stack: ExitStack
+    old: Deployment, new: Deployment, stack: ExitStack, number: int
 ) -> list[tuple[Ledger, Ledger]]:
-    """Both ledgers with the locks of all zones: a service that runs on one of them holds them."""
+    """Both ledgers with the locks of all zones: a service that runs on one of them holds them.
+
+    The new one, which is empty, has the mark of the move.
+    """
     if not exists(old.ledger, LEDGER):
         return []
     found: list[Ledger] = []
     zones = {zone.id for zone in old.zones}
     for one in (old, new)[: 1 + (old.ledger != new.ledger)]:
+        if found and old.witness_folder != new.witness_folder and new.witness_folder.exists():
+            raise LedgerError(f"{new.witness_folder} exists already; move it away.")
         store: Ledger = (PostgresLedger if one.on_server else SqliteLedger)(one.ledger)
         stack.enter_context(store)
         zones |= {*store.zones()}
@@ -156,12 +188,11 @@ def _open_ledgers(
                     f"zone {zone!r} was last written to on another server than {store.place}; start"
                     " the service once, so that it finds what may be lost."
                 )
+        if found:
+            _check_empty(store)
+            store.hold(number)
         found.append(store)
-    if len(found) == 1:
-        return []
-    if old.witness_folder != new.witness_folder and new.witness_folder.exists():
-        raise LedgerError(f"{new.witness_folder} exists already; move it away.")
-    return [(found[0], found[1])]
+    return [(found[0], found[1])] if len(found) > 1 else []
 
 
 def _open_meters(

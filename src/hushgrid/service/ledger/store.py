@@ -59,7 +59,7 @@ IN_FILE = _records(
 )
 ON_SERVER = _records(
     "hushgrid_ledger",
-    "CREATE FUNCTION hushgrid_ledger_grows() RETURNS trigger LANGUAGE plpgsql AS"
+    "CREATE OR REPLACE FUNCTION hushgrid_ledger_grows() RETURNS trigger LANGUAGE plpgsql AS"
     " $$ BEGIN RAISE EXCEPTION 'records are never changed or removed'; END $$",
     "CREATE TRIGGER hushgrid_ledger_grows BEFORE UPDATE OR DELETE OR TRUNCATE ON hushgrid_ledger"
     " FOR EACH STATEMENT EXECUTE FUNCTION hushgrid_ledger_grows()",
