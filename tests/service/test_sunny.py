@@ -92,6 +92,18 @@ def test_the_price_of_signed_readings_is_on_record_and_passes_its_audit(
     assert [one.id for one in found.checks if one.status == "failed"] == []
 
 
+@pytest.mark.parametrize("publish", ["raw", "estimate"])
+def test_a_clamp_may_cut_more_below_than_above(tmp_path: Path, publish: Any) -> None:
+    """What is put back is then less than 0: readings end at 0 Wh where homes export 400 Wh."""
+    policy = Policy(0.5, horizon=2_000, publish=publish, clamp=((400, 1_350),))
+    zone = with_feed_in(service(export=400, policy=policy))
+    bodies = ran(tmp_path, zone)
+    assert [body["source"] for body in bodies] == ["readings"] * 5 + ["forecast"]
+    assert all(body["put_back"] < -100 for body in bodies[:5])
+    found = audited(tmp_path, zone)
+    assert [one.id for one in found.checks if one.status == "failed"] == []
+
+
 def test_a_missing_home_counts_as_expected_not_as_exporting_all(tmp_path: Path) -> None:
     """With no noise worth the name the load shows what was put in for it."""
     zone = service(n=2, export=400, policy=Policy(1e6, horizon=9, min_scale=0.1))
