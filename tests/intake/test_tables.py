@@ -7,6 +7,7 @@ import io
 import struct
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -15,11 +16,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from hushgrid import ExtraError, IntakeError
+from hushgrid.files.readings import batches_of_file
 from hushgrid.intake.arrow import _is_compressed, parquet_batches, parse_arrow, parse_parquet
-from hushgrid.intake.readings import Parsed
+from hushgrid.intake.csv import parse_csv
+from hushgrid.intake.readings import Parsed, collect
 from hushgrid.intake.text import BLOCK, LOW_CARBON_LONDON, ColumnMapping
+from tests.examples import examples
 from tests.intake.renderings import arrow_of, as_arrow, as_parquet, as_table
 
 JANUARY = 1356998400  # 2013-01-01T00:00:00Z
@@ -177,6 +183,64 @@ def test_local_times_of_a_zone_and_power() -> None:
         ("7", 1382837400, 900, 500),
     ]
     assert found.problems == ("row 3: time does not exist in its zone, as clocks went forward",)
+
+
+BOTH_WAYS = ColumnMapping(
+    meter="id", time="at", value="taken", unit="kwh", duration_s=1800, plus=("more",),
+    minus=("given",), only=(("way", ("in",)), ("kind", ("1",))), fed_in=(("way", ("out",)),),
+    time_zone="Europe/London", registers={"a": "a-out"},
+)  # fmt: skip
+WALLS = st.integers(0, 4).map(lambda k: datetime(2013, 10, 27, 0, 30) + timedelta(minutes=30 * k))
+KWH = st.one_of(st.none(), st.integers(-3, 4000).map(lambda n: n / 1000))  # the repeated hour
+BOTH_ROWS = st.tuples(
+    st.sampled_from(["a", "b", " "]), WALLS, KWH, KWH, KWH,
+    st.sampled_from(["in", "IN 2", "out", "Out", "no", None]), st.sampled_from([1, 12, 2, None]),
+)  # fmt: skip
+
+
+@settings(max_examples=examples(30))
+@given(st.lists(BOTH_ROWS, min_size=1, max_size=12), st.booleans())
+def test_both_directions_are_read_as_from_a_csv(rows: list[Any], coded: bool) -> None:
+    """`plus`, `minus`, `only` and `fed_in`, with local times that occur twice."""
+    names = ("id", "at", "taken", "more", "given", "way", "kind")
+    kinds = (pa.string(), None, pa.float64(), pa.float64(), pa.float64(), pa.string(), pa.int8())
+    columns = [
+        pa.array(column, kind) for column, kind in zip(zip(*rows, strict=True), kinds, strict=True)
+    ]
+    if coded:
+        columns[5] = columns[5].dictionary_encode()
+        columns[4] = columns[4].cast(pa.string())
+    text = "\n".join(
+        ",".join("" if cell is None else str(cell) for cell in row) for row in [names, *rows]
+    )
+    found, written = both(pa.table(columns, names), BOTH_WAYS), parse_csv(text.encode(), BOTH_WAYS)
+    assert list(found.readings.rows()) == list(written.readings.rows())
+    counted = [[(why, n) for why, n, _ in one.reasons] for one in (found, written)]
+    assert counted[0] == counted[1]
+    assert found.malformed == written.malformed
+
+
+def test_rows_of_energy_fed_in_are_of_the_second_register(tmp_path: Path) -> None:
+    table = pa.table({
+        "id": ["a", "a", "b", "a"], "at": pa.array([0, 0, 0, 1800], pa.timestamp("s")),
+        "wh": [5, 7, 9, 8], "way": ["in", "out", "out", "idle"], "back": [None, 0, 2, 1],
+    })  # fmt: skip
+    by = ColumnMapping(
+        meter="id", time="at", value="wh", duration_s=900, fed_in=(("way", ("out",)),)
+    )
+    own = replace(by, registers={"a": "a-out"})
+    read = [("a", 0, 900, 5), ("a-out", 0, 900, 7), ("a", 1800, 900, 8)]
+    assert list(both(table, own).readings.rows()) == read
+    path = tmp_path / "export.parquet"
+    path.write_bytes(parquet_of(table))
+    apart = collect(batches_of_file(path, own, lambda *_: None))
+    assert list(apart.readings.rows()) == read, "in a process of its own"
+    assert both(table, by).readings.wh.tolist() == [5, 8], "left out where there is none"
+    assert both(table, replace(by, fed_in=(), minus=("back",))).readings.wh.tolist() == [5, 7, 7, 7]
+    with pytest.raises(IntakeError, match="column 'way' has type double; give text or integers"):
+        both(table.set_column(3, "way", pa.array([1.0] * 4)), by)
+    with pytest.raises(IntakeError, match="column 'back' has type bool; give numbers"):
+        both(table.set_column(4, "back", pa.array([True] * 4)), replace(by, minus=("back",)))
 
 
 def test_rows_are_numbered_across_batches_and_groups() -> None:

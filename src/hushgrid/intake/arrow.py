@@ -3,7 +3,8 @@
 Accepted types: text or integers for a meter id; timestamps of any unit, or text, for a time;
 integers, whole floats or Arrow durations for a duration; integers, floats, decimals or text for a
 value, rounded to whole Wh, halves to even. A timestamp with a zone is exact; one without is a local
-time of the mapping's zone, UTC by default. A null is malformed. The canonical columns are
+time of the mapping's zone, UTC by default. A null is malformed, but 0 in a column that is added or
+subtracted. Columns of `only` and `fed_in` are text or integers. The canonical columns are
 `meter_id, start_utc, duration_s, wh`.
 
 pyarrow allocates what the input claims, so the claims of a stream are checked before pyarrow sees
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
@@ -38,10 +40,12 @@ from hushgrid.intake.text import (
     ByteSource,
     ColumnMapping,
     Format,
+    chosen,
     clean_meters,
     open_bytes,
     perhaps,
     starts_of,
+    summed,
     values,
 )
 
@@ -257,11 +261,19 @@ def _is_number(kind: pa.DataType) -> bool:
 def _own_names(schema: pa.Schema, mapping: ColumnMapping) -> dict[str | None, str]:
     """The table's own name of each column of the mapping, its type checked."""
     types = arrow().types
+
+    def is_name(kind: pa.DataType) -> bool:
+        return _is_text(kind) or bool(types.is_integer(kind))
+
+    def is_amount(kind: pa.DataType) -> bool:
+        return _is_number(kind) or bool(types.is_decimal(kind)) or _is_text(kind)
+
     accepted: tuple[tuple[str | None, Callable[[Any], bool], str], ...] = (
-        (mapping.meter, lambda t: _is_text(t) or types.is_integer(t), "text or integers"),
+        (mapping.meter, is_name, "text or integers"),
         (mapping.time, lambda t: types.is_timestamp(t) or _is_text(t), "timestamps"),
         (mapping.duration, lambda t: _is_number(t) or types.is_duration(t), "whole seconds"),
-        (mapping.value, lambda t: _is_number(t) or types.is_decimal(t) or _is_text(t), "numbers"),
+        *((name, is_amount, "numbers") for name in (mapping.value, *mapping.plus, *mapping.minus)),
+        *((name, is_name, "text or integers") for name in dict((*mapping.only, *mapping.fed_in))),
     )
     own: dict[str | None, str] = {}
     for name, fits, wanted in accepted:
@@ -290,7 +302,8 @@ class Table:
     """
 
     def __init__(self, schema: pa.Schema, mapping: ColumnMapping) -> None:
-        if not mapping.plain or (mapping.meter is None) == (mapping.meter_id is None):
+        plain = replace(mapping, plus=(), minus=(), only=(), fed_in=()).plain
+        if not plain or (mapping.meter is None) == (mapping.meter_id is None):
             raise IntakeError(
                 "mapping is for text, or names the meters twice or not at all; give Arrow and"
                 " Parquet tables a mapping of columns alone."
@@ -317,12 +330,19 @@ class Table:
             ids, code = _meters(column[by.meter])
         else:
             ids, code = [str(by.meter_id)], np.zeros(n, np.int64)
+        # before the times, as in a CSV: what is left out repeats no hour
+        ids, code = chosen(by, ids, code, lambda name: _texts(_as_text(column[name])))
         if by.duration is not None:
             duration = _seconds(column[by.duration])
         else:
             duration = np.full(n, by.duration_s, np.int64)
         marked = self._instants(column[by.time], ids, code)
-        wh = _watt_hours(column[by.value], by, duration)
+
+        def further(name: str) -> Ints:
+            found = _watt_hours(column[name], by, duration)
+            return np.where(found == Fault.VALUE_MISSING, 0, found)
+
+        wh = summed(by, _watt_hours(column[by.value], by, duration), further)
         start = starts_of(marked, duration, by.marks)
         return check_rows("row", number, RawColumns(ids, code, start, duration, wh))
 
@@ -375,11 +395,13 @@ def _texts(column: pa.Array) -> list[str]:
     return [texts[i] or "" for i in place.tolist()]
 
 
+def _as_text(column: pa.Array) -> pa.Array:
+    return column if _is_text(column.type) else column.cast(arrow().string())
+
+
 def _meters(column: pa.Array) -> tuple[list[str], Ints]:
     """The distinct ids, and for each row the number of its id or a `Fault`."""
-    if not _is_text(column.type):
-        column = column.cast(arrow().string())
-    texts, place = _distinct(column)
+    texts, place = _distinct(_as_text(column))
     ids, code = clean_meters(texts)
     return ids, code[place]
 

@@ -9,17 +9,16 @@ does not grow with the input.
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import itemgetter
 
 import numpy as np
 
-from hushgrid._numbers import Bools, Ints
+from hushgrid._numbers import Ints
 from hushgrid.errors import IntakeError
 from hushgrid.intake._times import text_times
 from hushgrid.intake.readings import (
     FAULTS_END,
-    MAX_WH,
     Fault,
     Parsed,
     RawColumns,
@@ -32,12 +31,14 @@ from hushgrid.intake.text import (
     Format,
     Lines,
     alternatives,
+    chosen,
     durations,
     lines,
     meter_codes,
     open_bytes,
     perhaps,
     starts_of,
+    summed,
     values,
 )
 
@@ -211,8 +212,8 @@ class TextTable:
         by = self._by
         begins, ends = self._times(table)
         ids, code = self._meters(table, len(begins))
-        if by.only or by.fed_in:  # before the times: what is left out repeats no hour
-            ids, code = self._chosen(table, ids, code)
+        # before the times: what is left out repeats no hour
+        ids, code = chosen(by, ids, code, lambda name: table[name.strip()])
         marked = self._clock.instants(begins, ids, code)
         if ends is not None:
             duration = self._clock.durations(marked, begins, ends)
@@ -223,11 +224,12 @@ class TextTable:
         else:
             duration = np.full(len(begins), by.duration_s, np.int64)
         wh = values(table[by.value.strip()], by.unit, duration, by.decimal)
-        for name, sign in (*((one, 1) for one in by.plus), *((one, -1) for one in by.minus)):
+
+        def further(name: str) -> Ints:
             texts = [text.strip() or "0" for text in table[name.strip()]]
-            more = values(texts, by.unit, duration, by.decimal)
-            wrong = np.minimum(wh, more)
-            wh = np.where(wrong < FAULTS_END, wrong, wh + sign * np.maximum(more, -MAX_WH))
+            return values(texts, by.unit, duration, by.decimal)
+
+        wh = summed(by, wh, further)
         return RawColumns(ids, code, starts_of(marked, duration, by.marks), duration, wh)
 
     def _times(
@@ -262,39 +264,6 @@ class TextTable:
         known = ids.index(self._meter) if self._meter in ids else len(ids)
         other = np.where(code < FAULTS_END, code, Fault.OTHER_METER)
         return [by.meter_id], np.where(code == known, 0, other)
-
-    def _chosen(
-        self, table: Mapping[str, Sequence[str]], ids: list[str], code: Ints
-    ) -> tuple[list[str], Ints]:
-        """Ids and codes of the rows that `only` and `fed_in` choose; others are left out."""
-        by, rows = self._by, len(code)
-        read = _matching(by.only, table, rows)
-        if by.fed_in:
-            fed_in = _matching((dict(by.only) | dict(by.fed_in)).items(), table, rows)
-            ids, own = self._registers(ids, code)
-            code, read = np.where(fed_in, own, code), read | fed_in
-        return ids, np.where(read, code, Fault.LEFT_OUT)
-
-    def _registers(self, ids: list[str], code: Ints) -> tuple[list[str], Ints]:
-        """Ids with those of registers of energy fed in, and for each row the number of its own."""
-        seconds = [self._by.register(name) for name in ids]
-        every = list(dict.fromkeys([*ids, *filter(None, seconds)]))
-        place = {name: i for i, name in enumerate(every)}
-        own = np.array([Fault.LEFT_OUT if s is None else place[s] for s in seconds], np.int64)
-        known = code >= 0
-        return every, np.where(known, own[np.where(known, code, 0)] if own.size else code, code)
-
-
-def _matching(
-    rules: Iterable[tuple[str, tuple[str, ...]]], table: Mapping[str, Sequence[str]], rows: int
-) -> Bools:
-    """Rows whose cells begin with one of the texts in the column of each rule."""
-    read = np.ones(rows, bool)
-    for name, wanted in rules:
-        accepted = tuple(text.casefold() for text in wanted)
-        texts = table[name.strip()]
-        read &= np.array([t.strip().casefold().startswith(accepted) for t in texts], bool)
-    return read
 
 
 def fields_of(line: str, delimiter: str) -> list[str] | None:

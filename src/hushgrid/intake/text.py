@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
-from hushgrid._numbers import Ints, is_whole
+from hushgrid._numbers import Bools, Ints, is_whole
 from hushgrid.errors import IntakeError
 from hushgrid.intake._times import Written, text_times
 from hushgrid.intake.readings import (
@@ -602,6 +602,73 @@ def values(
         return scaled(text, factor * max(duration, 0), SECONDS_PER_HOUR, longest)
 
     return _each(list(zip(texts, duration.tolist(), strict=True)), from_power)
+
+
+def chosen(
+    by: ColumnMapping,
+    ids: list[str],
+    code: Ints,
+    cells: Callable[[str], Sequence[str]],
+) -> tuple[list[str], Ints]:
+    """Rows that `only` and `fed_in` of a mapping choose; others are left out.
+
+    Args:
+        by: The mapping.
+        ids: The distinct meter ids.
+        code: (n,) number of each row's id, or a `Fault`.
+        cells: Gives the n cells of a column as texts, by its name in the mapping.
+
+    Returns:
+        The ids with those of registers of energy fed in, and the codes.
+    """
+    if not (by.only or by.fed_in):
+        return ids, code
+    read = _matching(by.only, cells, len(code))
+    if by.fed_in:
+        fed_in = _matching((dict(by.only) | dict(by.fed_in)).items(), cells, len(code))
+        ids, own = _registers(by, ids, code)
+        code, read = np.where(fed_in, own, code), read | fed_in
+    return ids, np.where(read, code, Fault.LEFT_OUT)
+
+
+def _matching(
+    rules: Iterable[tuple[str, tuple[str, ...]]], cells: Callable[[str], Sequence[str]], rows: int
+) -> Bools:
+    """Rows whose cells begin with one of the texts in the column of each rule."""
+    read = np.ones(rows, bool)
+    for name, wanted in rules:
+        accepted = tuple(text.casefold() for text in wanted)
+        texts = cells(name)
+        read &= np.array([t.strip().casefold().startswith(accepted) for t in texts], bool)
+    return read
+
+
+def _registers(by: ColumnMapping, ids: list[str], code: Ints) -> tuple[list[str], Ints]:
+    """Ids with those of registers of energy fed in, and for each row the number of its own."""
+    seconds = [by.register(name) for name in ids]
+    every = list(dict.fromkeys([*ids, *filter(None, seconds)]))
+    place = {name: i for i, name in enumerate(every)}
+    own = np.array([Fault.LEFT_OUT if s is None else place[s] for s in seconds], np.int64)
+    known = code >= 0
+    return every, np.where(known, own[np.where(known, code, 0)] if own.size else code, code)
+
+
+def summed(by: ColumnMapping, wh: Ints, cells: Callable[[str], Ints]) -> Ints:
+    """Values with the columns `plus` added and the columns `minus` subtracted.
+
+    Args:
+        by: The mapping.
+        wh: (n,) values of its column `value` [Wh], or a `Fault`.
+        cells: Gives the n values [Wh] of a further column, 0 for an empty cell, or a `Fault`.
+
+    Returns:
+        (n,) sums [Wh], or a `Fault`.
+    """
+    for name, sign in (*((one, 1) for one in by.plus), *((one, -1) for one in by.minus)):
+        more = cells(name)
+        wrong = np.minimum(wh, more)
+        wh = np.where(wrong < FAULTS_END, wrong, wh + sign * np.maximum(more, -MAX_WH))
+    return wh
 
 
 def starts_of(marked: Ints, duration: Ints, marks: Marks) -> Ints:
