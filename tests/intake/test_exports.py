@@ -99,7 +99,7 @@ EXPECTED: dict[str, tuple[list[tuple[str, str, int, int]], dict[Fault | str, tup
             ("me", "2021-11-07T09:45", 900, 150),
             ("me", "2021-11-09T07:45", 900, 480),
         ],
-        {Fault.VALUE_MISSING: (1, "line 14")},
+        {Fault.VALUE_MISSING: (1, "line 14"), Fault.LEFT_OUT: (1, "line 18")},
     ),
     "sgsc": (
         [

@@ -16,7 +16,7 @@ from hushgrid.files.readings import batches_of_file, mapping_of
 from hushgrid.files.service_file import load_deployment
 from hushgrid.intake.csv import parse_csv
 from hushgrid.intake.espi import FORMAT as GREEN_BUTTON
-from hushgrid.intake.exports import crc16, dsmr_p1_batches
+from hushgrid.intake.exports import crc16, dsmr_p1_batches, nested_json_batches
 from hushgrid.intake.readings import Parsed, Readings, collect
 from hushgrid.intake.text import CANONICAL, ColumnMapping
 from hushgrid.service.http.app import make_app
@@ -135,17 +135,41 @@ def test_green_button_received_energy_is_of_the_second_register() -> None:
         ("fluvius", "541448860000000017", [500]),
         ("nem12", "6100000017", [7000, 7000, 7000]),
         ("dsmr_p1", "E0004001594754414", [0, 0]),
+        ("sce", "me", [1310]),
+        ("elhub_csv", "me", [700]),
     ],
 )
 def test_exports_with_both_directions(name: str, meter: str, fed_in: list[int]) -> None:
     def read(by: ColumnMapping) -> Readings:
         return collect(batches_of_file(FILES[name], by, lambda *_: None)).readings
 
-    plain, other = read(mapping_of(name)), read(mapped(mapping_of(name), "other"))
+    mapping = mapping_of(name, "me" if meter == "me" else None)
+    plain, other = read(mapping), read(mapped(mapping, "other"))
     assert list(other.rows()) == list(plain.rows())
-    found = list(read(mapped(mapping_of(name), meter)).rows())
+    found = list(read(mapped(mapping, meter)).rows())
     assert [wh for who, *_, wh in found if who == "out"] == fed_in
     assert sorted(row for row in found if row[0] != "out") == sorted(plain.rows())
+
+
+def test_blocks_of_one_day_keep_their_direction() -> None:
+    """Of an hour that occurs twice each direction has both; nested JSON by its arrays."""
+    block = (
+        "Energy  {0} time period,Usage {0}(Real energy in kilowatt-hours)(Real energy in"
+        ' kilowatt-hours),Reading quality\n"2021-11-07 01:00:00 to 2021-11-07 01:15:00","{1}",""\n'
+        '"2021-11-07 01:00:00 to 2021-11-07 01:15:00","{2}",""\n\n'
+    )
+    text = block.format("Delivered", 1, 2) + block.format("Received", 3, 4)
+    found = parse_csv(text.encode(), mapped(mapping_of("sce", "me"), "me")).readings
+    first = 1636272000  # 2021-11-07T08:00:00Z
+    assert [(who, at - first, wh) for who, at, _, wh in found.rows()] == [
+        ("me", 0, 1000), ("me", 3600, 2000), ("out", 0, 3000), ("out", 3600, 4000)
+    ]  # fmt: skip
+    hour = '[{"startTime":"2024-01-01T00:00Z","endTime":"2024-01-01T01:00Z","quantityKwh":%d}]'
+    text = '{"data":[{"id":"m","attributes":{"consumptionPerHour":%s,"productionPerHour":%s}}]}'
+    body, by = (text % (hour, hour) % (1, 2)).encode(), mapping_of("elhub")
+    for mapping, read in ((by, [("m", 1000)]), (mapped(by, "m"), [("m", 1000), ("out", 2000)])):
+        rows = collect(nested_json_batches(body, mapping)).readings.rows()
+        assert [(who, wh) for who, *_, wh in rows] == read
 
 
 def telegram(second: int, taken: float, given: float) -> bytes:

@@ -26,6 +26,7 @@ from hushgrid.intake.readings import (
     collect,
 )
 from hushgrid.intake.text import (
+    HEADING,
     ByteSource,
     ColumnMapping,
     Format,
@@ -93,11 +94,12 @@ class _CsvTable:
         self._constants: dict[str, str] = {}
         self._wanted = mapping.columns  # in the header
         self._pick: Callable[[list[str]], tuple[str, ...]] | None = None
-        self._width, self._seen = 0, False
+        self._width, self._seen, self._heading = 0, False, ""
 
     def parsed(self, part: Lines) -> Parsed:
         number: list[int] = []
         rows: list[tuple[str, ...]] = []
+        headings: list[str] = []
         broken: list[tuple[int, Fault | str]] = []
         faults = dict(part.broken)
         for at, line in enumerate(part.text, part.first):
@@ -119,9 +121,12 @@ class _CsvTable:
             else:
                 number.append(at)
                 rows.append(self._pick(fields))
+                headings.append(self._heading)
         columns = list(zip(*rows, strict=True)) or [()] * len(self._wanted)
         table: dict[str, Sequence[str]] = dict(zip(self._wanted, columns, strict=True))
         table |= {name: [text] * len(rows) for name, text in self._constants.items()}
+        if self._by.header == "repeated":
+            table[HEADING] = headings
         return check_rows("line", np.array(number, np.int64), self._table.columns(table), broken)
 
     def _head(self, fault: Fault | None, fields: list[str]) -> None:
@@ -144,6 +149,7 @@ class _CsvTable:
         if all(len(at) == 1 for at in found):
             self._pick = itemgetter(*(at[0] for at in found))
             self._width, self._seen = len(fields), True
+            self._heading = " ".join(fields[i] for i in places(self._by.value, fields))
         elif self._first:
             wrong = next(i for i, at in enumerate(found) if len(at) != 1)
             raise IntakeError(

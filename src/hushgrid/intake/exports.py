@@ -25,6 +25,7 @@ from hushgrid.intake.json import missing_field
 from hushgrid.intake.readings import FAULTS_END, Fault, Parsed, RawColumns, check_rows
 from hushgrid.intake.text import (
     CANONICAL,
+    HEADING,
     LOW_CARBON_LONDON,
     PECAN_STREET,
     ByteSource,
@@ -68,9 +69,12 @@ MAPPINGS: Mapping[str, Callable[[], ColumnMapping]] = MappingProxyType(
         ),
         "sce": partial(
             _KWH, header="repeated", until=" to ", time_zone="America/Los_Angeles",
-            time="Energy consumption time period | Energy Delivered time period",
+            time="Energy consumption time period | Energy Delivered time period"
+            " | Energy Received time period",
             value="Usage(Real energy in kilowatt-hours) | Usage Delivered(Real energy in"
+            " kilowatt-hours)(Real energy in kilowatt-hours) | Usage Received(Real energy in"
             " kilowatt-hours)(Real energy in kilowatt-hours)",
+            fed_in=((HEADING, ("Usage Received",)),),
         ),
         "sgsc": partial(  # standard time the year round; the time is a second before the end
             _KWH, meter="CUSTOMER_ID | CUSTOMER_KEY", time="READING_DATETIME", marks="end",
@@ -83,10 +87,12 @@ MAPPINGS: Mapping[str, Callable[[], ColumnMapping]] = MappingProxyType(
         "elhub": partial(
             _KWH, form="json", rows="data.attributes.*", meter="meteringPointId | id",
             time="startTime", end="endTime", value="quantityKwh | quantity",
+            fed_in=((HEADING, ("production",)),),
         ),
         "elhub_csv": partial(  # of the portal; times have offsets
             _KWH, time="Fra", end="Til", value="Volum", delimiter=";", decimal=",",
             only=(("Målenavn", ("KWH 15 Forbruk", "KWH 60 Forbruk")), ("Enhet", ("kWh",))),
+            fed_in=(("Målenavn", ("KWH 15 Produksjon", "KWH 60 Produksjon")),),
         ),
         "dsmr_p1": partial(
             ColumnMapping, form="dsmr_p1", duration_s=900, time_format="%y%m%d%H%M%S",
@@ -155,6 +161,7 @@ def nested_json_batches(source: ByteSource, mapping: ColumnMapping) -> Iterator[
             else:
                 broken.append((at, why or Fault.NOT_OBJECT))
         texts = {name: [row[name] for _, row in good] for name in wanted}
+        texts[HEADING] = [row.get(HEADING, "") for _, row in good]
         number = np.array([at for at, _ in good], np.int64)
         yield check_rows("record", number, table.columns(texts), broken)
         first += len(found)
@@ -182,10 +189,14 @@ def _flat(
         if not keys:
             yield around | own
             continue
-        inner = item.values() if keys[0] == "*" else [item.get(keys[0])]
-        for each in inner:
-            if isinstance(each, list) or (keys[0] != "*" and isinstance(each, dict)):
+        if keys[0] != "*":
+            each = item.get(keys[0])
+            if isinstance(each, list | dict):
                 yield from _flat(each, keys[1:], around | own, wanted)
+            continue
+        for name, each in item.items():
+            if isinstance(each, list):
+                yield from _flat(each, keys[1:], around | own | {HEADING: name}, wanted)
 
 
 # ---- NEM12

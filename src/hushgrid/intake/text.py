@@ -235,6 +235,7 @@ Marks = Literal["start", "end"]
 Header = Literal["first", "find", "repeated"]
 Form = Literal["table", "json", "nem12", "dsmr_p1"]
 OTHERWISE = " | "  # between names of a column that differ by version
+HEADING = "*"  # in `only` and `fed_in`: what names the block of a row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -266,7 +267,9 @@ class ColumnMapping:
         minus: Columns that are subtracted, such as one of energy fed in; an empty cell is 0.
         only: Columns, each with the beginnings of cells of rows that are read; others are left out.
         fed_in: The same for rows of energy fed in; in a column that `only` names, too, it counts
-            in place of that. Such rows are read for meters of `registers`, else left out.
+            in place of that. Such rows are read for meters of `registers`, else left out. In both,
+            the column `*` is the name of the column of values where headers are repeated, and of
+            the array of the row where `rows` of nested JSON has a `*`.
         delimiter: Character between the fields of a CSV.
         decimal: Decimal mark of a CSV: "." or ",".
         skip: Lines of a CSV before the header.
@@ -371,7 +374,8 @@ class ColumnMapping:
             *self.plus, *self.minus, *(name for name, _ in self.only),
             *(name for name, _ in self.fed_in if name not in dict(self.only)),
         )  # fmt: skip
-        return tuple(name.strip() for name in named if name is not None)
+        blocks = self.header == "repeated" or self.form == "json"
+        return tuple(n.strip() for n in named if n is not None and not (blocks and n == HEADING))
 
     def register(self, meter: str) -> str | None:
         """Id under which energy that a meter has fed in is read; None: it is not."""
