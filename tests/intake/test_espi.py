@@ -215,6 +215,8 @@ def test_of_a_long_text_only_the_beginning_is_kept() -> None:
         ({"uom": 72, "powerOfTenMultiplier": 13}, "powerOfTenMultiplier"),
         ({"uom": 72, "powerOfTenMultiplier": "?"}, "powerOfTenMultiplier"),
         ({"uom": 72, "flowDirection": 4}, "flow direction"),
+        ({"uom": 72, "flowDirection": 4, "accumulationBehaviour": 3}, "flow direction"),
+        ({"uom": 72, "flowDirection": 20, "accumulationBehaviour": 4}, "flow direction"),
         ({"uom": 72, "commodity": 7}, "commodity"),
         ({"uom": 72, "accumulationBehaviour": 3}, "register"),
     ],

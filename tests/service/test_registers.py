@@ -129,6 +129,19 @@ def test_green_button_received_energy_is_of_the_second_register() -> None:
     assert [row[0] for row in read(named)] == ["me", "out"]
 
 
+def test_green_button_net_energy_is_signed_where_there_is_one_register() -> None:
+    document = feed(
+        espi_type("net", uom=72, flowDirection=4, accumulationBehaviour=4),
+        espi_meter(POINT, "01", "net"),
+        espi_block(POINT, "01", [("", BEGINS, 900, -250), ("", BEGINS + 900, 900, 40)]),
+    )
+    found = collect(GREEN_BUTTON.batches(document, mapped(CANONICAL, "other")))
+    assert (found.readings.wh.tolist(), found.malformed) == ([-250, 40], 0)
+    found = collect(GREEN_BUTTON.batches(document, mapped(CANONICAL, POINT)))
+    assert (len(found.readings), found.malformed) == (0, 2)
+    assert "register for each direction" in found.problems[0]
+
+
 @pytest.mark.parametrize(
     ("name", "meter", "fed_in"),
     [

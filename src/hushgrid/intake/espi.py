@@ -13,7 +13,10 @@ usage point.
 Watt hours (uom 72) of electricity are taken: delivered (flowDirection 1, or none given) as they
 are, received (19) as negative. A home that reports both gives two readings for one interval; where
 it has a register for each direction (`registers`), received energy is a reading of the id of that,
-as it is. Values are rounded to whole Wh, halves to even.
+as it is. Net (4) is delivered less received, and is taken as it is where the type says that its
+values are of intervals (accumulationBehaviour 4): the value of a register may roll under instead of
+becoming negative. For a home with `registers` it is malformed. Values are rounded to whole Wh,
+halves to even.
 
 The XML is read as a stream with bounded memory. A document type is refused, and with it every
 entity except XML's own five, so nothing is expanded or fetched. Depth, names and tags are limited;
@@ -113,9 +116,10 @@ _INTEGER = re.compile(r"[ \t\r\n]*([+-]?[0-9]{1,18})[ \t\r\n]*")
 _POINT = re.compile(r"([0-9])\.([0-9]+)[ \t\r\n]*\Z")
 _HOST = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/]*")
 _WATT_HOURS = 72  # uom
-_DELIVERED, _RECEIVED = 1, 19  # flowDirection
+_DELIVERED, _NET, _RECEIVED = 1, 4, 19  # flowDirection
 _ELECTRICITY = (0, 1, 2)  # commodity: none given, secondary metered, primary metered
 _REGISTERS = (1, 2, 3, 12, 14)  # accumulationBehaviour: bulk, cumulative, instantaneous, latching
+_DELTA = 4  # accumulationBehaviour: the values are of intervals
 _LONGEST = 256  # characters of a link that can name anything
 _POWERS = range(-12, 13)
 
@@ -194,15 +198,17 @@ class ReadingType(NamedTuple):
 
     Attributes:
         power: Power of ten.
-        sign: 1 for delivered, -1 for received energy.
+        sign: 1 for delivered and for net, -1 for received energy.
         length: Duration [s] of a reading that gives none.
         fault: Why no reading of this type can be used; None if they can.
+        net: Whether values are delivered less received energy.
     """
 
     power: int
     sign: int
     length: int
     fault: Fault | None
+    net: bool = False
 
     def watt_hours(self, raw: Ints, decimals: Ints) -> Ints:
         """Whole Wh, halves to even; `decimals` are the digits after each value's point.
@@ -230,10 +236,10 @@ def reading_type(fields: Mapping[str, str]) -> ReadingType:
         fields: Texts by element name.
 
     Returns:
-        Power of ten, sign, default duration and fault.
+        Power of ten, sign, default duration, fault, and whether it is net.
 
     >>> reading_type({"uom": "72", "powerOfTenMultiplier": "3", "flowDirection": "19"})
-    ReadingType(power=3, sign=-1, length=0, fault=None)
+    ReadingType(power=3, sign=-1, length=0, fault=None, net=False)
     """
 
     def given(name: str, default: int) -> int:
@@ -241,19 +247,19 @@ def reading_type(fields: Mapping[str, str]) -> ReadingType:
         return default if found == Fault.VALUE_MISSING else found
 
     power, flow = given("powerOfTenMultiplier", 0), given("flowDirection", _DELIVERED)
-    fault = None
+    behaviour, fault = given("accumulationBehaviour", 0), None
     if given("uom", 0) != _WATT_HOURS:
         fault = Fault.UNIT
     elif power not in _POWERS:
         fault = Fault.MULTIPLIER
-    elif flow not in (_DELIVERED, _RECEIVED):
+    elif flow not in (_DELIVERED, _RECEIVED) and (flow, behaviour) != (_NET, _DELTA):
         fault = Fault.FLOW
     elif given("commodity", 0) not in _ELECTRICITY:
         fault = Fault.COMMODITY
-    elif given("accumulationBehaviour", 0) in _REGISTERS:
+    elif behaviour in _REGISTERS:
         fault = Fault.REGISTER
     sign = -1 if flow == _RECEIVED else 1
-    return ReadingType(power, sign, given("intervalLength", 0), fault)
+    return ReadingType(power, sign, given("intervalLength", 0), fault, flow == _NET)
 
 
 _ATOM, _ESPI = "{http://www.w3.org/2005/Atom}", "{http://naesb.org/espi}"
@@ -504,6 +510,8 @@ def _columns(
     kind = found.type or ReadingType(0, 1, 1, Fault.NO_READING_TYPE)
     if kind.sign < 0 and name is not None and name in registers:
         name, kind = registers[name], kind._replace(sign=1)
+    elif kind.net and name is not None and name in registers:  # received energy would count twice
+        kind = kind._replace(fault=kind.fault or Fault.NET)
     if name:
         code = codes.setdefault(name, len(codes))
     else:

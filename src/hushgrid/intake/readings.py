@@ -68,7 +68,11 @@ class Fault(IntEnum):
     NO_READING_TYPE = "no ReadingType is known for the reading"
     NO_USAGE_POINT = "no link names the UsagePoint of the reading, and no meter id was given"
     UNIT = "unit is not one of energy: 72 (uom), Wh, kWh or MWh"
-    FLOW = "flow direction is neither 1, delivered, nor 19, received"
+    FLOW = (
+        "flow direction is none of 1, delivered, 19, received, and 4, net, of intervals"
+        " (accumulationBehaviour 4)"
+    )
+    NET = "value is net, but the home has a register for each direction"
     COMMODITY = "commodity is not electricity"
     REGISTER = "accumulation is of a register, not of an interval"
     MULTIPLIER = "powerOfTenMultiplier is not from -12 to 12"
