@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hushgrid import ExtraError, IntakeError
@@ -192,6 +192,7 @@ BOTH_WAYS = ColumnMapping(
 )  # fmt: skip
 WALLS = st.integers(0, 4).map(lambda k: datetime(2013, 10, 27, 0, 30) + timedelta(minutes=30 * k))
 KWH = st.one_of(st.none(), st.integers(-3, 4000).map(lambda n: n / 1000))  # the repeated hour
+TWICE = datetime(2013, 10, 27, 1, 30)
 BOTH_ROWS = st.tuples(
     st.sampled_from(["a", "b", " "]), WALLS, KWH, KWH, KWH,
     st.sampled_from(["in", "IN 2", "out", "Out", "no", None]), st.sampled_from([1, 12, 2, None]),
@@ -200,6 +201,7 @@ BOTH_ROWS = st.tuples(
 
 @settings(max_examples=examples(30))
 @given(st.lists(BOTH_ROWS, min_size=1, max_size=12), st.booleans())
+@example([("a", TWICE, 1, None, 2, way, 1) for way in ("no", "out", "in", "in", "out")], True)
 def test_both_directions_are_read_as_from_a_csv(rows: list[Any], coded: bool) -> None:
     """`plus`, `minus`, `only` and `fed_in`, with local times that occur twice."""
     names = ("id", "at", "taken", "more", "given", "way", "kind")
