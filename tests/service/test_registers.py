@@ -220,6 +220,10 @@ def test_mappings_of_ones_own_say_the_direction(tmp_path: Path) -> None:
     text = b"id,at,taken,given\na,2026-01-05T00:00Z,5,7\na,2026-01-05T00:15Z,5,\n"
     net = parse_csv(text, signed).readings
     assert net.wh.tolist() == [-2, 5], "both directions in one row"
+    lines = [line.split("`")[1::2] for line in GUIDE.splitlines() if line.startswith("| `datadis`")]
+    own.write_text("\n".join(lines[0][1:]))
+    net = parse_csv(FILES["datadis"].read_bytes(), mapping_of(str(own))).readings
+    assert net.wh.tolist()[-2:] == [400, 900], "as the guide says of Datadis"
     own.write_text('base = "fluvius"\nregisters = {a = "b"}\n')
     with pytest.raises(Exception, match="field 'registers' is unknown"):
         mapping_of(str(own))
