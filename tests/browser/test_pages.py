@@ -224,6 +224,7 @@ def test_public_pages_in_every_language(page_of: Open, language: str) -> None:
             assert not found & texts[path, "en"], path
 
 
+@pytest.mark.soak
 def test_a_phone_has_the_menu_on_one_line_and_whole_tables(page_of: Open) -> None:
     page = page_of(360)
     for language in ("en", "de", "fr"):

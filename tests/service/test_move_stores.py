@@ -296,6 +296,7 @@ def test_a_move_to_a_server_is_run_again(tmp_path: Path, postgres: Postgres) -> 
     live(server, 3, 1)
 
 
+@pytest.mark.soak  # a journey runs it, too
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Two files that differ in their stores; the old one is refused from then on."""
 
