@@ -591,8 +591,8 @@ class _Openings:
             if name in near and given and right and math.isclose(given, right, rel_tol=_NEAR):
                 digits += 1
                 continue
-            said = f"no {name}" if given is None else f"{given!r} for {name}"
-            return f"{said} where {'none' if right is None else right} follows from the terms", 0
+            found = f"no {name}" if given is None else f"{given!r} for {name}"
+            return f"{found} where {'none' if right is None else right} follows from the terms", 0
         return None, digits
 
 
