@@ -142,9 +142,11 @@ def test_a_size_drawn_before_any_release_gives_way_to_that_of_the_next_start(
         pass
     (before,) = kept(tmp_path)
     (one,), _ = go_on(tmp_path, zone, 1)
-    (after,) = kept(tmp_path)
+    (after,) = (row for row in kept(tmp_path) if row.mark != before.mark)
     assert noise_of(one, zone) == after.size != before.size
-    assert one.block["mark"] == after.mark != before.mark
+    assert one.block["mark"] == after.mark
+    go_on(tmp_path, zone, 1)
+    assert [row.number for row in kept(tmp_path)] == [2], "both are gone with their block"
 
 
 def test_a_block_whose_size_is_lost_ends_as_the_forecast(tmp_path: Path) -> None:
@@ -166,7 +168,7 @@ def test_a_block_whose_size_is_lost_ends_as_the_forecast(tmp_path: Path) -> None
 
 
 def test_a_size_is_used_for_the_open_block_alone(tmp_path: Path) -> None:
-    """One that was put back, of an earlier block or of other terms, is erased unused."""
+    """One that was put back, of an earlier block or of other terms, is never used."""
     zone = blocks()
     go_on(tmp_path, zone, 1)
     (old,) = kept(tmp_path)
@@ -178,7 +180,9 @@ def test_a_size_is_used_for_the_open_block_alone(tmp_path: Path) -> None:
     made, status = go_on(tmp_path, zone, 1)
     assert [one.source for one in made] == ["forecast"]
     assert status.state == NO_SIZE
-    assert kept(tmp_path) == []
+    assert [row.number for row in kept(tmp_path)] == [2]
+    go_on(tmp_path, zone, 2)
+    assert [row.number for row in kept(tmp_path)] == [3], "it is gone with the block"
 
 
 def test_steps_without_readings_spend_nothing(tmp_path: Path) -> None:

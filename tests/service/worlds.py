@@ -153,8 +153,14 @@ class MemoryMeters:
             self.sizes[zone, block] = draw()
         return self.sizes.get((zone, block))
 
-    def erase_noise(self, zone: str, but: Any = None) -> None:
-        self.sizes = {key: m for key, m in self.sizes.items() if key[0] != zone or key[1] == but}
+    def erase_noise(
+        self, zone: str, epoch: str, before: int | None = None, *, others: bool = False
+    ) -> None:
+        for key in list(self.sizes):
+            block = key[1]
+            old = others if block.epoch != epoch else before is None or block.number < before
+            if key[0] == zone and old:
+                del self.sizes[key]
 
     def shut(self) -> None:
         pass

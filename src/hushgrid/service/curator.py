@@ -350,6 +350,7 @@ class Curator:
         self._purged = -math.inf
         self._old = False
         self._kept: tuple[NoiseBlock | None, ...] = ()  # whose M the meter store may have
+        self._swept = ""  # epoch since whose start here no M of other epochs is kept
         self.doubt: str | None = None
         self.confirmed = False
         same = replay is not None and replay.service is service
@@ -789,13 +790,14 @@ class Curator:
         """
         state, policy, epoch = self._replay.state, self.service.policy, self._epoch
         standing, zone, kept, size = self._ledger.standing, self.service.id, None, None
+        number: int | None = None
         held = standing.gap is not None or state.t > policy.horizon
         if policy.schedule.lengths and not held:
             scale = state.scheduler.at(state.t, state.rates).scale
             (first, last), place = policy.schedule.span(state.t), policy.schedule.place(state.t)
-            begun = last_block(standing)
-            self._begun = place["number"] == begun.get("number")
-            kept = NoiseBlock(epoch.head, place["number"], scale, self._mark(begun))
+            begun, number = last_block(standing), place["number"]
+            self._begun = number == begun.get("number")
+            kept = NoiseBlock(epoch.head, number, scale, self._mark(begun))
             if not self._begun and any(kept[:-1] == one[:-1] for one in self._kept if one):
                 (kept,) = self._kept
             assert kept is not None
@@ -809,7 +811,8 @@ class Curator:
             self._block_lost = size is None
             kept = None if self._block_lost else kept
         if self._kept != (kept,):  # what is no longer of use is erased
-            self._meters.erase_noise(zone, kept)
+            others, self._swept = self._swept != epoch.head, epoch.head
+            self._meters.erase_noise(zone, epoch.head, number, others=others)
             self._kept = (kept,)
         return size
 

@@ -550,8 +550,9 @@ def _purges(make: MakeMeterStore, zone: str) -> None:
 def _noise_sizes(make: MakeMeterStore, zone: str, workers: int = 4) -> None:
     """The size of a block's noise is drawn once for all that ask, and gone once it is erased."""
     block, sizes = NoiseBlock("ab" * 32, 7, 1234.5, 5), iter(range(10**12, 2 * 10**12))
-    changes = {"epoch": "cd" * 32, "number": 8, "scale": 1.0, "mark": 6}
+    changes = {"scale": 1.0, "mark": 6, "number": 8, "epoch": "cd" * 32}
     others = [NoiseBlock(**{**block._asdict(), name: v}) for name, v in changes.items()]
+    later, elsewhere = others[2:]
     with make() as store:
         store.open_zone(zone, ["a"], 900)
         store.open_zone(f"{zone}/2", ["a"], 900)
@@ -572,13 +573,19 @@ def _noise_sizes(make: MakeMeterStore, zone: str, workers: int = 4) -> None:
         store.open_zone(f"{zone}/2", ["a"], 900)
         kept = store.noise_size(zone, block, sizes.__next__)
         assert kept in found, "a size was drawn again after a restart"
-        store.erase_noise(zone, block)
-        _expect(store.noise_size(zone, block, None), kept, "the size that was to stay")
-        gone = [store.noise_size(zone, other, None) for other in others]
-        _expect(gone, [None] * 4, "sizes that were erased")
-        store.erase_noise(zone)
-        store.erase_noise(zone)
-        _expect(store.noise_size(zone, block, None), None, "the size that was erased")
+        every = (block, *others)
+        store.erase_noise(zone, block.epoch, block.number)
+        stays = [store.noise_size(zone, one, None) in found for one in every]
+        _expect(stays, [True] * 5, "sizes of a block and of later ones, kept")
+        store.erase_noise(zone, block.epoch, later.number)
+        left = [one for one in every if store.noise_size(zone, one, None) is not None]
+        _expect(left, [later, elsewhere], "sizes kept once a block has ended")
+        store.erase_noise(zone, block.epoch, later.number, others=True)
+        _expect(store.noise_size(zone, elsewhere, None), None, "a size of an epoch that ended")
+        assert store.noise_size(zone, later, None) in found, "the open block's size was erased"
+        store.erase_noise(zone, block.epoch)
+        store.erase_noise(zone, block.epoch)
+        _expect(store.noise_size(zone, later, None), None, "a size of an epoch without blocks left")
         assert store.noise_size(f"{zone}/2", block, None) in found, "another zone's was erased"
         with _meter_refused("a size of a zone that is not open"):
             store.noise_size(f"{zone}/3", block, None)

@@ -15,7 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hushgrid.errors import LedgerError
+from hushgrid.files.deployment import ZoneService
 from hushgrid.mechanism.noise import SimulatedNoise
+from hushgrid.mechanism.policy import Blocks, Policy
 from hushgrid.service.clock import since_start
 from hushgrid.service.cluster.leases import (
     LeasePace,
@@ -31,6 +33,7 @@ from hushgrid.service.cluster.process import Sharing
 from hushgrid.service.curator import Curator
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import check
+from hushgrid.service.ledger.records import ReleaseRecord
 from hushgrid.service.ledger.writer import Key, create, load, verify_signature
 from hushgrid.testing.stores import ZONES, check_ledger_store
 from tests.service.brokers import until
@@ -330,10 +333,14 @@ def test_a_look_that_is_old_takes_nothing_of_one_that_came_back(url: str) -> Non
 
 @contextmanager
 def curator(
-    sharing: Sharing, key: Key, meters: MemoryMeters, watch: object = None
+    sharing: Sharing,
+    key: Key,
+    meters: MemoryMeters,
+    watch: object = None,
+    zone: ZoneService | None = None,
 ) -> Iterator[Curator]:
     with Curator.open(
-        service(),
+        service() if zone is None else zone,
         sharing.store,
         meters,
         SimulatedNoise(1),
@@ -379,6 +386,46 @@ def test_one_who_slept_with_a_release_in_hand_appends_nothing(url: str, key: Key
         one.turn()  # joins again
         assert one.ready == set()
         assert one.owner("elm-street") == two.me
+
+
+@pytest.mark.parametrize("at", [1, 2])  # inside a block, at its end
+def test_one_who_slept_after_a_release_leaves_the_noise_of_others_blocks(
+    url: str, key: Key, at: int
+) -> None:
+    """It wakes when another has begun the next block, whose size of noise must stay."""
+    zone = service(policy=Policy(0.5, horizon=8, schedule=Blocks((2, 6), (0.3, 0.5))))
+    meters, steady = MemoryMeters(zone), Steady()
+    others, made = list[Curator](), list[ReleaseRecord]()
+
+    def publish(some: Curator) -> None:
+        for house in range(zone.scenario.zone.n_houses):
+            meters.rows[zone.id, house, some.start_of(some.t)] = 100
+        made.append(some.tick(some.next_due()))
+
+    with joined(url, "one") as one, joined(url, "two", steady=steady) as two, ExitStack() as ends:
+        one.turn()
+
+        def sleep(place: str) -> None:
+            if place != "published" or len(made) < at - 1:
+                return
+            expire(url, one)
+            two._leases.beat()
+            two.turn()
+            steady.now += LEASE
+            assert until(lambda: two.turn() and bool(two.ready))
+            others.append(ends.enter_context(curator(two, key, meters, zone=zone)))
+            for _ in range(at, 3):  # up to the first of the next block
+                publish(others[0])
+
+        with curator(one, key, meters, sleep, zone) as paused:
+            for _ in range(at):
+                publish(paused)
+            for _ in range(2):  # the noise of the first was ready before
+                publish(others[0])
+    found = sorted(made, key=lambda release: release.t)
+    assert [release.source for release in found] == ["readings"] * 5
+    marks = [(one.block["number"], one.block["mark"]) for one in found if one.block]
+    assert marks[0] == marks[1] != marks[2] == marks[3] == marks[4]
 
 
 def test_one_whose_lease_alone_is_lost_appends_nothing(url: str, key: Key) -> None:

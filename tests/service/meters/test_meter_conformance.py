@@ -73,12 +73,21 @@ class Redrawing(MeterStore):
 class Keeping(MeterStore):
     """Erases no noise."""
 
-    def erase_noise(self, zone: str, but: Any = None) -> None:
+    def erase_noise(self, zone: str, *_: Any, **__: Any) -> None:
         pass
 
 
+class Zealous(MeterStore):
+    """Erases the noise of later blocks too."""
+
+    def erase_noise(
+        self, zone: str, epoch: str, before: int | None = None, *, others: bool = False
+    ) -> None:
+        super().erase_noise(zone, epoch, None if before is None else before + 2, others=others)
+
+
 @pytest.mark.parametrize(
-    "broken", [Forgetful, Trusting, Generous, Lax, Hoarding, Redrawing, Keeping]
+    "broken", [Forgetful, Trusting, Generous, Lax, Hoarding, Redrawing, Keeping, Zealous]
 )
 @pytest.mark.sampled
 def test_a_broken_store_is_found_out(broken: type[MeterStore], tmp_path: Path) -> None:

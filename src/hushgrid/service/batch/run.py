@@ -287,9 +287,11 @@ class SumsSource:
         """The size of a block's noise, from the meter store."""
         return self._meters.noise_size(zone, block, draw)
 
-    def erase_noise(self, zone: str, but: NoiseBlock | None = None) -> None:
-        """Erase the sizes of other blocks in the meter store."""
-        self._meters.erase_noise(zone, but)
+    def erase_noise(
+        self, zone: str, epoch: str, before: int | None = None, *, others: bool = False
+    ) -> None:
+        """Erase the sizes of earlier blocks in the meter store."""
+        self._meters.erase_noise(zone, epoch, before, others=others)
 
 
 def run(

@@ -311,8 +311,14 @@ class IntervalSource(Protocol):
         """
         ...
 
-    def erase_noise(self, zone: str, but: NoiseBlock | None = None) -> None:
-        """Erase the sizes of all blocks of a zone but this one."""
+    def erase_noise(
+        self, zone: str, epoch: str, before: int | None = None, *, others: bool = False
+    ) -> None:
+        """Erase the sizes of an epoch's blocks of smaller numbers than `before`; None: of all.
+
+        With `others` also those of all other epochs. A curator that was replaced while it paused
+        erases by what it knew: no block that its successor began since has a smaller number.
+        """
         ...
 
 

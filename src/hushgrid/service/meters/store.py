@@ -351,17 +351,26 @@ class MeterStore:
                 link.execute(insert(NOISE).values(zone=key, **block._asdict(), size=size))
             return size
 
-    def erase_noise(self, zone: str, but: NoiseBlock | None = None) -> None:
-        """Erase the sizes of all blocks of a zone but this one."""
+    def erase_noise(
+        self, zone: str, epoch: str, before: int | None = None, *, others: bool = False
+    ) -> None:
+        """Erase the sizes of an epoch's blocks of smaller numbers than `before`; None: of all.
+
+        With `others` also those of all other epochs. A curator that was replaced while it paused
+        erases by what it knew: no block that its successor began since has a smaller number.
+        """
+        old = NOISE.c.epoch == epoch
+        if before is not None:
+            old &= NOISE.c.number < before
+        if others:
+            old |= NOISE.c.epoch != epoch
         with self._transaction(write=False) as link:
             key, _ = self._known(link, zone)
-            others = NOISE.c.zone == key
-            if but is not None:
-                others &= ~_of_block(key, but)
-            if not link.scalar(select(func.count()).select_from(NOISE).where(others)):
+            old &= NOISE.c.zone == key
+            if not link.scalar(select(func.count()).select_from(NOISE).where(old)):
                 return
         with self._transaction(write=True) as link:
-            link.execute(delete(NOISE).where(others))
+            link.execute(delete(NOISE).where(old))
 
     def shut(self) -> None:
         """Close files and connections; the store cannot be used afterwards."""
