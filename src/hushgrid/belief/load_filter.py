@@ -663,8 +663,7 @@ class FollowedKnowledge:
         law = None if self.usual else self.model.parts(rates)
         found, _ = self.bank.step(self._seen(law, rates))
         m, v = found.forecast, found.forecast_variance
-        cut, slope, above = self._above(m, law)
-        own = (found.weights, m, v, cut, above + slope**2 * v, slope * v)
+        own = (found.weights, m, v, *self._cut_law(m, v, law))
         if law is None:
             return ReleaseParts(*own)
         share = _stirred_share(self.share)
@@ -679,7 +678,7 @@ class FollowedKnowledge:
         law = None if self.usual else self.model.parts(rates)
         found, bank = self.bank.step(self._seen(law, rates, load_hat, scale))
         log = _log_mean(found.weights, found.log)
-        cut, _, _ = self._above(found.estimate, law)
+        cut, *_ = self._above(found.estimate, law)
         estimate = float(bank.weights @ (found.estimate + cut))
         share = 0.0 if law is None else _stirred_share(self.share)
         each = [((1 - share) * found.weights, found.forecast, found.forecast_variance)]
@@ -757,23 +756,56 @@ class FollowedKnowledge:
             return max(self.usual * self.model.consumption.factor(rates), 1.0)
         return max(float(law.mean[:, 0].mean()), 1.0)  # of the factor 1, models equally likely
 
-    def _above(self, below: Floats, law: ReleaseParts | None) -> tuple[Floats, Floats, Floats]:
-        """Energy above the clamp at loads below it: mean, its slope, and variance otherwise."""
+    def _cut_law(
+        self, below: Floats, variance: Floats, law: ReleaseParts | None
+    ) -> tuple[Floats, Floats, Floats]:
+        """Mean and variance of the energy above the clamp, and its covariance with that below.
+
+        Of the variance below, as much as houses at random have is theirs: there the energy above
+        follows as it does in the model. The rest moves all of them together.
+
+        Args:
+            below: (n,): means of the load below the clamp [Wh].
+            variance: (n,): its variances [Wh^2].
+            law: The model's law of the step; None without a model.
+
+        Returns:
+            (n,) each [Wh, Wh^2, Wh^2].
+        """
+        cut, slope, spread, own, joint, over = self._above(below, law)
+        if self.filters < 3:  # all of it was taken as common
+            own, joint = np.zeros((2, len(below)))
+        theirs, gain = np.minimum(variance, own), joint / np.maximum(own, 1e-9)
+        common = variance - theirs
+        left = np.maximum(spread - gain * joint, 0.0) + (_ABOVE[self.filters > 2] * over) ** 2
+        whole = left + gain**2 * theirs + slope**2 * common
+        return cut, whole, gain * theirs + slope * common
+
+    def _above(self, below: Floats, law: ReleaseParts | None) -> Floats:
+        """The model's energy above the clamp where the load below has some means.
+
+        Args:
+            below: (n,): means of the load below the clamp [Wh].
+            law: The model's law of the step; None without a model.
+
+        Returns:
+            (6, n): its mean, the slope of that over `below`, its variance, the variance below the
+            clamp, the covariance of both, and the change of its mean by all readings' logarithm.
+        """
         if law is None or not self.model.clamp:
-            return np.zeros_like(below), np.zeros_like(below), np.zeros_like(below)
-        each = [x[:, 1:].mean(axis=0) for x in (law.mean, law.cut, law.cut_variance)]
+            return np.zeros((6, len(below)))
+        columns = (law.mean, law.cut, law.cut_variance, law.variance, law.joint)
+        each = [x[:, 1:].mean(axis=0) for x in columns]
         over = np.gradient(each[1], FACTOR_STEP)
         # no load, nothing above, and all that lower ends add
         low = self.model.least
-        firsts = (low, -low, 0.0, 0.0)
-        mean, cut, spread, over = (
+        firsts = (low, -low, 0.0, 0.0, 0.0, 0.0)
+        mean, cut, *rest = (
             np.concatenate([[x], each]) for x, each in zip(firsts, (*each, over), strict=True)
         )
         if low:  # where small loads are all at their lower ends
             mean = np.maximum.accumulate(mean) + 1e-6 * np.arange(len(mean))
-        slope = np.gradient(cut, mean)
-        cut, slope, spread, over = (np.interp(below, mean, x) for x in (cut, slope, spread, over))
-        return cut, slope, spread + (_ABOVE[self.filters > 2] * over) ** 2
+        return np.array([np.interp(below, mean, x) for x in (cut, np.gradient(cut, mean), *rest)])
 
 
 _WIDTHS = np.exp(np.linspace(math.log(0.5), math.log(2.5), 13))
