@@ -1,10 +1,10 @@
-"""Patterns of a day or week in local time over steps in UTC, and the plan of an interval promise.
+"""Patterns of a day, week or year in local time over steps in UTC; the plan of an interval promise.
 
 An interval promise is about all releases, those of neighbouring epochs included. Its plan covers a
 run of steps in local time: the epoch as the first of its kind and what follows it, then
 what precedes it, the epoch again, and what follows. Before and after are as long as leakage is
-remembered. Where epochs renew themselves, the run has the clock changes of a year too, so that one
-epsilon a step holds for every epoch.
+remembered. Where epochs renew themselves, the run has the clock changes of a year too, and the
+changes of month at which laws change, so that one epsilon a step holds for every epoch.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import lru_cache
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -24,6 +24,7 @@ from hushgrid.accounting.epochs import FORGOTTEN, PERIODS, anywhere, kept_by_sil
 from hushgrid.belief.filter import marginals
 from hushgrid.errors import ModelError, PolicyError
 from hushgrid.files.deployment import Pattern, Promise, ZoneService
+from hushgrid.files.zone_file import MONTHS
 from hushgrid.mechanism.policy import Blocks, Policy
 from hushgrid.model.consumption import Consumption
 from hushgrid.model.laws import Clamp, Uniform
@@ -65,9 +66,13 @@ def local_months(begins: int, seconds: int, horizon: int, time_zone: str) -> Int
     Returns:
         (horizon,) months from 1 to 12, local time.
     """
+    return _months(begins + seconds * np.arange(horizon, dtype=np.int64), time_zone)
+
+
+def _months(starts: Ints, time_zone: str) -> Ints:
     zone = ZoneInfo(time_zone)
-    starts = (begins + seconds * t for t in range(horizon))
-    return np.array([datetime.fromtimestamp(start, zone).month for start in starts], np.int64)
+    clocks = (datetime.fromtimestamp(start, zone) for start in starts.tolist())
+    return np.array([clock.month for clock in clocks], np.int64)
 
 
 def _local(starts: Ints, time_zone: str) -> Ints:
@@ -77,14 +82,18 @@ def _local(starts: Ints, time_zone: str) -> Ints:
     return (local + _THURSDAY * _DAY) % (7 * _DAY)
 
 
-def local_calendar(pattern: Calendar, local: Ints, seconds: int, what: str) -> Calendar:
+def local_calendar(
+    pattern: Calendar, local: Ints, seconds: int, what: str, months: Ints | None = None
+) -> Calendar:
     """One slot for each step: the pattern's slot at that local time.
 
     Args:
-        pattern: Slots of one step, of a day, or of a week from Monday.
+        pattern: Slots of one step, of a day, or of a week from Monday; of a day of each month from
+            January where `months` are given.
         local: (steps,) local time of each step [s since Monday 0:00].
         seconds: Length of a step [s].
         what: Name of the model in messages.
+        months: (steps,) local month of each step, from 1 to 12.
 
     Returns:
         (steps,) slots.
@@ -93,6 +102,8 @@ def local_calendar(pattern: Calendar, local: Ints, seconds: int, what: str) -> C
         ModelError: If the pattern has another length.
     """
     length, day = len(pattern.slots), _DAY // seconds
+    if months is not None and length == MONTHS * day:
+        return Calendar(pattern.slots[(months - 1) * day + local // seconds % day])
     if length not in (1, day, 7 * day):
         raise ModelError(
             f"{what} has a calendar of {length} steps; give one of 1 step, of a day ({day}) or of"
@@ -346,7 +357,7 @@ def _run(
 ) -> tuple[Scenario, int | None]:
     if memory is None:
         return laid(pattern, place), None
-    steps = _over_a_year(place, memory) if renew else _among_others(place, memory)
+    steps = _over_a_year(pattern, place, memory) if renew else _among_others(place, memory)
     return _laid(pattern.scenario, place, steps), len(steps)
 
 
@@ -365,17 +376,25 @@ def laid(pattern: Pattern, place: EpochTimes) -> Scenario:
 
 def _laid(scenario: Scenario, place: EpochTimes, steps: Ints) -> Scenario:
     """One slot for each of the steps, which are counted from the start of the epoch."""
-    local = _local(place.begins + place.seconds * steps, place.time_zone)
+    starts = place.begins + place.seconds * steps
+    local = _local(starts, place.time_zone)
 
-    def slots(pattern: Calendar, what: str) -> Calendar:
-        return local_calendar(pattern, local, place.seconds, what)
+    def slots(pattern: Calendar, what: str, months: Ints | None = None) -> Calendar:
+        return local_calendar(pattern, local, place.seconds, what, months)
 
     models = (
         replace(one, calendar=slots(one.calendar, f"model {one.name}")) for one in scenario.models
     )
     consumption = scenario.consumption
-    consumption = replace(consumption, calendar=slots(consumption.calendar, "consumption"))
+    months = _months(starts, place.time_zone) if _seasonal(scenario, place.seconds) else None
+    calendar = slots(consumption.calendar, "consumption", months)
+    consumption = replace(consumption, calendar=calendar)
     return replace(scenario, models=tuple(models), consumption=consumption)
+
+
+def _seasonal(scenario: Scenario, seconds: int) -> bool:
+    """Whether the laws are a pattern of a day of each month."""
+    return len(scenario.consumption.calendar.slots) == MONTHS * (_DAY // seconds)
 
 
 def memory_of(pattern: Pattern, place: EpochTimes) -> int | None:
@@ -431,17 +450,19 @@ def _among_others(place: EpochTimes, memory: int) -> Ints:
     return np.concatenate(steps).astype(np.int64)
 
 
-def _over_a_year(place: EpochTimes, memory: int) -> Ints:
-    """As `_among_others`, then a week before and after every change of the clock in a year.
+def _over_a_year(pattern: Pattern, place: EpochTimes, memory: int) -> Ints:
+    """As `_among_others`, then days before and after every change of the clock and of the laws.
 
-    Each part begins where the one before it ends in the horizon, so that a schedule repeats over
-    all of them as it does in epochs that follow each other.
+    A week around every change of the clock in a year, and what `_law_changes` has. Each part begins
+    where the one before it ends in the horizon, so that a schedule repeats over all of them as it
+    does in epochs that follow each other.
     """
     day, horizon = _DAY // place.seconds, place.horizon
     zone, week = ZoneInfo(place.time_zone), 7 * day
     at = [datetime.fromtimestamp(place.begins + n * _DAY, zone).utcoffset() for n in range(367)]
     changes = [n * day for n in range(1, len(at)) if at[n] != at[n - 1]]
     spans = [(0, horizon), (0, max(horizon, week)), *((n - week, n + week) for n in changes)]
+    spans += _law_changes(pattern, place, memory)
     parts, done = list[Ints](), 0
     for k, (first, last) in enumerate(spans):
         begin = first - (memory if k else 0)
@@ -452,6 +473,41 @@ def _over_a_year(place: EpochTimes, memory: int) -> Ints:
         parts.append(np.arange(begin, end, dtype=np.int64))
         done += end - begin
     return np.concatenate(parts)
+
+
+_YEARS = 12  # in which the first of any month is each day of the week
+
+
+def _law_changes(pattern: Pattern, place: EpochTimes, memory: int) -> list[tuple[int, int]]:
+    """Steps before and after every change of month at which the laws change.
+
+    A week on either side of each such change, so that the run has every day of the week under the
+    laws of every month. In other years the change is on other days of the week and at another
+    distance from a change of the clock: each of them has as much on either side as is remembered.
+    """
+    if not _seasonal(pattern.scenario, place.seconds):
+        return []
+    day, zone = _DAY // place.seconds, ZoneInfo(place.time_zone)
+    slots = pattern.scenario.consumption.calendar.slots.reshape(MONTHS, day)
+    firsts = {m + 1 for m in range(MONTHS) if (slots[m] != slots[m - 1]).any()}
+    weekly = any(len(one.calendar.slots) == 7 * day for one in pattern.scenario.models)
+    clocks = [
+        datetime.fromtimestamp(place.begins + n * _DAY, zone) for n in range(_YEARS * 366 + 16)
+    ]
+    found, known = list[tuple[int, int]](), set[tuple[Any, ...]]()
+    for n in range(8, len(clocks) - 8):
+        month = clocks[n].month
+        if month == clocks[n - 1].month or month not in firsts:
+            continue
+        offsets = [clock.utcoffset() for clock in clocks[n - 8 : n + 9]]
+        moved = tuple(a != b for a, b in pairwise(offsets))
+        key = (month, clocks[n].weekday() if weekly else 0, moved)
+        if key not in known:
+            new = all(month != one[0] for one in known)
+            reach = 7 * day if new else min(memory, 7 * day)
+            found.append((n * day - reach, n * day + reach))
+            known.add(key)
+    return found
 
 
 @lru_cache(maxsize=128)

@@ -16,6 +16,7 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
+from zoneinfo import ZoneInfo
 
 import numpy as np
 from pydantic import (
@@ -27,7 +28,7 @@ from pydantic import (
     model_validator,
 )
 
-from hushgrid._numbers import Floats, Int32s, is_real
+from hushgrid._numbers import Floats, Int32s, Ints, is_real
 from hushgrid.errors import FileError, HushgridError, PolicyError
 from hushgrid.files._tables import (
     Bool,
@@ -52,7 +53,7 @@ from hushgrid.files._tables import (
     read,
 )
 from hushgrid.files.results import load_model, read_text
-from hushgrid.files.toml import TomlFile, display, seconds_of
+from hushgrid.files.toml import TomlFile, display, instant_of, seconds_of
 from hushgrid.mechanism.policy import (
     Blocks,
     Even,
@@ -142,6 +143,33 @@ def _apart(entries: list[_Entry]) -> list[_Entry]:
     return entries
 
 
+Month = Annotated[int, Field(ge=1, le=12)]
+MONTHS = 12
+_MONTHS = "give months from 1 to 12, such as [11, 12, 1, 2]"
+
+
+def _held(laws: Sequence[LawKeys], month: int) -> list[int]:
+    """Numbers of the laws that hold in a month: those that name it, else those that name none."""
+    named = [i for i, one in enumerate(laws) if month in one.months]
+    return named or [i for i, one in enumerate(laws) if not one.months]
+
+
+def _all_year(laws: list[LawKeys]) -> list[LawKeys]:
+    """Laws of which every month has one, at different times of its day."""
+    if not any(one.months for one in laws):
+        return _apart(laws)
+    for month in range(1, MONTHS + 1):
+        held, starts = _held(laws, month), list[int]()
+        if not held:
+            raise mistake(f"has no law for month {month}; give it one, or one law without months.")
+        for i in held:
+            if laws[i].from_ in starts:
+                text = f"gives month {month} two laws from the same time; give it to one of them."
+                Mistakes().add(text, i, "months" if laws[i].months else "from").check()
+            starts.append(laws[i].from_)
+    return laws
+
+
 def _from_midnight(starts: Iterable[tuple[int, int]]) -> _Starts:
     """(step, number) in order; the last one of the day also holds before the first."""
     ordered = sorted(starts)
@@ -167,7 +195,7 @@ class Provenance(FileTable):
     """
 
     unread: ClassVar[frozenset[str]] = frozenset(
-        {"by", "law", "prior", "days", "months", "bound_by"}
+        {"by", "law", "prior", "days", "months", "seasons", "bound_by"}
     )
 
     origin: Annotated[Origin, fix(_ORIGINS)] = "public"
@@ -298,6 +326,13 @@ def _offset(table: Mapping[str, Any], export: int) -> Mapping[str, Any]:
 def _with_share(part: LawKeys) -> LawKeys:
     if part.share is None:
         Mistakes().add("", "share", form="missing").check()
+    return _at_all_times(part)
+
+
+def _at_all_times(part: LawKeys) -> LawKeys:
+    """A part of a law, which holds when the law does."""
+    if part.months:
+        Mistakes().add("is set in a part of a law; give it to the law itself.", "months").check()
     return part
 
 
@@ -306,7 +341,7 @@ _ONE_OF = f"give one of {', '.join(_WORDS)}"
 _Law = Annotated[Any, PlainValidator(_law)]
 _LAW: TypeAdapter[LawKeys] = TypeAdapter(_Law)
 _LAWS: TypeAdapter[list[LawKeys]] = TypeAdapter(
-    Annotated[list[_Law], AfterValidator(_apart), fix("give a law", min_length=1)]
+    Annotated[list[_Law], AfterValidator(_all_year), fix("give a law", min_length=1)]
 )
 
 
@@ -318,11 +353,14 @@ class LawKeys(FileTable):
         law: The family, and then the law itself.
         from_: Step of the day from which it holds.
         share: Its share in a mixture.
+        months: Months of the year in which it holds, from 1 to 12; none: those that no other law of
+            its list names.
     """
 
     law: Annotated[Any, converted(lambda law: law if law in _WORDS else None, _ONE_OF)]
     from_: StepOfDay = 0
     share: Probability | None = None
+    months: Annotated[tuple[Month, ...], fix(_MONTHS, min_length=1)] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -340,14 +378,14 @@ class MixtureKeys(LawKeys):
 
 
 def _consumed(table: Any, info: Info) -> LawKeys:
-    return _LAW.validate_python(table, context=replace(info.context, export=0))
+    return _at_all_times(_LAW.validate_python(table, context=replace(info.context, export=0)))
 
 
 def _generated(table: Any, info: Info) -> LawKeys:
     if not info.context.export:
         raise mistake("is set but the houses have no export limit; give them export [Wh].")
     context = replace(info.context, bound=info.context.export, export=0)
-    return _LAW.validate_python(table, context=context)
+    return _at_all_times(_LAW.validate_python(table, context=context))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -387,7 +425,7 @@ def _laws(given: Any, info: Info) -> list[Any]:
     context = replace(info.context, bound=bound, export=export)
     if isinstance(given, list):
         return _LAWS.validate_python(given, context=context)
-    return [_LAW.validate_python(given, context=context)]
+    return _all_year([_LAW.validate_python(given, context=context)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -571,9 +609,12 @@ class ZoneTable(FileTable):
 
     Attributes:
         id: Name of the zone.
+        month: Month of the laws where days have no date; None: that of the service's `begins`, else
+            January. A service follows the date.
     """
 
     id: Annotated[Text, AfterValidator(_name)]
+    month: Annotated[Month, fix("give a month from 1 to 12")] | None = None
 
 
 # ---- the file
@@ -775,6 +816,7 @@ def zone_of(written: str, path: Path, *, seconds: int | None = None) -> ZoneFile
     with file.faults.within("policy.clamp"):
         policy = with_offset_clamp(policy, tables.houses)
     file.check()
+    scenario = of_month(scenario, _month_of(tables.zone, file.table("service")), context.seconds)
     lists = [group.get("meters") for group in file.content["houses"]]
     listed = all(isinstance(some, list) for some in lists)
     meters = tuple(str(one) for some in lists for one in some) if listed else ()
@@ -858,21 +900,63 @@ def _check_chains(file: TomlFile) -> None:
 def _consumption(groups: Sequence[Group], elasticity: Elasticity | None, steps: int) -> Consumption:
     """A density class for each group of houses; laws may change at given times of day."""
     laws: list[Law] = []
-    absent, present = list[_Starts](), list[_Starts]()
+    numbers = dict[int, int]()  # of the first law of each list
     for group in groups:
-        for timed, column in ((group.absent, absent), (group.present, present)):
-            numbers = range(len(laws), len(laws) + len(timed))
-            column.append(_from_midnight(zip((one.from_ for one in timed), numbers, strict=True)))
+        for timed in (group.absent, group.present):
+            numbers[id(timed)] = len(laws)
             laws += [one.law for one in timed]
-    cuts = sorted({start for starts in (*absent, *present) for start, _ in starts})
-    calendar = Calendar(np.searchsorted(cuts, np.arange(steps), side="right") - 1)
+    # absent of every group, then present
+    lists = [*(group.absent for group in groups), *(group.present for group in groups)]
+    cuts = sorted({start for timed in lists for start in {0} | {one.from_ for one in timed}})
+    of_day = np.searchsorted(cuts, np.arange(steps), side="right") - 1
 
-    def at(column: list[_Starts]) -> Int32s:
-        held = [[[law for start, law in one if start <= cut][-1] for one in column] for cut in cuts]
-        return np.array(held, np.int32)
+    def at(month: int) -> Int32s:
+        """(cuts, 2, groups): the numbers of the laws of a month."""
+        columns = []
+        for timed in lists:
+            held = [(timed[i].from_, numbers[id(timed)] + i) for i in _held(timed, month)]
+            starts = _from_midnight(held)
+            columns.append([[law for start, law in starts if start <= cut][-1] for cut in cuts])
+        return np.array(columns, np.int32).T.reshape(len(cuts), 2, len(groups))
 
+    seasonal = any(one.months for timed in lists for one in timed)
+    tables, days = list[Int32s](), list[Ints]()
+    for month in range(1, MONTHS + 1) if seasonal else (1,):
+        own = at(month)
+        which = next((i for i, one in enumerate(tables) if (one == own).all()), len(tables))
+        tables += [own] if which == len(tables) else []
+        days.append(of_day + which * len(cuts))
+    table, calendar = np.concatenate(tables), Calendar(np.concatenate(days))
     kinds = np.repeat(np.arange(len(groups)), [group.count for group in groups]).astype(np.int32)
-    return Consumption(tuple(laws), at(absent), at(present), kinds, calendar, elasticity)
+    return Consumption(tuple(laws), table[:, 0], table[:, 1], kinds, calendar, elasticity)
+
+
+def of_month(scenario: Scenario, month: int, seconds: int) -> Scenario:
+    """The scenario with the laws of one month, for days that have no date.
+
+    Args:
+        scenario: A scenario before it is laid over time.
+        month: From 1 to 12.
+        seconds: Length of a step [s].
+
+    Returns:
+        The same with a pattern of one day where that of its laws has one for each month.
+    """
+    found, day = scenario.consumption, _DAY // seconds
+    if len(found.calendar.slots) != MONTHS * day:
+        return scenario
+    calendar = Calendar(found.calendar.slots.reshape(MONTHS, day)[month - 1])
+    return replace(scenario, consumption=replace(found, calendar=calendar))
+
+
+def _month_of(zone: ZoneTable, service: Mapping[str, Any]) -> int:
+    """The month of days without a date: as given, else that of `begins`, else January."""
+    begins = instant_of(service.get("begins"))
+    if zone.month is None and begins is not None:
+        with suppress(ValueError, OSError, KeyError):  # a service checks the name
+            where = ZoneInfo(str(service.get("time_zone", "UTC")))
+            return datetime.fromtimestamp(begins, where).month
+    return zone.month or 1
 
 
 def _occupancy(table: Chained, number: int, groups: Sequence[Group], steps: int) -> OccupancyModel:
