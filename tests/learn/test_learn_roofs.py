@@ -138,7 +138,7 @@ def test_a_season_is_all_that_is_known() -> None:
     every = Histories(
         ("a", "b"), wh, 1800, BEGINS, SHOWN[:steps], {}, labels, export=9, solar=solar
     )
-    found = of_months(every, month, {12, 1})
+    found = of_months(replace(every, month=month), {12, 1})
     assert found.wh.shape[1] == 16 * 48
     assert np.array_equal(found.wh[:, found.inside], wh[:, month == 12])
     assert np.isnan(found.wh[:, ~found.inside]).all()
@@ -155,7 +155,7 @@ def test_a_season_is_all_that_is_known() -> None:
     assert known == [18, 6], "a quarter of the season's days, not of the year's"
     for months, words in (((), "months are"), ((13,), "months are .13."), ((3,), "no day of them")):
         with pytest.raises(IntakeError, match=words):
-            of_months(every, month, months)
+            of_months(replace(every, month=month), months)
 
 
 def test_errors_of_a_forecast_are_of_the_season_alone() -> None:

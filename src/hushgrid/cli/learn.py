@@ -217,6 +217,7 @@ def _write(
             export=part.made.export,
             registers=part.registers,
             months=season,
+            seasons=result.seasons,
             bound_by=part.made.bound_by,
             eta=made.eta,
             eta_by=made.eta_by,
@@ -359,6 +360,10 @@ def learn(
         str | None,
         typer.Option(help="Learn these months alone, a season such as 4,5,6,7,8,9; else all."),
     ] = None,
+    seasons: Annotated[
+        str | None,
+        typer.Option(help='Laws of their own for groups of months, "12,1,2;3,4,5,9,10,11;6,7,8".'),
+    ] = None,
     interval: Annotated[
         str | None,
         typer.Option(metavar="STEP", help="Steps: 1800 [s] or PT30M; else as most readings are."),
@@ -427,6 +432,7 @@ def learn(
     \f
     Args: see the help of each option.
     """
+    from hushgrid.errors import IntakeError
     from hushgrid.files.models import save_learned
     from hushgrid.files.readings import read_habits, read_histories, read_meters, read_roofs
     from hushgrid.files.results import make_folder
@@ -455,7 +461,9 @@ def learn(
         return
     given = {"--from": first, "--to": last, "--interval": seconds, "--meters": meters}
     _need_public(asked, [name for name, value in given.items() if value is None])
-    season = _months(months)
+    season, parted = _months(months), _seasons(seasons)
+    if season and parted:
+        raise IntakeError("months and seasons are both set; give one of them.")
     panels = {} if roofs is None else read_roofs(roofs)
     _check_panels(panels, export, pool_budget)
     registers = {name: one.export_meter for name, one in panels.items() if one.export_meter}
@@ -465,7 +473,7 @@ def learn(
         found = read_histories(
             readings, mapping=mapping, time_zone=time_zone, seconds=seconds, begins=first,
             ends=last, meters=None if meters is None else [*read_meters(meters), *second],
-            labels=labels, watch=watch, registers=registers, months=season,
+            labels=labels, watch=watch, registers=registers, months=season, seasons=parted,
         )  # fmt: skip
         kinds = split_roofs(replace(found, export=export or 0), panels)
         kinds = tuple(netted(kind) for kind in kinds) if net_laws else kinds
@@ -524,6 +532,21 @@ def _months(given: str | None) -> tuple[int, ...]:
         return tuple(sorted({int(one) for one in given.split(",")}))
     except ValueError:
         raise IntakeError(f"months is {given!r}; give numbers such as 4,5,6,7,8,9.") from None
+
+
+def _seasons(given: str | None) -> tuple[tuple[int, ...], ...]:
+    """Months of each season; whether each month is in one, those who take them say."""
+    from hushgrid.errors import IntakeError
+
+    if given is None:
+        return ()
+    try:
+        found = [[int(one) for one in some.split(",")] for some in given.split(";")]
+    except ValueError:
+        raise IntakeError(
+            f"seasons is {given!r}; give groups of months such as 11,12,1,2;3,4,5,6,7,8,9,10."
+        ) from None
+    return tuple(tuple(months) for months in found)
 
 
 def _check_panels(panels: dict[str, Roof], export: int | None, pool_budget: float | None) -> None:

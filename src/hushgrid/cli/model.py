@@ -79,8 +79,8 @@ def compare(first: Folder, second: Folder, html: HtmlFile = None, json: common.J
     Args: see the help of each option.
 
     Raises:
-        ModelError: If the models have steps of different lengths, other export limits, or homes of
-            several kinds.
+        ModelError: If the models have steps of different lengths, other export limits or seasons,
+            or homes of several kinds.
     """
     import numpy as np
 
@@ -104,6 +104,11 @@ def compare(first: Folder, second: Folder, html: HtmlFile = None, json: common.J
         raise ModelError(
             f"the models have export limits of {a.get('export', 0)} and {b.get('export', 0)} Wh;"
             " give two with the same limit."
+        )
+    if a.get("seasons", []) != b.get("seasons", []):
+        raise ModelError(
+            f"the models have seasons {a.get('seasons', [])} and {b.get('seasons', [])}; give two"
+            " with the same seasons."
         )
     bound = max(_top(a), _top(b))
     one, other = published_groups(a), published_groups(b)
@@ -194,6 +199,7 @@ def validate(
         labels=labels,
         registers={name: one.export_meter for name, one in panels.items() if one.export_meter},
         months=contents[0].get("months", ()),
+        seasons=contents[0].get("seasons", ()),
     )
     pairs, strange = _by_kind(found, contents, panels)
     checked = [_validated(part, content, level / len(pairs)) for content, part in pairs]

@@ -148,7 +148,8 @@ def labelled_days(found: Histories) -> tuple[Real, Real]:
     both = real_days(replace(found, ids=found.ids * 2, wh=np.concatenate([found.wh, known])))
     n = len(found.ids)
     readings, labels = both.readings[:, :, :n], both.readings[:, :, n:]
-    return Real(found.ids, readings, both.weekday), Real(found.ids, labels, both.weekday)
+    every = both._replace(meters=found.ids)
+    return every._replace(readings=readings), every._replace(readings=labels)
 
 
 def record_labelled(

@@ -373,21 +373,24 @@ class Real(NamedTuple):
         meters: Their names.
         readings: (days, T, meters): readings [Wh], -1 where missing.
         weekday: (days,): 0 is a Monday.
+        month: (days,): from 1 to 12; None where it is not known.
     """
 
     meters: tuple[str, ...]
     readings: Int32s
     weekday: Ints
+    month: Ints | None = None
 
     def of(self, meters: Sequence[str]) -> Real:
         """The same for these meters, in their order."""
         place = {name: at for at, name in enumerate(self.meters)}
         columns = [place[name] for name in meters]
-        return Real(tuple(meters), self.readings[:, :, columns], self.weekday)
+        return self._replace(meters=tuple(meters), readings=self.readings[:, :, columns])
 
     def days(self, which: slice) -> Real:
         """Some of the days."""
-        return Real(self.meters, self.readings[which], self.weekday[which])
+        month = None if self.month is None else self.month[which]
+        return Real(self.meters, self.readings[which], self.weekday[which], month)
 
 
 def real_days(found: Histories) -> Real:
@@ -409,7 +412,9 @@ def real_days(found: Histories) -> Real:
     at = at[plain & reported]
     wh = np.moveaxis(found.wh[:, at], 0, 2)
     readings = np.where(np.isfinite(wh), np.clip(wh, 0, 2**31 - 1), -1).astype(np.int32)
-    return Real(found.ids, readings, np.asarray(found.local_time[at[:, 0]] // DAY, np.int64))
+    weekday = np.asarray(found.local_time[at[:, 0]] // DAY, np.int64)
+    month = None if found.month is None else found.month[at[:, 0]]
+    return Real(found.ids, readings, weekday, month)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -436,7 +441,7 @@ class Recorded:
         """Days of a zone whose calendars begin on a Monday; missing readings are imputed.
 
         Args:
-            scenario: The zone and its model.
+            scenario: The zone and its model; laws of each month need days with months.
             real: The days to compare on.
             before: Days before them, for the mean load of each time of day.
         """
@@ -444,7 +449,8 @@ class Recorded:
         scenarios: dict[bytes, Scenario] = {}
         kind = np.empty(len(real.weekday), np.int64)
         for number, weekday in enumerate(real.weekday.tolist()):
-            today = scenario.starting(weekday * steps)
+            month = 1 if real.month is None else int(real.month[number])
+            today = scenario.of_month(month, steps).starting(weekday * steps)
             scenarios.setdefault(slots := _slots(today, steps), today)
             kind[number] = list(scenarios).index(slots)
         readings = np.array(real.readings)

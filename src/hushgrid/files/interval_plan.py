@@ -24,9 +24,8 @@ from hushgrid.accounting.epochs import FORGOTTEN, PERIODS, anywhere, kept_by_sil
 from hushgrid.belief.filter import marginals
 from hushgrid.errors import ModelError, PolicyError
 from hushgrid.files.deployment import Pattern, Promise, ZoneService
-from hushgrid.files.zone_file import MONTHS
 from hushgrid.mechanism.policy import Blocks, Policy
-from hushgrid.model.consumption import Consumption
+from hushgrid.model.consumption import MONTHS, Consumption
 from hushgrid.model.laws import Clamp, Uniform
 from hushgrid.model.occupancy import Calendar, Chains
 from hushgrid.model.zone import Scenario
@@ -386,15 +385,11 @@ def _laid(scenario: Scenario, place: EpochTimes, steps: Ints) -> Scenario:
         replace(one, calendar=slots(one.calendar, f"model {one.name}")) for one in scenario.models
     )
     consumption = scenario.consumption
-    months = _months(starts, place.time_zone) if _seasonal(scenario, place.seconds) else None
+    seasonal = consumption.seasonal(_DAY // place.seconds)
+    months = _months(starts, place.time_zone) if seasonal else None
     calendar = slots(consumption.calendar, "consumption", months)
     consumption = replace(consumption, calendar=calendar)
     return replace(scenario, models=tuple(models), consumption=consumption)
-
-
-def _seasonal(scenario: Scenario, seconds: int) -> bool:
-    """Whether the laws are a pattern of a day of each month."""
-    return len(scenario.consumption.calendar.slots) == MONTHS * (_DAY // seconds)
 
 
 def memory_of(pattern: Pattern, place: EpochTimes) -> int | None:
@@ -485,9 +480,9 @@ def _law_changes(pattern: Pattern, place: EpochTimes, memory: int) -> list[tuple
     laws of every month. In other years the change is on other days of the week and at another
     distance from a change of the clock: each of them has as much on either side as is remembered.
     """
-    if not _seasonal(pattern.scenario, place.seconds):
-        return []
     day, zone = _DAY // place.seconds, ZoneInfo(place.time_zone)
+    if not pattern.scenario.consumption.seasonal(day):
+        return []
     slots = pattern.scenario.consumption.calendar.slots.reshape(MONTHS, day)
     firsts = {m + 1 for m in range(MONTHS) if (slots[m] != slots[m - 1]).any()}
     weekly = any(len(one.calendar.slots) == 7 * day for one in pattern.scenario.models)

@@ -197,6 +197,7 @@ def published_groups(content: dict[str, Any]) -> tuple[PublishedGroup, ...]:
         a = np.array(one["transition"], np.float64)
         chain = Habits(a, stationary(a), str(content.get("prior", "learned")))
         starts = tuple(int(hour) for hour in content["starts"])
+        seasons = tuple(tuple(map(int, some)) for some in content.get("seasons", ()))
         found.append(
             PublishedGroup(
                 chain,
@@ -205,6 +206,7 @@ def published_groups(content: dict[str, Any]) -> tuple[PublishedGroup, ...]:
                 starts,
                 one["homes"],
                 tuple(one.get("empty", ())),
+                seasons,
             )
         )
     return tuple(found)

@@ -262,6 +262,7 @@ def read_histories(
     watch: Watch | None = None,
     registers: Mapping[str, str] | None = None,
     months: Sequence[int] = (),
+    seasons: Sequence[Sequence[int]] = (),
 ) -> Histories:
     """Readings on one axis of local time, with labels where a file has them.
 
@@ -277,6 +278,7 @@ def read_histories(
         watch: Called with the bytes read.
         registers: By meter the id of its register of energy fed in, which is a row of its own.
         months: Local months of the year to take, from 1 to 12; none: all.
+        seasons: Months of each season that has laws of its own; none: the year has one.
 
     Returns:
         Histories, `declared` where step, begin, end and meters were all given.
@@ -289,6 +291,7 @@ def read_histories(
         for_meters,
         histories_of,
         of_months,
+        of_seasons,
         with_labels,
         with_silent_meters,
     )
@@ -309,7 +312,8 @@ def read_histories(
     found = histories_of(parsed.readings, axis, local)
     counts = {**found.counts, "malformed rows": parsed.malformed}
     declared = None not in (seconds, begins, ends, meters)
-    found = replace(found, counts=counts, problems=parsed.problems, declared=declared)
+    month = local_months(axis.begins, axis.seconds, axis.steps, time_zone)
+    found = replace(found, counts=counts, problems=parsed.problems, declared=declared, month=month)
     if meters is not None:
         found = for_meters(found, meters)
     elif parsed.malformed:
@@ -319,9 +323,8 @@ def read_histories(
         found = replace(found, counts={**counts, "rows that are no label": dropped})
         at, known = np.array(start, np.int64), np.array(occupied, np.int8)
         found = with_labels(found, names, at, known)
-    if not months:
-        return found
-    return of_months(found, local_months(axis.begins, axis.seconds, axis.steps, time_zone), months)
+    found = of_seasons(found, seasons) if seasons else found
+    return of_months(found, months) if months else found
 
 
 def read_meters(path: Path) -> list[str]:

@@ -65,7 +65,7 @@ from hushgrid.mechanism.policy import (
     Window,
     per_step,
 )
-from hushgrid.model.consumption import Consumption, Elasticity
+from hushgrid.model.consumption import MONTHS, Consumption, Elasticity
 from hushgrid.model.laws import FAMILIES, ClampAt, Histogram, Law, Mixture, Net
 from hushgrid.model.occupancy import Calendar, OccupancyModel, check_models
 from hushgrid.model.zone import MAX_BOUND, Covariate, Scenario, Tariff, Zone
@@ -143,8 +143,7 @@ def _apart(entries: list[_Entry]) -> list[_Entry]:
     return entries
 
 
-Month = Annotated[int, Field(ge=1, le=12)]
-MONTHS = 12
+Month = Annotated[int, Field(ge=1, le=MONTHS)]
 _MONTHS = "give months from 1 to 12, such as [11, 12, 1, 2]"
 
 
@@ -755,6 +754,8 @@ class ZoneFile:
         meters: Meter ids in house order; empty where the file does not list them.
         secret: "interval" where the file says so and its blocks of steps are to keep that; else ""
             for what the noise implies.
+        whole: The scenario with the laws of all months, for days that have a date; None: `scenario`
+            is all there is.
     """
 
     scenario: Scenario
@@ -765,6 +766,7 @@ class ZoneFile:
     time_zone: str = "UTC"
     meters: tuple[str, ...] = ()
     secret: str = ""
+    whole: Scenario | None = None
 
 
 def load_zone(path: Path | str, *, seconds: int | None = None) -> ZoneFile:
@@ -816,7 +818,8 @@ def zone_of(written: str, path: Path, *, seconds: int | None = None) -> ZoneFile
     with file.faults.within("policy.clamp"):
         policy = with_offset_clamp(policy, tables.houses)
     file.check()
-    scenario = of_month(scenario, _month_of(tables.zone, file.table("service")), context.seconds)
+    month = _month_of(tables.zone, file.table("service"))
+    whole, scenario = scenario, scenario.of_month(month, _DAY // context.seconds)
     lists = [group.get("meters") for group in file.content["houses"]]
     listed = all(isinstance(some, list) for some in lists)
     meters = tuple(str(one) for some in lists for one in some) if listed else ()
@@ -832,6 +835,7 @@ def zone_of(written: str, path: Path, *, seconds: int | None = None) -> ZoneFile
         zone if isinstance(zone, str) else "UTC",  # a service checks the name
         meters if all_there else (),
         "interval" if about == "interval" and policy.schedule.lengths else "",
+        whole,
     )
 
 
@@ -929,24 +933,6 @@ def _consumption(groups: Sequence[Group], elasticity: Elasticity | None, steps: 
     table, calendar = np.concatenate(tables), Calendar(np.concatenate(days))
     kinds = np.repeat(np.arange(len(groups)), [group.count for group in groups]).astype(np.int32)
     return Consumption(tuple(laws), table[:, 0], table[:, 1], kinds, calendar, elasticity)
-
-
-def of_month(scenario: Scenario, month: int, seconds: int) -> Scenario:
-    """The scenario with the laws of one month, for days that have no date.
-
-    Args:
-        scenario: A scenario before it is laid over time.
-        month: From 1 to 12.
-        seconds: Length of a step [s].
-
-    Returns:
-        The same with a pattern of one day where that of its laws has one for each month.
-    """
-    found, day = scenario.consumption, _DAY // seconds
-    if len(found.calendar.slots) != MONTHS * day:
-        return scenario
-    calendar = Calendar(found.calendar.slots.reshape(MONTHS, day)[month - 1])
-    return replace(scenario, consumption=replace(found, calendar=calendar))
 
 
 def _month_of(zone: ZoneTable, service: Mapping[str, Any]) -> int:

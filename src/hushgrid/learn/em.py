@@ -288,6 +288,7 @@ class Design:
         trial: Iterations of every start before the best one is chosen.
         tolerance: Gain per reading below which a home is done.
         tie: (groups, K) places with the same number share one law, such as an empty home.
+        seasons: Number of seasons; the slot groups of a day are there for each of them.
     """
 
     group: Int32s
@@ -302,6 +303,7 @@ class Design:
     trial: int = 8
     tolerance: float = 1e-6
     tie: Int32s = field(default_factory=lambda: np.zeros((0, 0), np.int32))
+    seasons: int = 1
 
     @property
     def states(self) -> int:
@@ -311,7 +313,7 @@ class Design:
     @property
     def groups(self) -> int:
         """Number of slot groups of laws."""
-        return int(self.group.max()) + 1
+        return len(self.tie) or int(self.group.max()) + 1
 
     def at(self, these: slice) -> Design:
         """The design of some homes."""

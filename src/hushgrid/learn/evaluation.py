@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hushgrid._numbers import Bools, Floats, Indices, Int8s, Ints
-from hushgrid.errors import ConsumptionError
+from hushgrid.errors import ConsumptionError, ModelError
 from hushgrid.learn.em import Fit
 from hushgrid.learn.habits import Habits, stationary
 from hushgrid.learn.histories import DAY, Histories
@@ -43,10 +43,12 @@ class PublishedGroup:
         chain: Two-state chain.
         absent: Table of the law of an empty home, from midnight on where there are several.
         present: Table of the law of an occupied home, for each slot group.
-        starts: First hour of each slot group.
+        starts: First hour of each slot group of a day.
         homes: Number of homes.
         empty: Tables of the law of an empty home by slot group, where panels make it depend on the
-            time of day; else none.
+            time of day, or where there are seasons; else none.
+        seasons: Months of each season; slot groups are those of a day, for each season. None: all
+            of the year.
     """
 
     chain: Habits
@@ -55,6 +57,20 @@ class PublishedGroup:
     starts: tuple[int, ...]
     homes: int
     empty: tuple[dict[str, Any], ...] = ()
+    seasons: tuple[tuple[int, ...], ...] = ()
+
+    def slot_group(self, found: Histories) -> Ints:
+        """(steps,) slot group of each step of histories, which know the same seasons."""
+        known = found if found.seasons == self.seasons else replace(found, seasons=())
+        if self.seasons and not known.seasons:
+            raise ModelError(f"laws have seasons {self.seasons} and histories {found.seasons}.")
+        return known.slot_group(self.starts)
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """When each slot group begins, in words."""
+        months = [f" of months {','.join(map(str, some))}" for some in self.seasons] or [""]
+        return tuple(f"{start:02d}:00{some}" for some in months for start in self.starts)
 
     def laws(self, bound: int) -> tuple[tuple[Law, ...], tuple[Law, ...]]:
         """The laws of absent and present by slot group, on 0..bound [Wh].
@@ -75,14 +91,18 @@ class PublishedGroup:
 
 
 def published_groups(
-    models: Fit, starts: tuple[int, ...], which: Indices
+    models: Fit,
+    starts: tuple[int, ...],
+    which: Indices,
+    seasons: tuple[tuple[int, ...], ...] = (),
 ) -> tuple[PublishedGroup, ...]:
     """Reduce models to two states; state 0 is absent, all others are present.
 
     Args:
         models: One model per group.
-        starts: First hour of each slot group.
+        starts: First hour of each slot group of a day.
         which: (homes,) group of each home.
+        seasons: Months of each season that has slot groups of its own; none: the year has one.
 
     Returns:
         One entry per group.
@@ -97,7 +117,8 @@ def published_groups(
         tie = models.design.tie
         apart = range(models.design.groups) if tie.size and len(np.unique(tie[:, 0])) > 1 else ()
         empty = tuple(_table(models, j, g, 0) for g in apart)
-        found.append(PublishedGroup(chain, absent, present, starts, int((which == j).sum()), empty))
+        homes = int((which == j).sum())
+        found.append(PublishedGroup(chain, absent, present, starts, homes, empty, seasons))
     return tuple(found)
 
 
@@ -226,11 +247,10 @@ def scores_and_ranks(
         probability of the reading itself counts as below it.
     """
     score, rank = np.full((2, *found.wh.shape), np.nan)
-    hour = found.local_time % DAY // 3600
     for j, one in enumerate(public):
         members = np.flatnonzero(which == j)
         absent, present = one.laws(top)
-        group = np.searchsorted(one.starts, hour, side="right") - 1
+        group = one.slot_group(found)
         home = one.chain.home[found.slot]
         f0, f1 = (np.stack([law.pmf for law in some]) for some in (absent, present))
         below0, below1 = (np.cumsum(f, axis=-1) - f / 2 for f in (f0, f1))
@@ -260,11 +280,11 @@ def forecast_errors(
         The error of the groups' mean readings, and of each home's mean reading by slot.
     """
     hour = np.tile(np.arange(early.steps_a_day) * early.seconds // 3600, 2)
-    groups = np.empty((len(public), len(hour)))
+    groups = np.empty((len(public), len(late.local_time)))
     for mean, one in zip(groups, public, strict=True):
         absent, present = one.laws(top)
         away, at_home = (np.array([law.mean for law in some]) for some in (absent, present))
-        group, home = np.searchsorted(one.starts, hour, side="right") - 1, one.chain.home
+        group, home = one.slot_group(late), one.chain.home[late.slot]
         mean[:] = (1 - home) * away[group] + home * at_home[group]
     seen = np.isfinite(early.wh)
     place = (np.arange(len(seen))[:, None] * len(hour) + early.slot)[seen]
@@ -276,8 +296,8 @@ def forecast_errors(
     here = late.inside
     load = np.where(known, late.wh, 0).sum(axis=0)[here]
     errors = [
-        np.where(known, mean[:, late.slot], 0).sum(axis=0)[here] - load
-        for mean in (groups[which], own)
+        np.where(known, mean, 0).sum(axis=0)[here] - load
+        for mean in (groups[which], own[:, late.slot])
     ]
     level = max(float(load.mean()), 1e-9)
     forecast, slots = (float(np.sqrt(np.mean(error**2))) / level for error in errors)
@@ -357,21 +377,20 @@ def _pieces(
     labelled: bool,
     top: int,
 ) -> list[_Piece]:
-    group = np.searchsorted(one.starts, found.local_time % DAY // 3600, side="right") - 1
+    group, places = one.slot_group(found), one.places
     absent, present = one.laws(top)
     pieces = []
     if labelled:
         whole = [(f"{name}, absent", absent[0], group >= 0)]
-        each = zip(one.starts, absent, strict=True)
+        each = zip(places, absent, strict=True)
         apart = [
-            (f"{name}, absent from {start:02d}:00", law, group == g)
-            for g, (start, law) in enumerate(each)
+            (f"{name}, absent from {start}", law, group == g) for g, (start, law) in enumerate(each)
         ]
         for place, law, here in apart if one.empty else whole:
             pieces.append(_Piece(place, law, members, here, 0))
     for g, law in enumerate(present):
         here = group == g
-        place = f"{name}, {'present' if labelled else 'all'} from {one.starts[g]:02d}:00"
+        place = f"{name}, {'present' if labelled else 'all'} from {places[g]}"
         if labelled:
             pieces.append(_Piece(place, law, members, here, 1))
         else:

@@ -159,7 +159,7 @@ def export_models(
         sums = add_noise(exact, choices.pool_budget, noise)
         which = np.zeros(len(result.usable), np.intp)
         models = pooled_model(result.own, sums, bound)
-        public = published_groups(models, result.starts, which)
+        public = published_groups(models, result.starts, which, result.seasons)
         cost += choices.pool_budget
         provenance: LearnedFrom = "pooled"
         note = (
@@ -333,6 +333,7 @@ class ZoneSettings:
         export: Export limit of each home [Wh]; `bound` is u + v then, as the laws are.
         registers: By meter its register of energy fed in, where the homes have one.
         months: Months of the year that the models are of; none: all of it.
+        seasons: Months of each season that has laws of its own; none: the year has one.
     """
 
     zone: str
@@ -357,6 +358,7 @@ class ZoneSettings:
     export: int = 0
     registers: Mapping[str, str] = field(default_factory=dict)
     months: tuple[int, ...] = ()
+    seasons: tuple[tuple[int, ...], ...] = ()
 
 
 Groups = Sequence[tuple[PublishedGroup, Sequence[str]]]
@@ -393,6 +395,7 @@ def zone_text(
                 "prior": offer.prior,
                 "days": offer.days,
                 **({"months": list(offer.months)} if offer.months else {}),
+                **({"seasons": [list(some) for some in offer.seasons]} if offer.seasons else {}),
                 "bound_by": offer.bound_by,
                 "digest": offer.digest,
             },
@@ -474,11 +477,17 @@ def _houses(public: PublishedGroup, meters: Sequence[str], offer: ZoneSettings) 
         lines += [f"absent = {_value(_net(public.absent, v))}"]
     for name, tables in (("absent", public.empty), ("present", public.present)):
         laws = [
-            _value({"from": f"{start:02d}:00", **_net(law, v)})
-            for start, law in zip(public.starts, tables, strict=bool(tables))
+            _value({**when, **_net(law, v)})
+            for when, law in zip(_times(public), tables, strict=bool(tables))
         ]
         lines += [f"{name} = [", *(f"  {law}," for law in laws), "]"] if laws else []
     return "\n".join(lines)
+
+
+def _times(public: PublishedGroup) -> list[dict[str, Any]]:
+    """When the law of each slot group holds, by the keys of a zone file."""
+    months = [{"months": list(some)} for some in public.seasons] or [{}]
+    return [{**some, "from": f"{start:02d}:00"} for some in months for start in public.starts]
 
 
 def _net(table: Mapping[str, Any], export: int) -> dict[str, Any]:

@@ -59,6 +59,8 @@ class Histories:
         generated: Whether `solar` is what the panels generated, so that `wh` is all consumption.
         outside: (steps,) whether a step is of another season, so that nothing of it is known; None
             for all of the year.
+        month: (steps,) local month, from 1 to 12; None where it is not known.
+        seasons: Months of each season that has laws of its own; none: the year has one.
     """
 
     ids: tuple[str, ...]
@@ -75,6 +77,27 @@ class Histories:
     solar: Floats | None = None
     generated: bool = False
     outside: Bools | None = None
+    month: Ints | None = None
+    seasons: tuple[tuple[int, ...], ...] = ()
+
+    @property
+    def season(self) -> Ints:
+        """(steps,) number of each step's season; 0 where the year has one."""
+        number = np.zeros(13, np.int64)
+        for k, months in enumerate(self.seasons):
+            number[list(months)] = k
+        return (
+            np.zeros(len(self.local_time), np.int64) if self.month is None else number[self.month]
+        )
+
+    def slot_group(self, starts: Sequence[int]) -> Ints:
+        """(steps,) slot group of each step: those of a day, by their first hours, for each season.
+
+        Slot group g of season s has number `s * len(starts) + g`.
+        """
+        hour = self.local_time % DAY // 3600
+        of_day = np.searchsorted(starts, hour, side="right") - 1
+        return np.asarray(of_day + len(starts) * self.season, np.int64)
 
     @property
     def inside(self) -> Bools | slice:
@@ -112,6 +135,7 @@ class Histories:
             labels=labels,
             solar=None if self.solar is None else self.solar[:, which],
             outside=None if self.outside is None else self.outside[which],
+            month=None if self.month is None else self.month[which],
         )
 
 
@@ -363,12 +387,11 @@ def with_labels(found: Histories, meters: Sequence[str], start: Ints, occupied: 
     return replace(found, labels=labels)
 
 
-def of_months(found: Histories, month: Ints, months: Collection[int]) -> Histories:
+def of_months(found: Histories, months: Collection[int]) -> Histories:
     """The histories of some months of the year, from their first step to their last.
 
     Args:
-        found: The histories.
-        month: (steps,) local month of each step, from 1 to 12.
+        found: The histories, with months.
         months: The months of the season.
 
     Returns:
@@ -382,7 +405,8 @@ def of_months(found: Histories, month: Ints, months: Collection[int]) -> Histori
         raise IntakeError(
             f"months are {sorted(months)}; give one or more, from 1 for January to 12."
         )
-    inside = np.isin(month, list(months))
+    assert found.month is not None
+    inside = np.isin(found.month, list(months))
     if not inside.any():
         raise IntakeError(
             f"months are {sorted(months)} but the readings have no day of them; give others."
@@ -397,6 +421,53 @@ def of_months(found: Histories, month: Ints, months: Collection[int]) -> Histori
         labels=None if some.labels is None else np.where(other, np.int8(-1), some.labels),
         outside=other,
     )
+
+
+def of_seasons(found: Histories, seasons: Sequence[Sequence[int]]) -> Histories:
+    """The histories with seasons that have laws of their own.
+
+    Args:
+        found: The histories, with months.
+        seasons: Months of each season; every month of the year once.
+
+    Returns:
+        The same readings.
+
+    Raises:
+        IntakeError: A month is none, or is not in one season.
+    """
+    assert found.month is not None
+    every = [month for months in seasons for month in months]
+    for month in (*every, *range(1, 13)):
+        what = ""
+        if not 1 <= month <= 12:
+            what = f"have {month}, which is no month"
+        elif every.count(month) != 1:
+            what = f"have month {month} twice" if month in every else f"lack month {month}"
+        if what:
+            raise IntakeError(f"seasons {what}; give each month from 1 to 12 once.")
+    return replace(found, seasons=tuple(tuple(sorted(months)) for months in seasons))
+
+
+def check_seasons(found: Histories) -> None:
+    """Refuse to learn laws of a season without readings.
+
+    Args:
+        found: The histories. Where their axis is declared, it alone decides.
+
+    Raises:
+        IntakeError: The axis of time has less than `LEAST_DAYS` days of a season, or the histories
+            no reading of it.
+    """
+    for number, months in enumerate(found.seasons):
+        here = found.season == number
+        few = here.sum() * found.seconds < LEAST_DAYS * DAY
+        if few or not (found.declared or np.isfinite(found.wh[:, here]).any()):
+            what = f"less than {LEAST_DAYS:g} days" if few else "no readings"
+            raise IntakeError(
+                f"the season of months {', '.join(map(str, months))} has {what}; give readings of"
+                " all of the year, or fewer seasons."
+            )
 
 
 def clamped(found: Histories, bound: int | None = None) -> Histories:

@@ -45,6 +45,7 @@ from hushgrid.learn.histories import (
     Histories,
     ailments,
     can_be_fitted,
+    check_seasons,
     clamped,
     netted,
     vacant_days,
@@ -169,7 +170,7 @@ def split_laws(found: Fit, starts: tuple[int, ...], design: Design, to: tuple[in
     """The same models under other slot groups: each law is that of the hour it begins in.
 
     Args:
-        found: Models.
+        found: Models of all of the year; every season of the new slot groups has their laws.
         starts: First hour of each of their slot groups.
         design: The design with the new slot groups.
         to: First hour of each of those.
@@ -178,7 +179,7 @@ def split_laws(found: Fit, starts: tuple[int, ...], design: Design, to: tuple[in
         The models; readings have the same likelihood where each new group is part of an old one.
         Counts by slot group are those of the old ones.
     """
-    of = np.searchsorted(starts, to, side="right") - 1
+    of = np.tile(np.searchsorted(starts, to, side="right") - 1, design.seasons)
     parts = {
         name: getattr(found, name)[:, of]
         for name in ("natural", "parameters", "seen", "means", "sums")
@@ -231,14 +232,14 @@ def pooled_fit(own: Fit, sums: Floats, moves: Floats, first: Floats, readings: o
         A fit with k "homes".
     """
     design, k = own.design, len(sums)
-    prior = sums.sum(axis=(1, 2))
+    prior, year = sums.sum(axis=(1, 2)), _of_the_year(sums, design)
     if design.family == "histogram":
         prior = prior + 0.5
         prior = prior / prior.sum(axis=1, keepdims=True)
     else:
         prior = prior / np.maximum(prior[:, :1], 1e-9)
     natural = natural_of(
-        design.family, tie_sums(sums + design.weight * prior[:, None, None], design.tie)
+        design.family, tie_sums(sums + year + design.weight * prior[:, None, None], design.tie)
     )
     pseudo = design.moves if design.moves.ndim == 3 else design.moves.mean(axis=0)
     counts = moves + pseudo
@@ -272,6 +273,20 @@ def pooled_fit(own: Fit, sums: Floats, moves: Floats, first: Floats, readings: o
         rising=np.zeros((0, k)),
         ordered=none == 0,
     )
+
+
+_SEASON = 100.0  # readings, as of all of the year, that each law of a season has in addition
+
+
+def _of_the_year(sums: Floats, design: Design) -> Floats | float:
+    """What the laws of each season have of all seasons, and have alone without readings."""
+    if design.seasons == 1:
+        return 0.0
+    k, groups, *more = sums.shape
+    total = sums.reshape(k, design.seasons, groups // design.seasons, *more).sum(axis=1)
+    n = total.sum(axis=-1) if design.family == "histogram" else total[..., 0]
+    each = _SEASON * total / np.maximum(n, 1e-9)[..., None]
+    return np.tile(each, (1, design.seasons, 1, 1))
 
 
 STARTS = (0, 6, 12, 18)  # [h] of slot groups, for the homes' own fits
@@ -372,6 +387,7 @@ class Learned:
         vacant: (homes,) numbers of vacant days.
         top: Largest reading of the laws [Wh].
         edges: Borders of a histogram's bins [Wh], or None.
+        seasons: Months of each season that has laws of its own; none: the year has one.
     """
 
     ids: tuple[str, ...]
@@ -396,6 +412,7 @@ class Learned:
     vacant: Indices
     top: int
     edges: Floats | None = None
+    seasons: tuple[tuple[int, ...], ...] = ()
 
 
 def starts_of(groups: int) -> tuple[int, ...]:
@@ -440,16 +457,14 @@ def design_for(found: Histories, habits: Habits, terms: LearningTerms, family: F
             f"interval is {found.seconds} s, longer than the shortest slot group; give at most"
             f" {shortest} s."
         )
-    hour = found.local_time % DAY // 3600
-    group = np.searchsorted(terms.starts, hour, side="right") - 1
-    # an empty home knows no time of day, and quiet people use what it does
-    tie = np.zeros((len(terms.starts), states), np.int64)
-    tie[:, states - 1] = 1 + np.arange(len(terms.starts))
+    group, seasons = found.slot_group(terms.starts), max(len(found.seasons), 1)
+    number = np.arange(seasons * len(terms.starts))
+    # an empty home knows the season and no time of day, and quiet people use what it does
+    tie = np.repeat(number[:, None] // len(terms.starts), states, axis=1)
+    tie[:, states - 1] = seasons + number
     if found.offset or (found.solar is not None and not found.generated):  # panels do
-        tie[:, : states - 1] = len(terms.starts) + 1 + np.arange(len(terms.starts))[:, None]
-    occupied = np.array(
-        [habits.home[_slots(found, group, g)].mean() for g in range(len(terms.starts))]
-    )
+        tie[:, : states - 1] = len(number) + seasons + number[:, None]
+    occupied = np.array([habits.home[_slots(found, group, g)].mean() for g in number.tolist()])
     return Design(
         group=group.astype(np.int32),
         slot=found.slot,
@@ -459,6 +474,7 @@ def design_for(found: Histories, habits: Habits, terms: LearningTerms, family: F
         occupied=occupied if states == 2 else np.zeros(0),
         iterations=terms.iterations,
         tie=tie.astype(np.int32),
+        seasons=seasons,
     )
 
 
@@ -491,9 +507,11 @@ def learn(
     Raises:
         ModelError: No home can be fitted, the habits or slot groups do not fit the steps, or the
             homes export and the law or a pool cannot have readings below 0 Wh.
+        IntakeError: A season has no readings.
     """
     terms, begin = terms or LearningTerms(), watch or (lambda *_: lambda *_: None)
     terms = _of_net_readings(terms, given, pooled=pooled) if given.export else terms
+    check_seasons(given)
     ails = ailments(given)
     usable = np.array([i for i, a in enumerate(ails) if can_be_fitted(a)], np.intp)
     if not usable.size:
@@ -503,11 +521,14 @@ def learn(
             f" ({'; '.join(AILMENTS[kind] for kind in kinds)}); give histories in whole Wh."
         )
     found = _fitted_part(given, usable)
+    year = replace(found, seasons=())  # homes' own laws; the seasons' are made of their readings
     if pooled and terms.law != "auto":
         family, tried, early, late = terms.law, dict[str, float](), None, None
     else:
-        family, tried, early, late = _family(found, habits, terms, begin)
-    design = design_for(found, habits, terms, family)
+        family, tried, early, late = _family(year, habits, terms, begin)
+        if found.seasons:
+            early, late = split_held_out(found) or (None, None)
+    design = design_for(year, habits, terms, family)
     edges = common_edges(found.wh, found.offset) if family == "histogram" else None
     own = fit(
         found.wh,
@@ -541,6 +562,7 @@ def learn(
         vacant=np.array([vacant_days(row, given.seconds).sum() for row in given.wh], np.intp),
         top=top,
         edges=edges,
+        seasons=given.seasons,
     )
     some = [starts_of(n) for n in terms.groups if 24 // n * 3600 >= given.seconds] or [terms.starts]
     if pooled:
@@ -556,7 +578,8 @@ def learn(
         fitting = replace(terms, starts=to)
         design = design_for(found, habits, fitting, family)
         each = _refined(found, own, shared, terms.starts, design, to)
-        public = with_solar(published_groups(each.models, to, each.which), found, each.which)
+        laws = published_groups(each.models, to, each.which, found.seasons)
+        public = with_solar(laws, found, each.which)
         one, seen = replace(bare, shared=each, public=public, starts=to), public
         if early is not None and late is not None:
             held, seen = _held_out(early, late, habits, fitting, family, each, bare.top)
@@ -630,7 +653,7 @@ def _refined(
     to: tuple[int, ...],
 ) -> Prototypes:  # fmt: skip
     """Prototypes of the same homes under other slot groups."""
-    if to == starts:
+    if to == starts and design.seasons == 1:
         return shared
     models = split_laws(shared.models, starts, design, to)
     for _ in range(ROUNDS):
@@ -643,7 +666,7 @@ def _by_groups(
     found: Histories, own: Fit, starts: tuple[int, ...], design: Design, to: tuple[int, ...]
 ) -> Fit:
     """The homes' own fits with their counts under other slot groups; a home's are its own alone."""
-    if to == starts:
+    if to == starts and design.seasons == 1:
         return own
     split = split_laws(own, starts, design, to)
     seen = expected(found.wh, split, labels=_labels(found, design))
@@ -730,7 +753,8 @@ def _held_out(
     before = expected(early.wh, replace(spread, design=design), labels=_labels(early, design))
     own = replace(spread, design=design, readings=np.isfinite(early.wh).sum(axis=1))
     models = grouped_models(own, before, shared.which, shared.k)
-    judged = with_solar(published_groups(models, terms.starts, shared.which), early, shared.which)
+    laws = published_groups(models, terms.starts, shared.which, early.seasons)
+    judged = with_solar(laws, early, shared.which)
     return held_out_scores(_scored(early), _scored(late), judged, shared.which, top), judged
 
 

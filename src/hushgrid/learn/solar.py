@@ -1,10 +1,10 @@
 """The solar part of homes whose panels have a register of their own.
 
 The register counts what was fed in, or what the panels generated. Its law depends on the slot group
-and on the group of homes alone: given the time of day it is assumed independent of occupancy and of
-what the home took. The law of a net reading is then the convolution of both, as a zone file's "net"
-has it. Of two registers of one meter the assumption is rough, since energy fed in is what was not
-used; a meter of the generation itself fits it better.
+(of a day, and of a season where there are several) and on the group of homes alone: given the time
+it is assumed independent of occupancy and of what the home took. The law of a net reading is then
+the convolution of both, as a zone file's "net" has it. Of two registers of one meter the assumption
+is rough, since energy fed in is what was not used; a meter of the generation itself fits it better.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from hushgrid._numbers import Floats, Indices, Ints
+from hushgrid._numbers import Floats, Indices
 from hushgrid.learn._families import common_edges
 from hushgrid.learn.evaluation import PublishedGroup
-from hushgrid.learn.histories import DAY, Histories
+from hushgrid.learn.histories import Histories
 
 _PRIOR = 1.0  # readings, spread like all of the group, that each slot group has in addition
 
@@ -42,12 +42,15 @@ def with_solar(
 
 def _composed(one: PublishedGroup, found: Histories, members: Indices) -> PublishedGroup:
     assert found.solar is not None
-    v, group = found.export, _slot_groups(found, one.starts)
+    v, group = found.export, one.slot_group(found)
     solar = np.clip(found.solar[members], 0, v)
     edges = common_edges(solar)
-    counts = np.stack([_counts(solar[:, group == g], edges) for g in range(len(one.starts))])
+    counts = np.stack([_counts(solar[:, group == g], edges) for g in range(len(one.present))])
     usual = counts.sum(axis=0)
     usual = usual / usual.sum() if usual.any() else np.eye(1, len(usual))[0]
+    if one.seasons:  # what a season lacks is as at this time of day in all of the year
+        year = counts.reshape(len(one.seasons), len(one.starts), -1).sum(axis=0) + _PRIOR * usual
+        usual = np.tile(year / year.sum(axis=1, keepdims=True), (len(one.seasons), 1))
     shares = counts + _PRIOR * usual
     shares = np.round(shares / shares.sum(axis=1, keepdims=True), 7)
     bins = [
@@ -71,11 +74,6 @@ def _counts(values: Floats, edges: Floats) -> Floats:
     return np.histogram(seen, edges)[0].astype(np.float64)
 
 
-def _slot_groups(found: Histories, starts: tuple[int, ...]) -> Ints:
-    hour = found.local_time % DAY // 3600
-    return np.asarray(np.searchsorted(starts, hour, side="right") - 1, np.int64)
-
-
 def dependence(found: Histories, starts: tuple[int, ...]) -> float:
     """Correlation of both registers within slot groups of a home, which the laws take for 0.
 
@@ -87,13 +85,13 @@ def dependence(found: Histories, starts: tuple[int, ...]) -> float:
         The correlation, from -1 to 1; 0 where a register never moves.
     """
     assert found.solar is not None
-    group, sums = _slot_groups(found, starts), np.zeros(3)
+    group, sums = found.slot_group(starts), np.zeros(3)
     for taken, solar in zip(found.wh, found.solar, strict=True):
         seen = np.isfinite(taken) & np.isfinite(solar)
         own = group[seen]
-        number = np.maximum(np.bincount(own, minlength=len(starts)), 1)
+        number = np.maximum(np.bincount(own), 1)
         x, y = (
-            values[seen] - (np.bincount(own, values[seen], len(starts)) / number)[own]
+            values[seen] - (np.bincount(own, values[seen]) / number)[own]
             for values in (taken, solar)
         )
         sums += x @ y, x @ x, y @ y

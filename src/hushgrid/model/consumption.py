@@ -39,6 +39,8 @@ from hushgrid.model.laws import (
 )
 from hushgrid.model.occupancy import Calendar
 
+MONTHS = 12
+
 
 @dataclass(frozen=True, slots=True)
 class Elasticity:
@@ -98,7 +100,8 @@ class Consumption:
         absent: Number into `laws` for each slot and class, (slots, classes), while absent.
         present: The same while present.
         class_of: Density class of each house, (N,).
-        calendar: Slot of each step.
+        calendar: Slot of each step. Before laws are laid over time: a pattern of one step, a day, a
+            week, or a day of each month from January on.
         elasticity: Reaction of demand to rates, or None.
         digest: SHA-256 (hex) of all of it.
 
@@ -211,6 +214,19 @@ class Consumption:
     def starting(self, offset: int) -> Consumption:
         """The same consumption with its calendar `offset` steps later."""
         return replace(self, calendar=self.calendar.starting(offset))
+
+    def seasonal(self, day: int) -> bool:
+        """Whether the calendar is a pattern of a day of each month, of `day` steps a day."""
+        return len(self.calendar.slots) == MONTHS * day
+
+    def of_month(self, month: int, day: int) -> Consumption:
+        """The laws of a day of one month, 1 to 12; the same where months have no laws of their own.
+
+        `day` is the number of steps of a day.
+        """
+        if not self.seasonal(day):
+            return self
+        return replace(self, calendar=Calendar(self.calendar.slots.reshape(MONTHS, day)[month - 1]))
 
     def check_fits(self, bound: Int32s) -> None:
         """Refuse a zone of another size, or a law that reaches above a house's bound."""

@@ -581,6 +581,13 @@ class Scenario:
         """Zone, tariff, models and consumption: the first arguments of `init` and `plan`."""
         return self.zone, self.tariff, self.models, self.consumption
 
+    def of_month(self, month: int, day: int) -> Scenario:
+        """The same zone with the laws of one month, 1 to 12, where days have `day` steps."""
+        if not self.consumption.seasonal(day):
+            return self
+        consumed = self.consumed and self.consumed.of_month(month, day)
+        return replace(self, consumption=self.consumption.of_month(month, day), consumed=consumed)
+
     def starting(self, offset: int) -> Scenario:
         """The same zone with every calendar `offset` steps later."""
         return Scenario(

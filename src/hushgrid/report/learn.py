@@ -70,6 +70,7 @@ def learned_values(
         "seconds": found.seconds,
         "time_zone": choices.time_zone,
         "starts": list(found.starts),
+        **({"seasons": [list(some) for some in found.seasons]} if found.seasons else {}),
         "groups_tried": {str(n): score for n, score in found.groups_tried.items()},
         "begins": found.begins,
         "ends": found.ends,
@@ -220,12 +221,20 @@ def learned_prose(values: Mapping[str, Any]) -> str:
     if months := values.get("months"):
         lines.append(
             f"Months of the year: {', '.join(map(str, months))}. The models are of these alone; a"
-            " zone takes those of the next season in a new epoch."
+            " zone takes those of other months in a new epoch. Laws of all seasons in one model:"
+            " learn --seasons."
+        )
+    if seasons := values.get("seasons"):
+        named = "; ".join(",".join(map(str, some)) for some in seasons)
+        lines.append(
+            f"Seasons, by their months: {named}. Each has laws of its own, with"
+            " readings of all of the year where it has few; the chains are of all seasons."
         )
     if solar := values.get("solar"):
         lines.append(
-            f"The solar part is of the register of {_REGISTER[solar['register']]}, by slot group."
-            " Given the time of day it is assumed independent of occupancy and of what is taken;"
+            f"The solar part is of the register of {_REGISTER[solar['register']]}, by slot group"
+            f"{' and season' if values.get('seasons') else ''}. Given the time of day it is assumed"
+            " independent of occupancy and of what is taken;"
             f" within slot groups both are correlated by {solar['correlation']:.2f}."
         )
     held = values.get("held_out")
@@ -383,14 +392,18 @@ def law_figure(public: Sequence[PublishedGroup], bound: int, export: int = 0) ->
         edges = np.unique(np.linspace(0, bound + 1, 80).astype(int))
     for j, (axis, one) in enumerate(zip(axes, public, strict=True)):
         absent, present = one.laws(bound)
-        for law, name, colour in [
-            (absent[0], "absent" if not one.empty else "absent from 00:00", "#111111"),
+        names, drawn = one.places, [law.pmf for law in present]
+        if one.seasons:  # a mean day of each
+            names = tuple(f"00:00 to 24:00 of months {','.join(map(str, s))}" for s in one.seasons)
+            drawn = [np.mean(some, axis=0) for some in np.split(np.array(drawn), len(names))]
+        for pmf, name, colour in [
+            (absent[0].pmf, f"absent from {one.places[0]}" if one.empty else "absent", "#111111"),
             *(
-                (law, f"present from {start:02d}:00", COLOURS[g % len(COLOURS)])
-                for g, (law, start) in enumerate(zip(present, one.starts, strict=True))
+                (pmf, f"present from {place}", COLOURS[g % len(COLOURS)])
+                for g, (pmf, place) in enumerate(zip(drawn, names, strict=True))
             ),
         ]:
-            cdf = np.concatenate([[0.0], np.cumsum(law.pmf)])
+            cdf = np.concatenate([[0.0], np.cumsum(pmf)])
             mass = np.diff(cdf[edges]) / np.diff(edges if export else np.log1p(edges))
             width = 2.0 if name == "absent" else 1.2
             axis.step(
