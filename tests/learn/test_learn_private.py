@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -281,11 +282,17 @@ def learned_from(found: Histories) -> Learned:
     return learn(found, assumed_habits(HOUR), terms, pooled=True)
 
 
-def vectors(found: Histories) -> dict[str, np.ndarray]:
-    """What each fitted home gives to the sums."""
+SEASONS = (tuple(range(1, 7)), tuple(range(7, 13)))
+
+
+def vectors(found: Histories, seasons: int = 1) -> dict[str, np.ndarray]:
+    """What each fitted home gives to the sums; of two seasons, each has two of the days."""
+    if seasons > 1:
+        found = replace(found, month=np.repeat([6, 6, 7, 7], 24), seasons=SEASONS)
     result = learned_from(found)
     given = contributions(result.own, TOP)
-    assert all(shares.shape == (24, 3) and laws.shape == (25, 2) for shares, laws, _ in given)
+    shapes = (24 * seasons, 3), (25 * seasons, 2)
+    assert all((shares.shape, laws.shape) == shapes for shares, laws, _ in given)
     return {
         found.ids[i]: np.concatenate([part.ravel() for part in parts])
         for i, parts in zip(result.usable, given, strict=True)
@@ -293,9 +300,10 @@ def vectors(found: Histories) -> dict[str, np.ndarray]:
 
 
 @pytest.fixture(scope="module")
-def base() -> dict[str, np.ndarray]:
-    """The target as it was before it changed, among the others."""
-    return vectors(laid([*OTHERS, *lived("target", 99)]))
+def before() -> dict[int, dict[str, np.ndarray]]:
+    """The target as it was before it changed, among the others; with one season and with two."""
+    found = laid([*OTHERS, *lived("target", 99)])
+    return {seasons: vectors(found, seasons) for seasons in (1, 2)}
 
 
 stamps = st.one_of(
@@ -340,16 +348,20 @@ marks = st.lists(st.tuples(stamps, st.sampled_from([-1, 0, 1])), max_size=20)
     marks,
     st.sampled_from(["target", "a", "zz", "m00"]),
     st.booleans(),
+    st.sampled_from([1, 2]),
 )
-@example("none", 0, [], [], "target", False)
-@example("lived", 0, [(AXIS.begins - 200 * 86_400, HOUR, 5)], [], "target", True)
+@example("none", 0, [], [], "target", False, 1)
+@example("none", 0, [], [], "target", False, 2)
+@example("lived", 40, [], [], "target", False, 2)
+@example("lived", 0, [(AXIS.begins - 200 * 86_400, HOUR, 5)], [], "target", True, 1)
 def test_one_home_moves_its_own_vector_alone(
-    base: dict[str, np.ndarray], kind: str, shift: int, stray, marked, name: str, first: bool
+    before, kind: str, shift: int, stray, marked, name: str, first: bool, seasons: int
 ) -> None:
     """Other values, stamps, durations, number of readings, labels, id, order, or nothing at all.
 
     Every other home gives the same vector to the bit, and the sums move by what is charged at most.
     """
+    base = before[seasons]
     own = [
         (name, at + HOUR * shift, length, value)
         for t, (_, at, length, wh) in enumerate(lived(name, 7))
@@ -357,7 +369,7 @@ def test_one_home_moves_its_own_vector_alone(
     ]
     own += [(name, *one) for one in stray]
     rows = [*own, *OTHERS] if first else [*OTHERS, *own]
-    found = vectors(laid(rows, [(name, *mark) for mark in marked]))
+    found = vectors(laid(rows, [(name, *mark) for mark in marked]), seasons)
     for other in ("m0", "m1", "m2", "m3"):
         assert (found[other] == base[other]).all()
     nothing = np.zeros_like(base["m0"])

@@ -456,14 +456,14 @@ def check_seasons(found: Histories) -> None:
         found: The histories. Where their axis is declared, it alone decides.
 
     Raises:
-        IntakeError: The axis of time has less than `LEAST_DAYS` days of a season, or the histories
-            no reading of it.
+        IntakeError: The axis of time has less than a day of a season, or the histories no reading
+            of it.
     """
     for number, months in enumerate(found.seasons):
         here = found.season == number
-        few = here.sum() * found.seconds < LEAST_DAYS * DAY
+        few = here.sum() < found.steps_a_day
         if few or not (found.declared or np.isfinite(found.wh[:, here]).any()):
-            what = f"less than {LEAST_DAYS:g} days" if few else "no readings"
+            what = "less than a day" if few else "no readings"
             raise IntakeError(
                 f"the season of months {', '.join(map(str, months))} has {what}; give readings of"
                 " all of the year, or fewer seasons."

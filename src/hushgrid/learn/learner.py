@@ -232,14 +232,14 @@ def pooled_fit(own: Fit, sums: Floats, moves: Floats, first: Floats, readings: o
         A fit with k "homes".
     """
     design, k = own.design, len(sums)
-    prior, year = sums.sum(axis=(1, 2)), _of_the_year(sums, design)
+    prior, more = sums.sum(axis=(1, 2)), _of_the_year(sums, design)
     if design.family == "histogram":
         prior = prior + 0.5
         prior = prior / prior.sum(axis=1, keepdims=True)
     else:
         prior = prior / np.maximum(prior[:, :1], 1e-9)
     natural = natural_of(
-        design.family, tie_sums(sums + year + design.weight * prior[:, None, None], design.tie)
+        design.family, tie_sums(sums + more + design.weight * prior[:, None, None], design.tie)
     )
     pseudo = design.moves if design.moves.ndim == 3 else design.moves.mean(axis=0)
     counts = moves + pseudo
@@ -254,7 +254,7 @@ def pooled_fit(own: Fit, sums: Floats, moves: Floats, first: Floats, readings: o
         edges,
         prior,
     )
-    n = sums.sum(axis=-1) if design.family == "histogram" else sums[..., 0]
+    n = _readings(sums + more, design)
     return Fit(
         design=replace(design, moves=pseudo),
         initial=first / first.sum(axis=1, keepdims=True),
@@ -275,18 +275,25 @@ def pooled_fit(own: Fit, sums: Floats, moves: Floats, first: Floats, readings: o
     )
 
 
-_SEASON = 100.0  # readings, as of all of the year, that each law of a season has in addition
+_SEASON = 48.0  # readings, spread as in all of the year, that a slot group of a season has more
 
 
-def _of_the_year(sums: Floats, design: Design) -> Floats | float:
-    """What the laws of each season have of all seasons, and have alone without readings."""
+def _of_the_year(sums: Floats, design: Design) -> Floats:
+    """What each season has of all seasons at the same time of day, by state; zeros for one season.
+
+    A season without readings has the laws of the year.
+    """
     if design.seasons == 1:
-        return 0.0
+        return np.zeros_like(sums)
     k, groups, *more = sums.shape
     total = sums.reshape(k, design.seasons, groups // design.seasons, *more).sum(axis=1)
-    n = total.sum(axis=-1) if design.family == "histogram" else total[..., 0]
-    each = _SEASON * total / np.maximum(n, 1e-9)[..., None]
-    return np.tile(each, (1, design.seasons, 1, 1))
+    n = _readings(total, design).sum(axis=2)[..., None, None]
+    return np.tile(_SEASON * total / np.maximum(n, 1e-9), (1, design.seasons, 1, 1))
+
+
+def _readings(sums: Floats, design: Design) -> Floats:
+    """Numbers of readings in sufficient statistics of laws."""
+    return sums.sum(axis=-1) if design.family == "histogram" else sums[..., 0]
 
 
 STARTS = (0, 6, 12, 18)  # [h] of slot groups, for the homes' own fits
