@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -77,6 +78,20 @@ def test_every_day_has_the_model_of_its_weekday() -> None:
     assert (found.day(1).readings[:, 1] == 50).all()
     with pytest.raises(PolicyError, match="day 3 is asked of 3"):
         found.zone_of(3)
+
+
+def test_every_day_has_the_laws_of_its_month() -> None:
+    """Missing readings of June are those of its own law, which an empty home reads."""
+    both, slots = weekly(), np.repeat((np.arange(12) == 5).astype(int), 24)
+    laws = Consumption(
+        (*both.consumption.laws, Histogram(np.eye(100)[30])),
+        np.array([[0], [2]]), np.array([[1], [2]]), np.array([0, 0]), Calendar(slots),
+    )  # fmt: skip
+    readings = np.full((2, 24, 2), -1, np.int32)
+    days = Real(("a", "b"), readings, np.array([4, 4]), np.array([5, 6]))
+    found = Recorded.of(replace(both, consumption=laws), days)
+    assert found.readings[:, 12, 0].tolist() == [11, 30]
+    assert days.days(slice(1, 2)).month == 6
 
 
 def test_meters_are_put_in_the_order_of_houses() -> None:

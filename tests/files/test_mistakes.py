@@ -38,9 +38,10 @@ GAMMA = {"law": "gamma", "shape": 2.0, "scale": 20.0}
 TWO = [
     {"from": "00:00", "law": "normal", "centre": 30.0, "spread": 10.0},
     {"from": "07:00", "law": "lognormal", "median": 60.0, "spread": 0.8},
+    {"from": "08:00", "law": "uniform", "top": 90, "months": [6, 7, 8]},
 ]
 ZONE: dict[str, Any] = {
-    "zone": {"id": "elm"},
+    "zone": {"id": "elm", "month": 6},
     "tariff": {
         "alpha": 0.012, "beta": 0.05, "gamma": 0.0, "inelastic": 10, "floor": 0.1, "cap": 2.0,
         "smooth": 0.5,
