@@ -22,6 +22,7 @@ from benchmarks.capacity import IDS
 
 from hushgrid.cli import main
 from hushgrid.files.service_file import load_deployment
+from hushgrid.files.zone_file import load_zone
 from hushgrid.intake.json import FORMAT
 from hushgrid.intake.text import CANONICAL
 from hushgrid.service.ledger import open_store
@@ -91,6 +92,7 @@ RUN: dict[str, dict[str, list[str]]] = {
             "learn/test_learn_zone.py::test_learn_writes_what_its_guide_says",
             "learn/test_learn_service.py::test_a_learned_zone_runs_without_hand_work",
             "learn/test_learn_roofs.py::test_one_run_learns_a_zone_of_both_kinds",
+            "learn/test_learn_seasons.py::test_one_file_has_the_laws_of_all_seasons",
             "learn/test_learn_roofs.py::test_a_zone_of_both_kinds_is_checked_by_its_registers",
         ]
     },
@@ -130,7 +132,11 @@ RUN: dict[str, dict[str, list[str]]] = {
     "serve.md": {"json": [f"{HERE}::test_readings_as_json"]},
     "trace.md": {"indented": ["compare/test_attack.py"]},
     "zone-file.md": {
-        "toml": [f"{HERE}::test_homes_that_export", f"{FEEDS}::test_charges_of_a_file"]
+        "toml": [
+            f"{HERE}::test_laws_by_season",
+            f"{HERE}::test_homes_that_export",
+            f"{FEEDS}::test_charges_of_a_file",
+        ]
     },
 }
 
@@ -294,6 +300,20 @@ def test_several_curators_share_a_file(tmp_path: Path, capsys: pytest.CaptureFix
     file.write_text(whole.replace("[service]\n", "[service]\nshare = true\n", 1))
     found = load_deployment(file)
     assert (found.share, found.ledger) == (asked["service"]["share"], asked["stores"]["ledger"])
+
+
+@pytest.mark.parametrize(("month", "medians"), [(12, [180, 180, 260]), (3, [130, 130, 130])])
+def test_laws_by_season(tmp_path: Path, month: int, medians: list[int]) -> None:
+    """The laws of the guide in the example's first group."""
+    text = blocks(PAGES["zone-file.md"])["toml"][0]
+    whole = (ROOT / "examples" / "zone.toml").read_text()
+    given = 'present = { law = "lognormal", median = 110.0, spread = 0.8 }\n'
+    assert given in whole
+    whole = whole.replace('id = "elm-park"', f'id = "elm-park"\nmonth = {month}')
+    (tmp_path / "zone.toml").write_text(whole.replace(given, text))
+    found = load_zone(tmp_path / "zone.toml").scenario.consumption
+    laws = [found.law(t, 0, occupied=True) for t in (1, 68, 69)]
+    assert [law.median for law in laws] == medians  # type: ignore[attr-defined]
 
 
 def test_homes_that_export(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
