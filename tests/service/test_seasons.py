@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pytest
 
+from hushgrid.audit.certificate import certify
 from hushgrid.compare.simulation import simulate_steps
 from hushgrid.errors import FileError
 from hushgrid.files.deployment import ZoneService
@@ -16,9 +17,13 @@ from hushgrid.files.interval_plan import in_epoch
 from hushgrid.files.service_file import load_deployment
 from hushgrid.files.zone_file import load_zone
 from hushgrid.model.laws import Gamma
+from hushgrid.service.audit import load_ledger, terms_of
 from hushgrid.service.border import next_epoch
 from hushgrid.service.epoch import first_state
+from hushgrid.service.ledger.records import schedule_digest
 from tests.service.borders import exact
+from tests.service.test_border import publish, standing
+from tests.service.test_curator import Shown, curator
 
 STEP, WHERE = 14_400, ZoneInfo("Europe/Zurich")
 BEGINS = 1_767_571_200  # 2026-01-05T00:00:00Z
@@ -173,6 +178,23 @@ def test_epochs_of_any_season_have_one_epsilon(tmp_path: Path) -> None:
     assert july is not None
     assert july.policy.epsilon == pytest.approx(one.policy.epsilon, rel=1e-6)
     assert july.scenario.consumption != one.scenario.consumption
+
+
+@pytest.mark.soak
+def test_a_service_publishes_and_is_audited_over_a_change_of_laws(tmp_path: Path) -> None:
+    """An epoch a day, three of them about the first of June; the noise is that of the month."""
+    one = service(tmp_path, "2026-05-31T00:00:00Z", 6)
+    with curator(tmp_path, one, Shown(), now=one.begins) as it:
+        publish(it, 18)
+    found = standing(tmp_path)
+    scales = [release.scale for release in found.releases]
+    assert (len(scales), len(found.epochs)) == (18, 4)
+    assert scales[:6] != scales[6:12] == scales[12:]
+    evidence, chain = load_ledger(str(tmp_path / "ledger.db"), zone=None, key=None, heads=())
+    assert chain.status == "passed"
+    made = certify(evidence, [terms_of(one)], commit=schedule_digest)
+    for name in ("terms", "schedule", "promise", "noise_scale"):
+        assert made.check(name).status == "passed", made.check(name).text
 
 
 @pytest.mark.soak
