@@ -15,7 +15,9 @@ import numpy as np
 from hushgrid.compare.simulation import World
 from hushgrid.errors import ServiceError
 from hushgrid.files.deployment import ZoneService
+from hushgrid.files.interval_plan import EpochTimes, laid
 from hushgrid.intake.readings import Readings
+from hushgrid.model.zone import Scenario
 from hushgrid.service.curator import utc
 from hushgrid.service.ingest import Receipt
 from hushgrid.service.meters.columns import registered
@@ -58,7 +60,7 @@ class Fleet:
         self.zone = zone
         step = max(int(now - zone.begins) // zone.seconds, 0)
         self.start = zone.begins + step * zone.seconds
-        self.world = World(zone.scenario.starting(step), (seed,))
+        self.world = World(_from_step(zone, step), (seed,))
         self._codes = np.arange(len(zone.all_meters), dtype=np.int32)
         self._split = registered(zone.export_meters)
         self._heard: list[float] = []
@@ -92,6 +94,15 @@ class Fleet:
         )
         self.start = self.end
         return made
+
+
+def _from_step(zone: ZoneService, step: int) -> Scenario:
+    """The zone from a step on; laws by season over the year that follows, whatever the epoch."""
+    day = 86_400 // zone.seconds
+    if zone.pattern is None or not zone.pattern.scenario.consumption.seasonal(day):
+        return zone.scenario.starting(step)
+    begins = zone.begins + step * zone.seconds
+    return laid(zone.pattern, EpochTimes(begins, zone.seconds, 366 * day, zone.time_zone))
 
 
 def parts(readings: Readings, size: int) -> Iterator[Readings]:
