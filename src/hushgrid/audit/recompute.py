@@ -549,6 +549,10 @@ class _Openings:
             "exact": terms.policy.on_empty == "publish_exact",
             "together": max(piece.size for model in terms.models for piece in model.chains),
         }
+        if "window" in epoch.stated:  # else of a version that did not state it
+            adaptive = terms.policy.schedule.adaptive
+            due["window"] = terms.policy.schedule.shared_by if adaptive else None
+            due["window_epsilon"] = terms.policy.epsilon if adaptive else None
         fault, _ = self._other(epoch, due)
         return fault or self._other_houses(epoch, terms) or self._other_leakage(number, epoch)
 
@@ -849,12 +853,17 @@ def _counted(entries: Iterable[RecordedRelease]) -> Iterator[RecordedRelease]:
     for entry in entries:
         if entry.source != "readings":
             continue
-        own = None
-        if entry.block is not None:
-            own = entry.step - entry.block["place"], entry.block.get("mark")
-        if own is None or own != last:
+        own = _noise_of(entry)
+        if own != last:
             yield entry
         last = own
+
+
+def _noise_of(entry: RecordedRelease) -> tuple[int, int | None]:
+    """Names the noise of a release: that of its step, or of its block of steps."""
+    if entry.block is None:
+        return entry.step, None
+    return entry.step - entry.block["place"], entry.block.get("mark", -1)
 
 
 def losses_before(evidence: Evidence, epoch: RecordedEpoch, steps: int) -> tuple[float, ...]:
@@ -907,8 +916,10 @@ def _just_came(epoch: RecordedEpoch, house: ArrivedHouse) -> bool:
     return (house.start, house.seconds) == (epoch.entries[0].start, epoch.seconds)
 
 
-def _earlier(evidence: Evidence, epoch: RecordedEpoch) -> Iterator[tuple[int, float]]:
-    """(steps before an epoch, loss) of all releases before it.
+def _earlier(
+    evidence: Evidence, epoch: RecordedEpoch, only: RecordedEpoch | None = None
+) -> Iterator[tuple[int, float]]:
+    """(steps before an epoch, loss) of all releases before it, or of those of one epoch.
 
     Steps are counted in the longest step length since, so every release that a window of any of
     these lengths touches counts; the loss is that of any house for any consumption.
@@ -920,6 +931,8 @@ def _earlier(evidence: Evidence, epoch: RecordedEpoch) -> Iterator[tuple[int, fl
         if other.seconds is None:
             continue
         longest = max(longest, other.seconds)
+        if only is not None and other is not only:
+            continue
         for entry in _counted(reversed(other.entries)):
             if entry.start is not None:
                 gap = max(begins - entry.start - other.seconds, 0)
@@ -967,31 +980,58 @@ def windows(evidence: Evidence, digests: Mapping[str, Terms]) -> list[Check]:
     """
     found = []
     for epoch in evidence.epochs:
-        terms = digests.get(epoch.digest)
-        if terms is None or not terms.policy.schedule.adaptive:
-            continue
-        w, promised = terms.policy.schedule.shared_by, terms.policy.epsilon
-        earlier = [*_earlier(evidence, epoch), *_moves(evidence, epoch, epoch.came)]
-        earlier = [one for one in earlier if one[0] < w]
-        inside: deque[RecordedRelease] = deque()
-        running = Fraction()
-        for entry in epoch.entries:
-            if entry.source != "readings" or math.isinf(entry.epsilon):
-                continue
-            inside.append(entry)
-            running += Fraction(entry.epsilon)
-            while inside[0].step <= entry.step - w:
-                running -= Fraction(inside.popleft().epsilon)
-            over = [epsilon for ago, epsilon in earlier if ago <= w - entry.step]
-            total = Spent(running).add(*over, *_in_gaps(evidence, epoch, entry, w))
-            if total.exceeds(promised * (1 + _CLOSE)):
-                text = (
-                    f"Record {entry.place} brings the last {w} steps to {total.total:.6g}, above"
-                    f" the {promised:g} that any {w} consecutive steps may lose together."
-                )
-                found.append(Check("budget", "failed", text, entry.place))
-                break
+        for w, promised, last in _window_promises(evidence, epoch, digests):
+            earlier = [*_earlier(evidence, epoch), *_moves(evidence, epoch, epoch.came)]
+            earlier = [one for one in earlier if one[0] < w]
+            inside: deque[RecordedRelease] = deque()
+            running = Fraction()
+            for entry in epoch.entries:
+                if entry.source != "readings" or math.isinf(entry.epsilon) or entry.step > last:
+                    continue
+                if not inside or _noise_of(inside[-1]) != _noise_of(entry):
+                    running += Fraction(_lost_in(entry, digests.get(epoch.digest)))
+                inside.append(entry)
+                while inside[0].step <= entry.step - w:
+                    gone = inside.popleft()
+                    if _noise_of(inside[0]) != _noise_of(gone):
+                        running -= Fraction(_lost_in(gone, digests.get(epoch.digest)))
+                over = [epsilon for ago, epsilon in earlier if ago <= w - entry.step]
+                total = Spent(running).add(*over, *_in_gaps(evidence, epoch, entry, w))
+                if total.exceeds(promised * (1 + _CLOSE)):
+                    text = (
+                        f"Record {entry.place} brings the last {w} steps to {total.total:.6g},"
+                        f" above the {promised:g} that any {w} consecutive steps may lose together."
+                    )
+                    found.append(Check("budget", "failed", text, entry.place))
+                    break
     return found
+
+
+def _window_promises(
+    evidence: Evidence, epoch: RecordedEpoch, digests: Mapping[str, Terms]
+) -> Iterator[tuple[int, float, float]]:
+    """Promises about windows that end in an epoch: steps, epsilon, the last step of such a window.
+
+    Those of earlier epochs hold for windows that begin there. Their steps are counted in the
+    longest step length since.
+    """
+    if (terms := digests.get(epoch.digest)) is not None and terms.policy.schedule.adaptive:
+        yield terms.policy.schedule.shared_by, terms.policy.epsilon, math.inf
+    for other in evidence.epochs[: evidence.epochs.index(epoch)]:
+        before = digests.get(other.digest)
+        if before is None or not before.policy.schedule.adaptive:
+            continue
+        ago = min((ago for ago, _ in _earlier(evidence, epoch, other)), default=None)
+        w = before.policy.schedule.shared_by
+        if ago is not None and ago < w:
+            yield w, before.policy.epsilon, w - ago
+
+
+def _lost_in(entry: RecordedRelease, terms: Terms | None) -> float:
+    """The loss of a release, for any consumption where its own terms have no window."""
+    if terms is not None and terms.policy.schedule.adaptive:
+        return entry.epsilon
+    return max(entry.epsilon, entry.epsilon_any)
 
 
 def _in_gaps(

@@ -383,7 +383,17 @@ def _evidence(zone: str, records: Sequence[Record], places: Mapping[int, int]) -
 
 def _stated(body: Mapping[str, Any]) -> dict[str, Any]:
     """Figures of an epoch's record that follow from its terms."""
-    names = ("horizon", "exact", "interval", "leakage", "accepted", "together", "houses")
+    names = (
+        "horizon",
+        "exact",
+        "interval",
+        "leakage",
+        "accepted",
+        "together",
+        "houses",
+        "window",
+        "window_epsilon",
+    )
     found = {name: body[name] for name in names if name in body}
     if "houses" in found:
         text, n = found["houses"], HOUSE_DIGITS

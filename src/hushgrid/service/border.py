@@ -102,17 +102,19 @@ def opening(service: ZoneService, standing: LedgerState) -> dict[str, Any]:
         standing: its ledger, where the new epoch is not yet recorded.
 
     Returns:
-        The most houses that move together as `together`. The promise as `interval`, as `leakage`
+        The most houses that move together as `together`. A window's steps as `window` and what they
+        may lose as `window_epsilon`. The promise as `interval`, as `leakage`
         the figure that was counted and, where a promise is exceeded, as `accepted` the figure that
         takes its place. Without an interval promise only what was accepted for earlier epochs.
 
     Raises:
         LedgerError: another zone published about a house after the epoch begins; what has another
-            interval length still counts; or a promise would be exceeded, and the operator has not
-            accepted the figure.
+            interval length still counts, or a window of an earlier epoch; or a promise would be
+            exceeded, and the operator has not accepted the figure.
     """
     _check_last(service, standing)
     _check_kept_apart(service, standing)
+    _check_windows(service, standing)
     spans = known(service, standing)
     found = border(service, standing, spans)
     stated = _stated(service, found)
@@ -125,6 +127,9 @@ def _stated(service: ZoneService, found: Border | None) -> dict[str, Any]:
     """What the record of an epoch states, with its account."""
     exceeded = 0.0 if found is None or found.holds else found.leakage
     stated: dict[str, Any] = {"together": together(service)}
+    if service.policy.schedule.adaptive:
+        window = service.policy.schedule.shared_by
+        stated |= {"window": window, "window_epsilon": service.policy.epsilon}
     if exceeded:
         stated |= {"leakage": exceeded, "accepted": exceeded}
     promised = _promised(service)
@@ -194,6 +199,30 @@ def _check_kept_apart(service: ZoneService, standing: LedgerState) -> None:
             f"begins of zone {service.id!r} is {service.begins}, where what was published in"
             " intervals of another length, or elsewhere about a house that came to a zone with a"
             f" window, still counts; {way} (UTC epoch s)."
+        )
+
+
+def _check_windows(service: ZoneService, standing: LedgerState) -> None:
+    """Refuse to take consecutive steps above what an earlier epoch promises about a window.
+
+    A window of the new epoch counts what was lost before it, so one that is as long and allows no
+    more keeps the earlier promise. Other terms begin when no window reaches back any more.
+    """
+    own, until = service.policy.schedule, 0
+    for one in _past_epochs(standing):
+        epoch = one.epoch
+        if epoch.window is None or epoch.window_epsilon is None:
+            continue
+        window = epoch.window * epoch.seconds
+        longer = own.adaptive and own.shared_by * service.seconds >= window
+        if not (longer and service.policy.epsilon <= epoch.window_epsilon):
+            last = max(time for time, _ in one.sources(epoch.seconds))
+            until = max(until, last + window)
+    if service.begins < until:
+        raise LedgerError(
+            f"begins of zone {service.id!r} is {service.begins}, where a window that an earlier"
+            " epoch promises still counts; give a window that is as long and an epsilon that is as"
+            f" small, or a begins of {until} or later (UTC epoch s)."
         )
 
 

@@ -422,6 +422,9 @@ class EpochRecord(LedgerEntry):
         together: The most houses that move together under its models: their largest block.
         houses: The first `HOUSE_DIGITS` digits of every house's name, sorted; the name is that of
             a transfer.
+        window: How many consecutive steps lose at most `window_epsilon` together, those of later
+            epochs included, if that is promised.
+        window_epsilon: The most that they lose.
         seq: The number of its record; head: the record's digest.
     """
 
@@ -437,6 +440,8 @@ class EpochRecord(LedgerEntry):
     accepted: Annotated[float | None, optional(LOSS)] = None
     together: Annotated[int | None, optional(whole(1))] = None
     houses: Annotated[str | None, optional(_HOUSES)] = None
+    window: Annotated[int | None, optional(whole(1))] = None
+    window_epsilon: Annotated[float | None, optional(LOSS)] = None
     seq: int = 0
     head: str = ""
 
