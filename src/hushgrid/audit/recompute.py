@@ -544,7 +544,7 @@ class _Openings:
         if terms is None or terms.zone.id != self._zone or not epoch.stated:
             return None
         self.seen += 1
-        due = {
+        due: dict[str, Any] = {
             "horizon": terms.policy.horizon,
             "exact": terms.policy.on_empty == "publish_exact",
             "together": max(piece.size for model in terms.models for piece in model.chains),
@@ -1030,8 +1030,8 @@ def _window_promises(
 def _lost_in(entry: RecordedRelease, terms: Terms | None) -> float:
     """The loss of a release, for any consumption where its own terms have no window."""
     if terms is not None and terms.policy.schedule.adaptive:
-        return entry.epsilon
-    return max(entry.epsilon, entry.epsilon_any)
+        return float(entry.epsilon)
+    return max(float(entry.epsilon), float(entry.epsilon_any))
 
 
 def _in_gaps(
