@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from shutil import copyfile
 
 import pytest
 
-from hushgrid import LedgerError, Noise
+from hushgrid import LedgerError, Noise, SimulatedNoise
+from hushgrid.audit.certificate import certify
+from hushgrid.files.service_file import load_deployment
 from hushgrid.files.zone_file import Provenance
+from hushgrid.report.certificate import certificate_json
+from hushgrid.service.audit import load_ledger, terms_of
+from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import follow
-from hushgrid.service.ledger.records import NOTHING, seal
+from hushgrid.service.ledger.records import NOTHING, schedule_digest, seal
+from hushgrid.service.ledger.writer import create
+from hushgrid.service.promise import promise_json
 from tests import bodies
 from tests.service.setups import BEGINS, reading, service
 from tests.service.test_curator import FIRST, Shown, curator, feed
@@ -69,3 +77,90 @@ def test_the_same_models_are_charged_once() -> None:
     place = follow(follow(None, genesis), first)
     with pytest.raises(LedgerError, match="charged already"):
         follow(place, seal("z", 3, "charge", body, first.digest, sign))
+
+
+HOUSES = {  # of each meter what is public: import bound and export limit [Wh], declared chain
+    "h0": (250, 0, "free"), "h1": (250, 0, "free"), "h2": (250, 0, "free"), "h3": (150, 0, "free"),
+    "h4": (150, 50, "free"), "h5": (150, 50, "free"), "h6": (250, 0, "nights"),
+    "h7": (150, 50, "nights"),
+}  # fmt: skip
+CHAINS = {  # the two of a kind differ in what was learned, not in what is declared
+    "free-0": 'home_at_start = 0.5, periods = [{ from = "00:00", leave = 0.1, come = 0.2 }]',
+    "free-1": 'home_at_start = 0.3, periods = [{ from = "00:00", leave = 0.2, come = 0.4 }]',
+    "nights-0": 'home_at_start = 1.0, periods = [{ from = "00:00", leave = 0.0, come = 0.2 },'
+    ' { from = "06:00", leave = 0.1, come = 0.2 }]',
+    "nights-1": 'home_at_start = 1.0, periods = [{ from = "00:00", leave = 0.0, come = 0.3 },'
+    ' { from = "06:00", leave = 0.3, come = 0.1 }]',
+}
+
+
+def grouped(of_home: str, *, backwards: bool = False, followed: bool = False) -> str:
+    """A service file; the digits are the private group of each meter in turn."""
+    groups = dict[tuple[int, int, str], list[str]]()
+    for (meter, (bound, export, chain)), group in zip(HOUSES.items(), of_home, strict=True):
+        groups.setdefault((bound, export, f"{chain}-{group}"), []).append(meter)
+    each = sorted(groups.items(), reverse=backwards)
+    text = f"""
+[service]
+mode = "simulation"
+begins = 2026-01-05T00:00:00Z
+time_zone = "UTC"
+interval = 900
+meter_interval = 900
+grace = 0
+fallback_rate = 0.25
+key = "key"
+[stores]
+ledger = "ledger.db"
+meters = "meters"
+[zone]
+id = "elm"
+[tariff]
+alpha = 1.0
+beta = 2.0
+floor = -9.0
+[policy]
+epsilon = 0.5
+horizon = 8
+"""
+    if followed:
+        text += f'estimator = "releases"\npublish = "estimate"\nusual = 70.0\nclamp = {[[-v, u // 2] for (u, v, _), _ in each]}\n'
+    text += '[learned]\nprovenance = "private"\nhomes = 8\n'
+    for (bound, export, chain), meters in each:
+        text += f'[[houses]]\ncount = {len(meters)}\nmeters = {meters}\nbound = {bound}\nexport = {export}\nchain = "{chain}"\n'
+        text += 'absent = { law = "uniform", top = 60 }\npresent = { law = "uniform", top = 140 }\n'
+    text += '[[models]]\nname = "learned"\nstructural_zeros = "by contract"\n[models.chains]\n'
+    return text + "".join(f"{name} = {{ {chain} }}\n" for name, chain in CHAINS.items())
+
+
+@pytest.mark.parametrize("followed", [False, True])
+def test_nothing_public_depends_on_the_private_group_of_a_home(
+    tmp_path: Path, followed: bool
+) -> None:
+    """Other groups and another order in the file: the same ledger, certificate and promise."""
+    create(tmp_path / "key")
+    found, orders = [], set()
+    for n, (groups, backwards) in enumerate((("00010100", False), ("01101001", True))):
+        (folder := tmp_path / str(n)).mkdir()
+        copyfile(tmp_path / "key", folder / "key")
+        (folder / "key").chmod(0o600)
+        text = grouped(groups, backwards=backwards, followed=followed)
+        (folder / "service.toml").write_text(text)
+        (zone,) = load_deployment(folder / "service.toml").zones
+        orders.add(zone.meters)
+        with curator(folder, zone, Shown(), noise=SimulatedNoise(5)) as it:
+            for t in range(3):
+                houses = [zone.meters.index(meter) for meter in HOUSES]
+                wh = [reading(house, t) % 140 for house in range(len(HOUSES))]
+                start = it.start_of(it.t)
+                it._meters.put("elm", houses, [start] * 8, [900] * 8, wh)
+                it.run(it.next_due())
+        with open_store(str(folder / "ledger.db"), create=False) as store:
+            records = [dict(one.body) for one in store.records("elm")]
+        evidence, chain = load_ledger(str(folder / "ledger.db"), zone=None, key=None, heads=())
+        made = certify(evidence, [terms_of(zone)], chain=chain, commit=schedule_digest)
+        found.append((*records, certificate_json(made), promise_json(zone, "simulation")))
+        assert made.verdict == "passed", [one for one in made.checks if one.status == "failed"]
+    assert len(orders) == 2
+    for one, other in zip(*found, strict=True):
+        assert one == other

@@ -67,6 +67,8 @@ class Terms:
         days: Time of day of each step.
         roster_before: Digest of the main meters alone, as earlier versions recorded it where
             houses have registers of energy fed in; else None.
+        digests_before: Where models are private: the digests of these terms with the houses in the
+            order of the file, as earlier versions recorded them.
         openings: What records of epochs have to state about leakage; None where no service file
             gives the promise.
     """
@@ -91,6 +93,7 @@ class Terms:
     days: DayClock = EvenDays()  # noqa: RUF009
     roster_before: str | None = None
     openings: Openings | None = None
+    digests_before: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tariff", offset_tariff(self.zone, self.tariff, self.consumption))
@@ -99,6 +102,8 @@ class Terms:
         """The mechanism before its first step; `digest` names these terms in the records."""
         world = (self.zone, self.tariff, self.models, self.consumption, self.policy)
         state = init(*world, days=self.days)
+        if digest is not None and digest in self.digests_before:
+            return replace(state, digest=digest)
         return with_recorded_digest(state, digest)
 
     def first_public(self) -> Knowledge:
@@ -107,9 +112,10 @@ class Terms:
 
     @property
     def digests(self) -> tuple[str, ...]:
-        """What records may call these terms: the present digest, and that of the first version."""
+        """What records may call these terms: the present digest, and those of earlier versions."""
         state = self.first_state()
-        return (state.digest,) if state.before is None else (state.digest, state.before)
+        every = (state.digest, state.before, *self.digests_before)
+        return tuple(dict.fromkeys(one for one in every if one is not None))
 
     def named(self, zone: str) -> Terms:
         """The same terms for a zone of another name."""

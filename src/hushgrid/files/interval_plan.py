@@ -9,6 +9,7 @@ changes of month at which laws change, so that one epsilon a step holds for ever
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -19,7 +20,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 from numpy.typing import NDArray
 
-from hushgrid._numbers import Ints
+from hushgrid._numbers import Int32s, Ints
 from hushgrid.accounting.epochs import FORGOTTEN, PERIODS, anywhere, kept_by_silence
 from hushgrid.belief.filter import marginals
 from hushgrid.errors import ModelError, PolicyError
@@ -28,7 +29,7 @@ from hushgrid.mechanism.policy import Blocks, Policy
 from hushgrid.model.consumption import MONTHS, Consumption
 from hushgrid.model.laws import Clamp, Uniform
 from hushgrid.model.occupancy import Calendar, Chains
-from hushgrid.model.zone import Scenario
+from hushgrid.model.zone import Scenario, Zone
 from hushgrid.planning.expected_error import MOST_CUT, choose_clamp
 from hushgrid.planning.planner import Plan, check_blocks, plan
 
@@ -143,6 +144,55 @@ def without_private_models(scenario: Scenario) -> Scenario:
         ),
         truth=scenario.truth or scenario.models[0],
         consumed=scenario.consumed or scenario.consumption,
+    )
+
+
+def in_meter_order(scenario: Scenario, meters: Sequence[str]) -> Scenario:
+    """The scenario of `without_private_models` with its houses in the order of their meter ids.
+
+    In the file they are in the order of their groups, which are private: a figure that depends on
+    that order, such as a digest, would let anyone check a guess of the group of a home. Bound,
+    export limit and declared zeros of each meter are public.
+
+    Args:
+        scenario: The scenario.
+        meters: Meter id of each house.
+
+    Returns:
+        The same houses in another order; the same whichever order they were in.
+    """
+    order = np.array(sorted(range(len(meters)), key=meters.__getitem__))
+    place = order.argsort().astype(np.int32)
+    zone, consumption = scenario.zone, scenario.consumption
+    models = (
+        replace(model, chains=tuple(_renumbered(piece, place) for piece in model.chains))
+        for model in scenario.models
+    )
+    return Scenario(
+        Zone(zone.id, zone.bound[order], zone.export[order]),
+        scenario.tariff,
+        tuple(models),
+        replace(consumption, class_of=consumption.class_of[order]),
+    )
+
+
+def _renumbered(piece: Chains, place: Int32s) -> Chains:
+    """The chains of houses that become house `place[i]` each; blocks and their houses in order."""
+    given = place[piece.members]
+    inside = given.argsort(axis=1)  # the first house of a block is the highest bit of its states
+    members = np.take_along_axis(given, inside, axis=1)
+    blocks = members[:, 0].argsort()
+    kinds, of = np.unique(
+        np.column_stack([piece.chain_of, inside])[blocks], axis=0, return_inverse=True
+    )
+    bits = np.arange(2**piece.size).reshape((2,) * piece.size)
+    first, moves = [], []
+    for chain, *axes in kinds.tolist():
+        states = bits.transpose(axes).ravel()
+        first.append(piece.initial[chain, states])
+        moves.append(piece.transition[:, chain][:, states][:, :, states])
+    return _uniform(
+        Chains(np.stack(first), np.stack(moves, axis=1), members[blocks], of.ravel())
     )
 
 

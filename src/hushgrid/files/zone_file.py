@@ -980,14 +980,21 @@ def provenance_of(content: Mapping[str, Any]) -> dict[str, str]:
         content: The zone file.
 
     Returns:
-        The file's statement by model or group; "not stated" where it has none.
+        The file's statement by model or group; "not stated" where it has none. Where models are
+        private the statements of all groups together: how many groups there are is private too.
     """
-    found = {}
-    for key, name in (("models", "model"), ("houses", "laws of houses")):
-        for i, table in enumerate(content.get(key, ())):
-            called = str(table.get("name", table.get("file", i))) if key == "models" else str(i)
-            found[f"{name} {called}"] = str(table.get("provenance", "not stated"))
-    return found
+    found = {
+        f"model {table.get('name', table.get('file', i))}": _stated(table)
+        for i, table in enumerate(content.get("models", ()))
+    }
+    laws = [_stated(table) for table in content.get("houses", ())]
+    if content.get("learned", {}).get("provenance") == "private":
+        return {**found, "laws of houses": "; ".join(sorted({*laws}))}
+    return {**found, **{f"laws of houses {i}": text for i, text in enumerate(laws)}}
+
+
+def _stated(table: Mapping[str, Any]) -> str:
+    return str(table.get("provenance", "not stated"))
 
 
 @dataclass(frozen=True, slots=True)

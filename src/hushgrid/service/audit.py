@@ -39,10 +39,11 @@ from hushgrid.files.results import read_text
 from hushgrid.files.service_file import is_service, load_deployment
 from hushgrid.files.toml import TomlFile
 from hushgrid.files.zone_file import ZoneFile, load_zone, zone_of
+from hushgrid.mechanism.digest import terms_digest, terms_digest_before
 from hushgrid.mechanism.policy import Blocks
 from hushgrid.model.occupancy import OccupancyModel
 from hushgrid.service.border import accepted, same_terms, stated_by
-from hushgrid.service.epoch import roster_digests
+from hushgrid.service.epoch import public_scenario, roster_digests
 from hushgrid.service.ledger import check_digits, is_there, open_records, verifier
 from hushgrid.service.ledger.chain import ChainReport, check
 from hushgrid.service.ledger.records import (
@@ -203,11 +204,11 @@ def terms_of(service: ZoneService) -> Terms:
         service: The zone.
 
     Returns:
-        Its terms, as an audit uses them.
+        Its terms, as an audit uses them; houses as in `public_scenario`.
     """
     promise, rosters = service.promise, roster_digests(service)
     return Terms(
-        *service.scenario.terms,
+        *public_scenario(service).terms,
         service.policy,
         budget=service.budget,
         roster=rosters[0],
@@ -224,7 +225,15 @@ def terms_of(service: ZoneService) -> Terms:
         days=service.days,
         roster_before=rosters[1] if len(rosters) > 1 else None,
         openings=partial(_openings, service),
+        digests_before=_digests_before(service) if service.learned.private else (),
     )
+
+
+def _digests_before(service: ZoneService) -> tuple[str, ...]:
+    """Digests over the houses in the order of the file."""
+    terms = (*service.scenario.terms, service.policy)
+    found = (terms_digest(*terms), terms_digest_before(*terms))
+    return tuple(one for one in found if one is not None)
 
 
 def _openings(service: ZoneService, ledger: LedgerState, number: int) -> Iterator[dict[str, Any]]:

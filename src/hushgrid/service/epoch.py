@@ -9,11 +9,15 @@ import hashlib
 import hmac
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from hushgrid.errors import LedgerError, MeterError, MeterRetryError
 from hushgrid.files.deployment import ZoneService
+from hushgrid.files.interval_plan import in_meter_order
+from hushgrid.mechanism.digest import terms_digest
 from hushgrid.mechanism.release import State, init, with_recorded_digest
+from hushgrid.model.zone import Scenario
 from hushgrid.service.ledger.chain import LedgerStore
 from hushgrid.service.ledger.records import (
     HOUSE_DIGITS,
@@ -276,9 +280,11 @@ def _charge(service: ZoneService, ledger: Ledger) -> None:
     made = service.learned
     if made.epsilon > 0:
         given = re.fullmatch("[0-9a-f]{64}", made.digest)
-        digest = made.digest if given else service.scenario.models[0].digest
-        if digest not in ledger.standing.charged:
-            ledger.write(ChargeRecord("models", float(made.epsilon), digest, max(made.homes, 1)))
+        now_and_before = (public_scenario(service), service.scenario)  # the same but for private
+        names = [made.digest] if given else [one.models[0].digest for one in now_and_before]
+        if not {*names} & {*ledger.standing.charged}:
+            entry = ChargeRecord("models", float(made.epsilon), names[0], max(made.homes, 1))
+            ledger.write(entry)
 
 
 def _commit(service: ZoneService, ledger: Ledger) -> None:
@@ -293,13 +299,32 @@ def first_state(service: ZoneService, digest: str | None = None) -> State:
 
     Args:
         service: The zone under the epoch's terms.
-        digest: The epoch's digest, which may be in an earlier format; None: today's.
+        digest: The epoch's digest, which may be in an earlier format or, where models are private,
+            over the houses in the order of the file, as earlier versions had it; None: today's.
 
     Returns:
         The state.
     """
     state = init(*service.scenario.terms, service.policy, days=service.days)
+    if service.learned.private and digest != state.digest:
+        named = terms_digest(*public_scenario(service).terms, service.policy)
+        state = replace(state, digest=named)
     return with_recorded_digest(state, digest)
+
+
+def public_scenario(service: ZoneService) -> Scenario:
+    """What digests and certificates are made of.
+
+    Args:
+        service: The zone.
+
+    Returns:
+        Its scenario; where models are private with the houses in the order of their meter ids, as
+        in `roster_digest`.
+    """
+    if service.learned.private:
+        return in_meter_order(service.scenario, service.meters)
+    return service.scenario
 
 
 def roster_digest(service: ZoneService) -> str:
