@@ -30,6 +30,7 @@ from hushgrid.mechanism.release import with_recorded_digest
 from hushgrid.service.audit import load_ledger, terms_of
 from hushgrid.service.border import as_begun
 from hushgrid.service.curator import Curator
+from hushgrid.service.epoch import first_state
 from hushgrid.service.http.operator import Certificates
 from hushgrid.service.ledger import open_records, open_store
 from hushgrid.service.ledger.chain import check
@@ -246,6 +247,19 @@ def test_digests_of_before(n: int) -> None:
     assert with_recorded_digest(state, "ab" * 32) is state
 
 
+def put_back(folder: Path, to: Path) -> None:
+    """A key and the ledger of an export."""
+    shutil.copy(folder / "key", to / "key")
+    (to / "key").chmod(0o600)
+    with (
+        open_store(str(to / "ledger.db")) as store,
+        open_records(str(folder / "ledger.ndjson"), None) as (records, _),
+    ):
+        for record in records:
+            with store.writer(record.zone):
+                store.append(record)
+
+
 @pytest.mark.parametrize(
     ("name", "version"), [pytest.param("filters", 1, marks=pytest.mark.soak), ("filters2", 2)]
 )
@@ -265,15 +279,7 @@ def test_an_epoch_of_earlier_filters_goes_on_and_is_audited(
     assert {one.id for one in found.checks if one.status == "failed"} == set()
     assert found.check("post_processing").status == ("noted" if ELSEWHERE else "passed")
 
-    shutil.copy(folder / "key", tmp_path / "key")
-    (tmp_path / "key").chmod(0o600)
-    with (
-        open_store(str(tmp_path / "ledger.db")) as store,
-        store.writer(zone.id),
-        open_records(str(folder / "ledger.ndjson"), zone.id) as (records, _),
-    ):
-        for record in records:
-            store.append(record)
+    put_back(folder, tmp_path)
     (begun,) = as_begun(
         replace(load_deployment(folder / "service.toml"), ledger=str(tmp_path / "ledger.db"))
     ).zones
@@ -286,3 +292,29 @@ def test_an_epoch_of_earlier_filters_goes_on_and_is_audited(
     made = shown.releases[-1]
     assert made.load_hat == due["load_hat"]
     assert made.estimate == pytest.approx(due["estimate"], rel=1e-9)
+
+
+def test_an_epoch_of_private_models_named_in_the_order_of_the_file_goes_on(tmp_path: Path) -> None:
+    """The next epoch is named in the order of the meter ids; an audit knows both."""
+    folder, shown = BEFORE / "groups", Shown()
+    (zone,) = load_deployment(folder / "service.toml").zones
+    due = json.loads((folder / "next.json").read_text())
+    assert first_state(zone).digest != due["digest"]
+    put_back(folder, tmp_path)
+    now = zone.begins + 2.0 * zone.seconds
+    with curator(tmp_path, zone, shown, now=now, noise=Stepwise(SEED, zone.id)) as it:
+        feed(it, it.t, everyone(zone))
+        it.run(it.next_due())
+    assert {name: getattr(shown.releases[-1], name) for name in due} == due
+
+    later = replace(zone, begins=zone.begins + 86_400)
+    with curator(tmp_path, later, shown, now=later.begins, new_epoch=True) as it:
+        feed(it, it.t, everyone(zone))
+        it.run(it.next_due())
+    assert shown.releases[-1].digest == first_state(later).digest
+    evidence, chain = load_ledger(str(tmp_path / "ledger.db"), zone=None, key=None, heads=())
+    found = certify(
+        evidence, [terms_of(zone), terms_of(later)], chain=chain, commit=schedule_digest
+    )
+    assert {one.id for one in found.checks if one.status == "failed"} == set()
+    assert len(found.recomputed) == 2

@@ -6,14 +6,27 @@ from dataclasses import replace
 from pathlib import Path
 from shutil import copyfile
 
+import numpy as np
 import pytest
 
-from hushgrid import LedgerError, Noise, SimulatedNoise
+from hushgrid import (
+    Consumption,
+    LedgerError,
+    Noise,
+    OccupancyModel,
+    Scenario,
+    SimulatedNoise,
+    Tariff,
+    Uniform,
+    Zone,
+)
 from hushgrid.audit.certificate import certify
+from hushgrid.files.interval_plan import in_meter_order, without_private_models
 from hushgrid.files.service_file import load_deployment
 from hushgrid.files.zone_file import Provenance
+from hushgrid.mechanism.digest import world_digest
 from hushgrid.report.certificate import certificate_json
-from hushgrid.service.audit import load_ledger, terms_of
+from hushgrid.service.audit import fingerprint, load_ledger, terms_of
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import follow
 from hushgrid.service.ledger.records import NOTHING, schedule_digest, seal
@@ -100,7 +113,7 @@ def grouped(of_home: str, *, backwards: bool = False, followed: bool = False) ->
     for (meter, (bound, export, chain)), group in zip(HOUSES.items(), of_home, strict=True):
         groups.setdefault((bound, export, f"{chain}-{group}"), []).append(meter)
     each = sorted(groups.items(), reverse=backwards)
-    text = f"""
+    text = """
 [service]
 mode = "simulation"
 begins = 2026-01-05T00:00:00Z
@@ -124,10 +137,12 @@ epsilon = 0.5
 horizon = 8
 """
     if followed:
-        text += f'estimator = "releases"\npublish = "estimate"\nusual = 70.0\nclamp = {[[-v, u // 2] for (u, v, _), _ in each]}\n'
+        text += 'estimator = "releases"\npublish = "estimate"\nusual = 70.0\n'
+        text += f"clamp = {[[-v, u // 2] for (u, v, _), _ in each]}\n"
     text += '[learned]\nprovenance = "private"\nhomes = 8\n'
     for (bound, export, chain), meters in each:
-        text += f'[[houses]]\ncount = {len(meters)}\nmeters = {meters}\nbound = {bound}\nexport = {export}\nchain = "{chain}"\n'
+        text += f'[[houses]]\ncount = {len(meters)}\nmeters = {meters}\nchain = "{chain}"\n'
+        text += f"bound = {bound}\nexport = {export}\n"
         text += 'absent = { law = "uniform", top = 60 }\npresent = { law = "uniform", top = 140 }\n'
     text += '[[models]]\nname = "learned"\nstructural_zeros = "by contract"\n[models.chains]\n'
     return text + "".join(f"{name} = {{ {chain} }}\n" for name, chain in CHAINS.items())
@@ -148,6 +163,7 @@ def test_nothing_public_depends_on_the_private_group_of_a_home(
         (folder / "service.toml").write_text(text)
         (zone,) = load_deployment(folder / "service.toml").zones
         orders.add(zone.meters)
+        assert fingerprint(folder / "service.toml") is None, "it is in certificates"
         with curator(folder, zone, Shown(), noise=SimulatedNoise(5)) as it:
             for t in range(3):
                 houses = [zone.meters.index(meter) for meter in HOUSES]
@@ -164,3 +180,38 @@ def test_nothing_public_depends_on_the_private_group_of_a_home(
     assert len(orders) == 2
     for one, other in zip(*found, strict=True):
         assert one == other
+
+
+def test_blocks_of_private_models_are_in_the_order_of_meters_too() -> None:
+    """In each block the second meter of the alphabet is home alone at no time."""
+
+    def world(meters: str, blocks: tuple[str, ...]) -> Scenario:
+        first, moves = [], []
+        for block in blocks:
+            lone = sum(
+                1 << len(block) - 1 - i for i, m in enumerate(block) if m == sorted(block)[1]
+            )
+            possible = np.arange(2 ** len(block)) != lone
+            first.append(possible / possible.sum())
+            moves.append([[first[-1]] * len(possible)])
+        numbers = [[meters.index(m) for m in block] for block in blocks]
+        theta = OccupancyModel.blocked(numbers, first, moves)
+        f = Consumption.by_class(absent=[Uniform(9)], present=[Uniform(9)], class_of=[0] * 7)
+        return Scenario(Zone("z", [100 + ord(m) for m in meters]), Tariff(1.0, 2.0), (theta,), f)
+
+    one, *others = (
+        in_meter_order(without_private_models(world(meters, blocks)), meters)
+        for meters, blocks in (
+            ("abcdefg", ("ab", "cd", "efg")),
+            ("dacbgef", ("dc", "ba", "gef")),
+            ("gfedcba", ("efg", "ba", "cd")),
+        )
+    )
+    assert {world_digest(*other.terms) for other in others} == {world_digest(*one.terms)}
+    assert one.zone.bound.tolist() == [100 + ord(m) for m in "abcdefg"]
+    pair, three = one.models[0].chains
+    assert (pair.initial[0, 1], three.initial[0, 2]) == (0.0, 0.0)
+    unlike = in_meter_order(
+        without_private_models(world("abcdefg", ("ac", "bd", "efg"))), "abcdefg"
+    )
+    assert world_digest(*unlike.terms) != world_digest(*one.terms)

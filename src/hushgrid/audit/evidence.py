@@ -47,7 +47,8 @@ class Terms:
     """The public terms of a zone.
 
     Attributes:
-        zone: The zone, with the bound of each house [Wh].
+        zone: The zone, with the bound of each house [Wh]; houses are in the order of the file or,
+            where a service has private models, of their meter ids.
         tariff: Rate of a load.
         models: Theta, the occupancy models.
         consumption: Laws of the readings given occupancy.

@@ -249,7 +249,7 @@ _STEPS = 96 * 7  # looked at for the 15/15 rule
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Houses:
-    """Losses of every house; houses count from 0 in the order of the zone file.
+    """Losses of every house; houses count from 0 in the order of `Terms.zone`.
 
     Attributes:
         zone: Id of the zone.

@@ -586,9 +586,14 @@ def fingerprint(path: Path) -> str | None:
         path: The file.
 
     Returns:
-        64 hexadecimal digits; None where it cannot be read.
+        64 hexadecimal digits; None where it cannot be read, or holds private models, of which a
+        guess could be checked.
     """
     try:
+        if path.suffix == ".toml":
+            learned = TomlFile(path).content.get("learned")
+            if isinstance(learned, Mapping) and learned.get("provenance") == "private":
+                return None
         return sha256(path.read_bytes()).hexdigest() if path.is_file() else None
     except OSError:
         return None
