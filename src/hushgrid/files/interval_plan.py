@@ -191,7 +191,8 @@ def _renumbered(piece: Chains, place: Int32s) -> Chains:
         states = bits.transpose(axes).ravel()
         first.append(piece.initial[chain, states])
         moves.append(piece.transition[:, chain][:, states][:, :, states])
-    return _uniform(Chains(np.stack(first), np.stack(moves, axis=1), members[blocks], of.ravel()))
+    which = of.ravel().astype(np.int32)
+    return _uniform(Chains(np.stack(first), np.stack(moves, axis=1), members[blocks], which))
 
 
 def clamp_by_bound(scenario: Scenario, clamp: Clamp) -> Clamp:
