@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -318,3 +319,13 @@ def test_an_epoch_of_private_models_named_in_the_order_of_the_file_goes_on(tmp_p
     )
     assert {one.id for one in found.checks if one.status == "failed"} == set()
     assert len(found.recomputed) == 2
+
+
+def test_private_groups_of_the_same_contract_keep_their_digest(tmp_path: Path) -> None:
+    """Any order of such houses is the same, so the digest of an earlier version stays."""
+    text = (BEFORE / "groups" / "service.toml").read_text().replace('= "nights', '= "free')
+    text = re.sub("bound = [0-9]+\nexport = [0-9]+", "bound = 250", text)
+    (tmp_path / "service.toml").write_text(text)
+    (zone,) = load_deployment(tmp_path / "service.toml").zones
+    due = "f9dfb6fdf3994d6dedf5c17cee0f6907d93c2057bf2660064daab9924f48e48e"
+    assert first_state(zone).digest == due
