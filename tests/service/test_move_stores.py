@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,10 +17,12 @@ from hushgrid.files.deployment import Deployment
 from hushgrid.mechanism.noise import SimulatedNoise
 from hushgrid.service import move
 from hushgrid.service.access.clients import Client, ClientStore
+from hushgrid.service.cluster.leases import LeasePace, Leases, SharedLedger
 from hushgrid.service.curator import Curator
 from hushgrid.service.database import Database
 from hushgrid.service.doctor import examine
 from hushgrid.service.ledger import open_store
+from hushgrid.service.ledger.store import IN_FILE, LEDGER, ON_SERVER, PostgresLedger, SqliteLedger
 from hushgrid.service.ledger.witness import open_witnesses
 from hushgrid.service.ledger.writer import create, load
 from hushgrid.service.meters import open_meters
@@ -27,6 +30,7 @@ from hushgrid.service.meters.columns import NoiseBlock
 from hushgrid.service.move import move_stores
 from hushgrid.service.openadr.objects import Kind
 from hushgrid.service.openadr.store import StoredObject, VtnStore
+from hushgrid.testing.stores import chain_of
 from tests.service.setups import BEGINS, service
 from tests.service.test_curator import feed
 from tests.services import Postgres
@@ -294,6 +298,136 @@ def test_a_move_to_a_server_is_run_again(tmp_path: Path, postgres: Postgres) -> 
     move_stores(file, server)
     assert (opens(file), opens(server)) == (False, True)
     live(server, 3, 1)
+
+
+# ---- processes that had the ledger open
+
+
+def retired(url: str) -> None:
+    with Database(url, LEDGER) as one:
+        one.retire(1, lambda _: None)
+
+
+def sessions_end(url: str) -> None:
+    """As after a restart of the server."""
+    engine = sa.create_engine(url.replace("://", "+psycopg://"))
+    with engine.begin() as link:
+        link.execute(
+            sa.text(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+        )
+    engine.dispose()
+
+
+def test_a_service_that_was_cut_off_publishes_nothing_after_the_move(
+    tmp_path: Path, postgres: Postgres
+) -> None:
+    """Its locks ended with its session, so that the move was accepted while it runs."""
+    server = described(tmp_path / "one", postgres.fresh())
+    other = replace(described(tmp_path / "two"), meters=server.meters)
+    fill(server)
+    with curators(server, BEGINS + 2700) as (it, _):
+        feed(it, it.t, [1])
+        before = len(it.releases)
+        sessions_end(server.ledger)
+        move_stores(server, other)
+        with pytest.raises(LedgerError, match="was moved by hushgrid move"):
+            it.run(it.next_due())
+        assert len(it.releases) == before
+    assert [one for one in lines(other) if '"t":4,' in one] == []
+    live(other, 3, 1)
+
+
+@pytest.mark.parametrize("kind", ["file", "server", "shared", "fenced"])
+def test_nothing_is_added_to_a_ledger_that_is_marked(
+    kind: str, tmp_path: Path, postgres: Postgres
+) -> None:
+    url = str(tmp_path / "ledger.db") if kind == "file" else postgres.fresh()
+    me = "me" if kind == "fenced" else None
+    records = chain_of("elm")
+    with (
+        SqliteLedger(url) if kind == "file" else PostgresLedger(url)
+        if kind == "server" else SharedLedger(url, me)
+    ) as store:  # fmt: skip
+        if isinstance(store, SharedLedger):
+            leases = Leases(store, "me", ["elm"], LeasePace(1.0, 8.0))
+            leases.join()
+            assert leases.take(["elm"], leases.look())
+        with store.writer("elm"):
+            for record in records[:-1]:
+                store.append(record)
+            retired(url)
+            row = ("elm", 1, "", "", "", b"", "")
+            for add in (
+                lambda: store.append(records[-1]),
+                lambda: store.keep_checkpoint(row),
+                lambda: store.settle("elm"),
+            ):
+                if kind != "file" or "settle" not in add.__code__.co_names:  # a file of its own
+                    with pytest.raises(LedgerError, match="was moved by hushgrid move"):
+                        add()
+        with pytest.raises(LedgerError, match="was moved by hushgrid move"), store.writer("elm"):
+            pass
+        if isinstance(store, SharedLedger):
+            for join in (leases.join, store.connect):
+                with pytest.raises(LedgerError, match="was moved by hushgrid move"):
+                    join()
+        assert store.head("elm") == records[-2]
+
+
+@pytest.mark.parametrize("on_server", [False, True])
+def test_the_mark_waits_for_a_record_that_is_being_added(
+    on_server: bool, tmp_path: Path, postgres: Postgres
+) -> None:
+    """What is compared in the transaction of the mark has every record there will ever be."""
+    url = postgres.fresh() if on_server else str(tmp_path / "ledger.db")
+    table, found = ON_SERVER if on_server else IN_FILE, list[int]()
+
+    def look(link: sa.Connection) -> None:
+        found.append(link.scalar(sa.select(sa.func.count()).select_from(table)) or 0)
+
+    with open_store(url) as store, Database(url, LEDGER) as marks:
+        assert isinstance(store, PostgresLedger | SqliteLedger)
+        thread = threading.Thread(target=marks.retire, args=(1, look))
+        with store.begin() as link:
+            store._insert(link, chain_of("elm")[0])
+            thread.start()
+            thread.join(0.2)
+            assert thread.is_alive()
+        thread.join(10)
+    assert found == [1]
+
+
+def test_a_ledger_that_grew_while_it_was_copied_stays_the_ledger(tmp_path: Path) -> None:
+    file, other = described(tmp_path / "one"), described(tmp_path / "two")
+    fill(file)
+    check = move._check_chain
+
+    def late(source: SqliteLedger, target: SqliteLedger) -> None:
+        check(source, target)
+        with source.writer("fir"):
+            source.append(chain_of("fir")[0])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(move, "_check_chain", late)
+        with pytest.raises(LedgerError, match="was written to while it was copied"):
+            move_stores(file, other)
+    assert (opens(file), opens(other)) == (True, False)
+
+
+def test_a_curator_whose_row_is_valid_is_waited_for(tmp_path: Path, postgres: Postgres) -> None:
+    """It has no lease now, and may take one."""
+    server, other = described(tmp_path / "one", postgres.fresh()), described(tmp_path / "two")
+    fill(server)
+    with SharedLedger(server.ledger) as store:
+        leases = Leases(store, "north", ["elm", "oak"], LeasePace(1.0, 8.0))
+        leases.join()
+        with pytest.raises(LedgerError, match=r"curator 'north' may write .* for [78] s from now"):
+            move_stores(server, other)
+        leases.leave()
+    move_stores(server, other)
 
 
 @pytest.mark.soak  # a journey runs it, too

@@ -126,6 +126,7 @@ class Database:
         read_only: Open an SQLite file for reading alone; on a read-only disk it is read as it is.
         still: Reading an SQLite file that nothing writes leaves no further file.
         check: Look for the tables; False: those of a PostgreSQL database may be absent.
+        moving: Open a store that has the mark of a move, too.
 
     Attributes:
         path: The SQLite file; None for PostgreSQL.
@@ -177,6 +178,11 @@ class Database:
                 "psycopg is not installed; get it with pip install 'hushgrid[postgres]'."
             ) from None
         self.tables = schema.tables[self.engine.dialect.name]
+        self._versions = sa.Table(
+            f"hushgrid_{schema.name}_version",
+            sa.MetaData(),
+            sa.Column("version", sa.Integer, nullable=False),
+        )
         if self.path is not None:
             sa.event.listen(self.engine, "begin", _begin_file)
         self._at_once = self.engine.execution_options(**at_once)
@@ -289,13 +295,32 @@ class Database:
                 " and that there is no such file yet."
             ) from None
 
-    def retire(self, number: int) -> None:
+    def check_mark(self, link: sa.Connection) -> None:
+        """Refuse a store that a move has marked since it was opened.
+
+        Args:
+            link: In a transaction that writes. The store is not marked before that ends.
+
+        Raises:
+            HushgridError: `schema.error`: it has a mark, or another version.
+        """
+        if self.path is not None:  # a transaction that writes is the only one
+            self._check_version(link.exec_driver_sql("PRAGMA user_version").scalar_one())
+        else:
+            row = sa.select(self._versions.c.version).with_for_update(read=True)
+            self._check_version(link.scalar(row))
+
+    def retire(self, number: int, check: Callable[[sa.Connection], None]) -> None:
         """Mark a store that was moved: from now on it cannot be opened, by earlier versions too.
+
+        Nor can a process that has it open add to it, see `check_mark`.
 
         Args:
             number: Of the move, from 0 to 2^30 - 2.
+            check: Called in the transaction of the mark, when all that was being added is there
+                and no more can be. Where it raises, the store gets no mark.
         """
-        self._mark(MOVED - 2 * number)
+        self._mark(MOVED - 2 * number, check)
 
     def hold(self, number: int) -> None:
         """Mark a copy that is being made: no one else can open it until `release`.
@@ -310,13 +335,15 @@ class Database:
         """Make a copy the store."""
         self._mark(self.schema.version)
 
-    def _mark(self, version: int) -> None:
+    def _mark(self, version: int, check: Callable[[sa.Connection], None] = lambda _: None) -> None:
         with self.begin() as link:
             if self.path is None:
-                name = f"hushgrid_{self.schema.name}_version"
-                link.execute(sa.text(f"UPDATE {name} SET version = {version}"))
+                # waits for transactions that read the row to write, before a snapshot is taken
+                link.execute(sa.text(f"LOCK TABLE {self._versions.name} IN EXCLUSIVE MODE"))
+                link.execute(sa.update(self._versions).values(version=version))
             else:
                 link.exec_driver_sql(f"PRAGMA user_version = {version}")
+            check(link)
 
     def close(self) -> None:
         """Close all connections."""
@@ -379,8 +406,7 @@ class Database:
             return
         if application != schema.application:
             raise schema.error(f"{path} is a database of something else; give another name.")
-        if version != schema.version and not (self._moving and version < 0):
-            raise self._other_version(version)
+        self._check_version(version)
 
     def _use_log(self, path: Path, link: sqlite3.Connection) -> None:
         """Write-ahead log: readers never wait for the writer. Two that start at once may clash."""
@@ -419,12 +445,7 @@ class Database:
         """Make the tables and check their version; one process at a time."""
         path, schema = self.path, self.schema
         new = path is not None and self._make_file(path)
-        versions = sa.Table(
-            f"hushgrid_{schema.name}_version",
-            sa.MetaData(),
-            sa.Column("version", sa.Integer, nullable=False),
-        )
-        tables = list(self.tables)
+        versions, tables = self._versions, list(self.tables)
         if path is None and schema.version:
             tables.append(versions)
         with self.read() if self._read_only else self.begin() as link:
@@ -439,9 +460,7 @@ class Database:
             if versions in tables:
                 if versions in absent:
                     link.execute(sa.insert(versions), {"version": schema.version})
-                version = link.scalar(sa.select(versions.c.version))
-                if version != schema.version:
-                    raise self._other_version(version)
+                self._check_version(link.scalar(sa.select(versions.c.version)))
             elif path is not None and absent and self._create:
                 link.exec_driver_sql(f"PRAGMA application_id = {schema.application}")
                 link.exec_driver_sql(f"PRAGMA user_version = {schema.version}")
@@ -469,6 +488,11 @@ class Database:
         return new
 
     # ---- messages
+
+    def _check_version(self, version: int | None) -> None:
+        marked = version is not None and version < 0
+        if version != self.schema.version and not (self._moving and marked):
+            raise self._other_version(version)
 
     def _other_version(self, version: int | None) -> HushgridError:
         if version is not None and version < 0 and version % 2:

@@ -15,6 +15,7 @@ import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,6 +24,7 @@ import sqlalchemy as sa
 from hushgrid.errors import LedgerError, MeterDamageError, ServiceError
 from hushgrid.files.deployment import Deployment
 from hushgrid.service.access.clients import CLIENTS, ClientStore
+from hushgrid.service.cluster.leases import valid_row
 from hushgrid.service.database import MOVED, MOVING, Database, exists, version_of
 from hushgrid.service.ledger.chain import check
 from hushgrid.service.ledger.store import HOME, LEDGER, PostgresLedger, SqliteLedger
@@ -90,7 +92,7 @@ def move_stores(old: Deployment, new: Deployment) -> list[MovedStore]:
             moved = _all_copied(pairs, ledgers)
         for ledger, copied in ledgers:
             _check_chain(ledger, copied)
-            ledger.retire(number)
+            ledger.retire(number, partial(_check_unchanged, ledger, moved[-1]))
         if copies:
             _take_witness(old.witness_folder, new.witness_folder)
         for source, _ in pairs:
@@ -180,6 +182,12 @@ def _open_ledgers(
             raise LedgerError(f"{new.witness_folder} exists already; move it away.")
         store: Ledger = (PostgresLedger if one.on_server else SqliteLedger)(one.ledger)
         stack.enter_context(store)
+        valid = valid_row(store) if isinstance(store, PostgresLedger) else None
+        if valid:
+            raise LedgerError(
+                f"curator {valid[0]!r} may write to ledger {store.place} for {valid[1]:.0f} s from"
+                " now; stop the service, and run the command again after that time."
+            )
         zones |= {*store.zones()}
         for zone in sorted(zones):
             stack.enter_context(store.writer(zone))
@@ -262,13 +270,27 @@ def _go_on_counting(link: sa.Connection, table: sa.Table) -> None:
 
 
 def _digest(one: Database) -> tuple[int, str]:
-    """Number of rows and digest of all tables; databases sort text in their own ways."""
-    rows: list[bytes] = []
+    """Number of rows and digest of all tables."""
     with one.read() as link:
-        for columns, table in _tables(one).items():
-            found = link.execution_options(yield_per=PAGE).execute(sa.select(table))
-            rows += (hashlib.sha256(repr((columns, *row)).encode()).digest() for row in found)
+        return _digest_on(one, link)
+
+
+def _digest_on(one: Database, link: sa.Connection) -> tuple[int, str]:
+    """The same in a transaction; databases sort text in their own ways."""
+    rows: list[bytes] = []
+    for columns, table in _tables(one).items():
+        found = link.execution_options(yield_per=PAGE).execute(sa.select(table))
+        rows += (hashlib.sha256(repr((columns, *row)).encode()).digest() for row in found)
     return len(rows), hashlib.sha256(b"".join(sorted(rows))).hexdigest()
+
+
+def _check_unchanged(source: Database, moved: MovedStore, link: sa.Connection) -> None:
+    """What was copied is all that the old ledger has, now that no process can add to it."""
+    if _digest_on(source, link) != (moved.rows, moved.digest):
+        raise LedgerError(
+            f"ledger {source.place} was written to while it was copied; stop every service that"
+            " uses it and run the command again."
+        )
 
 
 def _check_chain(source: Ledger, target: Ledger) -> None:

@@ -1,6 +1,8 @@
 """Records in an SQLite file or a PostgreSQL database: one table that only grows.
 
-A file is read by anyone at any time; the writer of a zone holds its small file (`sidecar.py`).
+A file is read by anyone at any time; the writer of a zone holds its small file (`witness.py`).
+Every transaction that adds something looks for the mark of a move first, whenever the ledger was
+opened.
 
 On a server the writer of a zone holds a session with an advisory lock on it. The lock ends with its
 session, and a session ends only after its transaction did. So a process that gets the lock back
@@ -156,6 +158,7 @@ class SqlLedger(Database):
         """Keep a checkpoint in place of the zone's last one."""
         row = dict(zip(CHECKPOINTS.c.keys(), checkpoint, strict=True))
         with self.begin() as connection:
+            self.check_mark(connection)
             connection.execute(sa.delete(CHECKPOINTS).where(CHECKPOINTS.c.zone == row["zone"]))
             connection.execute(sa.insert(CHECKPOINTS), row)
 
@@ -170,6 +173,7 @@ class SqlLedger(Database):
 
     def _insert(self, connection: sa.Connection, record: Record) -> None:
         """Add the next record in a transaction of its zone's writer."""
+        self.check_mark(connection)
         row = connection.execute(self._last, {"zone": record.zone}).first()
         check_next(record.zone, from_fields(*row) if row else None, record)
         try:
@@ -251,6 +255,8 @@ class SqliteLedger(SqlLedger):
             sidecar = Sidecar(self._small(zone), zone)
             self._held[zone] = sidecar
         try:
+            with self.read() as connection:
+                self.check_mark(connection)
             self._look_for_noted(zone)
             yield
         finally:
@@ -366,6 +372,7 @@ class PostgresLedger(SqlLedger):
             if zone not in self._held:
                 raise not_held(zone)
             with self.on(self._held[zone]) as session:
+                self.check_mark(session)
                 if now is None:
                     session.execute(sa.delete(HOME).where(HOME.c.zone == zone))
                 else:
@@ -379,6 +386,8 @@ class PostgresLedger(SqlLedger):
                 raise held_elsewhere(zone)
             self._held[zone] = self._locked(zone)
         try:
+            with self._mutex, self.on(self._held[zone]) as connection:
+                self.check_mark(connection)
             yield
         finally:
             with self._mutex:
