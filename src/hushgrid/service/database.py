@@ -322,14 +322,21 @@ class Database:
         """
         self._mark(MOVED - 2 * number, check)
 
-    def hold(self, number: int) -> None:
+    def hold(self, number: int, *, anew: bool = False) -> None:
         """Mark a copy that is being made: no one else can open it until `release`.
 
         Args:
             number: Of the move, from 0 to 2^30 - 2.
+            anew: Remove all rows, in the same transaction.
         """
         self._moving = True
-        self._mark(MOVING - 2 * number)
+        self._mark(MOVING - 2 * number, self._make_anew if anew else lambda _: None)
+
+    def _make_anew(self, link: sa.Connection) -> None:
+        for table in reversed(self.tables):  # there are tables whose rows cannot be deleted
+            table.drop(link, checkfirst=True)
+        for table in self.tables:
+            table.create(link)
 
     def release(self) -> None:
         """Make a copy the store."""

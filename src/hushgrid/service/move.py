@@ -2,15 +2,26 @@
 
 The new ledger is made empty and gets a mark with the number of the move, so that no service uses
 it. Rows are copied in one transaction a store, then read again from both sides: their digests must
-be the same. Only then is the old ledger marked with the same number, so that no service uses it
-again. The old rows of readings, clients and OpenADR objects are removed, and last the new ledger
-loses its mark: at no time can both be opened once a row is copied. A move that was interrupted is
-run again; it begins anew, or finishes where both ledgers have marks of one number.
+be the same. Only then is the old ledger marked with the same number, in a transaction that waits
+for appends under way and compares it with its copy once more. A process that has the old ledger
+open cannot add to it from then on: every append looks for the mark in its own transaction. The
+witness goes to its new place, the old rows of readings, clients and OpenADR objects are removed,
+and last the new ledger loses its mark: at no time can both be opened once a row is copied.
+
+A move that was interrupted is run again; it finishes where both ledgers have marks of one number,
+else it begins anew. Then it drops the copy that was left, after all else was checked, and only one
+whose records the old ledger has.
+
+What this cannot know: processes of earlier versions look for a mark only when they open a ledger,
+and readings that reach a service which runs on, cut off from its database, stay in the old place or
+are lost.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import os
 import secrets
 import shutil
 from collections.abc import Iterator
@@ -23,6 +34,7 @@ import sqlalchemy as sa
 
 from hushgrid.errors import LedgerError, MeterDamageError, ServiceError
 from hushgrid.files.deployment import Deployment
+from hushgrid.files.results import sync_folder
 from hushgrid.service.access.clients import CLIENTS, ClientStore
 from hushgrid.service.cluster.leases import valid_row
 from hushgrid.service.database import MOVED, MOVING, Database, exists, version_of
@@ -89,7 +101,7 @@ def move_stores(old: Deployment, new: Deployment) -> list[MovedStore]:
             ended = [*(target for _, target in pairs), *copies]
             moved = [MovedStore(one.schema.name, *_digest(one), one.place) for one in ended]
         else:
-            moved = _all_copied(pairs, ledgers)
+            moved = _all_copied(pairs, ledgers, number)
         for ledger, copied in ledgers:
             _check_chain(ledger, copied)
             ledger.retire(number, partial(_check_unchanged, ledger, moved[-1]))
@@ -112,14 +124,15 @@ def _marked(ledger: str) -> Database:
 def _is_begun(old: Deployment, new: Deployment) -> bool:
     """Whether this move was interrupted after all rows had been copied and verified.
 
-    A copy that was left before that is emptied. Where the old ledger went elsewhere since, the
-    copy is not touched.
+    Nothing is changed here.
     """
     marks = [version_of(one.ledger, LEDGER) or 0 for one in (old, new)]
-    if old.ledger == new.ledger or marks[1] >= 0 or marks[1] % 2:
-        return False
-    if marks[0] >= 0:
-        _forget_copy(new.ledger)
+    if not marks[0] and not exists(old.ledger, LEDGER):
+        raise LedgerError(
+            "the ledger of the first file does not exist; give the file with which the service ran"
+            " first, then the one with its new stores."
+        )
+    if old.ledger == new.ledger or not _is_copy(marks[1]) or marks[0] >= 0 or _is_copy(marks[0]):
         return False
     same = marks[0] - MOVED == marks[1] - MOVING
     if same:
@@ -133,22 +146,32 @@ def _is_begun(old: Deployment, new: Deployment) -> bool:
     return True
 
 
+def _is_copy(version: int) -> bool:
+    return version < 0 and version % 2 == MOVING % 2
+
+
 def _all_copied(
-    pairs: list[tuple[Database, Database]], ledgers: list[tuple[Ledger, Ledger]]
+    pairs: list[tuple[Database, Database]], ledgers: list[tuple[Ledger, Ledger]], number: int
 ) -> list[MovedStore]:
-    """Copy into empty stores, the ledger last."""
+    """Copy into empty stores, the ledger last. A copy that was left before is dropped first."""
     for _, target in pairs:
         _check_empty(target)
+    for _, copied in ledgers:
+        copied.hold(number, anew=True)
     return [_copied(source, target) for source, target in (*pairs, *ledgers)]
 
 
-def _forget_copy(place: str) -> None:
-    """Empty the copy of a ledger that was not finished; the old ledger is still the ledger."""
-    with _marked(place) as copy:
-        with copy.begin() as link:
-            for table in reversed(copy.tables):  # records cannot be deleted; opening makes it anew
-                table.drop(link, checkfirst=True)
-        copy.release()
+def _check_left(source: Ledger, copied: Ledger) -> None:
+    """Refuse to drop a copy that has a record which the old ledger lacks: it is of another one."""
+    for zone in copied.zones():
+        head = copied.head(zone)
+        there = next(source.records(zone, head.seq - 1), None) if head else None
+        if head and (there is None or there.digest != head.digest):
+            raise LedgerError(
+                f"ledger {copied.place} is the copy of another ledger than {source.place}, by a"
+                " move that has not ended; run that one again, or give a new file or an empty"
+                " database."
+            )
 
 
 def _check_same(old: Deployment, new: Deployment) -> None:
@@ -171,17 +194,17 @@ def _open_ledgers(
 ) -> list[tuple[Ledger, Ledger]]:
     """Both ledgers with the locks of all zones: a service that runs on one of them holds them.
 
-    The new one, which is empty, has the mark of the move.
+    The new one, which is empty, has the mark of the move. A copy that was left before keeps its
+    own until it is dropped.
     """
-    if not exists(old.ledger, LEDGER):
-        return []
     found: list[Ledger] = []
     zones = {zone.id for zone in old.zones}
     for one in (old, new)[: 1 + (old.ledger != new.ledger)]:
         if found and old.witness_folder != new.witness_folder and new.witness_folder.exists():
             raise LedgerError(f"{new.witness_folder} exists already; move it away.")
-        store: Ledger = (PostgresLedger if one.on_server else SqliteLedger)(one.ledger)
-        stack.enter_context(store)
+        left = bool(found) and _is_copy(version_of(one.ledger, LEDGER) or 0)
+        kind = PostgresLedger if one.on_server else SqliteLedger
+        store: Ledger = stack.enter_context(kind(one.ledger, moving=left))
         valid = valid_row(store) if isinstance(store, PostgresLedger) else None
         if valid:
             raise LedgerError(
@@ -196,9 +219,11 @@ def _open_ledgers(
                     f"zone {zone!r} was last written to on another server than {store.place}; start"
                     " the service once, so that it finds what may be lost."
                 )
-        if found:
+        if found and not left:
             _check_empty(store)
             store.hold(number)
+        if found:  # which has a mark now, so that no other process adds to it
+            _check_left(found[0], store)
         found.append(store)
     return [(found[0], found[1])] if len(found) > 1 else []
 
@@ -310,12 +335,41 @@ def _check_chain(source: Ledger, target: Ledger) -> None:
 
 
 def _take_witness(old: Path, new: Path) -> None:
-    """The last records known on this machine belong to the ledger, wherever it is."""
-    if old != new and old.exists():
+    """The last records known on this machine belong to the ledger, wherever it is.
+
+    To another disk, or where a move that was interrupted has left files, they go one by one. The
+    old folder is removed after all are on the new disk; until then no service opens a ledger.
+    """
+    if old == new or not old.exists():
+        return
+    try:
         try:
-            shutil.move(old, new)
+            old.rename(new)
         except OSError as error:
-            raise LedgerError(
-                f"the witness {old} cannot be moved to {new} ({error.strerror}); see that both can"
-                " be written."
-            ) from None
+            if error.errno not in (errno.EXDEV, errno.ENOTEMPTY, errno.EEXIST):
+                raise
+            new.mkdir(exist_ok=True)
+            for path in sorted(old.rglob("*")):  # a folder before what it has
+                _copy_file(path, new / path.relative_to(old))
+            sync_folder(new.parent)
+            shutil.rmtree(old)
+        for one in (old, new):
+            sync_folder(one.parent)
+    except OSError as error:
+        raise LedgerError(
+            f"the witness {old} cannot be moved to {new} ({error.strerror}); see that both can be"
+            " written, and run the command again."
+        ) from None
+
+
+def _copy_file(path: Path, to: Path) -> None:
+    """Copy a file, or make a folder; on the disk under its name only when it is whole."""
+    if path.is_dir():
+        to.mkdir(exist_ok=True)
+    elif not to.exists() or to.read_bytes() != path.read_bytes():
+        part = to.with_name(f"{to.name}.part")
+        shutil.copy2(path, part)
+        with part.open("rb") as written:
+            os.fsync(written.fileno())
+        part.replace(to)
+    sync_folder(to.parent)

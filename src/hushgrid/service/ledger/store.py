@@ -116,12 +116,21 @@ class SqlLedger(Database):
         schema: The tables.
         create: Make the ledger where it is absent; otherwise it is only read.
         still: See `Database`.
+        moving: See `Database`.
     """
 
     def __init__(
-        self, url: str | Path, schema: Schema, *, create: bool = True, still: bool = False
+        self,
+        url: str | Path,
+        schema: Schema,
+        *,
+        create: bool = True,
+        still: bool = False,
+        moving: bool = False,
     ) -> None:
-        super().__init__(url, schema, create=create, read_only=not create, still=still)
+        super().__init__(
+            url, schema, create=create, read_only=not create, still=still, moving=moving
+        )
         self._mutex, table = threading.RLock(), self.tables[0]
         every = sa.select(*(table.c[name] for name in COLUMNS)).where(
             table.c.zone == sa.bindparam("zone")
@@ -204,13 +213,16 @@ class SqliteLedger(SqlLedger):
         path: The file.
         create: Make it where it is absent; otherwise it is only read.
         still: Where nothing is written at the time, reading leaves no further file of SQLite.
+        moving: Open one that has the mark of a move, too.
 
     Raises:
         LedgerError: The file is absent, no ledger, or cannot be used.
     """
 
-    def __init__(self, path: Path | str, *, create: bool = True, still: bool = False) -> None:
-        super().__init__(path, LEDGER, create=create, still=still)
+    def __init__(
+        self, path: Path | str, *, create: bool = True, still: bool = False, moving: bool = False
+    ) -> None:
+        super().__init__(path, LEDGER, create=create, still=still, moving=moving)
         self._held: dict[str, Sidecar] = {}
         self._missing: dict[str, str] = {}  # by zone: the digest that was noted and is not here
 
@@ -280,13 +292,16 @@ class PostgresLedger(SqlLedger):
         url: `postgresql://USER@HOST/DATABASE`.
         create: Make its tables where they are absent; otherwise it is only read.
         patience: How long an append waits for a server that went away [s].
+        moving: Open one that has the mark of a move, too.
 
     Raises:
         LedgerError: The server cannot be reached, or has no ledger or one of another version.
     """
 
-    def __init__(self, url: str, *, create: bool = True, patience: float = 30.0) -> None:
-        super().__init__(url, LEDGER, create=create)
+    def __init__(
+        self, url: str, *, create: bool = True, patience: float = 30.0, moving: bool = False
+    ) -> None:
+        super().__init__(url, LEDGER, create=create, moving=moving)
         self._patience = patience
         self._held: dict[str, sa.Connection] = {}
 
