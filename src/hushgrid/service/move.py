@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import math
 import os
 import secrets
 import shutil
@@ -204,12 +205,14 @@ def _open_ledgers(
             raise LedgerError(f"{new.witness_folder} exists already; move it away.")
         left = bool(found) and _is_copy(version_of(one.ledger, LEDGER) or 0)
         kind = PostgresLedger if one.on_server else SqliteLedger
-        store: Ledger = stack.enter_context(kind(one.ledger, moving=left))
+        store: Ledger = kind(one.ledger, moving=left)
+        stack.enter_context(store)
         valid = valid_row(store) if isinstance(store, PostgresLedger) else None
         if valid:
             raise LedgerError(
-                f"curator {valid[0]!r} may write to ledger {store.place} for {valid[1]:.0f} s from"
-                " now; stop the service, and run the command again after that time."
+                f"curator {valid[0]!r} may write to ledger {store.place} for another"
+                f" {math.ceil(valid[1])} s; stop the service, and run the command again after that"
+                " time."
             )
         zones |= {*store.zones()}
         for zone in sorted(zones):
