@@ -33,6 +33,8 @@ from hushgrid.service.move import move_stores
 from hushgrid.service.openadr.objects import Kind
 from hushgrid.service.openadr.store import StoredObject, VtnStore
 from hushgrid.testing.stores import chain_of
+from tests.service import worlds
+from tests.service.cluster.test_standby_shared import Stopped, curator, turn
 from tests.service.setups import BEGINS, service
 from tests.service.test_curator import feed
 from tests.services import Postgres
@@ -467,6 +469,24 @@ def test_nothing_is_added_to_a_ledger_that_is_marked(
                 with pytest.raises(LedgerError, match="was moved by hushgrid move"):
                     join()
         assert store.head("elm") == records[-2]
+
+
+def test_one_of_several_curators_says_once_that_the_ledger_was_moved(
+    tmp_path: Path, postgres: Postgres, caplog: pytest.LogCaptureFixture
+) -> None:
+    zone, clock, url = worlds.service("elm"), Stopped(), postgres.fresh()
+    with curator(tmp_path / "a", url, clock, zone) as one:
+        turn(one, clock)
+        sessions_end(url)
+        turn(one, clock)
+        assert one.board.waiting() == ["elm"]
+        retired(url)
+        for _ in range(3):
+            turn(one, clock)
+        assert one.board.waiting() == ["elm"]
+        said = [each for each in caplog.records if each.levelname == "ERROR"]
+    assert [each.message for each in said] == ["database away", "ledger refused"]
+    assert "was moved by hushgrid move" in vars(said[-1])["reason"]
 
 
 @pytest.mark.parametrize("on_server", [False, True])

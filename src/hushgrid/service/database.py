@@ -183,6 +183,7 @@ class Database:
             sa.MetaData(),
             sa.Column("version", sa.Integer, nullable=False),
         )
+        self._version_held = sa.select(self._versions.c.version).with_for_update(read=True)
         if self.path is not None:
             sa.event.listen(self.engine, "begin", _begin_file)
         self._at_once = self.engine.execution_options(**at_once)
@@ -307,8 +308,7 @@ class Database:
         if self.path is not None:  # a transaction that writes is the only one
             self._check_version(link.exec_driver_sql("PRAGMA user_version").scalar_one())
         else:
-            row = sa.select(self._versions.c.version).with_for_update(read=True)
-            self._check_version(link.scalar(row))
+            self._check_version(link.scalar(self._version_held))
 
     def retire(self, number: int, check: Callable[[sa.Connection], None]) -> None:
         """Mark a store that was moved: from now on it cannot be opened, by earlier versions too.

@@ -21,7 +21,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 
-from hushgrid.errors import HushgridError, LedgerError, ServiceError
+from hushgrid.errors import HushgridError, LedgerAwayError, LedgerError, ServiceError
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.service.border import zone_as_begun
 from hushgrid.service.clock import Clock, since_start
@@ -412,7 +412,7 @@ class SharedProcess(Process):
         self._moves = self._lapses = 0
         self._replays = {zone.id: Replay(zone) for zone in deployment.zones}
         self._statuses: dict[str, Status] = {}
-        self._away = False
+        self._away, self._refused = False, ""
         self._broker: MqttReadings | None = None
         super().__init__(_with_session_urls(deployment, self._sharing.me), stack)
         self._metrics.add_cluster()
@@ -515,7 +515,7 @@ class SharedProcess(Process):
             self._lose(error)
             return
         if self._away:
-            self._away = False
+            self._away, self._refused = False, ""
             for zone in self._zones:
                 zone.refresh()
         self._use_broker()
@@ -624,9 +624,13 @@ class SharedProcess(Process):
 
     def _lose(self, error: LedgerError) -> None:
         """Without the session nothing may be recorded; the zones wait."""
-        if not self._away:
-            log.error("database away", extra={"reason": str(error)})
-        self._away = True
+        # once, not at every attempt; a ledger that was moved is no database that comes back
+        refused = "" if isinstance(error, LedgerAwayError) else str(error)
+        if not self._away or refused not in ("", self._refused):
+            log.error(
+                "ledger refused" if refused else "database away", extra={"reason": str(error)}
+            )
+        self._away, self._refused = True, refused or self._refused
         for zone in self._zones:
             if zone.service.id not in self.board.waiting():
                 self._metrics.failed(zone.service.id)
