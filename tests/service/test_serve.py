@@ -129,8 +129,8 @@ def test_a_service_runs_stops_and_goes_on(tmp_path: Path, broker: Broker) -> Non
         by_ledger = {one.zone: one for one in from_ledger(made, time.time())}  # takes no lock
         assert by_ledger["oak-lane"].spent == pytest.approx(1.0, abs=1e-12)
         assert by_ledger["oak-lane"].left == pytest.approx(0.2, abs=1e-12)
-        figures = httpx.get(f"{running.url}/metrics").text
-        assert 'hushgrid_releases_total{source="forecast",zone="oak-lane"}' in figures
+        counted = 'hushgrid_releases_total{source="forecast",zone="oak-lane"}'
+        assert until(lambda: counted in httpx.get(f"{running.url}/metrics").text)
         lines = running.stop()
     finally:
         running.process.kill()
