@@ -478,7 +478,9 @@ def _houses(public: PublishedGroup, meters: Sequence[str], offer: ZoneSettings) 
     for name, tables in (("absent", public.empty), ("present", public.present)):
         laws = [
             _value({**when, **_net(law, v)})
-            for when, law in zip(_times(public), tables, strict=bool(tables))
+            for i, (when, law) in enumerate(zip(_times(public), tables, strict=bool(tables)))
+            # that of a season goes on while it stays the same
+            if not public.seasons or i % len(public.starts) == 0 or law != tables[i - 1]
         ]
         lines += [f"{name} = [", *(f"  {law}," for law in laws), "]"] if laws else []
     return "\n".join(lines)

@@ -393,13 +393,15 @@ def law_figure(public: Sequence[PublishedGroup], bound: int, export: int = 0) ->
     for j, (axis, one) in enumerate(zip(axes, public, strict=True)):
         absent, present = one.laws(bound)
         names, drawn = one.places, [law.pmf for law in present]
+        when, empty = "," if one.seasons else " from", absent[0].pmf
         if one.seasons:  # a mean day of each
-            names = tuple(f"00:00 to 24:00 of months {','.join(map(str, s))}" for s in one.seasons)
+            names = tuple(f"months {', '.join(map(str, some))}" for some in one.seasons)
             drawn = [np.mean(some, axis=0) for some in np.split(np.array(drawn), len(names))]
+            empty = np.mean([law.pmf for law in absent[: len(one.starts)]], axis=0)
         for pmf, name, colour in [
-            (absent[0].pmf, f"absent from {one.places[0]}" if one.empty else "absent", "#111111"),
+            (empty, f"absent{when} {names[0]}" if one.empty else "absent", "#111111"),
             *(
-                (pmf, f"present from {place}", COLOURS[g % len(COLOURS)])
+                (pmf, f"present{when} {place}", COLOURS[g % len(COLOURS)])
                 for g, (pmf, place) in enumerate(zip(drawn, names, strict=True))
             ),
         ]:
@@ -492,11 +494,15 @@ def days_figure(
 _WEEK = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
+_LONG_NAME = 34  # characters, of which three fit beside each other
+
+
 def _legend(figure: Figure, *axes: Axes) -> None:
     """One legend above all panels."""
     pairs = [pair for axis in axes for pair in zip(*axis.get_legend_handles_labels(), strict=True)]
     if pairs:
         handles, names = zip(*pairs, strict=True)
+        columns = 3 if max(map(len, names)) <= _LONG_NAME else 2
         figure.legend(
-            handles, names, loc="outside upper center", ncols=3, frameon=False, fontsize=8
+            handles, names, loc="outside upper center", ncols=columns, frameon=False, fontsize=8
         )
