@@ -398,6 +398,30 @@ def test_a_witness_goes_to_another_disk_file_by_file(stage: str, tmp_path: Path)
 # ---- processes that had the ledger open
 
 
+def test_the_witness_follows_where_the_ledger_stays(tmp_path: Path) -> None:
+    """A file of another name has another folder; one that stayed behind would prove too little."""
+    here = replace(described(tmp_path / "a"), witness=tmp_path / "here.witness")
+    fill(here)
+    (tmp_path / "b").mkdir()
+    there = replace(
+        here, meters=str(tmp_path / "b" / "meters.db"), witness=tmp_path / "there.witness"
+    )
+    known = tree(here.witness_folder)
+    assert known
+    move_stores(here, there)
+    assert tree(there.witness_folder) == known
+    assert not here.witness_folder.exists()
+    live(there, 3, 1)
+    grown = tree(there.witness_folder)
+    assert grown != known
+    here.witness_folder.mkdir()
+    with pytest.raises(LedgerError, match=r"here\.witness exists already; move it away"):
+        move_stores(there, here)
+    here.witness_folder.rmdir()
+    move_stores(there, here)
+    assert tree(here.witness_folder) == grown
+
+
 def retired(url: str) -> None:
     with Database(url, LEDGER) as one:
         one.retire(1, lambda _: None)

@@ -85,6 +85,8 @@ def move_stores(old: Deployment, new: Deployment) -> list[MovedStore]:
     """
     _check_same(old, new)
     begun = _is_begun(old, new)
+    if not begun:
+        _check_witness(old, new)
     with ExitStack() as stack:
         number = secrets.randbelow(2**30 - 2) + 1  # 0 is that of all moves of earlier versions
         ledgers = [] if begun else _open_ledgers(old, new, stack, number)
@@ -106,8 +108,7 @@ def move_stores(old: Deployment, new: Deployment) -> list[MovedStore]:
         for ledger, copied in ledgers:
             _check_chain(ledger, copied)
             ledger.retire(number, partial(_check_unchanged, ledger, moved[-1]))
-        if copies:
-            _take_witness(old.witness_folder, new.witness_folder)
+        _take_witness(old.witness_folder, new.witness_folder)
         for source, _ in pairs:
             with source.begin() as link:
                 for table in source.tables:
@@ -190,6 +191,14 @@ def _check_same(old: Deployment, new: Deployment) -> None:
         raise ServiceError("both files have the same [stores]; change those of the second one.")
 
 
+def _check_witness(old: Deployment, new: Deployment) -> None:
+    """Refuse a folder that may hold an older witness, which would prove too little."""
+    folders = old.witness_folder, new.witness_folder
+    stays = old.ledger == new.ledger and not folders[0].exists()  # there is nothing to take
+    if folders[0] != folders[1] and folders[1].exists() and not stays:
+        raise LedgerError(f"{folders[1]} exists already; move it away.")
+
+
 def _open_ledgers(
     old: Deployment, new: Deployment, stack: ExitStack, number: int
 ) -> list[tuple[Ledger, Ledger]]:
@@ -201,8 +210,6 @@ def _open_ledgers(
     found: list[Ledger] = []
     zones = {zone.id for zone in old.zones}
     for one in (old, new)[: 1 + (old.ledger != new.ledger)]:
-        if found and old.witness_folder != new.witness_folder and new.witness_folder.exists():
-            raise LedgerError(f"{new.witness_folder} exists already; move it away.")
         left = bool(found) and _is_copy(version_of(one.ledger, LEDGER) or 0)
         kind = PostgresLedger if one.on_server else SqliteLedger
         store: Ledger = kind(one.ledger, moving=left)
@@ -338,10 +345,11 @@ def _check_chain(source: Ledger, target: Ledger) -> None:
 
 
 def _take_witness(old: Path, new: Path) -> None:
-    """The last records known on this machine belong to the ledger, wherever it is.
+    """The last records known on this machine belong to the service file, wherever its ledger is.
 
-    To another disk, or where a move that was interrupted has left files, they go one by one. The
-    old folder is removed after all are on the new disk; until then no service opens a ledger.
+    To another disk, or where a move that was interrupted has left files, they go one by one, each
+    whole. The old folder is removed after all are on the new disk; until then no service opens a
+    ledger that is moved.
     """
     if old == new or not old.exists():
         return
