@@ -422,6 +422,19 @@ def test_the_witness_follows_where_the_ledger_stays(tmp_path: Path) -> None:
     assert tree(here.witness_folder) == grown
 
 
+def test_a_move_that_paused_drops_no_ledger_that_is_in_use(
+    tmp_path: Path, postgres: Postgres
+) -> None:
+    """It had checked a copy, which another move has made the ledger since."""
+    for ledger in (SqliteLedger(tmp_path / "ledger.db"), PostgresLedger(postgres.fresh())):
+        with ledger as store:
+            store.hold(5)
+            store.hold(6, anew=True)
+            store.release()
+            with pytest.raises(LedgerError, match="is in use since this move began"):
+                store.hold(7, anew=True)
+
+
 def retired(url: str) -> None:
     with Database(url, LEDGER) as one:
         one.retire(1, lambda _: None)

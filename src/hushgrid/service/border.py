@@ -55,7 +55,7 @@ from hushgrid.files.interval_plan import (
 )
 from hushgrid.mechanism.policy import Blocks, Policy
 from hushgrid.mechanism.scheduler import Scheduler
-from hushgrid.model.occupancy import OccupancyModel
+from hushgrid.model.occupancy import Calendar, OccupancyModel
 from hushgrid.model.zone import Scenario
 from hushgrid.planning.planner import Task
 from hushgrid.service.epoch import first_state, roster_digests
@@ -1095,13 +1095,32 @@ def _widest(share: float) -> float:
 
 
 def _models(service: ZoneService, start: int, steps: int) -> Sequence[OccupancyModel]:
-    """Theta from a day before `start` [s] until so many steps after it."""
+    """Theta from a day before `start` [s] until so many steps after it.
+
+    Where models are private: chains that never move, under which no leakage fades. What is counted
+    is recorded in public, and what is possible by declaration fades sooner than homes do.
+    """
     seconds, day = service.seconds, _DAY // service.seconds
+    if service.learned.private:
+        return _still(service.scenario.models)
     if service.pattern is None:
         ago = (service.begins - start) // seconds
         return [model.starting(-(day + ago)) for model in service.scenario.models]
     place = EpochTimes(start - day * seconds, seconds, day + steps + 1, service.time_zone)
     return laid(service.pattern, place).models
+
+
+def _still(models: Sequence[OccupancyModel]) -> list[OccupancyModel]:
+    """Models of the same houses in which nothing ever changes."""
+    found = []
+    for model in models:
+        pieces = (
+            replace(piece, transition=np.broadcast_to(np.eye(n), (1, len(piece.initial), n, n)))
+            for piece in model.chains
+            for n in (piece.initial.shape[1],)
+        )
+        found.append(replace(model, chains=tuple(pieces), calendar=Calendar.constant()))
+    return found
 
 
 def _forward(service: ZoneService) -> float:
@@ -1112,7 +1131,8 @@ def _forward(service: ZoneService) -> float:
     if not _is_known_ahead(service.policy):
         return math.inf
     world = service.scenario
-    world = replace(world, models=anywhere(world.models))
+    models = _still(world.models) if service.learned.private else world.models
+    world = replace(world, models=anywhere(models))
     lengths = service.policy.schedule.lengths
     past = leakage_by_houses(world.models, *_own_losses(service, world), lengths=lengths)
     return max(float(total[0].max()) for _, _, total in past)

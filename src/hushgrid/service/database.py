@@ -330,7 +330,7 @@ class Database:
             anew: Remove all rows, in the same transaction.
         """
         self._moving = True
-        self._mark(MOVING - 2 * number, self._make_anew if anew else lambda _: None)
+        self._mark(MOVING - 2 * number, self._make_anew if anew else lambda _: None, copy=anew)
 
     def _make_anew(self, link: sa.Connection) -> None:
         for table in reversed(self.tables):  # there are tables whose rows cannot be deleted
@@ -342,11 +342,26 @@ class Database:
         """Make a copy the store."""
         self._mark(self.schema.version)
 
-    def _mark(self, version: int, check: Callable[[sa.Connection], None] = lambda _: None) -> None:
+    def _mark(
+        self,
+        version: int,
+        check: Callable[[sa.Connection], None] = lambda _: None,
+        *,
+        copy: bool = False,
+    ) -> None:
         with self.begin() as link:
             if self.path is None:
                 # waits for transactions that read the row to write, before a snapshot is taken
                 link.execute(sa.text(f"LOCK TABLE {self._versions.name} IN EXCLUSIVE MODE"))
+                found = link.scalar(sa.select(self._versions.c.version))
+            else:
+                found = link.exec_driver_sql("PRAGMA user_version").scalar_one()
+            if copy and (found is None or found >= 0):  # another move ended while this one paused
+                raise self.schema.error(
+                    f"{self.schema.name} {self.place} is in use since this move began; see where"
+                    " the other move went before you run it again."
+                )
+            if self.path is None:
                 link.execute(sa.update(self._versions).values(version=version))
             else:
                 link.exec_driver_sql(f"PRAGMA user_version = {version}")
