@@ -67,3 +67,42 @@ def street_in(folder: Path) -> Path:
     create(folder / "hushgrid.key")
     (folder / "service.toml").write_text(example(int(time.time()) // 86_400 * 86_400))
     return folder / "service.toml"
+
+
+def service_text(
+    begins: str,
+    interval: str = "PT15M",
+    time_zone: str = "UTC",
+    zone: str = "elm",
+    tariff: tuple[float, float] = (0.1, 0.05),
+    more: str = "",
+) -> str:
+    """A service file up to its tariff, which may go on.
+
+    Args:
+        begins: In UTC, as in the file.
+        interval: Of prices and of readings.
+        time_zone: Of the zone.
+        zone: Its name.
+        tariff: alpha and beta.
+        more: Lines of its first table.
+    """
+    return f"""
+[service]
+mode = "simulation"
+begins = {begins}
+time_zone = "{time_zone}"
+interval = "{interval}"
+meter_interval = "{interval}"
+fallback_rate = 0.25
+key = "key"
+{more}
+[stores]
+ledger = "ledger.db"
+meters = "meters"
+[zone]
+id = "{zone}"
+[tariff]
+alpha = {tariff[0]}
+beta = {tariff[1]}
+"""

@@ -33,7 +33,7 @@ from hushgrid.service.ledger.records import NOTHING, schedule_digest, seal
 from hushgrid.service.ledger.writer import create
 from hushgrid.service.promise import promise_json
 from tests import bodies
-from tests.service.setups import BEGINS, reading, service
+from tests.service.setups import BEGINS, reading, service, service_text
 from tests.service.test_curator import FIRST, Shown, curator, feed
 
 DIGEST = "ab" * 32
@@ -113,29 +113,8 @@ def grouped(of_home: str, *, backwards: bool = False, followed: bool = False) ->
     for (meter, (bound, export, chain)), group in zip(HOUSES.items(), of_home, strict=True):
         groups.setdefault((bound, export, f"{chain}-{group}"), []).append(meter)
     each = sorted(groups.items(), reverse=backwards)
-    text = """
-[service]
-mode = "simulation"
-begins = 2026-01-05T00:00:00Z
-time_zone = "UTC"
-interval = 900
-meter_interval = 900
-grace = 0
-fallback_rate = 0.25
-key = "key"
-[stores]
-ledger = "ledger.db"
-meters = "meters"
-[zone]
-id = "elm"
-[tariff]
-alpha = 1.0
-beta = 2.0
-floor = -9.0
-[policy]
-epsilon = 0.5
-horizon = 8
-"""
+    text = service_text("2026-01-05T00:00:00Z", tariff=(1.0, 2.0), more="grace = 0")
+    text += "floor = -9.0\n[policy]\nepsilon = 0.5\nhorizon = 8\n"
     if followed:
         text += 'estimator = "releases"\npublish = "estimate"\nusual = 70.0\n'
         text += f"clamp = {[[-v, u // 2] for (u, v, _), _ in each]}\n"

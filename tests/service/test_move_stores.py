@@ -189,9 +189,12 @@ def test_what_is_refused_changes_nothing(tmp_path: Path) -> None:
     refused(file, replace(file, meters=f"sqlite:{file.meters}"), "is not empty")
     with curators(file, BEGINS + 2700):
         refused(file, other, "has a writer already|in use")
-    other.witness_folder.mkdir()
-    refused(file, other, "exists already")
-    other.witness_folder.rmdir()
+    with open_witnesses(other):  # a service that was refused leaves the folder, which has nothing
+        pass
+    older = other.witness_folder / "1" / "zone"
+    older.touch()
+    refused(file, other, "has records already")
+    older.unlink()
     with ClientStore(other.client_store) as clients:
         clients.add(Client("late", ("read_all",), "z" * 20, 5, None))
     refused(file, other, "clients .* is not empty")
@@ -320,9 +323,11 @@ def test_a_move_that_is_refused_leaves_the_copy_of_the_one_before(
     left(file, other)
     before = records_in(other)
     other.witness_folder.mkdir()
-    with pytest.raises(LedgerError, match="exists already; move it away"):
+    older = other.witness_folder / "zone"
+    older.touch()
+    with pytest.raises(LedgerError, match="has records already; move it away"):
         move_stores(file, other)
-    other.witness_folder.rmdir()
+    older.unlink()
     with pytest.raises(HushgridError, match=r"meter store .* is not empty"):
         move_stores(file, other)
     assert (opens(file), opens(other)) == (True, False), "a service would begin a second ledger"
@@ -415,9 +420,11 @@ def test_the_witness_follows_where_the_ledger_stays(tmp_path: Path) -> None:
     grown = tree(there.witness_folder)
     assert grown != known
     here.witness_folder.mkdir()
-    with pytest.raises(LedgerError, match=r"here\.witness exists already; move it away"):
+    older = here.witness_folder / "zone"
+    older.touch()
+    with pytest.raises(LedgerError, match=r"here\.witness has records already; move it away"):
         move_stores(there, here)
-    here.witness_folder.rmdir()
+    older.unlink()
     move_stores(there, here)
     assert tree(here.witness_folder) == grown
 
@@ -453,19 +460,29 @@ def sessions_end(url: str) -> None:
     engine.dispose()
 
 
+@pytest.mark.parametrize("lost", [False, True])
 def test_a_service_that_was_cut_off_publishes_nothing_after_the_move(
-    tmp_path: Path, postgres: Postgres
+    lost: bool, tmp_path: Path, postgres: Postgres
 ) -> None:
-    """Its locks ended with its session, so that the move was accepted while it runs."""
+    """Its locks ended with its session, so that the move was accepted while it runs.
+
+    Where the mark is lost, as with a standby that took over without it, the witness is gone.
+    """
     server = described(tmp_path / "one", postgres.fresh())
     other = replace(described(tmp_path / "two"), meters=server.meters)
+    reason = "is gone; see whether hushgrid move took it" if lost else "was moved by hushgrid move"
+    if not lost:
+        other = replace(other, witness=server.witness_folder)
     live(server, 0, 1)
     with curators(server, BEGINS + 900) as (it, _):
         feed(it, it.t, [1])
         before = len(it.releases)
         sessions_end(server.ledger)
         move_stores(server, other)
-        with pytest.raises(LedgerError, match="was moved by hushgrid move"):
+        if lost:
+            with Database(server.ledger, LEDGER, check=False, moving=True) as one:
+                one.release()
+        with pytest.raises(LedgerError, match=reason):
             it.run(it.next_due())
         assert len(it.releases) == before
     live(other, 1, 1)

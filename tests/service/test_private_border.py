@@ -14,6 +14,7 @@ from hushgrid.service.border import opening
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import fold
 from hushgrid.service.ledger.writer import verify_signature
+from tests.service.setups import service_text
 from tests.service.test_curator import Shown, curator, everyone, feed
 
 STEP, BEGINS, STEPS = 7200, 1_767_571_200, 12
@@ -22,22 +23,7 @@ PRIVATE = '[learned]\nprovenance = "private"\nhomes = 4\ndigest = "same"\n'
 
 def zone(folder: Path, policy: str, leave: float, begins: str, learned: str = "") -> ZoneService:
     text = f"""
-[service]
-mode = "simulation"
-begins = {begins}
-time_zone = "UTC"
-interval = {STEP}
-meter_interval = {STEP}
-fallback_rate = 0.25
-key = "key"
-[stores]
-ledger = "ledger.db"
-meters = "meters"
-[zone]
-id = "elm"
-[tariff]
-alpha = 0.1
-beta = 0.05
+{service_text(begins, f"PT{STEP}S")}
 [policy]
 eta = 1.0
 publish = "raw"

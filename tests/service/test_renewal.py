@@ -33,6 +33,7 @@ from hushgrid.service.process import Process
 from hushgrid.service.replay import Replay
 from tests.service.batch.batches import Row, lines, live, write
 from tests.service.borders import World, exact, from_file
+from tests.service.setups import service_text
 from tests.service.test_border import bodies, publish, standing, verified
 from tests.service.test_curator import Shown, curator
 from tests.service.worlds import deployment
@@ -78,22 +79,7 @@ def text_of(more: str = "renew = true", begins: int = BEGINS, horizon: int = STE
     )
     start = datetime.fromtimestamp(begins, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return f"""
-[service]
-mode = "simulation"
-begins = {start}
-time_zone = "Europe/Zurich"
-interval = "PT2H"
-meter_interval = "PT2H"
-fallback_rate = 0.25
-key = "key"
-[stores]
-ledger = "ledger.db"
-meters = "meters"
-[zone]
-id = "elm-street"
-[tariff]
-alpha = 0.1
-beta = 0.05
+{service_text(start, "PT2H", "Europe/Zurich", "elm-street")}
 [policy]
 secret = "interval"
 epsilon = 1.0

@@ -22,6 +22,7 @@ from hushgrid.service.epoch import first_state
 from hushgrid.service.ledger.records import schedule_digest
 from hushgrid.service.simulated_meters import Fleet
 from tests.service.borders import exact
+from tests.service.setups import service_text
 from tests.service.test_border import publish, standing
 from tests.service.test_curator import Shown, curator
 
@@ -58,22 +59,7 @@ def text_of(begins: str = "2026-01-05T00:00:00Z", horizon: int = 7 * 6) -> str:
         for i, name in enumerate(CHAINS)
     )
     return f"""
-[service]
-mode = "simulation"
-begins = {begins}
-time_zone = "Europe/Zurich"
-interval = "PT4H"
-meter_interval = "PT4H"
-fallback_rate = 0.25
-key = "key"
-[stores]
-ledger = "ledger.db"
-meters = "meters"
-[zone]
-id = "elm-street"
-[tariff]
-alpha = 0.1
-beta = 0.05
+{service_text(begins, "PT4H", "Europe/Zurich", "elm-street")}
 [policy]
 secret = "interval"
 renew = true

@@ -7,6 +7,7 @@ import math
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -449,6 +450,22 @@ def test_a_window_begins_after_what_was_published_elsewhere(
     else:
         run_on(tmp_path, after, 1, new_epoch=True)
         assert len(standing(tmp_path, "oak").current) == 1
+
+
+def test_a_house_that_left_a_window_waits_until_none_reaches_back(tmp_path: Path) -> None:
+    """Published about at once, it would lose more in four steps than the zone it left promises."""
+    elm, oak = two()
+    elm = replace(elm, policy=KINDS["window"])
+    run_on(tmp_path, oak, 0)
+    run_on(tmp_path, elm, 3)
+    left(tmp_path, elm, oak)
+    until = BEGINS + (2 + 4) * 900  # four steps after the last release
+    for begins in (until - 900, until):
+        after = replace(oak, meters=("oak-0", "elm-0"), begins=begins)
+        refused = pytest.raises(LedgerError, match=rf"counts until {until} \(UTC epoch s\)")
+        with refused if begins < until else nullcontext():
+            run_on(tmp_path, after, 1, new_epoch=True)
+    assert len(standing(tmp_path, "oak").current) == 1
 
 
 @pytest.mark.parametrize(("seconds", "releases"), [(1800, 1), (900, 1), (900, 0)])

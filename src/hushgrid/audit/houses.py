@@ -407,7 +407,7 @@ def promise_kept(made: Recomputed, leakage: Floats | None) -> Check:
         return Check(name, "noted", "What all releases say about one interval has no bound here.")
     worst, promised = float(leakage.max(initial=0.0)), terms.promised
     text = (
-        f"All releases together leak {worst:.4g} about one interval of the worst house, where"
+        f"All releases of these terms leak {worst:.4g} about one interval of the worst house, where"
         f" {promised:.4g} is promised or was accepted."
     )
     if worst > promised * (1 + 1e-9):

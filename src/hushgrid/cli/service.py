@@ -200,7 +200,7 @@ def move(
     moved = move_stores(load_deployment(file), load_deployment(to))
     for one in moved:
         common.echo(f"{one.store}: {one.rows} rows in {one.place}, digest {one.digest}", json)
-    common.echo(f"Moved; start hushgrid serve {to}. {file} does not start any more.", json)
+    common.echo(f"Moved; start hushgrid serve {to}, and {file} no more.", json)
     common.write_json({"stores": [one._asdict() for one in moved]}, json)
 
 

@@ -494,7 +494,7 @@ def days_figure(
 _WEEK = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
-_LONG_NAME = 34  # characters, of which three fit beside each other
+_LONG_NAME = 34  # characters; three such names fit on a line
 
 
 def _legend(figure: Figure, *axes: Axes) -> None:

@@ -10,7 +10,8 @@ The rules across epochs, gaps and moves; docs/ledger.md and docs/serve.md have t
    an interval promise, after silence that leaves nothing. Other promises count sums.
 4. A house moves where each loss is known ahead: not under Gaussian noise or `negligible`, and not
    into a window, which begins a window after what another zone published about a house that came.
-   A house that comes back brings all that was ever published about it.
+   One that left a zone with a window is published about again when no window of that zone reaches
+   back. A house that comes back brings all that was ever published about it.
 5. A gap is booked with one sum (`gaps.largest_loss`): what lost records state, and the most that
    the present epoch and each one named as lost can have cost from the gap's first step on; where it
    begins with its epoch, from the `begins` of each.
@@ -170,8 +171,9 @@ def _check_last(service: ZoneService, standing: LedgerState) -> None:
     last = max((one.last or 0 for one in here), default=0)
     if service.begins < last:
         raise LedgerError(
-            f"begins of zone {service.id!r} is {service.begins} but another zone published about a"
-            f" house that came from there until {last} (UTC epoch s); give a later begins."
+            f"begins of zone {service.id!r} is {service.begins} but what another zone published"
+            f" about a house that came from there counts until {last} (UTC epoch s); give a later"
+            " begins."
         )
 
 
@@ -208,22 +210,38 @@ def _check_windows(service: ZoneService, standing: LedgerState) -> None:
     A window of the new epoch counts what was lost before it, so one that is as long and allows no
     more keeps the earlier promise. Other terms begin when no window reaches back any more.
     """
-    own, until = service.policy.schedule, 0
-    for one in _past_epochs(standing):
-        epoch = one.epoch
-        if epoch.window is None or epoch.window_epsilon is None:
-            continue
-        window = epoch.window * epoch.seconds
-        longer = own.adaptive and own.shared_by * service.seconds >= window
-        if not (longer and service.policy.epsilon <= epoch.window_epsilon):
-            last = max(time for time, _ in one.sources(epoch.seconds))
-            until = max(until, last + window)
+    own = service.policy.schedule
+    steps = own.shared_by * service.seconds if own.adaptive else 0
+    until = windows_end(standing, steps, service.policy.epsilon)
     if service.begins < until:
         raise LedgerError(
             f"begins of zone {service.id!r} is {service.begins}, where a window that an earlier"
             " epoch promises still counts; give a window that is as long and an epsilon that is as"
             f" small, or a begins of {until} or later (UTC epoch s)."
         )
+
+
+def windows_end(standing: LedgerState, length: int = 0, epsilon: float = math.inf) -> int:
+    """When no window that an epoch of a zone promises reaches back to what it published.
+
+    Args:
+        standing: The zone's ledger.
+        length: A window [s] that also counts what was lost before it.
+        epsilon: What that window may lose. It keeps the promise about every window that is not
+            longer and allows no less.
+
+    Returns:
+        [UTC epoch s]; 0 without such an epoch.
+    """
+    until = 0
+    for one in _past_epochs(standing):
+        epoch = one.epoch
+        if epoch.window is None or epoch.window_epsilon is None:
+            continue
+        window = epoch.window * epoch.seconds
+        if length < window or epsilon > epoch.window_epsilon:
+            until = max(until, max(time for time, _ in one.sources(epoch.seconds)) + window)
+    return until
 
 
 def _memory(service: ZoneService, start: int) -> float:

@@ -195,8 +195,9 @@ def _check_witness(old: Deployment, new: Deployment) -> None:
     """Refuse a folder that may hold an older witness, which would prove too little."""
     folders = old.witness_folder, new.witness_folder
     stays = old.ledger == new.ledger and not folders[0].exists()  # there is nothing to take
-    if folders[0] != folders[1] and folders[1].exists() and not stays:
-        raise LedgerError(f"{folders[1]} exists already; move it away.")
+    there = any(one.is_file() and one.name != "lock" for one in folders[1].rglob("*"))
+    if folders[0] != folders[1] and there and not stays:
+        raise LedgerError(f"{folders[1]} has records already; move it away.")
 
 
 def _open_ledgers(

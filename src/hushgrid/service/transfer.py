@@ -19,7 +19,7 @@ from hushgrid.accounting.events import booked
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.mechanism.release import State
-from hushgrid.service.border import as_begun, coupled, said_at_last
+from hushgrid.service.border import as_begun, coupled, said_at_last, windows_end
 from hushgrid.service.epoch import check_same, house_names
 from hushgrid.service.gaps import look_for_loss
 from hushgrid.service.ledger import open_store
@@ -144,7 +144,8 @@ def takes_along(
             nothing and do not put off when it may be published about again.
 
     Returns:
-        `total`, `leakage` and `last` of the record.
+        `total`, `leakage` and `last` of the record. No other zone publishes about the house before
+        `last`: an epoch here promises nothing more about its steps until then.
     """
     n, (left, since) = coupled(service, standing), _here_since(standing, name)
     if n > 1:  # what others of a block brought or lost here before it came speaks of it too
@@ -178,7 +179,7 @@ def takes_along(
     return {
         "total": n * sum_up([*models, total, *(loss for _, _, loss in lost)]),
         "leakage": n * sum_up([brought, said_at_last(service, early, sorted(late))]),
-        "last": max([last, *ends]) or None,
+        "last": max([last, *ends, windows_end(standing)]) or None,
     }
 
 

@@ -360,6 +360,15 @@ def releases(url: str) -> list[int]:
     return [release.t for release in report.standings["elm-street"].releases]
 
 
+def taken_over(url: str, one: Sharing, two: Sharing, steady: Steady) -> None:
+    """The word of one lapses, and the other has its zone after a lease."""
+    expire(url, one)
+    two._leases.beat()
+    two.turn()
+    steady.now += LEASE
+    assert until(lambda: two.turn() and bool(two.ready))
+
+
 def test_one_who_slept_with_a_release_in_hand_appends_nothing(url: str, key: Key) -> None:
     """It wakes when another has published the interval, and holds noise and load for it."""
     meters, steady = MemoryMeters(service()), Steady()
@@ -371,11 +380,7 @@ def test_one_who_slept_with_a_release_in_hand_appends_nothing(url: str, key: Key
         def sleep(place: str) -> None:
             if place != "stepped":
                 return
-            expire(url, one)
-            two._leases.beat()
-            two.turn()
-            steady.now += LEASE
-            assert until(lambda: two.turn() and bool(two.ready))
+            taken_over(url, one, two, steady)
             with curator(two, key, meters) as other:
                 slept.append(other.tick(START + 900))
 
@@ -408,11 +413,7 @@ def test_one_who_slept_after_a_release_leaves_the_noise_of_others_blocks(
         def sleep(place: str) -> None:
             if place != "published" or len(made) < at - 1:
                 return
-            expire(url, one)
-            two._leases.beat()
-            two.turn()
-            steady.now += LEASE
-            assert until(lambda: two.turn() and bool(two.ready))
+            taken_over(url, one, two, steady)
             others.append(ends.enter_context(curator(two, key, meters, zone=zone)))
             for _ in range(at, 3):  # up to the first of the next block
                 publish(others[0])

@@ -250,11 +250,15 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path, caplog: pytest.LogCaptu
 
 def test_the_witness_comes_before_anyone_is_shown(machine: Machine) -> None:
     with machine.opened() as ledger:
-        shutil.rmtree(machine.folder)
+        (path,) = (one for one in machine.folder.glob("1/*") if one.name != "lock")
+        kept = path.rename(machine.folder / "kept")
+        path.mkdir()
         with pytest.raises(LedgerError, match="cannot be written"):
             ledger.publish(instead(1, "fallback"))
         with pytest.raises(LedgerError, match="open it again"):
             ledger.publish(instead(1, "fallback"))
+        path.rmdir()
+        kept.rename(path)
     with machine.opened() as ledger:
         assert ledger.standing.last_t == 1  # stored, and shown from there
 
@@ -312,3 +316,14 @@ def test_a_write_that_is_cut_short_is_an_error(machine: Machine, tmp_path: Path)
     sidecar.note(head)
     assert read_witness(small) == head
     sidecar.release()
+
+
+def test_nothing_is_added_once_the_folder_was_taken_away(machine: Machine) -> None:
+    """A move does so; the mark of that move may be lost with a standby that takes over."""
+    machine.grow(1)
+    with machine.opened() as ledger:
+        machine.folder.rename(machine.folder.with_name("elsewhere"))
+        for reason in ("is gone; see whether hushgrid move took it", "open it again"):
+            with pytest.raises(LedgerError, match=reason):
+                ledger.publish(instead(2, "fallback"))
+    assert machine.records()[-1].t == 1

@@ -128,6 +128,18 @@ class Witness:
             return self._own and digest in last
         return any(tail.own and tail.records[-1].digest == digest for tail in tails)
 
+    def check_here(self) -> None:
+        """Refuse to go on where the file was taken away, as a move of the ledger does.
+
+        Raises:
+            LedgerError: There was a file, and there is none.
+        """
+        if self._path is not None and self._head and not self._path.exists():
+            raise LedgerError(
+                f"the witness {self._path} of zone {self._zone!r} is gone; see whether hushgrid"
+                " move took it to another place, and use the service file of that move."
+            )
+
     def send(self, record: Record) -> None:
         """Keep a record that is about to be sent to the store; durable on return.
 

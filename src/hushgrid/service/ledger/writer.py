@@ -500,9 +500,10 @@ class Ledger:
         record = self._next(kind, body)
         # until a loss is judged the witness stays as it was found: nothing is published by then
         witness = self._witness if self._settled else None
-        if witness is not None:
-            witness.send(record)
         try:
+            if witness is not None:
+                witness.check_here()
+                witness.send(record)
             self._store.append(record)
             if witness is not None:
                 witness.note([record], own=True)
