@@ -62,6 +62,17 @@ def line_of(path: Path, words: str) -> int:
     return next(i for i, line in enumerate(path.read_text().splitlines(), 1) if words in line)
 
 
+def test_service_files_of_one_folder_and_key_have_one_witness(tmp_path: Path) -> None:
+    """One of several would be older than the ledger; a folder of an earlier version stays."""
+    server = ('ledger = "ledger.sqlite"', 'ledger = "postgresql://a@b/c"')
+    paths = [put(tmp_path, server, name=name) for name in ("service.toml", "batch.toml")]
+    assert {load_deployment(path).witness_folder for path in paths} == {
+        tmp_path / "hushgrid.key.witness"
+    }
+    (tmp_path / "batch.witness").mkdir()
+    assert load_deployment(paths[1]).witness_folder == tmp_path / "batch.witness"
+
+
 def test_the_example_runs(tmp_path: Path) -> None:
     found = load_deployment(put(tmp_path))
     (zone,) = found.zones

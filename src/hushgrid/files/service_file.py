@@ -611,12 +611,21 @@ def load_deployment(path: Path | str) -> Deployment:
         mqtt=found.mqtt,
         openadr=openadr if openadr.enabled else None,
         share=service.share,
-        witness=stores.witness or (main.path.with_suffix(".witness") if remote else None),
+        witness=stores.witness or (_witness(main.path, service.key) if remote else None),
         witness_needed=stores.witness is not None,
         price_file=found.publish.file if found.publish else None,
         problems=_remarks(found.http, found.mqtt),
         mappings=found.mappings,
     )
+
+
+def _witness(path: Path, key: Path) -> Path:
+    """One folder for all service files of a folder and key, which may write to one ledger.
+
+    Earlier versions had one for each service file; where there is such a folder it stays.
+    """
+    own = path.with_suffix(".witness")
+    return own if own.is_dir() else path.with_name(f"{key.name}.witness")
 
 
 def is_service(content: Mapping[str, Any]) -> bool:

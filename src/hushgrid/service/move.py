@@ -41,6 +41,7 @@ from hushgrid.service.cluster.leases import valid_row
 from hushgrid.service.database import MOVED, MOVING, Database, exists, version_of
 from hushgrid.service.ledger.chain import check
 from hushgrid.service.ledger.store import HOME, LEDGER, PostgresLedger, SqliteLedger
+from hushgrid.service.ledger.witness import held
 from hushgrid.service.ledger.writer import load, verify_signature
 from hushgrid.service.meters import open_meters
 from hushgrid.service.meters.store import damages, stored_rosters
@@ -88,6 +89,9 @@ def move_stores(old: Deployment, new: Deployment) -> list[MovedStore]:
     if not begun:
         _check_witness(old, new)
     with ExitStack() as stack:
+        if old.witness_folder.exists() and not old.share:
+            for zone in old.zones:  # a process on this machine may be cut off from its ledger
+                stack.enter_context(held(old.witness_folder, zone.id))
         number = secrets.randbelow(2**30 - 2) + 1  # 0 is that of all moves of earlier versions
         ledgers = [] if begun else _open_ledgers(old, new, stack, number)
         pairs = list(_open_meters(old, new, stack))
@@ -195,7 +199,7 @@ def _check_witness(old: Deployment, new: Deployment) -> None:
     """Refuse a folder that may hold an older witness, which would prove too little."""
     folders = old.witness_folder, new.witness_folder
     stays = old.ledger == new.ledger and not folders[0].exists()  # there is nothing to take
-    there = any(one.is_file() and one.name != "lock" for one in folders[1].rglob("*"))
+    there = any(one.is_file() and not one.name.endswith("lock") for one in folders[1].rglob("*"))
     if folders[0] != folders[1] and there and not stays:
         raise LedgerError(f"{folders[1]} has records already; move it away.")
 
@@ -225,7 +229,7 @@ def _open_ledgers(
         zones |= {*store.zones()}
         for zone in sorted(zones):
             stack.enter_context(store.writer(zone))
-            if isinstance(store, PostgresLedger) and store.moved(zone):
+            if not found and isinstance(store, PostgresLedger) and store.moved(zone):
                 raise LedgerError(
                     f"zone {zone!r} was last written to on another server than {store.place}; start"
                     " the service once, so that it finds what may be lost."
@@ -340,9 +344,8 @@ def _check_chain(source: Ledger, target: Ledger) -> None:
         raise LedgerError(
             f"nothing was moved: record {report.first_bad}: {reason}; run hushgrid doctor."
         )
-    if isinstance(target, SqliteLedger):
-        for zone in zones:
-            target.settle(zone)
+    for zone in zones:
+        target.settle(zone)
 
 
 def _take_witness(old: Path, new: Path) -> None:

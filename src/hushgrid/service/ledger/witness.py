@@ -10,6 +10,7 @@ and before the record is shown to anyone.
                            record; after the last one the line `end`
     folder/1/ZONE.sent     several curators: the record last sent to the store, before it is sent
     folder/ZONE.resume     the operator asks the running service to book the gap with this digest
+    folder/ZONE.lock       held by the one process that may append, unless curators share the zone
 
 ZONE is a hash of the zone's name. A second process on the same folder writes below folder/2; all
 of them are read. The one that writes the zone's ledger removes the zone's other files, so that an
@@ -33,8 +34,9 @@ import math
 import os
 import re
 import zlib
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -78,6 +80,7 @@ class Witness:
         ask: The file by which an operator asks for the zone's gap to be booked.
         shared: Several curators write the zone's ledger. That the last record was written here
             then proves something only in the process that wrote it.
+        hold: Gives the right to append for a time, which one process on the same folder has.
 
     Attributes:
         known: This process has judged the ledger, or followed it while another one published.
@@ -91,9 +94,10 @@ class Witness:
         *,
         ask: Path | None = None,
         shared: bool = False,
+        hold: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self._zone, self._path, self._others, self._ask = zone, path, others, ask
-        self._shared = shared
+        self._shared, self.hold = shared, hold
         self._memory: list[bytes] = []  # where there is no file
         self._sent: Record | None = None  # by this process; perhaps stored
         self._lines: int | None = None  # of the file; None: not read, or its end may be torn
@@ -127,18 +131,6 @@ class Witness:
             last = {self._head, self._sent.digest if self._sent else self._head}
             return self._own and digest in last
         return any(tail.own and tail.records[-1].digest == digest for tail in tails)
-
-    def check_here(self) -> None:
-        """Refuse to go on where the file was taken away, as a move of the ledger does.
-
-        Raises:
-            LedgerError: There was a file, and there is none.
-        """
-        if self._path is not None and self._head and not self._path.exists():
-            raise LedgerError(
-                f"the witness {self._path} of zone {self._zone!r} is gone; see whether hushgrid"
-                " move took it to another place, and use the service file of that move."
-            )
 
     def send(self, record: Record) -> None:
         """Keep a record that is about to be sent to the store; durable on return.
@@ -429,7 +421,8 @@ class Witnesses:
                 found = [] if folder is None else sorted(folder.glob(f"*/{name}"))
                 return [path for path in found if path != own]
 
-            self._made[zone] = Witness(zone, own, others, ask=ask, shared=self._shared)
+            hold = nullcontext if own is None or self._shared else partial(held, folder, zone)
+            self._made[zone] = Witness(zone, own, others, ask=ask, shared=self._shared, hold=hold)
         return self._made[zone]
 
     def close(self) -> None:
@@ -460,11 +453,36 @@ class Witnesses:
                 sync_folder(folder)
                 return
         except OSError as error:
-            raise LedgerError(
-                f"the witness folder {folder} cannot be used ({error.strerror}); set stores.witness"
-                " to a folder on a local disk that the service can write."
-            ) from None
+            raise _unusable(folder, error) from None
         raise LedgerError(f"the witness folder {folder} is used by {SLOTS} processes; stop some.")
+
+
+@contextmanager
+def held(folder: Path, zone: str) -> Iterator[None]:
+    """The right to append to a zone with the witness of a folder, whichever ledger it is.
+
+    The lock of a ledger on a server ends with its session: a process that was paused, or cut off
+    while the ledger was moved, would go on with another one than its successor.
+
+    Args:
+        folder: The folder of the witnesses, which exists.
+        zone: The zone's name.
+
+    Raises:
+        LedgerHeldError: Another process has it.
+        LedgerError: The folder cannot be written.
+    """
+    try:
+        lock = os.open(folder / f"{_name(zone)}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise _unusable(folder, error) from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise held_elsewhere(zone) from None
+    finally:
+        os.close(lock)
 
 
 def witness_to_read(folder: Path, zone: str) -> Witness:
@@ -496,6 +514,13 @@ def _doubt(folder: Path) -> None:
             f" date ({error.strerror}): they would prove later that nothing is missing. Make the"
             " folder writable for the service, or move it away to run without it."
         ) from None
+
+
+def _unusable(folder: Path, error: OSError) -> LedgerError:
+    return LedgerError(
+        f"the witness folder {folder} cannot be used ({error.strerror}); set stores.witness to a"
+        " folder on a local disk that the service can write."
+    )
 
 
 def _sent_beside(path: Path) -> Path:

@@ -19,7 +19,7 @@ import math
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
@@ -415,7 +415,7 @@ class Ledger:
         """
         if verify is None:
             verify = verify_signature
-        with store.writer(zone):
+        with store.writer(zone), nullcontext() if witness is None else witness.hold():
             under_way = fold or Fold(verify)
             if verified is not None and under_way.place is None:
                 refold_verified(store, zone, under_way, verified)
@@ -500,10 +500,9 @@ class Ledger:
         record = self._next(kind, body)
         # until a loss is judged the witness stays as it was found: nothing is published by then
         witness = self._witness if self._settled else None
+        if witness is not None:
+            witness.send(record)
         try:
-            if witness is not None:
-                witness.check_here()
-                witness.send(record)
             self._store.append(record)
             if witness is not None:
                 witness.note([record], own=True)
