@@ -421,7 +421,9 @@ class Witnesses:
                 found = [] if folder is None else sorted(folder.glob(f"*/{name}"))
                 return [path for path in found if path != own]
 
-            hold = nullcontext if own is None or self._shared else partial(held, folder, zone)
+            hold: Callable[[], AbstractContextManager[None]] = nullcontext
+            if self._folder is not None and not self._shared:
+                hold = partial(held, self._folder, zone)
             self._made[zone] = Witness(zone, own, others, ask=ask, shared=self._shared, hold=hold)
         return self._made[zone]
 
