@@ -21,8 +21,9 @@ if FOLDER is None:
 
 DAYS = 200
 METHODS = {
-    "hushgrid_eta0", "hushgrid_eta05", "bound", "bound_independent", "wasserstein", "quilt", "group",
-    "wevent", "fourier", "wavelet", "forecast", "battery_besteffort", "battery_stepping", "battery_random",
+    "hushgrid_eta0", "hushgrid_eta05", "bound", "bound_independent", "wasserstein", "quilt",
+    "group", "wevent", "fourier", "wavelet", "forecast",
+    "battery_besteffort", "battery_stepping", "battery_random",
 }  # fmt: skip
 
 
