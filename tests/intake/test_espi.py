@@ -125,6 +125,7 @@ def test_a_document_without_links_needs_one_type_and_a_meter_id() -> None:
 
 
 OTHER = "RetailCustomer/2/UsagePoint/01"
+LINKED = POINT.replace("01", "02")
 
 
 @pytest.mark.parametrize(
@@ -136,21 +137,24 @@ OTHER = "RetailCustomer/2/UsagePoint/01"
         [espi_block(OTHER, "01", ONE)],
         [espi_meter(OTHER, "01", "in"), espi_block(OTHER, "01", ONE)],
         [entry([f"{OTHER}/ReadingType/x"], "<espi:ReadingType/>")],
+        [
+            espi_type("out", uom=72, flowDirection=19),
+            entry([OTHER, f"{LINKED}/MeterReading/02", "/ReadingType/out"], "<espi:MeterReading/>"),
+        ],
     ],
-    ids=["type", "meter", "point", "block", "linked block", "own type"],
+    ids=["type", "meter", "point", "block", "linked block", "own type", "type of another's"],
 )
 def test_one_home_decides_nothing_for_another(added: list[str]) -> None:
     """Blocks without a link to a type or a usage point, with and without another home's entries."""
     nameless = entry([], espi_block(POINT, "01", ONE).split("<content>")[1].split("</content>")[0])
-    linked = POINT.replace("01", "02")
-    kept = [espi_meter(linked, "01", "in"), espi_block(linked, "02", ONE)]
+    kept = [espi_meter(LINKED, "01", "in"), espi_block(LINKED, "02", ONE)]
 
     def rows(*entries: str) -> list[Row]:
         return list(parse_espi(feed(espi_type("in", uom=72), *entries)).readings.rows())
 
     for home in ([espi_block(POINT, "01", ONE)], [nameless], kept):
         assert sorted(rows(*home, *added)) == sorted(rows(*home) + rows(*added))
-    assert rows(*kept) == [(linked, NOON, 3600, 974)]  # by the one type of its own MeterReadings
+    assert rows(*kept) == [(LINKED, NOON, 3600, 974)]  # by the one type of its own MeterReadings
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from hushgrid import IntakeError
 from hushgrid.files.readings import batches_of_file, format_by, mapping_named, mapping_of
 from hushgrid.intake.csv import FORMAT, parse_csv
-from hushgrid.intake.exports import MAPPINGS
+from hushgrid.intake.exports import MAPPINGS, crc16
 from hushgrid.intake.readings import Fault, Parsed, collect
 from hushgrid.intake.text import ColumnMapping
 from tests.examples import examples
@@ -312,6 +312,46 @@ def test_a_day_of_a_register_that_is_missing_is_missing() -> None:
     starts = [row[1] for row in parsed("nem12", data).readings.rows()]
     assert utc("2023-12-31T22:00") not in starts
     assert utc("2023-12-31T14:00") in starts
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"\xff",
+        b"20,2,E1,E1,E1,N1,1,kWh,480,",
+        b"2OO,2",
+        b"300,2,E1,E1,E1,N1,1,kWh,480,",
+        b"400,2000000000,E1,E1",
+        b"500,2,E1",
+        b"900",
+        b"100,NEM12",
+        b"200",
+    ],
+)
+@pytest.mark.parametrize("minutes", [480, 1440])
+def test_days_below_a_damaged_record_are_of_no_other_home(line: bytes, minutes: int) -> None:
+    """They would fill the days that the home before lacks."""
+    values = b",1" * (1440 // minutes)
+    head = b"200,%d,E1,E1,E1,N1,1,kWh,%d,\n"
+    one = b"100,NEM12\n" + head % (1, minutes) + b"300,20240101" + values + b",A,,\n"
+    days = b"".join(b"300,202401%02d" % day + values + b",A,,\n" for day in (2, 3))
+    third = head % (3, minutes) + b"300,20240102" + values + b",A,,\n"
+    found = parsed("nem12", one + line + b"\n" + days + third).readings
+    rows = [row for row in found.rows() if row[0] in "13"]
+    assert rows == list(parsed("nem12", one + third).readings.rows())
+
+
+def test_counters_of_many_homes_are_apart() -> None:
+    """Telegrams of 1,100 homes in order of time."""
+    texts = list[bytes]()
+    for time, wh in (("240101000000W", 1), ("240101001500W", 2)):
+        for home in range(1100):
+            text = f"/X\r\n0-0:1.0.0({time})\r\n0-0:96.1.1({(b'%04d' % home).hex()})\r\n"
+            text += f"1-0:1.8.1(00000{wh}.000*kWh)\r\n!"
+            texts.append(f"{text}{crc16(text.encode()):04X}\r\n".encode())
+    found = list(parsed("dsmr_p1", b"".join(texts)).readings.rows())
+    assert [(row[0], row[3]) for row in found] == [(f"{home:04d}", 1000) for home in range(1100)]
 
 
 def test_telegrams_far_from_a_border_give_no_reading() -> None:

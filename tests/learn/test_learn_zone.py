@@ -598,6 +598,21 @@ def test_bad_options_are_one_sentence(
     assert told.count("\n") == 1
 
 
+@pytest.mark.parametrize("budget", ["--pool-budget", "--bound-budget"])
+def test_no_line_of_a_home_is_a_header_for_others(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], budget: str
+) -> None:
+    mapping = tmp_path / "own.toml"
+    mapping.write_text(
+        'meter = "meter_id"\ntime = "start_utc"\nvalue = "wh"\nduration_s = 1800\n'
+        'unit = "wh"\nheader = "repeated"\n'
+    )
+    asked = ["--readings", str(folder / "readings.csv"), "--out", str(tmp_path), "--no-figures"]
+    asked += ["--mapping", str(mapping), budget, "1", *public(tmp_path, 15)]
+    assert run("learn", *asked) == 2
+    assert "mapping has header = 'repeated' and a column of meters" in capsys.readouterr().err
+
+
 def test_prototypes_do_not_grow_with_homes_and_take_new_ones(folder: Path) -> None:
     content = json.loads((folder / "zone" / "model.json").read_text())
     assert len(content["prototypes"]) == 2

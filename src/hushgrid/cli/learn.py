@@ -461,6 +461,7 @@ def learn(
         return
     given = {"--from": first, "--to": last, "--interval": seconds, "--meters": meters}
     _need_public(asked, [name for name, value in given.items() if value is None])
+    _need_own_rows(asked, mapping)
     season, parted = _months(months), _seasons(seasons)
     if season and parted:
         raise IntakeError("months and seasons are both set; give one of them.")
@@ -594,6 +595,20 @@ def _need_public(asked: ZoneChoices, missing: list[str]) -> None:
             f"{word} is set but {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not:"
             " taken from readings, they would publish without noise what one home did; give"
             " --from, --to, --interval and --meters."
+        )
+
+
+def _need_own_rows(asked: ZoneChoices, mapping: str) -> None:
+    """Refuse a budget where a row of one home may decide how rows of others are read."""
+    from hushgrid.errors import PolicyError
+    from hushgrid.files.readings import mapping_of
+
+    columns = mapping_of(mapping)
+    private = asked.pool_budget is not None or asked.bound_budget is not None
+    if private and columns.header == "repeated" and columns.meter is not None:
+        raise PolicyError(
+            "mapping has header = 'repeated' and a column of meters, so that a line of one home"
+            " could end or change the columns of others; give a table with one header."
         )
 
 

@@ -465,6 +465,9 @@ class _Feed:
 
     def _type(self, entry: _Entry) -> ReadingType | None:
         name = self._type_of.get(entry.meter) if entry.meter else None
+        owner = self._point_of.get(entry.meter or "", entry.point)
+        if entry.point and owner != entry.point:  # said by another home
+            return None
         return self._types.get(name) if name else None
 
     def _add_kind(self, meter_id: str | None, kind: ReadingType | None) -> None:

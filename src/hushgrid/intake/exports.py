@@ -203,6 +203,8 @@ def _flat(
 
 _UNITS = {"WH": 1, "KWH": 1000, "MWH": 10**6}
 _MOST = 1 << 18  # readings of one meter and register, which are in memory together
+# of a line that says 300 and may be none
+_NO_DAY = (Fault.FIELDS, Fault.TIME, Fault.TIME_MISSING, Fault.TIME_RANGE)
 
 
 class _Stream(NamedTuple):
@@ -251,28 +253,33 @@ class _Nem12:
         self._moment, self._name = moments(mapping.time_format, mapping.time_zone), mapping.meter_id
         self._register = mapping.register
         self._only: str | None = None  # the NMI that is renamed
-        self._stream: _Stream | None = None
+        self._stream: _Stream | None = None  # None: it is not known whose the next days are
+        self._nmi = ""  # of what was found
         self._day: tuple[int, int, list[int]] | None = None  # line, start, values of a 300
         self._found: dict[str, dict[int, _Row]] = {}  # by register and start
         self.broken: list[tuple[int, Fault | str]] = []
 
     def record(self, number: int, fields: list[str]) -> Iterator[Parsed]:
+        """Take a line. One that is none of the format's may have been a 200 of another home."""
         kind = fields[0]
-        if kind == "400" and self._day is not None:
-            self._quality(number, fields)
+        if kind == "400" and self._quality(fields):
             return
         self._close_day()
         if kind == "200":
             stream = self._stream_of(fields)
-            if self._stream is not None and stream.meter != self._stream.meter:
+            if stream.meter != self._nmi:
                 yield self.flush()
-            self._stream = stream
+            self._stream, self._nmi = stream, stream.meter
         elif kind == "300":
             why = self._values(number, fields)
             if why is not None:
                 self.broken.append((number, why))
-        elif kind not in ("100", "400", "500", "900", ""):
-            self.broken.append((number, Fault.RECORD))
+            if why in _NO_DAY:
+                self._stream = None
+        elif kind != "500" or not re.fullmatch("[A-Za-z]?", [*fields, ""][1]):
+            self._stream = None
+            if kind not in ("100", "900", ""):
+                self.broken.append((number, Fault.RECORD))
 
     def flush(self) -> Parsed:
         """The readings of the NMI, registers added up."""
@@ -310,11 +317,11 @@ class _Nem12:
         count = 86_400 // by.seconds
         if len(fields) < 3 + count:
             return Fault.FIELDS
-        if fields[2 + count].upper().startswith("N"):
-            return Fault.VALUE_MISSING
         found = self._moment(fields[1])
         if isinstance(found, Fault) or not found[1]:
             return found if isinstance(found, Fault) else Fault.TIME_GAP
+        if fields[2 + count].upper().startswith("N"):
+            return Fault.VALUE_MISSING
         wh = [scaled(text, by.factor) for text in fields[2 : 2 + count]]
         self._day = number, found[1][0], wh
         return None
@@ -324,16 +331,16 @@ class _Nem12:
         meter, kind = self._name or by.meter, by.register[:1].upper()
         return meter if kind == "E" else self._register(meter) if kind == "B" else None
 
-    def _quality(self, number: int, fields: list[str]) -> None:
-        """A 400 record: the quality of some intervals of the day, from 1."""
-        assert self._day is not None
-        wh = self._day[2]
+    def _quality(self, fields: list[str]) -> bool:
+        """A 400 record: the quality of some intervals of the day, from 1; False if it is none."""
+        wh = self._day[2] if self._day is not None else []
         first, last = ([*fields, "", ""][i] for i in (1, 2))
         if not all(re.fullmatch("[0-9]{1,4}", text) for text in (first, last)):
-            self.broken.append((number, Fault.RECORD))
-        elif fields[3:4] and fields[3].upper().startswith("N"):
+            return False
+        if fields[3:4] and fields[3].upper().startswith("N"):
             for i in range(max(int(first), 1) - 1, min(int(last), len(wh))):
                 wh[i] = Fault.VALUE_MISSING
+        return True
 
     def _close_day(self) -> None:
         if self._day is None or self._stream is None:
@@ -353,7 +360,6 @@ class _Nem12:
 
 _LINES = 512  # of a telegram
 _NEAR = 60  # [s] between the telegrams before and after a border
-_METERS = 1 << 10  # at the same time
 _P1_TIME = re.compile(r"^0-0:1\.0\.0\(([0-9]{12})([SW])\)", re.MULTILINE)
 _P1_METER = re.compile(r"^0-0:96\.1\.1\(([0-9A-Fa-f]+)\)", re.MULTILINE)
 _P1_IMPORT = re.compile(r"^1-0:1\.8\.([0-9]+)\(([0-9.]{1,20})\*kWh\)", re.MULTILINE)
@@ -492,8 +498,6 @@ class _P1:
         old, border, step = self._counters.get(meter), None, self.step
         if old is not None and time == old.time:
             return []
-        if len(self._counters) >= _METERS:
-            self._counters.clear()
         made: list[_Row] = []
         last = time // step * step
         at = wh if time == last else None
