@@ -33,11 +33,19 @@ KINDS = {
     "resume": "delta epsilon first last",
 }
 OPTIONAL = {  # that records of earlier versions lack
-    "epoch": {"interval", "leakage", "accepted", "together", "houses"},
+    "epoch": {
+        "interval",
+        "leakage",
+        "accepted",
+        "together",
+        "houses",
+        "window",
+        "window_epsilon",
+    },
     "release": {"noise", "base", "model_share", "covariates", "block", "offset", "feed_in"},
-    "transfer": {"total", "leakage", "last"},
+    "transfer": {"total", "leakage", "last", "together"},
     "gap": {"heads", "least"},
-    "resume": {"together"},
+    "resume": {"together", "until", "terms"},
 }
 COSTS = ("scale", "look", "epsilon", "delta", "epsilon_any", "put_back")
 

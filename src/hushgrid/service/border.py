@@ -221,6 +221,25 @@ def _check_windows(service: ZoneService, standing: LedgerState) -> None:
         )
 
 
+def counts_until(service: ZoneService, end: int) -> int:
+    """When what was published until `end` counts for no promise of an epoch about its own steps.
+
+    Args:
+        service: The zone in that epoch.
+        end: [UTC epoch s]
+
+    Returns:
+        [UTC epoch s]; `end` where the epoch promises neither a window nor an interval, 2^53 where
+        nothing takes off what is said about an interval.
+    """
+    schedule, until = service.policy.schedule, float(end)
+    if schedule.adaptive:
+        until = end + schedule.shared_by * service.seconds
+    if _promised(service) is not None:
+        until = max(until, end + _memory(service, end))
+    return int(min(until, 2**53))
+
+
 def windows_end(standing: LedgerState, length: int = 0, epsilon: float = math.inf) -> int:
     """When no window that an epoch of a zone promises reaches back to what it published.
 
@@ -903,7 +922,7 @@ def _of_others(
     to = spans[0].past.epoch.first * service.seconds if spans else service.begins
     fading, then, now = (
         _Fading(service, before, to),
-        _together_then(service, before),
+        _together_then(service, standing, before),
         together(service),
     )
     everything = math.fsum(loss for one in past for _, loss in one.sources(service.seconds))
@@ -939,7 +958,7 @@ def _inflow(
     """
     fading, then, now = (
         _Fading(service, before, to),
-        _together_then(service, before),
+        _together_then(service, standing, before),
         together(service),
     )
     losses = [math.fsum(loss for _, loss in one.sources(service.seconds)) for one in before]
@@ -1028,12 +1047,18 @@ def coupled(service: ZoneService, standing: LedgerState) -> int:
     Returns:
         The product of the largest blocks now and of any epoch; 1 where each house moves alone.
     """
-    return together(service) * _together_then(service, _past_epochs(standing))
+    return together(service) * _together_then(service, standing, _past_epochs(standing))
 
 
-def _together_then(service: ZoneService, before: Sequence[_PastEpoch]) -> int:
-    """The same of earlier epochs; where it is not on record, the most that models can have."""
-    found = [1]
+def _together_then(
+    service: ZoneService, standing: LedgerState, before: Sequence[_PastEpoch]
+) -> int:
+    """The same of earlier epochs; where it is not on record, the most that models can have.
+
+    And of houses that came, in the zones they came from: what is published about one of them here
+    speaks of the others that moved with it there.
+    """
+    found = [one.together or 1 for one in standing.transfers if one.direction == "in"] or [1]
     for one in before:
         found += [gap.together or 1 for gap in one.gaps]
         if one.epoch.together is not None:

@@ -21,7 +21,13 @@ from typing import NamedTuple
 from hushgrid._numbers import sum_up
 from hushgrid.errors import LedgerError, LedgerHeldError
 from hushgrid.files.deployment import Deployment, ZoneService
-from hushgrid.service.border import as_begun, most_lost_in, together
+from hushgrid.service.border import (
+    as_begun,
+    counts_until,
+    most_lost_in,
+    next_epoch,
+    together,
+)
 from hushgrid.service.epoch import check_same, first_state, roster_digests
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import LedgerStore, fold
@@ -202,8 +208,23 @@ def _most(
 ) -> tuple[float, float]:
     """The most that an epoch of these terms can have cost from `start` to `end` [epoch s].
 
-    Each step its epsilon of the schedule, a block of steps that it touches all of its own; a
-    window policy its budget for each window begun.
+    And those that began by themselves after it.
+    """
+    each, horizon = [_most_of_one(service, epoch, start, end)], service.policy.horizon
+    first = service.begins // service.seconds
+    later = next_epoch(service, max(first + horizon, start // service.seconds))
+    while later is not None and later.begins < end:
+        each.append(_most_of_one(later, None, start, end))
+        later = next_epoch(later, later.begins // later.seconds + horizon)
+    return sum_up(one for one, _ in each), min(sum_up(one for _, one in each), 1.0)
+
+
+def _most_of_one(
+    service: ZoneService, epoch: EpochRecord | None, start: int, end: int
+) -> tuple[float, float]:
+    """Of one epoch: each step its epsilon of the schedule, a block that it touches all of its own.
+
+    A window policy costs its budget for each window begun.
     """
     policy, seconds, begins = service.policy, service.seconds, service.begins
     first, after = max((start - begins) // seconds, 0), -((begins - end) // seconds)
@@ -228,8 +249,13 @@ def book(service: ZoneService, ledger: Ledger, lost_epochs: Sequence[ZoneService
     if standing.gap is None or standing.epoch is None:
         return
     first, last = standing.gap.first, standing.gap.last
-    n = max(map(together, _others(standing.epoch, lost_epochs)), default=None)
-    ledger.write(ResumeRecord(first, last, float(epsilon), float(delta), together=n))
+    lost, end = _others(standing.epoch, lost_epochs), (last + 1) * standing.epoch.seconds
+    n = max(map(together, lost), default=None)
+    waits = {first_state(one, None).digest: counts_until(one, end) for one in lost}
+    waits = {terms: until for terms, until in waits.items() if until > end}
+    until, terms = max(waits.values(), default=None), next(iter(waits)) if len(waits) == 1 else None
+    booking = ResumeRecord(first, last, float(epsilon), float(delta), 0, n, until, terms)
+    ledger.write(booking)
     ledger.resumed()
     fields = {"zone": service.id, "first": first, "last": last, "epsilon": epsilon}
     log.warning("gap booked", extra=fields)
@@ -238,8 +264,9 @@ def book(service: ZoneService, ledger: Ledger, lost_epochs: Sequence[ZoneService
 def held_back(service: ZoneService, standing: LedgerState, t: int) -> bool:
     """Whether step t may take nothing from readings because of what may be lost.
 
-    While a gap is open; and under a window policy as long as a window reaches into a gap, in which
-    all of its budget may have been spent.
+    While a gap is open; as long as it counts for the promise of a lost epoch of other terms; and
+    under a window policy as long as a window reaches into a gap, in which all of its budget may
+    have been spent.
 
     Args:
         service: The zone.
@@ -250,6 +277,10 @@ def held_back(service: ZoneService, standing: LedgerState, t: int) -> bool:
         True if the step gets the forecast.
     """
     if standing.gap is not None:
+        return True
+    present = standing.epoch.digest if standing.epoch is not None else None
+    start = t * service.seconds
+    if any(start < (one.until or 0) and one.terms != present for one in standing.booked):
         return True
     if not service.policy.schedule.adaptive:
         return False

@@ -89,9 +89,10 @@ def move_stores(old: Deployment, new: Deployment) -> list[MovedStore]:
     if not begun:
         _check_witness(old, new)
     with ExitStack() as stack:
-        if old.witness_folder.exists() and not old.share:
-            for zone in old.zones:  # a process on this machine may be cut off from its ledger
-                stack.enter_context(held(old.witness_folder, zone.id))
+        # a process on this machine may be cut off from its ledger
+        for folder in {old.witness_folder, new.witness_folder} if not old.share else ():
+            for zone in old.zones if folder.exists() else ():
+                stack.enter_context(held(folder, zone.id))
         number = secrets.randbelow(2**30 - 2) + 1  # 0 is that of all moves of earlier versions
         ledgers = [] if begun else _open_ledgers(old, new, stack, number)
         pairs = list(_open_meters(old, new, stack))

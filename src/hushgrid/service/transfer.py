@@ -144,8 +144,8 @@ def takes_along(
             nothing and do not put off when it may be published about again.
 
     Returns:
-        `total`, `leakage` and `last` of the record. No other zone publishes about the house before
-        `last`: an epoch here promises nothing more about its steps until then.
+        `total`, `leakage`, `last` and `together` of the record. No other zone publishes about the
+        house before `last`: what is published counts for a promise of an epoch here until then.
     """
     n, (left, since) = coupled(service, standing), _here_since(standing, name)
     if n > 1:  # what others of a block brought or lost here before it came speaks of it too
@@ -176,10 +176,12 @@ def takes_along(
     total = max((one.total for one in came), default=0.0)
     ends = [_end(standing, one) for one in releases[-1:]]
     ends += [_end(standing, gap) for gap in gaps]
+    waits = [one.until or 0 for one in standing.booked]
     return {
         "total": n * sum_up([*models, total, *(loss for _, _, loss in lost)]),
         "leakage": n * sum_up([brought, said_at_last(service, early, sorted(late))]),
-        "last": max([last, *ends, windows_end(standing)]) or None,
+        "last": max([last, *ends, *waits, windows_end(standing)]) or None,
+        "together": n if n > 1 else None,
     }
 
 

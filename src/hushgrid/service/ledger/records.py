@@ -647,6 +647,7 @@ class TransferRecord(LedgerEntry):
         leakage: The most that all of it says about its occupancy at the last release before it
             left. Infinite without a bound, as are both in records of earlier versions.
         last: When the interval of that release ended [UTC epoch s].
+        together: How many houses each counted for one where it was, as `coupled` has it.
     """
 
     kind = "transfer"
@@ -661,6 +662,7 @@ class TransferRecord(LedgerEntry):
     total: Annotated[float, optional(or_null(LOSS, infinite=True))] = math.inf
     leakage: Annotated[float, optional(or_null(LOSS, infinite=True))] = math.inf
     last: Annotated[int | None, optional(whole(0))] = None
+    together: Annotated[int | None, optional(whole(1))] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -721,6 +723,10 @@ class ResumeRecord(LedgerEntry):
         seq: The number of its record.
         together: Where an epoch of other terms may be lost, the most houses that move together in
             it.
+        until: Where that epoch promises a window or an interval, when nothing that is published
+            counts for it any more [UTC epoch s]; releases get the forecast until then.
+        terms: The digest of that epoch, whose own terms may go on before; None where there are
+            several.
     """
 
     kind = "resume"
@@ -730,6 +736,8 @@ class ResumeRecord(LedgerEntry):
     delta: Annotated[float, CHANCE] = 0.0
     seq: int = 0
     together: Annotated[int | None, optional(whole(1))] = None
+    until: Annotated[int | None, optional(whole(0))] = None
+    terms: Annotated[str | None, optional(HASH)] = None
 
 
 TYPES: Mapping[str, type[LedgerEntry]] = {
