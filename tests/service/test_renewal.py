@@ -28,9 +28,11 @@ from hushgrid.service.batch.engines import engine_at
 from hushgrid.service.batch.run import Job, run
 from hushgrid.service.border import next_epoch, zone_as_begun
 from hushgrid.service.epoch import check_same, first_state
+from hushgrid.service.gaps import largest_loss
 from hushgrid.service.ledger.records import LedgerState, schedule_digest
 from hushgrid.service.process import Process
 from hushgrid.service.replay import Replay
+from tests.bodies import gap
 from tests.service.batch.batches import Row, lines, live, write
 from tests.service.borders import World, exact, from_file
 from tests.service.setups import service_text
@@ -136,6 +138,17 @@ def test_renewals_stay_within_the_promise(street: Path) -> None:
     by_epoch = said.max(axis=0).reshape(EPOCHS, STEPS).max(axis=1)
     assert np.ptp(by_epoch[6:-1]) < 1e-6, "later epochs say no more than earlier ones"
     assert all(one.accepted is None and one.interval == 1.0 for one in found.epochs)
+
+
+def test_a_gap_books_the_epochs_that_began_by_themselves(tmp_path: Path) -> None:
+    """They are lost with the ledger's end, and no file names them."""
+    one, lost = zone(tmp_path), list[float]()
+    with curator(tmp_path, one, Shown(), now=BEGINS) as it:
+        publish(it, 2)
+        for steps in (10, 10 + 2 * STEPS):
+            it._ledger.append("gap", gap(it.t, it.t + steps - 1, "witness"))
+            lost.append(largest_loss(one, it._ledger.standing)[0])
+    assert lost[1] == pytest.approx(3.4 * lost[0])
 
 
 def test_renewed_epochs_protect_every_house_from_their_first_step(street: Path) -> None:

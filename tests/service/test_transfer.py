@@ -25,16 +25,17 @@ from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.files.zone_file import Provenance
 from hushgrid.mechanism.policy import Gaussian, Negligible, Window
 from hushgrid.service.audit import load_ledger, terms_of
+from hushgrid.service.border import coupled
 from hushgrid.service.curator import status_of
 from hushgrid.service.epoch import first_state, house_names
-from hushgrid.service.gaps import book, resume_zones
+from hushgrid.service.gaps import book, held_back, resume_zones
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import check
-from hushgrid.service.ledger.records import LedgerState, Record
+from hushgrid.service.ledger.records import LedgerState, Record, TransferRecord
 from hushgrid.service.ledger.witness import open_witnesses
 from hushgrid.service.ledger.writer import Ledger, load, verify_signature
 from hushgrid.service.readiness import from_ledger, refusals
-from hushgrid.service.transfer import move, spent_by
+from hushgrid.service.transfer import move, spent_by, takes_along
 from tests import bodies
 from tests.bodies import transfer
 from tests.service.faults import FIRST, QUARTER, World, service, zone
@@ -484,6 +485,38 @@ def test_a_house_takes_along_a_booked_gap(tmp_path: Path, seconds: int, releases
     after, _ = two(each=0.25, at=(t + 2) * seconds)
     run_on(tmp_path, after, releases, new_epoch=True)
     assert left(tmp_path, after, oak) == pytest.approx(gap.epsilon + 0.75 * releases)
+
+
+def test_what_a_lost_epoch_promises_about_windows_holds_after_it_is_booked(tmp_path: Path) -> None:
+    """Other terms publish the forecast until no window reaches into the gap; a house waits too."""
+    elm, oak = two()
+    lost = replace(elm, policy=KINDS["window"])
+    run_on(tmp_path, oak, 0)
+    with curator(tmp_path, elm, Shown(), now=elm.begins) as it:
+        t = it.t
+        it._ledger.append("gap", bodies.gap(t, t + 5, "witness"))
+        book(elm, it._ledger, [lost])
+        found = it._ledger.standing
+        (gap,) = found.booked
+        assert gap.until == (t + 6 + 4) * 900
+        assert gap.terms == first_state(lost).digest
+        assert [held_back(elm, found, t + n) for n in (6, 9, 10)] == [True, True, False]
+        assert takes_along(elm, found, "house", {})["last"] == gap.until
+        assert found.epoch is not None
+        own = replace(found, epoch=replace(found.epoch, digest=gap.terms))
+        assert not held_back(elm, own, t + 6)
+
+
+def test_a_house_brings_along_how_many_moved_together(tmp_path: Path) -> None:
+    elm, oak = two()
+    for one in (elm, oak):
+        run_on(tmp_path, one, 1)
+    entry = TransferRecord("house", "in", "elm", 0.5, out="0" * 64, total=0.5, leakage=0.5, last=1)
+    found = standing(tmp_path, "oak")
+    counted = [
+        coupled(oak, replace(found, transfers=(replace(entry, together=n),))) for n in (None, 4)
+    ]
+    assert counted == [1, 4]
 
 
 def test_a_short_epoch_before_a_house_leaves_forgets_nothing(tmp_path: Path) -> None:
