@@ -479,10 +479,11 @@ def held(folder: Path, zone: str) -> Iterator[None]:
     except OSError as error:
         raise _unusable(folder, error) from None
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise held_elsewhere(zone) from None
         yield
-    except BlockingIOError:
-        raise held_elsewhere(zone) from None
     finally:
         os.close(lock)
 
