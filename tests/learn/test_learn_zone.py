@@ -599,18 +599,25 @@ def test_bad_options_are_one_sentence(
 
 
 @pytest.mark.parametrize("budget", ["--pool-budget", "--bound-budget"])
-def test_no_line_of_a_home_is_a_header_for_others(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], budget: str
+@pytest.mark.parametrize("form", ["xml", "nem12", "dsmr_p1", "elhub", "repeated"])
+def test_a_pool_reads_rows_by_themselves(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], form: str, budget: str
 ) -> None:
-    mapping = tmp_path / "own.toml"
-    mapping.write_text(
-        'meter = "meter_id"\ntime = "start_utc"\nvalue = "wh"\nduration_s = 1800\n'
-        'unit = "wh"\nheader = "repeated"\n'
-    )
-    asked = ["--readings", str(folder / "readings.csv"), "--out", str(tmp_path), "--no-figures"]
-    asked += ["--mapping", str(mapping), budget, "1", *public(tmp_path, 15)]
+    """In these formats a line of one home may be a header, a type or a block of another."""
+    readings, mapping = folder / "readings.csv", form
+    if form == "repeated":
+        path = tmp_path / "own.toml"
+        path.write_text(
+            'meter = "meter_id"\ntime = "start_utc"\nvalue = "wh"\nduration_s = 1800\n'
+            'unit = "wh"\nheader = "repeated"\n'
+        )
+        mapping = str(path)
+    elif form == "xml":
+        readings, mapping = tmp_path / "readings.xml", "canonical"
+    asked = ["--readings", str(readings), "--out", str(tmp_path), "--no-figures"]
+    asked += ["--mapping", mapping, budget, "1", *public(tmp_path, 15)]
     assert run("learn", *asked) == 2
-    assert "mapping has header = 'repeated' and a column of meters" in capsys.readouterr().err
+    assert "what one home sends may decide how readings of others" in capsys.readouterr().err
 
 
 def test_prototypes_do_not_grow_with_homes_and_take_new_ones(folder: Path) -> None:

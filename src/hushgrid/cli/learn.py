@@ -461,7 +461,7 @@ def learn(
         return
     given = {"--from": first, "--to": last, "--interval": seconds, "--meters": meters}
     _need_public(asked, [name for name, value in given.items() if value is None])
-    _need_own_rows(asked, mapping)
+    _need_own_rows(asked, readings, mapping)
     season, parted = _months(months), _seasons(seasons)
     if season and parted:
         raise IntakeError("months and seasons are both set; give one of them.")
@@ -598,17 +598,21 @@ def _need_public(asked: ZoneChoices, missing: list[str]) -> None:
         )
 
 
-def _need_own_rows(asked: ZoneChoices, mapping: str) -> None:
+def _need_own_rows(asked: ZoneChoices, readings: Path, mapping: str) -> None:
     """Refuse a budget where a row of one home may decide how rows of others are read."""
     from hushgrid.errors import PolicyError
     from hushgrid.files.readings import mapping_of
 
+    if asked.pool_budget is None and asked.bound_budget is None:
+        return
     columns = mapping_of(mapping)
-    private = asked.pool_budget is not None or asked.bound_budget is not None
-    if private and columns.header == "repeated" and columns.meter is not None:
+    apart = columns.form == "table" and readings.suffix.lower() != ".xml"
+    if not apart or (columns.header == "repeated" and columns.meter is not None):
+        word = "pool-budget" if asked.pool_budget is not None else "bound-budget"
         raise PolicyError(
-            "mapping has header = 'repeated' and a column of meters, so that a line of one home"
-            " could end or change the columns of others; give a table with one header."
+            f"{word} is set but in this format what one home sends may decide how readings of"
+            " others are read; give a table with a row for each reading and one header: CSV, JSON,"
+            " Parquet or Arrow."
         )
 
 
