@@ -15,6 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hushgrid import Consumption, Elasticity, OccupancyModel, Policy, Uniform, Window, Zone
+from hushgrid.audit.certificate import certify
 from hushgrid.audit.evidence import Evidence
 from hushgrid.audit.recompute import budget
 from hushgrid.files.deployment import ZoneService
@@ -37,7 +38,7 @@ from tests.services import in_memory
 DIGEST = "ab" * 32
 
 
-def zone_of(budget: float, each: list[float], models: float = 0.0) -> ZoneService:
+def zone_of(budget: float | None, each: list[float], models: float = 0.0) -> ZoneService:
     """A zone whose steps may lose these epsilons, by models that cost something already."""
     policy = Policy(max(each), horizon=len(each), schedule=PerStep(tuple(each)))
     made = service(2, policy=policy, budget=budget)
@@ -111,6 +112,34 @@ def test_check_announces_what_the_curator_publishes(
     assert told.spent == float(exact) or 0 <= Fraction(told.spent) - exact < told.spent * 2**-52
     assert told.left is not None
     assert 0 <= Fraction(told.left) <= Fraction(limit) - exact
+
+
+@pytest.mark.parametrize(
+    ("budgets", "ran", "status"),
+    [
+        ((9.0, 0.5), (9.0, None), "failed"),  # the second epoch breaks its own budget
+        ((0.5, 9.0), (0.5, 9.0), "passed"),
+        ((9.0, 0.5), (9.0, 0.5), "passed"),  # a smaller one does not judge the epoch before
+    ],
+)
+def test_every_epoch_has_the_budget_of_its_own_file(
+    tmp_path: Path, budgets: tuple[Any, Any], ran: tuple[Any, Any], status: str
+) -> None:
+    """In any order of the files; their terms differ."""
+    zones = [zone_of(budgets[0], [0.5] * 4), zone_of(budgets[1], [0.25] * 6)]
+    zones[1] = replace(zones[1], begins=BEGINS + 4 * 900)
+    for n, zone in enumerate(zones):
+        run = replace(zone, budget=ran[n])
+        with curator(tmp_path, run, Shown(), now=zone.begins, new_epoch=n > 0) as it:
+            for _ in range(4):
+                feed(it, it.t, [0])
+                it.run(it.next_due())
+    texts = set()
+    for some in (zones, zones[::-1]):
+        found = certify([evidence_of(tmp_path)], [terms_of(zone) for zone in some])
+        assert found.check("budget").status == status
+        texts.add(found.check("budget").text)
+    assert len(texts) == 1
 
 
 def test_the_alert_counts_the_same(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ Includes how far the paper's Bayesian adversary moves its odds on the recorded r
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -289,16 +290,17 @@ def _check_record(
 ) -> list[Check]:
     """All checks of one zone's record; the recomputed epochs are appended to `recomputed`.
 
-    `same`: terms by digest; of several the last counts, where they may differ.
+    `same`: terms by digest; of several the one with the smallest budget counts, else the last.
+    Epochs of unknown terms are held against the largest budget given, whatever the order of files.
     """
-    digests = {digest: each[-1] for digest, each in same.items()}
+    digests = {digest: min(reversed(each), key=_allows) for digest, each in same.items()}
     own = [t for t in digests.values() if t.zone.id == evidence.zone]
     found = [republication(evidence), steps(evidence)]
     if not digests:
         return [*found, budget(evidence, None)]
     found += [release_terms(evidence, digests, zones), *charges(evidence, digests)]
     found += [*transfers(evidence), *windows(evidence, digests)]
-    found.append(budget(evidence, own[0] if own else None, digests))
+    found.append(budget(evidence, max(own, key=_allows, default=None), digests))
     found += openings(evidence, digests, given)
     for epoch in evidence.epochs:
         terms = digests.get(epoch.digest)
@@ -309,6 +311,11 @@ def _check_record(
         recomputed.append(made)
         found += [*checks, schedule(made, commit), roster(epoch, same[epoch.digest])]
     return found
+
+
+def _allows(terms: Terms) -> tuple[float, int]:
+    """Orders terms by what they let a publisher spend: budget, and steps it is counted over."""
+    return math.inf if terms.budget is None else terms.budget, -terms.policy.horizon
 
 
 def _check_publisher(trial: Trial, terms: Sequence[Terms]) -> tuple[BlackBox, list[Check]]:

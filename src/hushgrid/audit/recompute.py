@@ -7,12 +7,14 @@ budget, windows, commitments and the reuse of noise across epochs and zones.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import combinations
-from typing import Any
+from itertools import accumulate, combinations, groupby
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -768,80 +770,132 @@ def transfers(evidence: Evidence) -> list[Check]:
     return []
 
 
+class _Spending(NamedTuple):
+    at: int  # [s]: steps of different length are numbered differently
+    epsilon: float
+    place: int
+    before: tuple[float, float]  # brought by a house; the cost of models
+    epoch: int  # its number in the evidence
+
+
+class _Limit(NamedTuple):
+    budget: float | None
+    horizon: int  # [steps]
+    seconds: int  # of a horizon
+
+
 def budget(
     evidence: Evidence, terms: Terms | None, digests: Mapping[str, Terms] | None = None
 ) -> Check:
     """Whether any horizon of consecutive steps spends more than the budget, across all epochs.
 
-    Includes the loss of a house elsewhere before it moved in, and the cost of models.
+    Includes the loss of a house elsewhere before it moved in, and the cost of models. Every epoch
+    has the budget and the horizon of its own terms. A horizon that reaches back to earlier epochs
+    may spend the largest budget of the epochs in it.
 
     Args:
         evidence: The records of a zone.
-        terms: Its terms, or None.
+        terms: Terms for epochs that `digests` does not name, or None.
         digests: Terms of all epochs by digest.
 
     Returns:
         The check.
     """
-    models = {digest: one.charged for digest, one in (digests or {}).items()}
-    spent = [  # by time: steps of different length are numbered differently
-        (
+    known = digests or {}
+    models = {digest: one.charged for digest, one in known.items()}
+    spent = [
+        _Spending(
             (epoch.first + entry.step - 1) * (epoch.seconds or 1),
             entry.epsilon,
             entry.place,
             (entry.carried, models.get(epoch.digest, 0.0)),
+            number,
         )
-        for epoch in evidence.epochs
+        for number, epoch in enumerate(evidence.epochs)
         for entry in _counted(epoch.entries)
         if math.isfinite(entry.epsilon)
     ]
     for one in evidence.gaps:
         epoch = _epoch_of(evidence, one)
         if epoch is not None and one.epsilon is not None and math.isfinite(one.epsilon):
-            at = one.last * (epoch.seconds or 1)
-            spent.append((at, one.epsilon, one.place, (0.0, models.get(epoch.digest, 0.0))))
+            at, before = one.last * (epoch.seconds or 1), (0.0, models.get(epoch.digest, 0.0))
+            number = evidence.epochs.index(epoch)
+            spent.append(_Spending(at, one.epsilon, one.place, before, number))
     spent.sort()
-    if (restart := _restart(evidence, digests or {})) is not None:
+    if (restart := _restart(evidence, known)) is not None:
         return restart
-    if (unbooked := _unbooked(evidence, digests or {})) is not None:
+    if (unbooked := _unbooked(evidence, known)) is not None:
         return unbooked
-    if (endless := _unbounded_release(evidence, digests or {})) is not None:
+    if (endless := _unbounded_release(evidence, known)) is not None:
         return endless
-    total = f"{Spent().add(*(epsilon for _, epsilon, _, _ in spent)).total:.6g}"
+    together = Spent().add(*(one.epsilon for one in spent))
+    total = f"{together.total:.6g}"
     if any(math.isinf(e.epsilon) for e in evidence.entries if e.source == "readings") or any(
         one.epsilon is not None and math.isinf(one.epsilon) for one in evidence.gaps
     ):
         total = f"no bound (those with an epsilon of their own {total})"
-    if terms is None or terms.budget is None:
-        text = f"All releases together state {total};"
-        if terms is None:
-            return Check("budget", "not_checked", f"{text} needs --config.")
-        return Check("budget", "passed", f"{text} no budget is set.")
-    start, running = 0, Fraction()
-    seconds = evidence.epochs[-1].seconds if evidence.epochs else None
-    horizon = terms.policy.horizon * (seconds or 1)
+    text = f"All releases together state {total}"
+    if terms is None:
+        return Check("budget", "not_checked", f"{text}; needs --config.")
+    limits = _limits(evidence, terms, known)
+    named = list(dict.fromkeys(one[:2] for one in limits if one.budget is not None))
+    if not named:
+        return Check("budget", "passed", f"{text}; no budget is set.")
     lost = {one.place for one in evidence.gaps}  # the most they can have cost: perhaps above it
-    for n, (t, epsilon, place, before) in enumerate(spent):
-        running += Fraction(epsilon)
-        while spent[start][0] <= t - horizon:
-            running -= Fraction(spent[start][1])
-            start += 1
-        if place not in lost and Spent(running).add(*before).exceeds(terms.budget):
-            earlier = Spent().add(*before).total
-            brought = f" and {earlier:.6g} from before" if earlier else ""
-            text = (
-                f"Record {place} brings the spending of {n - start + 1} releases within one horizon"
-                f" to {float(running):.6g}{brought}, above the budget of {terms.budget:g}: the"
-                " count began anew."
-            )
-            return Check("budget", "failed", text, place)
-    text = f"All releases together state {total}, within the budget of {terms.budget:g}"
-    if lost and Spent().add(*(one[1] for one in spent)).exceeds(terms.budget):
+    counts = [spent]
+    if len({one.budget for one in limits}) > 1:  # and each epoch alone
+        of = attrgetter("epoch")
+        counts += [list(own) for _, own in groupby(sorted(spent, key=of), key=of)]
+    for some in counts:
+        if (fault := _over_budget(some, limits, lost)) is not None:
+            return fault
+    text += ", within"
+    if lost and any(together.exceeds(most) for most, _ in named):
         text = (
             f"All releases and lost steps together are booked with {total}; no release was made"
-            f" beyond the budget of {terms.budget:g}"
+            " beyond"
         )
-    return Check("budget", "passed", f"{text} for any {terms.policy.horizon} steps.")
+    allowed = " and ".join(f"the budget of {most:g} for any {steps} steps" for most, steps in named)
+    some_set = ", where one is set" if any(one.budget is None for one in limits) else ""
+    return Check("budget", "passed", f"{text} {allowed}{some_set}.")
+
+
+def _limits(evidence: Evidence, terms: Terms, known: Mapping[str, Terms]) -> list[_Limit]:
+    """Budget and horizon of every epoch; those of `terms` where its own are not known."""
+    last = evidence.epochs[-1].seconds if evidence.epochs else None
+    other = _Limit(terms.budget, terms.policy.horizon, terms.policy.horizon * (last or 1))
+    found = []
+    for epoch in evidence.epochs:
+        own = known.get(epoch.digest)
+        if own is None:
+            found.append(other)
+        else:
+            steps = own.policy.horizon
+            found.append(_Limit(own.budget, steps, steps * (epoch.seconds or 1)))
+    return found or [other]
+
+
+def _over_budget(
+    spent: Sequence[_Spending], limits: Sequence[_Limit], lost: Collection[int]
+) -> Check | None:
+    """The first release that brings a horizon above the largest budget of the epochs in it."""
+    times = [one.at for one in spent]
+    sums = list(accumulate((Fraction(one.epsilon) for one in spent), initial=Fraction()))
+    for n, one in enumerate(spent):
+        start = bisect_right(times, one.at - limits[one.epoch].seconds)
+        reached = limits[min(spent[start].epoch, one.epoch) : one.epoch + 1]
+        most = max(math.inf if each.budget is None else each.budget for each in reached)
+        running = sums[n + 1] - sums[start]
+        if one.place not in lost and Spent(running).add(*one.before).exceeds(most):
+            earlier = Spent().add(*one.before).total
+            brought = f" and {earlier:.6g} from before" if earlier else ""
+            text = (
+                f"Record {one.place} brings the spending of {n - start + 1} releases within one"
+                f" horizon to {float(running):.6g}{brought}, above the budget of {most:g}: the"
+                " count began anew."
+            )
+            return Check("budget", "failed", text, one.place)
+    return None
 
 
 def _counted(entries: Iterable[RecordedRelease]) -> Iterator[RecordedRelease]:
