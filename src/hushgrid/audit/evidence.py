@@ -215,6 +215,24 @@ class RecordedEpoch:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordedMove:
+    """A house that leaves or comes, and what its record states that it takes along.
+
+    Attributes:
+        place: The record.
+        house: Its public name.
+        leaves: Whether it leaves.
+        stated: `epsilon`, `total` and `leakage` (infinite without a bound) and `last` [UTC epoch s]
+            by name; without those that records of earlier versions lack.
+    """
+
+    place: int
+    house: str
+    leaves: bool
+    stated: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
 class LostSteps:
     """Steps whose releases may have been published and lost.
 
@@ -246,6 +264,7 @@ class Evidence:
         charges: (record, epsilon) of the cost of models.
         left: (record, stated, due) of houses that left: the stated loss must be at least `due`.
         gaps: Steps that may have been published and lost.
+        moves: Houses that left or came, in order.
         ledger: The zone's ledger as `Terms.openings` takes it; None where its chain is not valid.
     """
 
@@ -257,6 +276,7 @@ class Evidence:
     charges: tuple[tuple[int, float], ...] = ()
     left: tuple[tuple[int, float, float], ...] = ()
     gaps: tuple[LostSteps, ...] = ()
+    moves: tuple[RecordedMove, ...] = ()
     ledger: Any = None
 
     @property

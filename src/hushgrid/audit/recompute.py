@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hushgrid._numbers import Floats, Ints, Spent
+from hushgrid._numbers import Floats, Ints, Spent, sum_up
 from hushgrid.audit.behaviour import PublicAnswer, coverage_fault, grid_fault
 from hushgrid.audit.bounds import (
     FALSE_ALARM,
@@ -32,6 +32,7 @@ from hushgrid.audit.evidence import (
     Evidence,
     LostSteps,
     RecordedEpoch,
+    RecordedMove,
     RecordedRelease,
     Terms,
 )
@@ -752,13 +753,13 @@ def charges(evidence: Evidence, digests: Mapping[str, Terms]) -> list[Check]:
 
 
 def transfers(evidence: Evidence) -> list[Check]:
-    """Whether houses that left were booked with their loss on arrival and the cost of models.
+    """Whether records of houses that move state no less than the records before them show.
 
     Args:
         evidence: The records of a zone.
 
     Returns:
-        The first failure, or no check.
+        The first failure, or that a house may be in a window of the zone it left; or no check.
     """
     for place, stated, due in evidence.left:
         if stated < due:
@@ -767,7 +768,54 @@ def transfers(evidence: Evidence) -> list[Check]:
                 f" its models cost, {due:.6g}: what is spent was forgotten."
             )
             return [Check("budget", "failed", text, place)]
-    return []
+    early = []
+    for one in (one for one in evidence.moves if one.leaves):
+        least, window = _taken_along(evidence, one)
+        for name, due in least.items():
+            given = one.stated.get(name, math.inf)
+            if given < due * (1 if name == "last" else 1 - _CLOSE):
+                text = (
+                    f"Record {one.place} states {given:.10g} for {name} of a house that leaves,"
+                    f" where the records before it lead to at least {due:.10g}."
+                )
+                return [Check("budget", "failed", text, one.place)]
+        if one.stated.get("last", math.inf) < window:
+            early.append(one.place)
+    if not early:
+        return []
+    text = (
+        f"Record {early[0]}, as earlier versions did, lets another zone publish about a house that"
+        f" left while a window here still counts it ({len(early)} such records): together they may"
+        " lose more about it than the window's epsilon."
+    )
+    return [Check("budget", "noted", text, early[0])]
+
+
+def _taken_along(evidence: Evidence, move: RecordedMove) -> tuple[dict[str, float], float]:
+    """The least `total` and `last` of a house that leaves; when the windows with its steps end.
+
+    Counts all that was recorded since it first came (after it last left), the gaps since it left,
+    what it came with, and what models cost. Blocks of houses can only make it more.
+    """
+    own = [one for one in evidence.moves if one.house == move.house and one.place < move.place]
+    left = max((one.place for one in own if one.leaves), default=0)
+    came = [one for one in own if one.place > left]
+    since = min((one.place for one in came), default=left)
+    gaps = [one for one in evidence.gaps if left < one.place < move.place]
+    lost = [cost for place, cost in evidence.charges if place < move.place]
+    lost += [gap.epsilon for gap in gaps if gap.epsilon is not None]
+    lost.append(max((one.stated.get("total", math.inf) for one in came), default=0.0))
+    ends = [(gap.last + 1) * (gap.seconds or 1) for gap in gaps]
+    last, window = max([*ends, *(one.stated.get("last", 0.0) for one in came)], default=0.0), 0.0
+    for epoch in evidence.epochs:
+        entries = [one for one in epoch.entries if since < one.place < move.place]
+        lost += [one.epsilon_any for one in _counted(entries)]
+        starts = [one.start or 0 for one in entries if one.source == "readings"]
+        if starts:
+            seconds = epoch.seconds or 1
+            last = max(last, max(starts) + seconds)
+            window = max(window, max(starts) + (epoch.stated.get("window") or 0) * seconds)
+    return {"total": sum_up(lost), "last": last}, window
 
 
 class _Spending(NamedTuple):

@@ -26,6 +26,7 @@ from hushgrid.audit.evidence import (
     Evidence,
     LostSteps,
     RecordedEpoch,
+    RecordedMove,
     RecordedRelease,
     Terms,
     from_recording,
@@ -52,6 +53,7 @@ from hushgrid.service.ledger.records import (
     LedgerState,
     Record,
     ReleaseRecord,
+    TransferRecord,
 )
 from hushgrid.service.promise import stated_epsilon
 
@@ -329,6 +331,7 @@ def _evidence(zone: str, records: Sequence[Record], places: Mapping[int, int]) -
     gaps: list[LostSteps] = []
     brought, moved = _Brought(), _Moved()
     left: list[tuple[int, float, float]] = []
+    moves: list[RecordedMove] = []
     for record in records:
         body, place = record.body, places[id(record)]
         try:
@@ -371,6 +374,7 @@ def _evidence(zone: str, records: Sequence[Record], places: Mapping[int, int]) -
                     left.append((place, float(body["epsilon"]), brought.due(body, charges)))
                 brought.take(body, place)
                 moved.take(body)
+                moves.append(_move(record, place))
             elif record.kind == "gap" and epochs:
                 first, last = int(body["first"]), int(body["last"])
                 if gaps and gaps[-1].epsilon is None:  # the open one, extended
@@ -386,7 +390,7 @@ def _evidence(zone: str, records: Sequence[Record], places: Mapping[int, int]) -
         RecordedEpoch(**{**one, "entries": tuple(one["entries"]), "lost": frozenset(one["lost"])})
         for one in epochs
     )
-    all_ = (tuple(charges), tuple(left), tuple(gaps))
+    all_ = (tuple(charges), tuple(left), tuple(gaps), tuple(moves))
     return Evidence(zone, "ledger", made, mode, repeated, *all_)
 
 
@@ -408,6 +412,15 @@ def _stated(body: Mapping[str, Any]) -> dict[str, Any]:
         text, n = found["houses"], HOUSE_DIGITS
         found["houses"] = tuple(text[at : at + n] for at in range(0, len(text), n))
     return found
+
+
+def _move(record: Record, place: int) -> RecordedMove:
+    """A transfer with what it states; one of an earlier version states its `epsilon` alone."""
+    one = TransferRecord.from_record(record)
+    stated = {"epsilon": one.epsilon}
+    if {"total", "leakage", "last"} & set(record.body):
+        stated |= {"total": one.total, "leakage": one.leakage, "last": one.last or 0}
+    return RecordedMove(place, one.house, one.direction == "out", stated)
 
 
 class _Moved:
