@@ -886,7 +886,8 @@ def budget(
     if terms is None:
         return Check("budget", "not_checked", f"{text}; needs --config.")
     limits = _limits(evidence, terms, known)
-    named = list(dict.fromkeys(one[:2] for one in limits if one.budget is not None))
+    set_ = ((one.budget, one.horizon) for one in limits if one.budget is not None)
+    named = list(dict.fromkeys(set_))
     if not named:
         return Check("budget", "passed", f"{text}; no budget is set.")
     lost = {one.place for one in evidence.gaps}  # the most they can have cost: perhaps above it
