@@ -231,3 +231,9 @@ def test_chunks_of_any_size_make_one_file(size: int) -> None:
     stream = open_bytes([b"", *(data[at : at + size] for at in range(0, len(data), size)), b""])
     assert stream.read(1000) + stream.readline(1000) + stream.read() == data
     assert stream.read(5) == b""
+
+
+def test_a_table_without_its_preamble_is_refused_in_one_sentence() -> None:
+    mapping = ColumnMapping(preamble=True, meter="m", time="t", value="v", duration="d", unit="wh")
+    with pytest.raises(IntakeError, match="no line names the columns"):
+        parse_csv(b"m,t,v,d\nA,2026-01-05T00:00Z,1,900\nB,2026-01-05T00:00Z,2,900\n", mapping)

@@ -24,6 +24,7 @@ from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.files.zone_file import Provenance
 from hushgrid.mechanism.policy import Gaussian, Negligible, Window
+from hushgrid.service import epoch
 from hushgrid.service.audit import load_ledger, terms_of
 from hushgrid.service.border import coupled
 from hushgrid.service.curator import status_of
@@ -282,6 +283,27 @@ def test_a_house_takes_along_what_models_cost(tmp_path: Path) -> None:
     assert [stated >= due for _, stated, due in (*elm.left, *oak.left)] == [True, True]
     assert [due for _, _, due in elm.left] == [1.2]
     assert transfers_of(elm) == []
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_what_models_cost_is_charged_after_a_crash_or_a_loss(
+    lost: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The epoch is on record and its charge is not; or the epoch is lost and named."""
+    elm, _ = two()
+    pooled = replace(elm, learned=Provenance(epsilon=1.2, homes=9, digest="a" * 64))
+    if lost:
+        with curator(tmp_path, elm, Shown(), now=elm.begins) as it:
+            it._ledger.append("gap", bodies.gap(it.t, it.t + 5, "witness"))
+            book(elm, it._ledger, [replace(pooled, policy=KINDS["window"])])
+    else:
+        with monkeypatch.context() as crash:
+            crash.setattr(epoch, "charge", lambda *_: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                run_on(tmp_path, pooled, 0)
+        assert standing(tmp_path, "elm").epoch is not None
+        run_on(tmp_path, pooled, 1)
+    assert [one.epsilon for one in standing(tmp_path, "elm").charges] == [1.2]
 
 
 def test_the_audit_finds_a_house_that_left_without(tmp_path: Path) -> None:

@@ -146,7 +146,7 @@ class _CsvTable:
             if self._constants:
                 return
         found = [places(name, fields) for name in self._wanted]
-        if all(len(at) == 1 for at in found):
+        if found and all(len(at) == 1 for at in found):
             self._pick = itemgetter(*(at[0] for at in found))
             self._width, self._seen = len(fields), True
             self._heading = " ".join(fields[i] for i in places(self._by.value, fields))

@@ -221,6 +221,9 @@ def _check_windows(service: ZoneService, standing: LedgerState) -> None:
         )
 
 
+ALWAYS = 2**53 - 1  # a time [UTC epoch s] that never comes
+
+
 def counts_until(service: ZoneService, end: int) -> int:
     """When what was published until `end` counts for no promise of an epoch about its own steps.
 
@@ -229,15 +232,15 @@ def counts_until(service: ZoneService, end: int) -> int:
         end: [UTC epoch s]
 
     Returns:
-        [UTC epoch s]; `end` where the epoch promises neither a window nor an interval, 2^53 where
-        nothing takes off what is said about an interval.
+        [UTC epoch s]; `end` where the epoch promises neither a window nor an interval, `ALWAYS`
+        where nothing takes off what is said about an interval.
     """
     schedule, until = service.policy.schedule, float(end)
     if schedule.adaptive:
         until = end + schedule.shared_by * service.seconds
     if _promised(service) is not None:
         until = max(until, end + _memory(service, end))
-    return int(min(until, 2**53))
+    return int(min(until, ALWAYS))
 
 
 def windows_end(standing: LedgerState, length: int = 0, epsilon: float = math.inf) -> int:
@@ -975,9 +978,13 @@ def _inflow(
     if then == 1:  # else what a house brought counts for those that stay, too
         moves = list({one.house: one for one in moves}.values())
     here = [one for one in moves if one.direction == "in"]
-    shares = [(one.leakage * now, fading.share(_came(standing, one, to))) for one in here]
-    brought = [_through(*one) for one in shares]
-    return fading.left(came) + (max(brought, default=0.0) if then == 1 else math.fsum(brought))
+    shares = [(one, fading.share(_came(standing, one, to))) for one in here]
+    brought = [_through(one.leakage * now, share) for one, share in shares]
+    # what is published here about one of some houses that moved together speaks of the others
+    others = [((one.together or 1) - 1, share) for one, share in shares]
+    spoken = [_through(now * n * _forward(service) * now, share) for n, share in others if n]
+    all_brought = max(brought, default=0.0) if then == 1 else math.fsum(brought)
+    return fading.left(came) + all_brought + max(spoken, default=0.0)
 
 
 def _came(standing: LedgerState, came: TransferRecord, to: int) -> int:

@@ -73,7 +73,8 @@ def begin(
     check_all_here(service, standing, key, new_epoch=new_epoch)
     if standing.epoch is not None and not new_epoch:
         check_same(service, standing)
-        if standing.schedule is None:
+        if standing.schedule is None:  # ended before its schedule was on record
+            charge(service, ledger)
             _commit(service, ledger)
         return
     names = "".join(sorted(name[:HOUSE_DIGITS] for name in house_names(key, service.meters)))
@@ -85,7 +86,7 @@ def begin(
         # after all checks: it cannot be undone. Refused while the old epoch has readings open
         _new_roster(service, meters)
     ledger.write(entry)
-    _charge(service, ledger)
+    charge(service, ledger)
     _commit(service, ledger)
 
 
@@ -275,8 +276,13 @@ def _new_roster(service: ZoneService, meters: IntervalSource) -> None:
         )
 
 
-def _charge(service: ZoneService, ledger: Ledger) -> None:
-    """Charge what pooled models have cost every house, before the first release."""
+def charge(service: ZoneService, ledger: Ledger) -> None:
+    """Charge what pooled models have cost every house, unless that is on record.
+
+    Args:
+        service: The zone with an epoch's terms.
+        ledger: Its ledger, open for writing.
+    """
     made = service.learned
     if made.epsilon > 0:
         given = re.fullmatch("[0-9a-f]{64}", made.digest)

@@ -28,7 +28,7 @@ from hushgrid.service.border import (
     next_epoch,
     together,
 )
-from hushgrid.service.epoch import check_same, first_state, roster_digests
+from hushgrid.service.epoch import charge, check_same, first_state, roster_digests
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import LedgerStore, fold
 from hushgrid.service.ledger.records import (
@@ -251,11 +251,13 @@ def book(service: ZoneService, ledger: Ledger, lost_epochs: Sequence[ZoneService
     first, last = standing.gap.first, standing.gap.last
     lost, end = _others(standing.epoch, lost_epochs), (last + 1) * standing.epoch.seconds
     n = max(map(together, lost), default=None)
-    waits = {first_state(one, None).digest: counts_until(one, end) for one in lost}
-    waits = {terms: until for terms, until in waits.items() if until > end}
-    until, terms = max(waits.values(), default=None), next(iter(waits)) if len(waits) == 1 else None
-    booking = ResumeRecord(first, last, float(epsilon), float(delta), 0, n, until, terms)
-    ledger.write(booking)
+    until = max(counts_until(one, end) for one in (service, *lost)) if lost else end
+    names = {first_state(one).digest for one in lost} if until > end else {""}
+    terms = names.pop() if len(names) == 1 else None
+    for one in lost:
+        charge(one, ledger)
+    booking = ResumeRecord(first, last, float(epsilon), float(delta), 0, n)
+    ledger.write(replace(booking, until=until, terms=terms) if until > end else booking)
     ledger.resumed()
     fields = {"zone": service.id, "first": first, "last": last, "epsilon": epsilon}
     log.warning("gap booked", extra=fields)

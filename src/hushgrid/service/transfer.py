@@ -19,7 +19,7 @@ from hushgrid.accounting.events import booked
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.mechanism.release import State
-from hushgrid.service.border import as_begun, coupled, said_at_last, windows_end
+from hushgrid.service.border import ALWAYS, as_begun, coupled, said_at_last, windows_end
 from hushgrid.service.epoch import check_same, house_names
 from hushgrid.service.gaps import look_for_loss
 from hushgrid.service.ledger import open_store
@@ -176,7 +176,8 @@ def takes_along(
     total = max((one.total for one in came), default=0.0)
     ends = [_end(standing, one) for one in releases[-1:]]
     ends += [_end(standing, gap) for gap in gaps]
-    waits = [one.until or 0 for one in standing.booked]
+    # of a promise that always counts no other zone knows: it is about intervals here
+    waits = [one.until for one in standing.booked if one.until and one.until < ALWAYS]
     return {
         "total": n * sum_up([*models, total, *(loss for _, _, loss in lost)]),
         "leakage": n * sum_up([brought, said_at_last(service, early, sorted(late))]),

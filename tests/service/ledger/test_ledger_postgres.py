@@ -322,6 +322,13 @@ def test_two_writers_in_two_processes(postgres: Postgres, schema: str) -> None:
                 time.sleep(0.05)
 
 
+def test_the_server_is_noted_before_the_first_epoch(postgres: Postgres, schema: str) -> None:
+    """Else a copy that has the epoch and not the note would never be found older."""
+    url = postgres.in_schema(schema)
+    with PostgresLedger(url) as store, Ledger.open(store, ZONE, KEY, "production", 0):
+        assert store.moved(ZONE) is False
+
+
 def test_a_dump_that_was_restored_on_the_same_server_is_another_ledger(
     postgres: Postgres, tmp_path: Path
 ) -> None:

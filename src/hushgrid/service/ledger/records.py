@@ -723,8 +723,9 @@ class ResumeRecord(LedgerEntry):
         seq: The number of its record.
         together: Where an epoch of other terms may be lost, the most houses that move together in
             it.
-        until: Where that epoch promises a window or an interval, when nothing that is published
-            counts for it any more [UTC epoch s]; releases get the forecast until then.
+        until: Where that epoch or the present one promises a window or an interval, when nothing
+            of the one counts for the other any more [UTC epoch s]; releases get the forecast until
+            then.
         terms: The digest of that epoch, whose own terms may go on before; None where there are
             several.
     """

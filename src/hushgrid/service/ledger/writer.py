@@ -426,6 +426,8 @@ class Ledger:
             if ledger._fold.place is None:
                 ledger.write(GenesisRecord(mode, key.public, math.floor(now)))
             ledger._check_mine(mode)
+            if isinstance(store, Judged) and ledger.standing.epoch is None:
+                store.settle(zone)  # before the first epoch: a copy that has one has this, too
             yield ledger
 
     @classmethod
