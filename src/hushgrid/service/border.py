@@ -768,7 +768,9 @@ def _returned(
     if not came:
         return []
     latest = max(_came(standing, one, service.begins) for one in came)
-    return [(latest, together(service) * max(one.total for one in came))]
+    now, n = together(service), max(one.together or 1 for one in came)
+    spoken = (n - 1) * _forward(service) * now if n > 1 else 0.0  # about those it moved with
+    return [(latest, now * (max(one.total for one in came) + spoken))]
 
 
 def most_lost(service: ZoneService, scheduler: Scheduler, t: int) -> float:
