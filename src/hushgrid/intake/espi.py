@@ -466,7 +466,7 @@ class _Feed:
     def _type(self, entry: _Entry) -> ReadingType | None:
         name = self._type_of.get(entry.meter) if entry.meter else None
         owner = self._point_of.get(entry.meter or "", entry.point)
-        if entry.point and owner != entry.point:  # said by another home
+        if entry.point and owner != entry.point:  # another home names it
             return None
         return self._types.get(name) if name else None
 

@@ -233,7 +233,7 @@ def counts_until(service: ZoneService, end: int) -> int:
 
     Returns:
         [UTC epoch s]; `end` where the epoch promises neither a window nor an interval, `ALWAYS`
-        where nothing takes off what is said about an interval.
+        where no silence takes off a leakage.
     """
     schedule, until = service.policy.schedule, float(end)
     if schedule.adaptive:
