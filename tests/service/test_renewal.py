@@ -28,7 +28,7 @@ from hushgrid.service.batch.engines import engine_at
 from hushgrid.service.batch.run import Job, run
 from hushgrid.service.border import next_epoch, zone_as_begun
 from hushgrid.service.epoch import check_same, first_state
-from hushgrid.service.gaps import largest_loss
+from hushgrid.service.gaps import largest_loss, resume_zones
 from hushgrid.service.ledger.records import LedgerState, schedule_digest
 from hushgrid.service.process import Process
 from hushgrid.service.replay import Replay
@@ -213,6 +213,25 @@ def test_a_restart_goes_on_in_the_epoch_that_runs(tmp_path: Path) -> None:
     assert [one.first - BEGINS // TWO_HOURS for one in found.epochs] == [0, 12, 24, 48, 60]
     assert max(truly_said(found, house).max() for house in range(4)) <= 1.0
     verified(tmp_path)
+
+
+def test_the_file_of_a_renewed_epoch_is_booked_once(tmp_path: Path) -> None:
+    """Named as lost where there was no other epoch, with the `begins` of the first one."""
+    with curator(tmp_path, zone(tmp_path), Shown(), now=BEGINS) as it:
+        publish(it, STEPS + 2)
+        it._ledger.append("gap", gap(it.t, it.t + 1, "witness"))
+        t = it.t
+    made = load_deployment(tmp_path / "service.toml")
+    made = replace(
+        made,
+        ledger=str(tmp_path / "ledger.db"),
+        meters=str(tmp_path / "meters"),
+        key=tmp_path / "key",
+    )
+    (booked,) = resume_zones(made, None, (t + 2) * TWO_HOURS, lost_epochs=[made])
+    assert booked.epsilon == pytest.approx(2 * made.zones[0].policy.epsilon, rel=1e-3)
+    (one,) = standing(tmp_path).booked
+    assert (one.together, one.until) == (None, None)
 
 
 def test_without_the_key_the_horizon_ends(tmp_path: Path) -> None:

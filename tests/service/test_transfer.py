@@ -26,13 +26,13 @@ from hushgrid.files.zone_file import Provenance
 from hushgrid.mechanism.policy import Gaussian, Negligible, Window
 from hushgrid.service import epoch
 from hushgrid.service.audit import load_ledger, terms_of
-from hushgrid.service.border import coupled
+from hushgrid.service.border import moves_alone
 from hushgrid.service.curator import status_of
 from hushgrid.service.epoch import first_state, house_names
 from hushgrid.service.gaps import book, held_back, resume_zones
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import check
-from hushgrid.service.ledger.records import LedgerState, Record, TransferRecord
+from hushgrid.service.ledger.records import LedgerState, Record
 from hushgrid.service.ledger.witness import open_witnesses
 from hushgrid.service.ledger.writer import Ledger, load, verify_signature
 from hushgrid.service.readiness import from_ledger, refusals
@@ -529,16 +529,34 @@ def test_what_a_lost_epoch_promises_about_windows_holds_after_it_is_booked(tmp_p
         assert not held_back(elm, own, t + 6)
 
 
-def test_a_house_brings_along_how_many_moved_together(tmp_path: Path) -> None:
-    elm, oak = two()
-    for one in (elm, oak):
+@pytest.mark.parametrize("when", ["now", "before"])
+@pytest.mark.parametrize("where", ["elm", "oak"])
+def test_no_house_moves_where_houses_move_together(tmp_path: Path, where: str, when: str) -> None:
+    """Those that stay would reveal the one that left, and its new zone those that stay."""
+    lock = [[0.4, 0.1, 0.1, 0.4]] * 4
+    pair = OccupancyModel.blocked([[0, 1]], [[0.4, 0.1, 0.1, 0.4]], [[lock]])
+    alone = dict(zip(("elm", "oak"), two(), strict=True))
+    zones = alone | {
+        where: replace(alone[where], scenario=replace(alone[where].scenario, models=(pair,)))
+    }
+    for one in zones.values():
         run_on(tmp_path, one, 1)
-    entry = TransferRecord("house", "in", "elm", 0.5, out="0" * 64, total=0.5, leakage=0.5, last=1)
-    found = standing(tmp_path, "oak")
-    counted = [
-        coupled(oak, replace(found, transfers=(replace(entry, together=n),))) for n in (None, 4)
-    ]
-    assert counted == [1, 4]
+    if when == "before":
+        zones[where] = replace(alone[where], begins=BEGINS + 900)
+        run_on(tmp_path, zones[where], 1, new_epoch=True)
+    with pytest.raises(LedgerError, match=f"no house .* zone '{where}', .* move together"):
+        left(tmp_path, *zones.values())
+    assert not standing(tmp_path, "elm").transfers
+
+
+def test_a_house_moves_where_an_epoch_from_before_has_the_same_terms(tmp_path: Path) -> None:
+    """Its blocks are not on record; under other terms they might be any."""
+    elm, oak = two()
+    run_on(tmp_path, elm, 1)
+    found = standing(tmp_path, "elm")
+    old = replace(found, epochs=(replace(found.epochs[0], together=None),))
+    assert moves_alone(elm, old)
+    assert not moves_alone(oak, old)
 
 
 def test_a_short_epoch_before_a_house_leaves_forgets_nothing(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ The rules across epochs, gaps and moves; docs/ledger.md and docs/serve.md have t
 4. A house moves where each loss is known ahead: not under Gaussian noise or `negligible`, and not
    into a window, which begins a window after what another zone published about a house that came.
    One that left a zone with a window is published about again when no window of that zone reaches
-   back. A house that comes back brings all that was ever published about it.
+   back. A house that comes back brings all that was ever published about it. No house leaves or
+   comes to a zone that publishes, or ever published, about houses that move together.
 5. A gap is booked with one sum (`gaps.largest_loss`): what lost records state, and the most that
    the present epoch and each one named as lost can have cost from the gap's first step on; where it
    begins with its epoch, from the `begins` of each.
@@ -768,9 +769,7 @@ def _returned(
     if not came:
         return []
     latest = max(_came(standing, one, service.begins) for one in came)
-    now, n = together(service), max(one.together or 1 for one in came)
-    spoken = (n - 1) * _forward(service) * now if n > 1 else 0.0  # about those it moved with
-    return [(latest, now * (max(one.total for one in came) + spoken))]
+    return [(latest, together(service) * max(_bound(one, one.total) for one in came))]
 
 
 def most_lost(service: ZoneService, scheduler: Scheduler, t: int) -> float:
@@ -927,11 +926,11 @@ def _of_others(
     to = spans[0].past.epoch.first * service.seconds if spans else service.begins
     fading, then, now = (
         _Fading(service, before, to),
-        _together_then(service, standing, before),
+        _together_then(service, before),
         together(service),
     )
     everything = math.fsum(loss for one in past for _, loss in one.sources(service.seconds))
-    everything += max((one.total for one in standing.moved.values()), default=0.0)
+    everything += max((_bound(one, one.total) for one in standing.moved.values()), default=0.0)
     found = []
     for one, promised in judged:
         allowed = _allowed(standing, one, promised)
@@ -963,7 +962,7 @@ def _inflow(
     """
     fading, then, now = (
         _Fading(service, before, to),
-        _together_then(service, standing, before),
+        _together_then(service, before),
         together(service),
     )
     losses = [math.fsum(loss for _, loss in one.sources(service.seconds)) for one in before]
@@ -981,12 +980,17 @@ def _inflow(
         moves = list({one.house: one for one in moves}.values())
     here = [one for one in moves if one.direction == "in"]
     shares = [(one, fading.share(_came(standing, one, to))) for one in here]
-    brought = [_through(one.leakage * now, share) for one, share in shares]
-    # what is published here about one of some houses that moved together speaks of the others
-    others = [((one.together or 1) - 1, share) for one, share in shares]
-    spoken = [_through(now * n * _forward(service) * now, share) for n, share in others if n]
-    all_brought = max(brought, default=0.0) if then == 1 else math.fsum(brought)
-    return fading.left(came) + all_brought + max(spoken, default=0.0)
+    brought = [_through(_bound(one, one.leakage) * now, share) for one, share in shares]
+    return fading.left(came) + (max(brought, default=0.0) if then == 1 else math.fsum(brought))
+
+
+def _bound(came: TransferRecord, figure: float) -> float:
+    """A figure of a house that came; infinite where it moved together with others.
+
+    A version before this one recorded such transfers. What is published here about the house says
+    something of the others.
+    """
+    return math.inf if came.together else figure
 
 
 def _came(standing: LedgerState, came: TransferRecord, to: int) -> int:
@@ -1046,28 +1050,33 @@ def together(service: ZoneService) -> int:
     return max(piece.size for model in service.scenario.models for piece in model.chains)
 
 
-def coupled(service: ZoneService, standing: LedgerState) -> int:
-    """How many houses each count for one, whatever blocks a zone ever had.
+def moves_alone(service: ZoneService, standing: LedgerState) -> bool:
+    """Whether each house of a zone moves on its own, now and in every epoch that published.
 
     Args:
-        service: The zone in its present epoch.
+        service: The zone.
         standing: Its ledger.
 
     Returns:
-        The product of the largest blocks now and of any epoch; 1 where each house moves alone.
+        False also where an epoch of an earlier version has other terms and does not state it.
     """
-    return together(service) * _together_then(service, standing, _past_epochs(standing))
+    if together(service) > 1:
+        return False
+    for past in _past_epochs(standing):
+        one = past.epoch
+        if any((gap.together or 1) > 1 for gap in past.gaps) or (one.together or 1) > 1:
+            return False
+        if one.together is None and not (
+            one.digest == first_state(service, one.digest).digest
+            or same_terms(service, one.digest, one.first, one.horizon)
+        ):
+            return False
+    return True
 
 
-def _together_then(
-    service: ZoneService, standing: LedgerState, before: Sequence[_PastEpoch]
-) -> int:
-    """The same of earlier epochs; where it is not on record, the most that models can have.
-
-    And of houses that came, in the zones they came from: what is published about one of them here
-    speaks of the others that moved with it there.
-    """
-    found = [one.together or 1 for one in standing.transfers if one.direction == "in"] or [1]
+def _together_then(service: ZoneService, before: Sequence[_PastEpoch]) -> int:
+    """The same of earlier epochs; where it is not on record, the most that models can have."""
+    found = [1]
     for one in before:
         found += [gap.together or 1 for gap in one.gaps]
         if one.epoch.together is not None:

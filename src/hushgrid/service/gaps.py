@@ -345,7 +345,7 @@ def resume_zones(
     if not chosen:
         names = ", ".join(one.id for one in deployment.zones)
         raise LedgerError(f"zone is {zone!r}; give one of the service file: {names}.")
-    others = [one for other in lost_epochs for one in other.zones]
+    others = [one for other in lost_epochs for one in as_begun(other).zones]
     with open_store(deployment.ledger) as store, open_witnesses(deployment) as witnesses:
         return [
             _resume_zone(

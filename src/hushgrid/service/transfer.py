@@ -19,7 +19,7 @@ from hushgrid.accounting.events import booked
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.mechanism.release import State
-from hushgrid.service.border import ALWAYS, as_begun, coupled, said_at_last, windows_end
+from hushgrid.service.border import ALWAYS, as_begun, moves_alone, said_at_last, windows_end
 from hushgrid.service.epoch import check_same, house_names
 from hushgrid.service.gaps import look_for_loss
 from hushgrid.service.ledger import open_store
@@ -144,13 +144,11 @@ def takes_along(
             nothing and do not put off when it may be published about again.
 
     Returns:
-        `total`, `leakage`, `last` and `together` of the record. No other zone publishes about the
-        house before `last`: what is published counts for a promise of an epoch here until then.
+        `total`, `leakage` and `last` of the record. No other zone publishes about the house before
+        `last`: what is published counts for a promise of an epoch here until then.
     """
-    n, (left, since) = coupled(service, standing), _here_since(standing, name)
-    if n > 1:  # what others of a block brought or lost here before it came speaks of it too
-        left = since = 0
-    own = (one for one in standing.transfers if n > 1 or (one.house == name and one.seq > left))
+    left, since = _here_since(standing, name)
+    own = (one for one in standing.transfers if one.house == name and one.seq > left)
     came = [one for one in own if one.direction == "in"]
     releases = [one for one in standing.releases if one.seq > since]
     releases = [one for one in releases if one.source == "readings" or one.start <= now]
@@ -162,9 +160,7 @@ def takes_along(
     own_loss = dict(zip((one.seq for one in paid), each, strict=True))
     lost = [(one.seq, one.t, own_loss.get(one.seq, 0.0)) for one in releases]
     gone = [(gap.seq, gap.last, gap.epsilon) for gap in gaps]
-    late = [
-        (t, (n == 1 and loss > 0 and losses.get(t)) or loss) for seq, t, loss in lost if seq > begun
-    ]
+    late = [(t, (loss > 0 and losses.get(t)) or loss) for seq, t, loss in lost if seq > begun]
     late += [(t, loss) for seq, t, loss in gone if seq > begun]
     lost += gone
     models = [*standing.charged.values()]
@@ -179,10 +175,9 @@ def takes_along(
     # of a promise that always counts no other zone knows: it is about intervals here
     waits = [one.until for one in standing.booked if one.until and one.until < ALWAYS]
     return {
-        "total": n * sum_up([*models, total, *(loss for _, _, loss in lost)]),
-        "leakage": n * sum_up([brought, said_at_last(service, early, sorted(late))]),
+        "total": sum_up([*models, total, *(loss for _, _, loss in lost)]),
+        "leakage": sum_up([brought, said_at_last(service, early, sorted(late))]),
         "last": max([last, *ends, *waits, windows_end(standing)]) or None,
-        "together": n if n > 1 else None,
     }
 
 
@@ -289,6 +284,7 @@ def move(deployment: Deployment, meter: str, source: str, target: str, now: floa
             span = steps * comes.seconds
             if out is None:  # refused before the other zone's ledger is created
                 _check_kinds(leaves, comes)
+                _check_alone(leaves, old.standing, "leaves")
                 _leaving(leaves, old, meter, name, target, span, now)
             with Ledger.open(
                 store, target, key, deployment.mode, now, witness=witnesses.of(target)
@@ -297,6 +293,7 @@ def move(deployment: Deployment, meter: str, source: str, target: str, now: floa
                 new.settle()
                 anew = out is None
                 if out is None:
+                    _check_alone(comes, new.standing, "comes to")
                     span = max(new.standing.longest, span)
                     entry = _leaving(leaves, old, meter, name, target, span, now)
                     out = TransferRecord.from_record(old.write(entry))
@@ -325,6 +322,20 @@ def _check_kinds(leaves: ZoneService, comes: ZoneService) -> None:
             f"no house {verb} zone {zone.id!r} while its policy has gaussian, negligible or a"
             " window; begin an epoch without them there (hushgrid serve --new-epoch), transfer the"
             " house, and begin one with them afterwards."
+        )
+
+
+def _check_alone(zone: ZoneService, standing: LedgerState, verb: str) -> None:
+    """Refuse where houses move together: a price after the move would still say something of both.
+
+    Those that stay reveal the one that left, and the other zone's prices reveal those that stay.
+    """
+    if not moves_alone(zone, standing):
+        raise LedgerError(
+            f"no house {verb} zone {zone.id!r}, where models of this or an earlier epoch have"
+            " houses that move together, or an epoch of an earlier version does not state it; what"
+            " one zone publishes would say something of houses in the other. Keep the meter where"
+            " it is."
         )
 
 

@@ -647,7 +647,8 @@ class TransferRecord(LedgerEntry):
         leakage: The most that all of it says about its occupancy at the last release before it
             left. Infinite without a bound, as are both in records of earlier versions.
         last: When the interval of that release ended [UTC epoch s].
-        together: How many houses each counted for one where it was, as `coupled` has it.
+        together: In records of one earlier version alone, where houses of the zone it left moved
+            together: how many. Its figures are then no bound.
     """
 
     kind = "transfer"
