@@ -598,18 +598,24 @@ def test_bad_options_are_one_sentence(
     assert told.count("\n") == 1
 
 
+OWN = {  # mappings of our own with a column of meters
+    "repeated": 'duration_s = 1800\nheader = "repeated"\n',
+    "preamble": 'duration = "step"\nduration_unit = "min"\npreamble = true\n',
+    "one meter": 'duration_s = 1800\nmeter_id = "home 1"\n',
+}
+
+
 @pytest.mark.parametrize("budget", ["--pool-budget", "--bound-budget"])
-@pytest.mark.parametrize("form", ["xml", "nem12", "dsmr_p1", "elhub", "repeated"])
+@pytest.mark.parametrize("form", ["xml", "nem12", "dsmr_p1", "elhub", *OWN])
 def test_a_pool_reads_rows_by_themselves(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], form: str, budget: str
 ) -> None:
     """In these formats a line of one home may be a header, a type or a block of another."""
     readings, mapping = folder / "readings.csv", form
-    if form == "repeated":
+    if form in OWN:
         path = tmp_path / "own.toml"
         path.write_text(
-            'meter = "meter_id"\ntime = "start_utc"\nvalue = "wh"\nduration_s = 1800\n'
-            'unit = "wh"\nheader = "repeated"\n'
+            'meter = "meter_id"\ntime = "start_utc"\nvalue = "wh"\nunit = "wh"\n' + OWN[form]
         )
         mapping = str(path)
     elif form == "xml":

@@ -71,6 +71,9 @@ def test_service_files_of_one_folder_and_key_have_one_witness(tmp_path: Path) ->
     }
     (tmp_path / "batch.witness").mkdir()
     assert load_deployment(paths[1]).witness_folder == tmp_path / "batch.witness"
+    (tmp_path / "hushgrid.key.witness").mkdir()
+    with pytest.raises(ConfigError, match=r"two folders, batch.witness .* hushgrid.key.witness"):
+        load_deployment(paths[1])
 
 
 def test_the_example_runs(tmp_path: Path) -> None:

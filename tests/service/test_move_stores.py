@@ -24,12 +24,19 @@ from hushgrid.service.curator import Curator
 from hushgrid.service.database import Database
 from hushgrid.service.doctor import examine
 from hushgrid.service.ledger import open_store
-from hushgrid.service.ledger.store import IN_FILE, LEDGER, ON_SERVER, PostgresLedger, SqliteLedger
-from hushgrid.service.ledger.witness import open_witnesses
+from hushgrid.service.ledger.store import (
+    IN_FILE,
+    LEDGER,
+    ON_SERVER,
+    SERVERS,
+    PostgresLedger,
+    SqliteLedger,
+)
+from hushgrid.service.ledger.witness import held, open_witnesses
 from hushgrid.service.ledger.writer import create, load
 from hushgrid.service.meters import open_meters
 from hushgrid.service.meters.columns import NoiseBlock
-from hushgrid.service.move import move_stores
+from hushgrid.service.move import MovedStore, move_stores
 from hushgrid.service.openadr.objects import Kind
 from hushgrid.service.openadr.store import StoredObject, VtnStore
 from hushgrid.testing.stores import chain_of
@@ -483,6 +490,56 @@ def test_a_service_that_was_cut_off_publishes_nothing_after_the_move(
             it.run(it.next_due())
         assert len(it.releases) == before
     live(other, 1, 1)
+
+
+@pytest.mark.parametrize(("days", "source"), [(0, "forecast"), (2, "readings")])
+def test_a_zone_that_a_copy_lacks_may_have_been_published(
+    days: int, source: str, tmp_path: Path, postgres: Postgres
+) -> None:
+    """A dump of before the zone began was restored: the ledger is on another server since then."""
+    made = described(tmp_path / "one", postgres.fresh())
+    with PostgresLedger(made.ledger) as store, store.writer("elm"):
+        store.settle("elm")
+        with store.begin() as link:
+            link.execute(sa.update(SERVERS).values(since=BEGINS + 86_400))
+    begins = BEGINS + days * 86_400
+    one, two = (replace(zone, begins=begins) for zone in made.zones)
+    with curators(replace(made, zones=(one, two)), begins + 1800) as (_, oak):
+        feed(oak, oak.t, [1])
+        assert {each.source for each in oak.run(oak.next_due())} == {source}
+        assert (oak._ledger.standing.gap is None) is (days > 0)
+
+
+def test_a_move_notes_the_server_before_it_copies(tmp_path: Path, postgres: Postgres) -> None:
+    """Else a copy of the new server, taken meanwhile, would never be found older."""
+    file, server = described(tmp_path / "one"), described(tmp_path / "server", postgres.fresh())
+    live(file, 0, 1)
+    noted = list[bool | None]()
+
+    def copied(source: Database, target: Database) -> MovedStore:
+        if isinstance(target, PostgresLedger):
+            noted.extend(target.moved(zone.id) for zone in server.zones)
+        return do(source, target)
+
+    do = move._copied
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(move, "_copied", copied)
+        move_stores(file, server)
+    assert noted == [False, False]
+
+
+def test_a_move_holds_zones_that_its_file_does_not_name(tmp_path: Path) -> None:
+    file, other = described(tmp_path / "one"), described(tmp_path / "two")
+    live(file, 0, 1)
+    first, second = (replace(one, zones=one.zones[:1]) for one in (file, other))
+    with (
+        held(file.witness_folder, "oak"),
+        pytest.raises(LedgerHeldError, match="zone 'oak' has a writer already"),
+    ):
+        move_stores(first, second)
+    move_stores(first, second)
+    with pytest.raises(LedgerError, match="was moved by hushgrid move"):
+        move_stores(first, second)
 
 
 @pytest.mark.parametrize("kind", ["file", "server", "shared", "fenced"])

@@ -434,9 +434,20 @@ def learn(
     """
     from hushgrid.errors import IntakeError
     from hushgrid.files.models import save_learned
-    from hushgrid.files.readings import read_habits, read_histories, read_meters, read_roofs
+    from hushgrid.files.readings import (
+        read_habits,
+        read_histories,
+        read_meters,
+        read_roofs,
+        rows_apart,
+    )
     from hushgrid.files.results import make_folder
-    from hushgrid.learn.export import ZoneChoices, export_models, operator_figures
+    from hushgrid.learn.export import (
+        ZoneChoices,
+        check_rows_apart,
+        export_models,
+        operator_figures,
+    )
     from hushgrid.learn.histories import netted, split_roofs
     from hushgrid.learn.learner import LearningTerms
     from hushgrid.learn.learner import learn as learned
@@ -461,7 +472,7 @@ def learn(
         return
     given = {"--from": first, "--to": last, "--interval": seconds, "--meters": meters}
     _need_public(asked, [name for name, value in given.items() if value is None])
-    _need_own_rows(asked, readings, mapping)
+    check_rows_apart(asked, rows_apart(readings, mapping))
     season, parted = _months(months), _seasons(seasons)
     if season and parted:
         raise IntakeError("months and seasons are both set; give one of them.")
@@ -595,24 +606,6 @@ def _need_public(asked: ZoneChoices, missing: list[str]) -> None:
             f"{word} is set but {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not:"
             " taken from readings, they would publish without noise what one home did; give"
             " --from, --to, --interval and --meters."
-        )
-
-
-def _need_own_rows(asked: ZoneChoices, readings: Path, mapping: str) -> None:
-    """Refuse a budget where a row of one home may decide how rows of others are read."""
-    from hushgrid.errors import PolicyError
-    from hushgrid.files.readings import mapping_of
-
-    if asked.pool_budget is None and asked.bound_budget is None:
-        return
-    columns = mapping_of(mapping)
-    apart = columns.form == "table" and readings.suffix.lower() != ".xml"
-    if not apart or (columns.header == "repeated" and columns.meter is not None):
-        word = "pool-budget" if asked.pool_budget is not None else "bound-budget"
-        raise PolicyError(
-            f"{word} is set but in this format what one home sends may decide how readings of"
-            " others are read; give a table with a row for each reading and one header: CSV, JSON,"
-            " Parquet or Arrow."
         )
 
 

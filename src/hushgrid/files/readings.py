@@ -281,7 +281,8 @@ def read_histories(
         seasons: Months of each season that has laws of its own; none: the year has one.
 
     Returns:
-        Histories, `declared` where step, begin, end and meters were all given.
+        Histories, `declared` where step, begin, end and meters were all given, `apart` as
+        `rows_apart` has it.
 
     Raises:
         IntakeError: If the time zone is unknown, or the readings have no common axis.
@@ -313,7 +314,10 @@ def read_histories(
     counts = {**found.counts, "malformed rows": parsed.malformed}
     declared = None not in (seconds, begins, ends, meters)
     month = local_months(axis.begins, axis.seconds, axis.steps, time_zone)
-    found = replace(found, counts=counts, problems=parsed.problems, declared=declared, month=month)
+    found = replace(
+        found, counts=counts, problems=parsed.problems, declared=declared, month=month,
+        apart=rows_apart(path, mapping),
+    )  # fmt: skip
     if meters is not None:
         found = for_meters(found, meters)
     elif parsed.malformed:
@@ -325,6 +329,24 @@ def read_histories(
         found = with_labels(found, names, at, known)
     found = of_seasons(found, seasons) if seasons else found
     return of_months(found, months) if months else found
+
+
+def rows_apart(path: Path, mapping: str) -> bool:
+    """Whether each row of a file is read by itself, whatever other homes send.
+
+    Args:
+        path: File of readings.
+        mapping: As `mapping_of` takes it.
+
+    Returns:
+        False for formats with nested or ordered records, for headers that may come again in a file
+        of several homes, for a preamble, which holds for all rows, and where the first row's meter
+        decides which rows are read.
+    """
+    by = mapping_of(mapping)
+    several = by.meter is not None and (by.header == "repeated" or by.meter_id is not None)
+    table = by.form == "table" and path.suffix.lower() != ".xml"
+    return table and not several and not by.preamble
 
 
 def read_meters(path: Path) -> list[str]:

@@ -240,6 +240,7 @@ def _check_public(result: Learned, found: Histories, choices: ZoneChoices) -> No
             "a budget is set but the axis of time or the list of homes comes from readings, which"
             " no noise covers; give begin, end, step and meters."
         )
+    check_rows_apart(choices, found.apart)
     if choices.pool_budget is not None and result.terms.law == "auto":
         raise PolicyError(
             "law is 'auto', which readings decide and no noise covers; give gamma or lognormal."
@@ -249,6 +250,26 @@ def _check_public(result: Learned, found: Histories, choices: ZoneChoices) -> No
             f"groups are {result.terms.groups}, which readings decide and no noise covers; give one"
             " number of slot groups."
         )
+
+
+def check_rows_apart(choices: ZoneChoices, apart: bool) -> None:
+    """Refuse a budget where a row of one home may decide how rows of others are read.
+
+    Args:
+        choices: What was asked for.
+        apart: As `Histories.apart`.
+
+    Raises:
+        PolicyError: A budget is set, and rows are not apart.
+    """
+    if apart or (choices.pool_budget is None and choices.bound_budget is None):
+        return
+    word = "pool-budget" if choices.pool_budget is not None else "bound-budget"
+    raise PolicyError(
+        f"{word} is set but in this format what one home sends may decide how readings of others"
+        " are read; give a table with a row for each reading and one header: CSV, JSON, Parquet or"
+        " Arrow."
+    )
 
 
 def _bound(

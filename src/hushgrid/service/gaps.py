@@ -97,7 +97,7 @@ def note_loss(
     causes: dict[Cause, bool] = {
         "fork": found.forked is not None,
         "witness": found.lost,
-        "failover": bool(found.moved),
+        "failover": bool(found.moved) or (not standing.reach and found.since > reach),
         "meters": beyond and (found.blind or found.moved is None),
     }
     why = next((cause for cause, holds in causes.items() if holds), None)
@@ -379,6 +379,12 @@ def _resume_zone(
             store, service.id, key, deployment.mode, now, witness=witness, forked=True
         ) as ledger:
             look_for_loss(deployment, service, ledger, now, named=bool(others))
+            if ledger.standing.epoch is None and ledger.found.moved:
+                raise LedgerError(
+                    f"the ledger of zone {service.id!r} has no epoch and is on another server than"
+                    " before; start the service, which notes what may be lost, then run hushgrid"
+                    " resume."
+                )
             if ledger.standing.gap is None:
                 return Resumed(service.id, "no gap")
             _check_terms(service, ledger.standing)

@@ -40,7 +40,7 @@ from hushgrid.service.access.clients import CLIENTS, ClientStore
 from hushgrid.service.cluster.leases import valid_row
 from hushgrid.service.database import MOVED, MOVING, Database, exists, version_of
 from hushgrid.service.ledger.chain import check
-from hushgrid.service.ledger.store import HOME, LEDGER, PostgresLedger, SqliteLedger
+from hushgrid.service.ledger.store import HOME, LEDGER, SERVERS, PostgresLedger, SqliteLedger
 from hushgrid.service.ledger.witness import held
 from hushgrid.service.ledger.writer import load, verify_signature
 from hushgrid.service.meters import open_meters
@@ -86,13 +86,15 @@ def move_stores(old: Deployment, new: Deployment) -> list[MovedStore]:
     """
     _check_same(old, new)
     begun = _is_begun(old, new)
+    with _kind(old)(old.ledger, moving=begun) as ledger:  # refuses one that was moved
+        zones = sorted({zone.id for zone in old.zones} | {*ledger.zones()})
     if not begun:
         _check_witness(old, new)
     with ExitStack() as stack:
         # a process on this machine may be cut off from its ledger
         for folder in {old.witness_folder, new.witness_folder} if not old.share else ():
-            for zone in old.zones if folder.exists() else ():
-                stack.enter_context(held(folder, zone.id))
+            for zone in zones if folder.exists() else ():
+                stack.enter_context(held(folder, zone))
         number = secrets.randbelow(2**30 - 2) + 1  # 0 is that of all moves of earlier versions
         ledgers = [] if begun else _open_ledgers(old, new, stack, number)
         pairs = list(_open_meters(old, new, stack))
@@ -121,6 +123,10 @@ def move_stores(old: Deployment, new: Deployment) -> list[MovedStore]:
         for one in copies:
             one.release()
     return moved
+
+
+def _kind(deployment: Deployment) -> type[Ledger]:
+    return PostgresLedger if deployment.on_server else SqliteLedger
 
 
 def _marked(ledger: str) -> Database:
@@ -163,8 +169,10 @@ def _all_copied(
     """Copy into empty stores, the ledger last. A copy that was left before is dropped first."""
     for _, target in pairs:
         _check_empty(target)
-    for _, copied in ledgers:
+    for source, copied in ledgers:
         copied.hold(number, anew=True)
+        for zone in source.zones() if isinstance(copied, PostgresLedger) else ():
+            copied.settle(zone)  # before its records: a copy of the new server has this, too
     return [_copied(source, target) for source, target in (*pairs, *ledgers)]
 
 
@@ -217,8 +225,7 @@ def _open_ledgers(
     zones = {zone.id for zone in old.zones}
     for one in (old, new)[: 1 + (old.ledger != new.ledger)]:
         left = bool(found) and _is_copy(version_of(one.ledger, LEDGER) or 0)
-        kind = PostgresLedger if one.on_server else SqliteLedger
-        store: Ledger = kind(one.ledger, moving=left)
+        store: Ledger = _kind(one)(one.ledger, moving=left)
         stack.enter_context(store)
         valid = valid_row(store) if isinstance(store, PostgresLedger) else None
         if valid:
@@ -261,7 +268,7 @@ def _open_meters(
 
 def _tables(one: Database) -> dict[tuple[str, ...], sa.Table]:
     """By their columns: names differ between databases. What a server says of itself stays."""
-    return {tuple(table.c.keys()): table for table in one.tables if table is not HOME}
+    return {tuple(table.c.keys()): table for table in one.tables if table not in (HOME, SERVERS)}
 
 
 def _check_empty(target: Database) -> None:

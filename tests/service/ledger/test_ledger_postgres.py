@@ -325,8 +325,22 @@ def test_two_writers_in_two_processes(postgres: Postgres, schema: str) -> None:
 def test_the_server_is_noted_before_the_first_epoch(postgres: Postgres, schema: str) -> None:
     """Else a copy that has the epoch and not the note would never be found older."""
     url = postgres.in_schema(schema)
-    with PostgresLedger(url) as store, Ledger.open(store, ZONE, KEY, "production", 0):
+    with PostgresLedger(url) as store:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Ledger, "append", lambda *_: 1 / 0)
+            with pytest.raises(ZeroDivisionError), Ledger.open(store, ZONE, KEY, "production", 0):
+                pass
+        assert store.head(ZONE) is None
         assert store.moved(ZONE) is False
+        with Ledger.open(store, ZONE, KEY, "production", 0) as ledger:
+            assert ledger.found.since == 0
+        with psycopg.connect(url, autocommit=True) as connection:
+            for name in ("home", "servers"):
+                connection.execute(f"UPDATE hushgrid_ledger_{name} SET server = 'other'".encode())
+        for zone, moved in ((ZONE, True), ("oak", False)):
+            with Ledger.open(store, zone, KEY, "production", 0) as ledger:
+                assert store.moved(zone) is moved, "not overwritten before it is judged"
+                assert (ledger.found.since > 0) is not moved, "a zone that a copy lacks altogether"
 
 
 def test_a_dump_that_was_restored_on_the_same_server_is_another_ledger(

@@ -596,6 +596,10 @@ class Replicated(Judged, Protocol):
         """
         ...
 
+    def since(self) -> int:
+        """When the ledger was noted on the server that answers [UTC epoch s]; 0: it began there."""
+        ...
+
 
 @runtime_checkable
 class Checkpointed(Protocol):

@@ -74,6 +74,13 @@ HOME = sa.Table(
     sa.Column("zone", SORTED_TEXT, primary_key=True),
     sa.Column("server", sa.Text, nullable=False),
 )
+# the servers that a ledger was on, each since when it was noted there [UTC epoch s]; 0: the first
+SERVERS = sa.Table(
+    "hushgrid_ledger_servers",
+    sa.MetaData(),
+    sa.Column("server", sa.Text, primary_key=True),
+    sa.Column("since", sa.BigInteger, nullable=False),
+)
 SERVER = sa.text("""
 SELECT system_identifier || '/' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)
   || '/' || CAST(CAST('hushgrid_ledger' AS regclass) AS oid)
@@ -82,6 +89,13 @@ FROM pg_control_system()
 _SETTLE = sa.text("""
 INSERT INTO hushgrid_ledger_home VALUES (:zone, :server) ON CONFLICT (zone) DO UPDATE
 SET server = excluded.server WHERE hushgrid_ledger_home.server <> excluded.server
+""")
+_SINCE = sa.text("""
+INSERT INTO hushgrid_ledger_servers SELECT :server, CASE
+  WHEN EXISTS (SELECT FROM hushgrid_ledger_servers)
+    OR EXISTS (SELECT FROM hushgrid_ledger_home WHERE server <> :server)
+  THEN CAST(EXTRACT(EPOCH FROM now()) AS bigint) ELSE 0 END
+ON CONFLICT DO NOTHING
 """)
 # one for each zone; any of them may be removed at any time
 CHECKPOINTS = sa.Table(
@@ -98,7 +112,7 @@ CHECKPOINTS = sa.Table(
 LEDGER = Schema(
     "ledger",
     LedgerError,
-    {"sqlite": [IN_FILE, CHECKPOINTS], "postgresql": [ON_SERVER, HOME, CHECKPOINTS]},
+    {"sqlite": [IN_FILE, CHECKPOINTS], "postgresql": [ON_SERVER, HOME, SERVERS, CHECKPOINTS]},
     application=0x48474C31,  # "HGL1"
     version=1,
     retry=LedgerAwayError,
@@ -390,8 +404,14 @@ class PostgresLedger(SqlLedger):
                 self.check_mark(session)
                 if now is None:
                     session.execute(sa.delete(HOME).where(HOME.c.zone == zone))
-                else:
+                else:  # before the note of the zone, which may be the only one of a server before
+                    session.execute(_SINCE, {"server": now})
                     session.execute(_SETTLE, {"zone": zone, "server": now})
+
+    def since(self) -> int:
+        """When the ledger was noted on the server that answers; 0: it began there."""
+        own = sa.select(SERVERS.c.since).where(SERVERS.c.server == self.server())
+        return next((int(row.since) for row in self.rows(own)), 0)
 
     @contextmanager
     def writer(self, zone: str) -> Iterator[None]:

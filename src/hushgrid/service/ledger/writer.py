@@ -326,6 +326,8 @@ class OpenedLedger(NamedTuple):
         own: The last record is the last that was written here: nothing else can have been
             published.
         moved: Another server answers than the one that was last written to; None: not known.
+        since: When the server that answers got the ledger [UTC epoch s]; 0: it began there. A zone
+            of which nothing is on record may have been published before.
         blind: This process has neither judged the ledger nor followed it when it was written to.
 
     Steps are counted in intervals of the present epoch.
@@ -339,6 +341,7 @@ class OpenedLedger(NamedTuple):
     other: bool = False
     own: bool = False
     moved: bool | None = None
+    since: int = 0
     blind: bool = False
 
     @property
@@ -422,12 +425,15 @@ class Ledger:
             found = _resumed(store, zone, known, under_way, witness, key.public)
             if found.forked and not forked:
                 raise _forked(zone, found.forked)
+            begun = under_way.place is not None and under_way.place.epoch is not None
+            if isinstance(store, Replicated) and not begun:
+                if store.moved(zone) is None:  # first of all: a copy that has the zone has this
+                    store.settle(zone)
+                found = found._replace(since=store.since())
             ledger = cls(store, zone, key, under_way, witness, found)
             if ledger._fold.place is None:
                 ledger.write(GenesisRecord(mode, key.public, math.floor(now)))
             ledger._check_mine(mode)
-            if isinstance(store, Judged) and ledger.standing.epoch is None:
-                store.settle(zone)  # before the first epoch: a copy that has one has this, too
             yield ledger
 
     @classmethod
