@@ -535,10 +535,10 @@ def meter_codes(names: Sequence[str | None]) -> tuple[list[str], Ints]:
 
 
 def clean_meters(names: list[str | None]) -> tuple[list[str], Ints]:
-    """Clean distinct meter ids, which may be equal afterwards.
+    """Clean meter ids, which may be equal, or be so afterwards.
 
     Args:
-        names: Distinct ids as written, and None for a missing one.
+        names: Ids as written, and None for a missing one.
 
     Returns:
         The distinct ids, and for each name the number of its id or a `Fault`.
@@ -549,7 +549,7 @@ def clean_meters(names: list[str | None]) -> tuple[list[str], Ints]:
     given = [name for name in names if name]
     together = "".join(given)  # most senders need no cleaning, and one look at all is faster
     if (
-        len(given) == len(names)
+        len(set(given)) == len(names)
         and together.isprintable()
         and " " not in together
         and max(map(len, given), default=0) <= MAX_ID
