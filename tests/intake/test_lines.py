@@ -258,5 +258,5 @@ def test_meter_ids_are_cleaned_and_numbered(names: list[str]) -> None:
     wanted = [clean_meter(name) for name in names]
     assert [ids[c] if c >= 0 else None for c in code.tolist()] == wanted
     assert len(set(ids)) == len(ids)
-    for given in (names, list(dict.fromkeys(names))):  # a dictionary of Arrow may repeat an id
-        assert clean_meters(given)[0] == ids
+    for each in (names, list(dict.fromkeys(names))):  # a dictionary of Arrow may repeat an id
+        assert clean_meters(each)[0] == ids
