@@ -215,8 +215,9 @@ def test_a_restart_goes_on_in_the_epoch_that_runs(tmp_path: Path) -> None:
     verified(tmp_path)
 
 
-def test_the_file_of_a_renewed_epoch_is_booked_once(tmp_path: Path) -> None:
-    """Named as lost where there was no other epoch, with the `begins` of the first one."""
+@pytest.mark.parametrize("same", [True, False])
+def test_the_file_of_a_renewed_epoch_is_booked_once(tmp_path: Path, same: bool) -> None:
+    """Named as lost where there was no other epoch; another file of these terms counts whole."""
     with curator(tmp_path, zone(tmp_path), Shown(), now=BEGINS) as it:
         publish(it, STEPS + 2)
         it._ledger.append("gap", gap(it.t, it.t + 1, "witness"))
@@ -228,10 +229,12 @@ def test_the_file_of_a_renewed_epoch_is_booked_once(tmp_path: Path) -> None:
         meters=str(tmp_path / "meters"),
         key=tmp_path / "key",
     )
-    (booked,) = resume_zones(made, None, (t + 2) * TWO_HOURS, lost_epochs=[made])
-    assert booked.epsilon == pytest.approx(2 * made.zones[0].policy.epsilon, rel=1e-3)
+    lost = made if same else replace(made)
+    (booked,) = resume_zones(made, None, (t + 2) * TWO_HOURS, lost_epochs=[lost])
+    epochs = 1 if same else 2
+    assert booked.epsilon == pytest.approx(epochs * 2 * made.zones[0].policy.epsilon, rel=1e-3)
     (one,) = standing(tmp_path).booked
-    assert (one.together, one.until) == (None, None)
+    assert one.together == (None if same else 1)
 
 
 def test_without_the_key_the_horizon_ends(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ from hushgrid.service.epoch import first_state, house_names
 from hushgrid.service.gaps import book, held_back, resume_zones
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import check
-from hushgrid.service.ledger.records import LedgerState, Record
+from hushgrid.service.ledger.records import LedgerState, Record, TransferRecord
 from hushgrid.service.ledger.witness import open_witnesses
 from hushgrid.service.ledger.writer import Ledger, load, verify_signature
 from hushgrid.service.readiness import from_ledger, refusals
@@ -285,14 +285,14 @@ def test_a_house_takes_along_what_models_cost(tmp_path: Path) -> None:
     assert transfers_of(elm) == []
 
 
-@pytest.mark.parametrize("lost", [False, True])
+@pytest.mark.parametrize("then", ["lost", "start", "gap", "transfer"])
 def test_what_models_cost_is_charged_after_a_crash_or_a_loss(
-    lost: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    then: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The epoch is on record and its charge is not; or the epoch is lost and named."""
-    elm, _ = two()
+    """The epoch is lost and named; or it is on record and its charge is not, whatever follows."""
+    elm, oak = two()
     pooled = replace(elm, learned=Provenance(epsilon=1.2, homes=9, digest="a" * 64))
-    if lost:
+    if then == "lost":
         with curator(tmp_path, elm, Shown(), now=elm.begins) as it:
             it._ledger.append("gap", bodies.gap(it.t, it.t + 5, "witness"))
             book(elm, it._ledger, [replace(pooled, policy=KINDS["window"])])
@@ -302,7 +302,18 @@ def test_what_models_cost_is_charged_after_a_crash_or_a_loss(
             with pytest.raises(ZeroDivisionError):
                 run_on(tmp_path, pooled, 0)
         assert standing(tmp_path, "elm").epoch is not None
+    if then == "start":
         run_on(tmp_path, pooled, 1)
+    elif then == "gap":
+        t = elm.begins // elm.seconds
+        with (
+            open_store(str(tmp_path / "ledger.db")) as store,
+            Ledger.open(store, "elm", load(tmp_path / "key"), "simulation", elm.begins) as ledger,
+        ):
+            ledger.append("gap", bodies.gap(t, t + 5, "witness"))
+            book(pooled, ledger, [pooled])
+    elif then == "transfer":
+        assert left(tmp_path, pooled, oak) == 1.2
     assert [one.epsilon for one in standing(tmp_path, "elm").charges] == [1.2]
 
 
@@ -547,6 +558,27 @@ def test_no_house_moves_where_houses_move_together(tmp_path: Path, where: str, w
     with pytest.raises(LedgerError, match=f"no house .* zone '{where}', .* move together"):
         left(tmp_path, *zones.values())
     assert not standing(tmp_path, "elm").transfers
+
+
+def test_a_lost_epoch_of_houses_together_forbids_no_transfer(tmp_path: Path) -> None:
+    """A transfer that was lost with it is repeated; nothing bounds what the house takes along."""
+    elm, _ = two()
+    with curator(tmp_path, elm, Shown(), now=elm.begins) as it:
+        t = it.t
+        it._ledger.append("gap", bodies.gap(t, t + 1, "witness"))
+        book(elm, it._ledger, [elm])
+        found = it._ledger.standing
+    figures = []
+    for n in (1, 2):
+        state = replace(found, booked=(replace(found.booked[0], together=n),))
+        assert moves_alone(elm, state)
+        stated = takes_along(elm, state, "house", {})
+        figures.append((stated["total"], stated["leakage"]))
+    assert figures[0][0] == pytest.approx(found.booked[0].epsilon)
+    assert figures[1] == (math.inf, math.inf)
+    came = TransferRecord("house", "in", "oak", 0.1, out="0" * 64, total=1.0, leakage=1.0, last=1)
+    state = replace(found, transfers=(replace(came, together=2, seq=found.head.seq + 1),))
+    assert takes_along(elm, state, "house", {})["leakage"] == math.inf
 
 
 def test_a_house_moves_where_an_epoch_from_before_has_the_same_terms(tmp_path: Path) -> None:

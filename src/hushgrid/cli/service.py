@@ -338,8 +338,12 @@ def resume(
     from hushgrid.files.service_file import load_deployment
     from hushgrid.service.gaps import resume_zones
 
-    others = [load_deployment(one) for one in lost_epoch or ()]
-    found = resume_zones(load_deployment(file), zone, time.time(), lost_epochs=others)
+    made = load_deployment(file)
+    others = [
+        made if one.resolve() == file.resolve() else load_deployment(one)
+        for one in lost_epoch or ()
+    ]
+    found = resume_zones(made, zone, time.time(), lost_epochs=others)
     for one in found:
         if one.state == "resumed":
             cost = "no epsilon of their own" if one.epsilon is None else f"epsilon {one.epsilon:g}"

@@ -254,7 +254,7 @@ def book(service: ZoneService, ledger: Ledger, lost_epochs: Sequence[ZoneService
     until = max(counts_until(one, end) for one in (service, *lost)) if lost else end
     names = {first_state(one).digest for one in lost} if until > end else {""}
     terms = names.pop() if len(names) == 1 else None
-    for one in lost:
+    for one in (service, *lost):
         charge(one, ledger)
     booking = ResumeRecord(first, last, float(epsilon), float(delta), 0, n)
     ledger.write(replace(booking, until=until, terms=terms) if until > end else booking)
@@ -331,7 +331,8 @@ def resume_zones(
         zone: One zone; None: all of them.
         now: [UTC epoch s]
         patience: How long to wait for a running service [s].
-        lost_epochs: The service with terms whose epochs may have begun and been lost.
+        lost_epochs: The service with terms whose epochs may have begun and been lost;
+            `deployment` itself: there was no such epoch.
 
     Returns:
         What became of each zone.
@@ -340,12 +341,14 @@ def resume_zones(
         LedgerError: The zone is unknown, the terms are not those of its last epoch, or the service
             cannot be asked.
     """
-    deployment = as_begun(deployment)
+    given, deployment = deployment, as_begun(deployment)
     chosen = [one for one in deployment.zones if zone in (None, one.id)]
     if not chosen:
         names = ", ".join(one.id for one in deployment.zones)
         raise LedgerError(f"zone is {zone!r}; give one of the service file: {names}.")
-    others = [one for other in lost_epochs for one in as_begun(other).zones]
+    # the same file says that there was no other epoch: it stands for the present one
+    lost = [deployment if other is given else other for other in lost_epochs]
+    others = [one for other in lost for one in other.zones]
     with open_store(deployment.ledger) as store, open_witnesses(deployment) as witnesses:
         return [
             _resume_zone(

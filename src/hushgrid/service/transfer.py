@@ -20,7 +20,7 @@ from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.mechanism.release import State
 from hushgrid.service.border import ALWAYS, as_begun, moves_alone, said_at_last, windows_end
-from hushgrid.service.epoch import check_same, house_names
+from hushgrid.service.epoch import charge, check_same, house_names
 from hushgrid.service.gaps import look_for_loss
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.records import LedgerState, ReleaseRecord, ResumeRecord, TransferRecord
@@ -145,7 +145,9 @@ def takes_along(
 
     Returns:
         `total`, `leakage` and `last` of the record. No other zone publishes about the house before
-        `last`: what is published counts for a promise of an epoch here until then.
+        `last`: what is published counts for a promise of an epoch here until then. The first two
+        are infinite where houses moved together in an epoch that may be lost, or, by a record of
+        an earlier version, where the house was before.
     """
     left, since = _here_since(standing, name)
     own = (one for one in standing.transfers if one.house == name and one.seq > left)
@@ -170,6 +172,9 @@ def takes_along(
     if last <= service.begins:  # else it does not fade from there on
         early, brought = sum_up([early, brought]), 0.0
     total = max((one.total for one in came), default=0.0)
+    blocks = [one.together for one in came] + [gap.together for gap in standing.booked]
+    if max((n or 1 for n in blocks), default=1) > 1:
+        total = brought = math.inf
     ends = [_end(standing, one) for one in releases[-1:]]
     ends += [_end(standing, gap) for gap in gaps]
     # of a promise that always counts no other zone knows: it is about intervals here
@@ -285,6 +290,8 @@ def move(deployment: Deployment, meter: str, source: str, target: str, now: floa
             if out is None:  # refused before the other zone's ledger is created
                 _check_kinds(leaves, comes)
                 _check_alone(leaves, old.standing, "leaves")
+                check_same(leaves, old.standing)
+                charge(leaves, old)  # the process that recorded the epoch may have been killed
                 _leaving(leaves, old, meter, name, target, span, now)
             with Ledger.open(
                 store, target, key, deployment.mode, now, witness=witnesses.of(target)
