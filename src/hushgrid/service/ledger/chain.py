@@ -596,6 +596,11 @@ class Replicated(Judged, Protocol):
         """
         ...
 
+
+@runtime_checkable
+class Dated(Replicated, Protocol):
+    """A store that knows since when the ledger is on its server."""
+
     def since(self) -> int:
         """When the ledger was noted on the server that answers [UTC epoch s]; 0: it began there."""
         ...

@@ -38,6 +38,7 @@ from hushgrid.mechanism.release import Mode
 from hushgrid.service.ledger.chain import (
     ChainReport,
     Checkpointed,
+    Dated,
     Fold,
     Judged,
     LedgerStore,
@@ -429,7 +430,8 @@ class Ledger:
             if isinstance(store, Replicated) and not begun:
                 if store.moved(zone) is None:  # first of all: a copy that has the zone has this
                     store.settle(zone)
-                found = found._replace(since=store.since())
+                if isinstance(store, Dated):
+                    found = found._replace(since=store.since())
             ledger = cls(store, zone, key, under_way, witness, found)
             if ledger._fold.place is None:
                 ledger.write(GenesisRecord(mode, key.public, math.floor(now)))
