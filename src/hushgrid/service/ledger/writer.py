@@ -427,11 +427,10 @@ class Ledger:
             if found.forked and not forked:
                 raise _forked(zone, found.forked)
             begun = under_way.place is not None and under_way.place.epoch is not None
-            if isinstance(store, Replicated) and not begun:
-                if store.moved(zone) is None:  # first of all: a copy that has the zone has this
-                    store.settle(zone)
-                if isinstance(store, Dated):
-                    found = found._replace(since=store.since())
+            if isinstance(store, Replicated) and not begun and store.moved(zone) is None:
+                store.settle(zone)  # first of all: a copy that has the zone has this, too
+            if isinstance(store, Dated):
+                found = found._replace(since=store.since())
             ledger = cls(store, zone, key, under_way, witness, found)
             if ledger._fold.place is None:
                 ledger.write(GenesisRecord(mode, key.public, math.floor(now)))
