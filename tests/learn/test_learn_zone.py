@@ -606,7 +606,7 @@ OWN = {  # mappings of our own with a column of meters
 
 
 @pytest.mark.parametrize("budget", ["--pool-budget", "--bound-budget"])
-@pytest.mark.parametrize("form", ["xml", "nem12", "dsmr_p1", "elhub", *OWN])
+@pytest.mark.parametrize("form", ["xml", "nem12", "dsmr_p1", "elhub", "joined", *OWN])
 def test_a_pool_reads_rows_by_themselves(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], form: str, budget: str
 ) -> None:
@@ -618,6 +618,10 @@ def test_a_pool_reads_rows_by_themselves(
             'meter = "meter_id"\ntime = "start_utc"\nvalue = "wh"\nunit = "wh"\n' + OWN[form]
         )
         mapping = str(path)
+    elif form == "joined":  # exports of two homes, each with its header
+        text = readings.read_text()
+        readings, mapping = tmp_path / "readings.csv", "canonical"
+        readings.write_text(text * 2)
     elif form == "xml":
         readings, mapping = tmp_path / "readings.xml", "canonical"
     asked = ["--readings", str(readings), "--out", str(tmp_path), "--no-figures"]

@@ -25,6 +25,7 @@ from hushgrid.service.database import Database
 from hushgrid.service.doctor import examine
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.store import (
+    HOME,
     IN_FILE,
     LEDGER,
     ON_SERVER,
@@ -512,6 +513,40 @@ def test_a_zone_that_a_copy_lacks_may_have_been_published(
         feed(oak, oak.t, [1])
         assert {each.source for each in oak.run(oak.next_due())} == {source}
         assert (oak._ledger.standing.gap is None) is (days > 0)
+
+
+def test_a_zone_that_is_put_back_in_part_gets_a_gap(tmp_path: Path, postgres: Postgres) -> None:
+    """A restored dump lacks it, and the witness is cut at a line."""
+    made = described(tmp_path / "one", postgres.fresh())
+    live(made, 0, 3)
+    for path in made.witness_folder.glob("1/*"):
+        kept = path.read_bytes().splitlines(keepends=True)
+        path.write_bytes(b"".join(kept[:-3]))  # two releases, and the line that proves an end
+    copy = replace(made, ledger=postgres.fresh(), meters=str(tmp_path / "meters.db"))
+    with PostgresLedger(copy.ledger) as store, store.writer("ash"):
+        store.settle("ash")
+        with store.begin() as link:
+            for table in (HOME, SERVERS):
+                link.execute(sa.update(table).values(server="other"))
+    with curators(copy, BEGINS + 5 * 900) as both:
+        assert [it._ledger.standing.gap is not None for it in both] == [True, True]
+        assert [len(it.releases) for it in both] == [1, 1], "put back"
+
+
+def test_a_zone_that_the_small_files_know_is_not_left_behind(tmp_path: Path) -> None:
+    """An older copy was put in place by hand, from before the zone began."""
+    file, other = described(tmp_path / "one"), described(tmp_path / "two")
+    path, copy = Path(file.ledger), tmp_path / "copy.db"
+    live(replace(file, zones=(file.zones[0], service(3, "ash"))), 0, 1)
+    with SqliteLedger(path) as store:
+        store.copy_to(copy)
+    live(replace(file, zones=(file.zones[1], service(3, "ash"))), 1, 1)
+    for end in ("", "-wal", "-shm"):
+        path.with_name(path.name + end).unlink(missing_ok=True)
+    shutil.copy(copy, path)
+    with pytest.raises(LedgerError, match="knows a zone that is not in the ledger"):
+        move_stores(file, other)
+    assert not Path(other.ledger).exists()
 
 
 def test_a_move_notes_the_server_before_it_copies(tmp_path: Path, postgres: Postgres) -> None:

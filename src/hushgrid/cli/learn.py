@@ -472,7 +472,8 @@ def learn(
         return
     given = {"--from": first, "--to": last, "--interval": seconds, "--meters": meters}
     _need_public(asked, [name for name, value in given.items() if value is None])
-    check_rows_apart(asked, rows_apart(readings, mapping))
+    if asked.pool_budget is not None or asked.bound_budget is not None:
+        check_rows_apart(asked, rows_apart(readings, mapping))
     season, parted = _months(months), _seasons(seasons)
     if season and parted:
         raise IntakeError("months and seasons are both set; give one of them.")

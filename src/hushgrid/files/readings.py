@@ -29,6 +29,7 @@ from hushgrid.intake.text import (
     CANONICAL,
     ColumnMapping,
     Format,
+    alternatives,
     lines,
     open_bytes,
     perhaps,
@@ -281,8 +282,8 @@ def read_histories(
         seasons: Months of each season that has laws of its own; none: the year has one.
 
     Returns:
-        Histories, `declared` where step, begin, end and meters were all given, `apart` as
-        `rows_apart` has it.
+        Histories, `declared` where step, begin, end and meters were all given, `apart` where
+        also `rows_apart` holds.
 
     Raises:
         IntakeError: If the time zone is unknown, or the readings have no common axis.
@@ -316,7 +317,7 @@ def read_histories(
     month = local_months(axis.begins, axis.seconds, axis.steps, time_zone)
     found = replace(
         found, counts=counts, problems=parsed.problems, declared=declared, month=month,
-        apart=rows_apart(path, mapping),
+        apart=declared and rows_apart(path, mapping),
     )  # fmt: skip
     if meters is not None:
         found = for_meters(found, meters)
@@ -339,14 +340,35 @@ def rows_apart(path: Path, mapping: str) -> bool:
         mapping: As `mapping_of` takes it.
 
     Returns:
-        False for formats with nested or ordered records, for headers that may come again in a file
-        of several homes, for a preamble, which holds for all rows, and where the first row's meter
-        decides which rows are read.
+        False for formats with nested or ordered records and those of extensions, for a header that
+        comes again or may do so in a file of several homes, for a preamble, which holds for all
+        rows, and where the first row's meter decides which rows are read.
     """
-    by = mapping_of(mapping)
+    by, suffix = mapping_of(mapping), path.suffix.lower()
     several = by.meter is not None and (by.header == "repeated" or by.meter_id is not None)
-    table = by.form == "table" and path.suffix.lower() != ".xml"
-    return table and not several and not by.preamble
+    if by.form != "table" or suffix not in _TABLES or several or by.preamble:
+        return False
+    return suffix != ".csv" or not _has_headers(path, by)
+
+
+_TABLES = (".csv", ".json", ".ndjson", ".jsonl", ".parquet", ".arrow", ".arrows")
+
+
+def _has_headers(path: Path, by: ColumnMapping) -> bool:
+    """Whether several lines of a CSV name its columns: exports of homes in one file."""
+    names = [[one.casefold() for one in alternatives(column)] for column in by.columns]
+    # written as they are in any encoding
+    wanted = [some for some in names if all(one.isascii() for one in some)] or names
+    found = 0
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            for line in map(str.casefold, file):
+                found += all(any(one in line for one in some) for some in wanted)
+                if found > 1:
+                    return True
+    except OSError as error:
+        raise FileError(f"{path} cannot be read ({error.strerror}); give a file.") from None
+    return False
 
 
 def read_meters(path: Path) -> list[str]:

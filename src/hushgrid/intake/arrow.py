@@ -106,10 +106,13 @@ def arrow_batches(source: ByteSource, mapping: ColumnMapping = CANONICAL) -> Ite
     pa = arrow()
     options = pa.ipc.IpcReadOptions(use_threads=False)
     try:
-        stream = pa.ipc.open_stream(pa.PythonFile(_Checked(source), "r"), options=options)
+        checked = _Checked(source)
+        stream = pa.ipc.open_stream(pa.PythonFile(checked, "r"), options=options)
         table = Table(stream.schema, mapping)
         for batch in stream:
             yield table.parsed(batch)
+        if checked.goes_on():
+            raise IntakeError("input goes on after the end of its Arrow stream; give one stream.")
     except (pa.ArrowException, OSError, ValueError) as error:
         if isinstance(error, IntakeError):
             raise
@@ -157,6 +160,10 @@ class _Checked:
             raise IntakeError("Arrow stream is compressed; write it uncompressed.")
         self._message = arrow().BufferReader(message.serialize())
         return bytes(self._message.read(size))
+
+    def goes_on(self) -> bool:
+        """Whether there are bytes after the end of the stream."""
+        return bool(self._source.read(1))
 
 
 def _is_compressed(message: pa.Message) -> bool:

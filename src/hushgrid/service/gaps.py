@@ -97,7 +97,8 @@ def note_loss(
     causes: dict[Cause, bool] = {
         "fork": found.forked is not None,
         "witness": found.lost,
-        "failover": bool(found.moved) or (not standing.reach and found.since > reach),
+        "failover": bool(found.moved)
+        or (found.since > reach and (found.moved is None or not standing.reach)),
         "meters": beyond and (found.blind or found.moved is None),
     }
     why = next((cause for cause, holds in causes.items() if holds), None)

@@ -396,17 +396,26 @@ def _refuse_lengths(
     ends: list[int],
     results: list[_DeliveryResult],
 ) -> None:
-    """Note the readings of a zone that are not inside one of its intervals, as the store has it."""
+    """Note the readings of a zone that are not inside one of its intervals, as the store has it.
+
+    Each delivery by itself: what others sent changes no answer.
+    """
     duration = np.maximum(columns.duration, 1).astype(np.int64)
     divides = zone.seconds % duration == 0
-    for length in np.unique(duration[mine & ~divides])[:PROBLEMS].tolist():
-        text = (
-            f"lasts {length} s, but the intervals of zone {zone.id} last {zone.seconds} s: one"
-            f" reading must not enter two releases; send readings of {zone.seconds} s or a divisor"
-        )
-        _refuse(text, mine & (duration == length), ends, results)
-    if (astray := mine & divides & (columns.start % duration != 0)).any():
-        _refuse("starts between two borders of readings of its own length", astray, ends, results)
+    wrong, astray = mine & ~divides, mine & divides & (columns.start % duration != 0)
+    for each, (begin, end) in zip(results, pairwise([0, *ends]), strict=True):
+        own, lengths = wrong[begin:end], duration[begin:end]
+        for length in np.unique(lengths[own])[:PROBLEMS].tolist():
+            at = np.flatnonzero(own & (lengths == length))
+            text = (
+                f"lasts {length} s, but the intervals of zone {zone.id} last {zone.seconds} s: one"
+                f" reading must not enter two releases; send readings of {zone.seconds} s or a"
+                " divisor"
+            )
+            each.refused.append((text, at.size, int(at[0])))
+        if (at := np.flatnonzero(astray[begin:end])).size:
+            text = "starts between two borders of readings of its own length"
+            each.refused.append((text, at.size, int(at[0])))
 
 
 def _bounds(zone: ZoneService) -> tuple[Ints, Ints]:

@@ -42,7 +42,7 @@ from hushgrid.service.database import MOVED, MOVING, Database, exists, version_o
 from hushgrid.service.ledger.chain import check
 from hushgrid.service.ledger.store import HOME, LEDGER, SERVERS, PostgresLedger, SqliteLedger
 from hushgrid.service.ledger.witness import held
-from hushgrid.service.ledger.writer import load, verify_signature
+from hushgrid.service.ledger.writer import check_known_zones, load, verify_signature
 from hushgrid.service.meters import open_meters
 from hushgrid.service.meters.store import damages, stored_rosters
 from hushgrid.service.meters.tables import SCHEMA as METERS
@@ -88,6 +88,8 @@ def move_stores(old: Deployment, new: Deployment) -> list[MovedStore]:
     begun = _is_begun(old, new)
     with _kind(old)(old.ledger, moving=begun) as ledger:  # refuses one that was moved
         zones = sorted({zone.id for zone in old.zones} | {*ledger.zones()})
+        if isinstance(ledger, SqliteLedger):
+            check_known_zones(Path(ledger.place), ledger.zones())
     if not begun:
         _check_witness(old, new)
     with ExitStack() as stack:

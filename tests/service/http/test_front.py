@@ -179,6 +179,21 @@ def test_a_sender_has_so_many_requests_a_second(
     assert answers == [200] * 10 + [429]
 
 
+@pytest.mark.parametrize("others", [False, True])
+def test_a_refusal_does_not_depend_on_others(
+    limited: Limited, monkeypatch: pytest.MonkeyPatch, others: bool
+) -> None:
+    """When the next request may come would show whether another sender was there just before."""
+    wall = 1002.0
+    monkeypatch.setattr(middleware, "time", SimpleNamespace(monotonic=lambda: wall))
+    if others:
+        limited.call("GET", "/v1/price", headers=AUTH)
+    wall = 1003.5
+    answers = [limited.call("GET", "/v1/price") for _ in range(11)]
+    assert [one.status_code for one in answers] == [200] * 10 + [429]
+    assert answers[-1].headers["retry-after"] == "2"
+
+
 def test_an_address_is_believed_from_known_proxies_alone(tmp_path: Path) -> None:
     def calls(proxies: tuple[str, ...], *forwarded: str) -> list[int]:
         folder = tmp_path / f"{len(proxies)}{len(forwarded)}{forwarded[0]}"

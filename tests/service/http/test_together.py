@@ -111,6 +111,17 @@ def test_each_is_told_what_became_of_its_own(bench: Bench) -> None:
     assert len(bench.meters.rows) == 5
 
 
+def test_reasons_are_of_each_ones_own_rows(bench: Bench) -> None:
+    """Ten lengths are named: shorter ones of another sender took the place of some."""
+    long = [("elm-0", START, 3601 + i, 1) for i in range(10)]
+    _, own, _ = bench.send(
+        as_ndjson(rows("elm", 1)),
+        (as_ndjson(long), NDJSON),
+        (as_ndjson([("elm-2", START, 3600, 1)]), NDJSON),
+    )
+    assert sum("lasts 36" in reason for reason in own.json()["reasons"]) == 10
+
+
 def test_a_broken_body_is_its_senders_own_trouble(bench: Bench) -> None:
     broken = as_json(rows("elm", 1))[:-1] + b", oh"
     answers = bench.send(

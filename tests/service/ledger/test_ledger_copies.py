@@ -108,8 +108,13 @@ def test_a_copy_without_a_zone_that_was_known_is_refused(tmp_path: Path) -> None
     back_up(path, copy, verify_signature)
     grow(path, 1, 3, "oak-lane")
     take_away(path)
-    with pytest.raises(LedgerError, match="knows a zone that is not in the copy"):
+    says = "knows a zone that is not in the ledger or its copy"
+    with pytest.raises(LedgerError, match=says):
         restore(copy, path, verify_signature)
+    shutil.copy(copy, path)  # by hand
+    with pytest.raises(LedgerError, match=says):
+        back_up(path, tmp_path / "again.db", verify_signature)
+    take_away(path)
     sidecar_path(path, "oak-lane").unlink()
     assert restore(copy, path, verify_signature).records == 3
 

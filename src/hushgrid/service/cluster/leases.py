@@ -35,6 +35,7 @@ from hushgrid.service.ledger.store import (
     HOME,
     LEDGER,
     PAGE,
+    SERVERS,
     PostgresLedger,
     lock_of,
     names_of,
@@ -544,7 +545,10 @@ class SharedLedger(PostgresLedger):
         if now is None:
             return False
         other = HOME.c.zone.in_(zones) & HOME.c.server.not_in(names_of(now))
-        return bool(self.rows(sa.select(HOME.c.zone).where(other).limit(1)))
+        known = [row.server for row in self.rows(sa.select(SERVERS))]
+        return bool(
+            (known and now not in known) or self.rows(sa.select(HOME.c.zone).where(other).limit(1))
+        )
 
     def close(self) -> None:
         """Close the session."""

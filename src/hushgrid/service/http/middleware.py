@@ -167,7 +167,7 @@ class Callers:
     def __init__(self, app: ASGIApp, access: Access, rate: float) -> None:
         self._app, self._access = app, access
         self._seconds = max(BURST, math.ceil(1 / rate))
-        self._most, self._until = max(int(rate * self._seconds), 1), 0.0
+        self._most, self._window = max(int(rate * self._seconds), 1), 0.0
         self._requests = Counter[str]()  # of each sender, until the count begins again
         self._sender = lru_cache(10_000)(sender_network)
         self._threads = CapacityLimiter(4)  # no other request keeps a sender of readings waiting
@@ -183,12 +183,14 @@ class Callers:
                 grant = await self._grant(given.decode("latin-1"))
         except AccessError as error:
             refusal = access_problem(error)
-        if time.monotonic() >= self._until:
-            self._until = time.monotonic() + self._seconds
+        # by the clock alone: when a count begins must not depend on requests of others
+        window, passed = divmod(time.monotonic(), self._seconds)
+        if window != self._window:
+            self._window = window
             self._requests.clear()
         self._requests[grant.client or sender] += 1
         if self._requests[grant.client or sender] > self._most:
-            refusal = self._too_many()
+            refusal = self._too_many(math.ceil(self._seconds - passed))
             await pause()
         if refusal is None:
             scope["caller"] = Caller(grant, sender)
@@ -205,8 +207,7 @@ class Callers:
             return found
         return await to_thread.run_sync(self._access.grant, authorization, limiter=self._threads)
 
-    def _too_many(self) -> Response:
-        seconds = max(math.ceil(self._until - time.monotonic()), 1)
+    def _too_many(self, seconds: int) -> Response:
         return problem(
             429,
             f"Too many requests; send the next one in {seconds} s.",

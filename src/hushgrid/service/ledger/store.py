@@ -410,8 +410,12 @@ class PostgresLedger(SqlLedger):
 
     def since(self) -> int:
         """When the ledger was noted on the server that answers; 0: it began there."""
-        own = sa.select(SERVERS.c.since).where(SERVERS.c.server == self.server())
-        return next((int(row.since) for row in self.rows(own)), 0)
+        now = self.server()
+        known = {row.server: int(row.since) for row in self.rows(sa.select(SERVERS))}
+        if now is None or now in known:
+            return known.get(now or "", 0)
+        other = sa.select(HOME.c.zone).where(HOME.c.server.not_in(names_of(now))).limit(1)
+        return int(time.time()) if known or self.rows(other) else 0
 
     @contextmanager
     def writer(self, zone: str) -> Iterator[None]:

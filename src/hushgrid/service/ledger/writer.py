@@ -215,6 +215,7 @@ def back_up(store: Path, target: Path, verify: Verify | None = None) -> ChainRep
         LedgerError: A record does not verify or is missing, or the copy cannot be written.
     """
     with SqliteLedger(store, create=False) as source:
+        check_known_zones(store, source.zones())
         durable = {d: zone for zone in source.zones() if (d := source.witness(zone))}
         return _copied(source, target, durable, verify)
 
@@ -238,7 +239,7 @@ def restore(copy: Path, store: Path, verify: Verify | None = None) -> ChainRepor
             raise LedgerError(f"{left} exists already; move it away, with its -wal and -shm.")
     with SqliteLedger(copy, create=False) as source, ExitStack() as locks:
         zones = source.zones()
-        _check_known_zones(store, zones)
+        check_known_zones(store, zones)
         for zone in zones:  # a service that still runs holds them
             locks.callback(Sidecar(sidecar_path(store, zone), zone).release)
         known = {zone: read_witness(sidecar_path(store, zone)) for zone in zones}
@@ -246,14 +247,23 @@ def restore(copy: Path, store: Path, verify: Verify | None = None) -> ChainRepor
         return _copied(source, store, durable, verify)
 
 
-def _check_known_zones(store: Path, zones: tuple[str, ...]) -> None:
-    """A witness of a zone that the copy does not have at all."""
+def check_known_zones(store: Path, zones: Collection[str]) -> None:
+    """Refuse a ledger without a zone that a small file knows.
+
+    Args:
+        store: The ledger, or where it was.
+        zones: The zones that it has, or its copy.
+
+    Raises:
+        LedgerError: All records of a zone are lost.
+    """
     named = {sidecar_path(store, zone) for zone in zones}
     for path in sorted(store.parent.glob("*")):
         of_zone = re.fullmatch(re.escape(store.name) + r"\.[0-9a-f]{16}", path.name)
         if of_zone and path not in named and read_witness(path):
             raise LedgerError(
-                f"{path} knows a zone that is not in the copy; give a newer copy of {store.name}."
+                f"{path} knows a zone that is not in the ledger or its copy; give a newer copy of"
+                f" {store.name}."
             )
 
 
@@ -328,7 +338,7 @@ class OpenedLedger(NamedTuple):
             published.
         moved: Another server answers than the one that was last written to; None: not known.
         since: When the server that answers got the ledger [UTC epoch s]; 0: it began there. A zone
-            of which nothing is on record may have been published before.
+            that was not noted, or of which nothing is on record, may have been published before.
         blind: This process has neither judged the ledger nor followed it when it was written to.
 
     Steps are counted in intervals of the present epoch.
@@ -426,8 +436,8 @@ class Ledger:
             found = _resumed(store, zone, known, under_way, witness, key.public)
             if found.forked and not forked:
                 raise _forked(zone, found.forked)
-            begun = under_way.place is not None and under_way.place.epoch is not None
-            if isinstance(store, Replicated) and not begun and store.moved(zone) is None:
+            no_record = under_way.place is None
+            if isinstance(store, Replicated) and no_record and store.moved(zone) is None:
                 store.settle(zone)  # first of all: a copy that has the zone has this, too
             if isinstance(store, Dated):
                 found = found._replace(since=store.since())
