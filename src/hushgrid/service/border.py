@@ -75,6 +75,7 @@ _CLOSE = 1e-6  # relative: what a plan's search and its run leave open
 _MOST = 50_000  # steps of earlier epochs that are looked at again
 _DAY = 86_400  # [s]
 _ENDLESS = 1e5  # a leakage like no bound at all
+_EQUAL = 1 - 1e-9  # a loss and the same by another sum
 _MOST_TOGETHER = 12  # houses of a block, where it is not on record: 13 would have 8,192 states
 
 
@@ -387,6 +388,15 @@ class _PastEpoch:
         return found + [(gap.last * self.epoch.seconds + wait, gap.epsilon) for gap in self.gaps]
 
     @property
+    def beyond(self) -> float:
+        """What its promise leaves out: releases that lose more where laws are not those published.
+
+        Below eta = 1 a promise rests on laws of consumption; it also leaves out certain houses.
+        """
+        latest = [one for one in self.releases[::-1] if one.epsilon < one.epsilon_any * _EQUAL]
+        return math.fsum(booked(latest, loss=attrgetter("epsilon_any")))
+
+    @property
     def booked(self) -> float:
         """All that is booked for steps that may be lost; its promise need not cover them."""
         return math.fsum(gap.epsilon for gap in self.gaps)
@@ -506,7 +516,7 @@ def zone_as_begun(service: ZoneService, epoch: EpochRecord) -> ZoneService:
         terms. An epoch that renewed itself begins whole horizons after the file's.
     """
     first, horizon, digest = service.begins // service.seconds, service.policy.horizon, epoch.digest
-    ahead = epoch.first - first if _renews(service) and epoch.seconds == service.seconds else 0
+    ahead = epoch.first - first if renews(service) and epoch.seconds == service.seconds else 0
     later = ahead > 0 and ahead % horizon == 0
     if not later and (
         not planned_otherwise(service) or digest == first_state(service, digest).digest
@@ -529,14 +539,15 @@ def next_epoch(service: ZoneService, t: int) -> ZoneService | None:
     """
     ahead = t - service.begins // service.seconds
     horizons = ahead // service.policy.horizon
-    if horizons < 1 or not _renews(service):
+    if horizons < 1 or not renews(service):
         return None
     begins = service.begins + horizons * service.policy.horizon * service.seconds
     found = in_epoch(service, begins, renewed=True)
     return None if found is None else replace(found, accepts=None)
 
 
-def _renews(service: ZoneService) -> bool:
+def renews(service: ZoneService) -> bool:
+    """Whether the epochs of a zone follow each other by themselves."""
     return service.promise is not None and service.promise.renew and service.memory is not None
 
 
@@ -630,7 +641,7 @@ def _versions(service: ZoneService, begins: int, horizon: int) -> Iterator[ZoneS
     if _promised(service) is None:
         yield as_before(service)
     else:
-        if _renews(service):
+        if renews(service):
             yield in_epoch(service, begins, horizon, renewed=True)
         yield (one := in_epoch(service, begins, horizon))
         if one is not None and one.promise is not None and one.promise.renew:
@@ -781,10 +792,14 @@ def most_lost(service: ZoneService, scheduler: Scheduler, t: int) -> float:
         t: The epoch's step, from 1.
 
     Returns:
-        Its epsilon. Among epochs with an interval promise a house need not be certain where one
-        begins: every step counts with the policy's epsilon, which its noise is planned for.
+        The loss whatever anyone consumes, where it is known ahead; else its epsilon. Among epochs
+        with an interval promise a house need not be certain where one begins: every step counts
+        with the policy's epsilon, which its noise is planned for.
     """
     least = 0.0 if _promised(service) is None else service.policy.epsilon
+    if service.policy.schedule.known_ahead and scheduler.ahead:
+        anyway = scheduler.at(t).epsilon_any
+        least = max(least, anyway) if math.isfinite(anyway) else least
     return max(scheduler.most(t), least)
 
 
@@ -922,7 +937,7 @@ def _of_others(
         return []
     forward = _forward(service)
     if spans:  # each of them on its own
-        forward += math.fsum(_own(span.service) for span in spans)
+        forward += math.fsum(_anyway(span.service) for span in spans)
     to = spans[0].past.epoch.first * service.seconds if spans else service.begins
     fading, then, now = (
         _Fading(service, before, to),
@@ -971,7 +986,7 @@ def _inflow(
         if one.epoch.interval is not None and (one.releases or one.gaps):
             until = None if run is None else run.place
             holds = _allowed(standing, one, one.epoch.interval, until)
-            bounds.append(math.fsum([holds, one.booked, *losses[i + 1 :]]))
+            bounds.append(math.fsum([holds, one.beyond, one.booked, *losses[i + 1 :]]))
     came = now * then * min(bounds)
     if then > 1:
         came += now * (then - 1) * fading.left(_forward(service) * now)
@@ -1187,9 +1202,12 @@ def _still(models: Sequence[OccupancyModel]) -> list[OccupancyModel]:
 
 
 def _forward(service: ZoneService) -> float:
-    """The most that the new epoch, and others of its terms, say about the step it begins with."""
+    """The most that the new epoch, and others of its terms, say about the step it begins with.
+
+    Whatever anyone consumes: an earlier promise need not rest on the laws of this epoch.
+    """
     promised = _promised(service)
-    if promised is not None:
+    if promised is not None and service.policy.eta == 1:
         return max(_own(service), promised)
     if not _is_known_ahead(service.policy):
         return math.inf
@@ -1197,8 +1215,12 @@ def _forward(service: ZoneService) -> float:
     models = _still(world.models) if service.learned.private else world.models
     world = replace(world, models=anywhere(models))
     lengths = service.policy.schedule.lengths
-    past = leakage_by_houses(world.models, *_own_losses(service, world), lengths=lengths)
-    return max(float(total[0].max()) for _, _, total in past)
+    later = np.zeros(service.policy.horizon)
+    if promised is not None:  # others of its terms follow, at losses that the promise is not about
+        later[-1] = _ENDLESS
+    past = leakage_by_houses(world.models, *_any_losses(service, world), later, lengths=lengths)
+    found = max(float(total[0].max()) for _, _, total in past)
+    return found if found < _ENDLESS else math.inf
 
 
 def _is_known_ahead(policy: Policy) -> bool:
@@ -1208,9 +1230,30 @@ def _is_known_ahead(policy: Policy) -> bool:
 
 
 def _own_losses(service: ZoneService, world: Scenario) -> tuple[Floats, Indices]:
+    return _losses_at(service, world, _scales(service))
+
+
+def _any_losses(service: ZoneService, world: Scenario) -> tuple[Floats, Indices]:
+    """The losses whatever anyone consumes."""
+    anyway = replace(service, policy=replace(service.policy, eta=1.0))
+    return _losses_at(anyway, world, _scales(service))
+
+
+def _losses_at(
+    service: ZoneService, world: Scenario, scales: Mapping[int, float]
+) -> tuple[Floats, Indices]:
     rows = _Rows(world, service.policy.horizon, service.policy.schedule.lengths)
-    rows.add(service, _scales(service))
+    rows.add(service, scales)
     return rows.grouped()
+
+
+def _anyway(service: ZoneService) -> float:
+    """Leakage of an epoch about its own steps, whatever anyone consumes."""
+    if service.policy.eta == 1:
+        return _own(service)
+    models, lengths = service.scenario.models, service.policy.schedule.lengths
+    past = leakage_by_houses(models, *_any_losses(service, service.scenario), lengths=lengths)
+    return max(float(total.max()) for _, _, total in past)
 
 
 def _own(service: ZoneService) -> float:

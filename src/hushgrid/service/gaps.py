@@ -26,6 +26,7 @@ from hushgrid.service.border import (
     counts_until,
     most_lost_in,
     next_epoch,
+    renews,
     together,
 )
 from hushgrid.service.epoch import charge, check_same, first_state, roster_digests
@@ -172,7 +173,7 @@ def largest_loss(
     since = gap.first * epoch.seconds if gap.first > epoch.first else 0
     end = (gap.last + 1) * epoch.seconds
     each = [_most(service, epoch, since, end)]
-    each += [_most(one, None, since, end) for one in _others(epoch, lost_epochs)]
+    each += [_most(one, None, since, end) for one in _others(service, epoch, lost_epochs)]
     known = math.inf if gap.least == MOST else gap.least or 0.0
     return sum_up([known, *(one for one, _ in each)]), min(sum_up(one for _, one in each), 1.0)
 
@@ -193,14 +194,17 @@ def _check_named(
         )
 
 
-def _others(epoch: EpochRecord, lost_epochs: Sequence[ZoneService]) -> list[ZoneService]:
-    """The lost epochs without the present one."""
+def _others(
+    service: ZoneService, epoch: EpochRecord, lost_epochs: Sequence[ZoneService]
+) -> list[ZoneService]:
+    """The lost epochs without the present one; its terms may have had the key `renew` since."""
     present = (epoch.digest, epoch.first, epoch.seconds)
     return [
         one
         for one in lost_epochs
         if (first_state(one, epoch.digest).digest, one.begins // one.seconds, one.seconds)
         != present
+        or (one is not service and renews(one) and not renews(service))
     ]
 
 
@@ -250,7 +254,7 @@ def book(service: ZoneService, ledger: Ledger, lost_epochs: Sequence[ZoneService
     if standing.gap is None or standing.epoch is None:
         return
     first, last = standing.gap.first, standing.gap.last
-    lost, end = _others(standing.epoch, lost_epochs), (last + 1) * standing.epoch.seconds
+    lost, end = _others(service, standing.epoch, lost_epochs), (last + 1) * standing.epoch.seconds
     n = max(map(together, lost), default=None)
     until = max(counts_until(one, end) for one in (service, *lost)) if lost else end
     names = {first_state(one).digest for one in lost} if until > end else {""}

@@ -386,7 +386,8 @@ def _leaving(
             " gap of an earlier epoch states no epsilon. Transfer it in a later epoch, once those"
             " are older than the longest horizon of both zones."
         )
-    losses = _losses(leaves, old.standing, house)
+    # below eta = 1 its own losses rest on laws that the other zone need not trust
+    losses = _losses(leaves, old.standing, house) if leaves.policy.eta == 1 else {}
     stated = takes_along(leaves, old.standing, name, losses, now)
     _, delta = old.standing.spent.get(name, (0.0, 0.0))  # of earlier versions
     entry = TransferRecord(name, "out", target, float(cost), delta, **stated)

@@ -808,9 +808,8 @@ def _summary(fold: Fold, records: Sequence[Record]) -> _LostRecords:
 
 
 def _of_any(one: ReleaseRecord) -> float:
-    """What a release states, about houses that it leaves out too."""
-    left_out = one.delta and math.isfinite(one.epsilon)
-    return float(one.epsilon_any if left_out else one.epsilon)
+    """What a release states whatever anyone consumes, about houses that it leaves out too."""
+    return float(max(one.epsilon, one.epsilon_any) if one.scale else one.epsilon)
 
 
 def _covered(fold: Fold, records: Sequence[Record], *, fork: bool) -> bool:
