@@ -1012,3 +1012,32 @@ def test_a_house_that_moved_together_with_others_has_no_bound() -> None:
         figures.append(found.leakage)
     assert figures[0] <= 0.5 * (1 + 1e-6)
     assert math.isinf(figures[1])
+
+
+def test_trust_in_laws_is_no_part_of_another_epochs_promise() -> None:
+    """At eta = 0.05 the same epsilon has less noise: prices say more where laws are others."""
+    move = World([[0]], [np.array([[0.7, 0.3], [0.3, 0.7]])])
+    street = Street(1)
+    first = zone_of(street.law(move, FIRST), FIRST * HOUR, 0.1, 24, 1.0)
+    street.begin(first)
+    street.publish(first, range(1, 4))
+    after = zone_of(street.law(move, FIRST + 4), (FIRST + 4) * HOUR, 0.2, 24, None)
+    trusting = replace(after, policy=replace(after.policy, eta=0.05))
+    counted = [border(one, street.standing) for one in (after, trusting)]
+    figures = [one.leakage for one in counted if one is not None]
+    ways = [first_state(one).scheduler.at for one in (after, trusting)]
+    said = [sum(at(t).epsilon_any for t in range(1, 25)) for at in ways]
+    assert said[1] > 2 * said[0]
+    assert figures[1] > 1.2 * figures[0]
+    later = Street(1)
+    later.begin(trusting)
+    lost = replace(later.standing, gap=GapRecord(FIRST + 4, FIRST + 27, "witness"))
+    assert largest_loss(trusting, lost, [trusting])[0] >= said[1]
+    street.publish(first, range(4, 22))
+    own = [stating(one, epsilon=one.epsilon_any / 10) for one in street.standing.releases]
+    state = replace(street.standing, releases=tuple(own))
+    less = zone_of(street.law(move, FIRST + 22), (FIRST + 22) * HOUR, 0.1, 24, 1.0)
+    before, found = border(less, street.standing), border(less, state)
+    assert before is not None
+    assert found is not None
+    assert found.leakage > 1.2 * before.leakage, "the earlier promise was about laws"

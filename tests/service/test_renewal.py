@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from hushgrid._numbers import Floats
 from hushgrid.audit.certificate import certify
-from hushgrid.errors import ConfigError
+from hushgrid.errors import ConfigError, LedgerError
 from hushgrid.files.deployment import ZoneService
 from hushgrid.files.interval_plan import in_epoch
 from hushgrid.files.service_file import load_deployment
@@ -235,6 +235,21 @@ def test_the_file_of_a_renewed_epoch_is_booked_once(tmp_path: Path, same: bool) 
     assert booked.epsilon == pytest.approx(epochs * 2 * made.zones[0].policy.epsilon, rel=1e-3)
     (one,) = standing(tmp_path).booked
     assert one.together == (None if same else 1)
+
+
+def test_epochs_that_may_have_renewed_themselves_are_named(tmp_path: Path) -> None:
+    """The key is no part of the terms: the file of then has it, the one of the epoch has not."""
+    plain = zone(tmp_path, "")
+    with curator(tmp_path, plain, Shown(), now=BEGINS) as it:
+        publish(it, 2)
+        it._ledger.append("gap", gap(it.t, it.t + STEPS + 4, "witness"))
+        found = it._ledger.standing
+    with pytest.raises(LedgerError, match=r"policy\.renew may have been set"):
+        largest_loss(plain, found)
+    renewed = zone(tmp_path)
+    alone, both = (largest_loss(plain, found, [one])[0] for one in (plain, renewed))
+    assert both == pytest.approx(alone + largest_loss(renewed, found)[0])
+    assert largest_loss(renewed, found)[0] > 1.3 * alone
 
 
 def test_without_the_key_the_horizon_ends(tmp_path: Path) -> None:

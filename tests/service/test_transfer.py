@@ -591,6 +591,18 @@ def test_a_house_moves_where_an_epoch_from_before_has_the_same_terms(tmp_path: P
     assert not moves_alone(oak, old)
 
 
+@pytest.mark.parametrize("eta", [0.05, 1.0])
+def test_what_a_house_brings_rests_on_no_law(tmp_path: Path, eta: float) -> None:
+    elm, oak = two()
+    elm = replace(elm, policy=replace(elm.policy, eta=eta))
+    run_on(tmp_path, elm, 1)
+    left(tmp_path, elm, oak)
+    found = standing(tmp_path, "elm")
+    (one,), (gone,) = found.releases, found.transfers
+    assert (one.epsilon < 0.9 * one.epsilon_any) is (eta < 1)
+    assert gone.leakage == pytest.approx(one.epsilon_any)
+
+
 def test_a_short_epoch_before_a_house_leaves_forgets_nothing(tmp_path: Path) -> None:
     """The longest horizon of both ledgers counts, not that of the present epoch."""
     elm, oak = two()

@@ -548,7 +548,12 @@ def next_epoch(service: ZoneService, t: int) -> ZoneService | None:
 
 def renews(service: ZoneService) -> bool:
     """Whether the epochs of a zone follow each other by themselves."""
-    return service.promise is not None and service.promise.renew and service.memory is not None
+    return can_renew(service) and service.promise is not None and service.promise.renew
+
+
+def can_renew(service: ZoneService) -> bool:
+    """Whether they would with the key `renew`, which is no part of the terms."""
+    return _promised(service) is not None and service.memory is not None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -23,6 +23,7 @@ from hushgrid.errors import LedgerError, LedgerHeldError
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.service.border import (
     as_begun,
+    can_renew,
     counts_until,
     most_lost_in,
     next_epoch,
@@ -181,9 +182,20 @@ def largest_loss(
 def _check_named(
     service: ZoneService, standing: LedgerState, lost_epochs: Sequence[ZoneService]
 ) -> None:
-    """Refuse to book where an epoch may be lost that began before the present one."""
+    """Refuse to book where an epoch may be lost that the file does not lead to.
+
+    One that began before the present one; or one that began by itself when the horizon ended, if
+    the file had the key `renew` then.
+    """
     gap, epoch = standing.gap, standing.epoch
-    if lost_epochs or gap is None or epoch is None or gap.first > epoch.first:
+    if lost_epochs or gap is None or epoch is None:
+        return
+    if gap.last >= epoch.first + epoch.horizon and can_renew(service) and not renews(service):
+        raise LedgerError(
+            f"what may be lost of zone {service.id!r} reaches beyond the horizon of its last epoch,"
+            f" and policy.renew may have been set then.{_NAME_IT}"
+        )
+    if gap.first > epoch.first:
         return
     releases = tuple(one for one in standing.releases if one.seq < gap.seq)
     gaps = tuple(one for one in standing.gaps if one.seq < gap.seq)
