@@ -356,7 +356,7 @@ def resume(
             text = "nothing is missing, and the service takes its clock for right"
             common.echo(f"zone {one.zone}: {text}", json)
         else:
-            common.echo(f"zone {one.zone}: nothing is missing", json)
+            common.echo(f"zone {one.zone}: no gap is on record, so there is nothing to book", json)
     common.write_json({"zones": [one._asdict() for one in found]}, json)
     if any(one.state == "asked" for one in found):
         raise typer.Exit(1)
