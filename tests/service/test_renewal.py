@@ -246,7 +246,8 @@ def test_epochs_that_may_have_renewed_themselves_are_named(tmp_path: Path) -> No
         found = it._ledger.standing
     with pytest.raises(LedgerError, match=r"policy\.renew may have been set"):
         largest_loss(plain, found)
-    renewed = zone(tmp_path)
+    assert plain.promise is not None
+    renewed = replace(plain, promise=replace(plain.promise, renew=True))
     alone, both = (largest_loss(plain, found, [one])[0] for one in (plain, renewed))
     assert both == pytest.approx(alone + largest_loss(renewed, found)[0])
     assert largest_loss(renewed, found)[0] > 1.3 * alone

@@ -540,8 +540,10 @@ def test_what_a_lost_epoch_promises_about_windows_holds_after_it_is_booked(tmp_p
         assert not held_back(elm, own, t + 6)
 
 
-@pytest.mark.parametrize("when", ["now", "before"])
-@pytest.mark.parametrize("where", ["elm", "oak"])
+@pytest.mark.parametrize(
+    ("where", "when"),
+    [("elm", "now"), ("elm", "before"), ("oak", "now"), ("oak", "before"), ("oak", "next")],
+)
 def test_no_house_moves_where_houses_move_together(tmp_path: Path, where: str, when: str) -> None:
     """Those that stay would reveal the one that left, and its new zone those that stay."""
     lock = [[0.4, 0.1, 0.1, 0.4]] * 4
@@ -551,7 +553,8 @@ def test_no_house_moves_where_houses_move_together(tmp_path: Path, where: str, w
         where: replace(alone[where], scenario=replace(alone[where].scenario, models=(pair,)))
     }
     for one in zones.values():
-        run_on(tmp_path, one, 1)
+        if one.id != where or when != "next":  # which is about to begin
+            run_on(tmp_path, one, 1)
     if when == "before":
         zones[where] = replace(alone[where], begins=BEGINS + 900)
         run_on(tmp_path, zones[where], 1, new_epoch=True)

@@ -243,7 +243,8 @@ def test_lost_releases_are_dated_by_their_own_start_where_their_epoch_is_not_kno
     fold = SimpleNamespace(standing=SimpleNamespace(epochs=(hours,), epoch=hours))
     t = 490_010 * 4
     times = {"start": t * 900, "applies_start": (t + 2) * 900, "published_at": (t + 1) * 900}
-    body = read(t, first=t) | times
+    body = read(t, first=t) | times | {"epsilon": 0.1, "epsilon_any": 2.5}
     record = Record(ZONE, 300, "release", body, "0" * 64, "1" * 64, "2" * 128)
     found = _summary(fold, [record])  # type: ignore[arg-type]
     assert (found.first, found.last) == (490_010, 490_010)
+    assert found.least == 2.5, "whatever anyone consumes"
