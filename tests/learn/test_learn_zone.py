@@ -481,8 +481,8 @@ def test_a_budget_is_refused_where_readings_decide_what_no_noise_covers() -> Non
     for asked in (ZoneChoices(pool_budget=1.0), ZoneChoices(bound_budget=1.0)):
         with pytest.raises(PolicyError, match="begin, end, step and meters"):
             export_models(result, found, asked, SimulatedNoise(1))
+        joined = replace(found, declared=True, apart=False)
         with pytest.raises(PolicyError, match="what one home sends may decide"):
-            joined = replace(found, declared=True, apart=False)
             export_models(result, joined, asked, SimulatedNoise(1))
     public = replace(found, declared=True)
     assert (
