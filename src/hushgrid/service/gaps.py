@@ -363,7 +363,7 @@ def resume_zones(
     if not chosen:
         names = ", ".join(one.id for one in deployment.zones)
         raise LedgerError(f"zone is {zone!r}; give one of the service file: {names}.")
-    # the same file says that there was no other epoch: it stands for the present one
+    # the same file says that there was no other epoch: it is read as the present one
     lost = [deployment if other is given else other for other in lost_epochs]
     others = [one for other in lost for one in other.zones]
     with open_store(deployment.ledger) as store, open_witnesses(deployment) as witnesses:
