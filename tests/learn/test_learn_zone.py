@@ -13,6 +13,7 @@ import pytest
 
 from hushgrid.cli import main
 from hushgrid.errors import ConfigError, IntakeError, ModelError, PolicyError
+from hushgrid.files.readings import read_histories
 from hushgrid.files.service_file import load_deployment
 from hushgrid.files.zone_file import load_zone
 from hushgrid.intake.readings import Readings
@@ -624,13 +625,27 @@ def test_a_pool_reads_rows_by_themselves(
     elif form == "joined":  # exports of two homes, each with its header
         text = readings.read_text()
         readings, mapping = tmp_path / "readings.csv", "canonical"
-        readings.write_text(text * 2)
+        head, _, rows = text.partition("\n")
+        readings.write_text(f"{text}{head.replace(',', ' , ')}\n{rows}")
     elif form == "xml":
         readings, mapping = tmp_path / "readings.xml", "canonical"
     asked = ["--readings", str(readings), "--out", str(tmp_path), "--no-figures"]
     asked += ["--mapping", mapping, budget, "1", *public(tmp_path, 15)]
     assert run("learn", *asked) == 2
     assert "what one home sends may decide how readings of others" in capsys.readouterr().err
+
+
+def test_labels_of_a_pool_have_one_header(folder: Path, tmp_path: Path) -> None:
+    """Joined exports, of which the first would decide how the others are read."""
+    head, rows = "meter_id,start_utc,occupied\n", "h01,0,1\nh02,0,0\n"
+    for text, apart in ((head + rows, True), (head + rows + head + rows, False)):
+        labels = tmp_path / "labels.csv"
+        labels.write_text(text)
+        found = read_histories(
+            folder / "readings.csv", mapping="canonical", time_zone="UTC", seconds=1800, begins=0,
+            ends=86_400, meters=["h01", "h02"], labels=labels,
+        )  # fmt: skip
+        assert found.apart is apart
 
 
 def test_prototypes_do_not_grow_with_homes_and_take_new_ones(folder: Path) -> None:

@@ -1041,3 +1041,18 @@ def test_trust_in_laws_is_no_part_of_another_epochs_promise() -> None:
     assert before is not None
     assert found is not None
     assert found.leakage > 1.2 * before.leakage, "the earlier promise was about laws"
+
+
+def test_a_silent_epoch_of_other_trust_is_judged_apart() -> None:
+    """Its promise at eta = 1 is no matter of the epochs of eta = 0.05 before and after it."""
+    theta = OccupancyModel.factored([[0.5, 0.5]], [[[[0.7, 0.3], [0.3, 0.7]]]])
+    begins = FIRST * HOUR // DAY * DAY
+    one = from_file(theta, begins, 0.5, 24)
+    trusting = replace(one, policy=replace(one.policy, eta=0.05))
+    street = Street(1)
+    street.begin(trusting)
+    street.publish(trusting, range(1, 25))
+    street.begin(replace(one, begins=begins + 8 * DAY))
+    for service in (one, trusting):
+        found = known(replace(service, begins=begins + 9 * DAY), street.standing)
+        assert found == [], service.policy.eta

@@ -1126,6 +1126,9 @@ def _window_promises(
             continue
         ago = min((ago for ago, _ in _earlier(evidence, epoch, other)), default=None)
         w = before.policy.schedule.shared_by
+        ends = [one.start + w * (other.seconds or 0) for one in other.entries if one.start]
+        if epoch.first * (epoch.seconds or 0) >= max(ends, default=0):  # in its own steps
+            continue
         if ago is not None and ago < w:
             yield w, before.policy.epsilon, w - ago
 

@@ -317,7 +317,10 @@ def read_histories(
     month = local_months(axis.begins, axis.seconds, axis.steps, time_zone)
     found = replace(
         found, counts=counts, problems=parsed.problems, declared=declared, month=month,
-        apart=declared and rows_apart(path, mapping),
+        apart=declared and rows_apart(path, mapping) and not (
+            labels is not None and labels.suffix.lower() != ".parquet"
+            and _has_headers(labels, ("meter_id", "start_utc", "occupied"))
+        ),
     )  # fmt: skip
     if meters is not None:
         found = for_meters(found, meters)
@@ -348,21 +351,25 @@ def rows_apart(path: Path, mapping: str) -> bool:
     several = by.meter is not None and (by.header == "repeated" or by.meter_id is not None)
     if by.form != "table" or suffix not in _TABLES or several or by.preamble:
         return False
-    return suffix != ".csv" or not _has_headers(path, by)
+    return suffix != ".csv" or not _has_headers(path, by.columns)
 
 
 _TABLES = (".csv", ".json", ".ndjson", ".jsonl", ".parquet", ".arrow", ".arrows")
 
 
-def _has_headers(path: Path, by: ColumnMapping) -> bool:
-    """Whether several lines of a CSV name its columns: exports of homes in one file."""
-    names = [[one.casefold() for one in alternatives(column)] for column in by.columns]
+def _has_headers(path: Path, columns: Sequence[str]) -> bool:
+    """Whether several lines of a CSV name its columns: exports of homes in one file.
+
+    Spaces are compared as `intake.csv.places` does.
+    """
+    names = [[one.casefold() for one in alternatives(column)] for column in columns]
     # written as they are in any encoding
     wanted = [some for some in names if all(one.isascii() for one in some)] or names
     found = 0
     try:
-        with path.open(encoding="utf-8", errors="replace") as file:
-            for line in map(str.casefold, file):
+        with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
+            for text in file:
+                line = " ".join(text.casefold().split())
                 found += all(any(one in line for one in some) for some in wanted)
                 if found > 1:
                     return True

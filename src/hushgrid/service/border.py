@@ -576,7 +576,7 @@ def known(service: ZoneService, standing: LedgerState) -> list[EarlierEpoch]:
 
     How far that is depends on the releases since: the leakage with what may come in from older
     epochs must be that without it. An epoch that published nothing has no part in it, whatever its
-    terms; its steps are judged with the others.
+    terms; its steps are judged with the others. Below eta = 1 that is so for the same terms alone.
 
     Args:
         service: The zone with the terms that are to begin.
@@ -609,12 +609,15 @@ def _since(service: ZoneService, past: Sequence[_PastEpoch], steps: int) -> list
     found, first = list[EarlierEpoch](), service.begins // service.seconds
     for one in reversed(past):
         epoch = one.epoch
-        if not (one.releases or one.gaps):
+        silent = not (one.releases or one.gaps)
+        if silent and (epoch.interval is None or service.policy.eta == 1):
             continue
         same = epoch.seconds == service.seconds and epoch.roster in roster_digests(service)
         then = same_terms(service, epoch.digest, epoch.first, epoch.horizon) if same else None
-        if then is None:
+        if then is None:  # also a promise that need not rest on these laws
             break
+        if silent:
+            continue
         if found and first - found[0].past.epoch.first >= steps:
             found[0] = replace(found[0], continues=True)
             break

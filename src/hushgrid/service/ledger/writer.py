@@ -439,8 +439,6 @@ class Ledger:
             no_record = under_way.place is None
             if isinstance(store, Replicated) and no_record and store.moved(zone) is None:
                 store.settle(zone)  # first of all: a copy that has the zone has this, too
-            if isinstance(store, Dated):
-                found = found._replace(since=store.since())
             ledger = cls(store, zone, key, under_way, witness, found)
             if ledger._fold.place is None:
                 ledger.write(GenesisRecord(mode, key.public, math.floor(now)))
@@ -601,11 +599,14 @@ def _resumed(
     """All records checked and folded; none may be missing that was known to be durable."""
     noted = store.witness(zone)  # before the records: see there
     refold(store, zone, fold)
-    found = OpenedLedger()
+    found, since = OpenedLedger(), store.since() if isinstance(store, Dated) else 0
     if witness is not None:
         moved = store.moved(zone) if isinstance(store, Replicated) else None
-        found = recover(store, zone, fold, witness, key, moved=bool(moved))
+        # a zone that is not noted may have been published before the ledger came here
+        away = since > 0 if moved is None else moved
+        found = recover(store, zone, fold, witness, key, moved=away)
         found = found._replace(moved=moved, blind=not witness.known)
+    found = found._replace(since=since)
     wanted = {*known, noted} - {None, fold.place and fold.place.head.digest}
     if wanted:
         wanted -= {record.digest for record in store.records(zone)}
