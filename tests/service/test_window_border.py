@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from hushgrid import Policy
+from hushgrid import OccupancyModel, Policy
 from hushgrid.audit.recompute import windows
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import ZoneService
@@ -78,6 +80,18 @@ def test_a_window_that_is_as_long_and_allows_no_more_goes_on(tmp_path: Path) -> 
         curator(tmp_path, later(LATER["step"], 6), Shown(), now=BEGINS + 900 * 18, new_epoch=True),
     ):
         pass
+
+
+def test_models_that_make_a_house_certain_wait(tmp_path: Path) -> None:
+    """What an epoch says of such a house is not counted in a window that began before."""
+    theta = OccupancyModel.factored([[0.0, 1.0]], [[[[0.5, 0.5], [0.5, 0.5]]]], chain_of=[0, 0])
+    for silent, folder in ((0, tmp_path / "at once"), (W - 1, tmp_path / "then")):
+        folder.mkdir()
+        one = later(windowed(EPSILON), silent)
+        certain = replace(one, scenario=replace(one.scenario, models=(theta,)))
+        says = pytest.raises(LedgerError, match="with models that declare nothing impossible")
+        with nullcontext() if silent else says:
+            publish(folder, (FIRST, certain))
 
 
 @pytest.mark.parametrize("kind", list(LATER))

@@ -210,16 +210,21 @@ def _check_windows(service: ZoneService, standing: LedgerState) -> None:
     """Refuse to take consecutive steps above what an earlier epoch promises about a window.
 
     A window of the new epoch counts what was lost before it, so one that is as long and allows no
-    more keeps the earlier promise. Other terms begin when no window reaches back any more.
+    more keeps the earlier promise, if its models make no house certain: what it says of such a
+    house is not counted. Other terms begin when no window reaches back any more.
     """
     own = service.policy.schedule
-    steps = own.shared_by * service.seconds if own.adaptive else 0
+    certain = any(model.has_zeros for model in service.scenario.models)
+    steps = own.shared_by * service.seconds if own.adaptive and not certain else 0
     until = windows_end(standing, steps, service.policy.epsilon)
     if service.begins < until:
+        way = "a window that is as long and an epsilon that is as small"
+        if certain:
+            way += ", with models that declare nothing impossible"
         raise LedgerError(
             f"begins of zone {service.id!r} is {service.begins}, where a window that an earlier"
-            " epoch promises still counts; give a window that is as long and an epsilon that is as"
-            f" small, or a begins of {until} or later (UTC epoch s)."
+            f" epoch promises still counts; give {way}, or a begins of {until} or later (UTC epoch"
+            " s)."
         )
 
 
