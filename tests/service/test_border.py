@@ -22,7 +22,7 @@ from hushgrid.audit.certificate import certify
 from hushgrid.audit.evidence import LostSteps
 from hushgrid.cli import main
 from hushgrid.errors import LedgerError
-from hushgrid.files.deployment import Promise, ZoneService
+from hushgrid.files.deployment import Pattern, Promise, ZoneService
 from hushgrid.files.interval_plan import EpochTimes, in_epoch, kept
 from hushgrid.files.service_file import load_deployment
 from hushgrid.mechanism.policy import Even, Gaussian
@@ -1048,11 +1048,14 @@ def test_a_silent_epoch_of_other_trust_is_judged_apart() -> None:
     theta = OccupancyModel.factored([[0.5, 0.5]], [[[[0.7, 0.3], [0.3, 0.7]]]])
     begins = FIRST * HOUR // DAY * DAY
     one = from_file(theta, begins, 0.5, 24)
-    trusting = replace(one, policy=replace(one.policy, eta=0.05))
+    made = zone_of(theta, begins, 1.0, 24, None)
+    pattern = Pattern(made.scenario, replace(made.policy, eta=0.05))
+    trusting = in_epoch(replace(made, pattern=pattern, promise=one.promise), begins)
+    assert trusting is not None
     street = Street(1)
     street.begin(trusting)
     street.publish(trusting, range(1, 25))
-    street.begin(replace(one, begins=begins + 8 * DAY))
-    for service in (one, trusting):
-        found = known(replace(service, begins=begins + 9 * DAY), street.standing)
-        assert found == [], service.policy.eta
+    after = next_epoch(trusting, (begins + 9 * DAY) // HOUR)
+    assert known(after, street.standing)
+    street.begin(next_epoch(one, (begins + 8 * DAY) // HOUR))
+    assert known(after, street.standing) == []

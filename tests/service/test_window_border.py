@@ -82,6 +82,18 @@ def test_a_window_that_is_as_long_and_allows_no_more_goes_on(tmp_path: Path) -> 
         pass
 
 
+def test_the_audit_counts_a_window_in_its_own_steps(tmp_path: Path) -> None:
+    """Steps twice as long begin when no window reaches back, as the service lets them."""
+    begins = BEGINS + 900 * (STEPS + W)
+    after = service(2, policy=LATER["step"], begins=begins, seconds=1800)
+    publish(tmp_path, (FIRST, after))
+    ((evidence,), _) = load_ledger(str(tmp_path / "ledger.db"), zone=None, key=None, heads=())
+    terms = map(terms_of, (FIRST, after))
+    assert not windows(
+        evidence, {epoch.digest: one for epoch, one in zip(evidence.epochs, terms, strict=True)}
+    )
+
+
 def test_models_that_make_a_house_certain_wait(tmp_path: Path) -> None:
     """What an epoch says of such a house is not counted in a window that began before."""
     theta = OccupancyModel.factored([[0.0, 1.0]], [[[[0.5, 0.5], [0.5, 0.5]]]], chain_of=[0, 0])
