@@ -13,7 +13,7 @@ from random import Random
 
 import pytest
 
-from hushgrid import Policy, Window
+from hushgrid import OccupancyModel, Policy, Window, Zone
 from hushgrid.audit.recompute import budget, steps, windows
 from hushgrid.cli import main
 from hushgrid.errors import LedgerError, MeterError
@@ -23,10 +23,17 @@ from hushgrid.service.access.clients import Client, ClientStore
 from hushgrid.service.access.tokens import make_token
 from hushgrid.service.audit import load_ledger, terms_of
 from hushgrid.service.curator import Curator
-from hushgrid.service.gaps import book, note_loss, resume_zones
+from hushgrid.service.epoch import first_state
+from hushgrid.service.gaps import book, largest_loss, note_loss, resume_zones
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import fold
-from hushgrid.service.ledger.records import LedgerState, ReleaseRecord
+from hushgrid.service.ledger.records import (
+    EpochRecord,
+    GapRecord,
+    Head,
+    LedgerState,
+    ReleaseRecord,
+)
 from hushgrid.service.ledger.witness import Witnesses, open_witnesses, sidecar_path
 from hushgrid.service.ledger.writer import Ledger, load, verify_signature
 from hushgrid.service.meters import open_meters
@@ -36,7 +43,9 @@ from hushgrid.service.transfer import move
 from tests.bodies import gap, resume
 from tests.service.faults import FIRST, QUARTER, World, lose_meters, no_pauses, service, zone
 from tests.service.http.test_access import KEPT
+from tests.service.setups import service as plain
 from tests.service.setups import street_in
+from tests.services import Postgres
 
 __all__ = ["no_pauses"]
 
@@ -410,7 +419,7 @@ def noted(
         meters.open_zone("elm", one.meters, one.seconds)
         ledger.found = ledger.found._replace(moved=moved)
         if grace is None:
-            note_loss(one, ledger, meters.last_closed("elm"), now)
+            note_loss(one, ledger, meters, now)
         else:
             note_loss(replace(one, grace=grace), ledger, None, now)
         gap = ledger.standing.gap
@@ -461,8 +470,56 @@ def test_a_curator_that_followed_takes_over_without_a_gap(tmp_path: Path, follow
             store, "elm", load(made.key), made.mode, world.time, witness=witnesses.of("elm")
         ) as ledger:
             ledger.found = ledger.found._replace(moved=False)
-            note_loss(one, ledger, meters.last_closed("elm"), world.time)
+            note_loss(one, ledger, meters, world.time)
             assert (ledger.standing.gap is None) is followed
+
+
+@pytest.mark.parametrize("kind", ["window", "exact"])
+def test_a_lost_end_counts_for_houses_that_are_certain(kind: str) -> None:
+    """The large house is at home for certain, so that the noise is not set by it; or by none."""
+    stay, move = [[1.0, 0.0], [0.0, 1.0]], [[0.5, 0.5], [0.5, 0.5]]
+    chains = [[stay, stay if kind == "exact" else move]]
+    theta = OccupancyModel.factored([[0.0, 1.0], [0.0, 1.0]], chains)
+    window = Policy(1.0, horizon=16, schedule=Window(4, "distribution"))
+    exact = Policy(1.0, horizon=16, on_empty="publish_exact")
+    one = plain(2, policy=window if kind == "window" else exact)
+    homes = Zone("elm", [10_000, 1000])
+    one = replace(one, scenario=replace(one.scenario, zone=homes, models=(theta,)))
+    first, state = one.begins // one.seconds, first_state(one)
+    epoch = EpochRecord(state.digest, first, 16, one.seconds)
+    gap = GapRecord(first + 2, first + 7, "witness")
+    head = Head(1, "")
+    lost = LedgerState("elm", "", "", head, "", epoch, None, (epoch,), (), (), {}, gap=gap)
+    booked, _ = largest_loss(one, lost)
+    # 6 steps: two windows, each with a publication with all of its epsilon, or none with noise
+    assert booked == pytest.approx(2 * 10_000 / 1000 if kind == "window" else math.inf)
+
+
+@pytest.mark.parametrize("together", [True, False], ids=["one server", "meters in a file"])
+def test_a_meter_store_on_the_ledgers_server_is_no_second_witness(
+    tmp_path: Path, postgres: Postgres, together: bool
+) -> None:
+    """Killed between closing and publishing, and taken over by a machine that knows nothing.
+
+    What is on one server is lost in the order in which it was committed. So on the server that was
+    last written to, an interval that is closed and has no release was not published. A file may
+    have been closed after what the server lost.
+    """
+    made = replace(service(tmp_path), ledger=postgres.fresh())
+    if together:
+        made = replace(made, meters=postgres.fresh())
+    world = looked(World(made), 2)
+    t, one = world.t, made.zones[0]
+    with open_meters(made.meters) as meters:
+        meters.open_zone(one.id, one.meters, one.seconds)
+        meters.close(one.id, t * QUARTER)
+    shutil.rmtree(made.witness_folder)
+    world.ahead()
+    looked(world)
+    gap = world.standing().gap
+    assert (gap is None) is together
+    assert gap is None or gap.why == "meters"
+    assert (t in world.releases()) is together
 
 
 def test_an_opening_that_fails_before_the_loss_is_judged_leaves_no_witness(tmp_path: Path) -> None:

@@ -140,6 +140,9 @@ class MemoryMeters:
     def last_closed(self, zone: str) -> int | None:
         return self.closed[zone] - self._zones[zone][1] if zone in self.closed else None
 
+    def timeline(self) -> str | None:
+        return None
+
     def open_intervals(self, zone: str) -> tuple[int, ...]:
         starts = {s for z, _, s in self.rows if z == zone and s >= self.closed.get(zone, 0)}
         return tuple(sorted(starts))

@@ -805,15 +805,15 @@ def most_lost(service: ZoneService, scheduler: Scheduler, t: int) -> float:
         t: The epoch's step, from 1.
 
     Returns:
-        The loss whatever anyone consumes, where it is known ahead; else its epsilon. Among epochs
-        with an interval promise a house need not be certain where one begins: every step counts
-        with the policy's epsilon, which its noise is planned for.
+        The loss whatever anyone consumes: infinite where houses are published without noise, and
+        where noise below eta = 1 follows demand that reacts to rates. Among epochs with an interval
+        promise a house need not be certain where one begins: every step counts with at least the
+        policy's epsilon, which its noise is planned for.
     """
+    if not scheduler.ahead:
+        return math.inf
     least = 0.0 if _promised(service) is None else service.policy.epsilon
-    if service.policy.schedule.known_ahead and scheduler.ahead:
-        anyway = scheduler.at(t).epsilon_any
-        least = max(least, anyway) if math.isfinite(anyway) else least
-    return max(scheduler.most(t), least)
+    return max(scheduler.most(t), scheduler.at(t).epsilon_any, least)
 
 
 def most_lost_in(service: ZoneService, scheduler: Scheduler, steps: Iterable[int]) -> list[float]:

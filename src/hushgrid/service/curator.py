@@ -426,7 +426,7 @@ class Curator:
             store, service.id, key, mode, now, fold=fold, witness=witness, verified=verified
         ) as ledger:
             if witness is not None and new_epoch:  # no new terms while something may be lost
-                note_loss(service, ledger, meters.last_closed(service.id), now)
+                note_loss(service, ledger, meters, now)
             if new_epoch:
                 check_moves([service], store, key, new_epoch=True)
             epoch = ledger.standing.epoch
@@ -440,7 +440,7 @@ class Curator:
             begin(service, ledger, meters, key, new_epoch, stated)
             meters.open_zone(*service.roster)
             if witness is not None and (epoch is None or not new_epoch):
-                note_loss(service, ledger, meters.last_closed(service.id), now)
+                note_loss(service, ledger, meters, now)
             ledger.settle()
             ways = (publishers, mode, watch, replay, checkpoint, covariates, present, key)
             curator = cls(service, ledger, meters, noise, *ways)

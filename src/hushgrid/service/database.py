@@ -32,7 +32,7 @@ from typing import Any, Self
 from urllib.parse import quote
 
 import sqlalchemy as sa
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from hushgrid.errors import ExtraError, HushgridError
 from hushgrid.files.results import sync_folder
@@ -55,6 +55,8 @@ SESSION: dict[str, Any] = {
 _PRAGMAS = ("synchronous = FULL", "fullfsync = ON", "secure_delete = ON", "foreign_keys = ON")
 # errors that another try may not meet
 _PASSING = ("OperationalError", "InterfaceError", "InternalError", "TimeoutError")
+# the server's system identifier and timeline: a promoted standby has another timeline
+TIMELINE = "system_identifier || '/' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)"
 # one round trip for each new session
 _DURABLE = """
 SELECT current_setting('fsync') = 'on',
@@ -206,6 +208,30 @@ class Database:
         """The rows of one statement that only reads."""
         with self.errors(), self._at_once.connect() as connection:
             return list(connection.execute(statement, values))
+
+    def said(self, statement: str) -> str | None:
+        """What the server answers about itself; None where it does not say, or for a file.
+
+        Raises:
+            The schema's `retry`: The server is away.
+        """
+        if self.path is not None:
+            return None
+        with self.errors():
+            try:
+                with self._at_once.connect() as connection:
+                    return str(connection.scalar(sa.text(statement)))
+            except DBAPIError as error:
+                if _may_pass(error.orig or error):
+                    raise
+                return None
+
+    def timeline(self) -> str | None:
+        """System identifier and timeline of the server; None where it does not say, or for a file.
+
+        What is on one timeline is lost in the order in which it was committed.
+        """
+        return self.said(f"SELECT {TIMELINE} FROM pg_control_system()")
 
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
@@ -539,8 +565,7 @@ class Database:
                 f"{self.schema.name} is no URL that PostgreSQL knows; give"
                 " postgresql://USER@HOST/DATABASE."
             )
-        kinds = {kind.__name__ for kind in type(error).__mro__}
-        passing = not kinds.isdisjoint(_PASSING)
+        passing = _may_pass(error)
         # what PostgreSQL says of other errors may hold a row's values; SQLite never says them
         why = f"{name} {state or ''}"
         if self.path or passing:
@@ -550,6 +575,11 @@ class Database:
             f"{self.schema.name} {self.place} cannot be used ({' '.join(why.split()) or name});"
             f" see that {place}, and open it again."
         )
+
+
+def _may_pass(error: BaseException) -> bool:
+    """Whether another try may not meet the error."""
+    return not {kind.__name__ for kind in type(error).__mro__}.isdisjoint(_PASSING)
 
 
 def _begin_file(link: sa.Connection) -> None:

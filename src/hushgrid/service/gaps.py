@@ -13,6 +13,7 @@ import math
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -43,6 +44,7 @@ from hushgrid.service.ledger.records import (
 from hushgrid.service.ledger.witness import Witness, open_witnesses
 from hushgrid.service.ledger.writer import Ledger, load, verify_signature
 from hushgrid.service.meters import open_meters
+from hushgrid.service.meters.columns import IntervalSource
 from hushgrid.service.meters.tables import file_of
 
 log = logging.getLogger("hushgrid.curator")
@@ -56,7 +58,12 @@ _NAME_IT = (
 
 
 def note_loss(
-    service: ZoneService, ledger: Ledger, closed: int | None, now: float, *, named: bool = False
+    service: ZoneService,
+    ledger: Ledger,
+    meters: IntervalSource | None,
+    now: float,
+    *,
+    named: bool = False,
 ) -> None:
     """Record a gap unless it is proven that the ledger lacks nothing that was published.
 
@@ -68,8 +75,10 @@ def note_loss(
     Args:
         service: The zone.
         ledger: Its ledger, open for writing; `ledger.found` says how it was found.
-        closed: Start of the last interval that the meter store closed [UTC epoch s]: the second
-            witness. None: there is none.
+        meters: The meter store, which closes each interval before it is published: the second
+            witness. None: there is none. On the timeline of the ledger's server it shows nothing
+            that the ledger does not: an interval without a release was closed by a process that
+            stopped before it published.
         now: [UTC epoch s]
         named: The operator has named the epochs that may be lost.
 
@@ -86,6 +95,8 @@ def note_loss(
             f"records of another epoch of zone {service.id!r} than the ledger's last one are lost,"
             f" and what followed them may be too.{_NAME_IT}"
         )
+    closed = None if meters is None else meters.last_closed(service.id)
+    here = found.timeline is not None and meters is not None and meters.timeline() == found.timeline
     # by time: an epoch that was set aside numbers later steps than those that are lost
     reach = standing.reach or min(one.first * one.seconds for one in standing.epochs)
     own = set(roster_digests(service))  # the same meters, whichever version recorded them
@@ -101,7 +112,7 @@ def note_loss(
         "witness": found.lost,
         "failover": bool(found.moved)
         or (found.since > reach and (found.moved is None or not standing.reach)),
-        "meters": beyond and (found.blind or found.moved is None),
+        "meters": beyond and (found.moved is None or (found.blind and not here)),
     }
     why = next((cause for cause, holds in causes.items() if holds), None)
     if why is None:
@@ -476,11 +487,10 @@ def look_for_loss(
         now: [UTC epoch s]
         named: As for `note_loss`.
     """
-    path, closed = file_of(deployment.meters), None
-    if path is None or path.exists() or Path(deployment.meters).is_dir():
-        with open_meters(deployment.meters) as meters:
-            closed = meters.last_closed(service.id)
-    note_loss(service, ledger, closed, now, named=named)
+    path = file_of(deployment.meters)
+    there = path is None or path.exists() or Path(deployment.meters).is_dir()
+    with open_meters(deployment.meters) if there else nullcontext() as meters:
+        note_loss(service, ledger, meters, now, named=named)
 
 
 def _check_terms(service: ZoneService, standing: LedgerState) -> None:

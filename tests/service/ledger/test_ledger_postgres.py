@@ -15,7 +15,7 @@ import psycopg
 import pytest
 from sqlalchemy import text
 
-from hushgrid.errors import LedgerError, LedgerHeldError
+from hushgrid.errors import LedgerAwayError, LedgerError, LedgerHeldError
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger import store as ledger_store
 from hushgrid.service.ledger.chain import ChainReport, check
@@ -375,7 +375,23 @@ def test_a_server_that_no_longer_says_which_it_is_may_be_another(
     with PostgresLedger(postgres.in_schema(schema)) as store, store.writer(ZONE):
         store.append(chain_of(ZONE)[0])
         store.settle(ZONE)
-        monkeypatch.setattr(ledger_store, "SERVER", text("SELECT not_allowed()"))
+        monkeypatch.setattr(ledger_store, "SERVER", "SELECT not_allowed()")
         assert store.moved(ZONE) is True
         store.settle(ZONE)
         assert store.moved(ZONE) is None
+
+
+def test_a_server_that_is_away_for_a_moment_is_not_taken_for_another(
+    postgres: Postgres, schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The session ends in the middle of the question, and the next one is answered."""
+    with PostgresLedger(postgres.in_schema(schema)) as store, store.writer(ZONE):
+        store.append(chain_of(ZONE)[0])
+        store.settle(ZONE)
+        own = "SELECT pg_terminate_backend(pg_backend_pid())"
+        with monkeypatch.context() as patch:
+            patch.setattr(ledger_store, "SERVER", own)
+            for ask in (store.moved, store.settle):
+                with pytest.raises(LedgerAwayError):
+                    ask(ZONE)
+        assert store.moved(ZONE) is False

@@ -271,6 +271,10 @@ class SumsSource:
         """Start of the last interval that the meter store closed [epoch s]."""
         return self._meters.last_closed(zone)
 
+    def timeline(self) -> str | None:
+        """System identifier and timeline of the store's server; None: a file, or not known."""
+        return self._meters.timeline()
+
     def open_intervals(self, zone: str) -> tuple[int, ...]:
         """None: no readings are received."""
         del zone

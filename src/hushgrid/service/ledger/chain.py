@@ -601,6 +601,10 @@ class Replicated(Judged, Protocol):
 class Dated(Replicated, Protocol):
     """A store that knows since when the ledger is on its server."""
 
+    def timeline(self) -> str | None:
+        """System identifier and timeline of the server; None where it does not say."""
+        ...
+
     def since(self) -> int:
         """When the ledger was noted on the server that answers [UTC epoch s]; 0: it began there."""
         ...

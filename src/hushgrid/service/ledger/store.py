@@ -23,7 +23,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from hushgrid.errors import LedgerAwayError, LedgerError
-from hushgrid.service.database import SORTED_TEXT, Database, Schema, lock_key
+from hushgrid.service.database import SORTED_TEXT, TIMELINE, Database, Schema, lock_key
 from hushgrid.service.ledger.chain import check_next, held_elsewhere, not_held, twice
 from hushgrid.service.ledger.records import Head, Record, canonical, from_fields
 from hushgrid.service.ledger.witness import Sidecar, read_witness, sidecar_path
@@ -81,11 +81,10 @@ SERVERS = sa.Table(
     sa.Column("server", sa.Text, primary_key=True),
     sa.Column("since", sa.BigInteger, nullable=False),
 )
-SERVER = sa.text("""
-SELECT system_identifier || '/' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)
-  || '/' || CAST(CAST('hushgrid_ledger' AS regclass) AS oid)
-FROM pg_control_system()
-""")
+SERVER = (
+    f"SELECT {TIMELINE} || '/' || CAST(CAST('hushgrid_ledger' AS regclass) AS oid)"
+    " FROM pg_control_system()"
+)
 _SETTLE = sa.text("""
 INSERT INTO hushgrid_ledger_home VALUES (:zone, :server) ON CONFLICT (zone) DO UPDATE
 SET server = excluded.server WHERE hushgrid_ledger_home.server <> excluded.server
@@ -378,11 +377,7 @@ class PostgresLedger(SqlLedger):
 
     def server(self) -> str | None:
         """Which server answers, on which timeline, with which table; None where it does not say."""
-        try:
-            return str(self.rows(SERVER)[0][0])
-        except LedgerError:
-            self.rows(sa.select(sa.literal(1)))  # raises where the server is away
-            return None
+        return self.said(SERVER)
 
     def moved(self, zone: str) -> bool | None:
         """Whether another server may answer than when the zone was last opened.

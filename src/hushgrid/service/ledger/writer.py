@@ -340,6 +340,7 @@ class OpenedLedger(NamedTuple):
         since: When the server that answers got the ledger [UTC epoch s]; 0: it began there. A zone
             that was not noted, or of which nothing is on record, may have been published before.
         blind: This process has neither judged the ledger nor followed it when it was written to.
+        timeline: System identifier and timeline of the server that answers; None: not known.
 
     Steps are counted in intervals of the present epoch.
     """
@@ -354,6 +355,7 @@ class OpenedLedger(NamedTuple):
     moved: bool | None = None
     since: int = 0
     blind: bool = False
+    timeline: str | None = None
 
     @property
     def complete(self) -> bool:
@@ -606,7 +608,8 @@ def _resumed(
         away = since > 0 if moved is None else moved
         found = recover(store, zone, fold, witness, key, moved=away)
         found = found._replace(moved=moved, blind=not witness.known)
-    found = found._replace(since=since)
+    timeline = store.timeline() if isinstance(store, Dated) else None
+    found = found._replace(since=since, timeline=timeline)
     wanted = {*known, noted} - {None, fold.place and fold.place.head.digest}
     if wanted:
         wanted -= {record.digest for record in store.records(zone)}
@@ -810,7 +813,7 @@ def _summary(fold: Fold, records: Sequence[Record]) -> _LostRecords:
 
 def _of_any(one: ReleaseRecord) -> float:
     """What a release states whatever anyone consumes, about houses that it leaves out too."""
-    return float(max(one.epsilon, one.epsilon_any) if one.scale else one.epsilon)
+    return float(max(one.epsilon, one.epsilon_any))
 
 
 def _covered(fold: Fold, records: Sequence[Record], *, fork: bool) -> bool:

@@ -293,6 +293,10 @@ class IntervalSource(Protocol):
         """
         ...
 
+    def timeline(self) -> str | None:
+        """System identifier and timeline of the database server; None: a file, or not known."""
+        ...
+
     def open_intervals(self, zone: str) -> tuple[int, ...]:
         """Starts of the intervals that hold readings and are not closed, in order [epoch s]."""
         ...

@@ -313,6 +313,10 @@ class MeterStore:
             found = find_zone(link, zone)
             return None if found is None else found[1].last_closed
 
+    def timeline(self) -> str | None:
+        """System identifier and timeline of the database server; None: a file, or not known."""
+        return self.open().timeline()
+
     def open_intervals(self, zone: str) -> tuple[int, ...]:
         """Starts of the intervals that hold readings and are not closed, in order [epoch s]."""
         with self._transaction(write=False) as link:
