@@ -209,7 +209,7 @@ class Database:
         with self.errors(), self._at_once.connect() as connection:
             return list(connection.execute(statement, values))
 
-    def said(self, statement: str) -> str | None:
+    def about(self, statement: str) -> str | None:
         """What the server answers about itself; None where it does not say, or for a file.
 
         Raises:
@@ -231,7 +231,7 @@ class Database:
 
         What is on one timeline is lost in the order in which it was committed.
         """
-        return self.said(f"SELECT {TIMELINE} FROM pg_control_system()")
+        return self.about(f"SELECT {TIMELINE} FROM pg_control_system()")
 
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:

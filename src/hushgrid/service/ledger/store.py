@@ -377,7 +377,7 @@ class PostgresLedger(SqlLedger):
 
     def server(self) -> str | None:
         """Which server answers, on which timeline, with which table; None where it does not say."""
-        return self.said(SERVER)
+        return self.about(SERVER)
 
     def moved(self, zone: str) -> bool | None:
         """Whether another server may answer than when the zone was last opened.
