@@ -29,7 +29,6 @@ from hushgrid.files.zone_file import PolicyTable, load_zone
 from hushgrid.mechanism.noise import Stepwise
 from hushgrid.mechanism.release import with_recorded_digest
 from hushgrid.service.audit import load_ledger, terms_of
-from hushgrid.service.border import as_begun
 from hushgrid.service.curator import Curator
 from hushgrid.service.epoch import first_state
 from hushgrid.service.http.operator import Certificates
@@ -39,6 +38,7 @@ from hushgrid.service.ledger.records import LedgerState, schedule_digest
 from hushgrid.service.ledger.writer import load, verify_signature
 from hushgrid.service.meters import open_meters
 from hushgrid.service.readiness import from_ledger
+from hushgrid.service.same_terms import as_begun
 from tests.service.test_curator import Shown, curator, everyone, feed
 
 BEFORE = Path(__file__).parent / "data" / "before"

@@ -25,8 +25,9 @@ from hushgrid.mechanism.noise import Stepwise
 from hushgrid.mechanism.policy import Blocks
 from hushgrid.planning.planner import check_blocks, examine
 from hushgrid.report.promise import block_keys
-from hushgrid.service.border import border, said_at_last
+from hushgrid.service.border import border
 from hushgrid.service.curator import NO_SIZE, Curator, status_of
+from hushgrid.service.earlier_epochs import said_at_last
 from hushgrid.service.epoch import first_state
 from hushgrid.service.gaps import resume_zones
 from hushgrid.service.ledger import open_store

@@ -29,16 +29,9 @@ from hushgrid.mechanism.policy import Even, Gaussian
 from hushgrid.mechanism.scheduler import house_losses, schedule
 from hushgrid.model.occupancy import Calendar
 from hushgrid.service.audit import load_ledger, terms_of
-from hushgrid.service.border import (
-    Border,
-    _later,
-    as_begun,
-    border,
-    known,
-    opening,
-    zone_as_begun,
-)
+from hushgrid.service.border import Border, _later, border, opening
 from hushgrid.service.curator import Curator
+from hushgrid.service.earlier_epochs import known
 from hushgrid.service.epoch import check_same, first_state
 from hushgrid.service.gaps import largest_loss
 from hushgrid.service.ledger import open_store
@@ -54,6 +47,7 @@ from hushgrid.service.ledger.records import (
 from hushgrid.service.ledger.writer import verify_signature
 from hushgrid.service.promise import promise_json, sentence
 from hushgrid.service.readiness import from_ledger
+from hushgrid.service.same_terms import as_begun, zone_as_begun
 from tests.bodies import stating
 from tests.service.borders import FIRST, Street, World, from_file, world, zone_of
 from tests.service.setups import example

@@ -13,9 +13,9 @@ from hushgrid.files.deployment import Deployment
 from hushgrid.files.interval_plan import as_before
 from hushgrid.files.service_file import load_deployment
 from hushgrid.service.audit import load_ledger, terms_of
-from hushgrid.service.border import as_begun
 from hushgrid.service.epoch import first_state
 from hushgrid.service.ledger.records import schedule_digest
+from hushgrid.service.same_terms import as_begun
 from tests.service.setups import example
 from tests.service.test_border import publish, standing
 from tests.service.test_curator import Shown, curator

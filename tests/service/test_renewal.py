@@ -26,12 +26,12 @@ from hushgrid.mechanism.policy import Even
 from hushgrid.service.audit import load_ledger, terms_of
 from hushgrid.service.batch.engines import engine_at
 from hushgrid.service.batch.run import Job, run
-from hushgrid.service.border import next_epoch, zone_as_begun
 from hushgrid.service.epoch import check_same, first_state
 from hushgrid.service.gaps import largest_loss, resume_zones
 from hushgrid.service.ledger.records import LedgerState, schedule_digest
 from hushgrid.service.process import Process
 from hushgrid.service.replay import Replay
+from hushgrid.service.same_terms import next_epoch, zone_as_begun
 from tests.bodies import gap
 from tests.service.batch.batches import Row, lines, live, write
 from tests.service.borders import World, exact, from_file

@@ -17,9 +17,9 @@ from hushgrid.files.service_file import load_deployment
 from hushgrid.files.zone_file import load_zone
 from hushgrid.model.laws import Gamma
 from hushgrid.service.audit import load_ledger, terms_of
-from hushgrid.service.border import next_epoch
 from hushgrid.service.epoch import first_state
 from hushgrid.service.ledger.records import schedule_digest
+from hushgrid.service.same_terms import next_epoch
 from hushgrid.service.simulated_meters import Fleet
 from tests.service.borders import exact
 from tests.service.setups import service_text

@@ -18,8 +18,8 @@ from hushgrid.audit.recompute import budget
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import Promise, ZoneService
 from hushgrid.service.audit import load_ledger, terms_of
-from hushgrid.service.border import _past_epochs
 from hushgrid.service.curator import status_of
+from hushgrid.service.earlier_epochs import past_epochs
 from hushgrid.service.gaps import book
 from hushgrid.service.http import prices
 from hushgrid.service.ledger import open_store
@@ -75,7 +75,7 @@ def test_an_interval_becomes_longer_and_shorter_again(tmp_path: Path) -> None:
     assert [len(found.current), found.reach] == [STEPS, ends[-1]]
     now = status_of(last, found, ends[-1])
     assert (now.t, now.spent, now.state) == (found.releases[-1].t, 0.5 * STEPS, "publishing")
-    past = _past_epochs(found)
+    past = past_epochs(found)
     assert [len(one.releases) for one in past] == [STEPS] * 4
     assert [one.until - one.epoch.first for one in past[:-1]] == [STEPS] * 3
     with open_store(str(tmp_path / "ledger.db")) as store:

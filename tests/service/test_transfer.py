@@ -26,8 +26,8 @@ from hushgrid.files.zone_file import Provenance
 from hushgrid.mechanism.policy import Gaussian, Negligible, Window
 from hushgrid.service import epoch
 from hushgrid.service.audit import load_ledger, terms_of
-from hushgrid.service.border import moves_alone
 from hushgrid.service.curator import status_of
+from hushgrid.service.earlier_epochs import moves_alone
 from hushgrid.service.epoch import first_state, house_names
 from hushgrid.service.gaps import book, held_back, resume_zones
 from hushgrid.service.ledger import open_store

@@ -216,8 +216,8 @@ def batch(
     from hushgrid.files.service_file import load_deployment
     from hushgrid.service.batch.engines import engine_at
     from hushgrid.service.batch.run import Job, intervals, run
-    from hushgrid.service.border import as_begun
     from hushgrid.service.clock import SystemClock
+    from hushgrid.service.same_terms import as_begun
 
     first, last = _times(day, month, begin, end)
     deployment = with_accepted_leakage(load_deployment(file), accept_leakage, new_epoch)

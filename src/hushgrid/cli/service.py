@@ -91,7 +91,6 @@ def check(
 
     from hushgrid.errors import FileError, HushgridError
     from hushgrid.files.service_file import load_deployment
-    from hushgrid.service.border import as_begun
     from hushgrid.service.ledger import standby_remark
     from hushgrid.service.promise import (
         Running,
@@ -104,6 +103,7 @@ def check(
         zone_prose,
     )
     from hushgrid.service.readiness import placeholders, refusals
+    from hushgrid.service.same_terms import as_begun
 
     try:
         deployment = load_deployment(file)

@@ -34,9 +34,9 @@ def serve(
     import sys
     from contextlib import ExitStack
 
-    from hushgrid.service.border import as_begun
     from hushgrid.service.ledger import standby_remark
     from hushgrid.service.process import Process, log
+    from hushgrid.service.same_terms import as_begun
 
     kind: type[Process] = Process
     if deployment.share:

@@ -43,7 +43,7 @@ from hushgrid.files.zone_file import ZoneFile, load_zone, zone_of
 from hushgrid.mechanism.digest import terms_digest, terms_digest_before
 from hushgrid.mechanism.policy import Blocks
 from hushgrid.model.occupancy import OccupancyModel
-from hushgrid.service.border import accepted, same_terms, stated_by
+from hushgrid.service.border import stated_by
 from hushgrid.service.epoch import public_scenario, roster_digests
 from hushgrid.service.ledger import check_digits, is_there, open_records, verifier
 from hushgrid.service.ledger.chain import ChainReport, check
@@ -56,6 +56,7 @@ from hushgrid.service.ledger.records import (
     TransferRecord,
 )
 from hushgrid.service.promise import stated_epsilon
+from hushgrid.service.same_terms import accepted, same_terms
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -35,7 +35,7 @@ from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.mechanism.noise import Noise, Stepwise
 from hushgrid.mechanism.release import Mode, PreparedNoise, State, prepare, step, with_added_loss
 from hushgrid.model.zone import feed_in_rate, public_rate
-from hushgrid.service.border import next_epoch, opening, zone_as_begun
+from hushgrid.service.border import opening
 from hushgrid.service.epoch import begin, check_all_here, check_moves, check_new
 from hushgrid.service.gaps import book, held_back, note_loss
 from hushgrid.service.ledger.chain import Fold, LedgerStore
@@ -46,6 +46,7 @@ from hushgrid.service.ledger.witness import Witness
 from hushgrid.service.ledger.writer import Ledger, Signer, verify_signature
 from hushgrid.service.meters.columns import Closed, IntervalSource, NoiseBlock
 from hushgrid.service.replay import Replay, brought_now, last_block
+from hushgrid.service.same_terms import next_epoch, zone_as_begun
 
 
 class Publisher(Protocol):

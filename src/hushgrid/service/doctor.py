@@ -17,7 +17,6 @@ from hushgrid.errors import HushgridError
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.files.toml import masked
 from hushgrid.service.access.clients import CLIENTS
-from hushgrid.service.border import zone_as_begun
 from hushgrid.service.curator import LATE
 from hushgrid.service.database import Database, Schema, exists
 from hushgrid.service.epoch import first_state
@@ -33,6 +32,7 @@ from hushgrid.service.meters.tables import SCHEMA as METERS
 from hushgrid.service.meters.tables import file_of
 from hushgrid.service.openadr.store import VTN
 from hushgrid.service.replay import Replay
+from hushgrid.service.same_terms import zone_as_begun
 
 _COPY = "stop the service and put back a copy (docs/operations.md, Restore)"
 

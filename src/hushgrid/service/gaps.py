@@ -22,15 +22,7 @@ from typing import NamedTuple
 from hushgrid._numbers import sum_up
 from hushgrid.errors import LedgerError, LedgerHeldError
 from hushgrid.files.deployment import Deployment, ZoneService
-from hushgrid.service.border import (
-    as_begun,
-    can_renew,
-    counts_until,
-    most_lost_in,
-    next_epoch,
-    renews,
-    together,
-)
+from hushgrid.service.earlier_epochs import counts_until, most_lost_in, together
 from hushgrid.service.epoch import charge, check_same, first_state, roster_digests
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import LedgerStore, fold
@@ -46,6 +38,7 @@ from hushgrid.service.ledger.writer import Ledger, load, verify_signature
 from hushgrid.service.meters import open_meters
 from hushgrid.service.meters.columns import IntervalSource
 from hushgrid.service.meters.tables import file_of
+from hushgrid.service.same_terms import as_begun, can_renew, next_epoch, renews
 
 log = logging.getLogger("hushgrid.curator")
 

@@ -39,7 +39,7 @@ from hushgrid.files.deployment import Deployment, Mqtt, ZoneService
 from hushgrid.files.toml import Table, TomlFile, display, masked
 from hushgrid.learn.habits import Habits
 from hushgrid.service.access.clients import CLIENTS, ClientStore, check_bound
-from hushgrid.service.border import opening, zone_as_begun
+from hushgrid.service.border import opening
 from hushgrid.service.curator import Status, status_of
 from hushgrid.service.database import Database, exists, is_postgres
 from hushgrid.service.epoch import check_all_here, check_moves, check_new, check_same
@@ -54,6 +54,7 @@ from hushgrid.service.meters.tables import SCHEMA as METERS
 from hushgrid.service.meters.tables import file_of
 from hushgrid.service.openadr.store import VTN
 from hushgrid.service.promise import Running
+from hushgrid.service.same_terms import zone_as_begun
 from hushgrid.service.transfer import check_arrived
 
 KEY_FILE = "hushgrid.key"

@@ -19,7 +19,7 @@ from hushgrid.accounting.events import booked
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.mechanism.release import State
-from hushgrid.service.border import ALWAYS, as_begun, moves_alone, said_at_last, windows_end
+from hushgrid.service.earlier_epochs import ALWAYS, moves_alone, said_at_last, windows_end
 from hushgrid.service.epoch import charge, check_same, house_names
 from hushgrid.service.gaps import look_for_loss
 from hushgrid.service.ledger import open_store
@@ -27,6 +27,7 @@ from hushgrid.service.ledger.records import LedgerState, ReleaseRecord, ResumeRe
 from hushgrid.service.ledger.witness import open_witnesses
 from hushgrid.service.ledger.writer import Ledger, load
 from hushgrid.service.replay import Replay
+from hushgrid.service.same_terms import as_begun
 
 
 class _Step(NamedTuple):

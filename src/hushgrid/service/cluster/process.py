@@ -23,7 +23,6 @@ from dataclasses import replace
 
 from hushgrid.errors import HushgridError, LedgerAwayError, LedgerError, ServiceError
 from hushgrid.files.deployment import Deployment, ZoneService
-from hushgrid.service.border import zone_as_begun
 from hushgrid.service.clock import Clock, since_start
 from hushgrid.service.cluster.leases import (
     LeasePace,
@@ -44,6 +43,7 @@ from hushgrid.service.ledger.writer import recover, refold, refold_verified, ver
 from hushgrid.service.mqtt import MqttReadings
 from hushgrid.service.process import Process, ZoneRun
 from hushgrid.service.replay import Replay
+from hushgrid.service.same_terms import zone_as_begun
 from hushgrid.service.transfer import check_arrived
 
 log = logging.getLogger("hushgrid.share")

@@ -1,0 +1,181 @@
+"""The zone as an epoch of the same terms ran it, or will run it.
+
+The same terms are those of the file but for `begins` and the horizon. An epoch that an earlier
+version began was planned otherwise; it is known by its digest and goes on as it began.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from hushgrid.errors import LedgerError
+from hushgrid.files.deployment import Deployment, ZoneService
+from hushgrid.files.interval_plan import (
+    as_before,
+    in_epoch,
+    planned_otherwise,
+    with_filters_before,
+)
+from hushgrid.mechanism.policy import Policy
+from hushgrid.service.epoch import first_state
+from hushgrid.service.ledger import is_there, open_store
+from hushgrid.service.ledger.chain import LedgerStore
+from hushgrid.service.ledger.records import EpochRecord
+
+CLOSE = 1e-6  # relative: what a plan's search and its run leave open
+
+
+def as_begun(deployment: Deployment) -> Deployment:
+    """The service with each zone's policy, and the leakage accepted, as its epoch has them.
+
+    An epoch that a version before this one began was planned on its own, and its clamp could cut
+    more. It goes on like that until its horizon ends; the next epoch is planned as the file is now.
+
+    Args:
+        deployment: The service as its file is now.
+
+    Returns:
+        The service as its ledger began it; as given where there is no ledger.
+    """
+    if not any(map(planned_otherwise, deployment.zones)) or not is_there(deployment.ledger):
+        return deployment
+    try:
+        opened = open_store(deployment.ledger, create=False, still=True)
+    except LedgerError:  # not made yet; anything else is raised where it is opened for writing
+        return deployment
+    with opened as store:
+        zones = [_as_begun(zone, store) for zone in deployment.zones]
+    return replace(deployment, zones=tuple(zones))
+
+
+def _as_begun(service: ZoneService, store: LedgerStore) -> ZoneService:
+    if not planned_otherwise(service):
+        return service
+    try:
+        epochs = [one for one in store.records(service.id) if one.kind == "epoch"]
+    except LedgerError:  # a zone whose ledger is damaged is refused where it is opened
+        epochs = []
+    if not epochs:
+        return service
+    epoch = EpochRecord.from_record(epochs[-1])
+    begun = zone_as_begun(service, epoch)
+    return replace(begun, accepts=accepted(epoch) or None)
+
+
+def zone_as_begun(service: ZoneService, epoch: EpochRecord) -> ZoneService:
+    """The zone with the policy and the times of its present epoch; see `as_begun`.
+
+    Args:
+        service: The zone as its file is now.
+        epoch: Its present epoch.
+
+    Returns:
+        The zone as it began, or as given where neither this version nor one before planned these
+        terms. An epoch that renewed itself begins whole horizons after the file's.
+    """
+    first, horizon, digest = service.begins // service.seconds, service.policy.horizon, epoch.digest
+    ahead = epoch.first - first if renews(service) and epoch.seconds == service.seconds else 0
+    later = ahead > 0 and ahead % horizon == 0
+    if not later and (
+        not planned_otherwise(service) or digest == first_state(service, digest).digest
+    ):
+        return service
+    return same_terms(service, digest, epoch.first if later else first, horizon) or service
+
+
+def accepted(epoch: EpochRecord) -> float:
+    """The leakage that was accepted when the epoch began.
+
+    Args:
+        epoch: Its record.
+
+    Returns:
+        The figure; 0 where none was accepted.
+    """
+    if epoch.accepted is not None:
+        return epoch.accepted
+    counted = epoch.leakage or 0.0
+    return counted if counted > (epoch.interval or 0.0) * (1 + CLOSE) else 0.0
+
+
+def next_epoch(service: ZoneService, t: int) -> ZoneService | None:
+    """The zone in the epoch that begins by itself once the horizon of the present one has ended.
+
+    Args:
+        service: The zone in its present epoch.
+        t: The zone's step that is next.
+
+    Returns:
+        The zone with the same terms in the horizon that holds the step, counted from the present
+        one on; nothing is accepted for it. None while the horizon goes on, or where epochs do not
+        renew themselves.
+    """
+    ahead = t - service.begins // service.seconds
+    horizons = ahead // service.policy.horizon
+    if horizons < 1 or not renews(service):
+        return None
+    begins = service.begins + horizons * service.policy.horizon * service.seconds
+    found = in_epoch(service, begins, renewed=True)
+    return None if found is None else replace(found, accepts=None)
+
+
+def renews(service: ZoneService) -> bool:
+    """Whether the epochs of a zone follow each other by themselves."""
+    return can_renew(service) and service.promise is not None and service.promise.renew
+
+
+def can_renew(service: ZoneService) -> bool:
+    """Whether they would with the key `renew`, which is no part of the terms."""
+    return interval_promise(service) is not None and service.memory is not None
+
+
+def same_terms(service: ZoneService, digest: str, first: int, horizon: int) -> ZoneService | None:
+    """The zone as it ran in an epoch, if all but its times is as it is now.
+
+    An epoch that a version before this one began was planned otherwise, and is known as such.
+
+    Args:
+        service: the zone as it is now; without an interval promise its times are looked at as
+            they are.
+        digest: the epoch's terms, as its record has them.
+        first: the zone's step at which it began.
+        horizon: its steps.
+
+    Returns:
+        The zone in that epoch; None where its terms were others.
+    """
+    each = (one for one in versions(service, first * service.seconds, horizon) if one)
+    return next((one for one in each if first_state(one, digest).digest == digest), None)
+
+
+def versions(service: ZoneService, begins: int, horizon: int) -> Iterator[ZoneService | None]:
+    """The zone in an epoch as this version plans it, then as versions before it did."""
+    if interval_promise(service) is None:
+        yield as_before(service)
+    else:
+        if renews(service):
+            yield in_epoch(service, begins, horizon, renewed=True)
+        yield (one := in_epoch(service, begins, horizon))
+        if one is not None and one.promise is not None and one.promise.renew:
+            before = replace(service, promise=replace(one.promise, renew=False))
+            for each in versions(before, begins, horizon):
+                yield each and replace(each, promise=service.promise)
+            return
+        if one is not None:  # where an epoch begins, its noise was that for uncertain houses alone
+            yield replace(one, policy=with_even_epsilons(one.policy))
+        yield in_epoch(service, begins, horizon, alone=True)
+    if (earlier := with_filters_before(service)) is not None:
+        yield earlier
+        yield from versions(earlier, begins, horizon)
+
+
+def with_even_epsilons(policy: Policy) -> Policy:
+    """The policy with the same epsilon at every step."""
+    return replace(policy, schedule=policy.schedule.with_epsilons(()))
+
+
+def interval_promise(service: ZoneService) -> float | None:
+    """What all releases together may say about one interval of a house; None: not promised."""
+    promise = service.promise
+    return promise.epsilon if promise is not None and promise.secret == "interval" else None
