@@ -15,9 +15,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hushgrid import Consumption, Elasticity, OccupancyModel, Policy, Uniform, Window, Zone
+from hushgrid.audit.accounts import budget
 from hushgrid.audit.certificate import certify
 from hushgrid.audit.evidence import Evidence
-from hushgrid.audit.recompute import budget
 from hushgrid.files.deployment import ZoneService
 from hushgrid.files.zone_file import Provenance
 from hushgrid.mechanism.policy import Gaussian, PerStep

@@ -14,7 +14,8 @@ from random import Random
 import pytest
 
 from hushgrid import OccupancyModel, Policy, Window, Zone
-from hushgrid.audit.recompute import budget, steps, windows
+from hushgrid.audit.accounts import budget, windows
+from hushgrid.audit.recompute import steps
 from hushgrid.cli import main
 from hushgrid.errors import LedgerError, MeterError
 from hushgrid.files.deployment import Deployment, ZoneService

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from hushgrid import OccupancyModel, Policy, Window
-from hushgrid.audit.recompute import budget
+from hushgrid.audit.accounts import budget
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import Promise, ZoneService
 from hushgrid.service.audit import load_ledger, terms_of

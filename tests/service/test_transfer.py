@@ -16,9 +16,9 @@ import pytest
 
 from hushgrid import Consumption, OccupancyModel, Policy, Scenario, Tariff, Uniform, Zone
 from hushgrid.accounting.composition import Account
+from hushgrid.audit.accounts import budget
 from hushgrid.audit.bounds import Check
 from hushgrid.audit.evidence import Evidence
-from hushgrid.audit.recompute import budget
 from hushgrid.cli import main
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import Deployment, ZoneService
@@ -251,7 +251,7 @@ def test_the_command(
 
 
 def transfers_of(evidence: Evidence) -> list[Check]:
-    from hushgrid.audit.recompute import transfers
+    from hushgrid.audit.accounts import transfers
 
     return transfers(evidence)
 

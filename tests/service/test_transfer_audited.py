@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from hushgrid import Policy
+from hushgrid.audit.accounts import transfers
 from hushgrid.audit.certificate import certify
 from hushgrid.audit.evidence import Evidence
-from hushgrid.audit.recompute import transfers
 from hushgrid.files.deployment import ZoneService
 from hushgrid.mechanism.policy import Blocks, Window
 from hushgrid.service.audit import load_ledger, terms_of

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from hushgrid import OccupancyModel, Policy
-from hushgrid.audit.recompute import windows
+from hushgrid.audit.accounts import windows
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import ZoneService
 from hushgrid.mechanism.policy import Blocks

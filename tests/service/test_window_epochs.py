@@ -16,8 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hushgrid import HorizonError, OccupancyModel, Policy, SimulatedNoise, Window, init, step
+from hushgrid.audit.accounts import budget
 from hushgrid.audit.evidence import Evidence
-from hushgrid.audit.recompute import budget, recompute
+from hushgrid.audit.recompute import recompute
 from hushgrid.files.deployment import ZoneService
 from hushgrid.mechanism.policy import Gaussian, PerStep
 from hushgrid.service.audit import load_ledger, terms_of
@@ -155,7 +156,7 @@ def test_any_window_over_any_border(
 
 def judged(found: Evidence, zone: ZoneService) -> list[str]:
     """What an audit under the terms of the last epoch finds wrong."""
-    from hushgrid.audit.recompute import losses_before, windows
+    from hushgrid.audit.accounts import losses_before, windows
 
     terms, epoch = terms_of(zone), found.epochs[-1]
     assert terms.policy.schedule.adaptive

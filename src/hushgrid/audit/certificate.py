@@ -19,6 +19,14 @@ from hushgrid.adversary.exact import Exact
 from hushgrid.adversary.factored import Factored
 from hushgrid.adversary.filter import Adversary, look_back
 from hushgrid.adversary.knowledge import Knowledge
+from hushgrid.audit.accounts import (
+    budget,
+    charges,
+    losses_before,
+    releases_before,
+    transfers,
+    windows,
+)
 from hushgrid.audit.behaviour import Factory, check_behaviour
 from hushgrid.audit.black_box import BlackBox, certify_publisher
 from hushgrid.audit.bounds import CHECKS, FALSE_ALARM, Check, merge_checks, verdict
@@ -27,20 +35,14 @@ from hushgrid.audit.houses import Houses, fifteen_fifteen, houses, leakages, pro
 from hushgrid.audit.recompute import (
     Commit,
     Recomputed,
-    budget,
-    charges,
-    losses_before,
     openings,
     recompute,
     release_terms,
-    releases_before,
     republication,
     roster,
     schedule,
     seed_reuse,
     steps,
-    transfers,
-    windows,
 )
 from hushgrid.belief.filter import at_home, marginals
 from hushgrid.compare.attack import SMALL

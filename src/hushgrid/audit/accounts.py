@@ -1,0 +1,539 @@
+"""What a zone's records add up to: budget, windows, charges of models and houses that moved.
+
+Computed from the records and the public terms alone, without the service's own accounts.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from itertools import accumulate, groupby
+from operator import attrgetter
+from typing import NamedTuple
+
+from hushgrid._numbers import Spent, sum_up
+from hushgrid.audit.bounds import (
+    Check,
+)
+from hushgrid.audit.evidence import (
+    ArrivedHouse,
+    Evidence,
+    LostSteps,
+    RecordedEpoch,
+    RecordedMove,
+    RecordedRelease,
+    Terms,
+)
+from hushgrid.belief.load_filter import EarlierRelease
+from hushgrid.mechanism.policy import largest_so_far
+
+Commit = Callable[[str, Sequence[float]], str]  # (terms, scales) -> the digest committed to
+
+_NEAR = 1e-6  # figures that went through many steps of a filter elsewhere
+_CLOSE = 1e-9  # figures that went through a transcendental function elsewhere
+
+
+def charges(evidence: Evidence, digests: Mapping[str, Terms]) -> list[Check]:
+    """Whether the cost of models is on record before a release uses them.
+
+    Args:
+        evidence: The records of a zone.
+        digests: Terms by digest.
+
+    Returns:
+        The first failure, or no check.
+    """
+    for epoch in evidence.epochs:
+        used = [entry for entry in epoch.entries if entry.source == "readings"]
+        cost = digests[epoch.digest].charged if epoch.digest in digests else 0.0
+        if not used or cost <= 0:
+            continue
+        before = [epsilon for place, epsilon in evidence.charges if place < used[0].place]
+        if evidence.kind == "ledger" and max(before, default=0.0) < cost:
+            text = (
+                f"Record {used[0].place} uses models that cost every house {cost:g}, which no"
+                " earlier record charges."
+            )
+            return [Check("budget", "failed", text, used[0].place)]
+    return []
+
+
+def transfers(evidence: Evidence) -> list[Check]:
+    """Whether records of houses that move state no less than the records before them show.
+
+    Args:
+        evidence: The records of a zone.
+
+    Returns:
+        The first failure, or that a house may be in a window of the zone it left; or no check.
+    """
+    for place, stated, due in evidence.left:
+        if stated < due:
+            text = (
+                f"Record {place} lets a house leave with {stated:.6g} spent where it came with, and"
+                f" its models cost, {due:.6g}: what is spent was forgotten."
+            )
+            return [Check("budget", "failed", text, place)]
+    early = []
+    for one in (one for one in evidence.moves if one.leaves):
+        least, window = _taken_along(evidence, one)
+        for name, due in least.items():
+            given = one.stated.get(name, math.inf)
+            if given < due * (1 if name == "last" else 1 - _CLOSE):
+                text = (
+                    f"Record {one.place} states {given:.10g} for {name} of a house that leaves,"
+                    f" where the records before it lead to at least {due:.10g}."
+                )
+                return [Check("budget", "failed", text, one.place)]
+        if one.stated.get("last", math.inf) < window:
+            early.append(one.place)
+    if not early:
+        return []
+    text = (
+        f"Record {early[0]}, as earlier versions did, lets another zone publish about a house that"
+        f" left while a window here still counts it ({len(early)} such records): together they may"
+        " lose more about it than the window's epsilon."
+    )
+    return [Check("budget", "noted", text, early[0])]
+
+
+def _taken_along(evidence: Evidence, move: RecordedMove) -> tuple[dict[str, float], float]:
+    """The least `total` and `last` of a house that leaves; when the windows with its steps end.
+
+    Counts all that was recorded since it first came (after it last left), the gaps since it left,
+    what it came with, and what models cost. Blocks of houses can only make it more.
+    """
+    own = [one for one in evidence.moves if one.house == move.house and one.place < move.place]
+    left = max((one.place for one in own if one.leaves), default=0)
+    came = [one for one in own if one.place > left]
+    since = min((one.place for one in came), default=left)
+    gaps = [one for one in evidence.gaps if left < one.place < move.place]
+    lost = [cost for place, cost in evidence.charges if place < move.place]
+    lost += [gap.epsilon for gap in gaps if gap.epsilon is not None]
+    lost.append(max((one.stated.get("total", math.inf) for one in came), default=0.0))
+    ends = [(gap.last + 1) * (gap.seconds or 1) for gap in gaps]
+    last, window = max([*ends, *(one.stated.get("last", 0.0) for one in came)], default=0.0), 0.0
+    for epoch in evidence.epochs:
+        entries = [one for one in epoch.entries if since < one.place < move.place]
+        lost += [one.epsilon_any for one in counted(entries)]
+        starts = [one.start or 0 for one in entries if one.source == "readings"]
+        if starts:
+            seconds = epoch.seconds or 1
+            last = max(last, max(starts) + seconds)
+            window = max(window, max(starts) + (epoch.stated.get("window") or 0) * seconds)
+    return {"total": sum_up(lost), "last": last}, window
+
+
+class _Spending(NamedTuple):
+    at: int  # [s]: steps of different length are numbered differently
+    epsilon: float
+    place: int
+    before: tuple[float, float]  # brought by a house; the cost of models
+    epoch: int  # its number in the evidence
+
+
+class _Limit(NamedTuple):
+    budget: float | None
+    horizon: int  # [steps]
+    seconds: int  # of a horizon
+
+
+def budget(
+    evidence: Evidence, terms: Terms | None, digests: Mapping[str, Terms] | None = None
+) -> Check:
+    """Whether any horizon of consecutive steps spends more than the budget, across all epochs.
+
+    Includes the loss of a house elsewhere before it moved in, and the cost of models. Every epoch
+    has the budget and the horizon of its own terms. A horizon that reaches back to earlier epochs
+    may spend the largest budget of the epochs in it.
+
+    Args:
+        evidence: The records of a zone.
+        terms: Terms for epochs that `digests` does not name, or None.
+        digests: Terms of all epochs by digest.
+
+    Returns:
+        The check.
+    """
+    known = digests or {}
+    models = {digest: one.charged for digest, one in known.items()}
+    spent = [
+        _Spending(
+            (epoch.first + entry.step - 1) * (epoch.seconds or 1),
+            entry.epsilon,
+            entry.place,
+            (entry.carried, models.get(epoch.digest, 0.0)),
+            number,
+        )
+        for number, epoch in enumerate(evidence.epochs)
+        for entry in counted(epoch.entries)
+        if math.isfinite(entry.epsilon)
+    ]
+    for one in evidence.gaps:
+        epoch = _epoch_of(evidence, one)
+        if epoch is not None and one.epsilon is not None and math.isfinite(one.epsilon):
+            at, before = one.last * (epoch.seconds or 1), (0.0, models.get(epoch.digest, 0.0))
+            number = evidence.epochs.index(epoch)
+            spent.append(_Spending(at, one.epsilon, one.place, before, number))
+    spent.sort()
+    if (restart := _restart(evidence, known)) is not None:
+        return restart
+    if (unbooked := _unbooked(evidence, known)) is not None:
+        return unbooked
+    if (endless := _unbounded_release(evidence, known)) is not None:
+        return endless
+    together = Spent().add(*(one.epsilon for one in spent))
+    total = f"{together.total:.6g}"
+    if any(math.isinf(e.epsilon) for e in evidence.entries if e.source == "readings") or any(
+        one.epsilon is not None and math.isinf(one.epsilon) for one in evidence.gaps
+    ):
+        total = f"no bound (those with an epsilon of their own {total})"
+    text = f"All releases together state {total}"
+    if terms is None:
+        return Check("budget", "not_checked", f"{text}; needs --config.")
+    limits = _limits(evidence, terms, known)
+    set_ = ((one.budget, one.horizon) for one in limits if one.budget is not None)
+    named = list(dict.fromkeys(set_))
+    if not named:
+        return Check("budget", "passed", f"{text}; no budget is set.")
+    lost = {one.place for one in evidence.gaps}  # the most they can have cost: perhaps above it
+    counts = [spent]
+    if len({one.budget for one in limits}) > 1:  # and each epoch alone
+        of = attrgetter("epoch")
+        counts += [list(own) for _, own in groupby(sorted(spent, key=of), key=of)]
+    for some in counts:
+        if (fault := _over_budget(some, limits, lost)) is not None:
+            return fault
+    text += ", within"
+    if lost and any(together.exceeds(most) for most, _ in named):
+        text = (
+            f"All releases and lost steps together are booked with {total}; no release was made"
+            " beyond"
+        )
+    allowed = " and ".join(f"the budget of {most:g} for any {steps} steps" for most, steps in named)
+    some_set = ", where one is set" if any(one.budget is None for one in limits) else ""
+    return Check("budget", "passed", f"{text} {allowed}{some_set}.")
+
+
+def _limits(evidence: Evidence, terms: Terms, known: Mapping[str, Terms]) -> list[_Limit]:
+    """Budget and horizon of every epoch; those of `terms` where its own are not known."""
+    last = evidence.epochs[-1].seconds if evidence.epochs else None
+    other = _Limit(terms.budget, terms.policy.horizon, terms.policy.horizon * (last or 1))
+    found = []
+    for epoch in evidence.epochs:
+        own = known.get(epoch.digest)
+        if own is None:
+            found.append(other)
+        else:
+            steps = own.policy.horizon
+            found.append(_Limit(own.budget, steps, steps * (epoch.seconds or 1)))
+    return found or [other]
+
+
+def _over_budget(
+    spent: Sequence[_Spending], limits: Sequence[_Limit], lost: Collection[int]
+) -> Check | None:
+    """The first release that brings a horizon above the largest budget of the epochs in it."""
+    times = [one.at for one in spent]
+    sums = list(accumulate((Fraction(one.epsilon) for one in spent), initial=Fraction()))
+    for n, one in enumerate(spent):
+        start = bisect_right(times, one.at - limits[one.epoch].seconds)
+        reached = limits[min(spent[start].epoch, one.epoch) : one.epoch + 1]
+        most = max(math.inf if each.budget is None else each.budget for each in reached)
+        running = sums[n + 1] - sums[start]
+        if one.place not in lost and Spent(running).add(*one.before).exceeds(most):
+            earlier = Spent().add(*one.before).total
+            brought = f" and {earlier:.6g} from before" if earlier else ""
+            text = (
+                f"Record {one.place} brings the spending of {n - start + 1} releases within one"
+                f" horizon to {float(running):.6g}{brought}, above the budget of {most:g}: the"
+                " count began anew."
+            )
+            return Check("budget", "failed", text, one.place)
+    return None
+
+
+def counted(entries: Iterable[RecordedRelease]) -> Iterator[RecordedRelease]:
+    """Releases from readings that add their loss to a sum: of a block of steps the first alone.
+
+    The last alone where entries are given in reverse.
+    """
+    last = None
+    for entry in entries:
+        if entry.source != "readings":
+            continue
+        own = _noise_of(entry)
+        if own != last:
+            yield entry
+        last = own
+
+
+def _noise_of(entry: RecordedRelease) -> tuple[int, int | None]:
+    """Names the noise of a release: that of its step, or of its block of steps."""
+    if entry.block is None:
+        return entry.step, None
+    return entry.step - entry.block["place"], entry.block.get("mark", -1)
+
+
+def losses_before(evidence: Evidence, epoch: RecordedEpoch, steps: int) -> tuple[float, ...]:
+    """Losses of the steps before an epoch, without those of houses that moved in just before it.
+
+    Args:
+        evidence: The records of a zone.
+        epoch: The epoch.
+        steps: Length of a window.
+
+    Returns:
+        The losses of the last `steps` - 1 steps, latest last.
+    """
+    if steps == 1:
+        return ()
+    lost = [Spent() for _ in range(steps - 1)]
+    moves = [one for one in epoch.came if not just_came(epoch, one)]
+    for ago, epsilon in [*_earlier(evidence, epoch), *_moves(evidence, epoch, moves)]:
+        if ago < steps:
+            lost[-ago] = lost[-ago].add(epsilon)
+    return tuple(each.total for each in lost)
+
+
+def releases_before(evidence: Evidence, epoch: RecordedEpoch) -> list[EarlierRelease]:
+    """Releases of earlier epochs with steps of the same length, after the last of another length.
+
+    Args:
+        evidence: The zone's record.
+        epoch: One of its epochs.
+
+    Returns:
+        Those that state what they are relative to, in order, with steps counted from the epoch.
+    """
+    found: list[EarlierRelease] = []
+    for other in evidence.epochs[: evidence.epochs.index(epoch)]:
+        if other.seconds != epoch.seconds:
+            found = [] if other.entries else found
+            continue
+        for one in other.entries:
+            if one.source == "readings" and one.base is not None:
+                t = one.step + other.first - epoch.first
+                share, known = one.model_share or 0.0, one.covariates or {}
+                seen = (one.load_hat, one.scale, one.base, share, known)
+                found.append(EarlierRelease(t, *seen, one.block))
+    return found
+
+
+def just_came(epoch: RecordedEpoch, house: ArrivedHouse) -> bool:
+    """Whether the first release after the house's record is the epoch's own first."""
+    return (house.start, house.seconds) == (epoch.entries[0].start, epoch.seconds)
+
+
+def _earlier(
+    evidence: Evidence, epoch: RecordedEpoch, only: RecordedEpoch | None = None
+) -> Iterator[tuple[int, float]]:
+    """(steps before an epoch, loss) of all releases before it, or of those of one epoch.
+
+    Steps are counted in the longest step length since, so every release that a window of any of
+    these lengths touches counts; the loss is that of any house for any consumption.
+    """
+    if epoch.seconds is None or not epoch.entries:
+        return
+    begins, longest = epoch.first * epoch.seconds, epoch.seconds
+    for other in reversed(evidence.epochs[: evidence.epochs.index(epoch)]):
+        if other.seconds is None:
+            continue
+        longest = max(longest, other.seconds)
+        if only is not None and other is not only:
+            continue
+        for entry in counted(reversed(other.entries)):
+            if entry.start is not None:
+                gap = max(begins - entry.start - other.seconds, 0)
+                yield gap // longest + 1, max(entry.epsilon, entry.epsilon_any)
+
+
+def _moves(
+    evidence: Evidence, epoch: RecordedEpoch, came: Sequence[ArrivedHouse]
+) -> Iterator[tuple[int, float]]:
+    """(steps before an epoch, loss) of houses that moved in, as if one house had brought the most.
+
+    All of it may have been lost at the last step before the first release after the house moved in.
+    Within the epoch that is 0 or fewer steps before it: 1 is the last step before the epoch.
+    """
+    if epoch.seconds is None or not epoch.entries:
+        return
+    lost: dict[int, float] = {}
+    until = evidence.epochs[: evidence.epochs.index(epoch) + 1]
+    for one in came:
+        since = [each.seconds for each in until if _published_since(each, one.start)]
+        gap = max(epoch.first * epoch.seconds - one.start, 0)
+        ago = gap // max([one.seconds, epoch.seconds, *filter(None, since)]) + 1
+        if just_came(epoch, one):
+            ago = 2 - epoch.entries[0].step
+        lost[ago] = max(lost.get(ago, 0.0), one.epsilon)
+    yield from largest_so_far(lost).items()
+
+
+def _published_since(epoch: RecordedEpoch, start: int) -> bool:
+    return any(entry.start is not None and entry.start >= start for entry in epoch.entries[-1:])
+
+
+def windows(evidence: Evidence, digests: Mapping[str, Terms]) -> list[Check]:
+    """Whether any w consecutive steps lose at most epsilon.
+
+    Windows reach across epochs, and include the loss booked for steps that may be lost (at the last
+    of them) and the earlier loss of houses that moved in.
+
+    Args:
+        evidence: The records of a zone.
+        digests: Terms by digest.
+
+    Returns:
+        One failure for each epoch that has one.
+    """
+    found = []
+    for epoch in evidence.epochs:
+        for w, promised, last in _window_promises(evidence, epoch, digests):
+            earlier = [*_earlier(evidence, epoch), *_moves(evidence, epoch, epoch.came)]
+            earlier = [one for one in earlier if one[0] < w]
+            inside: deque[RecordedRelease] = deque()
+            running = Fraction()
+            for entry in epoch.entries:
+                if entry.source != "readings" or math.isinf(entry.epsilon) or entry.step > last:
+                    continue
+                if not inside or _noise_of(inside[-1]) != _noise_of(entry):
+                    running += Fraction(_lost_in(entry, digests.get(epoch.digest)))
+                inside.append(entry)
+                while inside[0].step <= entry.step - w:
+                    gone = inside.popleft()
+                    if _noise_of(inside[0]) != _noise_of(gone):
+                        running -= Fraction(_lost_in(gone, digests.get(epoch.digest)))
+                over = [epsilon for ago, epsilon in earlier if ago <= w - entry.step]
+                total = Spent(running).add(*over, *_in_gaps(evidence, epoch, entry, w))
+                if total.exceeds(promised * (1 + _CLOSE)):
+                    text = (
+                        f"Record {entry.place} brings the last {w} steps to {total.total:.6g},"
+                        f" above the {promised:g} that any {w} consecutive steps may lose together."
+                    )
+                    found.append(Check("budget", "failed", text, entry.place))
+                    break
+    return found
+
+
+def _window_promises(
+    evidence: Evidence, epoch: RecordedEpoch, digests: Mapping[str, Terms]
+) -> Iterator[tuple[int, float, float]]:
+    """Promises about windows that end in an epoch: steps, epsilon, the last step of such a window.
+
+    Those of earlier epochs hold for windows that begin there. Their steps are counted in the
+    longest step length since.
+    """
+    if (terms := digests.get(epoch.digest)) is not None and terms.policy.schedule.adaptive:
+        yield terms.policy.schedule.shared_by, terms.policy.epsilon, math.inf
+    for other in evidence.epochs[: evidence.epochs.index(epoch)]:
+        before = digests.get(other.digest)
+        if before is None or not before.policy.schedule.adaptive:
+            continue
+        ago = min((ago for ago, _ in _earlier(evidence, epoch, other)), default=None)
+        w = before.policy.schedule.shared_by
+        ends = [one.start + w * (other.seconds or 0) for one in other.entries if one.start]
+        if epoch.first * (epoch.seconds or 0) >= max(ends, default=0):  # in its own steps
+            continue
+        if ago is not None and ago < w:
+            yield w, before.policy.epsilon, w - ago
+
+
+def _lost_in(entry: RecordedRelease, terms: Terms | None) -> float:
+    """The loss of a release, for any consumption where its own terms have no window."""
+    if terms is not None and terms.policy.schedule.adaptive:
+        return float(entry.epsilon)
+    return max(float(entry.epsilon), float(entry.epsilon_any))
+
+
+def _in_gaps(
+    evidence: Evidence, epoch: RecordedEpoch, entry: RecordedRelease, w: int
+) -> Iterator[float]:
+    """Losses booked for gaps within the window of w steps that ends with a release."""
+    for gap in evidence.gaps:
+        seconds, own, booked = gap.seconds, epoch.seconds, gap.epsilon
+        if seconds is None or own is None or booked is None or entry.start is None:
+            continue
+        silent = entry.start - (gap.last + 1) * seconds
+        if gap.place < entry.place and silent < (w - 1) * max(seconds, own):
+            yield booked
+
+
+def _unbounded_release(evidence: Evidence, digests: Mapping[str, Terms]) -> Check | None:
+    """A release without a finite loss under terms with a budget.
+
+    Earlier versions left the epsilon out where no house was uncertain: such a release costs 0.
+    """
+    for epoch in evidence.epochs:
+        terms = digests.get(epoch.digest)
+        if terms is None or terms.budget is None:
+            continue
+        for entry in epoch.entries:
+            if entry.source != "readings" or math.isfinite(entry.epsilon):
+                continue
+            scheduler, rates = terms.first_state(epoch.digest).scheduler, (1.0,) * entry.step
+            # which houses are uncertain does not depend on rates, so any will do
+            if entry.step > terms.policy.horizon or scheduler.booked(entry.step, rates).cases:
+                text = (
+                    f"Record {entry.place} is a release without a finite loss, above the budget of"
+                    f" {terms.budget:g} or any other."
+                )
+                return Check("budget", "failed", text, entry.place)
+    return None
+
+
+def _epoch_of(evidence: Evidence, gap: LostSteps) -> RecordedEpoch | None:
+    """The last epoch that was recorded before a gap."""
+    return next((one for one in reversed(evidence.epochs) if one.place < gap.place), None)
+
+
+def _unbooked(evidence: Evidence, digests: Mapping[str, Terms]) -> Check | None:
+    """A gap for which less is booked than its steps may have cost within the budget."""
+    for one in evidence.gaps:
+        epoch = _epoch_of(evidence, one)
+        terms = digests.get(epoch.digest) if epoch else None
+        if epoch is None or terms is None or one.epsilon is None or math.isinf(one.epsilon):
+            continue
+        own = range(one.first - epoch.first + 1, one.last - epoch.first + 2)
+        steps = [t for t in own if t <= terms.policy.horizon]
+        most = terms.first_state(epoch.digest).scheduler.most
+        by_block = {terms.policy.schedule.span(t): most(t) for t in steps}
+        due = terms.policy.schedule.lost_by([*by_block.values()])
+        before = [e.epsilon for e in counted(epoch.entries) if e.place < one.place]
+        filled = terms.budget is not None and Spent().add(
+            *before, one.epsilon, terms.charged
+        ).exceeds(terms.budget * (1 - _CLOSE))
+        if one.epsilon < due * (1 - _CLOSE) and not filled:
+            text = (
+                f"Record {one.place} books {one.epsilon:.6g} for steps {one.first} to {one.last},"
+                f" which may have cost {due:.6g}."
+            )
+            return Check("budget", "failed", text, one.place)
+    return None
+
+
+def _restart(evidence: Evidence, digests: Mapping[str, Terms]) -> Check | None:
+    """An epoch of the same terms that begins inside the one before: the count starts again.
+
+    The same terms may have two digests, that of the first version and the present one. A window
+    continues across epochs, and without a budget nothing else is counted.
+    """
+    for before, after in zip(evidence.epochs, evidence.epochs[1:], strict=False):
+        terms = digests.get(after.digest)
+        if terms is not None and terms.policy.schedule.adaptive and terms.budget is None:
+            continue
+        inside = after.first < before.first + before.horizon
+        one, other = digests.get(before.digest), digests.get(after.digest)
+        same = before.digest == after.digest or (one is not None and one is other)
+        same = same and before.seconds == after.seconds
+        if same and inside and before.entries and after.entries:
+            text = (
+                f"Record {after.place} opens an epoch of the same terms at step {after.first},"
+                f" inside the one before (to step {before.first + before.horizon - 1}): what was"
+                " spent is no longer counted."
+            )
+            return Check("budget", "failed", text, after.place)
+    return None
