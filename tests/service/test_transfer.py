@@ -31,10 +31,10 @@ from hushgrid.service.earlier_epochs import moves_alone
 from hushgrid.service.epoch import first_state, house_names
 from hushgrid.service.gaps import book, held_back, resume_zones
 from hushgrid.service.ledger import open_store
-from hushgrid.service.ledger.chain import check
+from hushgrid.service.ledger.chain import Fold, check
 from hushgrid.service.ledger.records import LedgerState, Record, TransferRecord
 from hushgrid.service.ledger.witness import open_witnesses
-from hushgrid.service.ledger.writer import Ledger, load, verify_signature
+from hushgrid.service.ledger.writer import Ledger, _summary, load, verify_signature
 from hushgrid.service.readiness import from_ledger, refusals
 from hushgrid.service.transfer import move, spent_by, takes_along
 from tests import bodies
@@ -371,6 +371,21 @@ def test_releases_without_noise_are_not_carried_as_nothing(tmp_path: Path) -> No
     found = standing(tmp_path, "elm")
     assert [one.epsilon for one in found.current] == [math.inf, math.inf]
     assert spent_by(elm, found, 0) == math.inf
+
+
+def test_a_lost_release_without_noise_has_no_bound(tmp_path: Path) -> None:
+    """Every house is certain, so that it loses nothing under its own terms; others may follow."""
+    stay = OccupancyModel.factored([[0.0, 1.0]], [[[[1.0, 0.0], [0.0, 1.0]]]], chain_of=[0, 0])
+    elm = service_of(2, "elm", Policy(0.5, horizon=20, on_empty="publish_exact"))
+    run_on(tmp_path, replace(elm, scenario=replace(elm.scenario, models=(stay,))), 2)
+    with open_store(str(tmp_path / "ledger.db"), create=False) as store:
+        records = list(store.records("elm"))
+    known = Fold(verify_signature)
+    for record in records[:-1]:
+        known.take(record)
+    assert records[-1].kind == "release"
+    assert records[-1].body["epsilon"] == 0
+    assert _summary(known, records[-1:]).least == math.inf
 
 
 def two(
