@@ -51,13 +51,16 @@ def brief(value: Any) -> str:
 
 
 def is_real(value: Any) -> bool:
-    """Whether a value is a finite number; Booleans and text are not numbers.
+    """Whether a value is a number in the range of floats; Booleans and text are not numbers.
 
-    >>> is_real(0.5), is_real(True), is_real("0.5"), is_real(float("nan"))
-    (True, False, False, False)
+    >>> is_real(0.5), is_real(True), is_real("0.5"), is_real(float("nan")), is_real(10**309)
+    (True, False, False, False, False)
     """
     real = isinstance(value, (int, float, numbers.Real))  # the first two are found faster
-    return real and not isinstance(value, bool) and math.isfinite(value)
+    try:
+        return real and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 def is_whole(value: Any) -> bool:

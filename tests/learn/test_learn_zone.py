@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
+from csv import writer
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 
 from hushgrid.cli import main
 from hushgrid.errors import ConfigError, IntakeError, ModelError, PolicyError
-from hushgrid.files.readings import read_histories
+from hushgrid.files.readings import _has_whole_lines, read_histories
 from hushgrid.files.service_file import load_deployment
 from hushgrid.files.zone_file import load_zone
 from hushgrid.intake.readings import Readings
@@ -610,7 +611,7 @@ OWN = {  # mappings of our own with a column of meters
 
 
 @pytest.mark.parametrize("budget", ["--pool-budget", "--bound-budget"])
-@pytest.mark.parametrize("form", ["xml", "nem12", "dsmr_p1", "elhub", "joined", *OWN])
+@pytest.mark.parametrize("form", ["xml", "nem12", "dsmr_p1", "elhub", "joined", "broken", *OWN])
 def test_a_pool_reads_rows_by_themselves(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], form: str, budget: str
 ) -> None:
@@ -627,12 +628,36 @@ def test_a_pool_reads_rows_by_themselves(
         readings, mapping = tmp_path / "readings.csv", "canonical"
         head, _, rows = text.partition("\n")
         readings.write_text(f"{text}{head.replace(',', ' , ')}\n{rows}")
+    elif form == "broken":  # a field with line breaks, whose rest would be rows
+        text, rows = readings.read_text(), "h02,2013-01-04T00:00:00Z,1800,9000\n"
+        readings, mapping = tmp_path / "readings.csv", "canonical"
+        readings.write_text(text + f'h01,"2013-01-04T00:00:00Z\n{rows}",1800,5\n')
     elif form == "xml":
         readings, mapping = tmp_path / "readings.xml", "canonical"
     asked = ["--readings", str(readings), "--out", str(tmp_path), "--no-figures"]
     asked += ["--mapping", mapping, budget, "1", *public(tmp_path, 15)]
     assert run("learn", *asked) == 2
     assert "what one home sends may decide how readings of others" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("columns", "row", "again", "apart"),
+    [
+        (("id", "t", "d", "e"), "house-id-00,2026-01-01T00:00:00Z,1800,5", "", True),
+        (("id", "Energy, net"), 'h1,"5"', "", True),
+        (("id", "Energy, net"), "h1,5", 'id;"Energy,  net"', False),
+        (("id", 'Energy "net"'), "h1,5", 'id,"Energy ""net"""', False),
+    ],
+)
+def test_lines_with_the_names_of_columns_are_headers(
+    tmp_path: Path, columns: tuple[str, ...], row: str, again: str, apart: bool
+) -> None:
+    """Not those with the names inside of words, and also those that write them otherwise."""
+    path = tmp_path / "readings.csv"
+    with path.open("w") as file:
+        writer(file).writerow(columns)
+        file.write(f"{row}\n{again}\n{row}\n")
+    assert _has_whole_lines(path, columns) is apart
 
 
 def test_labels_of_a_pool_have_one_header(folder: Path, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
 from hushgrid.files.deployment import Mqtt
+from hushgrid.files.readings import message_batches
 from hushgrid.service.curator import PresentPrices, price
 from hushgrid.service.ingest import Ingest, Receipt
 from hushgrid.service.mqtt import MqttPrices, MqttReadings
@@ -84,6 +85,21 @@ def test_every_kind_of_payload_is_counted_once(broker: Broker, inlet: Inlet) -> 
     assert inlet.total[:3] == (4, 1 + 2 * 5, 3)
     assert inlet.total.unknown == 3
     assert inlet.way._thread.is_alive()
+
+
+def test_a_message_that_breaks_the_parser_holds_no_other_back(
+    broker: Broker, inlet: Inlet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is acknowledged, so that the broker does not send it again and again."""
+
+    def parse(payload: bytes) -> Any:
+        if payload == b"poison":
+            raise OverflowError(payload)
+        return message_batches(payload)
+
+    monkeypatch.setattr("hushgrid.service.mqtt.message_batches", parse)
+    send(broker, b"poison", as_ndjson(ROWS[:1]))
+    assert until(lambda: inlet.total == Receipt(accepted=1, malformed=1))
 
 
 def test_what_the_store_cannot_take_comes_again(broker: Broker, inlet: Inlet) -> None:

@@ -6,6 +6,7 @@ A format is chosen by media type, by a file's suffix or by the first bytes of a 
 from __future__ import annotations
 
 import csv
+import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
@@ -319,7 +320,7 @@ def read_histories(
         found, counts=counts, problems=parsed.problems, declared=declared, month=month,
         apart=declared and rows_apart(path, mapping) and not (
             labels is not None and labels.suffix.lower() != ".parquet"
-            and _has_headers(labels, ("meter_id", "start_utc", "occupied"))
+            and not _has_whole_lines(labels, ("meter_id", "start_utc", "occupied"))
         ),
     )  # fmt: skip
     if meters is not None:
@@ -345,37 +346,43 @@ def rows_apart(path: Path, mapping: str) -> bool:
     Returns:
         False for formats with nested or ordered records and those of extensions, for a header that
         comes again or may do so in a file of several homes, for a preamble, which holds for all
-        rows, and where the first row's meter decides which rows are read.
+        rows, where the first row's meter decides which rows are read, and for a CSV with a line
+        whose quotes do not close: the rest of the field would be read as rows.
     """
     by, suffix = mapping_of(mapping), path.suffix.lower()
     several = by.meter is not None and (by.header == "repeated" or by.meter_id is not None)
     if by.form != "table" or suffix not in _TABLES or several or by.preamble:
         return False
-    return suffix != ".csv" or not _has_headers(path, by.columns)
+    return suffix != ".csv" or _has_whole_lines(path, by.columns)
 
 
 _TABLES = (".csv", ".json", ".ndjson", ".jsonl", ".parquet", ".arrow", ".arrows")
 
 
-def _has_headers(path: Path, columns: Sequence[str]) -> bool:
-    """Whether several lines of a CSV name its columns: exports of homes in one file.
+def _has_whole_lines(path: Path, columns: Sequence[str]) -> bool:
+    """Whether each line of a CSV but one is a row: one names the columns, and all quotes close.
 
-    Spaces are compared as `intake.csv.places` does.
+    Several lines with the names are exports of homes in one file. Spaces are compared as
+    `intake.csv.places` does.
     """
     names = [[one.casefold() for one in alternatives(column)] for column in columns]
     # written as they are in any encoding
-    wanted = [some for some in names if all(one.isascii() for one in some)] or names
+    some_ascii = [some for some in names if all(one.isascii() for one in some)] or names
+    wanted = [
+        re.compile(r"(?<![\w-])(?:" + "|".join(map(re.escape, some)) + r")(?![\w-])")
+        for some in some_ascii
+    ]
     found = 0
     try:
         with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
             for text in file:
-                line = " ".join(text.casefold().split())
-                found += all(any(one in line for one in some) for some in wanted)
-                if found > 1:
-                    return True
+                line = " ".join(text.casefold().replace('""', '"').split())
+                found += all(some.search(line) for some in wanted)
+                if found > 1 or text.count('"') % 2:
+                    return False
     except OSError as error:
         raise FileError(f"{path} cannot be read ({error.strerror}); give a file.") from None
-    return False
+    return True
 
 
 def read_meters(path: Path) -> list[str]:

@@ -205,6 +205,8 @@ def _watt_hours(value: Any) -> int:
     if is_real(value):
         wh = round(value)  # halves to even
         return wh if abs(wh) <= MAX_WH else Fault.VALUE_SIZE
+    if isinstance(value, int) and not isinstance(value, bool):
+        return Fault.VALUE_SIZE
     return Fault.VALUE_MISSING if value is None else Fault.VALUE
 
 

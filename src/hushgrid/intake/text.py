@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, fields
 from decimal import Context, Decimal
 from difflib import get_close_matches
 from fractions import Fraction
+from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
@@ -425,8 +426,13 @@ def perhaps(wanted: str, given: Iterable[str]) -> str:
     >>> perhaps("wh", ["meter_id", "Wh"]), perhaps("wh", ["7.5"])
     (" (perhaps 'Wh')", '')
     """
-    names = {name.strip().casefold()[:64]: name.strip()[:64] for name in islice(given, 64)}
-    close = get_close_matches(wanted.strip().casefold(), names, 1)
+    return _perhaps(wanted.strip().casefold(), tuple(one.strip()[:64] for one in islice(given, 64)))
+
+
+@lru_cache(maxsize=64)
+def _perhaps(wanted: str, given: tuple[str, ...]) -> str:
+    names = {name.casefold()[:64]: name for name in given}
+    close = get_close_matches(wanted, names, 1)
     return f" (perhaps {names[close[0]]!r})" if close else ""
 
 

@@ -267,8 +267,8 @@ def check_rows_apart(choices: ZoneChoices, apart: bool) -> None:
     word = "pool-budget" if choices.pool_budget is not None else "bound-budget"
     raise PolicyError(
         f"{word} is set but in this format what one home sends may decide how readings of others"
-        " are read; give a table with a row for each reading and one header: CSV, JSON, Parquet or"
-        " Arrow."
+        " are read; give a table with a row for each reading and one header: CSV without line"
+        " breaks in fields, JSON, Parquet or Arrow."
     )
 
 

@@ -196,6 +196,11 @@ def _parsed(payload: bytes) -> Parsed:
         return collect(message_batches(payload))
     except IntakeError as error:
         return Parsed(Readings.empty(), 1, (str(error),))
+    except MemoryError:  # to be sent again
+        raise
+    except Exception as error:  # one sender's message must not hold back those of all others
+        log.exception("message not read", extra={"error": type(error).__name__})
+        return Parsed(Readings.empty(), 1, ("message cannot be read.",))
 
 
 class MqttOut:
