@@ -677,6 +677,30 @@ def together(service: ZoneService) -> int:
     return max(piece.size for model in service.scenario.models for piece in model.chains)
 
 
+def moves_as_in(service: ZoneService, past: PastEpoch) -> bool:
+    """Whether the same houses move together as in an earlier epoch.
+
+    Args:
+        service: The zone.
+        past: The epoch.
+
+    Returns:
+        True where each house moves alone in both, or where the terms are the same.
+    """
+    one = past.epoch
+    lost = max((gap.together or 1 for gap in past.gaps), default=1)
+    if together(service) == one.together == lost == 1:
+        return True
+    return lost == 1 and _has_terms_of(service, one)
+
+
+def _has_terms_of(service: ZoneService, epoch: EpochRecord) -> bool:
+    """Whether an epoch has the terms of a zone, at whatever time."""
+    return epoch.digest == first_state(service, epoch.digest).digest or (
+        same_terms(service, epoch.digest, epoch.first, epoch.horizon) is not None
+    )
+
+
 def moves_alone(service: ZoneService, standing: LedgerState) -> bool:
     """Whether each house of a zone moves on its own, now and in every epoch that published.
 
@@ -695,10 +719,7 @@ def moves_alone(service: ZoneService, standing: LedgerState) -> bool:
         one = past.epoch
         if (one.together or 1) > 1:
             return False
-        if one.together is None and not (
-            one.digest == first_state(service, one.digest).digest
-            or same_terms(service, one.digest, one.first, one.horizon)
-        ):
+        if one.together is None and not _has_terms_of(service, one):
             return False
     return True
 

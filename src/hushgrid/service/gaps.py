@@ -273,8 +273,9 @@ def book(service: ZoneService, ledger: Ledger, lost_epochs: Sequence[ZoneService
     lost, end = _others(service, standing.epoch, lost_epochs), (last + 1) * standing.epoch.seconds
     n = max(map(together, lost), default=None)
     until = max(counts_until(one, end) for one in (service, *lost)) if lost else end
-    names = {first_state(one).digest for one in lost} if until > end else {""}
-    terms = names.pop() if len(names) == 1 else None
+    names = {(first_state(one).digest, one.seconds) for one in lost} if until > end else set()
+    terms, seconds = names.pop() if len(names) == 1 else (None, 0)
+    terms = terms if seconds == standing.epoch.seconds else None
     for one in (service, *lost):
         charge(one, ledger)
     booking = ResumeRecord(first, last, float(epsilon), float(delta), 0, n)
@@ -303,8 +304,10 @@ def held_back(service: ZoneService, standing: LedgerState, t: int) -> bool:
         return True
     present = standing.epoch.digest if standing.epoch is not None else None
     start = t * service.seconds
-    if any(start < (one.until or 0) and one.terms != present for one in standing.booked):
-        return True
+    for one in standing.booked:
+        same = one.terms == present and standing.epoch_of(one).seconds == service.seconds
+        if start < (one.until or 0) and not same:
+            return True
     if not service.policy.schedule.adaptive:
         return False
     for one in standing.booked:

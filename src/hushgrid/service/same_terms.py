@@ -7,9 +7,10 @@ version began was planned otherwise; it is known by its digest and goes on as it
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 
-from hushgrid.errors import LedgerError
+from hushgrid.errors import LedgerError, PlanError
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.files.interval_plan import (
     as_before,
@@ -164,7 +165,8 @@ def versions(service: ZoneService, begins: int, horizon: int) -> Iterator[ZoneSe
             return
         if one is not None:  # where an epoch begins, its noise was that for uncertain houses alone
             yield replace(one, policy=with_even_epsilons(one.policy))
-        yield in_epoch(service, begins, horizon, alone=True)
+        with suppress(PlanError):  # what those versions could not plan they did not begin
+            yield in_epoch(service, begins, horizon, alone=True)
     if (earlier := with_filters_before(service)) is not None:
         yield earlier
         yield from versions(earlier, begins, horizon)

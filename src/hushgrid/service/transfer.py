@@ -166,10 +166,10 @@ def takes_along(
     late = [(t, (loss > 0 and losses.get(t)) or loss) for seq, t, loss in lost if seq > begun]
     late += [(t, loss) for seq, t, loss in gone if seq > begun]
     lost += gone
-    models = [*standing.charged.values()]
+    models = [*standing.charged.values()]  # of readings until the epoch was recorded: all of it
     brought = max((one.leakage for one in came), default=0.0)
     last = max((one.last or 0 for one in came), default=0)
-    early = sum_up([*models, *(loss for seq, _, loss in lost if seq < begun)])
+    early = sum_up(loss for seq, _, loss in lost if seq < begun)
     if last <= service.begins:  # else it does not fade from there on
         early, brought = sum_up([early, brought]), 0.0
     total = max((one.total for one in came), default=0.0)
@@ -177,12 +177,15 @@ def takes_along(
     if max((n or 1 for n in blocks), default=1) > 1:
         total = brought = math.inf
     ends = [_end(standing, one) for one in releases[-1:]]
+    if standing.charges and math.isfinite(now):
+        charged = standing.charges[-1].seq
+        ends += [] if releases and releases[-1].seq > charged else [math.floor(now)]
     ends += [_end(standing, gap) for gap in gaps]
     # of a promise that always counts no other zone knows: it is about intervals here
     waits = [one.until for one in standing.booked if one.until and one.until < ALWAYS]
     return {
         "total": sum_up([*models, total, *(loss for _, _, loss in lost)]),
-        "leakage": sum_up([brought, said_at_last(service, early, sorted(late))]),
+        "leakage": sum_up([*models, brought, said_at_last(service, early, sorted(late))]),
         "last": max([last, *ends, *waits, windows_end(standing)]) or None,
     }
 
