@@ -515,8 +515,14 @@ def test_a_zone_that_a_copy_lacks_may_have_been_published(
         assert (oak._ledger.standing.gap is None) is (days > 0)
 
 
-def test_a_zone_that_is_put_back_in_part_gets_a_gap(tmp_path: Path, postgres: Postgres) -> None:
-    """A restored dump lacks it, and the witness is cut at a line."""
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_zone_that_is_put_back_in_part_gets_a_gap(
+    tmp_path: Path, postgres: Postgres, killed: bool
+) -> None:
+    """A restored dump lacks it, and the witness is cut at a line.
+
+    Also where another curator was killed when it was about to begin the zone.
+    """
     made = described(tmp_path / "one", postgres.fresh())
     live(made, 0, 3)
     for path in made.witness_folder.glob("1/*"):
@@ -528,9 +534,28 @@ def test_a_zone_that_is_put_back_in_part_gets_a_gap(tmp_path: Path, postgres: Po
         with store.begin() as link:
             for table in (HOME, SERVERS):
                 link.execute(sa.update(table).values(server="other"))
+    if killed:
+        empty = replace(copy, witness=tmp_path / "of another")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("hushgrid.service.ledger.writer.Ledger.append", lambda *_: 1 / 0)
+            with pytest.raises(ZeroDivisionError), curators(empty, BEGINS + 5 * 900):
+                pass
     with curators(copy, BEGINS + 5 * 900) as both:
         assert [it._ledger.standing.gap is not None for it in both] == [True, True]
         assert [len(it.releases) for it in both] == [1, 1], "put back"
+
+
+def test_a_zone_that_was_not_judged_here_is_not_moved(tmp_path: Path, postgres: Postgres) -> None:
+    """A restored dump lacks it, and in another place nothing would show that."""
+    made, other = described(tmp_path / "one", postgres.fresh()), described(tmp_path / "two")
+    elm, oak = made.zones
+    live(replace(made, zones=(elm, service(3, "ash"))), 0, 1)
+    with PostgresLedger(made.ledger) as store, store.begin() as link:
+        link.execute(sa.update(SERVERS).values(since=BEGINS + 86_400))
+    with pytest.raises(LedgerError, match="zone 'oak' may have been published before"):
+        move_stores(made, other)
+    later = replace(made, zones=(elm, replace(oak, begins=BEGINS + 2 * 86_400)))
+    move_stores(later, other)
 
 
 def test_a_zone_that_the_small_files_know_is_not_left_behind(tmp_path: Path) -> None:

@@ -106,6 +106,28 @@ def test_models_that_make_a_house_certain_wait(tmp_path: Path) -> None:
             publish(folder, (FIRST, certain))
 
 
+@pytest.mark.parametrize("policy", [windowed(EPSILON), Policy(1.0, horizon=16)])
+def test_windows_wait_where_other_houses_move_together(tmp_path: Path, policy: Policy) -> None:
+    """What a release says of two houses that move together is not what it says of each."""
+    joint = np.full((1, 4, 4), 0.25) + 0.5 * np.eye(4) - 0.125
+    theta = OccupancyModel.blocked([[0, 1]], [np.full(4, 0.25)], [joint])
+
+    def blocked(zone: ZoneService) -> ZoneService:
+        return replace(zone, scenario=replace(zone.scenario, models=(theta,)))
+
+    alone = replace(FIRST, policy=policy)
+    for silent, folder in ((0, tmp_path / "at once"), (W - 1, tmp_path / "then")):
+        folder.mkdir()
+        says = pytest.raises(LedgerError, match="the same terms where houses move together")
+        with nullcontext() if silent else says:
+            publish(folder, (alone, blocked(later(windowed(EPSILON), silent))))
+    (tmp_path / "goes on").mkdir()
+    publish(tmp_path / "goes on", (blocked(FIRST), blocked(later(windowed(EPSILON), 0))))
+    (tmp_path / "apart").mkdir()
+    with pytest.raises(LedgerError, match="a window that an earlier epoch promises still counts"):
+        publish(tmp_path / "apart", (blocked(FIRST), later(windowed(EPSILON), 0)))
+
+
 @pytest.mark.parametrize("kind", list(LATER))
 def test_the_audit_counts_windows_that_end_in_later_epochs(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch

@@ -236,6 +236,8 @@ def _open_ledgers(
                 f" {math.ceil(valid[1])} s; stop the service, and run the command again after that"
                 " time."
             )
+        if not found and isinstance(store, PostgresLedger):
+            _check_judged(old, store)
         zones |= {*store.zones()}
         for zone in sorted(zones):
             stack.enter_context(store.writer(zone))
@@ -251,6 +253,20 @@ def _open_ledgers(
             _check_left(found[0], store)
         found.append(store)
     return [(found[0], found[1])] if len(found) > 1 else []
+
+
+def _check_judged(old: Deployment, store: PostgresLedger) -> None:
+    """Refuse a zone that may have been published before the ledger came to its server.
+
+    The service notes a gap for it. In another place nothing would show that.
+    """
+    since = store.since()
+    for zone in old.zones:
+        if since > zone.begins and store.moved(zone.id) is None:
+            raise LedgerError(
+                f"zone {zone.id!r} may have been published before its ledger came to {store.place},"
+                " which lacks it; start the service once, so that it finds what may be lost."
+            )
 
 
 def _open_meters(

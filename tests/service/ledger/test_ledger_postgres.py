@@ -337,9 +337,9 @@ def test_the_server_is_noted_before_the_first_epoch(postgres: Postgres, schema: 
         with psycopg.connect(url, autocommit=True) as connection:
             for name in ("home", "servers"):
                 connection.execute(f"UPDATE hushgrid_ledger_{name} SET server = 'other'".encode())
-        for zone, moved in ((ZONE, True), ("oak", False)):
+        for zone, moved in ((ZONE, True), ("oak", None)):
             with Ledger.open(store, zone, KEY, "production", 0) as ledger:
-                assert store.moved(zone) is moved, "not overwritten before it is judged"
+                assert store.moved(zone) is moved, "not noted before it is judged"
                 assert ledger.found.since > 0, "the ledger is here since a moment ago"
 
 

@@ -439,8 +439,10 @@ class Ledger:
             if found.forked and not forked:
                 raise _forked(zone, found.forked)
             no_record = under_way.place is None
-            if isinstance(store, Replicated) and no_record and store.moved(zone) is None:
-                store.settle(zone)  # first of all: a copy that has the zone has this, too
+            # a copy that has the zone has this, too; one that came here may lack what was published
+            new = no_record and not found.since
+            if new and isinstance(store, Replicated) and store.moved(zone) is None:
+                store.settle(zone)
             ledger = cls(store, zone, key, under_way, witness, found)
             if ledger._fold.place is None:
                 ledger.write(GenesisRecord(mode, key.public, math.floor(now)))
@@ -867,9 +869,9 @@ def _append_again(
 def _forked(zone: str, steps: tuple[int, int] | None) -> LedgerError:
     if steps is None:
         return LedgerError(
-            f"the ledger of zone {zone!r} has other records than the witness on this machine, which"
-            " has no release among them: two histories were written. Put the right one back, or"
-            " move the witness folder away; what else shows a loss is judged then."
+            f"the ledger of zone {zone!r} has other records than the witness on this machine, and"
+            " no release or no epoch in one of the two: two histories were written. Put the right"
+            " one back, or move the witness folder away; what else shows a loss is judged then."
         )
     return LedgerError(
         f"the ledger of zone {zone!r} has other records for steps {steps[0]} to {steps[1]} than the"
