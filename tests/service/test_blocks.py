@@ -41,6 +41,7 @@ from hushgrid.service.meters.store import back_up
 from hushgrid.service.meters.tables import NOISE
 from hushgrid.service.promise import Running, affordable, outlook
 from hushgrid.service.replay import lost_before
+from hushgrid.service.same_terms import same_terms
 from hushgrid.service.transfer import spent_by, takes_along
 from tests.service.borders import zone_of
 from tests.service.ledger.test_ledger_chain import SCRIPTED
@@ -340,6 +341,15 @@ def test_a_service_file_has_blocks(tmp_path: Path) -> None:
     keys = KEYS + "\nclamp = [900, 1000]\n# "
     cut = load_street(tmp_path, HOURS, ("horizon = 24", keys))
     assert first_state(cut).scheduler.at(1).scale == pytest.approx(1000 / 0.3)
+
+
+def test_terms_that_earlier_versions_could_not_plan_are_others(tmp_path: Path) -> None:
+    """On its own, the epoch would not keep its promise; among others of its terms it does."""
+    night = ("leave = 0.02, come = 0.1", "leave = 0.0, come = 1.0")
+    declared = ('name = "survey"', 'name = "survey"\nstructural_zeros = "the survey"')
+    keys = ("horizon = 24", KEYS.replace("0.3", "0.45"))
+    one = load_street(tmp_path, HOURS, keys, night, declared)
+    assert same_terms(one, "0" * 64, one.begins // one.seconds, 24) is None
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from hushgrid.service.access.tokens import make_token
 from hushgrid.service.audit import load_ledger, terms_of
 from hushgrid.service.curator import Curator
 from hushgrid.service.epoch import first_state
-from hushgrid.service.gaps import book, largest_loss, note_loss, resume_zones
+from hushgrid.service.gaps import book, held_back, largest_loss, note_loss, resume_zones
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import fold
 from hushgrid.service.ledger.records import (
@@ -34,6 +34,7 @@ from hushgrid.service.ledger.records import (
     Head,
     LedgerState,
     ReleaseRecord,
+    ResumeRecord,
 )
 from hushgrid.service.ledger.witness import Witnesses, open_witnesses, sidecar_path
 from hushgrid.service.ledger.writer import Ledger, load, verify_signature
@@ -473,6 +474,21 @@ def test_a_curator_that_followed_takes_over_without_a_gap(tmp_path: Path, follow
             ledger.found = ledger.found._replace(moved=False)
             note_loss(one, ledger, meters, world.time)
             assert (ledger.standing.gap is None) is followed
+
+
+@pytest.mark.parametrize("seconds", [900, 450])
+def test_terms_of_other_steps_are_others_than_those_that_were_lost(seconds: int) -> None:
+    """The digest of terms has no length of a step."""
+    one = plain(2, seconds=900)
+    first, digest = one.begins // 900, first_state(one).digest
+    old = EpochRecord(digest, first, 16, 900, seq=2)
+    lost = ResumeRecord(first, first + 3, 1.0, 0.0, 4, until=one.begins + 86_400, terms=digest)
+    new = EpochRecord(digest, (one.begins + 7200) // seconds, 16, seconds, seq=5)
+    ledger = LedgerState(
+        "elm", "", "", Head(5, ""), "", new, None, (old, new), (), (), {}, booked=(lost,)
+    )
+    later = replace(one, seconds=seconds, begins=one.begins + 7200)
+    assert held_back(later, ledger, new.first) is (seconds == 450)
 
 
 @pytest.mark.parametrize("kind", ["window", "exact"])

@@ -16,7 +16,12 @@ from hushgrid.files.interval_plan import in_epoch
 from hushgrid.service.border import border, opening
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import check
-from hushgrid.service.ledger.records import LedgerState, TransferRecord, unmatched
+from hushgrid.service.ledger.records import (
+    ChargeRecord,
+    LedgerState,
+    TransferRecord,
+    unmatched,
+)
 from hushgrid.service.ledger.writer import verify_signature
 from hushgrid.service.transfer import move, takes_along
 from tests.service.borders import FIRST, HOUR, Street, exact, from_file, zone_of
@@ -267,6 +272,23 @@ def test_a_zone_that_lags_behind_does_not_fade_what_a_house_brought() -> None:
     stated = takes_along(one, faded, "h", own)
     assert stated["last"] == (FIRST + 2) * HOUR
     assert stated["leakage"] < 0.4
+
+
+def test_what_models_cost_does_not_fade_with_the_epoch() -> None:
+    """They may hold readings of just before they were charged, whenever the epoch began."""
+    stay = np.array([[0.8, 0.2], [0.3, 0.7]])
+    one = zone_of(OccupancyModel.factored([[0.6, 0.4]], [[stay]]), FIRST * HOUR, 0.02, 96, None)
+    street = Street(1)
+    street.begin(one)
+    street.publish(one, range(1, 49))
+    releases, own = street.standing.releases, {}
+    for seq in (1, releases[-1].seq + 1):  # charged before the releases, and after them
+        charge = ChargeRecord("models", 2.0, "0" * 64, 15, seq)
+        standing = replace(street.standing, charged={charge.digest: 2.0}, charges=(charge,))
+        now = (FIRST + 100) * HOUR
+        stated = takes_along(one, standing, "h", own, now)
+        assert stated["leakage"] >= 2.0
+        assert stated["last"] == ((FIRST + 48) * HOUR if seq == 1 else now)
 
 
 def test_what_a_house_brought_is_said_of_those_it_moved_with_after_it_left() -> None:
