@@ -17,7 +17,7 @@ from hushgrid.compare.simulation import Study
 from hushgrid.report import comparison as report
 from hushgrid.statistics import ratio_of_means
 
-DAYS = int(os.environ.get("HUSHGRID_PAPER_DAYS", "40"))  # all 200 in make soak
+DAYS = int(os.environ.get("HUSHGRID_PAPER_DAYS", "20"))  # all 200 in make soak
 RECORD = json.loads((Path(__file__).parents[1] / "data" / "paper_days.json").read_text())
 ERRORS = {name: np.array(days) for name, days in RECORD["rmsre_paper"].items()}
 
