@@ -552,10 +552,31 @@ def test_a_zone_that_was_not_judged_here_is_not_moved(tmp_path: Path, postgres: 
     live(replace(made, zones=(elm, service(3, "ash"))), 0, 1)
     with PostgresLedger(made.ledger) as store, store.begin() as link:
         link.execute(sa.update(SERVERS).values(since=BEGINS + 86_400))
-    with pytest.raises(LedgerError, match="zone 'oak' may have been published before"):
+    with pytest.raises(LedgerError, match="zone 'oak' may have been published without a record"):
         move_stores(made, other)
     later = replace(made, zones=(elm, replace(oak, begins=BEGINS + 2 * 86_400)))
     move_stores(later, other)
+
+
+@pytest.mark.parametrize("on_server", [False, True])
+def test_a_ledger_that_lacks_what_the_meter_store_closed_is_not_moved(
+    tmp_path: Path, postgres: Postgres, on_server: bool
+) -> None:
+    """An older copy was put back and not opened since: it is judged with the stores of then."""
+    made = described(tmp_path / "one")
+    other = described(tmp_path / "two", postgres.fresh() if on_server else "")
+    live(made, 0, 1)
+    with open_meters(made.meters) as meters:
+        meters.open_zone("oak", made.zones[1].meters, 900)
+        meters.close("oak", BEGINS + 900)  # its release is lost with the ledger's end
+    with pytest.raises(LedgerError, match="zone 'oak' may have been published without a record"):
+        move_stores(made, other)
+    shutil.rmtree(made.witness_folder)
+    with curators(made, BEGINS + 2 * 900) as (_, oak):
+        assert oak._ledger.standing.gap is not None
+    move_stores(made, other)
+    with curators(other, BEGINS + 2 * 900) as (elm, oak):
+        assert [it._ledger.standing.gap is None for it in (elm, oak)] == [True, False]
 
 
 def test_a_zone_that_the_small_files_know_is_not_left_behind(tmp_path: Path) -> None:

@@ -123,6 +123,10 @@ def test_windows_wait_where_other_houses_move_together(tmp_path: Path, policy: P
             publish(folder, (alone, blocked(later(windowed(EPSILON), silent))))
     (tmp_path / "goes on").mkdir()
     publish(tmp_path / "goes on", (blocked(FIRST), blocked(later(windowed(EPSILON), 0))))
+    (tmp_path / "turned").mkdir()
+    other = blocked(later(windowed(EPSILON), 0))
+    with pytest.raises(LedgerError, match="the same terms where houses move together"):
+        publish(tmp_path / "turned", (blocked(FIRST), replace(other, meters=other.meters[::-1])))
     (tmp_path / "apart").mkdir()
     with pytest.raises(LedgerError, match="a window that an earlier epoch promises still counts"):
         publish(tmp_path / "apart", (blocked(FIRST), later(windowed(EPSILON), 0)))

@@ -451,6 +451,7 @@ class _Brought:
     def __init__(self) -> None:
         self._here: dict[str, float] = {}
         self._came: dict[str, int] = {}  # end [UTC epoch s] of the first release since it came
+        self._last: dict[str, int] = {}  # end of what the other zone published about it
         self._gone: dict[str, int] = {}  # where it last left
 
     def take(self, body: Mapping[str, Any], place: int) -> None:
@@ -459,6 +460,7 @@ class _Brought:
         self._came.pop(body["house"], None)
         if body["direction"] == "in":
             self._here[body["house"]] = float(body["epsilon"])
+            self._last[body["house"]] = int(body.get("last") or 0)
         else:
             self._gone[body["house"]] = place
 
@@ -473,7 +475,7 @@ class _Brought:
         own = epochs[-1]
         longest = max(one["horizon"] * one["seconds"] for one in epochs)
         for house in self._here:
-            self._came.setdefault(house, start + own["seconds"])
+            self._came.setdefault(house, max(start + own["seconds"], self._last[house]))
         begins = own["first"] * own["seconds"]
         counted = [e for house, e in self._here.items() if begins < self._came[house] + longest]
         return max(counted, default=0.0)

@@ -685,13 +685,15 @@ def moves_as_in(service: ZoneService, past: PastEpoch) -> bool:
         past: The epoch.
 
     Returns:
-        True where each house moves alone in both, or where the terms are the same.
+        True where each house moves alone in both, or where terms and meters are the same. Of
+        private models it is not public which meter has which place.
     """
     one = past.epoch
     lost = max((gap.together or 1 for gap in past.gaps), default=1)
     if together(service) == one.together == lost == 1:
         return True
-    return lost == 1 and _has_terms_of(service, one)
+    same = one.roster in roster_digests(service) and not service.learned.private
+    return lost == 1 and same and _has_terms_of(service, one)
 
 
 def _has_terms_of(service: ZoneService, epoch: EpochRecord) -> bool:

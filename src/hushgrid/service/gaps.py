@@ -12,7 +12,7 @@ import logging
 import math
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from contextlib import nullcontext
 from dataclasses import replace
 from itertools import pairwise
@@ -91,15 +91,8 @@ def note_loss(
     closed = None if meters is None else meters.last_closed(service.id)
     here = found.timeline is not None and meters is not None and meters.timeline() == found.timeline
     # by time: an epoch that was set aside numbers later steps than those that are lost
-    reach = standing.reach or min(one.first * one.seconds for one in standing.epochs)
-    own = set(roster_digests(service))  # the same meters, whichever version recorded them
-    with_roster = {
-        (new.first - 1) * new.seconds
-        for old, new in pairwise(standing.epochs)
-        if old.seconds != new.seconds
-        or (old.roster != new.roster and not {old.roster, new.roster} <= own)
-    }
-    beyond = closed is not None and closed >= reach and closed not in with_roster
+    reach = reach_of(standing)
+    beyond = closed is not None and is_beyond(closed, standing, set(roster_digests(service)))
     causes: dict[Cause, bool] = {
         "fork": found.forked is not None,
         "witness": found.lost,
@@ -137,6 +130,38 @@ def note_loss(
     ledger.write(GapRecord(first, last, why, min(least, MOST) or None, heads or None))
     fields = {"zone": service.id, "first": first, "last": last, "why": why}
     log.error("releases may be lost; run hushgrid resume", extra=fields)
+
+
+def reach_of(standing: LedgerState) -> int:
+    """The end of all releases and gaps on record; without one where the first epoch begins [s].
+
+    Args:
+        standing: A ledger with an epoch.
+
+    Returns:
+        [UTC epoch s]
+    """
+    return standing.reach or min(one.first * one.seconds for one in standing.epochs)
+
+
+def is_beyond(closed: int, standing: LedgerState, own: Set[str] = frozenset()) -> bool:
+    """Whether an interval that the meter store closed ends after all that is on record.
+
+    Args:
+        closed: Its start [UTC epoch s].
+        standing: A ledger with an epoch.
+        own: Digests of the present roster, whichever version recorded it.
+
+    Returns:
+        False also for intervals that a new roster or step length closed.
+    """
+    with_roster = {
+        (new.first - 1) * new.seconds
+        for old, new in pairwise(standing.epochs)
+        if old.seconds != new.seconds
+        or (old.roster != new.roster and not {old.roster, new.roster} <= own)
+    }
+    return closed >= reach_of(standing) and closed not in with_roster
 
 
 def _check_clock(service: ZoneService, standing: LedgerState, now: float) -> None:
@@ -220,6 +245,7 @@ def _others(
         for one in lost_epochs
         if (first_state(one, epoch.digest).digest, one.begins // one.seconds, one.seconds)
         != present
+        or (one.meters, one.export_meters) != (service.meters, service.export_meters)
         or (one is not service and renews(one) and not renews(service))
     ]
 
@@ -273,9 +299,10 @@ def book(service: ZoneService, ledger: Ledger, lost_epochs: Sequence[ZoneService
     lost, end = _others(service, standing.epoch, lost_epochs), (last + 1) * standing.epoch.seconds
     n = max(map(together, lost), default=None)
     until = max(counts_until(one, end) for one in (service, *lost)) if lost else end
-    names = {(first_state(one).digest, one.seconds) for one in lost} if until > end else set()
-    terms, seconds = names.pop() if len(names) == 1 else (None, 0)
-    terms = terms if seconds == standing.epoch.seconds else None
+    here = service.seconds, service.meters, service.export_meters
+    same = all((one.seconds, one.meters, one.export_meters) == here for one in lost)
+    names = {first_state(one).digest for one in lost} if same and until > end else set()
+    terms = names.pop() if len(names) == 1 else None
     for one in (service, *lost):
         charge(one, ledger)
     booking = ResumeRecord(first, last, float(epsilon), float(delta), 0, n)
@@ -305,7 +332,9 @@ def held_back(service: ZoneService, standing: LedgerState, t: int) -> bool:
     present = standing.epoch.digest if standing.epoch is not None else None
     start = t * service.seconds
     for one in standing.booked:
-        same = one.terms == present and standing.epoch_of(one).seconds == service.seconds
+        then = standing.epoch_of(one)
+        same = one.terms == present and then.seconds == service.seconds
+        same = same and then.roster in roster_digests(service) and not service.learned.private
         if start < (one.until or 0) and not same:
             return True
     if not service.policy.schedule.adaptive:
@@ -413,6 +442,7 @@ def _resume_zone(
                     " resume."
                 )
             if ledger.standing.gap is None:
+                ledger.settle()
                 return Resumed(service.id, "no gap")
             _check_terms(service, ledger.standing)
             _reach_out(ledger, others)

@@ -177,9 +177,8 @@ def takes_along(
     if max((n or 1 for n in blocks), default=1) > 1:
         total = brought = math.inf
     ends = [_end(standing, one) for one in releases[-1:]]
-    if standing.charges and math.isfinite(now):
-        charged = standing.charges[-1].seq
-        ends += [] if releases and releases[-1].seq > charged else [math.floor(now)]
+    if standing.charges and math.isfinite(now):  # when they were charged is not on record
+        ends.append(math.floor(now))
     ends += [_end(standing, gap) for gap in gaps]
     # of a promise that always counts no other zone knows: it is about intervals here
     waits = [one.until for one in standing.booked if one.until and one.until < ALWAYS]

@@ -918,8 +918,8 @@ class LedgerState:
         after = next((one for one in self.releases if one.seq > came.seq), None)
         if after is None or self.epoch is None:
             return True
-        until = after.start + self.epoch_of(after).seconds + self.longest
-        return self.epoch.first * self.epoch.seconds < until
+        end = max(after.start + self.epoch_of(after).seconds, came.last or 0)
+        return self.epoch.first * self.epoch.seconds < end + self.longest
 
     @property
     def longest(self) -> int:
