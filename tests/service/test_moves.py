@@ -274,6 +274,22 @@ def test_a_zone_that_lags_behind_does_not_fade_what_a_house_brought() -> None:
     assert stated["leakage"] < 0.4
 
 
+@pytest.mark.parametrize(("last", "counts"), [(None, 0.0), (18, 0.4)])
+def test_a_house_comes_no_earlier_than_the_last_price_elsewhere(
+    last: int | None, counts: float
+) -> None:
+    """The zone it comes to is behind: its next release is of an earlier interval."""
+    stay = np.array([[0.8, 0.2], [0.3, 0.7]])
+    one = zone_of(OccupancyModel.factored([[0.6, 0.4]], [[stay]]), FIRST * HOUR, 0.02, 4, None)
+    street = Street(1)
+    street.begin(one)
+    street.publish(one, [1, 2])
+    until = None if last is None else (FIRST + last) * HOUR
+    came = TransferRecord("h", "in", "y", 0.4, out="0" * 64, seq=1, last=until)
+    street.begin(replace(one, begins=(FIRST + 20) * HOUR))
+    assert replace(street.standing, transfers=(came,)).carried == counts
+
+
 def test_what_models_cost_does_not_fade_with_the_epoch() -> None:
     """They may hold readings of just before they were charged, whenever the epoch began."""
     stay = np.array([[0.8, 0.2], [0.3, 0.7]])

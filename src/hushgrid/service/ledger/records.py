@@ -905,7 +905,7 @@ class LedgerState:
 
         It counts in every epoch that begins within the longest horizon [s] on record after the
         house came. A transfer has no time, so the house counts as come when the first release
-        after it was published.
+        after it was published, and not before `last`.
         """
         return self._brought(self.transfers)
 
