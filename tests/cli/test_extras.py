@@ -49,6 +49,7 @@ def _run(folder: Path, commands: list[list[str]]) -> list[tuple[int, str, str]]:
     return [(code, out, err) for code, out, err in json.loads(answer.stdout)]
 
 
+@pytest.mark.soak
 def test_paper_and_plan_need_no_extra(tmp_path: Path) -> None:
     paper, plan = _run(
         tmp_path,

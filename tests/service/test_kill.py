@@ -2,7 +2,7 @@
 
 A child process runs a curator on real stores and tells its parent, line by line, which readings
 were accepted and what was shown. The parent kills it, looks at what is on the disk, and starts the
-next one. HUSHGRID_KILLS sets how many random kills (20; the soak has 300).
+next one. HUSHGRID_KILLS sets how many random kills (12; the soak has 300).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from hushgrid.service.ledger.writer import create, load, verify_signature
 from hushgrid.service.meters import MeterStore
 from tests.service.setups import BEGINS, reading, service, two_registers
 
-KILLS = int(os.environ.get("HUSHGRID_KILLS", "20"))
+KILLS = int(os.environ.get("HUSHGRID_KILLS", "12"))
 STEPS = ("due", "closed", "read", "stepped", "recorded", "published", "drawn")
 ZONE = service(n=8, budget=60.0, retention=10 * 900)
 BLOCKS = two_registers(

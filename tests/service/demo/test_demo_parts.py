@@ -147,10 +147,7 @@ def test_the_panel_passes_over_what_is_no_release_from_readings(zone: ZoneServic
 
 @pytest.mark.parametrize(
     "dials",
-    [
-        pytest.param(one, marks=[] if one in (Dials(), Dials(2.0, 0.05)) else pytest.mark.soak)
-        for one in kept_plans()
-    ],
+    [pytest.param(one, marks=[] if one == Dials() else pytest.mark.soak) for one in kept_plans()],
     ids=str,
 )
 def test_a_kept_plan_is_the_planner_s(dials: Dials, tmp_path: Path) -> None:
