@@ -26,7 +26,7 @@ from tests.faults.drive import VERIFY, Driven
 from tests.faults.shim import Fault, plan
 from tests.services import Postgres, postgres_binaries, replicated
 
-FAULTS = int(os.environ.get("HUSHGRID_FAULTS_COUNT", "2"))
+FAULTS = int(os.environ.get("HUSHGRID_FAULTS_COUNT", "3"))
 SERVICES = 4 if SOAK else 1
 HANDFUL = 5
 REPORT = os.environ.get("HUSHGRID_FAULTS_REPORT")
