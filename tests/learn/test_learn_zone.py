@@ -644,6 +644,7 @@ def test_a_pool_reads_rows_by_themselves(
     ("columns", "row", "again", "apart"),
     [
         (("id", "t", "d", "e"), "house-id-00,2026-01-01T00:00:00Z,1800,5", "", True),
+        (("id", "d"), "house-id,5", "", True),
         (("id", "Energy, net"), 'h1,"5"', "", True),
         (("id", "Energy, net"), "h1,5", 'id;"Energy,  net"', False),
         (("id", 'Energy "net"'), "h1,5", 'id,"Energy ""net"""', False),

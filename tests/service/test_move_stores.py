@@ -23,6 +23,7 @@ from hushgrid.service.cluster.leases import LeasePace, Leases, SharedLedger
 from hushgrid.service.curator import Curator
 from hushgrid.service.database import Database
 from hushgrid.service.doctor import examine
+from hushgrid.service.gaps import resume_zones
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.store import (
     HOME,
@@ -556,6 +557,19 @@ def test_a_zone_that_was_not_judged_here_is_not_moved(tmp_path: Path, postgres: 
         move_stores(made, other)
     later = replace(made, zones=(elm, replace(oak, begins=BEGINS + 2 * 86_400)))
     move_stores(later, other)
+
+
+def test_a_zone_that_resume_has_judged_is_moved(tmp_path: Path, postgres: Postgres) -> None:
+    """It was put back on another server, and the service does not run it any more."""
+    made, other = described(tmp_path / "one", postgres.fresh()), described(tmp_path / "two")
+    live(made, 0, 1)
+    with PostgresLedger(made.ledger) as store, store.begin() as link:
+        link.execute(sa.update(HOME).values(server="other"))
+    with pytest.raises(LedgerError, match="was last written to on another server"):
+        move_stores(made, other)
+    found = resume_zones(made, None, BEGINS + 900)
+    assert [one.state for one in found] == ["no gap", "no gap"]
+    move_stores(made, other)
 
 
 @pytest.mark.parametrize("on_server", [False, True])

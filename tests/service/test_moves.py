@@ -13,6 +13,7 @@ from hushgrid import OccupancyModel, Policy
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import Deployment, Promise, ZoneService
 from hushgrid.files.interval_plan import in_epoch
+from hushgrid.service.audit import _Brought
 from hushgrid.service.border import border, opening
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import check
@@ -288,6 +289,11 @@ def test_a_house_comes_no_earlier_than_the_last_price_elsewhere(
     came = TransferRecord("h", "in", "y", 0.4, out="0" * 64, seq=1, last=until)
     street.begin(replace(one, begins=(FIRST + 20) * HOUR))
     assert replace(street.standing, transfers=(came,)).carried == counts
+    audited = _Brought()
+    audited.take(came.to_body(), 1)
+    epochs = [{"first": first, "horizon": 4, "seconds": HOUR} for first in (FIRST, FIRST + 20)]
+    audited.at(FIRST * HOUR, epochs[:1])
+    assert audited.at((FIRST + 20) * HOUR, epochs) == counts
 
 
 def test_what_models_cost_does_not_fade_with_the_epoch() -> None:
