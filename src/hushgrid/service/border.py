@@ -45,7 +45,7 @@ from hushgrid.service.earlier_epochs import (
     came_at,
     known,
     memory_of,
-    moves_as_in,
+    moved_alone,
     of_others,
     of_run,
     own_leakage,
@@ -197,28 +197,26 @@ def _check_windows(service: ZoneService, standing: LedgerState) -> None:
 
     A window of the new epoch counts what was lost before it, so one that is as long and allows no
     more keeps the earlier promise, if its models make no house certain: what it says of such a
-    house is not counted. Nor is what a release says of houses that move together in one of the
-    epochs alone. Other terms begin when no window reaches back any more.
+    house is not counted. Nor is what a release says of houses that move together. Other terms begin
+    when no window reaches back any more.
     """
     own = service.policy.schedule
     certain = any(model.has_zeros for model in service.scenario.models)
     window = own.shared_by * service.seconds if own.adaptive else 0
-    until = windows_end(standing, 0 if certain else window, service.policy.epsilon)
+    until, alone = windows_end(standing, 0 if certain else window, service.policy.epsilon), True
     for one in past_epochs(standing):
         reaches = max(window, (one.epoch.window or 0) * one.epoch.seconds)
         times = [time for time, _ in one.sources(one.epoch.seconds)]
-        if reaches and times and max(times) + reaches > until and not moves_as_in(service, one):
-            until = max(times) + reaches
+        if reaches and times and max(times) + reaches > until and not moved_alone(service, one):
+            until, alone = max(times) + reaches, False
     if service.begins < until:
         way = "a window that is as long and an epsilon that is as small"
         if certain:
             way += ", with models that declare nothing impossible"
-        if together(service) > 1:
-            way += ", the same terms where houses move together"
         raise LedgerError(
-            f"begins of zone {service.id!r} is {service.begins}, where a window that an earlier"
-            f" epoch promises still counts; give {way}, or a begins of {until} or later (UTC epoch"
-            " s)."
+            f"begins of zone {service.id!r} is {service.begins}, where a window of this epoch or of"
+            f" an earlier one still counts; give {f'{way}, or ' if alone else ''}a begins of"
+            f" {until} or later (UTC epoch s)."
         )
 
 

@@ -677,23 +677,20 @@ def together(service: ZoneService) -> int:
     return max(piece.size for model in service.scenario.models for piece in model.chains)
 
 
-def moves_as_in(service: ZoneService, past: PastEpoch) -> bool:
-    """Whether the same houses move together as in an earlier epoch.
+def moved_alone(service: ZoneService, past: PastEpoch) -> bool:
+    """Whether each house moves on its own, now and in an earlier epoch with what it lost.
 
     Args:
         service: The zone.
         past: The epoch.
 
     Returns:
-        True where each house moves alone in both, or where terms and meters are the same. Of
-        private models it is not public which meter has which place.
+        False also where an epoch of an earlier version has other terms and does not state it.
     """
-    one = past.epoch
-    lost = max((gap.together or 1 for gap in past.gaps), default=1)
-    if together(service) == one.together == lost == 1:
-        return True
-    same = one.roster in roster_digests(service) and not service.learned.private
-    return lost == 1 and same and _has_terms_of(service, one)
+    one, lost = past.epoch, [gap.together or 1 for gap in past.gaps]
+    if max([together(service), one.together or 1, *lost]) > 1:
+        return False
+    return one.together is not None or _has_terms_of(service, one)
 
 
 def _has_terms_of(service: ZoneService, epoch: EpochRecord) -> bool:

@@ -299,14 +299,10 @@ def book(service: ZoneService, ledger: Ledger, lost_epochs: Sequence[ZoneService
     lost, end = _others(service, standing.epoch, lost_epochs), (last + 1) * standing.epoch.seconds
     n = max(map(together, lost), default=None)
     until = max(counts_until(one, end) for one in (service, *lost)) if lost else end
-    here = service.seconds, service.meters, service.export_meters
-    same = all((one.seconds, one.meters, one.export_meters) == here for one in lost)
-    names = {first_state(one).digest for one in lost} if same and until > end else set()
-    terms = names.pop() if len(names) == 1 else None
     for one in (service, *lost):
         charge(one, ledger)
     booking = ResumeRecord(first, last, float(epsilon), float(delta), 0, n)
-    ledger.write(replace(booking, until=until, terms=terms) if until > end else booking)
+    ledger.write(replace(booking, until=until) if until > end else booking)
     ledger.resumed()
     fields = {"zone": service.id, "first": first, "last": last, "epsilon": epsilon}
     log.warning("gap booked", extra=fields)
@@ -315,9 +311,9 @@ def book(service: ZoneService, ledger: Ledger, lost_epochs: Sequence[ZoneService
 def held_back(service: ZoneService, standing: LedgerState, t: int) -> bool:
     """Whether step t may take nothing from readings because of what may be lost.
 
-    While a gap is open; as long as it counts for the promise of a lost epoch of other terms; and
-    under a window policy as long as a window reaches into a gap, in which all of its budget may
-    have been spent.
+    While a gap is open; as long as it counts for the promise of a lost epoch, or a lost epoch for
+    that of the present one; and under a window policy as long as a window reaches into a gap, in
+    which all of its budget may have been spent.
 
     Args:
         service: The zone.
@@ -329,14 +325,8 @@ def held_back(service: ZoneService, standing: LedgerState, t: int) -> bool:
     """
     if standing.gap is not None:
         return True
-    present = standing.epoch.digest if standing.epoch is not None else None
-    start = t * service.seconds
-    for one in standing.booked:
-        then = standing.epoch_of(one)
-        same = one.terms == present and then.seconds == service.seconds
-        same = same and then.roster in roster_digests(service) and not service.learned.private
-        if start < (one.until or 0) and not same:
-            return True
+    if any(t * service.seconds < (one.until or 0) for one in standing.booked):
+        return True
     if not service.policy.schedule.adaptive:
         return False
     for one in standing.booked:

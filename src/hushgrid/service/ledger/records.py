@@ -727,8 +727,7 @@ class ResumeRecord(LedgerEntry):
         until: Where that epoch or the present one promises a window or an interval, when nothing
             of the one counts for the other any more [UTC epoch s]; releases get the forecast until
             then.
-        terms: The digest of that epoch, whose own terms may go on before; None where there are
-            several.
+        terms: The digest of that epoch, as earlier versions wrote it. Nothing depends on it.
     """
 
     kind = "resume"
