@@ -593,6 +593,30 @@ def test_a_ledger_that_lacks_what_the_meter_store_closed_is_not_moved(
         assert [it._ledger.standing.gap is None for it in (elm, oak)] == [True, False]
 
 
+@pytest.mark.parametrize("killed", [False, True])
+def test_what_was_lost_before_a_move_is_found_after_it(
+    tmp_path: Path, postgres: Postgres, killed: bool
+) -> None:
+    """A zone that the older copy lacks and one that the move cannot judge, on one server then."""
+    made = described(tmp_path / "one")
+    other = described(tmp_path / "two", postgres.fresh())
+    elm, oak = made.zones
+    before, after = (replace(one, zones=(elm, service(3, "ash"))) for one in (made, other))
+    live(before, 0, 1)
+    move_stores(before, after)
+    with open_meters(other.meters) as meters:
+        meters.open_zone("oak", oak.meters, 900)
+        meters.close("oak", BEGINS + 900)  # by a service whose ledger was lost before the move
+    if killed:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("hushgrid.service.curator.note_loss", lambda *_: 1 / 0)
+            turned = replace(other, zones=(oak, elm))
+            with pytest.raises(ZeroDivisionError), curators(turned, BEGINS + 2 * 900):
+                pass
+    with curators(other, BEGINS + 2 * 900) as both:
+        assert [it._ledger.standing.gap is None for it in both] == [True, False]
+
+
 def test_a_zone_that_the_small_files_know_is_not_left_behind(tmp_path: Path) -> None:
     """An older copy was put in place by hand, from before the zone began."""
     file, other = described(tmp_path / "one"), described(tmp_path / "two")

@@ -174,8 +174,10 @@ def _all_copied(
         _check_empty(target)
     for source, copied in ledgers:
         copied.hold(number, anew=True)
-        for zone in source.zones() if isinstance(copied, PostgresLedger) else ():
-            copied.settle(zone)  # before its records: a copy of the new server has this, too
+        if isinstance(copied, PostgresLedger):  # before the records: a copy of it has this, too
+            copied.came()
+            for zone in source.zones():
+                copied.settle(zone)
     return [_copied(source, target) for source, target in (*pairs, *ledgers)]
 
 

@@ -74,7 +74,8 @@ HOME = sa.Table(
     sa.Column("zone", SORTED_TEXT, primary_key=True),
     sa.Column("server", sa.Text, nullable=False),
 )
-# the servers that a ledger was on, each since when it was noted there [UTC epoch s]; 0: the first
+# the servers that a ledger was on, each since when it was noted there [UTC epoch s]; 0: it began
+# there, which a ledger that was moved there did not
 SERVERS = sa.Table(
     "hushgrid_ledger_servers",
     sa.MetaData(),
@@ -95,6 +96,10 @@ INSERT INTO hushgrid_ledger_servers SELECT :server, CASE
     OR EXISTS (SELECT FROM hushgrid_ledger_home WHERE server <> :server)
   THEN CAST(EXTRACT(EPOCH FROM now()) AS bigint) ELSE 0 END
 ON CONFLICT DO NOTHING
+""")
+_CAME = sa.text("""
+INSERT INTO hushgrid_ledger_servers VALUES (:server, CAST(EXTRACT(EPOCH FROM now()) AS bigint))
+ON CONFLICT (server) DO UPDATE SET since = excluded.since
 """)
 # one for each zone; any of them may be removed at any time
 CHECKPOINTS = sa.Table(
@@ -402,6 +407,12 @@ class PostgresLedger(SqlLedger):
                 else:  # before the note of the zone, which may be the only one of a server before
                     session.execute(_SINCE, {"server": now})
                     session.execute(_SETTLE, {"zone": zone, "server": now})
+
+    def came(self) -> None:
+        """Note that the ledger comes to the server that answers now from another place."""
+        if (now := self.server()) is not None:
+            with self.begin() as link:
+                link.execute(_CAME, {"server": now})
 
     def since(self) -> int:
         """When the ledger was noted on the server that answers; 0: it began there."""
