@@ -93,7 +93,7 @@ def note_loss(
     here = here and closed is not None and closed >= found.since
     # by time: an epoch that was set aside numbers later steps than those that are lost
     reach = reach_of(standing)
-    beyond = closed is not None and is_beyond(closed, standing, set(roster_digests(service)))
+    beyond = closed is not None and _is_beyond(closed, standing, set(roster_digests(service)))
     causes: dict[Cause, bool] = {
         "fork": found.forked is not None,
         "witness": found.lost,
@@ -145,7 +145,7 @@ def reach_of(standing: LedgerState) -> int:
     return standing.reach or min(one.first * one.seconds for one in standing.epochs)
 
 
-def is_beyond(closed: int, standing: LedgerState, own: Set[str] = frozenset()) -> bool:
+def _is_beyond(closed: int, standing: LedgerState, own: Set[str]) -> bool:
     """Whether an interval that the meter store closed ends after all that is on record.
 
     Args:

@@ -39,13 +39,13 @@ from hushgrid.files.results import sync_folder
 from hushgrid.service.access.clients import CLIENTS, ClientStore
 from hushgrid.service.cluster.leases import valid_row
 from hushgrid.service.database import MOVED, MOVING, Database, exists, version_of
-from hushgrid.service.gaps import is_beyond, reach_of
+from hushgrid.service.gaps import reach_of
 from hushgrid.service.ledger.chain import check
 from hushgrid.service.ledger.store import HOME, LEDGER, SERVERS, PostgresLedger, SqliteLedger
 from hushgrid.service.ledger.witness import held
 from hushgrid.service.ledger.writer import check_known_zones, load, verify_signature
 from hushgrid.service.meters import open_meters
-from hushgrid.service.meters.store import closed_intervals, damages, stored_rosters
+from hushgrid.service.meters.store import damages, stored_rosters
 from hushgrid.service.meters.tables import SCHEMA as METERS
 from hushgrid.service.meters.tables import file_of
 from hushgrid.service.openadr.store import VTN, VtnStore
@@ -239,7 +239,7 @@ def _open_ledgers(
                 f" {math.ceil(valid[1])} s; stop the service, and run the command again after that"
                 " time."
             )
-        if not found:
+        if not found and isinstance(store, PostgresLedger):
             _check_judged(old, store)
         zones |= {*store.zones()}
         for zone in sorted(zones):
@@ -259,28 +259,21 @@ def _open_ledgers(
     return [(found[0], found[1])] if len(found) > 1 else []
 
 
-def _check_judged(old: Deployment, store: Ledger) -> None:
-    """Refuse a ledger of which it is not judged what may be lost.
+def _check_judged(old: Deployment, store: PostgresLedger) -> None:
+    """Refuse a ledger with a zone that may have been published before it came to its server.
 
-    A zone that may have been published before the ledger came to its server; or one of which the
-    meter store closed an interval without a release. In another place nothing would show that.
+    In another place nothing would show that. What the meter store shows goes along.
     """
     begins = {zone.id: zone.begins for zone in old.zones}
-    known = file_of(old.meters) is not None or exists(old.meters, METERS)
-    closed = closed_intervals(old.meters) if known else {}
-    server = store if isinstance(store, PostgresLedger) else None
-    since = server.since() if server else 0
-    for zone in sorted({*begins, *store.zones()}):
+    since = store.since()
+    for zone in sorted({*begins, *store.zones()}) if since else ():
         report = check(store.records(zone), verify_signature, {})
         if report.first_bad is not None:
             continue  # refused as a chain
         standing = report.standings.get(zone)
-        if standing is not None and standing.epoch is None:
-            standing = None
-        reach = reach_of(standing) if standing else begins.get(zone, 0)
-        last = closed.get(zone, -1)
-        lost = is_beyond(last, standing) if standing else last >= reach
-        if lost or (server and since > reach and server.moved(zone) is None):
+        begun = standing is not None and standing.epoch is not None
+        reach = reach_of(standing) if standing and begun else begins.get(zone, 0)
+        if since > reach and store.moved(zone) is None:
             raise LedgerError(
                 f"zone {zone!r} may have been published without a record in {store.place}; start"
                 " the service once, or run hushgrid resume, with a file that has the zone, so that"

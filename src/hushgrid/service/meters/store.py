@@ -469,29 +469,6 @@ def stored_rosters(place: str) -> dict[str, Roster]:
     return found
 
 
-def closed_intervals(place: str) -> dict[str, int]:
-    """The last interval that each zone of a store closed; the store is left as it is.
-
-    Args:
-        place: As for `open_meters`.
-
-    Returns:
-        Starts by zone [UTC epoch s], of zones that closed one.
-
-    Raises:
-        MeterError: The store cannot be read.
-    """
-    path = file_of(place)
-    old = [] if path is None or path == Path(place) else sorted(path.parent.glob("zone-*"))
-    found = {zone: epoch.last_closed for zone, epoch in map(read_epoch, old)}
-    if path is None or (path.exists() and path.stat().st_size):
-        reading = Database(path or place, SCHEMA, create=False, read_only=True, still=True)
-        with reading, reading.read() as link:
-            for zone in link.scalars(select(ZONE.c.zone)).all():
-                found[zone] = _found(link, zone)[1].last_closed
-    return {zone: closed for zone, closed in found.items() if closed is not None}
-
-
 # ---- the database
 
 
