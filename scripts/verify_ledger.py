@@ -45,7 +45,7 @@ OPTIONAL = {  # that records of earlier versions lack
     "release": {"noise", "base", "model_share", "covariates", "block", "offset", "feed_in"},
     "transfer": {"total", "leakage", "last", "together"},
     "gap": {"heads", "least"},
-    "resume": {"together", "until", "terms"},
+    "resume": {"together", "until", "interval", "terms"},
 }
 COSTS = ("scale", "look", "epsilon", "delta", "epsilon_any", "put_back")
 

@@ -49,7 +49,7 @@ from hushgrid.service.promise import promise_json, sentence
 from hushgrid.service.readiness import from_ledger
 from hushgrid.service.same_terms import as_begun, zone_as_begun
 from tests.bodies import stating
-from tests.service.borders import FIRST, Street, World, from_file, world, zone_of
+from tests.service.borders import FIRST, Street, World, exact, from_file, world, zone_of
 from tests.service.setups import example
 from tests.service.setups import service as made_by_hand
 from tests.service.test_curator import Shown, curator
@@ -764,6 +764,44 @@ def test_steps_without_a_release_have_a_promise_too(published: int) -> None:
     held = border(lower, street.standing)
     assert held is not None
     assert held.holds
+
+
+def test_nothing_fades_through_epochs_of_other_models() -> None:
+    """A promise of quick houses, then slow ones with much noise, then quick ones with little."""
+    quick, slow = (World([[0]], [np.array([[1 - p, p], [p, 1 - p]])]) for p in (0.3, 0.005))
+    street = Street(1)
+    at = FIRST
+    for each, epsilon, steps, promise in (
+        (quick, 0.7, 1, 1.0),
+        (slow, 0.001, 48, None),
+        (quick, 1.0, 12, None),
+    ):
+        one = zone_of(street.law(each, at), at * HOUR, epsilon, steps, promise)
+        figure = street.begin(one)
+        street.publish(one, range(1, steps + 1))
+        at += steps
+    last = street.realised(np.random.default_rng(0))[FIRST]
+    assert last > 1.5 * 0.7, "of quick houses nothing would be left"
+    assert last <= figure
+    kept_promises(street, 0, {})
+
+
+def test_what_came_with_a_house_does_not_fade_through_epochs_of_other_models() -> None:
+    quick, slow = (np.array([[1 - p, p], [p, 1 - p]]) for p in (0.3, 0.005))
+    brought, street = 2.0, Street(1)
+    street.move("in", brought, FIRST * HOUR)
+    theta = OccupancyModel.factored([[0.5, 0.5]], [[slow]])
+    street.begin(one := zone_of(theta, FIRST * HOUR, 0.001, 48, None))
+    street.publish(one, range(1, 49))
+    theta = OccupancyModel.factored([[0.5, 0.5]], [[quick]])
+    figure = street.begin(one := zone_of(theta, (FIRST + 48) * HOUR, 0.1, 12, 1.0))
+    street.publish(one, range(1, 13))
+    losses = [brought, *(street.losses[t] for t in range(FIRST, FIRST + 60))]
+    shown = exact([slow] * 49 + [quick] * 12, [0.5, 0.5], losses)
+    promised = street.standing.epochs[-1].interval
+    assert promised is not None
+    assert shown[49] > 2 * promised, "of quick houses nothing would be left"
+    assert shown[49:].max() <= figure
 
 
 def test_silence_within_a_horizon_helps_where_no_more_is_promised() -> None:

@@ -172,12 +172,14 @@ def test_a_transfer_of_an_earlier_version_bounds_nothing() -> None:
     free = zone_of(one.scenario.models[0], FIRST * HOUR, 0.1, 96, None)
     street.begin(free)
     street.publish(free, [1, 96])
-    held = border(replace(one, begins=(FIRST + 97) * HOUR), street.standing)
-    assert held is not None
-    # what the house brought is forgotten, and the two releases are not
-    alone = border(replace(one, begins=(FIRST + 97) * HOUR), replace(street.standing, transfers=()))
-    assert alone is not None
-    assert held.leakage == pytest.approx(alone.leakage, rel=1e-6)
+    without = replace(street.standing, transfers=())
+    for silent, share in ((1, 0.4), (13, 0.4**13)):  # tanh(D / 4) of the chain is 0.4 a step
+        later = replace(one, begins=(FIRST + 95 + silent) * HOUR)
+        held, alone = border(later, street.standing), border(later, without)
+        assert held is not None
+        assert alone is not None
+        brought = held.leakage - alone.leakage
+        assert brought == pytest.approx(4 * math.atanh(share), rel=1e-6)
 
 
 @pytest.mark.parametrize("factor", [1.0, None])

@@ -21,11 +21,12 @@ from hushgrid.audit.bounds import Check
 from hushgrid.audit.evidence import Evidence
 from hushgrid.cli import main
 from hushgrid.errors import LedgerError
-from hushgrid.files.deployment import Deployment, ZoneService
+from hushgrid.files.deployment import Deployment, Promise, ZoneService
 from hushgrid.files.zone_file import Provenance
 from hushgrid.mechanism.policy import Gaussian, Negligible, Window
 from hushgrid.service import epoch
 from hushgrid.service.audit import load_ledger, terms_of
+from hushgrid.service.border import opening
 from hushgrid.service.curator import status_of
 from hushgrid.service.earlier_epochs import moves_alone
 from hushgrid.service.epoch import first_state, house_names
@@ -554,6 +555,32 @@ def test_what_a_lost_epoch_promises_about_windows_holds_after_it_is_booked(tmp_p
         own = replace(found, epoch=replace(found.epoch, digest=digest))
         own = replace(own, booked=(replace(gap, terms=digest),))  # as earlier versions wrote it
         assert [held_back(elm, own, t + n) for n in (6, 9, 10)] == [True, True, False]
+
+
+def test_what_a_lost_epoch_promises_about_an_interval_holds_after_it_is_booked(
+    tmp_path: Path,
+) -> None:
+    """No terms begin before nothing that they publish says anything about the lost steps."""
+    elm, _ = two()
+    with curator(tmp_path, elm, Shown(), now=elm.begins) as it:
+        t = it.t
+        it._ledger.append("gap", bodies.gap(t, t + 5, "witness"))
+        book(elm, it._ledger, [replace(elm, promise=Promise("interval", 1.0))])
+        found = it._ledger.standing
+    (gap,) = found.booked
+    end = (t + 6) * 900
+    assert gap.interval == 1.0
+    assert gap.until == end + 86_400
+    for stay, days in ((0.7, 1), (0.98, 6), (1 - 1e-6, math.inf)):
+        theta = OccupancyModel.factored(
+            [[0.5, 0.5]], [[[[stay, 1 - stay], [1 - stay, stay]]]], chain_of=[0] * len(elm.meters)
+        )
+        after = replace(elm, scenario=replace(elm.scenario, models=(theta,)))
+        waits = int(min(days, 40)) * 86_400
+        with pytest.raises(LedgerError, match="interval promise of a lost epoch still counts"):
+            opening(replace(after, begins=end + waits - 900), found)
+        if days < 40:
+            opening(replace(after, begins=end + waits), found)
 
 
 @pytest.mark.parametrize(

@@ -98,12 +98,13 @@ def opening(service: ZoneService, standing: LedgerState) -> dict[str, Any]:
 
     Raises:
         LedgerError: another zone published about a house after the epoch begins; what has another
-            interval length still counts, or a window of an earlier epoch; or a promise would be
-            exceeded, and the operator has not accepted the figure.
+            interval length still counts, or a window of an earlier epoch, or the promise of a lost
+            one; or a promise would be exceeded, and the operator has not accepted the figure.
     """
     _check_last(service, standing)
     _check_kept_apart(service, standing)
     _check_windows(service, standing)
+    _check_lost(service, standing)
     spans = known(service, standing)
     found = border(service, standing, spans)
     stated = _stated(service, found)
@@ -218,6 +219,24 @@ def _check_windows(service: ZoneService, standing: LedgerState) -> None:
             f" an earlier one still counts; give {f'{way}, or ' if alone else ''}a begins of"
             f" {until} or later (UTC epoch s)."
         )
+
+
+def _check_lost(service: ZoneService, standing: LedgerState) -> None:
+    """Refuse to say anything about the steps of a lost epoch that had an interval promise.
+
+    Nothing is on record of them, so it is not known how much of the promise is left.
+    """
+    for one in standing.booked:
+        end = (one.last + 1) * standing.epoch_of(one).seconds
+        until = 0 if one.interval is None else end + memory_of(service, end)
+        if service.begins < until:
+            way = "models in which occupancy changes" + (
+                "" if math.isinf(until) else f", or a begins of {until:.0f} or later (UTC epoch s)"
+            )
+            raise LedgerError(
+                f"begins of zone {service.id!r} is {service.begins}, where the interval promise of"
+                f" a lost epoch still counts; give {way}."
+            )
 
 
 def border(

@@ -738,11 +738,10 @@ def _together_then(service: ZoneService, before: Sequence[PastEpoch]) -> int:
 
 
 class _Fading:
-    """What time takes off a leakage, under the new epoch's models.
+    """What silence takes off a leakage, under the new epoch's models.
 
-    `silence` is the share that is left at `to` [s] of any about the last step before it at which
-    something was published. What was before that loses step by step, whatever is published. Time
-    beyond 32 days takes nothing off.
+    They hold since the last step before `to` [s] at which something was published; of the time
+    before that the models are not known, and nothing fades. Time beyond 32 days takes nothing off.
     """
 
     def __init__(self, service: ZoneService, before: Sequence[PastEpoch], to: int) -> None:
@@ -752,24 +751,16 @@ class _Fading:
         starts = [one.epoch.first * one.epoch.seconds for one in before]
         self._last = min(max(times, default=min(starts, default=to)), to)
         self._quiet = min((to - self._last) // seconds, longest)
-        self._silence, self._any, day = self._silent(self._quiet), bool(before), self._day
-        steps = min((self._last - min(times, default=self._last)) // seconds, longest)
-        start = to - (self._quiet + steps) * seconds
-        self._kept = kept_by_steps(_models(service, start, steps), day + 1, day + 1 + steps)
+        self._silence, self._any = self._silent(self._quiet), bool(before)
 
     def left(self, leakage: float) -> float:
         """What is left at `to` of a leakage about the last step, or back."""
         return _through(leakage, self._silence) if self._any else 0.0
 
-    def _by_steps(self, time: int) -> float:
-        """The share of a leakage about the step at a time [s] that is left at the last one."""
-        ago = (self._last - time) // self._service.seconds
-        return float(self._kept[max(len(self._kept) - 1 - ago, 0)])
-
     def share(self, time: int) -> float:
         """The share of a leakage about the step at a time [s] that is left at `to`."""
         if self._any and time <= self._last:
-            return self._silence * self._by_steps(time)
+            return self._silence
         steps = max(min((self._to - time) // self._service.seconds, self._longest), 0)
         return self._silent(steps)
 
@@ -787,7 +778,7 @@ class _Fading:
             of a leakage `forward` about the step at `to`.
         """
         if until <= self._last:
-            return [(1.0, self._by_steps(until) * self.left(forward))]
+            return [(1.0, self.left(forward))]
         seconds, first = self._service.seconds, self._day + 1
         if until >= self._to:
             return [(1.0, forward)]

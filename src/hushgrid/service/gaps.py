@@ -38,7 +38,13 @@ from hushgrid.service.ledger.writer import Ledger, load, verify_signature
 from hushgrid.service.meters import open_meters
 from hushgrid.service.meters.columns import IntervalSource
 from hushgrid.service.meters.tables import file_of
-from hushgrid.service.same_terms import as_begun, can_renew, next_epoch, renews
+from hushgrid.service.same_terms import (
+    as_begun,
+    can_renew,
+    interval_promise,
+    next_epoch,
+    renews,
+)
 
 log = logging.getLogger("hushgrid.curator")
 
@@ -247,6 +253,7 @@ def _others(
         if (first_state(one, epoch.digest).digest, one.begins // one.seconds, one.seconds)
         != present
         or (one.meters, one.export_meters) != (service.meters, service.export_meters)
+        or interval_promise(one) != interval_promise(service)
         or (one is not service and renews(one) and not renews(service))
     ]
 
@@ -300,9 +307,10 @@ def book(service: ZoneService, ledger: Ledger, lost_epochs: Sequence[ZoneService
     lost, end = _others(service, standing.epoch, lost_epochs), (last + 1) * standing.epoch.seconds
     n = max(map(together, lost), default=None)
     until = max(counts_until(one, end) for one in (service, *lost)) if lost else end
+    promised = min((p for one in lost if (p := interval_promise(one)) is not None), default=None)
     for one in (service, *lost):
         charge(one, ledger)
-    booking = ResumeRecord(first, last, float(epsilon), float(delta), 0, n)
+    booking = ResumeRecord(first, last, float(epsilon), float(delta), 0, n, interval=promised)
     ledger.write(replace(booking, until=until) if until > end else booking)
     ledger.resumed()
     fields = {"zone": service.id, "first": first, "last": last, "epsilon": epsilon}

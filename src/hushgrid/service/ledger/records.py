@@ -727,6 +727,8 @@ class ResumeRecord(LedgerEntry):
         until: Where that epoch or the present one promises a window or an interval, when nothing
             of the one counts for the other any more [UTC epoch s]; releases get the forecast until
             then.
+        interval: The least that lost epochs promise about one step. Epochs begin when nothing that
+            they publish says anything about the gap.
         terms: The digest of that epoch, as earlier versions wrote it. Nothing depends on it.
     """
 
@@ -738,6 +740,7 @@ class ResumeRecord(LedgerEntry):
     seq: int = 0
     together: Annotated[int | None, optional(whole(1))] = None
     until: Annotated[int | None, optional(whole(0))] = None
+    interval: Annotated[float | None, optional(LOSS)] = None
     terms: Annotated[str | None, optional(HASH)] = None
 
 
