@@ -16,6 +16,11 @@ from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import ZoneService
 from hushgrid.mechanism.policy import Blocks
 from hushgrid.service.audit import load_ledger, terms_of
+from hushgrid.service.border import opening
+from hushgrid.service.ledger import open_store
+from hushgrid.service.ledger.chain import fold
+from hushgrid.service.ledger.records import ResumeRecord
+from hushgrid.service.ledger.writer import verify_signature
 from tests.service.setups import BEGINS, service
 from tests.service.test_curator import Shown, curator
 from tests.service.test_window_epochs import run, windowed
@@ -127,6 +132,18 @@ def test_windows_wait_where_houses_move_together(tmp_path: Path, policy: Policy)
         (folder := tmp_path / f"{len(list(tmp_path.iterdir()))}").mkdir()
         with pytest.raises(LedgerError, match="still counts; give a begins of "):
             publish(folder, (blocked(FIRST), after))
+
+
+def test_windows_wait_where_houses_moved_together_in_a_lost_epoch(tmp_path: Path) -> None:
+    publish(tmp_path, (FIRST,))
+    with open_store(str(tmp_path / "ledger.db")) as store:
+        found = fold(list(store.records("elm")), verify_signature)
+    t, after = found.last_t, later(windowed(EPSILON), 3)
+    for together in (1, 2):
+        lost = ResumeRecord(t + 1, t + 2, 0.1, 0.0, found.head.seq, together)
+        says = pytest.raises(LedgerError, match="still counts; give a begins of ")
+        with nullcontext() if together == 1 else says:
+            opening(after, replace(found, booked=(lost,)))
 
 
 @pytest.mark.parametrize("kind", list(LATER))
