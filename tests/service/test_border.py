@@ -936,6 +936,24 @@ def test_a_house_that_comes_back_brings_what_was_lost_elsewhere(elsewhere: float
     assert found.leakage > 1, "all that was ever published about it counts, here too"
 
 
+def test_a_house_that_was_away_under_other_models_forgot_nothing() -> None:
+    """Two days with slow houses and much noise elsewhere, then other terms here."""
+    quick, slow = (np.array([[1 - p, p], [p, 1 - p]]) for p in (0.3, 0.001))
+    theta, street = OccupancyModel.factored([[0.5, 0.5]], [[quick]]), Street(1)
+    street.begin(one := from_file(theta, FIRST * HOUR, 1.0, 24))
+    street.publish(one, [24])
+    spent = street.standing.releases[0].epsilon
+    street.move("out", spent)
+    street.move("in", spent + 0.001, (FIRST + 71) * HOUR)
+    figure = street.begin(one := zone_of(theta, (FIRST + 72) * HOUR, 3.0, 24, None))
+    street.publish(one, range(1, 25))
+    losses = [street.losses.get(FIRST + t, 0.0) for t in range(96)]
+    losses[71] = 0.001
+    shown = exact([quick] * 24 + [slow] * 48 + [quick] * 24, [0.5, 0.5], losses)
+    assert shown[23] > 1.1, "of quick houses nothing would be left, and 1 is promised"
+    assert shown[23] <= figure
+
+
 def test_an_epoch_that_published_nothing_is_judged_again() -> None:
     """Its neighbours before are accepted at more, those after add to its step without a release."""
     night, day = [[0.9999, 0.0001], [0.01, 0.99]], [[0.97, 0.03], [0.04, 0.96]]

@@ -238,7 +238,7 @@ def known(service: ZoneService, standing: LedgerState) -> list[EarlierEpoch]:
         return []
     past, steps = past_epochs(standing), service.memory or _MOST
     while True:
-        spans = _since(service, past, min(steps, _MOST))
+        spans = _since(service, standing, past, min(steps, _MOST))
         if not spans or not spans[0].continues or steps >= _MOST:
             return spans
         inflow = _run_inflow(service, standing, past, spans)
@@ -252,9 +252,15 @@ def known(service: ZoneService, standing: LedgerState) -> list[EarlierEpoch]:
         steps *= 2
 
 
-def _since(service: ZoneService, past: Sequence[PastEpoch], steps: int) -> list[EarlierEpoch]:
-    """The last epochs of the same terms that begin so many steps before the new one, or more."""
+def _since(
+    service: ZoneService, standing: LedgerState, past: Sequence[PastEpoch], steps: int
+) -> list[EarlierEpoch]:
+    """The last epochs of the same terms that begin so many steps before the new one, or more.
+
+    A house that came back had other models meanwhile: what was before that is of other terms.
+    """
     found, first = list[EarlierEpoch](), service.begins // service.seconds
+    came = max((one.seq for one in standing.transfers if one.direction == "in"), default=0)
     for one in reversed(past):
         epoch = one.epoch
         silent = not (one.releases or one.gaps)
@@ -262,8 +268,8 @@ def _since(service: ZoneService, past: Sequence[PastEpoch], steps: int) -> list[
             continue
         same = epoch.seconds == service.seconds and epoch.roster in roster_digests(service)
         then = same_terms(service, epoch.digest, epoch.first, epoch.horizon) if same else None
-        if then is None:  # also a promise that need not rest on these laws
-            break
+        if then is None or (not silent and one.seq < came):
+            break  # also a promise that need not rest on these laws
         if silent:
             continue
         if found and first - found[0].past.epoch.first >= steps:
@@ -335,10 +341,6 @@ def _continued(
     worst, earlier = 0.0, np.zeros(new)
     booked = [each for span in spans for each in _otherwise(span, promised)]
     booked = [(min(last - begin, new), lost) for last, lost in booked]
-    booked += [
-        (max(min(last // seconds - begin, new), 0), lost)  # last <= begins, see _check_last
-        for last, lost in _returned(service, standing, spans[0].past)
-    ]
     more = np.zeros(steps)
     more[first - begin] = min(inflow, _ENDLESS)
     for last, lost in booked:
@@ -378,21 +380,6 @@ def _continued(
         part = earlier[max(start, 0) : end]
         found.append((float(part.max(initial=0.0)), _allowed(standing, epoch, own)))
     return [(one if one < _ENDLESS else math.inf, allowed) for one, allowed in found]
-
-
-def _returned(
-    service: ZoneService, standing: LedgerState, run: PastEpoch
-) -> list[tuple[int, float]]:
-    """(time [s], loss) of releases elsewhere about houses that came since a run began.
-
-    They are about steps before the house came. All that was ever published about it counts, also
-    what the run has of it; the latest time and the largest loss count for every house.
-    """
-    came = [one for one in standing.transfers if one.direction == "in" and one.seq > run.seq]
-    if not came:
-        return []
-    latest = max(came_at(standing, one, service.begins) for one in came)
-    return [(latest, together(service) * max(_bound(one, one.total) for one in came))]
 
 
 def most_lost(service: ZoneService, scheduler: Scheduler, t: int) -> float:
@@ -552,7 +539,7 @@ def of_others(
         forward += math.fsum(_anyway(span.service) for span in spans)
     to = spans[0].past.epoch.first * service.seconds if spans else service.begins
     fading, then, now = (
-        _Fading(service, before, to),
+        _Fading(service, standing, before, to),
         _together_then(service, before),
         together(service),
     )
@@ -588,7 +575,7 @@ def _inflow(
     together, the new releases about one of them speak of the others too.
     """
     fading, then, now = (
-        _Fading(service, before, to),
+        _Fading(service, standing, before, to),
         _together_then(service, before),
         together(service),
     )
@@ -740,14 +727,19 @@ def _together_then(service: ZoneService, before: Sequence[PastEpoch]) -> int:
 class _Fading:
     """What silence takes off a leakage, under the new epoch's models.
 
-    They hold since the last step before `to` [s] at which something was published; of the time
-    before that the models are not known, and nothing fades. Time beyond 32 days takes nothing off.
+    They hold since the last step before `to` [s] at which something was published, elsewhere too
+    about a house that came; of the time before that the models are not known, and nothing fades.
+    Time beyond 32 days takes nothing off.
     """
 
-    def __init__(self, service: ZoneService, before: Sequence[PastEpoch], to: int) -> None:
+    def __init__(
+        self, service: ZoneService, standing: LedgerState, before: Sequence[PastEpoch], to: int
+    ) -> None:
         seconds, longest = service.seconds, PERIODS[-1] * DAY // service.seconds
         self._service, self._to, self._day, self._longest = service, to, DAY // seconds, longest
         times = [time for one in before for time, _ in one.sources(seconds)]
+        came = [one for one in standing.transfers if one.direction == "in"]
+        times += [min(came_at(standing, one, to), to) for one in came if before]
         starts = [one.epoch.first * one.epoch.seconds for one in before]
         self._last = min(max(times, default=min(starts, default=to)), to)
         self._quiet = min((to - self._last) // seconds, longest)
