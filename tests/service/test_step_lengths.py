@@ -18,13 +18,14 @@ from hushgrid.audit.accounts import budget
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import Promise, ZoneService
 from hushgrid.service.audit import load_ledger, terms_of
+from hushgrid.service.border import opening
 from hushgrid.service.curator import status_of
 from hushgrid.service.earlier_epochs import past_epochs
 from hushgrid.service.gaps import book
 from hushgrid.service.http import prices
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import fold, follow
-from hushgrid.service.ledger.records import LedgerState
+from hushgrid.service.ledger.records import LedgerState, TransferRecord
 from hushgrid.service.ledger.writer import verify_signature
 from hushgrid.service.prices import History
 from hushgrid.service.replay import lost_before
@@ -185,6 +186,18 @@ def test_another_interval_length_begins_once_nothing_before_it_counts(
     assert len(standing(tmp_path).current) == 1
     if after == "window":
         assert sum(lost_before(standing(tmp_path), 4)) == 0
+
+
+def test_another_interval_length_waits_for_what_was_published_elsewhere(tmp_path: Path) -> None:
+    """A house had other models there, under which it may have forgotten nothing."""
+    run_on(tmp_path, changed("interval", 900, BEGINS), STEPS)
+    found, last = standing(tmp_path), BEGINS + 86_400
+    lost = {"total": 0.1, "leakage": 0.1, "last": last, "seq": found.head.seq}
+    came = TransferRecord("house", "in", "oak", 0.1, out="0" * 64, **lost)
+    there = replace(found, transfers=(came,))
+    with pytest.raises(LedgerError, match=f"a begins of {last + 86_400} or later"):
+        opening(changed("step", 1800, last + 43_200), there)
+    opening(changed("step", 1800, last + 86_400), there)
 
 
 FIRST = START // 900

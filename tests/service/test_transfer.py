@@ -581,6 +581,10 @@ def test_what_a_lost_epoch_promises_about_an_interval_holds_after_it_is_booked(
             opening(replace(after, begins=end + waits - 900), found)
         if days < 40:
             opening(replace(after, begins=end + waits), found)
+    lost = {"total": 1.0, "leakage": 1.0, "last": end + 86_400}
+    came = TransferRecord("house", "in", "oak", 0.1, out="0" * 64, **lost)  # under other models
+    with pytest.raises(LedgerError, match="interval promise of a lost epoch still counts"):
+        opening(replace(elm, begins=end + 86_400), replace(found, transfers=(came,)))
 
 
 @pytest.mark.parametrize(

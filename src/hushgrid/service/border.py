@@ -171,16 +171,15 @@ def _check_kept_apart(service: ZoneService, standing: LedgerState) -> None:
     past, seconds = past_epochs(standing), service.seconds
     other = [one for one in past if one.epoch.seconds != seconds]
     ends = [time for one in other for time, _ in one.sources(seconds)]
+    ends_there = _ends_elsewhere(service, standing)
     until = [0.0]
     if service.policy.schedule.adaptive:
-        came = [one for one in standing.transfers if one.direction == "in" and one.total]
-        ends_there = [came_at(standing, one, service.begins) for one in came]
         longest = max([seconds, *(one.epoch.seconds for one in other)])
         window = service.policy.schedule.shared_by * longest
         until += [end + window for end in ends + ends_there]
     promises = [interval_promise(service), *(one.epoch.interval for one in past)]
     if ends and any(one is not None for one in promises):
-        last = -(-max(ends) // seconds) * seconds
+        last = -(-max(ends + ends_there) // seconds) * seconds
         until.append(last + memory_of(service, last))
     if service.begins < max(until):
         way = "keep the interval length" + (
@@ -191,6 +190,12 @@ def _check_kept_apart(service: ZoneService, standing: LedgerState) -> None:
             " intervals of another length, or elsewhere about a house that came to a zone with a"
             f" window, still counts; {way} (UTC epoch s)."
         )
+
+
+def _ends_elsewhere(service: ZoneService, standing: LedgerState) -> list[int]:
+    """When other zones published about houses that came for the last time [s]."""
+    came = [one for one in standing.transfers if one.direction == "in" and one.total]
+    return [came_at(standing, one, service.begins) for one in came]
 
 
 def _check_windows(service: ZoneService, standing: LedgerState) -> None:
@@ -228,6 +233,7 @@ def _check_lost(service: ZoneService, standing: LedgerState) -> None:
     """
     for one in standing.booked:
         end = (one.last + 1) * standing.epoch_of(one).seconds
+        end = max(end, *_ends_elsewhere(service, standing), 0)
         until = 0 if one.interval is None else end + memory_of(service, end)
         if service.begins < until:
             way = "models in which occupancy changes" + (
