@@ -77,7 +77,7 @@ def note_loss(
         meters: The meter store, which closes each interval before it is published: the second
             witness. None: there is none. On the timeline of the ledger's server it shows nothing
             that the ledger does not: an interval without a release was closed by a process that
-            stopped before it published. An interval from before the ledger came there is no such.
+            stopped before it published. Not so where the ledger came there from another place.
         now: [UTC epoch s]
         named: The operator has named the epochs that may be lost.
 
@@ -96,7 +96,7 @@ def note_loss(
         )
     closed = None if meters is None else meters.last_closed(service.id)
     here = found.timeline is not None and meters is not None and meters.timeline() == found.timeline
-    here = here and closed is not None and closed >= found.since
+    here = here and not found.since
     # by time: an epoch that was set aside numbers later steps than those that are lost
     reach = reach_of(standing)
     beyond = closed is not None and _is_beyond(closed, standing, set(roster_digests(service)))
