@@ -98,13 +98,12 @@ def opening(service: ZoneService, standing: LedgerState) -> dict[str, Any]:
 
     Raises:
         LedgerError: another zone published about a house after the epoch begins; what has another
-            interval length still counts, or a window of an earlier epoch, or the promise of a lost
-            one; or a promise would be exceeded, and the operator has not accepted the figure.
+            interval length still counts, or a window of an earlier epoch; or a promise would be
+            exceeded, and the operator has not accepted the figure.
     """
     _check_last(service, standing)
     _check_kept_apart(service, standing)
     _check_windows(service, standing)
-    _check_lost(service, standing)
     spans = known(service, standing)
     found = border(service, standing, spans)
     stated = _stated(service, found)
@@ -171,7 +170,8 @@ def _check_kept_apart(service: ZoneService, standing: LedgerState) -> None:
     past, seconds = past_epochs(standing), service.seconds
     other = [one for one in past if one.epoch.seconds != seconds]
     ends = [time for one in other for time, _ in one.sources(seconds)]
-    ends_there = _ends_elsewhere(service, standing)
+    came = [one for one in standing.transfers if one.direction == "in" and one.total]
+    ends_there = [came_at(standing, one, service.begins) for one in came]
     until = [0.0]
     if service.policy.schedule.adaptive:
         longest = max([seconds, *(one.epoch.seconds for one in other)])
@@ -190,12 +190,6 @@ def _check_kept_apart(service: ZoneService, standing: LedgerState) -> None:
             " intervals of another length, or elsewhere about a house that came to a zone with a"
             f" window, still counts; {way} (UTC epoch s)."
         )
-
-
-def _ends_elsewhere(service: ZoneService, standing: LedgerState) -> list[int]:
-    """When other zones published about houses that came for the last time [s]."""
-    came = [one for one in standing.transfers if one.direction == "in" and one.total]
-    return [came_at(standing, one, service.begins) for one in came]
 
 
 def _check_windows(service: ZoneService, standing: LedgerState) -> None:
@@ -224,25 +218,6 @@ def _check_windows(service: ZoneService, standing: LedgerState) -> None:
             f" an earlier one still counts; give {f'{way}, or ' if alone else ''}a begins of"
             f" {until} or later (UTC epoch s)."
         )
-
-
-def _check_lost(service: ZoneService, standing: LedgerState) -> None:
-    """Refuse to say anything about the steps of a lost epoch that had an interval promise.
-
-    Nothing is on record of them, so it is not known how much of the promise is left.
-    """
-    for one in standing.booked:
-        end = (one.last + 1) * standing.epoch_of(one).seconds
-        end = max(end, *_ends_elsewhere(service, standing), 0)
-        until = 0 if one.interval is None else end + memory_of(service, end)
-        if service.begins < until:
-            way = "models in which occupancy changes" + (
-                "" if math.isinf(until) else f", or a begins of {until:.0f} or later (UTC epoch s)"
-            )
-            raise LedgerError(
-                f"begins of zone {service.id!r} is {service.begins}, where the interval promise of"
-                f" a lost epoch still counts; give {way}."
-            )
 
 
 def border(

@@ -571,8 +571,9 @@ def _inflow(
     """The most that earlier epochs, and what houses brought along, say about the step at `to` [s].
 
     Every release counts with what it loses whatever anyone consumes. What holds for the steps of
-    an epoch bounds all releases until its end, but for what is booked as lost. Where houses moved
-    together, the new releases about one of them speak of the others too.
+    an epoch of the same roster bounds all releases until its end, but for what is booked as lost;
+    it says nothing of houses that the epoch left out. Where houses moved together, the new releases
+    about one of them speak of the others too.
     """
     fading, then, now = (
         _Fading(service, standing, before, to),
@@ -582,7 +583,8 @@ def _inflow(
     losses = [math.fsum(loss for _, loss in one.sources(service.seconds)) for one in before]
     bounds = [math.fsum(losses)]
     for i, one in enumerate(before):
-        if one.epoch.interval is not None and (one.releases or one.gaps):
+        same = one.epoch.roster in roster_digests(service)
+        if same and one.epoch.interval is not None and (one.releases or one.gaps):
             until = None if run is None else run.place
             holds = _allowed(standing, one, one.epoch.interval, until)
             bounds.append(math.fsum([holds, one.beyond, one.booked, *losses[i + 1 :]]))

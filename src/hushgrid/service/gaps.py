@@ -22,7 +22,13 @@ from typing import NamedTuple
 from hushgrid._numbers import sum_up
 from hushgrid.errors import LedgerError, LedgerHeldError
 from hushgrid.files.deployment import Deployment, ZoneService
-from hushgrid.service.earlier_epochs import counts_until, most_lost_in, together
+from hushgrid.service.earlier_epochs import (
+    came_at,
+    counts_until,
+    memory_of,
+    most_lost_in,
+    together,
+)
 from hushgrid.service.epoch import charge, check_same, first_state, roster_digests
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import LedgerStore, fold
@@ -307,7 +313,8 @@ def book(service: ZoneService, ledger: Ledger, lost_epochs: Sequence[ZoneService
     lost, end = _others(service, standing.epoch, lost_epochs), (last + 1) * standing.epoch.seconds
     n = max(map(together, lost), default=None)
     until = max(counts_until(one, end) for one in (service, *lost)) if lost else end
-    promised = min((p for one in lost if (p := interval_promise(one)) is not None), default=None)
+    promises = [one.interval for one in standing.epochs] + [*map(interval_promise, lost)]
+    promised = min((one for one in promises if lost and one is not None), default=None)
     for one in (service, *lost):
         charge(one, ledger)
     booking = ResumeRecord(first, last, float(epsilon), float(delta), 0, n, interval=promised)
@@ -321,8 +328,9 @@ def held_back(service: ZoneService, standing: LedgerState, t: int) -> bool:
     """Whether step t may take nothing from readings because of what may be lost.
 
     While a gap is open; as long as it counts for the promise of a lost epoch, or a lost epoch for
-    that of the present one; and under a window policy as long as a window reaches into a gap, in
-    which all of its budget may have been spent.
+    that of the present one; where any epoch promises something about one step, as long as the
+    zone's models have not forgotten a lost one; and under a window policy as long as a window
+    reaches into a gap, in which all of its budget may have been spent.
 
     Args:
         service: The zone.
@@ -334,8 +342,15 @@ def held_back(service: ZoneService, standing: LedgerState, t: int) -> bool:
     """
     if standing.gap is not None:
         return True
-    if any(t * service.seconds < (one.until or 0) for one in standing.booked):
-        return True
+    came = [one for one in standing.transfers if one.direction == "in"]
+    ends = [came_at(standing, one, service.begins) for one in came]
+    for one in standing.booked:
+        until = float(one.until or 0)
+        if one.interval is not None:
+            end = max([(one.last + 1) * standing.epoch_of(one).seconds, *ends])
+            until = max(until, end + memory_of(service, end))
+        if t * service.seconds < until:
+            return True
     if not service.policy.schedule.adaptive:
         return False
     for one in standing.booked:

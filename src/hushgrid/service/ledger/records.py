@@ -727,8 +727,8 @@ class ResumeRecord(LedgerEntry):
         until: Where that epoch or the present one promises a window or an interval, when nothing
             of the one counts for the other any more [UTC epoch s]; releases get the forecast until
             then.
-        interval: The least that lost epochs promise about one step. Epochs begin when nothing that
-            they publish says anything about the gap.
+        interval: Where an epoch of other terms may be lost, the least that any epoch promises about
+            one step. Releases get the forecast until their models have forgotten the gap.
         terms: The digest of that epoch, as earlier versions wrote it. Nothing depends on it.
     """
 
