@@ -48,6 +48,7 @@ from hushgrid.service.ledger.writer import verify_signature
 from hushgrid.service.promise import promise_json, sentence
 from hushgrid.service.readiness import from_ledger
 from hushgrid.service.same_terms import as_begun, zone_as_begun
+from hushgrid.service.transfer import takes_along
 from tests.bodies import stating
 from tests.service.borders import FIRST, Street, World, exact, from_file, world, zone_of
 from tests.service.setups import example
@@ -934,6 +935,38 @@ def test_a_house_that_comes_back_brings_what_was_lost_elsewhere(elsewhere: float
     found = border(after, nothing)
     assert found is not None
     assert found.leakage > 1, "all that was ever published about it counts, here too"
+
+
+def test_a_promise_bounds_nothing_of_houses_that_its_epoch_left_out() -> None:
+    """Two houses, the quick one alone a day later, then both again: the slow one forgot nothing."""
+    quick, slow = (np.array([[1 - p, p], [p, 1 - p]]) for p in (0.3, 0.002))
+    both = OccupancyModel.factored([[0.5, 0.5]] * 2, [[quick, slow]])
+    alone, street = OccupancyModel.factored([[0.5, 0.5]], [[quick]]), Street(2)
+    street.begin(one := zone_of(both, FIRST * HOUR, 4.0, 1, None))
+    street.publish(one, [1])
+    street.begin(one := zone_of(alone, (FIRST + 25) * HOUR, 0.01, 24, 1.0))
+    street.publish(one, range(1, 25))
+    assert street.standing.epochs[-1].accepted is None
+    figure = street.begin(one := zone_of(both, (FIRST + 49) * HOUR, 0.01, 24, 1.0))
+    street.publish(one, range(1, 25))
+    losses = [street.losses.get(FIRST + t, 0.0) * (t < 25 or t >= 49) for t in range(73)]
+    shown = exact([slow] * 73, [0.5, 0.5], losses)
+    assert shown[49] > 2.0
+    assert shown[49:].max() <= figure
+
+
+def test_a_house_takes_all_along_that_was_lost_under_other_models() -> None:
+    """A lost epoch need not have had the models of the present one."""
+    theta = OccupancyModel.factored([[0.5, 0.5]], [[[[0.7, 0.3], [0.3, 0.7]]]])
+    figures = []
+    for together in (None, 1):
+        street = Street(1)
+        street.begin(one := zone_of(theta, FIRST * HOUR, 0.1, 48, None))
+        street.publish(one, [1])
+        street.lose(FIRST + 1, [1.0, 1.0], together)
+        street.publish(one, [40])
+        figures.append(takes_along(one, street.standing, "h", {})["leakage"])
+    assert figures == pytest.approx([0.1, 2.2], rel=1e-3)
 
 
 def test_a_house_that_was_away_under_other_models_forgot_nothing() -> None:

@@ -556,20 +556,26 @@ def test_what_a_lost_epoch_promises_about_windows_holds_after_it_is_booked(tmp_p
         assert [held_back(elm, own, t + n) for n in (6, 9, 10)] == [True, True, False]
 
 
-def test_what_a_lost_epoch_promises_about_an_interval_holds_after_it_is_booked(
-    tmp_path: Path,
+@pytest.mark.parametrize("of", ["lost", "present"])
+def test_a_promise_about_an_interval_holds_after_an_epoch_is_booked_as_lost(
+    tmp_path: Path, of: str
 ) -> None:
     """No terms publish before nothing that they say is about the lost steps."""
     elm, _ = two()
+    lost = replace(elm, policy=replace(elm.policy, epsilon=0.4))
+    promise = Promise("interval", 5.0)
+    if of == "lost":
+        lost = replace(lost, promise=promise)
+    else:
+        elm = replace(elm, promise=promise, accepts=math.inf)
     with curator(tmp_path, elm, Shown(), now=elm.begins) as it:
         t = it.t
         it._ledger.append("gap", bodies.gap(t, t + 5, "witness"))
-        book(elm, it._ledger, [replace(elm, promise=Promise("interval", 1.0))])
+        book(elm, it._ledger, [lost])
         found = it._ledger.standing
     (gap,) = found.booked
     end = (t + 6) * 900
-    assert gap.interval == 1.0
-    assert gap.until == end + 86_400
+    assert (gap.interval, gap.until) == (5.0, end + 86_400)
     for stay, days in ((0.7, 1), (0.98, 6), (1 - 1e-6, math.inf)):
         theta = OccupancyModel.factored(
             [[0.5, 0.5]], [[[[stay, 1 - stay], [1 - stay, stay]]]], chain_of=[0] * len(elm.meters)
@@ -578,8 +584,8 @@ def test_what_a_lost_epoch_promises_about_an_interval_holds_after_it_is_booked(
         then = t + 6 + int(min(days, 40)) * 96
         assert held_back(after, found, then - 1)
         assert held_back(after, found, then) is (days > 40)
-    lost = {"total": 1.0, "leakage": 1.0, "last": end + 86_400}
-    came = TransferRecord("house", "in", "oak", 0.1, out="0" * 64, **lost)  # under other models
+    said = {"total": 1.0, "leakage": 1.0, "last": end + 86_400}
+    came = TransferRecord("house", "in", "oak", 0.1, out="0" * 64, **said)  # under other models
     there = replace(found, transfers=(came,))
     assert [held_back(elm, there, t + 6 + 96 * days) for days in (1, 2)] == [True, False]
 
