@@ -539,6 +539,19 @@ def test_a_meter_store_on_the_ledgers_server_is_no_second_witness(
     assert (t in world.releases()) is together
 
 
+def test_no_epoch_begins_before_one_that_was_set_aside(tmp_path: Path) -> None:
+    """With another roster it closed the meter store, which would show no loss until then."""
+    world = looked(World(service(tmp_path)), 2)
+    made, one = world.made, world.made.zones[0]
+    ahead = replace(one, begins=(world.t + 40) * QUARTER, meters=one.meters[::-1])
+    World(replace(made, zones=(ahead,)), world.t).play(lambda _: iter(()), new_epoch=True)
+    soon = replace(made, zones=(replace(one, begins=(world.t + 2) * QUARTER),))
+    with pytest.raises(LedgerError, match="its meter store is closed up to the interval"):
+        World(soon, world.t).play(lambda _: iter(()), new_epoch=True)
+    elsewhere = replace(soon, meters=str(tmp_path / "another.db"))
+    World(elsewhere, world.t).play(lambda _: iter(()), new_epoch=True)
+
+
 def test_an_opening_that_fails_before_the_loss_is_judged_leaves_no_witness(tmp_path: Path) -> None:
     """A file written by it would vouch for a ledger that lacks its end."""
     world = older_copy(World(service(tmp_path)), lost=3)

@@ -83,11 +83,28 @@ def begin(
     if new_epoch:
         check_new(service, standing)
         ledger.check(entry)
+        _check_open(service, standing, meters)
         # after all checks: it cannot be undone. Refused while the old epoch has readings open
         _new_roster(service, meters)
     ledger.write(entry)
     charge(service, ledger)
     _commit(service, ledger)
+
+
+def _check_open(service: ZoneService, standing: LedgerState, meters: IntervalSource) -> None:
+    """Refuse to begin with an interval that an epoch of another roster has closed ahead.
+
+    That epoch is set aside. The interval gets no readings, and what is closed would not show any
+    more what was published and lost.
+    """
+    closed = meters.last_closed(service.id)
+    ahead = any(one.first * one.seconds > service.begins for one in standing.epochs)
+    if ahead and closed is not None and closed >= service.begins:
+        raise LedgerError(
+            f"begins of zone {service.id!r} is {service.begins}, but its meter store is closed up"
+            f" to the interval that begins at {closed} (UTC epoch s); give a later begins, or set"
+            " stores.meters to a new place."
+        )
 
 
 def epoch_record(service: ZoneService, digest: str, **stated: Any) -> EpochRecord:
