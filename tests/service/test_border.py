@@ -969,6 +969,30 @@ def test_a_house_takes_all_along_that_was_lost_under_other_models() -> None:
     assert figures == pytest.approx([0.1, 2.2], rel=1e-3)
 
 
+def test_forecasts_take_nothing_off_what_a_house_takes_along() -> None:
+    theta = OccupancyModel.factored([[0.5, 0.5]], [[[[0.7, 0.3], [0.3, 0.7]]]])
+    street = Street(1)
+    street.begin(one := zone_of(theta, FIRST * HOUR, 0.1, 48, None))
+    street.publish(one, [1, 40])
+    *readings, last = street.standing.releases
+    found = replace(street.standing, releases=(*readings, replace(last, source="forecast")))
+    stated = takes_along(one, found, "h", {})
+    assert (stated["leakage"], stated["last"]) == (pytest.approx(0.1), (FIRST + 40) * HOUR)
+
+
+def test_a_chain_of_the_same_terms_ends_where_a_house_came_back() -> None:
+    """Also where what may be lost of the epoch before was booked only after that."""
+    theta = OccupancyModel.factored([[0.5, 0.5]], [[[[0.7, 0.3], [0.3, 0.7]]]])
+    for came in (False, True):
+        street = Street(1)
+        street.begin(one := from_file(theta, FIRST * HOUR, 1.0, 24))
+        if came:
+            street.move("out", 0.0)
+            street.move("in", 5.0, (FIRST + 23) * HOUR)
+        street.lose(FIRST, [0.01])
+        assert bool(known(next_epoch(one, FIRST + 24), street.standing)) is not came
+
+
 def test_a_house_that_was_away_under_other_models_forgot_nothing() -> None:
     """Two days with slow houses and much noise elsewhere, then other terms here."""
     quick, slow = (np.array([[1 - p, p], [p, 1 - p]]) for p in (0.3, 0.001))

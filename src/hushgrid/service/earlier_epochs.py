@@ -268,7 +268,7 @@ def _since(
             continue
         same = epoch.seconds == service.seconds and epoch.roster in roster_digests(service)
         then = same_terms(service, epoch.digest, epoch.first, epoch.horizon) if same else None
-        if then is None or (not silent and one.seq < came):
+        if then is None or epoch.seq < came:
             break  # also a promise that need not rest on these laws
         if silent:
             continue

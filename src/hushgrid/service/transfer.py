@@ -163,7 +163,8 @@ def takes_along(
     own_loss = dict(zip((one.seq for one in paid), each, strict=True))
     lost = [(one.seq, one.t, own_loss.get(one.seq, 0.0)) for one in releases]
     gone = [(gap.seq, gap.last, gap.epsilon) for gap in gaps]
-    late = [(t, (loss > 0 and losses.get(t)) or loss) for seq, t, loss in lost if seq > begun]
+    # forecasts after the last release from readings take nothing off: later models may hold then
+    late = [(t, losses.get(t) or loss) for seq, t, loss in lost if seq > begun and loss > 0]
     late += [(t, loss) for seq, t, loss in gone if seq > begun]
     lost += gone
     models = [*standing.charged.values()]  # of readings until the epoch was recorded: all of it
