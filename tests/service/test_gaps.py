@@ -25,7 +25,7 @@ from hushgrid.service.access.tokens import make_token
 from hushgrid.service.audit import load_ledger, terms_of
 from hushgrid.service.curator import Curator
 from hushgrid.service.epoch import first_state, roster_digests
-from hushgrid.service.gaps import book, largest_loss, note_loss, resume_zones
+from hushgrid.service.gaps import _is_beyond, book, largest_loss, note_loss, resume_zones
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import fold
 from hushgrid.service.ledger.records import (
@@ -550,6 +550,21 @@ def test_no_epoch_begins_before_one_that_was_set_aside(tmp_path: Path) -> None:
         World(soon, world.t).play(lambda _: iter(()), new_epoch=True)
     elsewhere = replace(soon, meters=str(tmp_path / "another.db"))
     World(elsewhere, world.t).play(lambda _: iter(()), new_epoch=True)
+
+
+def test_an_epoch_that_was_set_aside_hides_no_loss() -> None:
+    """Only the roster of the last epoch closes an interval ahead that was not published."""
+    one = plain(2)
+    first, length = one.begins // one.seconds, one.seconds
+    epochs = [
+        EpochRecord("0" * 64, first + n, 16, length, roster=letter * 64)
+        for n, letter in ((0, "a"), (20, "b"), (8, "a"))
+    ]
+    for n, last in ((2, epochs[1]), (3, epochs[2])):
+        some = tuple(epochs[:n])
+        found = LedgerState("elm", "", "", Head(1, ""), "", last, None, some, (), (), {})
+        assert _is_beyond((first + 19) * length, found, set()) is (n == 3)
+        assert not _is_beyond((last.first - 1) * length, found, set())
 
 
 def test_an_opening_that_fails_before_the_loss_is_judged_leaves_no_witness(tmp_path: Path) -> None:
