@@ -535,32 +535,39 @@ def test_a_house_takes_along_a_booked_gap(tmp_path: Path, seconds: int, releases
     assert left(tmp_path, after, oak) == pytest.approx(gap.epsilon + 0.75 * releases)
 
 
+def booked_as_lost(
+    folder: Path, present: ZoneService, lost: ZoneService
+) -> tuple[int, LedgerState]:
+    """The first step of a gap of six, and the ledger in which it is booked with another epoch."""
+    with curator(folder, present, Shown(), now=present.begins) as it:
+        t = it.t
+        it._ledger.append("gap", bodies.gap(t, t + 5, "witness"))
+        book(present, it._ledger, [lost])
+        return t, it._ledger.standing
+
+
 def test_what_a_lost_epoch_promises_about_windows_holds_after_it_is_booked(tmp_path: Path) -> None:
     """All terms publish the forecast until no window reaches into the gap; a house waits too."""
     elm, oak = two()
     lost = replace(elm, policy=KINDS["window"])
     run_on(tmp_path, oak, 0)
-    with curator(tmp_path, elm, Shown(), now=elm.begins) as it:
-        t = it.t
-        it._ledger.append("gap", bodies.gap(t, t + 5, "witness"))
-        book(elm, it._ledger, [lost])
-        found = it._ledger.standing
-        (gap,) = found.booked
-        assert gap.until == (t + 6 + 4) * 900
-        assert [held_back(elm, found, t + n) for n in (6, 9, 10)] == [True, True, False]
-        assert takes_along(elm, found, "house", {})["last"] == gap.until
-        assert found.epoch is not None
-        digest = first_state(lost).digest  # the lost epoch's own terms wait too
-        own = replace(found, epoch=replace(found.epoch, digest=digest))
-        own = replace(own, booked=(replace(gap, terms=digest),))  # as earlier versions wrote it
-        assert [held_back(elm, own, t + n) for n in (6, 9, 10)] == [True, True, False]
+    t, found = booked_as_lost(tmp_path, elm, lost)
+    (gap,) = found.booked
+    assert gap.until == (t + 6 + 4) * 900
+    assert [held_back(elm, found, t + n) for n in (6, 9, 10)] == [True, True, False]
+    assert takes_along(elm, found, "house", {})["last"] == gap.until
+    assert found.epoch is not None
+    digest = first_state(lost).digest  # the lost epoch's own terms wait too
+    own = replace(found, epoch=replace(found.epoch, digest=digest))
+    own = replace(own, booked=(replace(gap, terms=digest),))  # as earlier versions wrote it
+    assert [held_back(elm, own, t + n) for n in (6, 9, 10)] == [True, True, False]
 
 
 @pytest.mark.parametrize("of", ["lost", "present"])
 def test_a_promise_about_an_interval_holds_after_an_epoch_is_booked_as_lost(
     tmp_path: Path, of: str
 ) -> None:
-    """No terms publish before nothing that they say is about the lost steps."""
+    """Any terms wait until their models have forgotten the lost steps."""
     elm, _ = two()
     lost = replace(elm, policy=replace(elm.policy, epsilon=0.4))
     promise = Promise("interval", 5.0)
@@ -568,11 +575,7 @@ def test_a_promise_about_an_interval_holds_after_an_epoch_is_booked_as_lost(
         lost = replace(lost, promise=promise)
     else:
         elm = replace(elm, promise=promise, accepts=math.inf)
-    with curator(tmp_path, elm, Shown(), now=elm.begins) as it:
-        t = it.t
-        it._ledger.append("gap", bodies.gap(t, t + 5, "witness"))
-        book(elm, it._ledger, [lost])
-        found = it._ledger.standing
+    t, found = booked_as_lost(tmp_path, elm, lost)
     (gap,) = found.booked
     end = (t + 6) * 900
     assert (gap.interval, gap.until) == (5.0, end + 86_400)
@@ -584,8 +587,8 @@ def test_a_promise_about_an_interval_holds_after_an_epoch_is_booked_as_lost(
         then = t + 6 + int(min(days, 40)) * 96
         assert held_back(after, found, then - 1)
         assert held_back(after, found, then) is (days > 40)
-    said = {"total": 1.0, "leakage": 1.0, "last": end + 86_400}
-    came = TransferRecord("house", "in", "oak", 0.1, out="0" * 64, **said)  # under other models
+    figures = {"total": 1.0, "leakage": 1.0, "last": end + 86_400}
+    came = TransferRecord("house", "in", "oak", 0.1, out="0" * 64, **figures)  # of other models
     there = replace(found, transfers=(came,))
     assert [held_back(elm, there, t + 6 + 96 * days) for days in (1, 2)] == [True, False]
 

@@ -676,8 +676,13 @@ def moved_alone(service: ZoneService, past: PastEpoch) -> bool:
     Returns:
         False also where an epoch of an earlier version has other terms and does not state it.
     """
-    one, lost = past.epoch, [gap.together or 1 for gap in past.gaps]
-    if max([together(service), one.together or 1, *lost]) > 1:
+    return max([1, *(gap.together or 1 for gap in past.gaps)]) == 1 and _alone_in(service, past)
+
+
+def _alone_in(service: ZoneService, past: PastEpoch) -> bool:
+    """The same of the releases alone, whatever the epoch lost."""
+    one = past.epoch
+    if max(together(service), one.together or 1) > 1:
         return False
     return one.together is not None or _has_terms_of(service, one)
 
@@ -701,15 +706,8 @@ def moves_alone(service: ZoneService, standing: LedgerState) -> bool:
     Returns:
         False also where an epoch of an earlier version has other terms and does not state it.
     """
-    if together(service) > 1:
-        return False
-    for past in past_epochs(standing):
-        one = past.epoch
-        if (one.together or 1) > 1:
-            return False
-        if one.together is None and not _has_terms_of(service, one):
-            return False
-    return True
+    each = past_epochs(standing)
+    return together(service) == 1 and all(_alone_in(service, one) for one in each)
 
 
 def _together_then(service: ZoneService, before: Sequence[PastEpoch]) -> int:

@@ -177,9 +177,9 @@ def takes_along(
     blocks = [one.together for one in came] + [gap.together for gap in standing.booked]
     if max((n or 1 for n in blocks), default=1) > 1:
         total = brought = math.inf
-    said = said_at_last(service, early, sorted(late))
+    leakage = said_at_last(service, early, sorted(late))
     if any(gap.together is not None for gap in gaps):  # a lost epoch may have had other models
-        said = sum_up([early, *(loss for _, loss in late)])
+        leakage = sum_up([early, *(loss for _, loss in late)])
     ends = [_end(standing, one) for one in releases[-1:]]
     if standing.charges and math.isfinite(now):  # when they were charged is not on record
         ends.append(math.floor(now))
@@ -188,7 +188,7 @@ def takes_along(
     waits = [one.until for one in standing.booked if one.until and one.until < ALWAYS]
     return {
         "total": sum_up([*models, total, *(loss for _, _, loss in lost)]),
-        "leakage": sum_up([*models, brought, said]),
+        "leakage": sum_up([*models, brought, leakage]),
         "last": max([last, *ends, *waits, windows_end(standing)]) or None,
     }
 
