@@ -41,6 +41,8 @@ OPTIONAL = {  # that records of earlier versions lack
         "houses",
         "window",
         "window_epsilon",
+        "promised_from",
+        "forecast_until",
     },
     "release": {"noise", "base", "model_share", "covariates", "block", "offset", "feed_in"},
     "transfer": {"total", "leakage", "last", "together"},
@@ -185,6 +187,8 @@ class Chain:
         if source == "readings":
             need(self.gap is None, "a release from readings while a gap is not booked")
             need(t < self.epoch["first"] + self.epoch["horizon"], "beyond the horizon")
+            silent = self.epoch.get("forecast_until", 0)
+            need(body["start"] >= silent, "readings before its epoch's forecast_until")
             need(type(body["load_hat"]) is int, "no load_hat")
             need(body["scale"] > 0 or self.epoch["exact"] is True, "no noise")
             if "noise" in body:

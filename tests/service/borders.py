@@ -56,9 +56,9 @@ class World:
 
 
 def world(rng: np.random.Generator, houses: int, *, blocks: bool = False) -> World:
-    """Any chain; houses move on their own, or the first two together."""
+    """A chain that forgets within days; houses move on their own, or the first two together."""
     if not blocks:
-        move = rng.uniform(0.02, 0.98, (houses, 2)) * rng.choice([0.2, 1.0])
+        move = rng.uniform(0.03, 0.9, (houses, 2)) * rng.choice([0.3, 1.0])
         steps = [np.array([[1 - c, c], [x, 1 - x]]) for x, c in move]
         return World([[house] for house in range(houses)], steps)
     often = rng.choice([0.3, 1.0, 4.0])
@@ -141,10 +141,14 @@ class Street:
             self.moves.append((first, one))
             return one.model()
         self.moves.append((max(self.losses, default=self.moves[0][0]) + 1, one))
+        return self.present(first)
+
+    def present(self, first: int) -> OccupancyModel:
+        """The model of the present world from a step on."""
         law = _joint(self.moves[0][1].model())
         for t in range(self.moves[0][0] + 1, first + 1):
             law = law @ self._step(t)
-        return one.model(law)
+        return self.moves[-1][1].model(law)
 
     def begin(self, service: ZoneService) -> float:
         """Record the epoch, accepting what it asks for; the figure."""
@@ -178,6 +182,17 @@ class Street:
             releases = (*self.standing.releases, record)
             self.standing = replace(self.standing, releases=releases, head=head)
             self.losses[at] = 1000 / scale
+
+    def forecast(self, first: int, steps: int) -> None:
+        """So many steps without readings."""
+        last = self.standing.releases[-1]
+        for t in range(first, first + steps):
+            head = self._next()
+            made = replace(last.release, t=t, applies_from=t + 1, epsilon=0.0, epsilon_any=0.0)
+            times = {"start": t * HOUR, "applies_start": (t + 1) * HOUR, "published_at": t * HOUR}
+            record = replace(last, release=made, source="forecast", seq=head.seq, **times)
+            releases = (*self.standing.releases, record)
+            self.standing = replace(self.standing, releases=releases, head=head)
 
     def _next(self) -> Head:
         return Head(self.standing.head.seq + 1, "")

@@ -19,6 +19,7 @@ from hushgrid.files.interval_plan import in_epoch
 from hushgrid.mechanism.policy import Blocks
 from hushgrid.service import epoch as epochs
 from hushgrid.service.audit import load_ledger, terms_of
+from hushgrid.service.earlier_epochs import forgotten
 from hushgrid.service.gaps import book
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.records import GapRecord, Record, schedule_digest
@@ -34,37 +35,35 @@ ALL = Policy(0.5, horizon=4)
 HALVES = replace(ALL, schedule=Blocks((1, 3), (0.3, 0.5)))
 
 
-def accepting(zone: ZoneService) -> ZoneService:
-    return replace(zone, accepts=math.inf)
-
-
 KINDS: dict[str, Callable[[], ZoneService]] = {
     "plain": lambda: service(policy=ALL),
     "exact": lambda: service(policy=replace(ALL, on_empty="publish_exact")),
     "window": lambda: service(policy=replace(ALL, schedule=Window(4))),
     "export": lambda: two_registers(service(n=4, export=400, policy=ALL)),
     "blocks": lambda: service(policy=HALVES),
-    "blocks of an interval": lambda: accepting(
-        service(policy=HALVES, promise=Promise("interval", 0.9))
-    ),
-    "interval": lambda: accepting(zone_of(THETA, BEGINS, 0.5, 4, 1.0)),
+    "blocks of an interval": lambda: service(policy=HALVES, promise=Promise("interval", 0.9)),
+    "interval": lambda: zone_of(THETA, BEGINS, 0.5, 4, 1.0),
     "interval of a file": lambda: from_file(THETA, BEGINS, 0.8, 4),
-    "houses together": lambda: accepting(zone_of(PAIRS, BEGINS, 0.2, 4, 1.0)),
+    "houses together": lambda: zone_of(PAIRS, BEGINS, 0.2, 4, 1.0),
 }
 
 
 def later(zone: ZoneService) -> ZoneService:
-    """The zone in the epoch after."""
+    """The zone in the epoch after; where silence precedes it, a step before that ends."""
     begins = zone.begins + 4 * zone.seconds
+    if zone.promise is not None and zone.pattern is None:
+        begins = int(forgotten(zone, begins - zone.seconds)[1]) - zone.seconds
     return in_epoch(zone, begins) or replace(zone, begins=begins)
 
 
-def ran(folder: Path, *zones: ZoneService, new: bool = False, gap: bool = False) -> list[Record]:
-    """An epoch of three steps for each zone, the second step without readings."""
+def ran(
+    folder: Path, *zones: ZoneService, new: bool = False, gap: bool = False, steps: int = 3
+) -> list[Record]:
+    """An epoch of so many steps for each zone; of three, the second step without readings."""
     for n, zone in enumerate(zones):
         with curator(folder, zone, Shown(), now=zone.begins, new_epoch=new or n > 0) as it:
-            for step in range(3):
-                if step != 1:
+            for step in range(steps):
+                if step != 1 or steps != 3:
                     feed(it, it.t, everyone(zone))
                 it.run(it.next_due())
             if gap:
@@ -125,8 +124,10 @@ EPOCH, SECOND, RELEASE = 1, 6, 8  # places of records
         (SECOND, "interval", None, "no interval where"),
         (EPOCH, "leakage", lambda x: x * (1 - 1e-5), "for leakage where"),
         (SECOND, "leakage", None, "no leakage where"),
-        (SECOND, "accepted", lambda x: x * 2, "for accepted where"),
-        (SECOND, "accepted", None, "no accepted where"),
+        (SECOND, "promised_from", lambda x: x - HOUR, "for promised_from where"),
+        (SECOND, "promised_from", None, "no promised_from where"),
+        (SECOND, "forecast_until", lambda x: x - HOUR, "for forecast_until where"),
+        (EPOCH, "forecast_until", BEGINS, "for forecast_until where none follows"),
         (EPOCH, "accepted", 9.0, "9.0 for accepted where none follows"),
         (EPOCH, "together", 2, "2 for together where 1 follows"),
         (EPOCH, "exact", True, "True for exact where False follows"),
@@ -157,6 +158,30 @@ def test_a_release_whose_rate_begins_at_another_time(
     said = f"Record {len(honest)} (step 3) states {due + 1} for {name} where {due} follows"
     assert failures(found) == {"steps": found.check("steps").text}
     assert said in failures(found)["steps"]
+
+
+@pytest.mark.parametrize(("by", "said"), [(2, "for accepted where"), (None, "no accepted where")])
+def test_another_figure_than_was_accepted(tmp_path: Path, by: float | None, said: str) -> None:
+    """Of an epoch that was planned as if none followed, and the next one of the same terms."""
+    zone = KINDS["interval of a file"]()
+    alone = in_epoch(zone, BEGINS, alone=True)
+    assert alone is not None
+    records = ran(tmp_path, alone, replace(later(zone), accepts=math.inf), steps=4)
+    assert failures(audited(tmp_path, records, zone)).get("terms") is None
+    (_, second) = (n for n, one in enumerate(records) if one.kind == "epoch")
+    change = None if by is None else records[second].body["accepted"] * by
+    found = audited(tmp_path, forged(records, second, accepted=change), zone)
+    assert said in failures(found)["terms"]
+
+
+def test_an_epoch_that_began_without_silence_is_noted(tmp_path: Path, honest: list[Record]) -> None:
+    """As versions before this one began other terms, at whatever leakage they counted."""
+    zone = KINDS["interval"]()
+    old = {"promised_from": None, "forecast_until": None, "leakage": 7.0, "accepted": 7.0}
+    found = audited(tmp_path, forged(honest, SECOND, **old), zone)
+    assert failures(found) == {}
+    assert found.check("terms").status == "noted"
+    assert f"Record {SECOND + 1}, as earlier versions did" in found.check("terms").text
 
 
 def test_last_digits_and_records_of_before(tmp_path: Path, honest: list[Record]) -> None:

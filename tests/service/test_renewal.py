@@ -22,7 +22,6 @@ from hushgrid.files.deployment import ZoneService
 from hushgrid.files.interval_plan import in_epoch
 from hushgrid.files.service_file import load_deployment
 from hushgrid.mechanism.noise import SimulatedNoise
-from hushgrid.mechanism.policy import Even
 from hushgrid.service.audit import load_ledger, terms_of
 from hushgrid.service.batch.engines import engine_at
 from hushgrid.service.batch.run import Job, run
@@ -274,12 +273,17 @@ def test_the_key_can_be_added_while_an_epoch_runs(tmp_path: Path) -> None:
 
 
 def test_what_exceeds_the_promise_is_not_renewed(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An acceptance is for one epoch, and no operator is there to give another: forecasts."""
+    """An epoch that was planned as if none followed, and no operator to accept a figure."""
+    for name in CHAINS:
+        monkeypatch.setitem(CHAINS, name, [(0, 0.04, 0.06)])
+        monkeypatch.setitem(AT_START, name, 0.6)
     one = zone(tmp_path)
-    loud = replace(one, policy=replace(one.policy, epsilon=0.9, schedule=Even()), accepts=9.0)
-    with curator(tmp_path, loud, Shown(), now=BEGINS) as it:
+    alone = in_epoch(one, BEGINS, alone=True)
+    assert alone is not None
+    renewed = replace(alone, promise=one.promise, memory=one.memory)
+    with curator(tmp_path, renewed, Shown(), now=BEGINS) as it:
         publish(it, STEPS)
         assert len(it._ledger.standing.epochs) == 1
         made = it.run(it.next_due())

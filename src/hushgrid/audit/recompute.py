@@ -520,6 +520,14 @@ def openings(
             " those that follow from the terms, as on another kind of machine."
         )
         return [Check("terms", "noted", text)]
+    if found.without_silence:
+        place = found.without_silence[0]
+        text = (
+            f"Record {place}, as earlier versions did, begins other terms while what was published"
+            " before still counts for a promise about one interval"
+            f" ({len(found.without_silence)} such records); its leakage is not computed again."
+        )
+        return [Check("terms", "noted", text, place)]
     text = f"The records of {found.seen} epochs state what follows from the terms."
     return [Check("terms", "passed", text)] if found.seen else []
 
@@ -533,6 +541,7 @@ class _Openings:
         self._complete = False  # records are of a version that states all figures
         self._names: dict[str, tuple[int, Sequence[str]]] = {}  # record and names by roster
         self.seen, self.last_digits = 0, 0
+        self.without_silence: list[int] = []  # records
 
     def fault(self, number: int, epoch: RecordedEpoch, terms: Terms | None) -> str | None:
         """The first figure that does not follow."""
@@ -568,13 +577,15 @@ class _Openings:
 
     def _other_leakage(self, number: int, epoch: RecordedEpoch) -> str | None:
         """As this version counts it, or one before."""
-        first, names = None, ("interval", "leakage", "accepted")
+        names = ("interval", "leakage", "accepted", "promised_from", "forecast_until")
+        first = None
         for made in self._given if self._ledger is not None else ():
             for due in made(self._ledger, number):
                 figures = {name: due.get(name) for name in names}
-                fault, digits = self._other(epoch, figures, near=names[1:])
+                fault, digits = self._other(epoch, figures, near=("leakage", "accepted"))
                 if fault is None:
                     self.last_digits += digits
+                    self.without_silence += [epoch.place] if "without_silence" in due else []
                     return None
                 first = first or fault
         return first

@@ -407,6 +407,8 @@ def _stated(body: Mapping[str, Any]) -> dict[str, Any]:
         "houses",
         "window",
         "window_epsilon",
+        "promised_from",
+        "forecast_until",
     )
     found = {name: body[name] for name in names if name in body}
     if "houses" in found:
@@ -419,8 +421,8 @@ def _move(record: Record, place: int) -> RecordedMove:
     """A transfer with what it states; one of an earlier version states its `epsilon` alone."""
     one = TransferRecord.from_record(record)
     stated = {"epsilon": one.epsilon}
-    if {"total", "leakage", "last"} & set(record.body):
-        stated |= {"total": one.total, "leakage": one.leakage, "last": one.last or 0}
+    if {"total", "last"} & set(record.body):
+        stated |= {"total": one.total, "last": one.last or 0}
     return RecordedMove(place, one.house, one.direction == "out", stated)
 
 

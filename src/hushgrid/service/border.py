@@ -4,10 +4,11 @@ The rules across epochs, gaps and moves; docs/ledger.md and docs/serve.md have t
 
 1. The same terms (another `begins` or horizon) are one chain that goes on, counted exactly. Where
    the file says so, an epoch of them begins by itself when the horizon ends (`next_epoch`).
-2. Other terms at the same interval length: the records bound it, and every epoch with an interval
-   promise is judged again (docs/proofs/temporal.md, "Other terms").
-3. Another interval length begins once nothing before it counts: after a window; where any epoch has
-   an interval promise, after silence that leaves nothing. Other promises count sums.
+2. Where an epoch before or the new one has an interval promise, all else is forgotten before the
+   first release from readings: other terms, houses that came, releases of other terms that may be
+   lost. The new epoch publishes forecasts meanwhile (`silence`).
+3. After a window, other terms and another interval length begin when no window reaches back. Other
+   promises count sums.
 4. A house moves where each loss is known ahead: not under Gaussian noise or `negligible`, and not
    into a window, which begins a window after what another zone published about a house that came.
    One that left a zone with a window is published about again when no window of that zone reaches
@@ -20,7 +21,7 @@ The rules across epochs, gaps and moves; docs/ledger.md and docs/serve.md have t
    what is lost is of another one or older than the witness.
 7. A lost history is named by its last record once it is booked. Any other one is booked in full.
 
-Ledgers of earlier versions may have what rules 3 and 4 refuse. It counts as it did then, or more.
+Ledgers of earlier versions may have what rules 2 to 4 refuse. An epoch goes on as it began.
 """
 
 from __future__ import annotations
@@ -44,12 +45,11 @@ from hushgrid.service.earlier_epochs import (
     EarlierEpoch,
     came_at,
     known,
-    memory_of,
     moved_alone,
-    of_others,
     of_run,
     own_leakage,
     past_epochs,
+    silence,
     together,
     windows_end,
 )
@@ -61,6 +61,7 @@ from hushgrid.service.ledger.records import (
 from hushgrid.service.same_terms import (
     CLOSE,
     interval_promise,
+    renews,
     versions,
 )
 
@@ -71,16 +72,14 @@ class Border:
 
     Attributes:
         leakage: where promises would be exceeded, the largest leakage about their steps; else that
-            about the new epoch's steps or, without an interval promise of its own, earlier ones'.
+            about the new epoch's steps.
         promised: what holds so far for these steps; the least, where it would be exceeded.
         holds: whether every epoch's promise still holds.
-        exact: whether the earlier terms were known; else `leakage` is an upper bound.
     """
 
     leakage: float
     promised: float
     holds: bool
-    exact: bool
 
 
 def opening(service: ZoneService, standing: LedgerState) -> dict[str, Any]:
@@ -94,11 +93,12 @@ def opening(service: ZoneService, standing: LedgerState) -> dict[str, Any]:
         The most houses that move together as `together`. A window's steps as `window` and what they
         may lose as `window_epsilon`. The promise as `interval`, as `leakage`
         the figure that was counted and, where a promise is exceeded, as `accepted` the figure that
-        takes its place. Without an interval promise only what was accepted for earlier epochs.
+        takes its place. Where it begins in silence, its middle as `promised_from` and its end as
+        `forecast_until`.
 
     Raises:
-        LedgerError: another zone published about a house after the epoch begins; what has another
-            interval length still counts, or a window of an earlier epoch; or a promise would be
+        LedgerError: another zone published about a house after the epoch begins; a window of an
+            earlier epoch still counts; all its prices would be forecasts; or a promise would be
             exceeded, and the operator has not accepted the figure.
     """
     _check_last(service, standing)
@@ -106,10 +106,32 @@ def opening(service: ZoneService, standing: LedgerState) -> dict[str, Any]:
     _check_windows(service, standing)
     spans = known(service, standing)
     found = border(service, standing, spans)
-    stated = _stated(service, found)
+    stated = _stated(service, found) | _silence(service, silence(service, standing, spans))
     if found is not None and stated.get("accepted", 0.0) > (service.accepts or 0.0):
         raise LedgerError(_refusal(service, standing, found, spans))
     return stated
+
+
+def _silence(service: ZoneService, found: tuple[float, float] | None) -> dict[str, int]:
+    """What the record of an epoch states about the silence it begins with."""
+    if found is None:
+        return {}
+    if math.isinf(found[1]):
+        raise LedgerError(
+            f"zone {service.id!r} has published under other terms, or a house came to it, and its"
+            " promise about one interval needs this forgotten before new prices; these models are"
+            " private, or 32 days leave something of it. Keep the earlier terms, or transfer the"
+            " houses to a zone with another id."
+        )
+    middle, end = map(int, found)
+    horizon_ends = service.begins + service.policy.horizon * service.seconds
+    if end >= horizon_ends and not renews(service):
+        raise LedgerError(
+            f"begins of zone {service.id!r} is {service.begins}, but what was published before is"
+            f" forgotten at {end}, after its horizon: all its prices would be forecasts; give a"
+            f" longer horizon, or a begins of {end} or later (UTC epoch s)."
+        )
+    return {"promised_from": middle, "forecast_until": end}
 
 
 def _stated(service: ZoneService, found: Border | None) -> dict[str, Any]:
@@ -140,7 +162,9 @@ def stated_by(
 
     Yields:
         Fields as from `opening`, whatever was accepted, for each way in which this version or one
-        before plans these terms; nothing where the terms are others.
+        before plans these terms; nothing where the terms are others. Where a version before began
+        other terms without silence, `without_silence` and its figures as they are: they are not
+        computed again.
     """
     if epoch.seconds != service.seconds or epoch.roster not in (None, *roster_digests(service)):
         return
@@ -150,7 +174,14 @@ def stated_by(
     for one in chain(own, versions(service, begins, epoch.horizon)):
         if one is not None and first_state(one, epoch.digest).digest == epoch.digest:
             then = replace(one, begins=begins)
-            yield _stated(then, border(then, before))
+            spans = known(then, before)
+            stated = _stated(then, border(then, before, spans))
+            quiet = silence(then, before, spans)
+            if quiet is not None and epoch.forecast_until is None:
+                kept = {"leakage": epoch.leakage, "accepted": epoch.accepted}
+                yield stated | kept | {"without_silence": True}
+            else:
+                yield stated | _silence(then, quiet)
 
 
 def _check_last(service: ZoneService, standing: LedgerState) -> None:
@@ -166,29 +197,20 @@ def _check_last(service: ZoneService, standing: LedgerState) -> None:
 
 
 def _check_kept_apart(service: ZoneService, standing: LedgerState) -> None:
-    """Refuse to count steps of different length, or moves with a window, in one account."""
-    past, seconds = past_epochs(standing), service.seconds
-    other = [one for one in past if one.epoch.seconds != seconds]
-    ends = [time for one in other for time, _ in one.sources(seconds)]
+    """Refuse a window that counts steps of another length, or what was published elsewhere."""
+    if not service.policy.schedule.adaptive:
+        return
+    other = [one for one in past_epochs(standing) if one.epoch.seconds != service.seconds]
     came = [one for one in standing.transfers if one.direction == "in" and one.total]
-    ends_there = [came_at(standing, one, service.begins) for one in came]
-    until = [0.0]
-    if service.policy.schedule.adaptive:
-        longest = max([seconds, *(one.epoch.seconds for one in other)])
-        window = service.policy.schedule.shared_by * longest
-        until += [end + window for end in ends + ends_there]
-    promises = [interval_promise(service), *(one.epoch.interval for one in past)]
-    if ends and any(one is not None for one in promises):
-        last = -(-max(ends + ends_there) // seconds) * seconds
-        until.append(last + memory_of(service, last))
-    if service.begins < max(until):
-        way = "keep the interval length" + (
-            "" if math.isinf(max(until)) else f", or give a begins of {max(until):.0f} or later"
-        )
+    ends = [one.last + one.epoch.seconds for one in other]
+    ends += [came_at(standing, one, service.begins) for one in came]
+    longest = max([service.seconds, *(one.epoch.seconds for one in other)])
+    until = max(ends, default=0) + service.policy.schedule.shared_by * longest
+    if ends and service.begins < until:
         raise LedgerError(
-            f"begins of zone {service.id!r} is {service.begins}, where what was published in"
-            " intervals of another length, or elsewhere about a house that came to a zone with a"
-            f" window, still counts; {way} (UTC epoch s)."
+            f"begins of zone {service.id!r} is {service.begins}, where its window still counts what"
+            " was published in intervals of another length, or elsewhere about a house that came;"
+            f" give a begins of {until} or later (UTC epoch s)."
         )
 
 
@@ -206,9 +228,8 @@ def _check_windows(service: ZoneService, standing: LedgerState) -> None:
     until, alone = windows_end(standing, 0 if certain else window, service.policy.epsilon), True
     for one in past_epochs(standing):
         reaches = max(window, (one.epoch.window or 0) * one.epoch.seconds)
-        times = [time for time, _ in one.sources(one.epoch.seconds)]
-        if reaches and times and max(times) + reaches > until and not moved_alone(service, one):
-            until, alone = max(times) + reaches, False
+        if reaches and one.last + reaches > until and not moved_alone(service, one):
+            until, alone = one.last + reaches, False
     if service.begins < until:
         way = "a window that is as long and an epsilon that is as small"
         if certain:
@@ -231,24 +252,17 @@ def border(
         spans: earlier epochs of the same terms, if they were found before.
 
     Returns:
-        The account; None where no epoch has an interval promise, or nothing was published yet.
+        The account; None where the epoch goes on with no earlier one of the same terms.
     """
-    promised, past = interval_promise(service), past_epochs(standing)
-    moved = any(one.direction == "in" for one in standing.moved.values())
-    if promised is None and all(one.epoch.interval is None for one in past):
-        return None
-    if not (past or moved) or service.begins < standing.reach:
-        return None  # nothing to add to, or refused for that
     if spans is None:
         spans = known(service, standing)
-    judged = of_run(service, standing, past, spans) if promised is not None else []
-    judged += of_others(service, standing, past, spans)
-    if not judged:
+    if not spans or service.begins < standing.reach:  # refused for that
         return None
+    judged = of_run(service, standing, past_epochs(standing), spans)
     exceeded = [one for one in judged if one[0] > one[1] * (1 + CLOSE)]
-    counted = exceeded or (judged[:1] if promised is not None else judged)
+    counted = exceeded or judged[:1]
     figure, allowed = max(one for one, _ in counted), min(other for _, other in counted)
-    return Border(figure, allowed, not exceeded, exact=bool(spans))
+    return Border(figure, allowed, not exceeded)
 
 
 def _refusal(

@@ -1,8 +1,8 @@
 """What earlier epochs of a zone, gaps and houses that moved say about the steps of one house.
 
-Earlier epochs of the same terms are one chain with the new one, counted exactly (`of_run`). Of
-other terms, or terms that are not known, the records bound it (`of_others`; "Other terms" in
-docs/proofs/temporal.md): every release counts with what it loses whatever anyone consumes.
+Earlier epochs of the same terms are one chain with the new one, counted exactly (`of_run`). All
+else is forgotten before the first release from readings (`silence`; "Other terms" in
+docs/proofs/temporal.md).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from operator import attrgetter
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,19 +20,16 @@ from hushgrid.accounting.epochs import (
     PERIODS,
     anywhere,
     kept_by_silence,
-    kept_by_steps,
-    kept_within,
 )
-from hushgrid.accounting.events import booked
 from hushgrid.accounting.temporal import leakage_by_houses
 from hushgrid.files.deployment import ZoneService
 from hushgrid.files.interval_plan import (
     EpochTimes,
     laid,
 )
-from hushgrid.mechanism.policy import Blocks, Policy
+from hushgrid.mechanism.policy import Blocks
 from hushgrid.mechanism.scheduler import Scheduler
-from hushgrid.model.occupancy import Calendar, OccupancyModel
+from hushgrid.model.occupancy import OccupancyModel
 from hushgrid.model.zone import Scenario
 from hushgrid.planning.planner import Task
 from hushgrid.service.epoch import first_state, roster_digests
@@ -54,61 +51,53 @@ from hushgrid.service.same_terms import (
 _MOST = 50_000  # steps of earlier epochs that are looked at again
 DAY = 86_400  # [s]
 _ENDLESS = 1e5  # a leakage like no bound at all
-_EQUAL = 1 - 1e-9  # a loss and the same by another sum
-_MOST_TOGETHER = 12  # houses of a block, where it is not on record: 13 would have 8,192 states
-ALWAYS = 2**53 - 1  # a time [UTC epoch s] that never comes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PastEpoch:
-    """An epoch with its releases from readings and the steps of it that may be lost."""
+    """An epoch with its releases from readings and the steps of it that may be lost.
 
-    place: int  # among all epochs
+    Attributes:
+        place: Its number among all epochs.
+        epoch: Its record.
+        releases: Its releases from readings.
+        gaps: Its steps that may be lost. Those of other terms have `together`.
+        shown: The step after the last one in its horizon that has a release of any kind.
+    """
+
+    place: int
     epoch: EpochRecord
     releases: Sequence[ReleaseRecord]
     gaps: Sequence[ResumeRecord]
-    until: int  # the step after its last one
+    shown: int
 
     @property
-    def seq(self) -> int:
-        """The first record after which its roster is fixed."""
-        return min([one.seq for one in self.releases] + [one.seq for one in self.gaps])
+    def since(self) -> int:
+        """When the first step began from whose readings something may be published [UTC epoch s].
 
-    def sources(self, seconds: int) -> list[tuple[int, float]]:
-        """(time [s], the most that it loses, whatever anyone consumes) of all it published.
-
-        The time is that of the state which it is about: in steps of other lengths, their end. A
-        gap counts at its last step: a lost epoch may have gone on after this one's horizon.
+        Only where there is one.
         """
-        wait = self.epoch.seconds if self.epoch.seconds != seconds else 0
-        latest = self.releases[::-1]  # of a block of steps the last release has its loss
-        each = booked(latest, loss=attrgetter("epsilon_any"))
-        found = [(one.start + wait, loss) for one, loss in zip(latest, each, strict=True)]
-        return found + [(gap.last * self.epoch.seconds + wait, gap.epsilon) for gap in self.gaps]
+        first = min([one.t for one in self.releases] + [gap.first for gap in self.gaps])
+        return int(first) * self.epoch.seconds
 
     @property
-    def beyond(self) -> float:
-        """What its promise leaves out: releases that lose more where laws are not those published.
+    def last(self) -> int:
+        """When the last step began from whose readings something may be published [UTC epoch s].
 
-        Below eta = 1 a promise rests on laws of consumption; it also leaves out certain houses.
+        0 where there is none.
         """
-        latest = [one for one in self.releases[::-1] if one.epsilon < one.epsilon_any * _EQUAL]
-        return math.fsum(booked(latest, loss=attrgetter("epsilon_any")))
+        steps = [one.t for one in self.releases] + [gap.last for gap in self.gaps]
+        return int(max(steps, default=0)) * self.epoch.seconds
 
     @property
-    def booked(self) -> float:
-        """All that is booked for steps that may be lost; its promise need not cover them."""
-        return math.fsum(gap.epsilon for gap in self.gaps)
-
-    def end(self, seconds: int, to: int) -> int:
-        """The time [s] of its last step before `to` [s], or of the last that it published."""
-        wait = self.epoch.seconds if self.epoch.seconds != seconds else 0
-        last = min((self.until - 1) * self.epoch.seconds + wait, to - (0 if wait else seconds))
-        return max([last, *(time for time, _ in self.sources(seconds))])
+    def end(self) -> int:
+        """When it ended; of an interval promise, the last step with a release of any kind."""
+        shown = self.shown if self.epoch.interval is not None else 0
+        return max(self.last + self.epoch.seconds, shown * self.epoch.seconds)
 
 
 def past_epochs(standing: LedgerState) -> list[PastEpoch]:
-    """Every epoch that may have published from readings or has promised something for its steps.
+    """Every epoch that may have published from readings, or anything with an interval promise.
 
     In the order of the records. A later record may set an epoch aside that has published nothing;
     what is on record from then on is not of that one, wherever it begins.
@@ -117,8 +106,7 @@ def past_epochs(standing: LedgerState) -> list[PastEpoch]:
     published: dict[int, list[ReleaseRecord]] = {}
     lost: dict[int, list[ResumeRecord]] = {}
     for one in standing.releases:
-        if one.source == "readings":
-            published.setdefault(standing.epoch_of(one).seq, []).append(one)
+        published.setdefault(standing.epoch_of(one).seq, []).append(one)
     stated = {(gap.first, gap.last) for gap in standing.gaps if gap.least}  # of any step or epoch
     for gap in standing.booked:
         own = (
@@ -127,25 +115,11 @@ def past_epochs(standing: LedgerState) -> list[PastEpoch]:
         lost.setdefault(standing.epoch_of(gap).seq, []).append(own)
     for i, epoch in enumerate(standing.epochs):
         releases, gaps = published.get(epoch.seq, []), lost.get(epoch.seq, [])
-        later = [one.first * one.seconds // epoch.seconds for one in standing.epochs[i + 1 :]]
-        end = min([epoch.first + epoch.horizon, *later])
-        if releases or gaps or (epoch.interval is not None and end > epoch.first):
-            found.append(PastEpoch(i, epoch, releases, gaps, end))
+        shown = min(releases[-1].t + 1 if releases else 0, epoch.first + epoch.horizon)
+        read = [one for one in releases if one.source == "readings"]
+        if read or gaps or (releases and epoch.interval is not None):
+            found.append(PastEpoch(i, epoch, read, gaps, shown))
     return found
-
-
-def _allowed(
-    standing: LedgerState, one: PastEpoch, promised: float, until: int | None = None
-) -> float:
-    """What holds for an epoch's steps: its promise, or what was accepted since it began.
-
-    Args:
-        standing: the zone's ledger.
-        one: the epoch.
-        promised: its promise.
-        until: the number of an epoch at which to stop; by default all count.
-    """
-    return max([promised, *map(accepted, standing.epochs[one.place : until])])
 
 
 def windows_end(standing: LedgerState, length: int = 0, epsilon: float = math.inf) -> int:
@@ -167,38 +141,74 @@ def windows_end(standing: LedgerState, length: int = 0, epsilon: float = math.in
             continue
         window = epoch.window * epoch.seconds
         if length < window or epsilon > epoch.window_epsilon:
-            until = max(until, max(time for time, _ in one.sources(epoch.seconds)) + window)
+            until = max(until, one.last + window)
     return until
 
 
-def counts_until(service: ZoneService, end: int) -> int:
-    """When what was published until `end` counts for no promise of an epoch about its own steps.
+def silence(
+    service: ZoneService, standing: LedgerState, spans: Sequence[EarlierEpoch] | None = None
+) -> tuple[float, float] | None:
+    """The time without readings that a new epoch begins with, where a promise is about one step.
+
+    What was published before is forgotten in the first half under the new epoch's models, and in
+    the second what is published after it: a promise before holds for steps in the first half, the
+    new one for steps in the second. An epoch that goes on with the same terms needs none.
 
     Args:
-        service: The zone in that epoch.
-        end: [UTC epoch s]
+        service: The zone with the terms that are to begin.
+        standing: Its ledger, where the new epoch is not yet recorded.
+        spans: Earlier epochs of the same terms, if they were found before.
 
     Returns:
-        [UTC epoch s]; `end` where the epoch promises neither a window nor an interval, `ALWAYS`
-        where no silence takes off a leakage.
+        (its middle, its end) [UTC epoch s], infinite where models are private or 32 days forget
+        too little; None where it is over when the epoch begins, or where none is needed.
     """
-    schedule, until = service.policy.schedule, float(end)
-    if schedule.adaptive:
-        until = end + schedule.shared_by * service.seconds
-    if interval_promise(service) is not None:
-        until = max(until, end + memory_of(service, end))
-    return int(min(until, ALWAYS))
+    past = past_epochs(standing)
+    if interval_promise(service) is None:
+        ends = [one.end for one in past if one.epoch.interval is not None]
+        ends += [_end(standing, gap) for gap in standing.booked if gap.interval is not None]
+        last = max(ends, default=0)
+        if any(one.last >= last for one in past):  # other promises have begun since
+            return None
+    else:
+        if known(service, standing) if spans is None else spans:
+            return None
+        run = _run(service, standing, past, _MOST)
+        last = _last(standing, past if run.spans else run.before, service.begins)
+    middle, end = forgotten(service, last) if last else (0, 0)
+    return (middle, end) if service.begins < end else None
 
 
-def memory_of(service: ZoneService, start: int) -> float:
-    """Silence from `start` on that leaves nothing of a leakage [s]; infinite beyond 32 days."""
-    first = DAY // service.seconds + 1
-    for days in PERIODS:
-        steps = days * DAY // service.seconds
-        models = _models(service, start, steps)
-        if kept_by_silence(models, first, first + steps, starts=False) <= FORGOTTEN:
-            return days * DAY
-    return math.inf
+def _last(standing: LedgerState, past: Iterable[PastEpoch], to: int) -> int:
+    """When all of these epochs ended, and what was published elsewhere about houses that came."""
+    came = [came_at(standing, one, to) for one in standing.transfers if one.direction == "in"]
+    return max([0, *came, *(one.end for one in past)])
+
+
+def _end(standing: LedgerState, gap: ResumeRecord) -> int:
+    return (gap.last + 1) * standing.epoch_of(gap).seconds
+
+
+def forgotten(service: ZoneService, last: int) -> tuple[float, float]:
+    """When a zone's models have forgotten what was until `last`, and that once more.
+
+    Args:
+        service: The zone.
+        last: [UTC epoch s]
+
+    Returns:
+        (middle, end) of the silence [UTC epoch s]: two periods of the same length, of 1 to 32 days,
+        each of which leaves at most 1e-7 of a leakage; infinite where none does.
+    """
+    seconds, first = service.seconds, DAY // service.seconds + 1
+    start = -(-last // seconds) * seconds
+    for days in PERIODS if not service.learned.private else ():
+        steps = days * DAY // seconds
+        middle = start + days * DAY
+        halves = (_models(service, at, steps) for at in (start, middle))
+        if all(kept_by_silence(m, first, first + steps, starts=False) <= FORGOTTEN for m in halves):
+            return middle, middle + days * DAY
+    return math.inf, math.inf
 
 
 # ---- the same terms again
@@ -223,8 +233,8 @@ def known(service: ZoneService, standing: LedgerState) -> list[EarlierEpoch]:
     """Earlier epochs of the same terms, back to where what was published before is forgotten.
 
     How far that is depends on the releases since: the leakage with what may come in from older
-    epochs must be that without it. An epoch that published nothing has no part in it, whatever its
-    terms; its steps are judged with the others. Below eta = 1 that is so for the same terms alone.
+    epochs must be that without it. Where they follow something else, silence must have preceded
+    them; versions before this one asked for none, and then they are not known.
 
     Args:
         service: The zone with the terms that are to begin.
@@ -238,10 +248,11 @@ def known(service: ZoneService, standing: LedgerState) -> list[EarlierEpoch]:
         return []
     past, steps = past_epochs(standing), service.memory or _MOST
     while True:
-        spans = _since(service, standing, past, min(steps, _MOST))
+        run = _run(service, standing, past, min(steps, _MOST))
+        spans = run.spans if run.is_apart else []
         if not spans or not spans[0].continues or steps >= _MOST:
             return spans
-        inflow = _run_inflow(service, standing, past, spans)
+        inflow = _inflow(standing, past, spans, promised)
         without = _continued(service, standing, past, spans, 0.0)
         found_with = _continued(service, standing, past, spans, inflow)
         if all(
@@ -252,36 +263,83 @@ def known(service: ZoneService, standing: LedgerState) -> list[EarlierEpoch]:
         steps *= 2
 
 
-def _since(
-    service: ZoneService, standing: LedgerState, past: Sequence[PastEpoch], steps: int
-) -> list[EarlierEpoch]:
-    """The last epochs of the same terms that begin so many steps before the new one, or more.
+class _Run(NamedTuple):
+    """The last epochs of the same terms.
 
-    A house that came back had other models meanwhile: what was before that is of other terms.
+    Attributes:
+        spans: Those that published from readings, in order.
+        before: All epochs before them; of one that lost releases of other terms, that part.
+        is_apart: Whether there are spans, and silence before them.
     """
-    found, first = list[EarlierEpoch](), service.begins // service.seconds
+
+    spans: list[EarlierEpoch]
+    before: Sequence[PastEpoch]
+    is_apart: bool
+
+
+def _run(
+    service: ZoneService, standing: LedgerState, past: Sequence[PastEpoch], steps: int
+) -> _Run:
+    """The epochs of the same terms that begin so many steps before the new one, or more.
+
+    They go back no further than a house that came, or releases that may be lost and are of other
+    terms.
+    """
+    found, before, first = list[EarlierEpoch](), list(past), service.begins // service.seconds
     came = max((one.seq for one in standing.transfers if one.direction == "in"), default=0)
-    for one in reversed(past):
+    while before:
+        one = before[-1]
         epoch = one.epoch
-        silent = not (one.releases or one.gaps)
-        if silent and (epoch.interval is None or service.policy.eta == 1):
-            continue
         same = epoch.seconds == service.seconds and epoch.roster in roster_digests(service)
         then = same_terms(service, epoch.digest, epoch.first, epoch.horizon) if same else None
         if then is None or epoch.seq < came:
-            break  # also a promise that need not rest on these laws
-        if silent:
-            continue
-        if found and first - found[0].past.epoch.first >= steps:
-            found[0] = replace(found[0], continues=True)
             break
-        found.insert(0, EarlierEpoch(then, one))
-    return found
+        span = EarlierEpoch(then, one)
+        other = max((gap.last for gap in one.gaps if _own_gap(span, gap) is None), default=None)
+        if other is None and found and first - found[0].past.epoch.first >= steps:
+            found[0] = replace(found[0], continues=True)
+            return _Run(found, before, True)
+        if other is not None:  # the steps after it
+            releases = [release for release in one.releases if release.t > other]
+            gaps = [gap for gap in one.gaps if gap.first > other]
+            before[-1] = replace(one, releases=[], shown=0)
+            span = replace(span, past=replace(one, releases=releases, gaps=gaps))
+        if span.past.releases or span.past.gaps:
+            found.insert(0, span)
+        if other is not None:
+            break
+        before.pop()
+    last = _last(standing, before, service.begins)
+    apart = found and (not last or found[0].past.since >= forgotten(found[0].service, last)[1])
+    return _Run(found, before, bool(apart))
 
 
-def _before(past: Sequence[PastEpoch], spans: Sequence[EarlierEpoch]) -> list[PastEpoch]:
-    """The epochs before those of the same terms."""
-    return [one for one in past if not spans or one.place < spans[0].past.place]
+def _inflow(
+    standing: LedgerState,
+    past: Sequence[PastEpoch],
+    spans: Sequence[EarlierEpoch],
+    promised: float,
+) -> float:
+    """The most that older epochs of the same terms say about the first step: what they allow."""
+    if not spans[0].continues:
+        return 0.0
+    older = [one for one in past if one.place < spans[0].past.place]
+    return _allowed(standing, older[-1], promised, spans[0].past.place)
+
+
+def _allowed(
+    standing: LedgerState, one: PastEpoch, promised: float, until: int | None = None
+) -> float:
+    """What holds for the steps of an epoch: its promise, or what was accepted since it began.
+
+    Args:
+        standing: The zone's ledger.
+        one: The epoch.
+        promised: What its terms promise; a record of an earlier version does not state it.
+        until: The number of an epoch at which to stop; by default all count.
+    """
+    own = promised if one.epoch.interval is None else one.epoch.interval
+    return max([own, *map(accepted, standing.epochs[one.place : until])])
 
 
 def of_run(
@@ -293,25 +351,8 @@ def of_run(
     """(leakage, what is allowed) of the new epoch, then of known ones that it adds to."""
     promised = interval_promise(service)
     assert promised is not None
-    if not spans:
-        own = own_leakage(service)
-        if service.leakage is not None:  # planned, so no more than promised
-            own = max(own, promised)
-        inflow = _inflow(service, standing, past, service.begins, None)
-        return [(own + inflow, promised)]
-    return _continued(service, standing, past, spans, _run_inflow(service, standing, past, spans))
-
-
-def _run_inflow(
-    service: ZoneService,
-    standing: LedgerState,
-    past: Sequence[PastEpoch],
-    spans: Sequence[EarlierEpoch],
-) -> float:
-    """The most that all before a run of the same terms says about its first step."""
-    run = spans[0].past
-    to = run.epoch.first * service.seconds
-    return _inflow(service, standing, _before(past, spans), to, run)
+    inflow = _inflow(standing, past, spans, promised)
+    return _continued(service, standing, past, spans, inflow)
 
 
 def _continued(
@@ -339,12 +380,8 @@ def _continued(
         # who is certain where this chain begins need not have been so before
         worlds.append(replace(world, models=anywhere(world.models)))
     worst, earlier = 0.0, np.zeros(new)
-    booked = [each for span in spans for each in _otherwise(span, promised)]
-    booked = [(min(last - begin, new), lost) for last, lost in booked]
     more = np.zeros(steps)
     more[first - begin] = min(inflow, _ENDLESS)
-    for last, lost in booked:
-        more[last] += min(lost, _ENDLESS)
     published = [
         (
             span.service,
@@ -369,16 +406,12 @@ def _continued(
             adds = one[:new] > other[:new] + FORGOTTEN * promised
             earlier = np.maximum(earlier, np.where(adds, one[:new], 0.0).max(axis=1))
             worst = max(worst, float(one[new:].max()))
-    for last, lost in booked:  # lost at any step until then
-        until = earlier[: last + 1]
-        until += np.where(until > 0, lost, 0.0)
     found = [(worst, promised)]
     since = [epoch for epoch in past if epoch.place >= spans[0].past.place]
     starts = [epoch.epoch.first * epoch.epoch.seconds // seconds - begin for epoch in since]
     for epoch, start, end in zip(since, starts, [*starts[1:], new], strict=True):
-        own = promised if epoch.epoch.interval is None else epoch.epoch.interval
         part = earlier[max(start, 0) : end]
-        found.append((float(part.max(initial=0.0)), _allowed(standing, epoch, own)))
+        found.append((float(part.max(initial=0.0)), _allowed(standing, epoch, promised)))
     return [(one if one < _ENDLESS else math.inf, allowed) for one, allowed in found]
 
 
@@ -437,21 +470,6 @@ def _scales_then(span: EarlierEpoch) -> dict[int, float]:
     """The scale [Wh] of every step that was published, or may be, under the terms of its epoch."""
     found = {t: b for gap in span.past.gaps for t, b in (_own_gap(span, gap) or {}).items()}
     return found | {one.t: one.scale for one in span.past.releases}
-
-
-def _otherwise(span: EarlierEpoch, promised: float) -> list[tuple[int, float]]:
-    """(last step, loss of any house) of gaps in which releases of other terms may be lost.
-
-    Houses that moved together then: each lost what all of them did, and what later releases say
-    of one of them they say of the others.
-    """
-    found = []
-    for gap in span.past.gaps:
-        if _own_gap(span, gap) is None:
-            n = gap.together or 1
-            more = (n - 1) * together(span.service) * promised
-            found.append((gap.last, n * gap.epsilon + more))
-    return found
 
 
 def _blocks_of_steps(
@@ -513,100 +531,7 @@ def _scales(service: ZoneService) -> dict[int, float]:
     return {t: state.scheduler.at(t).scale for t in range(1, service.policy.horizon + 1)}
 
 
-# ---- other terms, or terms that are not known
-
-
-def of_others(
-    service: ZoneService,
-    standing: LedgerState,
-    past: Sequence[PastEpoch],
-    spans: Sequence[EarlierEpoch],
-) -> list[tuple[float, float]]:
-    """(leakage, what is allowed) of earlier epochs of other terms that have an interval promise.
-
-    What is on record for such an epoch holds before the new one begins, but for what is booked as
-    lost since. All its steps are judged, also those without a release. A run of the same terms
-    that is planned for any number of epochs was counted at its promise when it began.
-    """
-    before = _before(past, spans)
-    judged = [(one, one.epoch.interval) for one in before if one.epoch.interval is not None]
-    if spans and all(one.memory is not None for one in (service, *(s.service for s in spans))):
-        return []
-    if not judged:
-        return []
-    forward = _forward(service)
-    if spans:  # each of them on its own
-        forward += math.fsum(_anyway(span.service) for span in spans)
-    to = spans[0].past.epoch.first * service.seconds if spans else service.begins
-    fading, then, now = (
-        _Fading(service, standing, before, to),
-        _together_then(service, before),
-        together(service),
-    )
-    everything = math.fsum(loss for one in past for _, loss in one.sources(service.seconds))
-    everything += max((_bound(one, one.total) for one in standing.moved.values()), default=0.0)
-    found = []
-    for one, promised in judged:
-        allowed = _allowed(standing, one, promised)
-        lost = math.fsum(other.booked for other in past if other.place >= one.place)
-        cap = allowed if one.releases or one.gaps else everything
-        worst = 0.0
-        for came, goes in fading.steps(one.end(service.seconds, to), forward * now):
-            adds = then * goes
-            held = min(allowed, everything * then * now, _carried(cap * then * now, came))
-            if adds > CLOSE * allowed:  # else what was lost is not what the new epoch adds to
-                held += _carried(lost * then * now, came)
-            worst = max(worst, held + adds)
-        found.append((worst, allowed))
-    return found
-
-
-def _inflow(
-    service: ZoneService,
-    standing: LedgerState,
-    before: Sequence[PastEpoch],
-    to: int,
-    run: PastEpoch | None,
-) -> float:
-    """The most that earlier epochs, and what houses brought along, say about the step at `to` [s].
-
-    Every release counts with what it loses whatever anyone consumes. What holds for the steps of
-    an epoch of the same roster bounds all releases until its end, but for what is booked as lost;
-    it says nothing of houses that the epoch left out. Where houses moved together, the new releases
-    about one of them speak of the others too.
-    """
-    fading, then, now = (
-        _Fading(service, standing, before, to),
-        _together_then(service, before),
-        together(service),
-    )
-    losses = [math.fsum(loss for _, loss in one.sources(service.seconds)) for one in before]
-    bounds = [math.fsum(losses)]
-    for i, one in enumerate(before):
-        same = one.epoch.roster in roster_digests(service)
-        if same and one.epoch.interval is not None and (one.releases or one.gaps):
-            until = None if run is None else run.place
-            holds = _allowed(standing, one, one.epoch.interval, until)
-            bounds.append(math.fsum([holds, one.beyond, one.booked, *losses[i + 1 :]]))
-    came = now * then * min(bounds)
-    if then > 1:
-        came += now * (then - 1) * fading.left(_forward(service) * now)
-    moves = [one for one in standing.transfers if run is None or one.seq < run.seq]
-    if then == 1:  # else what a house brought counts for those that stay, too
-        moves = list({one.house: one for one in moves}.values())
-    here = [one for one in moves if one.direction == "in"]
-    shares = [(one, fading.share(came_at(standing, one, to))) for one in here]
-    brought = [_through(_bound(one, one.leakage) * now, share) for one, share in shares]
-    return fading.left(came) + (max(brought, default=0.0) if then == 1 else math.fsum(brought))
-
-
-def _bound(came: TransferRecord, figure: float) -> float:
-    """A figure of a house that came; infinite where it moved together with others.
-
-    A version before this one recorded such transfers. What is published here about the house says
-    something of the others.
-    """
-    return math.inf if came.together else figure
+# ---- houses that moved, or move together
 
 
 def came_at(standing: LedgerState, came: TransferRecord, to: int) -> int:
@@ -617,41 +542,6 @@ def came_at(standing: LedgerState, came: TransferRecord, to: int) -> int:
     if came.last is not None:
         return came.last
     return min((one.published_at for one in standing.releases if one.seq > came.seq), default=to)
-
-
-def said_at_last(service: ZoneService, early: float, late: Sequence[tuple[int, float]]) -> float:
-    """The most that is said about a house at the last of some steps of an epoch.
-
-    Proof: docs/proofs/temporal.md, "A house that moves".
-
-    Args:
-        service: The zone in that epoch.
-        early: All that was lost before the epoch.
-        late: (step, loss) in the epoch, in order.
-
-    Returns:
-        The leakage; all of it where models are private, since how fast they forget is not public.
-    """
-    if not late or service.learned.private:
-        return early + math.fsum(loss for _, loss in late)
-    first, day = service.begins // service.seconds, DAY // service.seconds
-    steps = late[-1][0] - first
-    kept = kept_by_steps(_models(service, service.begins, steps), day + 1, day + 1 + steps)
-    least, after = math.inf, 0.0
-    for t, loss in reversed(late):
-        share = float(kept[t - first])
-        least = min(least, after + _widest(share))  # whatever there was until this step
-        after += _carried(loss, share)
-    return min(least, after + _through(early, float(kept[0])))
-
-
-def _carried(leakage: float, share: float) -> float:
-    return leakage * share if share > 0 else 0.0
-
-
-def _through(leakage: float, share: float) -> float:
-    """What is left of a leakage after steps that leave this share."""
-    return min(_carried(leakage, share), _widest(share))
 
 
 def together(service: ZoneService) -> int:
@@ -710,92 +600,9 @@ def moves_alone(service: ZoneService, standing: LedgerState) -> bool:
     return together(service) == 1 and all(_alone_in(service, one) for one in each)
 
 
-def _together_then(service: ZoneService, before: Sequence[PastEpoch]) -> int:
-    """The same of earlier epochs; where it is not on record, the most that models can have."""
-    found = [1]
-    for one in before:
-        found += [gap.together or 1 for gap in one.gaps]
-        if one.epoch.together is not None:
-            found.append(one.epoch.together)
-        elif one.epoch.roster in roster_digests(service):
-            found.append(min(len(service.meters), _MOST_TOGETHER))
-        else:
-            found.append(_MOST_TOGETHER)
-    return max(found)
-
-
-class _Fading:
-    """What silence takes off a leakage, under the new epoch's models.
-
-    They hold since the last step before `to` [s] at which something was published, elsewhere too
-    about a house that came; of the time before that the models are not known, and nothing fades.
-    Time beyond 32 days takes nothing off.
-    """
-
-    def __init__(
-        self, service: ZoneService, standing: LedgerState, before: Sequence[PastEpoch], to: int
-    ) -> None:
-        seconds, longest = service.seconds, PERIODS[-1] * DAY // service.seconds
-        self._service, self._to, self._day, self._longest = service, to, DAY // seconds, longest
-        times = [time for one in before for time, _ in one.sources(seconds)]
-        came = [one for one in standing.transfers if one.direction == "in"]
-        times += [min(came_at(standing, one, to), to) for one in came if before]
-        starts = [one.epoch.first * one.epoch.seconds for one in before]
-        self._last = min(max(times, default=min(starts, default=to)), to)
-        self._quiet = min((to - self._last) // seconds, longest)
-        self._silence, self._any = self._silent(self._quiet), bool(before)
-
-    def left(self, leakage: float) -> float:
-        """What is left at `to` of a leakage about the last step, or back."""
-        return _through(leakage, self._silence) if self._any else 0.0
-
-    def share(self, time: int) -> float:
-        """The share of a leakage about the step at a time [s] that is left at `to`."""
-        if self._any and time <= self._last:
-            return self._silence
-        steps = max(min((self._to - time) // self._service.seconds, self._longest), 0)
-        return self._silent(steps)
-
-    def _silent(self, steps: int) -> float:
-        """The share that is left after so many steps before `to` without a release."""
-        start, first = self._to - steps * self._service.seconds, self._day + 1
-        models = _models(self._service, start, steps)
-        return kept_by_silence(models, first, first + steps, starts=False)
-
-    def steps(self, until: int, forward: float) -> list[tuple[float, float]]:
-        """For the step at `until` [s] or, where it is after the last one, for all between them.
-
-        Returns:
-            The share that is left there of what was published until the last one, and what is left
-            of a leakage `forward` about the step at `to`.
-        """
-        if until <= self._last:
-            return [(1.0, self.left(forward))]
-        seconds, first = self._service.seconds, self._day + 1
-        if until >= self._to:
-            return [(1.0, forward)]
-        start = self._to - self._quiet * seconds
-        models, step = _models(self._service, start, self._quiet), max(until - start, 0) // seconds
-        came, goes = kept_within(models, first, first + self._quiet, first + step)
-        return [
-            (a, _through(forward, b)) for a, b in zip(came.tolist(), goes.tolist(), strict=True)
-        ]
-
-
-def _widest(share: float) -> float:
-    """The most that passes through steps which leave this share."""
-    return 4 * math.atanh(share) if share < 1 else math.inf
-
-
 def _models(service: ZoneService, start: int, steps: int) -> Sequence[OccupancyModel]:
-    """Theta from a day before `start` [s] until so many steps after it.
-
-    Where models are private: chains that never move, under which no leakage fades. What is counted
-    is recorded in public, and what is possible by declaration fades sooner than homes do.
-    """
+    """Theta from a day before `start` [s] until so many steps after it."""
     seconds, day = service.seconds, DAY // service.seconds
-    if service.learned.private:
-        return _still(service.scenario.models)
     if service.pattern is None:
         ago = (service.begins - start) // seconds
         return [model.starting(-(day + ago)) for model in service.scenario.models]
@@ -803,78 +610,12 @@ def _models(service: ZoneService, start: int, steps: int) -> Sequence[OccupancyM
     return laid(service.pattern, place).models
 
 
-def _still(models: Sequence[OccupancyModel]) -> list[OccupancyModel]:
-    """Models of the same houses in which nothing ever changes."""
-    found = []
-    for model in models:
-        pieces = (
-            replace(piece, transition=np.broadcast_to(np.eye(n), (1, len(piece.initial), n, n)))
-            for piece in model.chains
-            for n in (piece.initial.shape[1],)
-        )
-        found.append(replace(model, chains=tuple(pieces), calendar=Calendar.constant()))
-    return found
-
-
-def _forward(service: ZoneService) -> float:
-    """The most that the new epoch, and others of its terms, say about the step it begins with.
-
-    Whatever anyone consumes: an earlier promise need not rest on the laws of this epoch.
-    """
-    promised = interval_promise(service)
-    if promised is not None and service.policy.eta == 1:
-        return max(own_leakage(service), promised)
-    if not _is_known_ahead(service.policy):
-        return math.inf
-    world = service.scenario
-    models = _still(world.models) if service.learned.private else world.models
-    world = replace(world, models=anywhere(models))
-    lengths = service.policy.schedule.lengths
-    later = np.zeros(service.policy.horizon)
-    if promised is not None:  # others of its terms follow, at losses that the promise is not about
-        later[-1] = _ENDLESS
-    past = leakage_by_houses(world.models, *_any_losses(service, world), later, lengths=lengths)
-    found = max(float(total[0].max()) for _, _, total in past)
-    return found if found < _ENDLESS else math.inf
-
-
-def _is_known_ahead(policy: Policy) -> bool:
-    """Whether every release has a finite loss that is known before the first."""
-    known = policy.schedule.known_ahead
-    return known and policy.on_empty == "protect_all" and policy.blocks == "block"
-
-
-def _own_losses(service: ZoneService, world: Scenario) -> tuple[Floats, Indices]:
-    return _losses_at(service, world, _scales(service))
-
-
-def _any_losses(service: ZoneService, world: Scenario) -> tuple[Floats, Indices]:
-    """The losses whatever anyone consumes."""
-    anyway = replace(service, policy=replace(service.policy, eta=1.0))
-    return _losses_at(anyway, world, _scales(service))
-
-
-def _losses_at(
-    service: ZoneService, world: Scenario, scales: Mapping[int, float]
-) -> tuple[Floats, Indices]:
-    rows = _Rows(world, service.policy.horizon, service.policy.schedule.lengths)
-    rows.add(service, scales)
-    return rows.grouped()
-
-
-def _anyway(service: ZoneService) -> float:
-    """Leakage of an epoch about its own steps, whatever anyone consumes."""
-    if service.policy.eta == 1:
-        return own_leakage(service)
-    models, lengths = service.scenario.models, service.policy.schedule.lengths
-    past = leakage_by_houses(models, *_any_losses(service, service.scenario), lengths=lengths)
-    return max(float(total.max()) for _, _, total in past)
-
-
 def own_leakage(service: ZoneService) -> float:
     """Leakage as it was planned; of the epoch on its own, for a zone that is not from a file."""
     if service.leakage is not None:
         return service.leakage
     models, lengths = service.scenario.models, service.policy.schedule.lengths
-    past = leakage_by_houses(models, *_own_losses(service, service.scenario), lengths=lengths)
+    rows = _Rows(service.scenario, service.policy.horizon, lengths)
+    rows.add(service, _scales(service))
+    past = leakage_by_houses(models, *rows.grouped(), lengths=lengths)
     return max(float(total.max()) for _, _, total in past)

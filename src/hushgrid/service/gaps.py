@@ -23,9 +23,7 @@ from hushgrid._numbers import sum_up
 from hushgrid.errors import LedgerError, LedgerHeldError
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.service.earlier_epochs import (
-    came_at,
-    counts_until,
-    memory_of,
+    forgotten,
     most_lost_in,
     together,
 )
@@ -312,7 +310,9 @@ def book(service: ZoneService, ledger: Ledger, lost_epochs: Sequence[ZoneService
     first, last = standing.gap.first, standing.gap.last
     lost, end = _others(service, standing.epoch, lost_epochs), (last + 1) * standing.epoch.seconds
     n = max(map(together, lost), default=None)
-    until = max(counts_until(one, end) for one in (service, *lost)) if lost else end
+    adaptive = [one for one in (service, *lost) if lost and one.policy.schedule.adaptive]
+    windows = (one.policy.schedule.shared_by * one.seconds for one in adaptive)
+    until = end + max(windows, default=0)
     promises = [one.interval for one in standing.epochs] + [*map(interval_promise, lost)]
     promised = min((one for one in promises if lost and one is not None), default=None)
     for one in (service, *lost):
@@ -325,12 +325,12 @@ def book(service: ZoneService, ledger: Ledger, lost_epochs: Sequence[ZoneService
 
 
 def held_back(service: ZoneService, standing: LedgerState, t: int) -> bool:
-    """Whether step t may take nothing from readings because of what may be lost.
+    """Whether step t may take nothing from readings because of what is before it or may be lost.
 
-    While a gap is open; as long as it counts for the promise of a lost epoch, or a lost epoch for
-    that of the present one; where any epoch promises something about one step, as long as the
-    zone's models have not forgotten a lost one; and under a window policy as long as a window
-    reaches into a gap, in which all of its budget may have been spent.
+    While a gap is open; in the silence that the epoch begins with; as long as a window of a lost
+    epoch counts; where any epoch promises something about one step, as long as the zone's models
+    have not forgotten a lost one; and under a window policy as long as a window reaches into a gap,
+    in which all of its budget may have been spent.
 
     Args:
         service: The zone.
@@ -342,14 +342,14 @@ def held_back(service: ZoneService, standing: LedgerState, t: int) -> bool:
     """
     if standing.gap is not None:
         return True
-    came = [one for one in standing.transfers if one.direction == "in"]
-    ends = [came_at(standing, one, service.begins) for one in came]
+    epoch, start = standing.epoch, t * service.seconds
+    if epoch is not None and start < (epoch.forecast_until or 0):
+        return True
     for one in standing.booked:
-        until = float(one.until or 0)
-        if one.interval is not None:
-            end = max([(one.last + 1) * standing.epoch_of(one).seconds, *ends])
-            until = max(until, end + memory_of(service, end))
-        if t * service.seconds < until:
+        if start < (one.until or 0):
+            return True
+        end = (one.last + 1) * standing.epoch_of(one).seconds
+        if one.interval is not None and start < forgotten(service, end)[1]:
             return True
     if not service.policy.schedule.adaptive:
         return False

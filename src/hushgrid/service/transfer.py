@@ -19,7 +19,7 @@ from hushgrid.accounting.events import booked
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.mechanism.release import State
-from hushgrid.service.earlier_epochs import ALWAYS, moves_alone, said_at_last, windows_end
+from hushgrid.service.earlier_epochs import moves_alone, windows_end
 from hushgrid.service.epoch import charge, check_same, house_names
 from hushgrid.service.gaps import look_for_loss
 from hushgrid.service.ledger import open_store
@@ -28,6 +28,8 @@ from hushgrid.service.ledger.witness import open_witnesses
 from hushgrid.service.ledger.writer import Ledger, load
 from hushgrid.service.replay import Replay
 from hushgrid.service.same_terms import as_begun
+
+_ALWAYS = 2**53 - 1  # [s] in records of earlier versions: their promise counts for ever
 
 
 class _Step(NamedTuple):
@@ -126,29 +128,20 @@ def _end(standing: LedgerState, one: ReleaseRecord | ResumeRecord) -> int:
     return one.start + seconds if isinstance(one, ReleaseRecord) else (one.last + 1) * seconds
 
 
-def takes_along(
-    service: ZoneService,
-    standing: LedgerState,
-    name: str,
-    losses: Mapping[int, float],
-    now: float = math.inf,
-) -> dict[str, Any]:
-    """What the record of a house that leaves states about leakage, with no regard to budgets.
+def takes_along(standing: LedgerState, name: str, now: float = math.inf) -> dict[str, Any]:
+    """What the record of a house that leaves states, with no regard to budgets.
 
     Args:
-        service: The zone under the terms of its present epoch.
-        standing: Its ledger.
+        standing: The ledger of the zone that it leaves.
         name: The house, as in a transfer.
-        losses: Its own losses in the present epoch, by step. A release that loses nothing since
-            the house is certain counts with `epsilon_any`.
         now: [UTC epoch s]. Forecasts of later steps, published while a clock was wrong, say
             nothing and do not put off when it may be published about again.
 
     Returns:
-        `total`, `leakage` and `last` of the record. No other zone publishes about the house before
-        `last`: what is published counts for a promise of an epoch here until then. The first two
-        are infinite where houses moved together in an epoch that may be lost, or, by a record of
-        an earlier version, where the house was before.
+        `total` and `last` of the record. No other zone publishes about the house before `last`:
+        what is published counts for a window of an epoch here until then. `total` is infinite where
+        houses moved together in an epoch that may be lost, or, by a record of an earlier version,
+        where the house was before.
     """
     left, since = _here_since(standing, name)
     own = (one for one in standing.transfers if one.house == name and one.seq > left)
@@ -156,40 +149,23 @@ def takes_along(
     releases = [one for one in standing.releases if one.seq > since]
     releases = [one for one in releases if one.source == "readings" or one.start <= now]
     gaps = [one for one in standing.booked if one.seq > left]
-    begun = standing.epoch.seq if standing.epoch else 0
-    # of a block of steps at its last release: what it says fades from there on
-    paid = [one for one in reversed(releases) if one.source == "readings"]
-    each = booked(paid, loss=attrgetter("epsilon_any"))
-    own_loss = dict(zip((one.seq for one in paid), each, strict=True))
-    lost = [(one.seq, one.t, own_loss.get(one.seq, 0.0)) for one in releases]
-    gone = [(gap.seq, gap.last, gap.epsilon) for gap in gaps]
-    # forecasts after the last release from readings take nothing off: later models may hold then
-    late = [(t, losses.get(t) or loss) for seq, t, loss in lost if seq > begun and loss > 0]
-    late += [(t, loss) for seq, t, loss in gone if seq > begun]
-    lost += gone
+    lost = booked(
+        [one for one in releases if one.source == "readings"], loss=attrgetter("epsilon_any")
+    )
     models = [*standing.charged.values()]  # of readings until the epoch was recorded: all of it
-    brought = max((one.leakage for one in came), default=0.0)
-    last = max((one.last or 0 for one in came), default=0)
-    early = sum_up(loss for seq, _, loss in lost if seq < begun)
-    if last <= service.begins:  # else it does not fade from there on
-        early, brought = sum_up([early, brought]), 0.0
     total = max((one.total for one in came), default=0.0)
     blocks = [one.together for one in came] + [gap.together for gap in standing.booked]
     if max((n or 1 for n in blocks), default=1) > 1:
-        total = brought = math.inf
-    leakage = said_at_last(service, early, sorted(late))
-    if any(gap.together is not None for gap in gaps):  # a lost epoch may have had other models
-        leakage = sum_up([early, *(loss for _, loss in late)])
+        total = math.inf
     ends = [_end(standing, one) for one in releases[-1:]]
     if standing.charges and math.isfinite(now):  # when they were charged is not on record
         ends.append(math.floor(now))
     ends += [_end(standing, gap) for gap in gaps]
-    # of a promise that always counts no other zone knows: it is about intervals here
-    waits = [one.until for one in standing.booked if one.until and one.until < ALWAYS]
+    ends += [one.last or 0 for one in came]
+    ends += [one.until for one in standing.booked if one.until and one.until < _ALWAYS]
     return {
-        "total": sum_up([*models, total, *(loss for _, _, loss in lost)]),
-        "leakage": sum_up([*models, brought, leakage]),
-        "last": max([last, *ends, *waits, windows_end(standing)]) or None,
+        "total": sum_up([*models, total, *lost, *(gap.epsilon for gap in gaps)]),
+        "last": max([*ends, windows_end(standing)]) or None,
     }
 
 
@@ -393,9 +369,7 @@ def _leaving(
             " gap of an earlier epoch states no epsilon. Transfer it in a later epoch, once those"
             " are older than the longest horizon of both zones."
         )
-    # below eta = 1 its own losses rest on laws that the other zone need not trust
-    losses = _losses(leaves, old.standing, house) if leaves.policy.eta == 1 else {}
-    stated = takes_along(leaves, old.standing, name, losses, now)
+    stated = takes_along(old.standing, name, now)
     _, delta = old.standing.spent.get(name, (0.0, 0.0))  # of earlier versions
     entry = TransferRecord(name, "out", target, float(cost), delta, **stated)
     old.check(entry)

@@ -242,6 +242,11 @@ def _check_noise(place: ChainPosition, entry: ReleaseRecord) -> None:
         raise LedgerError(
             f"step {t} is beyond the horizon of its epoch; publish the public forecast."
         )
+    if entry.start < (epoch.forecast_until or 0):
+        raise LedgerError(
+            f"step {t} is from readings but begins at {entry.start}, before its epoch's"
+            f" forecast_until, {epoch.forecast_until} (UTC epoch s); publish the public forecast."
+        )
     if entry.load_hat is None:
         raise LedgerError(f"step {t} is from readings but has no load_hat; give the release's own.")
     if entry.scale == 0 and not epoch.exact:

@@ -425,6 +425,9 @@ class EpochRecord(LedgerEntry):
         window: How many consecutive steps lose at most `window_epsilon` together, those of later
             epochs included, if that is promised.
         window_epsilon: The most that they lose.
+        promised_from: Where other terms were before it, or a house came: the promise `interval` is
+            about steps from then on, promises before it about earlier ones [UTC epoch s].
+        forecast_until: No step that begins before it is published from readings [UTC epoch s].
         seq: The number of its record; head: the record's digest.
     """
 
@@ -442,6 +445,8 @@ class EpochRecord(LedgerEntry):
     houses: Annotated[str | None, optional(_HOUSES)] = None
     window: Annotated[int | None, optional(whole(1))] = None
     window_epsilon: Annotated[float | None, optional(LOSS)] = None
+    promised_from: Annotated[int | None, optional(whole(0))] = None
+    forecast_until: Annotated[int | None, optional(whole(0))] = None
     seq: int = 0
     head: str = ""
 
@@ -644,8 +649,8 @@ class TransferRecord(LedgerEntry):
         epsilon: What it has spent, as far as a budget may count it; delta: likewise.
         out: The digest of the record by which a house that comes in has left.
         total: The sum of the losses of all that was ever published about it, in every zone.
-        leakage: The most that all of it says about its occupancy at the last release before it
-            left. Infinite without a bound, as are both in records of earlier versions.
+        leakage: In records of earlier versions the most that all of it says about its occupancy at
+            the last release before it left. Nothing depends on it.
         last: When the interval of that release ended [UTC epoch s].
         together: In records of one earlier version alone, where houses of the zone it left moved
             together: how many. Its figures are then no bound.
@@ -724,9 +729,8 @@ class ResumeRecord(LedgerEntry):
         seq: The number of its record.
         together: Where an epoch of other terms may be lost, the most houses that move together in
             it.
-        until: Where that epoch or the present one promises a window or an interval, when nothing
-            of the one counts for the other any more [UTC epoch s]; releases get the forecast until
-            then.
+        until: Where that epoch or the present one promises a window, when none reaches into the gap
+            any more [UTC epoch s]; releases get the forecast until then.
         interval: Where an epoch of other terms may be lost, the least that any epoch promises about
             one step. Releases get the forecast until their models have forgotten the gap.
         terms: The digest of that epoch, as earlier versions wrote it. Nothing depends on it.

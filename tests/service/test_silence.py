@@ -1,0 +1,275 @@
+"""Other terms after or before a promise about one interval: forecasts until all is forgotten."""
+
+from __future__ import annotations
+
+import math
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hushgrid import OccupancyModel, Policy
+from hushgrid.accounting.epochs import FORGOTTEN, kept_by_silence
+from hushgrid.audit.certificate import certify
+from hushgrid.errors import LedgerError
+from hushgrid.files.deployment import Promise
+from hushgrid.mechanism.policy import Gaussian
+from hushgrid.model.occupancy import Calendar
+from hushgrid.service.audit import load_ledger, terms_of
+from hushgrid.service.border import opening
+from hushgrid.service.earlier_epochs import forgotten, known, silence
+from hushgrid.service.gaps import held_back
+from hushgrid.service.ledger.chain import fold
+from hushgrid.service.ledger.records import ResumeRecord, schedule_digest
+from hushgrid.service.ledger.writer import verify_signature
+from tests.service.borders import FIRST, HOUR, Street, from_file, world, zone_of
+from tests.service.ledger.ledgers import lines_of, read, sealed
+from tests.service.ledger.ledgers import opening as story
+from tests.service.test_border import (
+    BEGINS,
+    DAY,
+    STEP,
+    bodies,
+    curator,
+    epoch,
+    promising,
+    publish,
+    standing,
+    verified,
+    zone,
+)
+from tests.service.test_border import next_epoch as again
+from tests.service.test_curator import Shown
+from tests.service.test_step_lengths import verified as script
+
+QUICK, SLOW = (np.array([[1 - p, p], [p, 1 - p]]) for p in (0.3, 0.001))
+
+
+def alone(step: np.ndarray, houses: int = 1) -> OccupancyModel:
+    return OccupancyModel.factored([[0.5, 0.5]], [[step]], chain_of=[0] * houses)
+
+
+# ---- against the joint law of all houses
+
+
+@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.sampled
+def test_no_output_shows_more_than_is_promised(seed: int) -> None:
+    """Random epochs, blocks or none, lost epochs, houses that came; promises up and down, or none.
+
+    The models of an epoch hold since the last release before it. Each epoch begins where the
+    silence before it ends: what is promised before it holds up to the middle.
+    """
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 4))
+    street, at, promised = Street(n), FIRST, dict[int, float]()
+    for _ in range(3):
+        each = world(rng, n, blocks=n > 1 and rng.random() < 0.4)
+        model = street.law(each, at)
+        horizon, epsilon = int(rng.integers(1, 7)), float(rng.choice([0.05, 0.2, 0.5, 1, 2]))
+        factor = 1.0 if rng.random() < 0.75 else None
+        begins = at
+        found = silence(zone_of(model, at * HOUR, epsilon, horizon, factor), street.standing)
+        if found is not None:
+            assert math.isfinite(found[1])
+            middle, at = (int(time) // HOUR for time in found)
+            promised = {t: most for t, most in promised.items() if t < middle}
+            begins = middle
+        one = zone_of(street.present(at), at * HOUR, epsilon, horizon, factor)
+        assert silence(one, street.standing) is None
+        street.begin(one)
+        street.publish(one, [t for t in range(1, horizon + 1) if rng.random() < 0.9])
+        at += horizon
+        own = street.standing.epochs[-1].interval
+        if own is not None:
+            promised |= dict.fromkeys(range(begins, at), own)
+            promised |= dict.fromkeys(range(at, at + 40 * 24), own)  # up to the next one's middle
+        days = 24 * int(rng.integers(1, 5))
+        if rng.random() < 0.3:
+            street.lose(at, [0.0] * (days - 1) + [3.0], together=n)
+            at += days
+            promised = {t: most for t, most in promised.items() if t < begins}
+        elif rng.random() < 0.3:
+            street.move("out", 0.0)
+            street.losses |= {at + days - 1: 3.0}
+            street.move("in", 9.0, (at + days) * HOUR)
+            at += days
+            promised = {t: most for t, most in promised.items() if t < begins}
+        if street.losses:
+            shown = street.realised(rng, 16)
+            for t in promised.keys() & shown.keys():
+                assert shown[t] <= promised[t] + 2e-6, (seed, t - FIRST)
+
+
+# ---- what a new epoch states, and what is published
+
+
+LONG = ("horizon = 24", "horizon = 96")
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("count = 3", "count = 4"),  # another roster
+        ("leave = 0.3", "leave = 0.31"),  # another model
+        promising(0.9),
+        STEP,
+    ],
+)
+@pytest.mark.sampled
+def test_other_terms_publish_forecasts_until_the_old_ones_are_forgotten(
+    tmp_path: Path, edit: tuple[str, str]
+) -> None:
+    epoch(tmp_path, zone(tmp_path))
+    other = zone(tmp_path, BEGINS + DAY, LONG, edit)
+    with curator(tmp_path, other, Shown(), now=other.begins, new_epoch=True) as it:
+        publish(it, 50)
+    record, found = bodies(tmp_path)[1], standing(tmp_path)
+    assert record["promised_from"] == BEGINS + 2 * DAY
+    assert record["forecast_until"] == BEGINS + 3 * DAY
+    assert [one.source for one in found.current] == ["forecast"] * 48 + ["readings"] * 2
+    assert sum(one.epsilon for one in found.current[:48]) == 0
+    verified(tmp_path)
+    evidence, _ = load_ledger(str(tmp_path / "ledger.db"), zone=None, key=None, heads=())
+    terms = [terms_of(zone(tmp_path)), terms_of(other)]
+    assert certify(evidence, terms, commit=schedule_digest).check("terms").status == "passed"
+    further = zone(tmp_path, BEGINS + 5 * DAY, LONG, edit)
+    assert "forecast_until" not in opening(further, found), "the same terms go on"
+
+
+@pytest.mark.parametrize("early", [0, 1])
+def test_the_ledger_takes_no_readings_before_the_end_of_the_silence(
+    tmp_path: Path, early: int
+) -> None:
+    """Nor does the script that shares no code with it."""
+    body = read(1)
+    until = body["start"] + early
+    told = [*story(), ("release", body)]
+    told[1][1].update(promised_from=until, forecast_until=until)
+    expected = pytest.raises(LedgerError, match=f"forecast_until, {until}")
+    with expected if early else nullcontext():
+        fold(sealed(told), verify_signature)
+    said = script(tmp_path / "export", lines_of(sealed(told)))
+    assert said.startswith("good:") != bool(early)
+
+
+def test_what_was_lost_is_forgotten_first_where_noise_has_no_epsilon(tmp_path: Path) -> None:
+    """Gaussian noise after an interval promise: no figure bounds what a release says."""
+    epoch(tmp_path, zone(tmp_path))
+    gaussian = replace(
+        zone(tmp_path, BEGINS + DAY, LONG, STEP),
+        policy=Policy(1.0, horizon=96, schedule=Gaussian(60.0, 1e-6)),
+        promise=Promise("trajectory", 1.0, 1e-6),
+    )
+    assert opening(gaussian, standing(tmp_path))["forecast_until"] == BEGINS + 3 * DAY
+
+
+def test_a_horizon_that_ends_in_silence_is_refused(tmp_path: Path) -> None:
+    epoch(tmp_path, zone(tmp_path))
+    other = zone(tmp_path, BEGINS + DAY, promising(0.9))
+    with pytest.raises(LedgerError, match=f"a begins of {BEGINS + 3 * DAY} or later"):
+        epoch(tmp_path, other)
+    assert len(bodies(tmp_path)) == 1, "what is refused leaves no trace"
+    epoch(tmp_path, zone(tmp_path, BEGINS + 3 * DAY, promising(0.9)), 1)
+    assert "forecast_until" not in bodies(tmp_path)[1]
+
+
+@pytest.mark.parametrize("why", ["slow", "private"])
+def test_models_that_do_not_forget_in_public_are_refused(why: str) -> None:
+    """How fast private models forget is not public."""
+    street = Street(1)
+    street.begin(one := from_file(alone(QUICK), FIRST * HOUR, 1.0, 24))
+    street.publish(one, range(1, 25))
+    after = zone_of(alone(QUICK), (FIRST + 999) * HOUR, 0.1, 24, None)
+    assert silence(after, street.standing) is None
+    if why == "slow":
+        after = zone_of(alone(SLOW), (FIRST + 999) * HOUR, 0.1, 24, None)
+    else:
+        after = replace(after, learned=replace(after.learned, origin="private"))
+    with pytest.raises(LedgerError, match="a zone with another id"):
+        opening(after, street.standing)
+
+
+def test_both_halves_forget() -> None:
+    """Houses that hardly move at the weekend: each half is as long as the slower one needs."""
+    hours = [0] * 120 + [1] * 48
+    moves = np.array([[[[0.7, 0.3], [0.3, 0.7]]], [[[0.999, 0.001], [0.001, 0.999]]]])
+    model = OccupancyModel.factored([[0.5, 0.5]], moves, calendar=Calendar(hours))
+    one = zone_of(model, FIRST * HOUR, 0.1, 24, 1.0)
+    lengths = set()
+    for hour in range(0, 168, 12):
+        last = (FIRST + hour) * HOUR
+        middle, end = (int(time) for time in forgotten(one, last))
+        assert middle - last == end - middle
+        lengths.add((middle - last) // DAY)
+        for start in (last, middle):
+            steps = (middle - last) // HOUR
+            theta = model.starting(start // HOUR - FIRST)
+            assert kept_by_silence([theta], 1, 1 + steps, starts=False) <= FORGOTTEN
+    assert len(lengths) > 1
+
+
+# ---- where the same terms go on, and where they do not
+
+
+def test_a_silent_epoch_of_the_same_terms_does_not_begin_the_silence_anew() -> None:
+    street = Street(1)
+    street.begin(first := zone_of(alone(SLOW), FIRST * HOUR, 0.1, 1, 1.0))
+    street.publish(first, [1])
+    begins = FIRST * HOUR // DAY * DAY + DAY
+    street.begin(from_file(alone(QUICK), begins, 1.0, 96))
+    middle, end = forgotten(from_file(alone(QUICK), begins, 1.0, 96), (FIRST + 1) * HOUR)
+    assert street.standing.epochs[-1].forecast_until == end
+    street.forecast(begins // HOUR, 30)
+    later = from_file(alone(QUICK), begins + DAY, 1.0, 96)
+    assert silence(later, street.standing) == (middle, end)
+    other = from_file(alone(QUICK), begins + DAY, 0.5, 96)
+    found = silence(other, street.standing)
+    assert found is not None
+    assert found[1] > end, "the promise of that epoch was about steps with a forecast"
+
+
+def test_a_house_that_came_is_forgotten_first() -> None:
+    street, begins = Street(1), FIRST * HOUR // DAY * DAY
+    street.begin(one := from_file(alone(QUICK), begins, 1.0, 24))
+    street.publish(one, range(1, 25))
+    assert known(again(one, begins // HOUR + 24), street.standing)
+    street.move("out", 0.0)
+    street.move("in", 5.0, begins + 3 * DAY)
+    after = again(one, begins // HOUR + 72, 240)
+    assert known(after, street.standing) == []
+    end = forgotten(after, begins + 3 * DAY)[1]
+    assert opening(after, street.standing)["forecast_until"] == end
+    street.begin(after)
+    steps = int(end - after.begins) // HOUR
+    street.publish(after, range(steps + 1, 241))
+    assert [span.past.place for span in known(again(one, begins // HOUR + 312), street.standing)]
+    newcomer = Street(1)
+    newcomer.move("in", 5.0, begins)
+    assert opening(again(one, begins // HOUR, 240), newcomer.standing)["forecast_until"] > begins
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_after_a_lost_epoch_the_same_terms_go_on_once_it_is_forgotten(waits: bool) -> None:
+    street, begins = Street(1), FIRST * HOUR // DAY * DAY
+    street.begin(one := from_file(alone(QUICK), begins, 1.0, 240))
+    street.publish(one, range(1, 11))
+    first = begins // HOUR + 10
+    gap = ResumeRecord(
+        first, first + 1, 9.0, seq=street.standing.head.seq, together=1, interval=1.0
+    )
+    street.standing = replace(street.standing, booked=(gap,))
+    end = int(forgotten(one, (first + 2) * HOUR)[1]) // HOUR
+    assert held_back(one, street.standing, end - 1)
+    assert not held_back(one, street.standing, end)
+    street.publish(one, range((end if waits else end - 1) - begins // HOUR + 1, 241))
+    after = again(one, begins // HOUR + 240)
+    spans = known(after, street.standing)
+    assert bool(spans) is waits
+    assert (
+        "forecast_until" in opening(again(one, begins // HOUR + 240, 240), street.standing)
+    ) is not waits
+    if waits:
+        assert min(one.t for one in spans[0].past.releases) == end
