@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from contextlib import nullcontext
 from dataclasses import replace
@@ -13,12 +14,14 @@ import pytest
 from hushgrid import OccupancyModel, Policy
 from hushgrid.accounting.epochs import FORGOTTEN, kept_by_silence
 from hushgrid.audit.certificate import certify
+from hushgrid.cli import main
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import Promise
 from hushgrid.mechanism.policy import Gaussian
 from hushgrid.model.occupancy import Calendar
 from hushgrid.service.audit import load_ledger, terms_of
 from hushgrid.service.border import opening
+from hushgrid.service.curator import WAITS, status_of
 from hushgrid.service.earlier_epochs import forgotten, known, silence
 from hushgrid.service.gaps import held_back
 from hushgrid.service.ledger.chain import fold
@@ -30,10 +33,12 @@ from tests.service.ledger.ledgers import opening as story
 from tests.service.test_border import (
     BEGINS,
     DAY,
+    PLACES,
     STEP,
     bodies,
     curator,
     epoch,
+    load,
     promising,
     publish,
     standing,
@@ -125,7 +130,11 @@ def test_other_terms_publish_forecasts_until_the_old_ones_are_forgotten(
     epoch(tmp_path, zone(tmp_path))
     other = zone(tmp_path, BEGINS + DAY, LONG, edit)
     with curator(tmp_path, other, Shown(), now=other.begins, new_epoch=True) as it:
-        publish(it, 50)
+        publish(it, 47)
+        assert it.status.state == status_of(other, it._ledger.standing, it.next_due() - HOUR).state
+        assert it.status.state == WAITS
+        publish(it, 3)
+        assert it.status.state == "publishing"
     record, found = bodies(tmp_path)[1], standing(tmp_path)
     assert record["promised_from"] == BEGINS + 2 * DAY
     assert record["forecast_until"] == BEGINS + 3 * DAY
@@ -153,6 +162,20 @@ def test_the_ledger_takes_no_readings_before_the_end_of_the_silence(
         fold(sealed(told), verify_signature)
     said = script(tmp_path / "export", lines_of(sealed(told)))
     assert said.startswith("good:") != bool(early)
+
+
+def test_check_says_until_when_prices_are_forecasts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    epoch(tmp_path, zone(tmp_path))
+    load(tmp_path, BEGINS + DAY, LONG, promising(0.9), *PLACES)
+    target = tmp_path / "check.json"
+    with pytest.raises(SystemExit):
+        main(["check", str(tmp_path / "service.toml"), "--new-epoch", "--json", str(target)])
+    said, figures = capsys.readouterr().out, json.loads(target.read_text())
+    assert "Until 2026-01-04T00:00:00Z prices are forecasts: other terms were before" in said
+    assert figures["forecast_until"] == "2026-01-04T00:00:00Z"
+    assert figures["releases_of"] == 96 - 48
 
 
 def test_what_was_lost_is_forgotten_first_where_noise_has_no_epsilon(tmp_path: Path) -> None:

@@ -952,6 +952,11 @@ def assumptions(
         found.append("Given occupancy, a reading is drawn afresh at each step (no carry-over).")
     if secret != "step":
         found.append("Occupancy does not react to published rates.")
+    if secret == "interval":
+        found.append(
+            "Where terms change, the new models are true from the last price before on, and the new"
+            " promise begins in the middle of the forecasts that follow it."
+        )
     if consumption.reacts and policy.eta < 1:
         found.append("Scales are given for demand as modelled; each step's follows the last rate.")
     if policy.clamp:

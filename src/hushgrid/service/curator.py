@@ -266,6 +266,7 @@ OLD = "waits: the last release is old"  # until hushgrid resume
 BEHIND = "waits: the clock is behind the ledger"
 IN_DOUBT = (STEPPED, OLD, BEHIND)
 NO_SIZE = "forecast until the next block"  # the secret of the block of steps is lost
+WAITS = "forecast until earlier prices no longer count"  # see gaps.held_back
 AWAY = 7 * 86_400  # [s] between the last release and a start, then the clock may be wrong
 
 
@@ -539,7 +540,8 @@ class Curator:
         left = None if budget is None else self._replay.spent.left(budget)
         state = "no readings" if self._missing == len(self.service.meters) else "publishing"
         state = state if self._draws is not None else "forecast only"
-        state = NO_SIZE if self._block_lost else state
+        held = self._draws is None and held_back(self.service, self._ledger.standing, self.t)
+        state = NO_SIZE if self._block_lost else WAITS if held else state
         state = state if self._usable else "fallback only"
         state = state if self._last is not None else NOT_BEGUN
         state = UNTIL_RESUMED if self._ledger.standing.gap is not None else state
@@ -899,6 +901,8 @@ def _state(zone: ZoneService, standing: LedgerState, spent: Spent, now: float) -
     ends = first + (standing.epoch.horizon if standing.epoch else 0)
     costs = [one.epsilon for one in standing.current if one.source == "readings"]
     next_cost = costs[-1] if costs else zone.policy.epsilon
+    if last.source != "readings" and standing.done < ends and held_back(zone, standing, last.t):
+        return WAITS
     if last.source == "forecast" and standing.done < ends and spent.fits(next_cost, zone.budget):
         return "no readings"  # neither horizon nor budget are the reason
     return _STATES[last.source]

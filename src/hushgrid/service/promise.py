@@ -8,6 +8,7 @@ them are for the operator only.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -332,6 +333,7 @@ def zone_json(zone: ZoneService, found: Outlook, on: Running | None = None) -> d
         "releases_of": paid.steps,
         "running_epoch": on is not None and not on.new,
         "horizon_ends": utc(zone.ends),
+        "forecast_until": None if on is None else _forecast_until(on.standing),
         "accept_error": zone.accept_error,
         "accept_error_set_by": zone.accept_error_set_by or None,
         "fallback_rate": zone.fallback_rate,
@@ -353,9 +355,12 @@ class Running(NamedTuple):
     new: bool = False
 
     @classmethod
-    def beginning(cls, zone: ZoneService, standing: LedgerState) -> Running:
+    def beginning(
+        cls, zone: ZoneService, standing: LedgerState, stated: Mapping[str, Any]
+    ) -> Running:
         """The epoch that would begin now, with what houses brought along before it."""
-        epoch = replace(epoch_record(zone, first_state(zone).digest), seq=standing.head.seq + 1)
+        epoch = epoch_record(zone, first_state(zone).digest, **stated)
+        epoch = replace(epoch, seq=standing.head.seq + 1)
         epochs = (*standing.epochs, epoch)
         return cls(zone, replace(standing, epoch=epoch, epochs=epochs), True)
 
@@ -436,10 +441,23 @@ def _lost_before(zone: ZoneService, standing: LedgerState) -> bool:
 
 
 def _next(standing: LedgerState) -> int:
-    """The next step of the present epoch, in its own count; steps of gaps are not published."""
-    if standing.epoch is None:
+    """The next step of the present epoch, in its own count; steps of gaps are not published.
+
+    Nor are steps before its `forecast_until`, from readings.
+    """
+    epoch = standing.epoch
+    if epoch is None:
         return 1
-    return standing.epoch.step(standing.done) + 1
+    return max(
+        epoch.step(standing.done) + 1, epoch.step((epoch.forecast_until or 0) // epoch.seconds)
+    )
+
+
+def _forecast_until(standing: LedgerState) -> str | None:
+    """Until when the epoch publishes forecasts since what was before still counts."""
+    epoch = standing.epoch
+    until = None if epoch is None else epoch.forecast_until
+    return None if until is None or standing.reach >= until else utc(until)
 
 
 def _lasting(zone: ZoneService, on: Running | None) -> str:
@@ -494,6 +512,11 @@ def zone_prose(zone: ZoneService, found: Outlook, on: Running | None = None) -> 
         f" {duration_text(zone.retention)}, then deleted."
     )
     lines.append(_lasting(zone, on))
+    if on is not None and (until := _forecast_until(on.standing)) is not None:
+        lines.append(
+            f"Until {until} prices are forecasts: other terms were before, a house came or an epoch"
+            " is booked as lost, and what was published then still counts."
+        )
     if zone.learned.epsilon:
         lines.append(
             f"The models have cost every house {zone.learned.epsilon:g} of the budget already."

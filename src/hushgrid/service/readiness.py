@@ -325,9 +325,9 @@ def _ledger(
 
 def _terms(zone: ZoneService, ledger: Ledger, key: Signer, new_epoch: bool) -> Running:
     """Check a zone as its curator would; the epoch it would continue."""
-    standing = ledger.standing
+    standing, stated = ledger.standing, dict[str, Any]()
     if new_epoch or standing.epoch is None:
-        opening(zone, standing)
+        stated = opening(zone, standing)
     else:
         zone = zone_as_begun(zone, standing.epoch)
     check_all_here(zone, standing, key, new_epoch=new_epoch)
@@ -336,7 +336,7 @@ def _terms(zone: ZoneService, ledger: Ledger, key: Signer, new_epoch: bool) -> R
     elif standing.epoch is not None:
         check_same(zone, standing)
         return Running(zone, standing)
-    return Running.beginning(zone, standing)
+    return Running.beginning(zone, standing, stated)
 
 
 def _witness(folder: Path) -> None:

@@ -26,7 +26,7 @@ from hushgrid.mechanism.policy import Gaussian
 from hushgrid.service import curator as curator_module
 from hushgrid.service.access.clients import Client, ClientStore
 from hushgrid.service.clock import WatchedClock
-from hushgrid.service.curator import NO_SIZE, Inside, Status, status_of, utc, why
+from hushgrid.service.curator import NO_SIZE, WAITS, Inside, Status, status_of, utc, why
 from hushgrid.service.http.operator import ZoneHealth, alerts
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import check
@@ -477,6 +477,8 @@ def test_a_zone_that_is_behind_or_not_open_is_told() -> None:
     assert "so the price is the constant 0 EUR/kWh" in told[0].text
     (told,) = alerts(replace(seen, status=replace(status, state=NO_SIZE), inside=Inside.of(None)))
     assert "until the next block" in told.text
+    (told,) = alerts(replace(seen, status=replace(status, state=WAITS), inside=Inside.of(None)))
+    assert "until what was published before no longer counts" in told.text
     lost = replace(status, missing=4)
     every = replace(seen, status=lost, newest=release(4), away=["Other"], jumped=True)
     assert [one.level for one in alerts(every)] == ["error", "warning", "warning"]

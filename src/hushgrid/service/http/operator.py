@@ -27,6 +27,7 @@ from hushgrid.service.curator import (
     OLD,
     STEPPED,
     UNTIL_RESUMED,
+    WAITS,
     Inside,
     Status,
     utc,
@@ -195,6 +196,13 @@ def _source(health: ZoneHealth) -> list[Alert]:
         text = (
             "The meter store lacks the secret of a block of steps that has begun (it was deleted or"
             f" put back), so the price is {instead} until the next block."
+        )
+        return [Alert("warning", text)]
+    if health.status.state == WAITS:
+        text = (
+            "The terms changed, a house came or an epoch is booked as lost, and a promise is about"
+            f" one interval or a window, so the price is {instead} until what was published before"
+            " no longer counts (forecast_until in the ledger's epoch record)."
         )
         return [Alert("warning", text)]
     if health.status.state != "forecast only":
