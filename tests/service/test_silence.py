@@ -23,9 +23,9 @@ from hushgrid.service.audit import load_ledger, terms_of
 from hushgrid.service.border import opening
 from hushgrid.service.curator import WAITS, status_of
 from hushgrid.service.earlier_epochs import forgotten, known, silence
-from hushgrid.service.gaps import held_back
+from hushgrid.service.gaps import book, held_back
 from hushgrid.service.ledger.chain import fold
-from hushgrid.service.ledger.records import ResumeRecord, schedule_digest
+from hushgrid.service.ledger.records import GapRecord, ResumeRecord, schedule_digest
 from hushgrid.service.ledger.writer import verify_signature
 from tests.service.borders import FIRST, HOUR, Street, from_file, world, zone_of
 from tests.service.ledger.ledgers import lines_of, read, sealed
@@ -296,3 +296,17 @@ def test_after_a_lost_epoch_the_same_terms_go_on_once_it_is_forgotten(waits: boo
     ) is not waits
     if waits:
         assert min(one.t for one in spans[0].past.releases) == end
+
+
+@pytest.mark.parametrize("twice", [True, False])
+def test_after_two_histories_the_epoch_waits(tmp_path: Path, twice: bool) -> None:
+    """Steps that were published twice say more than is promised; what follows would add to it."""
+    one = zone(tmp_path, BEGINS, LONG)
+    with curator(tmp_path, one, Shown(), now=one.begins) as it:
+        publish(it, 6)
+        last = it._ledger.standing.last_t
+        it._ledger.write(GapRecord(last - 1 if twice else last + 1, last + 1, "fork"))
+        book(one, it._ledger)
+        found = it._ledger.standing
+    end = int(forgotten(one, (last + 2) * HOUR)[1]) // HOUR
+    assert [held_back(one, found, t) for t in (last + 2, end - 1, end)] == [twice, twice, False]

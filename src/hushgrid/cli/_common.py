@@ -35,7 +35,7 @@ AcceptLeakage = Annotated[
         min=0.0,
         max=1e6,
         metavar="FIGURE",
-        help="With --new-epoch: a leakage above the promise, to be stated in public.",
+        help="With --new-epoch of the same terms: a leakage above the promise, stated in public.",
     ),
 ]
 Columns = Annotated[

@@ -540,8 +540,7 @@ class Curator:
         left = None if budget is None else self._replay.spent.left(budget)
         state = "no readings" if self._missing == len(self.service.meters) else "publishing"
         state = state if self._draws is not None else "forecast only"
-        held = self._draws is None and held_back(self.service, self._ledger.standing, self.t)
-        state = NO_SIZE if self._block_lost else WAITS if held else state
+        state = WAITS if self._held else NO_SIZE if self._block_lost else state
         state = state if self._usable else "fallback only"
         state = state if self._last is not None else NOT_BEGUN
         state = UNTIL_RESUMED if self._ledger.standing.gap is not None else state
@@ -765,9 +764,10 @@ class Curator:
         Terms that give no noise at all, whatever the reason, are not usable: then the fallback.
         """
         self._usable, self._block_lost, self._begun = True, False, False
+        self._held = held_back(self.service, self._ledger.standing, self.t)
         try:
             size = self._size()
-            if self._block_lost or held_back(self.service, self._ledger.standing, self.t):
+            if self._block_lost or self._held:
                 return None
             noise = self._noise(self.t) if isinstance(self._noise, Stepwise) else self._noise
             mark = self._kept[0].mark if self._kept and self._kept[0] else 0

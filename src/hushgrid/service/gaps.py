@@ -314,7 +314,8 @@ def book(service: ZoneService, ledger: Ledger, lost_epochs: Sequence[ZoneService
     windows = (one.policy.schedule.shared_by * one.seconds for one in adaptive)
     until = end + max(windows, default=0)
     promises = [one.interval for one in standing.epochs] + [*map(interval_promise, lost)]
-    other = bool(lost) or any(first <= one.t <= last for one in standing.current)  # two histories
+    read = (one.t for one in standing.current if one.source == "readings")
+    other = bool(lost) or any(first <= t <= last for t in read)  # of other terms, or two histories
     promised = min((one for one in promises if other and one is not None), default=None)
     for one in (service, *lost):
         charge(one, ledger)
