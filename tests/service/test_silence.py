@@ -16,7 +16,7 @@ from hushgrid.accounting.epochs import FORGOTTEN, kept_by_silence
 from hushgrid.audit.certificate import certify
 from hushgrid.cli import main
 from hushgrid.errors import LedgerError
-from hushgrid.files.deployment import Promise
+from hushgrid.files.deployment import Promise, ZoneService
 from hushgrid.mechanism.policy import Gaussian
 from hushgrid.model.occupancy import Calendar
 from hushgrid.service.audit import load_ledger, terms_of
@@ -189,6 +189,37 @@ def test_what_was_lost_is_forgotten_first_where_noise_has_no_epsilon(tmp_path: P
     assert opening(gaussian, standing(tmp_path))["forecast_until"] == BEGINS + 3 * DAY
 
 
+def test_a_gap_in_the_wait_does_not_end_it(tmp_path: Path) -> None:
+    """A promise about one interval, sums with a gap while they wait, other sums: 1.39 at 1."""
+    slow = np.array([[0.95, 0.05], [0.05, 0.95]])
+    street = Street(1)
+    street.begin(one := from_file(alone(slow), FIRST * HOUR, 1.0, 24))
+    street.publish(one, range(1, 25))
+    second = zone_of(alone(slow), (FIRST + 24) * HOUR, 0.3, 999, None)
+    waits = silence(second, street.standing)
+    street.begin(second)
+    street.lose(FIRST + 27, [0.3])
+    third = zone_of(alone(slow), (FIRST + 30) * HOUR, 0.6, 999, None)
+    assert silence(third, street.standing) == waits
+    assert waits is not None
+    end = int(waits[1]) // HOUR
+    street.publish(second, [end - FIRST - 23])
+    assert silence(replace(third, begins=(end + 1) * HOUR), street.standing) is None
+
+
+def test_every_state_is_possible_where_the_silence_begins() -> None:
+    """All leave on Sunday and nobody moves until Tuesday noon; before, other models held."""
+    slots = np.zeros(168, np.intp)
+    slots[[*range(36), *range(143, 168)]] = 1  # from Monday 0 h
+    moves = np.array([[[[0.6, 0.4], [0.4, 0.6]]], [np.eye(2)], [[[1.0, 0.0], [1.0, 0.0]]]])
+    slots[142] = 2
+    monday = (FIRST + 167) // 168 * 168
+    model = OccupancyModel.factored([[0.5, 0.5]], moves, calendar=Calendar(slots))
+    one = zone_of(model, monday * HOUR, 0.1, 24, 1.0)
+    middle, _ = forgotten(one, (monday + 10) * HOUR)
+    assert middle > (monday + 36) * HOUR, "what was before is known as long as nobody moves"
+
+
 def test_a_horizon_that_ends_in_silence_is_refused(tmp_path: Path) -> None:
     epoch(tmp_path, zone(tmp_path))
     other = zone(tmp_path, BEGINS + DAY, promising(0.9))
@@ -237,6 +268,12 @@ def test_both_halves_forget() -> None:
 # ---- where the same terms go on, and where they do not
 
 
+def renewing(one: ZoneService) -> ZoneService:
+    """With the key `renew`: its horizon may end in the wait."""
+    assert one.promise is not None
+    return replace(one, promise=replace(one.promise, renew=True))
+
+
 def test_a_silent_epoch_of_the_same_terms_does_not_begin_the_silence_anew() -> None:
     street = Street(1)
     street.begin(first := zone_of(alone(SLOW), FIRST * HOUR, 0.1, 1, 1.0))
@@ -252,6 +289,36 @@ def test_a_silent_epoch_of_the_same_terms_does_not_begin_the_silence_anew() -> N
     found = silence(other, street.standing)
     assert found is not None
     assert found[1] > end, "the promise of that epoch was about steps with a forecast"
+
+
+@pytest.mark.parametrize("why", ["a gap in the wait", "two histories", "an earlier version"])
+@pytest.mark.parametrize("days", [1, 3])
+def test_the_wait_of_renewed_epochs_ends(why: str, days: int) -> None:
+    street, at = Street(1), FIRST // 24 * 24
+    street.begin(first := zone_of(alone(QUICK), (at - 1) * HOUR, 0.1, 1, 1.0))
+    street.publish(first, [1])
+    one = from_file(alone(QUICK), at * HOUR, 1.0, 24 * days)
+    for k in range(8):
+        now = again(one, at + 24 * days * k)
+        stated = opening(renewing(now), street.standing)
+        until = stated.get("forecast_until", 0) // HOUR
+        street.begin(renewing(now))
+        begins = now.begins // HOUR
+        if k == 0 and why == "an earlier version":
+            epochs = street.standing.epochs
+            old = replace(epochs[-1], promised_from=None, forecast_until=None)
+            street.standing = replace(street.standing, epoch=old, epochs=(*epochs[:-1], old))
+            until = begins
+        free = [t for t in range(begins, begins + 24 * days) if t >= until]
+        if k == 0 and why == "a gap in the wait":
+            street.lose(begins + 1, [0.0])
+        street.forecast(begins, min(24 * days, max(until - begins, 0)))
+        street.publish(now, [t - begins + 1 for t in free])
+        if k == 1 and why == "two histories":
+            street.lose(begins + 24 * days - 2, [9.0], together=1)
+    waits = [epoch.forecast_until is not None for epoch in street.standing.epochs[1:]]
+    assert not any(waits[6:])
+    assert sum(waits) <= (4 if days == 1 else 2)
 
 
 def test_a_house_that_came_is_forgotten_first() -> None:
@@ -272,6 +339,19 @@ def test_a_house_that_came_is_forgotten_first() -> None:
     newcomer = Street(1)
     newcomer.move("in", 5.0, begins)
     assert opening(again(one, begins // HOUR, 240), newcomer.standing)["forecast_until"] > begins
+
+
+def test_after_a_lost_epoch_the_first_release_waits_and_no_later_one() -> None:
+    """Whatever models follow once the zone has published from readings again."""
+    street = Street(1)
+    street.begin(one := zone_of(alone(QUICK), FIRST * HOUR, 0.1, 999, None))
+    gap = ResumeRecord(FIRST, FIRST + 1, 9.0, seq=street.standing.head.seq + 1, interval=1.0)
+    street.standing = replace(street.standing, booked=(gap,))
+    end = int(forgotten(one, (FIRST + 2) * HOUR)[1]) // HOUR
+    slow = zone_of(alone(SLOW), (FIRST + 900) * HOUR, 0.1, 24, None)
+    assert held_back(slow, street.standing, FIRST + 900)
+    street.publish(one, [end - FIRST + 1])
+    assert not held_back(slow, street.standing, FIRST + 900)
 
 
 @pytest.mark.parametrize("waits", [True, False])

@@ -120,8 +120,8 @@ def _silence(service: ZoneService, found: tuple[float, float] | None) -> dict[st
         raise LedgerError(
             f"zone {service.id!r} has published under other terms, or a house came to it, and its"
             " promise about one interval needs this forgotten before new prices; these models are"
-            " private, or 32 days leave something of it. Keep the earlier terms, or transfer the"
-            " houses to a zone with another id and no promise about one interval."
+            " private, or 32 days leave something of it. Go on with the earlier terms if there are"
+            " others, or transfer the houses to a zone with another id and no such promise."
         )
     middle, end = map(int, found)
     horizon_ends = service.begins + service.policy.horizon * service.seconds

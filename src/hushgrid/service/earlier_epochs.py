@@ -114,12 +114,19 @@ def past_epochs(standing: LedgerState) -> list[PastEpoch]:
         )
         lost.setdefault(standing.epoch_of(gap).seq, []).append(own)
     for i, epoch in enumerate(standing.epochs):
-        releases, gaps = published.get(epoch.seq, []), lost.get(epoch.seq, [])
+        releases, gaps = published.get(epoch.seq, []), _read(epoch, lost.get(epoch.seq, []))
         shown = min(releases[-1].t + 1 if releases else 0, epoch.first + epoch.horizon)
         read = [one for one in releases if one.source == "readings"]
         if read or gaps or (releases and epoch.interval is not None):
             found.append(PastEpoch(i, epoch, read, gaps, shown))
     return found
+
+
+def _read(epoch: EpochRecord, gaps: Sequence[ResumeRecord]) -> list[ResumeRecord]:
+    """Gaps without steps of the epoch's own that it published from no readings."""
+    first = (epoch.forecast_until or 0) // epoch.seconds
+    own = [gap for gap in gaps if gap.together is not None or gap.last >= first]
+    return [gap if gap.together else replace(gap, first=max(gap.first, first)) for gap in own]
 
 
 def windows_end(standing: LedgerState, length: int = 0, epsilon: float = math.inf) -> int:
@@ -168,13 +175,14 @@ def silence(
         ends = [one.end for one in past if one.epoch.interval is not None]
         ends += [_end(standing, gap) for gap in standing.booked if gap.interval is not None]
         last = max(ends, default=0)
-        if any(one.last >= last for one in past):  # other promises have begun since
-            return None
+        if any(release.start >= last for one in past for release in one.releases):
+            return None  # other promises have begun since
     else:
         if known(service, standing) if spans is None else spans:
             return None
         run = _run(service, standing, past, _MOST)
-        last = _last(standing, past if run.spans else run.before, service.begins)
+        read = [span.past.last + service.seconds for span in run.spans]
+        last = max([_last(standing, run.before, service.begins), *read])
     middle, end = forgotten(service, last) if last else (0, 0)
     return (middle, end) if service.begins < end else None
 
@@ -200,13 +208,13 @@ def forgotten(service: ZoneService, last: int) -> tuple[float, float]:
         (middle, end) of the silence [UTC epoch s]: two periods of the same length, of 1 to 32 days,
         each of which leaves at most 1e-7 of a leakage; infinite where none does.
     """
-    seconds, first = service.seconds, DAY // service.seconds + 1
+    seconds = service.seconds
     start = -(-last // seconds) * seconds
     for days in PERIODS if not service.learned.private else ():
         steps = days * DAY // seconds
         middle = start + days * DAY
         halves = (_models(service, at, steps) for at in (start, middle))
-        if all(kept_by_silence(m, first, first + steps, starts=False) <= FORGOTTEN for m in halves):
+        if all(kept_by_silence(m, 1, 1 + steps, starts=False) <= FORGOTTEN for m in halves):
             return middle, middle + days * DAY
     return math.inf, math.inf
 
@@ -282,8 +290,8 @@ def _run(
 ) -> _Run:
     """The epochs of the same terms that begin so many steps before the new one, or more.
 
-    They go back no further than a house that came, or releases that may be lost and are of other
-    terms.
+    They go back no further than silence that is on record, a house that came, or releases that may
+    be lost and are of other terms.
     """
     found, before, first = list[EarlierEpoch](), list(past), service.begins // service.seconds
     came = max((one.seq for one in standing.transfers if one.direction == "in"), default=0)
@@ -309,6 +317,8 @@ def _run(
         if other is not None:
             break
         before.pop()
+        if found and epoch.forecast_until and found[0].past.since >= epoch.forecast_until:
+            return _Run(found, before, True)
     last = _last(standing, before, service.begins)
     apart = found and (not last or found[0].past.since >= forgotten(found[0].service, last)[1])
     return _Run(found, before, bool(apart))
@@ -601,12 +611,11 @@ def moves_alone(service: ZoneService, standing: LedgerState) -> bool:
 
 
 def _models(service: ZoneService, start: int, steps: int) -> Sequence[OccupancyModel]:
-    """Theta from a day before `start` [s] until so many steps after it."""
-    seconds, day = service.seconds, DAY // service.seconds
+    """Theta from `start` [s] until so many steps after it."""
     if service.pattern is None:
-        ago = (service.begins - start) // seconds
-        return [model.starting(-(day + ago)) for model in service.scenario.models]
-    place = EpochTimes(start - day * seconds, seconds, day + steps + 1, service.time_zone)
+        ago = (service.begins - start) // service.seconds
+        return [model.starting(-ago) for model in service.scenario.models]
+    place = EpochTimes(start, service.seconds, steps + 1, service.time_zone)
     return laid(service.pattern, place).models
 
 

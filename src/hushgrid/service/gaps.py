@@ -330,9 +330,9 @@ def held_back(service: ZoneService, standing: LedgerState, t: int) -> bool:
     """Whether step t may take nothing from readings because of what is before it or may be lost.
 
     While a gap is open; in the silence that the epoch begins with; as long as a window of a lost
-    epoch counts; where any epoch promises something about one step, as long as the zone's models
-    have not forgotten a lost one; and under a window policy as long as a window reaches into a gap,
-    in which all of its budget may have been spent.
+    epoch counts; where any epoch promises something about one step, until the zone's models have
+    forgotten a lost one, up to the first release from readings since; and under a window policy as
+    long as a window reaches into a gap, in which all of its budget may have been spent.
 
     Args:
         service: The zone.
@@ -351,7 +351,9 @@ def held_back(service: ZoneService, standing: LedgerState, t: int) -> bool:
         if start < (one.until or 0):
             return True
         end = (one.last + 1) * standing.epoch_of(one).seconds
-        if one.interval is not None and start < forgotten(service, end)[1]:
+        read = (release.start for release in standing.releases if release.source == "readings")
+        since = one.interval is not None and not any(time >= end for time in read)
+        if since and start < forgotten(service, end)[1]:
             return True
     if not service.policy.schedule.adaptive:
         return False
