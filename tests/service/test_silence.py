@@ -220,6 +220,19 @@ def test_every_state_is_possible_where_the_silence_begins() -> None:
     assert middle > (monday + 36) * HOUR, "what was before is known as long as nobody moves"
 
 
+def test_models_that_contradict_each_other_at_other_times_do_not_forget() -> None:
+    """At the weekend one of them has everyone at home, the other one nobody."""
+    slots = [0] * 120 + [1] * 48
+    models = []
+    for home in (0.0, 1.0):
+        moves = np.array([[QUICK], [[[1 - home, home], [1 - home, home]]]])
+        models.append(OccupancyModel.factored([[0.5, 0.5]], moves, calendar=Calendar(slots)))
+    one = zone_of(models[0], FIRST * HOUR, 0.1, 24, 1.0)
+    assert forgotten(one, one.begins)[1] == one.begins + 2 * DAY
+    both = replace(one, scenario=replace(one.scenario, models=tuple(models)))
+    assert math.isinf(forgotten(both, both.begins)[1])
+
+
 def test_a_horizon_that_ends_in_silence_is_refused(tmp_path: Path) -> None:
     epoch(tmp_path, zone(tmp_path))
     other = zone(tmp_path, BEGINS + DAY, promising(0.9))

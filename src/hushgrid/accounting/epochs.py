@@ -92,7 +92,7 @@ def kept_by_silence(
     """
     if first == last:
         return 1.0
-    if len(models) > 1 and _torn(models, last):
+    if len(models) > 1 and contradict(models, last):
         return 1.0
     models = models if starts else anywhere(models)
     return max(_kept(model, p, first, last) for model in models for p in range(len(model.chains)))
@@ -202,8 +202,21 @@ def _coefficient(matrix: Floats, moves: Bools) -> float:
     return float(np.tanh((widest + _ROUNDING) / 4))
 
 
-def _torn(models: Sequence[OccupancyModel], last: int) -> bool:
-    """Whether models that are certain about a house contradict each other, at any step so far."""
+def contradict(models: Sequence[OccupancyModel], last: int) -> bool:
+    """Whether models that are certain about a house contradict each other at any step so far.
+
+    Args:
+        models: Theta.
+        last: The last step that is looked at, from 1.
+
+    Returns:
+        Never true for a single model.
+
+    >>> laws = [[[1, 0]], [[0, 1]]]
+    >>> theta = [OccupancyModel.factored(law, [[np.eye(2)]]) for law in laws]
+    >>> contradict(theta[:1], 9), contradict(theta, 1)
+    (False, True)
+    """
     walks = [islice(possible_states(model), last) for model in models]
     seen: dict[tuple[int, ...], object] = {}  # states are kept, so that no other gets their id
     for states in zip(*walks, strict=True):

@@ -455,6 +455,7 @@ class Curator:
         """State, public knowledge and budget from the ledger alone."""
         standing = self._ledger.standing
         self._epoch = self._replay.follow(standing).epoch
+        self._waits: dict[int, float] = {}
         self._scenario = self.service.scenario
         self._last = standing.releases[-1] if standing.releases else None
         for i in range(len(self._publishers)):
@@ -764,7 +765,7 @@ class Curator:
         Terms that give no noise at all, whatever the reason, are not usable: then the fallback.
         """
         self._usable, self._block_lost, self._begun = True, False, False
-        self._held = held_back(self.service, self._ledger.standing, self.t)
+        self._held = held_back(self.service, self._ledger.standing, self.t, self._waits)
         try:
             size = self._size()
             if self._block_lost or self._held:

@@ -19,6 +19,7 @@ from hushgrid.accounting.epochs import (
     FORGOTTEN,
     PERIODS,
     anywhere,
+    contradict,
     kept_by_silence,
 )
 from hushgrid.accounting.temporal import leakage_by_houses
@@ -210,7 +211,9 @@ def forgotten(service: ZoneService, last: int) -> tuple[float, float]:
     """
     seconds = service.seconds
     start = -(-last // seconds) * seconds
-    for days in PERIODS if not service.learned.private else ():
+    week = 7 * DAY // seconds + 1
+    torn = contradict(anywhere(_models(service, start, week)), week)  # also at other times of it
+    for days in PERIODS if not (service.learned.private or torn) else ():
         steps = days * DAY // seconds
         middle = start + days * DAY
         halves = (_models(service, at, steps) for at in (start, middle))

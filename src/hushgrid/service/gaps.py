@@ -326,7 +326,9 @@ def book(service: ZoneService, ledger: Ledger, lost_epochs: Sequence[ZoneService
     log.warning("gap booked", extra=fields)
 
 
-def held_back(service: ZoneService, standing: LedgerState, t: int) -> bool:
+def held_back(
+    service: ZoneService, standing: LedgerState, t: int, waits: dict[int, float] | None = None
+) -> bool:
     """Whether step t may take nothing from readings because of what is before it or may be lost.
 
     While a gap is open; in the silence that the epoch begins with; as long as a window of a lost
@@ -338,6 +340,8 @@ def held_back(service: ZoneService, standing: LedgerState, t: int) -> bool:
         service: The zone.
         standing: Its ledger.
         t: A step of the zone.
+        waits: When the zone's models have forgotten each gap, by its record [UTC epoch s]; what is
+            missing is added.
 
     Returns:
         True if the step gets the forecast.
@@ -352,8 +356,12 @@ def held_back(service: ZoneService, standing: LedgerState, t: int) -> bool:
             return True
         end = (one.last + 1) * standing.epoch_of(one).seconds
         read = (release.start for release in standing.releases if release.source == "readings")
-        since = one.interval is not None and not any(time >= end for time in read)
-        if since and start < forgotten(service, end)[1]:
+        if one.interval is None or any(time >= end for time in read):
+            continue
+        known = {} if waits is None else waits
+        if one.seq not in known:
+            known[one.seq] = forgotten(service, end)[1]
+        if start < known[one.seq]:
             return True
     if not service.policy.schedule.adaptive:
         return False
