@@ -19,14 +19,16 @@ from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import Promise, ZoneService
 from hushgrid.mechanism.policy import Gaussian
 from hushgrid.model.occupancy import Calendar
+from hushgrid.service import curator as curators
 from hushgrid.service.audit import load_ledger, terms_of
 from hushgrid.service.border import opening
 from hushgrid.service.curator import WAITS, status_of
 from hushgrid.service.earlier_epochs import forgotten, known, silence
-from hushgrid.service.gaps import book, held_back
+from hushgrid.service.gaps import book, held_back, waits_until
 from hushgrid.service.ledger.chain import fold
 from hushgrid.service.ledger.records import GapRecord, ResumeRecord, schedule_digest
 from hushgrid.service.ledger.writer import verify_signature
+from hushgrid.service.promise import Running, outlook, zone_json
 from tests.service.borders import FIRST, HOUR, Street, from_file, world, zone_of
 from tests.service.ledger.ledgers import lines_of, read, sealed
 from tests.service.ledger.ledgers import opening as story
@@ -403,3 +405,46 @@ def test_after_two_histories_the_epoch_waits(tmp_path: Path, twice: bool) -> Non
         found = it._ledger.standing
     end = int(forgotten(one, (last + 2) * HOUR)[1]) // HOUR
     assert [held_back(one, found, t) for t in (last + 2, end - 1, end)] == [twice, twice, False]
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_the_audit_counts_what_is_booked_as_lost_until_it_is_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, early: bool
+) -> None:
+    """An epoch of other terms was lost; the present one waits, or does not."""
+    one, lost = zone(tmp_path, BEGINS, LONG), zone(tmp_path, BEGINS, LONG, STEP)
+    with curator(tmp_path, one, Shown(), now=one.begins) as it:
+        publish(it, 6)
+        it._ledger.write(GapRecord(it.t, it.t, "witness"))
+        book(one, it._ledger, [lost])
+    assert waits_until(one, standing(tmp_path)) == BEGINS + 7 * HOUR + 2 * DAY
+    seen = zone_json(one, outlook(one), Running(one, standing(tmp_path)))
+    assert seen["forecast_until"] == "2026-01-03T07:00:00Z"
+    assert seen["releases_of"] == 96 - 7 - 48
+    if early:
+        monkeypatch.setattr(curators, "held_back", lambda *_: False)
+    with curator(tmp_path, one, Shown(), now=BEGINS + 7 * HOUR) as it:
+        assert it.status.state == ("publishing" if early else WAITS)
+        publish(it, 49)
+    sources = [each.source for each in standing(tmp_path).current[6:]]
+    assert sources == ["readings"] * 49 if early else ["forecast"] * 48 + ["readings"]
+    evidence, _ = load_ledger(str(tmp_path / "ledger.db"), zone=None, key=None, heads=())
+    found = certify(evidence, [terms_of(one)], commit=schedule_digest).check("promise")
+    assert found.status == ("failed" if early else "passed")
+
+
+def test_a_house_about_which_nothing_was_published_is_no_reason_to_wait() -> None:
+    street, one = Street(1), zone_of(alone(QUICK), FIRST * HOUR, 0.1, 96, 1.0)
+    street.move("in", 0.0)
+    assert silence(one, street.standing) is None
+    street.move("in", 0.1)
+    assert silence(one, street.standing) is not None
+
+
+def test_lost_records_that_are_known_are_forgotten_first(tmp_path: Path) -> None:
+    one = zone(tmp_path, BEGINS, LONG)
+    with curator(tmp_path, one, Shown(), now=one.begins) as it:
+        publish(it, 6)
+        it._ledger.write(GapRecord(it.t, it.t, "witness", least=0.5))
+        book(one, it._ledger)
+    assert waits_until(one, standing(tmp_path)) == BEGINS + 7 * HOUR + 2 * DAY

@@ -72,6 +72,8 @@ class Terms:
             order of the file, as earlier versions recorded them.
         openings: What records of epochs have to state about leakage; None where no service file
             gives the promise.
+        forgotten: When the models have forgotten what was until a time, and that once more [UTC
+            epoch s]; None where no service file gives the promise.
     """
 
     zone: Zone
@@ -95,6 +97,7 @@ class Terms:
     roster_before: str | None = None
     openings: Openings | None = None
     digests_before: tuple[str, ...] = ()
+    forgotten: Callable[[int], tuple[float, float]] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tariff", offset_tariff(self.zone, self.tariff, self.consumption))

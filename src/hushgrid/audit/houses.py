@@ -375,9 +375,10 @@ def leakages(recomputed: Sequence[Recomputed], evidence: Sequence[Evidence]) -> 
 def _booked_beyond(made: Recomputed, evidence: Sequence[Evidence]) -> Iterator[tuple[int, float]]:
     """(last step, loss of any house) of gaps that the epoch's own releases do not explain.
 
-    More is booked for them than the epoch would lose, or their steps are on record as well.
+    More is booked for them than the epoch would lose, or their steps are on record as well. Not
+    where releases of other terms are forgotten before the epoch takes readings again.
     """
-    epoch, planned = made.epoch, made.terms.policy.schedule
+    epoch, planned, forgotten = made.epoch, made.terms.policy.schedule, made.terms.forgotten
     own = [one for one in evidence if any(each is epoch for each in one.epochs)]
     published = {entry.step for entry in epoch.entries if entry.source == "readings"}
     for gap in (gap for one in own for gap in one.gaps):
@@ -386,7 +387,12 @@ def _booked_beyond(made: Recomputed, evidence: Sequence[Evidence]) -> Iterator[t
             continue
         blocks = {planned.span(t)[0] if planned.lengths else t for t in steps if t <= epoch.horizon}
         most = sum(made.first.scheduler.most(t) for t in blocks)
-        if gap.epsilon > most * (1 + 1e-6) or steps & published:
+        if gap.epsilon <= most * (1 + 1e-6) and not steps & published:
+            continue
+        end = (gap.last + 1) * (epoch.seconds or 1)
+        starts = [one.start or 0 for one in epoch.entries if one.source == "readings"]
+        later = min((start for start in starts if start >= end), default=math.inf)
+        if steps & published or forgotten is None or later < forgotten(end)[1]:
             yield gap.last, gap.epsilon
 
 

@@ -44,6 +44,7 @@ from hushgrid.mechanism.digest import terms_digest, terms_digest_before
 from hushgrid.mechanism.policy import Blocks
 from hushgrid.model.occupancy import OccupancyModel
 from hushgrid.service.border import stated_by
+from hushgrid.service.earlier_epochs import forgotten
 from hushgrid.service.epoch import public_scenario, roster_digests
 from hushgrid.service.ledger import check_digits, is_there, open_records, verifier
 from hushgrid.service.ledger.chain import ChainReport, check
@@ -228,6 +229,7 @@ def terms_of(service: ZoneService) -> Terms:
         days=service.days,
         roster_before=rosters[1] if len(rosters) > 1 else None,
         openings=partial(_openings, service),
+        forgotten=partial(forgotten, service),
         digests_before=_digests_before(service) if service.learned.private else (),
     )
 

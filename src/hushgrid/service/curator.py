@@ -902,7 +902,7 @@ def _state(zone: ZoneService, standing: LedgerState, spent: Spent, now: float) -
     ends = first + (standing.epoch.horizon if standing.epoch else 0)
     costs = [one.epsilon for one in standing.current if one.source == "readings"]
     next_cost = costs[-1] if costs else zone.policy.epsilon
-    if last.source != "readings" and standing.done < ends and held_back(zone, standing, last.t):
+    if standing.done + 1 < ends and held_back(zone, standing, standing.done + 1):
         return WAITS
     if last.source == "forecast" and standing.done < ends and spent.fits(next_cost, zone.budget):
         return "no readings"  # neither horizon nor budget are the reason

@@ -190,7 +190,8 @@ def silence(
 
 def _last(standing: LedgerState, past: Iterable[PastEpoch], to: int) -> int:
     """When all of these epochs ended, and what was published elsewhere about houses that came."""
-    came = [came_at(standing, one, to) for one in standing.transfers if one.direction == "in"]
+    here = [one for one in standing.transfers if one.direction == "in" and one.total]
+    came = [came_at(standing, one, to) for one in here]
     return max([0, *came, *(one.end for one in past)])
 
 

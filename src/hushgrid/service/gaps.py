@@ -315,7 +315,8 @@ def book(service: ZoneService, ledger: Ledger, lost_epochs: Sequence[ZoneService
     until = end + max(windows, default=0)
     promises = [one.interval for one in standing.epochs] + [*map(interval_promise, lost)]
     read = (one.t for one in standing.current if one.source == "readings")
-    other = bool(lost) or any(first <= t <= last for t in read)  # of other terms, or two histories
+    twice = any(first <= t <= last for t in read)  # two histories
+    other = bool(lost) or bool(standing.gap.least) or twice  # more than its own schedule
     promised = min((one for one in promises if other and one is not None), default=None)
     for one in (service, *lost):
         charge(one, ledger)
@@ -327,50 +328,57 @@ def book(service: ZoneService, ledger: Ledger, lost_epochs: Sequence[ZoneService
 
 
 def held_back(
-    service: ZoneService, standing: LedgerState, t: int, waits: dict[int, float] | None = None
+    service: ZoneService, standing: LedgerState, t: int, known: dict[int, float] | None = None
 ) -> bool:
     """Whether step t may take nothing from readings because of what is before it or may be lost.
-
-    While a gap is open; in the silence that the epoch begins with; as long as a window of a lost
-    epoch counts; where any epoch promises something about one step, until the zone's models have
-    forgotten a lost one, up to the first release from readings since; and under a window policy as
-    long as a window reaches into a gap, in which all of its budget may have been spent.
 
     Args:
         service: The zone.
         standing: Its ledger.
         t: A step of the zone.
-        waits: When the zone's models have forgotten each gap, by its record [UTC epoch s]; what is
+        known: As for `waits_until`.
+
+    Returns:
+        True if the step gets the forecast; always while a gap is open.
+    """
+    return standing.gap is not None or t * service.seconds < waits_until(service, standing, known)
+
+
+def waits_until(
+    service: ZoneService, standing: LedgerState, known: dict[int, float] | None = None
+) -> float:
+    """Until when a zone takes nothing from readings because of what is before, or booked as lost.
+
+    In the silence that the epoch begins with; as long as a window of a lost epoch counts; where any
+    epoch promises something about one step, until the zone's models have forgotten a lost one, up
+    to the first release from readings since; and under a window policy as long as a window reaches
+    into a gap, in which all of its budget may have been spent.
+
+    Args:
+        service: The zone.
+        standing: Its ledger.
+        known: When the zone's models have forgotten each gap, by its record [UTC epoch s]; what is
             missing is added.
 
     Returns:
-        True if the step gets the forecast.
+        [UTC epoch s]; 0 without such a reason, infinite where its models never forget.
     """
-    if standing.gap is not None:
-        return True
-    epoch, start = standing.epoch, t * service.seconds
-    if epoch is not None and start < (epoch.forecast_until or 0):
-        return True
-    for one in standing.booked:
-        if start < (one.until or 0):
-            return True
-        end = (one.last + 1) * standing.epoch_of(one).seconds
-        read = (release.start for release in standing.releases if release.source == "readings")
-        if one.interval is None or any(time >= end for time in read):
-            continue
-        known = {} if waits is None else waits
-        if one.seq not in known:
-            known[one.seq] = forgotten(service, end)[1]
-        if start < known[one.seq]:
-            return True
-    if not service.policy.schedule.adaptive:
-        return False
+    known = {} if known is None else known
+    found = [0.0 if standing.epoch is None else float(standing.epoch.forecast_until or 0)]
+    newest = (one.start for one in reversed(standing.releases) if one.source == "readings")
+    last = next(newest, -1) if standing.booked else -1
+    schedule = service.policy.schedule
     for one in standing.booked:
         seconds = standing.epoch_of(one).seconds
-        silent = t * service.seconds - (one.last + 1) * seconds
-        if silent < (service.policy.schedule.shared_by - 1) * max(seconds, service.seconds):
-            return True
-    return False
+        end = (one.last + 1) * seconds
+        found.append(one.until or 0)
+        if one.interval is not None and last < end:
+            if one.seq not in known:
+                known[one.seq] = forgotten(service, end)[1]
+            found.append(known[one.seq])
+        if schedule.adaptive:
+            found.append(end + (schedule.shared_by - 1) * max(seconds, service.seconds))
+    return max(found)
 
 
 class Resumed(NamedTuple):

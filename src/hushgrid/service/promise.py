@@ -35,7 +35,7 @@ from hushgrid.report.promise import (
 )
 from hushgrid.service.curator import utc
 from hushgrid.service.epoch import epoch_record, first_state
-from hushgrid.service.gaps import CLOSE
+from hushgrid.service.gaps import CLOSE, waits_until
 from hushgrid.service.ledger.records import LedgerState
 from hushgrid.service.replay import Replay, brought_now, initial_state, last_block
 
@@ -333,7 +333,7 @@ def zone_json(zone: ZoneService, found: Outlook, on: Running | None = None) -> d
         "releases_of": paid.steps,
         "running_epoch": on is not None and not on.new,
         "horizon_ends": utc(zone.ends),
-        "forecast_until": None if on is None else _forecast_until(on.standing),
+        "forecast_until": None if on is None else _forecast_until(on),
         "accept_error": zone.accept_error,
         "accept_error_set_by": zone.accept_error_set_by or None,
         "fallback_rate": zone.fallback_rate,
@@ -399,7 +399,7 @@ def affordable(zone: ZoneService, on: Running | None = None) -> Affordable:
     """
     spent, first = Spent().add(zone.learned.epsilon), 1
     if on is not None:
-        spent, first = Replay(on.zone).follow(on.standing).spent, _next(on.standing)
+        spent, first = Replay(on.zone).follow(on.standing).spent, _next(on.zone, on.standing)
         zone = on.zone
     policy, planned = zone.policy, zone.policy.schedule
     steps = max(policy.horizon - first + 1, 0)
@@ -440,24 +440,24 @@ def _lost_before(zone: ZoneService, standing: LedgerState) -> bool:
     return any(initial_state(zone, standing).carried) or brought_now(standing) > 0
 
 
-def _next(standing: LedgerState) -> int:
-    """The next step of the present epoch, in its own count; steps of gaps are not published.
+def _next(zone: ZoneService, standing: LedgerState) -> int:
+    """The next step of the present epoch that is not kept from readings, in its own count.
 
-    Nor are steps before its `forecast_until`, from readings.
+    Steps of gaps are not published.
     """
     epoch = standing.epoch
     if epoch is None:
         return 1
-    return max(
-        epoch.step(standing.done) + 1, epoch.step((epoch.forecast_until or 0) // epoch.seconds)
-    )
+    until = min(waits_until(zone, standing), zone.ends)
+    return max(epoch.step(standing.done) + 1, epoch.step(int(until) // epoch.seconds))
 
 
-def _forecast_until(standing: LedgerState) -> str | None:
-    """Until when the epoch publishes forecasts since what was before still counts."""
-    epoch = standing.epoch
-    until = None if epoch is None else epoch.forecast_until
-    return None if until is None or standing.reach >= until else utc(until)
+def _forecast_until(on: Running) -> str | None:
+    """Until when prices are forecasts since what was before still counts."""
+    until = waits_until(on.zone, on.standing)
+    if on.standing.gap is not None or until <= on.standing.reach:
+        return None
+    return utc(int(until)) if math.isfinite(until) else "never"
 
 
 def _lasting(zone: ZoneService, on: Running | None) -> str:
@@ -512,10 +512,11 @@ def zone_prose(zone: ZoneService, found: Outlook, on: Running | None = None) -> 
         f" {duration_text(zone.retention)}, then deleted."
     )
     lines.append(_lasting(zone, on))
-    if on is not None and (until := _forecast_until(on.standing)) is not None:
+    if on is not None and (until := _forecast_until(on)) is not None:
+        when = "All prices are" if until == "never" else f"Until {until} prices are"
         lines.append(
-            f"Until {until} prices are forecasts: other terms were before, a house came or an epoch"
-            " is booked as lost, and what was published then still counts."
+            f"{when} forecasts: other terms were before, a house came or releases are booked as"
+            " lost, and what was published then still counts."
         )
     if zone.learned.epsilon:
         lines.append(

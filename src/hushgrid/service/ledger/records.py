@@ -731,9 +731,9 @@ class ResumeRecord(LedgerEntry):
             it.
         until: Where that epoch or the present one promises a window, when none reaches into the gap
             any more [UTC epoch s]; releases get the forecast until then.
-        interval: Where an epoch of other terms may be lost, or steps were published in two
-            histories, the least that any epoch promises about one step. Releases get the forecast
-            until their models have forgotten the gap.
+        interval: Where more may be lost than the epoch's own schedule (an epoch of other terms,
+            records that are known, steps of two histories), the least that any epoch promises about
+            one step. Releases get the forecast until their models have forgotten the gap.
         terms: The digest of that epoch, as earlier versions wrote it. Nothing depends on it.
     """
 
