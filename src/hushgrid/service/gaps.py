@@ -350,9 +350,10 @@ def waits_until(
     """Until when a zone takes nothing from readings because of what is before, or booked as lost.
 
     In the silence that the epoch begins with; as long as a window of a lost epoch counts; where any
-    epoch promises something about one step, until the zone's models have forgotten a lost one, up
-    to the first release from readings since; and under a window policy as long as a window reaches
-    into a gap, in which all of its budget may have been spent.
+    epoch promises something about one step, until the zone's models have forgotten a lost one and
+    what was published until it was booked, up to the first release from readings since; and under a
+    window policy as long as a window reaches into a gap, in which all of its budget may have been
+    spent.
 
     Args:
         service: The zone.
@@ -365,16 +366,17 @@ def waits_until(
     """
     known = {} if known is None else known
     found = [0.0 if standing.epoch is None else float(standing.epoch.forecast_until or 0)]
-    newest = (one.start for one in reversed(standing.releases) if one.source == "readings")
-    last = next(newest, -1) if standing.booked else -1
+    read = next((one for one in reversed(standing.releases) if one.source == "readings"), None)
+    newest = 0 if read is None else read.seq
+    last = 0 if read is None else read.start + standing.epoch_of(read).seconds
     schedule = service.policy.schedule
     for one in standing.booked:
         seconds = standing.epoch_of(one).seconds
         end = (one.last + 1) * seconds
         found.append(one.until or 0)
-        if one.interval is not None and last < end:
+        if one.interval is not None and newest < one.seq:
             if one.seq not in known:
-                known[one.seq] = forgotten(service, end)[1]
+                known[one.seq] = forgotten(service, max(end, last))[1]
             found.append(known[one.seq])
         if schedule.adaptive:
             found.append(end + (schedule.shared_by - 1) * max(seconds, service.seconds))
