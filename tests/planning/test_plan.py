@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -241,6 +242,23 @@ def test_gaussian_multiple_agrees_with_the_closed_form() -> None:
         multiple = noise_multiple(epsilon, delta, steps)
         assert gaussian_delta(epsilon, steps, multiple) <= delta
         assert gaussian_delta(epsilon, steps, multiple * 0.985) > delta
+
+
+@pytest.mark.parametrize("sigma", [50.0, 50.3, 61.0])
+def test_the_delta_of_whole_numbers_is_that_of_the_normal_law(sigma: float) -> None:
+    """By the sum over all whole numbers, at the least standard deviation that noise has [Wh]."""
+    k = np.arange(-2000, 2001)
+    whole = np.exp(-(k**2) / (2 * sigma**2)).sum()
+    found = []
+    for distance, epsilon in product(range(1, 400, 3), (0.1, 0.5, 1.0, 2.0, 4.0, 8.0)):
+        stated = gaussian_delta(epsilon, 1, sigma / distance)
+        if 1e-12 <= stated <= 0.1:
+            loss = (k**2 - (k - distance) ** 2) / (2 * sigma**2)
+            over = np.exp(-((k - distance) ** 2) / (2 * sigma**2)) / whole
+            true = (over * -np.expm1(np.minimum(epsilon - loss, 0))).sum()
+            found.append(true / stated)
+    assert len(found) > 50
+    assert max(found) <= 1.001
 
 
 @pytest.mark.parametrize(

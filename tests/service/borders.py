@@ -205,12 +205,19 @@ class Street:
         transfers = (*self.standing.transfers, one)
         self.standing = replace(self.standing, transfers=transfers, head=head)
 
-    def lose(self, first: int, losses: Sequence[float], together: int | None = None) -> None:
+    def lose(
+        self,
+        first: int,
+        losses: Sequence[float],
+        together: int | None = None,
+        interval: float | None = None,
+    ) -> None:
         """Steps of a gap that really lost so much, booked with their sum."""
         last = first + len(losses) - 1
-        other = {} if together is None else {"together": together}
         head = self._next()
-        gap = ResumeRecord(first, last, math.fsum(losses), seq=head.seq, **other)
+        gap = ResumeRecord(
+            first, last, math.fsum(losses), seq=head.seq, together=together, interval=interval
+        )
         booked = (*self.standing.booked, gap)
         self.standing = replace(self.standing, booked=booked, head=head)
         self.losses |= {first + i: loss for i, loss in enumerate(losses)}

@@ -10,6 +10,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from hushgrid.service.curator import Curator
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.writer import create, load
 from hushgrid.service.meters import MeterStore
+from hushgrid.service.promise import ended_problem
 from hushgrid.service.readiness import example as template
 from tests.bodies import transfer
 from tests.service.brokers import free_port
@@ -376,6 +378,12 @@ def test_a_horizon_that_has_ended_is_a_problem(
     assert folder.check("--json", "-") == 1
     (problem,) = json.loads(capsys.readouterr().out)["problems"]
     assert "so that forecasts are published; give a later begins" in problem
+    (zone,) = load_deployment(folder.file).zones
+    private = replace(zone, learned=replace(zone.learned, origin="private"))
+    problem = ended_problem(private, None, zone.ends)
+    assert problem is not None
+    assert "so that the fallback rate is published" in problem
+    assert "renew" not in problem
     folder.edit(
         ('secret = "step"', 'secret = "interval"\nrenew = true'),
         ("horizon = 12", "horizon = 96"),

@@ -17,7 +17,7 @@ from hushgrid.audit.certificate import certify
 from hushgrid.cli import main
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import Promise, ZoneService
-from hushgrid.mechanism.policy import Gaussian
+from hushgrid.mechanism.policy import Gaussian, Negligible
 from hushgrid.model.occupancy import Calendar
 from hushgrid.service import curator as curators
 from hushgrid.service.audit import load_ledger, terms_of
@@ -360,8 +360,7 @@ def test_after_a_lost_epoch_the_first_release_waits_and_no_later_one() -> None:
     """Whatever models follow once the zone has published from readings again."""
     street = Street(1)
     street.begin(one := zone_of(alone(QUICK), FIRST * HOUR, 0.1, 999, None))
-    gap = ResumeRecord(FIRST, FIRST + 1, 9.0, seq=street.standing.head.seq + 1, interval=1.0)
-    street.standing = replace(street.standing, booked=(gap,))
+    street.lose(FIRST, [4.5, 4.5], interval=1.0)
     end = int(forgotten(one, (FIRST + 2) * HOUR)[1]) // HOUR
     slow = zone_of(alone(SLOW), (FIRST + 900) * HOUR, 0.1, 24, None)
     assert held_back(slow, street.standing, FIRST + 900)
@@ -375,10 +374,7 @@ def test_after_a_lost_epoch_the_same_terms_go_on_once_it_is_forgotten(waits: boo
     street.begin(one := from_file(alone(QUICK), begins, 1.0, 240))
     street.publish(one, range(1, 11))
     first = begins // HOUR + 10
-    gap = ResumeRecord(
-        first, first + 1, 9.0, seq=street.standing.head.seq + 1, together=1, interval=1.0
-    )
-    street.standing = replace(street.standing, booked=(gap,))
+    street.lose(first, [4.5, 4.5], together=1, interval=1.0)
     end = int(forgotten(one, (first + 2) * HOUR)[1]) // HOUR
     assert held_back(one, street.standing, end - 1)
     assert not held_back(one, street.standing, end)
@@ -445,6 +441,127 @@ def test_a_house_about_which_nothing_was_published_is_no_reason_to_wait() -> Non
     assert silence(one, street.standing) is None
     street.move("in", 0.1)
     assert silence(one, street.standing) is not None
+
+
+@pytest.mark.parametrize("promised", [4.0, None])
+def test_forecasts_that_may_be_lost_are_of_the_promise_they_were_published_under(
+    promised: float | None,
+) -> None:
+    """Those of a wait, booked as its epoch's own: the next terms wait from there."""
+    street = Street(1)
+    street.begin(one := from_file(alone(QUICK), FIRST * HOUR // DAY * DAY, 1.0, 24))
+    street.publish(one, range(1, 25))
+    street.begin(two := from_file(alone(QUICK), one.begins + DAY, 0.4, 480))
+    assert street.standing.epochs[-1].forecast_until == one.begins + 3 * DAY
+    street.forecast(two.begins // HOUR, 6)
+    street.lose(two.begins // HOUR + 6, [0.0] * 36)
+    begins = two.begins + 42 * HOUR
+    after = zone_of(alone(QUICK), begins, 0.1, 240, promised)
+    assert silence(after, street.standing) == forgotten(after, begins)
+    again_two = replace(from_file(alone(QUICK), begins + 6 * HOUR, 0.4, 480))
+    found = silence(again_two, street.standing)
+    assert found is None, "the same terms do not begin the wait anew"
+
+
+@pytest.mark.parametrize("why", ["a gap over the end of the wait", "two histories"])
+def test_after_a_wait_the_same_terms_go_on(tmp_path: Path, why: str) -> None:
+    longer, after = ("horizon = 24", "horizon = 120"), BEGINS + 6 * DAY
+    if why == "two histories":
+        one = zone(tmp_path, BEGINS + DAY, longer)
+        with curator(tmp_path, one, Shown(), now=one.begins) as it:
+            publish(it, 8)
+            last = it._ledger.standing.last_t
+            it._ledger.write(GapRecord(last - 4, last - 3, "fork"))
+            book(one, it._ledger)
+        gone = 8
+    else:
+        epoch(tmp_path, zone(tmp_path, BEGINS, promising(4.0)))
+        one = zone(tmp_path, BEGINS + DAY, longer)
+        with curator(tmp_path, one, Shown(), now=one.begins, new_epoch=True) as it:
+            publish(it, 46)
+            it._ledger.write(GapRecord(it.t, it.t + 3, "witness"))
+            book(one, it._ledger)
+        gone = 50
+    with curator(tmp_path, one, Shown(), now=one.begins + gone * HOUR) as it:
+        publish(it, 120 - gone)
+    found = standing(tmp_path)
+    assert found.current[-1].source == "readings"
+    assert "forecast_until" not in opening(zone(tmp_path, after, longer), found)
+
+
+def test_the_present_terms_promise_what_their_record_does_not_state(tmp_path: Path) -> None:
+    """Earlier versions recorded no promise; the file of the epoch has it."""
+    one, lost = zone(tmp_path, BEGINS, LONG), zone(tmp_path, BEGINS, LONG, STEP)
+    with curator(tmp_path, one, Shown(), now=one.begins) as it:
+        publish(it, 6)
+        ledger = it._ledger
+        old = replace(ledger.standing.epochs[0], interval=None, leakage=None)
+        ledger.write(GapRecord(it.t, it.t, "witness"))
+        before = replace(ledger.standing, epoch=old, epochs=(old,))
+        monkey = pytest.MonkeyPatch()
+        with monkey.context() as patch:
+            patch.setattr(type(ledger), "standing", property(lambda _: before))
+            book(one, ledger, [lost])
+    (gap,) = standing(tmp_path).booked
+    assert gap.interval == 1.0
+
+
+def test_sums_after_two_histories_wait_as_the_service_does() -> None:
+    """A promise of before, then sums; the two histories are booked after later releases."""
+    street, slow = Street(1), zone_of(alone(SLOW), (FIRST + 200) * HOUR, 0.1, 24, None)
+    street.begin(one := zone_of(alone(QUICK), FIRST * HOUR, 0.1, 24, 1.0))
+    street.publish(one, range(1, 25))
+    street.begin(two := zone_of(alone(QUICK), (FIRST + 100) * HOUR, 0.1, 24, None))
+    street.publish(two, range(1, 25))
+    assert silence(slow, street.standing) is None
+    street.lose(FIRST + 100, [1.0, 1.0], interval=0.5)
+    assert silence(slow, street.standing) == (math.inf, math.inf)
+    assert held_back(slow, street.standing, FIRST + 200)
+
+
+def test_a_record_of_an_earlier_version_that_waits_for_ever(tmp_path: Path) -> None:
+    one = zone(tmp_path, BEGINS, LONG)
+    epoch(tmp_path, one, 2)
+    found = standing(tmp_path)
+    gap = ResumeRecord(found.done + 1, found.done + 1, 1.0, seq=found.head.seq, until=2**53 - 1)
+    found = replace(found, booked=(gap,))
+    assert math.isinf(waits_until(one, found))
+    assert zone_json(one, outlook(one), Running(one, found))["forecast_until"] == "never"
+
+
+# ---- a policy that counts from nothing known
+
+
+def test_houses_are_left_out_only_once_earlier_prices_are_forgotten() -> None:
+    """The public's knowledge of a house that is all but certain, at the outputs that raise it."""
+    rare = np.array([[0.9998, 0.0002], [0.0498, 0.9502]])
+    model = OccupancyModel.factored([[0.996, 0.004], [0.5, 0.5]], [[rare, QUICK]])
+    street, delta = Street(2), 0.01
+    one = zone_of(model, FIRST * HOUR, 0.5, 24, None, bounds=[2500, 250])
+    one = replace(one, policy=Policy(0.5, horizon=24, schedule=Negligible(delta)))
+    street.begin(one)
+    street.publish(one, range(1, 25))
+    assert street.standing.releases[0].scale == 500, "the house is left out"
+    later = replace(one, begins=(FIRST + 24) * HOUR)
+    longer = replace(later, policy=replace(one.policy, horizon=2000))
+    with pytest.raises(LedgerError, match="all its prices would be forecasts"):
+        opening(later, street.standing)
+    end = opening(longer, street.standing)["forecast_until"] // HOUR
+    law, known_at = np.array([0.996, 0.004]), dict[int, float]()
+    shown = {each.t: 2500 / each.scale for each in street.standing.releases}
+    for t in range(FIRST, end + 1):
+        known_at[t] = law[1]
+        law = law * [1, math.exp(shown.get(t, 0.0))]
+        law = law / law.sum() @ rare
+    assert known_at[FIRST + 24] > 10 * delta
+    assert known_at[end] <= 0.004 * (1 + 1e-6)
+    street.begin(longer)
+    gone = end + 10
+    street.publish(longer, range(end - FIRST - 23, gone - FIRST - 23))
+    assert not held_back(longer, street.standing, gone)
+    street.lose(gone, [0.5])
+    assert held_back(longer, street.standing, gone + 1), "a step may count twice"
+    assert not held_back(replace(longer, policy=Policy(0.5)), street.standing, gone + 1)
 
 
 def test_lost_records_that_are_known_are_forgotten_first(tmp_path: Path) -> None:

@@ -300,7 +300,7 @@ def status(
         common.echo(f"{one.zone:<20} {figures} {state}", json)
     for one in found:
         if one.leakage is not None:
-            counted = f"leakage of all prices together is at most {one.leakage:.6g}"
+            counted = f"leakage of all prices of these terms is at most {one.leakage:.6g}"
             common.echo(f"{one.zone}: {counted} about one interval of one home", json)
     zones = [asdict(one) for one in found]
     common.write_json({**(zones[0] if len(zones) == 1 else {}), "zones": zones}, json)

@@ -613,7 +613,10 @@ def _listed(epsilons: Sequence[float]) -> tuple[float, ...]:
 
 
 def gaussian_delta(epsilon: float, steps: int, multiple: float) -> float:
-    """delta of Gaussian releases (the balanced closed form).
+    """delta of Gaussian releases (the balanced closed form of the normal law).
+
+    That of integer noise is at most 0.1 % larger, for delta from 1e-12 on and a standard deviation
+    of 50 Wh or more (docs/proofs/composition.md).
 
     Args:
         epsilon: Loss of all releases together [nats].

@@ -280,10 +280,13 @@ def _summary(found: Certificate) -> list[str]:
 def _of_houses(houses: Houses) -> str:
     worst = houses.worst
     if houses.leakage is not None and math.isfinite(houses.total[worst]):
+        others = houses.leakage[worst] > houses.total[worst] * (1 + 1e-9)
+        which = " with those of neighbouring epochs" if others else ""
         return (
-            f"Zone {houses.zone}, {houses.releases} releases: together they leak at most"
+            f"Zone {houses.zone}, {houses.releases} releases: together{which} they leak at most"
             f" {houses.leakage[worst]:.3f} about any one step of the worst house (house {worst}),"
-            f" and at most {houses.total[worst]:.3f} about its whole record."
+            f" and{' on their own' if others else ''} at most {houses.total[worst]:.3f} about its"
+            " whole record."
         )
     if math.isfinite(houses.total[worst]):  # how fast habits change is not public
         return (

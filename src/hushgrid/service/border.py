@@ -6,7 +6,8 @@ The rules across epochs, gaps and moves; docs/ledger.md and docs/serve.md have t
    the file says so, an epoch of them begins by itself when the horizon ends (`next_epoch`).
 2. Where an epoch before or the new one has an interval promise, all else is forgotten before the
    first release from readings: other terms, houses that came, releases of other terms that may be
-   lost. The new epoch publishes forecasts meanwhile (`silence`).
+   lost. The new epoch publishes forecasts meanwhile (`silence`). So it does after all that was
+   published, where its policy has `negligible`.
 3. After a window, other terms and another interval length begin when no window reaches back. Other
    promises count sums.
 4. A house moves where each loss is known ahead: not under Gaussian noise or `negligible`, and not
@@ -118,10 +119,11 @@ def _silence(service: ZoneService, found: tuple[float, float] | None) -> dict[st
         return {}
     if math.isinf(found[1]):
         raise LedgerError(
-            f"zone {service.id!r} has published under other terms, or a house came to it, and its"
-            " promise about one interval needs this forgotten before new prices; these models are"
-            " private, or 32 days leave something of it. Go on with the earlier terms if there are"
-            " others, or transfer the houses to a zone with another id and no such promise."
+            f"zone {service.id!r} has published before, or a house came to it, and a promise about"
+            " one interval or policy.negligible needs this forgotten before new prices; these"
+            " models are private, or 32 days leave something of it. Go on with the earlier terms if"
+            " there are others, give negligible = 0 if that is the reason, or transfer the houses"
+            " to a zone with another id and no such promise."
         )
     middle, end = map(int, found)
     horizon_ends = service.begins + service.policy.horizon * service.seconds

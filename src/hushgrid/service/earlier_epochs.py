@@ -8,7 +8,7 @@ docs/proofs/temporal.md).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -62,8 +62,10 @@ class PastEpoch:
         place: Its number among all epochs.
         epoch: Its record.
         releases: Its releases from readings.
-        gaps: Its steps that may be lost. Those of other terms have `together`.
-        shown: The step after the last one in its horizon that has a release of any kind.
+        gaps: Its steps that may be lost. Those of other terms have `together`; others end in steps
+            from readings.
+        shown: The step after the last one in its horizon that has a release of any kind, or may
+            have had one.
     """
 
     place: int
@@ -78,8 +80,13 @@ class PastEpoch:
 
         Only where there is one.
         """
-        first = min([one.t for one in self.releases] + [gap.first for gap in self.gaps])
-        return int(first) * self.epoch.seconds
+        lost = [max(gap.first, self.read_from) for gap in self.gaps]
+        return int(min([one.t for one in self.releases] + lost)) * self.epoch.seconds
+
+    @property
+    def read_from(self) -> int:
+        """The first step that it may publish from readings."""
+        return (self.epoch.forecast_until or 0) // self.epoch.seconds
 
     @property
     def last(self) -> int:
@@ -115,19 +122,15 @@ def past_epochs(standing: LedgerState) -> list[PastEpoch]:
         )
         lost.setdefault(standing.epoch_of(gap).seq, []).append(own)
     for i, epoch in enumerate(standing.epochs):
-        releases, gaps = published.get(epoch.seq, []), _read(epoch, lost.get(epoch.seq, []))
-        shown = min(releases[-1].t + 1 if releases else 0, epoch.first + epoch.horizon)
+        releases, gaps = published.get(epoch.seq, []), lost.get(epoch.seq, [])
+        steps = [one.t for one in releases[-1:]] + [gap.last for gap in gaps]
+        shown = min(max(steps, default=-1) + 1, epoch.first + epoch.horizon)
         read = [one for one in releases if one.source == "readings"]
-        if read or gaps or (releases and epoch.interval is not None):
-            found.append(PastEpoch(i, epoch, read, gaps, shown))
+        whole = PastEpoch(i, epoch, read, gaps, shown)
+        some = [gap for gap in gaps if gap.together is not None or gap.last >= whole.read_from]
+        if read or some or (steps and epoch.interval is not None):
+            found.append(replace(whole, gaps=some))
     return found
-
-
-def _read(epoch: EpochRecord, gaps: Sequence[ResumeRecord]) -> list[ResumeRecord]:
-    """Gaps without steps of the epoch's own that it published from no readings."""
-    first = (epoch.forecast_until or 0) // epoch.seconds
-    own = [gap for gap in gaps if gap.together is not None or gap.last >= first]
-    return [gap if gap.together else replace(gap, first=max(gap.first, first)) for gap in own]
 
 
 def windows_end(standing: LedgerState, length: int = 0, epsilon: float = math.inf) -> int:
@@ -156,11 +159,15 @@ def windows_end(standing: LedgerState, length: int = 0, epsilon: float = math.in
 def silence(
     service: ZoneService, standing: LedgerState, spans: Sequence[EarlierEpoch] | None = None
 ) -> tuple[float, float] | None:
-    """The time without readings that a new epoch begins with, where a promise is about one step.
+    """The time without readings that a new epoch begins with.
+
+    Where a promise is about one step of all releases, or counts from nothing known.
 
     What was published before is forgotten in the first half under the new epoch's models, and in
     the second what is published after it: a promise before holds for steps in the first half, the
-    new one for steps in the second. An epoch that goes on with the same terms needs none.
+    new one for steps in the second. An epoch that goes on with the same terms needs none. A policy
+    that leaves out houses which are all but certain waits after all that was published: it counts
+    from nothing known.
 
     Args:
         service: The zone with the terms that are to begin.
@@ -172,12 +179,13 @@ def silence(
         too little; None where it is over when the epoch begins, or where none is needed.
     """
     past = past_epochs(standing)
-    if interval_promise(service) is None:
-        ends = [one.end for one in past if one.epoch.interval is not None]
-        ends += [_end(standing, gap) for gap in standing.booked if gap.interval is not None]
-        last = max(ends, default=0)
+    if service.policy.schedule.negligible:  # a house is left out for what all releases said of it
+        last = _last(standing, past, service.begins)
+    elif interval_promise(service) is None:
+        last = max((one.end for one in past if one.epoch.interval is not None), default=0)
         if any(release.start >= last for one in past for release in one.releases):
-            return None  # other promises have begun since
+            last = 0  # other promises have begun since
+        last = max([last, *(end for _, end in booked_since(standing))])
     else:
         if known(service, standing) if spans is None else spans:
             return None
@@ -195,8 +203,25 @@ def _last(standing: LedgerState, past: Iterable[PastEpoch], to: int) -> int:
     return max([0, *came, *(one.end for one in past)])
 
 
-def _end(standing: LedgerState, gap: ResumeRecord) -> int:
-    return (gap.last + 1) * standing.epoch_of(gap).seconds
+def booked_since(
+    standing: LedgerState, *, plain: bool = False
+) -> Iterator[tuple[ResumeRecord, int]]:
+    """Gaps that were booked after the last release from readings, and are to be forgotten.
+
+    Args:
+        standing: A zone's ledger.
+        plain: Whether those count that are booked with no more than the epoch's own schedule, or
+            where no epoch has an interval promise.
+
+    Yields:
+        The gap, and when it and that release had ended [UTC epoch s].
+    """
+    read = next((one for one in reversed(standing.releases) if one.source == "readings"), None)
+    seq = 0 if read is None else read.seq
+    last = 0 if read is None else read.start + standing.epoch_of(read).seconds
+    for gap in standing.booked:
+        if gap.seq > seq and (plain or gap.interval is not None):
+            yield gap, max(last, (gap.last + 1) * standing.epoch_of(gap).seconds)
 
 
 def forgotten(service: ZoneService, last: int) -> tuple[float, float]:
@@ -294,8 +319,8 @@ def _run(
 ) -> _Run:
     """The epochs of the same terms that begin so many steps before the new one, or more.
 
-    They go back no further than silence that is on record, a house that came, or releases that may
-    be lost and are of other terms.
+    They go back no further than silence that is on record, a house that came, or where releases
+    that may be lost and are of other terms were booked.
     """
     found, before, first = list[EarlierEpoch](), list(past), service.begins // service.seconds
     came = max((one.seq for one in standing.transfers if one.direction == "in"), default=0)
@@ -307,18 +332,16 @@ def _run(
         if then is None or epoch.seq < came:
             break
         span = EarlierEpoch(then, one)
-        other = max((gap.last for gap in one.gaps if _own_gap(span, gap) is None), default=None)
-        if other is None and found and first - found[0].past.epoch.first >= steps:
+        other = max((gap.seq for gap in one.gaps if _own_gap(span, gap) is None), default=0)
+        if not other and found and first - found[0].past.epoch.first >= steps:
             found[0] = replace(found[0], continues=True)
             return _Run(found, before, True)
-        if other is not None:  # the steps after it
-            releases = [release for release in one.releases if release.t > other]
-            gaps = [gap for gap in one.gaps if gap.first > other]
-            before[-1] = replace(one, releases=[], shown=0)
-            span = replace(span, past=replace(one, releases=releases, gaps=gaps))
+        if other:  # what is on record after it was booked
+            before[-1], rest = _parted(one, other)
+            span = replace(span, past=rest)
         if span.past.releases or span.past.gaps:
             found.insert(0, span)
-        if other is not None:
+        if other:
             break
         before.pop()
         if found and epoch.forecast_until and found[0].past.since >= epoch.forecast_until:
@@ -326,6 +349,18 @@ def _run(
     last = _last(standing, before, service.begins)
     apart = found and (not last or found[0].past.since >= forgotten(found[0].service, last)[1])
     return _Run(found, before, bool(apart))
+
+
+def _parted(one: PastEpoch, seq: int) -> tuple[PastEpoch, PastEpoch]:
+    """What an epoch has on record up to a record, and after it."""
+    releases = [release for release in one.releases if release.seq <= seq]
+    gaps = [gap for gap in one.gaps if gap.seq <= seq]
+    later = replace(
+        one,
+        releases=[release for release in one.releases if release.seq > seq],
+        gaps=[gap for gap in one.gaps if gap.seq > seq],
+    )
+    return replace(one, releases=releases, gaps=gaps, shown=0), later
 
 
 def _inflow(
@@ -475,9 +510,10 @@ def _own_gap(span: EarlierEpoch, gap: ResumeRecord) -> dict[int, float] | None:
     twice = {one.t for one in span.past.releases}.union(
         *(range(one.first, one.last + 1) for one in span.past.gaps if one is not gap)
     )
-    if gap.together is not None or gap.epsilon > own * (1 + CLOSE) or twice & set(steps):
+    read = range(max(gap.first, span.past.read_from), steps.stop)
+    if gap.together is not None or gap.epsilon > own * (1 + CLOSE) or twice & set(read):
         return None
-    return {t: scheduler.at(epoch.step(t)).scale for t in steps}
+    return {t: scheduler.at(epoch.step(t)).scale for t in read}
 
 
 def _scales_then(span: EarlierEpoch) -> dict[int, float]:

@@ -23,6 +23,7 @@ from hushgrid._numbers import sum_up
 from hushgrid.errors import LedgerError, LedgerHeldError
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.service.earlier_epochs import (
+    booked_since,
     forgotten,
     most_lost_in,
     together,
@@ -31,6 +32,7 @@ from hushgrid.service.epoch import charge, check_same, first_state, roster_diges
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import LedgerStore, fold
 from hushgrid.service.ledger.records import (
+    ALWAYS,
     Cause,
     EpochRecord,
     GapRecord,
@@ -313,9 +315,11 @@ def book(service: ZoneService, ledger: Ledger, lost_epochs: Sequence[ZoneService
     adaptive = [one for one in (service, *lost) if lost and one.policy.schedule.adaptive]
     windows = (one.policy.schedule.shared_by * one.seconds for one in adaptive)
     until = end + max(windows, default=0)
-    promises = [one.interval for one in standing.epochs] + [*map(interval_promise, lost)]
-    read = (one.t for one in standing.current if one.source == "readings")
-    twice = any(first <= t <= last for t in read)  # two histories
+    promises = [one.interval for one in standing.epochs]
+    promises += map(interval_promise, (service, *lost))  # earlier versions did not record theirs
+    read = [(one.t, one.t) for one in standing.current if one.source == "readings"]
+    read += [(one.first, one.last) for one in standing.booked_now]
+    twice = any(a <= last and first <= b for a, b in read)  # two histories
     other = bool(lost) or bool(standing.gap.least) or twice  # more than its own schedule
     promised = min((one for one in promises if other and one is not None), default=None)
     for one in (service, *lost):
@@ -351,9 +355,9 @@ def waits_until(
 
     In the silence that the epoch begins with; as long as a window of a lost epoch counts; where any
     epoch promises something about one step, until the zone's models have forgotten a lost one and
-    what was published until it was booked, up to the first release from readings since; and under a
-    window policy as long as a window reaches into a gap, in which all of its budget may have been
-    spent.
+    what was published until it was booked, up to the first release from readings since; under a
+    policy that leaves out houses which are all but certain, so after every gap; and under a window
+    policy as long as a window reaches into a gap, in which all of its budget may have been spent.
 
     Args:
         service: The zone.
@@ -366,20 +370,17 @@ def waits_until(
     """
     known = {} if known is None else known
     found = [0.0 if standing.epoch is None else float(standing.epoch.forecast_until or 0)]
-    read = next((one for one in reversed(standing.releases) if one.source == "readings"), None)
-    newest = 0 if read is None else read.seq
-    last = 0 if read is None else read.start + standing.epoch_of(read).seconds
     schedule = service.policy.schedule
+    for one, last in booked_since(standing, plain=schedule.negligible > 0):
+        if one.seq not in known:
+            known[one.seq] = forgotten(service, last)[1]
+        found.append(known[one.seq])
     for one in standing.booked:
-        seconds = standing.epoch_of(one).seconds
-        end = (one.last + 1) * seconds
-        found.append(one.until or 0)
-        if one.interval is not None and newest < one.seq:
-            if one.seq not in known:
-                known[one.seq] = forgotten(service, max(end, last))[1]
-            found.append(known[one.seq])
+        found.append(math.inf if one.until == ALWAYS else one.until or 0)
         if schedule.adaptive:
-            found.append(end + (schedule.shared_by - 1) * max(seconds, service.seconds))
+            seconds = standing.epoch_of(one).seconds
+            reach = (schedule.shared_by - 1) * max(seconds, service.seconds)
+            found.append((one.last + 1) * seconds + reach)
     return max(found)
 
 

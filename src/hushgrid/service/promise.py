@@ -604,9 +604,11 @@ def ended_problem(zone: ZoneService, on: Running | None, now: float) -> str | No
     ends = (zone if on is None else on.zone).ends
     if now < ends or (zone.promise is not None and zone.promise.renew):
         return None
+    instead = "forecasts are" if zone.may_forecast else "the fallback rate is"
+    way = "" if zone.learned.private else ", or set policy.renew with the secret interval"
     return (
-        f"zone {zone.id}: the horizon ended at {utc(ends)}, so that forecasts are published; give a"
-        " later begins and start with --new-epoch, or set policy.renew with the secret interval."
+        f"zone {zone.id}: the horizon ended at {utc(ends)}, so that {instead} published; give a"
+        f" later begins and start with --new-epoch{way}."
     )
 
 

@@ -39,7 +39,7 @@ def as_begun(deployment: Deployment) -> Deployment:
     Returns:
         The service as its ledger began it; as given where there is no ledger.
     """
-    if not any(map(planned_otherwise, deployment.zones)) or not is_there(deployment.ledger):
+    if not is_there(deployment.ledger):
         return deployment
     try:
         opened = open_store(deployment.ledger, create=False, still=True)
@@ -51,8 +51,6 @@ def as_begun(deployment: Deployment) -> Deployment:
 
 
 def _as_begun(service: ZoneService, store: LedgerStore) -> ZoneService:
-    if not planned_otherwise(service):
-        return service
     try:
         epochs = [one for one in store.records(service.id) if one.kind == "epoch"]
     except LedgerError:  # a zone whose ledger is damaged is refused where it is opened

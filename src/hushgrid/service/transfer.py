@@ -23,13 +23,17 @@ from hushgrid.service.earlier_epochs import moves_alone, windows_end
 from hushgrid.service.epoch import charge, check_same, house_names
 from hushgrid.service.gaps import look_for_loss
 from hushgrid.service.ledger import open_store
-from hushgrid.service.ledger.records import LedgerState, ReleaseRecord, ResumeRecord, TransferRecord
+from hushgrid.service.ledger.records import (
+    ALWAYS,
+    LedgerState,
+    ReleaseRecord,
+    ResumeRecord,
+    TransferRecord,
+)
 from hushgrid.service.ledger.witness import open_witnesses
 from hushgrid.service.ledger.writer import Ledger, load
 from hushgrid.service.replay import Replay
 from hushgrid.service.same_terms import as_begun
-
-_ALWAYS = 2**53 - 1  # [s] in records of earlier versions: their promise counts for ever
 
 
 class _Step(NamedTuple):
@@ -162,7 +166,7 @@ def takes_along(standing: LedgerState, name: str, now: float = math.inf) -> dict
         ends.append(math.floor(now))
     ends += [_end(standing, gap) for gap in gaps]
     ends += [one.last or 0 for one in came]
-    ends += [one.until for one in standing.booked if one.until and one.until < _ALWAYS]
+    ends += [one.until for one in standing.booked if one.until and one.until < ALWAYS]
     return {
         "total": sum_up([*models, total, *lost, *(gap.epsilon for gap in gaps)]),
         "last": max([*ends, windows_end(standing)]) or None,

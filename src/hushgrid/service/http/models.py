@@ -233,7 +233,7 @@ class ZoneStatus(AnswerModel):
         missing: meters without a reading in the last interval; for operators only.
         state: in words.
         curator: which one runs the zone.
-        leakage: of the epoch's releases, over time.
+        leakage: about one interval, of all releases of the present terms.
     """
 
     zone: str

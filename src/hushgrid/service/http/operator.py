@@ -201,8 +201,8 @@ def _source(health: ZoneHealth) -> list[Alert]:
     if health.status.state == WAITS:
         text = (
             "The terms changed, a house came or an epoch is booked as lost, and a promise is about"
-            f" one interval or a window, so the price is {instead} until what was published before"
-            " no longer counts (forecast_until in the ledger's epoch record)."
+            f" one interval or a window, or policy.negligible is set, so the price is {instead}"
+            " until what was published before no longer counts (hushgrid check states the time)."
         )
         return [Alert("warning", text)]
     if health.status.state != "forecast only":

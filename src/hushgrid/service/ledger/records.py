@@ -716,6 +716,9 @@ class GapRecord(LedgerEntry):
     head: str = ""
 
 
+ALWAYS = 2**53 - 1  # [s]
+
+
 @dataclass(frozen=True, slots=True)
 class ResumeRecord(LedgerEntry):
     """Ends the gap `first` to `last`: what its steps may have lost, booked in full.
@@ -730,7 +733,8 @@ class ResumeRecord(LedgerEntry):
         together: Where an epoch of other terms may be lost, the most houses that move together in
             it.
         until: Where that epoch or the present one promises a window, when none reaches into the gap
-            any more [UTC epoch s]; releases get the forecast until then.
+            any more [UTC epoch s]; releases get the forecast until then. `ALWAYS` in records of
+            earlier versions.
         interval: Where more may be lost than the epoch's own schedule (an epoch of other terms,
             records that are known, steps of two histories), the least that any epoch promises about
             one step. Releases get the forecast until their models have forgotten the gap.

@@ -875,6 +875,6 @@ def _forked(zone: str, steps: tuple[int, int] | None) -> LedgerError:
         )
     return LedgerError(
         f"the ledger of zone {zone!r} has other records for steps {steps[0]} to {steps[1]} than the"
-        " witness on this machine: two histories were written. Put the right one back, or run"
-        " hushgrid resume, which books what the other one can have cost."
+        " witness on this machine: two histories were written. Stop the service; put the right one"
+        " back, or run hushgrid resume, which books what the other one can have cost."
     )
