@@ -14,6 +14,7 @@ from hushgrid.audit.certificate import largest_move
 from hushgrid.audit.houses import leakages
 from hushgrid.audit.recompute import recompute
 from hushgrid.mechanism.policy import Policy
+from hushgrid.model.occupancy import Calendar
 from hushgrid.planning.planner import Plan, examine
 from hushgrid.planning.tradeoff import endless_leakage
 from hushgrid.report.promise import plan_figure
@@ -74,3 +75,33 @@ def test_an_audit_states_it_too() -> None:
     assert by_house is not None
     assert seen is not None
     assert seen.bound == by_house.max() == by_house[0] == pytest.approx(ALL)
+
+
+def test_in_a_block_of_houses() -> None:
+    """The neighbour in its block moves, so that the house's own total is not 0."""
+    quick = np.full((2, 2), 0.5)
+    models = [
+        OccupancyModel.blocked(
+            [[0, 1]], [np.kron(np.eye(2)[home], [0.5, 0.5])], [[np.kron(EYE, quick)]]
+        )
+        for home in (0, 1)
+    ]
+    losses = np.full((STEPS, 2), 0.5)
+    found = worst_leakage(models, losses)
+    assert found.total == pytest.approx(ALL)
+    assert found.each[0] == pytest.approx(ALL)
+
+
+def test_at_a_step_without_a_release() -> None:
+    """All other steps leave both states open; which model is right is disclosed all the same."""
+    stay = np.array([[[0.1, 0.9], [0.1, 0.9]], [[0.9, 0.1], [0.9, 0.1]]])
+    models = []
+    for home in (0, 1):
+        sure_at = np.eye(2)[[home, home]]
+        slots = np.stack([stay[1 - home], sure_at])[:, None]
+        law = [[0.9, 0.1] if home == 0 else [0.1, 0.9]]
+        models.append(OccupancyModel.factored(law, slots, calendar=Calendar([0, 0, 0, 1])))
+    losses = np.full((STEPS, 1), 0.5)
+    losses[[3, 7]] = 0
+    assert worst_leakage(models, losses).total == pytest.approx(6 * 0.5)
+    assert worst_leakage(models[:1], losses).total < 0.6

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -25,7 +26,7 @@ from hushgrid.accounting.composition import Account
 from hushgrid.compare import paper
 from hushgrid.files.zone_file import PolicyTable
 from hushgrid.mechanism.noise import pmf
-from hushgrid.mechanism.policy import Negligible
+from hushgrid.mechanism.policy import Gaussian, Negligible
 from hushgrid.mechanism.scheduler import exposures_of
 from hushgrid.mechanism.support import Unlikely
 
@@ -153,3 +154,29 @@ def test_constraints_that_mean_nothing() -> None:
             f,
             Policy(0.5, eta=0.0, schedule=Negligible(0.01)),
         )
+
+
+def test_what_is_booked_counts_houses_that_are_left_out() -> None:
+    """A large house that is all but surely away, and a small one that sets the noise."""
+    model = OccupancyModel.factored([[0.9999, 0.0001], [0.5, 0.5]], [[np.eye(2)] * 2])
+    laws = Consumption.by_class(absent=[Uniform(10)], present=[Uniform(100)], class_of=[0, 0])
+    policy = Policy(0.5, horizon=1, schedule=Negligible(0.001))
+    state = init(Zone("z", [2500, 250]), Tariff(1.0, 1.0), [model], laws, policy)
+    made, _ = step(state, 100, SimulatedNoise(1))
+    assert made.scale == 500
+    assert (made.epsilon, made.epsilon_any) == pytest.approx((5.0, 5.0))
+    assert Account(state).add(made).pure.tolist() == pytest.approx([5.0, 0.5])
+
+
+@pytest.mark.parametrize("policy", [Gaussian(10.0, 1e-6), None])
+def test_without_a_bound_no_house_of_a_block_has_one(policy: Gaussian | None) -> None:
+    """House 0 is certain now and follows house 1, which is not."""
+    moves = np.zeros((1, 4, 4))
+    moves[0, [0, 1, 2, 3], [0, 2, 2, 2]] = 1
+    model = OccupancyModel.blocked([[0, 1]], [np.array([0.5, 0.5, 0, 0])], [moves])
+    laws = Consumption.by_class(absent=[Uniform(10)], present=[Uniform(100)], class_of=[0, 0])
+    terms = Policy(1.0, horizon=2)
+    terms = replace(terms, schedule=policy) if policy else terms
+    state = init(Zone("z", [100, 100]), Tariff(1.0, 1.0), [model], laws, terms)
+    scale = state.scheduler.at(1).scale if policy else 0.0
+    assert np.isinf(state.scheduler.losses(1, scale)).all()

@@ -442,6 +442,14 @@ def test_steps_lost_after_an_epoch_was_set_aside_are_counted(tmp_path: Path) -> 
     assert border(after, aside) == border(after, lost)
 
 
+def test_a_figure_that_nothing_needs_is_not_stated(tmp_path: Path) -> None:
+    """`--accept-leakage` is for all zones of a file; the record has what was needed."""
+    one = replace(zone(tmp_path), accepts=5.0)
+    with curator(tmp_path, one, Shown(), now=one.begins) as it:
+        assert it.service.accepts is None
+        publish(it, 24)
+
+
 def test_a_certificate_says_where_it_counts_other_epochs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

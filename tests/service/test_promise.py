@@ -60,8 +60,8 @@ MORE = (
          " that a home is occupied in any one interval by at most a factor of 2.72 (e^1),"
          f" {MODEL}, every reading follows its published law and {LINKED}"),
         (replace(DAY, schedule=Negligible(0.001)), None, f"{STEP}{MODEL}{MORE} A home is left out"
-         " while public knowledge gives one of its states a probability of at most 0.001; in that"
-         " state a price can shift the odds by more."),
+         " while public knowledge gives one of its states a probability of at most 0.001; a"
+         " price can shift its odds by more then."),
     ],
 )  # fmt: skip
 def test_the_promise_in_sentences(policy: Policy, promise: Promise | None, said: str) -> None:

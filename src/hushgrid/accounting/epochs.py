@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hushgrid._numbers import Bools, Floats
-from hushgrid.accounting.temporal import Leakage, temporal_leakage
+from hushgrid.accounting.temporal import Leakage, contradicted_houses, temporal_leakage
 from hushgrid.belief.filter import transition_into
 from hushgrid.errors import PolicyError
 from hushgrid.model.occupancy import OccupancyModel, possible_states
@@ -217,27 +217,4 @@ def contradict(models: Sequence[OccupancyModel], last: int) -> bool:
     >>> contradict(theta[:1], 9), contradict(theta, 1)
     (False, True)
     """
-    walks = [islice(possible_states(model), last) for model in models]
-    seen: dict[tuple[int, ...], object] = {}  # states are kept, so that no other gets their id
-    for states in zip(*walks, strict=True):
-        mark = tuple(id(one) for one in states)
-        if mark in seen:
-            continue
-        seen[mark] = states
-        each: Bools = np.array([_of_houses(*pair) for pair in zip(models, states, strict=True)])
-        by_one = np.any(np.all(each, axis=2), axis=0)
-        if np.any(np.all(np.any(each, axis=0), axis=1) & ~by_one):
-            return True
-    return False
-
-
-def _of_houses(model: OccupancyModel, states: tuple[Bools, ...]) -> Bools:
-    """(houses, 2): whether each house may be absent, present."""
-    out = np.zeros((model.n_houses, 2), np.bool_)
-    for piece, possible in zip(model.chains, states, strict=True):
-        numbers = np.arange(possible.shape[1])
-        for place in range(piece.size):
-            home = (numbers >> (piece.size - 1 - place)) & 1 == 1
-            sides = np.stack([possible[:, ~home].any(axis=1), possible[:, home].any(axis=1)], 1)
-            out[piece.members[:, place]] = sides[piece.chain_of]
-    return out
+    return bool(contradicted_houses(models, last).any())

@@ -16,6 +16,7 @@ import math
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -41,7 +42,13 @@ from hushgrid.belief.filter import (
 )
 from hushgrid.errors import NeverMixes, PolicyError
 from hushgrid.mechanism.support import grouped
-from hushgrid.model.occupancy import STEPS_PER_DAY, Chains, OccupancyModel, check_models
+from hushgrid.model.occupancy import (
+    STEPS_PER_DAY,
+    Chains,
+    OccupancyModel,
+    check_models,
+    possible_states,
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -208,12 +215,13 @@ def leakage_by_houses(
     if lengths:
         more = np.repeat(np.add.reduceat(more, _starts(lengths)), lengths, axis=0)
     corrected = cautious or len(models) > 1
+    torn = contradicted_houses(models, len(e))
     if any(len(model.chains) > 1 or model.chains[0].size > 1 for model in models):
         # houses that move together are few
         all_e = e if kinds is None or e.ndim == 1 else e[:, kinds]
         added = all_e if inflow is None else all_e + more
         total = temporal_leakage(models, added, lengths).total
-        total = with_contradictions(total, all_e, outside, lengths) if corrected else total
+        total = with_contradictions(total, all_e, outside, lengths, torn) if corrected else total
         yield np.arange(n), np.arange(n), total
         return
     labels = [_chain_of(model) for model in models]
@@ -232,32 +240,39 @@ def leakage_by_houses(
         )
         members = order[ends[some.start] : ends[some.stop]]
         own = e if e.ndim == 1 else mine
-        total = with_contradictions(total, own, outside, lengths) if corrected else total
+        if corrected:
+            total = with_contradictions(total, own, outside, lengths, torn[first[some]])
         yield members, group[members] - some.start, total
 
 
 def with_contradictions(
-    total: Floats, losses: Floats, inflow: float = 0.0, lengths: Sequence[int] = ()
+    total: Floats,
+    losses: Floats,
+    inflow: float = 0.0,
+    lengths: Sequence[int] = (),
+    known: Bools | None = None,
 ) -> Floats:
-    """Total leakage, plus all losses of houses that only contradicting models protect.
+    """Total leakage, plus all losses of houses that models contradict each other about.
 
-    Such a house is certain under every model at some step, so its total there is 0, and yet it is
-    protected, so its loss there is not: one model has it occupied, another empty. Every release
-    discloses which model is right, and no chain makes that forgotten.
+    Such a house is certain under every model at some step: one has it occupied, another empty.
+    Every release discloses which model is right, and no chain makes that forgotten. Where it is
+    protected there, its loss is above 0 and its total is not.
 
     Args:
         total: The maximum over the models of the total leakage, (T, N).
-        losses: Loss of each release for each house, (T, N). One-dimensional losses do not say which
-            houses are protected; then nothing is corrected.
+        losses: Loss of each release for each house, (T, N), or (T,). One-dimensional losses do not
+            say which houses are protected.
         inflow: Leakage of other releases about the house, all together [nats].
         lengths: As for `temporal_leakage`; a block counts once.
+        known: (N,) such houses, also at steps without a release and in blocks of houses
+            (`contradicted_houses`).
 
     Returns:
         The corrected total, (T, N).
     """
-    if losses.ndim == 1:
-        return total
-    found = contradicted(total, losses)
+    found = np.zeros(total.shape[1], np.bool_) if known is None else known
+    if losses.ndim == 2:
+        found = found | contradicted(total, losses)
     if not found.any():
         return total
     spent = losses[_starts(lengths)] if lengths else losses
@@ -275,6 +290,49 @@ def contradicted(total: Floats, losses: Floats) -> Bools:
         (N,) Booleans.
     """
     return np.asarray(((losses > 0) & (total <= 0)).any(axis=0))
+
+
+def contradicted_houses(models: Sequence[OccupancyModel], steps: int) -> Bools:
+    """The houses that models contradict each other about at any of the first steps.
+
+    Args:
+        models: Theta.
+        steps: The number of steps.
+
+    Returns:
+        (N,) Booleans: at some step no model leaves both states possible, and all together do.
+
+    >>> laws = [[[1, 0], [0.5, 0.5]], [[0, 1], [0.5, 0.5]]]
+    >>> theta = [OccupancyModel.factored(law, [[np.eye(2)] * 2]) for law in laws]
+    >>> contradicted_houses(theta, 9).tolist()
+    [True, False]
+    """
+    found = np.zeros(models[0].n_houses, np.bool_)
+    if len(models) < 2 or not any(model.has_zeros for model in models):
+        return found
+    walks = [islice(possible_states(model), steps) for model in models]
+    seen: dict[tuple[int, ...], object] = {}  # states are kept, so that no other gets their id
+    for states in zip(*walks, strict=True):
+        mark = tuple(id(one) for one in states)
+        if mark in seen:
+            continue
+        seen[mark] = states
+        each: Bools = np.array([_possible(*pair) for pair in zip(models, states, strict=True)])
+        by_one = np.any(np.all(each, axis=2), axis=0)
+        found |= np.all(np.any(each, axis=0), axis=1) & ~by_one
+    return found
+
+
+def _possible(model: OccupancyModel, states: tuple[Bools, ...]) -> Bools:
+    """(houses, 2): whether each house may be absent, present."""
+    out = np.zeros((model.n_houses, 2), np.bool_)
+    for piece, possible in zip(model.chains, states, strict=True):
+        numbers = np.arange(possible.shape[1])
+        for place in range(piece.size):
+            home = (numbers >> (piece.size - 1 - place)) & 1 == 1
+            sides = np.stack([possible[:, ~home].any(axis=1), possible[:, home].any(axis=1)], 1)
+            out[piece.members[:, place]] = sides[piece.chain_of]
+    return out
 
 
 def _chain_of(model: OccupancyModel) -> Int32s:

@@ -518,12 +518,13 @@ def _unbooked(evidence: Evidence, digests: Mapping[str, Terms]) -> Check | None:
 def _restart(evidence: Evidence, digests: Mapping[str, Terms]) -> Check | None:
     """An epoch of the same terms that begins inside the one before: the count starts again.
 
-    The same terms may have two digests, that of the first version and the present one. A window
-    continues across epochs, and without a budget nothing else is counted.
+    The same terms may have two digests, that of the first version and the present one. A window and
+    a promise about one interval continue across epochs, a promise about one release counts none;
+    without a budget nothing else is counted.
     """
     for before, after in zip(evidence.epochs, evidence.epochs[1:], strict=False):
         terms = digests.get(after.digest)
-        if terms is not None and terms.policy.schedule.adaptive and terms.budget is None:
+        if terms is not None and terms.secret != "trajectory" and terms.budget is None:
             continue
         inside = after.first < before.first + before.horizon
         one, other = digests.get(before.digest), digests.get(after.digest)

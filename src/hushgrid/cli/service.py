@@ -301,7 +301,7 @@ def status(
     for one in found:
         if one.leakage is not None:
             counted = f"leakage of all prices of these terms is at most {one.leakage:.6g}"
-            common.echo(f"{one.zone}: {counted} about one interval of one home", json)
+            common.echo(f"{one.zone}: {counted} about one interval of this epoch", json)
     zones = [asdict(one) for one in found]
     common.write_json({**(zones[0] if len(zones) == 1 else {}), "zones": zones}, json)
 

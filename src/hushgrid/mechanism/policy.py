@@ -253,7 +253,7 @@ class Negligible(Schedule):
             return ""
         return (
             "A home is left out while public knowledge gives one of its states a probability of at"
-            f" most {self.negligible:g}; in that state a price can shift the odds by more"
+            f" most {self.negligible:g}; a price can shift its odds by more then"
         )
 
     def with_epsilons(self, each: tuple[float, ...]) -> Schedule:

@@ -132,8 +132,11 @@ class Scheduler(Value):
         return self._known[t, lost]
 
     def _with_booked_loss(self, found: Calibration, rates: Sequence[float] = ()) -> Calibration:
-        """The calibration with its booked loss, where the rules that set the noise bound less."""
-        weaker = self._exposures.weaker
+        """The calibration with its booked loss, where the rules that set the noise bound less.
+
+        Or where houses are left out.
+        """
+        weaker = self._exposures.weaker or self._leaving
         if found.scale > 0 and (not weaker or math.isinf(found.epsilon)):
             return found
         exposure = self._booked_exposure(found.t)
@@ -239,7 +242,10 @@ class Scheduler(Value):
         if not exposure.cases:  # nothing is uncertain, so nothing is disclosed, even without noise
             return np.zeros(self.zone.n_houses)
         if not self._policy.schedule.per_release or scale == 0:
-            return np.where(exposure.protected.mask(), math.inf, 0.0)
+            bare = exposure.protected.mask()
+            for block in exposure.blocks:
+                bare[list(block)] |= bool(cases_of(exposure, block))
+            return np.where(bare, math.inf, 0.0)
         eta, factor = self._policy.eta, self.consumption.factor(rates[: t - 1])
         own, _ = house_losses(self.zone, self.consumption, t, scale, eta, factor)
         cost = np.where(exposure.protected.mask(), own, 0.0)

@@ -16,7 +16,12 @@ import numpy as np
 
 from hushgrid._numbers import is_real
 from hushgrid.accounting.epochs import in_a_run, running_steps
-from hushgrid.accounting.temporal import contradicted, grows_without_end, temporal_leakage
+from hushgrid.accounting.temporal import (
+    contradicted,
+    contradicted_houses,
+    grows_without_end,
+    temporal_leakage,
+)
 from hushgrid.errors import HushgridError, PlanError
 from hushgrid.mechanism.policy import Even, Policy, gaussian_delta
 from hushgrid.model.occupancy import STEPS_PER_DAY, OccupancyModel
@@ -112,13 +117,9 @@ def endless_leakage(found: Plan, world: ZoneTerms) -> float | None:
     e = np.maximum(found.losses.max(axis=1), lost)  # of any house: a bound for all
     if any(grows_without_end(model, float(e.min())).any() for model in models):
         return float("inf")
-    if (
-        len(models) > 1
-        and contradicted(
-            temporal_leakage(models, found.losses, found.policy.schedule.lengths).total,
-            found.losses,
-        ).any()
-    ):
+    total = temporal_leakage(models, found.losses, found.policy.schedule.lengths).total
+    torn = contradicted(total, found.losses) | contradicted_houses(later, len(found.losses))
+    if len(models) > 1 and torn.any():
         return float("inf")  # which model is right is never forgotten
     if turn > _MOST_STEPS:
         return None

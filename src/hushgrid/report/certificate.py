@@ -124,9 +124,14 @@ def _promise(terms: Terms) -> dict[str, Any]:
 
 
 def _leakage(terms: Terms) -> dict[str, float | None] | None:
-    """What one release, a day's and a week's say about one step; None from private models."""
+    """What one release, the first day's and week's say about one step; None if models are private.
+
+    How a window shares out its budget is not known ahead: one release may lose all of it.
+    """
+    if terms.policy.schedule.adaptive and not terms.private_models:
+        return {"step": terms.policy.epsilon, "day": None, "week": None}
     day = round(24 / terms.days.hours)
-    policy = terms.policy.first(7 * day).at_even_share()
+    policy = terms.policy.first(7 * day)
     if terms.private_models:
         return None
     try:

@@ -15,7 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushgrid.accounting.temporal import temporal_leakage, with_contradictions
+from hushgrid.accounting.temporal import (
+    contradicted_houses,
+    temporal_leakage,
+    with_contradictions,
+)
 from hushgrid.mechanism.policy import Policy, weaker_promise
 from hushgrid.model.laws import Clamp
 from hushgrid.model.occupancy import OccupancyModel
@@ -379,10 +383,10 @@ def block_keys(found: Plan) -> list[str]:
     return [f"block_steps = {[*lengths[:n]]}", f"block_epsilon = [{', '.join(losses)}]"]
 
 
-def _noise_lines(found: Plan, note: str = "") -> list[str]:
+def _noise_lines(found: Plan) -> list[str]:
     """Scale of the noise and loss of one release."""
     policy = found.policy
-    lines = [f"Noise: {policy.schedule.noise_words} {_span(found.scale, '.0f')} Wh{note}."]
+    lines = [f"Noise: {policy.schedule.noise_words} {_span(found.scale, '.0f')} Wh."]
     if policy.schedule.per_release:
         lines.append(
             f"Each release loses at most {_span(found.epsilon_t, '.4f')} (eta = {policy.eta:g});"
@@ -448,7 +452,8 @@ def plan_figure(found: Plan, models: Sequence[OccupancyModel]) -> Figure:
     axes[0].set_ylim(bottom=0)
     if with_leakage:
         total = temporal_leakage(models, found.losses, found.policy.schedule.lengths).total
-        total = with_contradictions(total, found.losses) if len(models) > 1 else total
+        torn = contradicted_houses(models, len(total))
+        total = with_contradictions(total, found.losses, known=torn) if len(models) > 1 else total
         day_line(axes[1], np.median(total, axis=1), "median house", "#999999", 2.5)
         day_line(axes[1], total.max(axis=1), "worst house", "#b3541e")
         if found.secret == "interval":
@@ -522,7 +527,7 @@ def _bill_lines(found: Plan) -> list[str]:
 
 
 def figures(outlook: Outlook) -> dict[str, float | None]:
-    """What one price, the prices of a day and those of a week say about one interval of one house.
+    """What one price, those of the first day and of the first week say about one interval.
 
     Args:
         outlook: The outlook.
@@ -530,6 +535,8 @@ def figures(outlook: Outlook) -> dict[str, float | None]:
     Returns:
         `step`, `day`, `week`; None where there is no bound.
     """
+    if outlook.secret == "window":  # how its budget is shared out is not known ahead
+        return {"step": outlook.epsilon, "day": None, "week": None}
     step = finite_or_none(max(outlook.seen.epsilon_t))
     return {"step": step, "day": outlook.leakage_day, "week": outlook.leakage_week}
 
@@ -543,7 +550,7 @@ def outlook_json(outlook: Outlook) -> dict[str, Any]:
     Returns:
         The values; a figure that does not exist is None.
     """
-    seen = outlook.seen
+    seen, window = outlook.seen, outlook.secret == "window"
     return {
         "secret": outlook.secret,
         "promise": {
@@ -555,8 +562,8 @@ def outlook_json(outlook: Outlook) -> dict[str, Any]:
         "delta": outlook.delta,
         "horizon": outlook.steps,
         "eta": seen.policy.eta,
-        "epsilon_t_max": finite_or_none(max(seen.epsilon_t)),
-        "epsilon_any": finite_or_none(seen.epsilon_any),
+        "epsilon_t_max": figures(outlook)["step"],
+        "epsilon_any": outlook.epsilon if window else finite_or_none(seen.epsilon_any),
         "scale_min": min(seen.scale),
         "scale_max": max(seen.scale),
         "clamp": list(seen.clamp) or None,
@@ -592,11 +599,13 @@ def outlook_prose(outlook: Outlook) -> str:
         steps=outlook.steps,
         continued=outlook.memory is not None,
     )
-    even = " (at an even share of the window)" if outlook.secret == "window" else ""
-    lines = [f"Promise: {promise}", *_noise_lines(seen, even)]
+    lines = [f"Promise: {promise}", *_noise_lines(seen)]
+    if outlook.secret == "window":
+        lines[2:] = [f"Each release loses at most {outlook.epsilon:g}, as does a whole window."]
+        lines[1] = f"{lines[1].removesuffix('.')} (at an even share of the window)."
     if outlook.leakage_day is not None:
         lines.append(
-            f"Leakage about one interval of one house from a day of {outlook.day} releases:"
+            f"Leakage about one interval of one house from the first day's {outlook.day} releases:"
             f" at most {outlook.leakage_day:.3f}; {_of_others(outlook)}."
         )
     if outlook.leakage is not None:
@@ -669,7 +678,7 @@ def _times(share: float) -> str:
 def _of_others(outlook: Outlook) -> str:
     """The figures of one release and of a week, with the factor of the odds."""
     found = figures(outlook)
-    parts = {"one release": found["step"], "a week": found["week"]}
+    parts = {"one release": found["step"], "the first week's": found["week"]}
     return ", ".join(
         f"from {name} {value:.3f} (odds times {_factor(value)})"
         for name, value in parts.items()

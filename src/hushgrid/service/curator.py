@@ -437,6 +437,7 @@ class Curator:
             stated: dict[str, Any] = {}
             if new_epoch or epoch is None:
                 stated = opening(service, ledger.standing)
+                service = replace(service, accepts=stated.get("accepted"))
             else:
                 service = zone_as_begun(service, epoch)
             begin(service, ledger, meters, key, new_epoch, stated)

@@ -237,15 +237,20 @@ def forgotten(service: ZoneService, last: int) -> tuple[float, float]:
     """
     seconds = service.seconds
     start = -(-last // seconds) * seconds
-    week = 7 * DAY // seconds + 1
-    torn = contradict(anywhere(_models(service, start, week)), week)  # also at other times of it
-    for days in PERIODS if not (service.learned.private or torn) else ():
+    never = service.learned.private or _contradict(service, start)
+    for days in () if never else PERIODS:
         steps = days * DAY // seconds
         middle = start + days * DAY
         halves = (_models(service, at, steps) for at in (start, middle))
         if all(kept_by_silence(m, 1, 1 + steps, starts=False) <= FORGOTTEN for m in halves):
             return middle, middle + days * DAY
     return math.inf, math.inf
+
+
+def _contradict(service: ZoneService, start: int) -> bool:
+    """Whether models contradict each other at any time of the week from `start` [s] on."""
+    week = 7 * DAY // service.seconds + 1
+    return contradict(anywhere(_models(service, start, week)), week)
 
 
 # ---- the same terms again
@@ -284,6 +289,8 @@ def known(service: ZoneService, standing: LedgerState) -> list[EarlierEpoch]:
     if promised is None:
         return []
     past, steps = past_epochs(standing), service.memory or _MOST
+    if _contradict(service, service.begins):
+        steps = _MOST  # which model is right is never forgotten
     while True:
         run = _run(service, standing, past, min(steps, _MOST))
         spans = run.spans if run.is_apart else []

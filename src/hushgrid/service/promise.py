@@ -286,6 +286,8 @@ def outlook(zone: ZoneService) -> Outlook:
         delta=promise.delta,
     )
     leakage, week = (seen.leaked_by(scenario.models, n) for n in (day, policy.horizon))
+    if zone.policy.schedule.adaptive:
+        leakage = week = None
     return Outlook(
         seen,
         promise.secret,
@@ -515,8 +517,8 @@ def zone_prose(zone: ZoneService, found: Outlook, on: Running | None = None) -> 
     if on is not None and (until := _forecast_until(on)) is not None:
         when = "All prices are" if until == "never" else f"Until {until} prices are"
         lines.append(
-            f"{when} forecasts: other terms were before, a house came or releases are booked as"
-            " lost, and what was published then still counts."
+            f"{when} forecasts: other terms were before, a house came, releases are booked as lost"
+            " or the policy has negligible, and what was published then still counts."
         )
     if zone.learned.epsilon:
         lines.append(

@@ -428,7 +428,8 @@ class PromiseTerms(PromiseAnswer):
         time_zone: of the zone.
         currency: of the prices.
         error: expected error of a price; null if models are private.
-        leakage: of one price, a day's and a week's about one interval; null if models are private.
+        leakage: of one price, the first day's and the first week's about one interval; null if
+            models are private.
         tariff: terms of the tariff.
         readings_wh: limits of readings over all homes, where homes export.
     """
