@@ -288,7 +288,7 @@ def test_releases_of_before_are_replayed_and_booked() -> None:
 
 def test_the_same_terms_under_two_digests_are_the_same_terms() -> None:
     """An epoch of the present digest inside one of before: the count began anew."""
-    given = terms(horizon=6)
+    given = terms(horizon=6, budget=9.0)
     digests_of = (given.first_state().before or "", given.first_state().digest)
     epochs = []
     for number, name in enumerate(digests_of):

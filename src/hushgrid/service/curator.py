@@ -437,7 +437,8 @@ class Curator:
             stated: dict[str, Any] = {}
             if new_epoch or epoch is None:
                 stated = opening(service, ledger.standing)
-                service = replace(service, accepts=stated.get("accepted"))
+                if service.accepts != (figure := stated.get("accepted")):
+                    service = replace(service, accepts=figure)
             else:
                 service = zone_as_begun(service, epoch)
             begin(service, ledger, meters, key, new_epoch, stated)
