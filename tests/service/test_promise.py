@@ -16,7 +16,8 @@ from hushgrid.files.deployment import Promise, ZoneService
 from hushgrid.files.zone_file import Provenance
 from hushgrid.mechanism.policy import Gaussian, Negligible
 from hushgrid.report.certificate import certificate_json
-from hushgrid.report.promise import outlook_prose, plan_prose, price_error
+from hushgrid.report.promise import figures, outlook_prose, plan_prose, price_error
+from hushgrid.service.audit import terms_of
 from hushgrid.service.http import prices as promises
 from hushgrid.service.http.models import PromiseTerms, TradeoffAnswer
 from hushgrid.service.promise import outlook, promise_json, sentence, tradeoff_json
@@ -193,3 +194,15 @@ def test_each_is_computed_once_and_may_be_kept(monkeypatch: pytest.MonkeyPatch) 
     refused(face.call("GET", "/v1/tradeoff"), 400)
     refused(face.call("GET", "/v1/promise?zone=none"), 404)
     assert math.isfinite(face.call("GET", "/v1/promise?zone=oak-lane").json()["error"])
+
+
+def test_a_window_states_no_even_share() -> None:
+    """How it shares out its budget is not known ahead: one release may lose all of it."""
+    zone = service(policy=Policy(4.0, horizon=96, schedule=Window(4)))
+    found = outlook(zone)
+    assert figures(found) == {"step": 4.0, "day": None, "week": None}
+    text = outlook_prose(found)
+    assert "Each release loses at most 4, as does a whole window." in text
+    assert "Leakage about one interval" not in text
+    stated = certificate_json(certify([], [terms_of(zone)]))["promise"]
+    assert stated["leakage"] == figures(found)

@@ -274,7 +274,7 @@ def outlook(zone: ZoneService) -> Outlook:
         Losses, leakage and errors, from which JSON and prose are made.
     """
     scenario = zone.own or zone.scenario
-    promise = zone.promise or Promise("step", zone.policy.epsilon)
+    promise = promise_of(zone)
     day = min(DAY // zone.seconds, zone.policy.horizon)
     steps = zone.policy.schedule.covers(zone.policy.horizon)
     policy = zone.policy.first(_DAYS * DAY // zone.seconds).at_even_share()
