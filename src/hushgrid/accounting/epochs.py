@@ -32,6 +32,8 @@ def continued_leakage(
 ) -> tuple[Leakage, ...]:
     """The leakage of several epochs of the same houses as one continuing chain.
 
+    The maximum over the models; for models that contradict each other see `worst_leakage`.
+
     Args:
         models: Theta, with calendars that count from step 1 of the first epoch.
         epochs: the losses of each epoch's releases, (T,) or (T, houses) as for `temporal_leakage`.

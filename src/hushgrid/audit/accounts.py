@@ -6,7 +6,7 @@ Computed from the records and the public terms alone, without the service's own 
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
@@ -139,6 +139,7 @@ class _Limit(NamedTuple):
     budget: float | None
     horizon: int  # [steps]
     seconds: int  # of a horizon
+    since: int = 0  # the first epoch that the count goes back to
 
 
 def budget(
@@ -222,14 +223,17 @@ def _limits(evidence: Evidence, terms: Terms, known: Mapping[str, Terms]) -> lis
     """Budget and horizon of every epoch; those of `terms` where its own are not known."""
     last = evidence.epochs[-1].seconds if evidence.epochs else None
     other = _Limit(terms.budget, terms.policy.horizon, terms.policy.horizon * (last or 1))
-    found = []
-    for epoch in evidence.epochs:
-        own = known.get(epoch.digest)
+    found, since, end = list[_Limit](), 0, 0
+    for i, epoch in enumerate(evidence.epochs):
+        own, seconds = known.get(epoch.digest), epoch.seconds or 1
+        if epoch.first * seconds >= end:  # a budget of its own
+            since = i
+        end = max(end, (epoch.first + epoch.horizon) * seconds)
         if own is None:
-            found.append(other)
+            found.append(other._replace(since=since))
         else:
             steps = own.policy.horizon
-            found.append(_Limit(own.budget, steps, steps * (epoch.seconds or 1)))
+            found.append(_Limit(own.budget, steps, steps * seconds, since))
     return found or [other]
 
 
@@ -237,10 +241,11 @@ def _over_budget(
     spent: Sequence[_Spending], limits: Sequence[_Limit], lost: Collection[int]
 ) -> Check | None:
     """The first release that brings a horizon above the largest budget of the epochs in it."""
-    times = [one.at for one in spent]
+    times, epochs = [one.at for one in spent], [one.epoch for one in spent]
     sums = list(accumulate((Fraction(one.epsilon) for one in spent), initial=Fraction()))
     for n, one in enumerate(spent):
-        start = bisect_right(times, one.at - limits[one.epoch].seconds)
+        limit = limits[one.epoch]
+        start = max(bisect_right(times, one.at - limit.seconds), bisect_left(epochs, limit.since))
         reached = limits[min(spent[start].epoch, one.epoch) : one.epoch + 1]
         most = max(math.inf if each.budget is None else each.budget for each in reached)
         running = sums[n + 1] - sums[start]

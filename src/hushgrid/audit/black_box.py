@@ -133,8 +133,9 @@ def neighbours(terms: Terms, first: State, steps: int = 1) -> Neighbours:
     if not exposure.cases:
         raise PolicyError("no house is uncertain at step 1; there is nothing to distinguish.")
     worst = max(exposure.cases, key=lambda case: _loss(case, at.scale, first))
+    lost = min(at.epsilon, first.policy.epsilon_at(1))  # of these cases; of others more is booked
     f = first.scheduler.consumption
-    laws, scales, promised = [(worst.before, worst.after)], [at.scale], [at.epsilon]
+    laws, scales, promised = [(worst.before, worst.after)], [at.scale], [lost]
     if len(worst.houses) == 1:
         (house,) = worst.houses
         kind = int(f.class_of[house])

@@ -299,11 +299,14 @@ def houses(made: Recomputed, leakage: Floats | None) -> Houses:
     if not len(losses):
         losses, stated = np.zeros((1, first.zone.n_houses)), np.zeros(1)
     each = np.where(stated > 0, 1 / np.where(stated > 0, stated, 1), 0.0)
+    for t in made.epoch.lost if first.scheduler.fixed else ():  # booked by the schedule
+        if t <= min(len(each), first.policy.horizon) and not each[t - 1]:
+            each[t - 1] = 1 / max(first.scheduler.at(t).scale, first.policy.min_scale)
     looks = sum(1 / entry.look for entry in made.used if entry.look)
     bare = any(entry.scale == 0 for entry in made.used) or not first.policy.schedule.per_release
     whole = math.inf if bare else _by_blocks(made, each).sum() + looks
-    any_total = _reach(made) * whole
     total = np.array([sum_up(column) for column in _by_blocks(made, losses).T.tolist()])
+    any_total = np.maximum(_reach(made) * whole, total)
     by = total if leakage is None else leakage
     worst = int(np.argmax(np.where(np.isfinite(by), by, math.inf)))
     realised, mixture = _realised(made)
@@ -396,7 +399,11 @@ def _booked_beyond(made: Recomputed, evidence: Sequence[Evidence]) -> Iterator[t
         if not steps or not gap.epsilon:
             continue
         blocks = {planned.span(t)[0] if planned.lengths else t for t in steps if t <= epoch.horizon}
-        most = sum(made.first.scheduler.most(t) for t in blocks)
+        # as the service books it, whatever anyone consumes
+        scheduler, policy = made.first.scheduler, made.terms.policy
+        most = sum(
+            max(scheduler.most(t), scheduler.at(t).epsilon_any, policy.epsilon) for t in blocks
+        )
         if gap.epsilon <= most * (1 + 1e-6) and not steps & published:
             continue
         end = (gap.last + 1) * (epoch.seconds or 1)

@@ -192,9 +192,9 @@ class Plan:
 
     @property
     def epsilon_t(self) -> tuple[float, ...]:
-        """Epsilon of every release; under rules that bound less, its actual loss."""
+        """Epsilon of every release; its loss under rules that bound less, or leave houses out."""
         each = tuple(self.policy.epsilon_at(t) for t in range(1, self.policy.horizon + 1))
-        if not weaker_promise(self.policy):
+        if not (weaker_promise(self.policy) or self.policy.schedule.negligible):
             return each
         lost = self.losses.max(axis=1).tolist()
         return tuple(max(pair) for pair in zip(each, lost, strict=True))

@@ -118,7 +118,8 @@ def endless_leakage(found: Plan, world: ZoneTerms) -> float | None:
     if any(grows_without_end(model, float(e.min())).any() for model in models):
         return float("inf")
     total = temporal_leakage(models, found.losses, found.policy.schedule.lengths).total
-    torn = contradicted(total, found.losses) | contradicted_houses(later, len(found.losses))
+    torn = contradicted(total, found.losses) | contradicted_houses(later, min(turn, _MOST_STEPS))
+    torn = torn | contradicted_houses(models, len(found.losses))
     if len(models) > 1 and torn.any():
         return float("inf")  # which model is right is never forgotten
     if turn > _MOST_STEPS:

@@ -20,6 +20,7 @@ from hushgrid.audit.evidence import Terms
 from hushgrid.audit.houses import DELTA, Houses
 from hushgrid.audit.recompute import Recomputed
 from hushgrid.errors import HushgridError
+from hushgrid.mechanism.policy import Policy
 from hushgrid.planning.planner import examine
 from hushgrid.report._figures import BLUE, ORANGE, chart, loss, number, render
 from hushgrid.report.comparison import KNOWS
@@ -109,7 +110,7 @@ def _promise(terms: Terms) -> dict[str, Any]:
         "houses": terms.zone.n_houses,
         "secret": terms.secret,
         "epsilon": terms.promised,
-        "epsilon_t": finite_or_none(terms.policy.epsilon_at(1)),
+        "epsilon_t": finite_or_none(_largest(terms.policy)),
         "leakage": _leakage(terms),
         "delta": terms.delta,
         "eta": terms.policy.eta,
@@ -121,6 +122,11 @@ def _promise(terms: Terms) -> dict[str, Any]:
             terms.policy, terms.secret, terms.promised, delta=terms.delta, continued=terms.continued
         ),
     }
+
+
+def _largest(policy: Policy) -> float:
+    """The largest epsilon of a policy for one release."""
+    return max(policy.epsilon_at(t) for t in range(1, policy.horizon + 1))
 
 
 def _leakage(terms: Terms) -> dict[str, float | None] | None:
@@ -180,7 +186,7 @@ def _zone(
     order = np.argsort(-np.where(np.isfinite(by), by, np.inf), kind="stable")[:MOST_HOUSES]
     realised = {one.house: one for one in houses.realised}
     mixture = dict(houses.mixture)
-    epsilon = made.terms.policy.epsilon_at(1)
+    epsilon = _largest(made.terms.policy)
     return {
         "zone": houses.zone,
         "first": houses.first,
@@ -261,14 +267,16 @@ def _summary(found: Certificate) -> list[str]:
                 f" {move.releases} releases, {move.filter} filter); {limit}."
             )
     for made, houses in zip(found.recomputed, found.houses, strict=True):
-        epsilon = made.terms.policy.epsilon_at(1)
-        over = [one for one in houses.realised if one.loss > epsilon * (1 + 1e-9)]
+        policy, epsilon = made.terms.policy, _largest(made.terms.policy)
+        over = [
+            one for one in houses.realised if one.loss > policy.epsilon_at(one.step) * (1 + 1e-9)
+        ]
         if over:
             most = max(over, key=lambda one: one.loss)
             lines.append(
                 f"Houses in blocks: the exact loss of one release is {most.loss:.4f} about house"
-                f" {most.house}, above {epsilon:g}; the rule"
-                f" {made.terms.policy.blocks!r} does not bound that, the rule 'block' does."
+                f" {most.house}, above {policy.epsilon_at(most.step):g}; the rule"
+                f" {policy.blocks!r} does not bound that, the rule 'block' does."
             )
         mixture = max((loss for _, loss in houses.mixture), default=0.0)
         if mixture > epsilon * (1 + 1e-9):

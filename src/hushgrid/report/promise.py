@@ -453,7 +453,9 @@ def plan_figure(found: Plan, models: Sequence[OccupancyModel]) -> Figure:
     if with_leakage:
         total = temporal_leakage(models, found.losses, found.policy.schedule.lengths).total
         torn = contradicted_houses(models, len(total))
-        total = with_contradictions(total, found.losses, known=torn) if len(models) > 1 else total
+        if len(models) > 1:
+            lengths = found.policy.schedule.lengths
+            total = with_contradictions(total, found.losses, lengths=lengths, known=torn)
         day_line(axes[1], np.median(total, axis=1), "median house", "#999999", 2.5)
         day_line(axes[1], total.max(axis=1), "worst house", "#b3541e")
         if found.secret == "interval":
@@ -563,7 +565,7 @@ def outlook_json(outlook: Outlook) -> dict[str, Any]:
         "horizon": outlook.steps,
         "eta": seen.policy.eta,
         "epsilon_t_max": figures(outlook)["step"],
-        "epsilon_any": outlook.epsilon if window else finite_or_none(seen.epsilon_any),
+        "epsilon_any": None if window else finite_or_none(seen.epsilon_any),
         "scale_min": min(seen.scale),
         "scale_max": max(seen.scale),
         "clamp": list(seen.clamp) or None,

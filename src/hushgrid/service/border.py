@@ -45,6 +45,7 @@ from hushgrid.service.earlier_epochs import (
     DAY,
     EarlierEpoch,
     came_at,
+    contradicts_itself,
     known,
     moved_alone,
     of_run,
@@ -98,10 +99,17 @@ def opening(service: ZoneService, standing: LedgerState) -> dict[str, Any]:
         `forecast_until`.
 
     Raises:
-        LedgerError: another zone published about a house after the epoch begins; a window of an
-            earlier epoch still counts; all its prices would be forecasts; or a promise would be
+        LedgerError: models contradict each other under a promise about one interval; another zone
+            published about a house after the epoch begins; a window of an earlier epoch still
+            counts; all its prices would be forecasts; or a promise would be
             exceeded, and the operator has not accepted the figure.
     """
+    if interval_promise(service) is not None and contradicts_itself(service, service.begins):
+        raise LedgerError(
+            f"models of zone {service.id!r} contradict each other: at some time of a week one has a"
+            " house at home for certain, another away. Every price says which is right, so there is"
+            " no promise about one interval; give one of them, or the secret step."
+        )
     _check_last(service, standing)
     _check_kept_apart(service, standing)
     _check_windows(service, standing)

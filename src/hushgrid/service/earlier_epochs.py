@@ -237,7 +237,7 @@ def forgotten(service: ZoneService, last: int) -> tuple[float, float]:
     """
     seconds = service.seconds
     start = -(-last // seconds) * seconds
-    never = service.learned.private or _contradict(service, start)
+    never = service.learned.private or contradicts_itself(service, start)
     for days in () if never else PERIODS:
         steps = days * DAY // seconds
         middle = start + days * DAY
@@ -247,8 +247,16 @@ def forgotten(service: ZoneService, last: int) -> tuple[float, float]:
     return math.inf, math.inf
 
 
-def _contradict(service: ZoneService, start: int) -> bool:
-    """Whether models contradict each other at any time of the week from `start` [s] on."""
+def contradicts_itself(service: ZoneService, start: int) -> bool:
+    """Whether models contradict each other about a house at any time of a week.
+
+    Args:
+        service: The zone.
+        start: Where the week begins [UTC epoch s].
+
+    Returns:
+        True if so: which model is right is then never forgotten.
+    """
     week = 7 * DAY // service.seconds + 1
     return contradict(anywhere(_models(service, start, week)), week)
 
@@ -289,8 +297,6 @@ def known(service: ZoneService, standing: LedgerState) -> list[EarlierEpoch]:
     if promised is None:
         return []
     past, steps = past_epochs(standing), service.memory or _MOST
-    if _contradict(service, service.begins):
-        steps = _MOST  # which model is right is never forgotten
     while True:
         run = _run(service, standing, past, min(steps, _MOST))
         spans = run.spans if run.is_apart else []
