@@ -14,6 +14,7 @@ import pytest
 from hushgrid import OccupancyModel, Policy
 from hushgrid.accounting.epochs import FORGOTTEN, kept_by_silence
 from hushgrid.audit.certificate import certify
+from hushgrid.audit.evidence import Evidence, RecordedEpoch, RecordedRelease
 from hushgrid.cli import main
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import Promise, ZoneService
@@ -24,11 +25,13 @@ from hushgrid.service.audit import load_ledger, terms_of
 from hushgrid.service.border import opening
 from hushgrid.service.curator import WAITS, status_of
 from hushgrid.service.earlier_epochs import forgotten, known, silence
+from hushgrid.service.epoch import first_state
 from hushgrid.service.gaps import book, held_back, waits_until
 from hushgrid.service.ledger.chain import fold
 from hushgrid.service.ledger.records import GapRecord, ResumeRecord, schedule_digest
 from hushgrid.service.ledger.writer import verify_signature
 from hushgrid.service.promise import Running, outlook, zone_json
+from tests.audit.zones import releases, terms
 from tests.service.borders import FIRST, HOUR, Street, from_file, world, zone_of
 from tests.service.ledger.ledgers import lines_of, read, sealed
 from tests.service.ledger.ledgers import opening as story
@@ -433,6 +436,62 @@ def test_the_audit_counts_what_is_booked_as_lost_until_it_is_forgotten(
     evidence, _ = load_ledger(str(tmp_path / "ledger.db"), zone=None, key=None, heads=())
     found = certify(evidence, [terms_of(one)], commit=schedule_digest).check("promise")
     assert found.status == ("failed" if early else "passed")
+
+
+@pytest.mark.parametrize("eta", [0.05, 0.5])
+def test_the_audit_counts_a_gap_as_the_service_books_it(tmp_path: Path, eta: float) -> None:
+    """Whatever anyone consumes; its own schedule, so that no wait follows."""
+    one = zone(tmp_path, BEGINS, ("\neta = 1.0", f"\neta = {eta}"))
+    with curator(tmp_path, one, Shown(), now=one.begins) as it:
+        publish(it, 6)
+        it._ledger.write(GapRecord(it.t, it.t + 1, "witness"))
+        book(one, it._ledger)
+    with curator(tmp_path, one, Shown(), now=one.begins + 8 * HOUR) as it:
+        publish(it, 10)
+    assert {each.source for each in standing(tmp_path).current} == {"readings"}
+    evidence, _ = load_ledger(str(tmp_path / "ledger.db"), zone=None, key=None, heads=())
+    found = certify(evidence, [terms_of(one)], commit=schedule_digest)
+    assert found.check("promise").status == "passed"
+    (houses,) = found.houses
+    assert (houses.any_total >= houses.total).all()
+    lost = 2 / first_state(one).scheduler.at(7).scale
+    shown = sum(1 / each.scale for each in standing(tmp_path).current)
+    bounds = one.scenario.zone.bound
+    assert houses.any_total == pytest.approx(bounds * (shown + lost), rel=1e-6)
+
+
+def test_models_that_contradict_each_other_begin_no_promise_about_an_interval() -> None:
+    """At any time of a week, also outside the horizon."""
+    hours = [0] * 123 + [1] + [0] * 44
+    models = []
+    for home in (0, 1):
+        moves = np.array([[QUICK], [np.eye(2)[[home, home]]]])
+        models.append(OccupancyModel.factored([[0.5, 0.5]], moves, calendar=Calendar(hours)))
+    street = Street(1)
+    for factor in (1.0, None):
+        one = zone_of(models[0], FIRST * HOUR, 0.1, 24, factor)
+        opening(one, street.standing)
+        torn = replace(one, scenario=replace(one.scenario, models=tuple(models)))
+        refused = pytest.raises(LedgerError, match="contradict each other")
+        with refused if factor else nullcontext():
+            opening(torn, street.standing)
+
+
+@pytest.mark.parametrize("after", [24, 20])
+def test_a_budget_is_of_one_epoch(after: int) -> None:
+    """One that begins inside the horizon of another of the same terms counts with it."""
+    given = terms(horizon=24, budget=5.0, epsilon=0.5)
+    epochs = []
+    for number, skipped in enumerate((range(14), range(14, 24))):
+        first = 1 + number * after
+        steps = [t for t in range(1, 25) if t - 1 not in skipped]
+        made = releases(given, seed=number, steps=24)
+        entries = tuple(
+            RecordedRelease(100 * number + one.t, one) for one in made if one.t in steps
+        )[:10]
+        epochs.append(RecordedEpoch(100 * number, given.first_state().digest, first, 24, entries))
+    found = certify([Evidence("elm", "ledger", tuple(epochs))], [given])
+    assert found.check("budget").status == ("passed" if after == 24 else "failed")
 
 
 def test_a_house_about_which_nothing_was_published_is_no_reason_to_wait() -> None:

@@ -214,7 +214,9 @@ def budget(
             f"All releases and lost steps together are booked with {total}; no release was made"
             " beyond"
         )
-    allowed = " and ".join(f"the budget of {most:g} for any {steps} steps" for most, steps in named)
+    allowed = " and ".join(
+        f"the budget of {most:g} for an epoch of {steps} steps" for most, steps in named
+    )
     some_set = ", where one is set" if any(one.budget is None for one in limits) else ""
     return Check("budget", "passed", f"{text} {allowed}{some_set}.")
 
