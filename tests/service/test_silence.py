@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +23,7 @@ from hushgrid.mechanism.policy import Gaussian, Negligible
 from hushgrid.model.occupancy import Calendar
 from hushgrid.service import curator as curators
 from hushgrid.service.audit import load_ledger, terms_of
-from hushgrid.service.border import opening
+from hushgrid.service.border import border, opening
 from hushgrid.service.curator import WAITS, status_of
 from hushgrid.service.earlier_epochs import forgotten, known, silence
 from hushgrid.service.epoch import first_state
@@ -436,6 +437,46 @@ def test_the_audit_counts_what_is_booked_as_lost_until_it_is_forgotten(
     evidence, _ = load_ledger(str(tmp_path / "ledger.db"), zone=None, key=None, heads=())
     found = certify(evidence, [terms_of(one)], commit=schedule_digest).check("promise")
     assert found.status == ("failed" if early else "passed")
+
+
+def test_a_chain_after_other_terms_is_counted_by_the_settled_law_too() -> None:
+    """Who is all but certain where epochs begin is not so after a wait; by all outputs high."""
+    step = np.array([[0.8, 0.2], [0.1, 0.9]])
+    sure_law = np.array([0.001, 0.999])
+    sure = OccupancyModel.factored([sure_law], [[step]])
+    street = Street(1)
+    street.begin(first := zone_of(alone(QUICK), FIRST * HOUR, 0.1, 1, 1.0))
+    street.publish(first, [1])
+    at = FIRST // 24 * 24 + 24 * 20
+    one = from_file(sure, at * HOUR, 1.0, 2)
+    assert silence(one, street.standing) is None
+    street.begin(one)
+    street.publish(one, [1, 2])
+    after = again(one, at + 2, 2)
+    found = border(after, street.standing)
+    assert found is not None
+    scales = [first_state(each).scheduler.at(t).scale for each in (one, after) for t in (1, 2)]
+    settled = np.array([1, 2]) / 3
+    true = [shown_about(settled, step, scales, t, sign) for t in (2, 3) for sign in (1, -1)]
+    early = [shown_about(sure_law, step, scales, t, sign) for t in (2, 3) for sign in (1, -1)]
+    assert found.leakage == pytest.approx(max(true), rel=1e-6)
+    assert max(true) > max(early) * 1.01
+
+
+def shown_about(
+    law: np.ndarray, step: np.ndarray, scales: Sequence[float], at: int, sign: int
+) -> float:
+    """The log-ratio about one step of a house of 1000 Wh, by outputs that are all high or low."""
+    likely = []
+    for state in np.eye(2):
+        now, prior = law, law
+        for k, scale in enumerate(scales):
+            now, prior = (now, prior) if k == 0 else (now @ step, prior @ step)
+            if k == at:
+                now = now * state / (prior @ state)
+            now = now * np.exp(sign * np.array([0, 1000 / scale]))
+        likely.append(now.sum())
+    return abs(math.log(likely[1] / likely[0]))
 
 
 @pytest.mark.parametrize("eta", [0.05, 0.5])

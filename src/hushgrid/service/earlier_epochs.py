@@ -414,7 +414,13 @@ def of_run(
     promised = interval_promise(service)
     assert promised is not None
     inflow = _inflow(standing, past, spans, promised)
-    return _continued(service, standing, past, spans, inflow)
+    found = _continued(service, standing, past, spans, inflow)
+    if spans[0].continues or not spans[0].past.place:
+        return found
+    # after other epochs: by the law that it begins with, or the settled one
+    settled = [replace(spans[0], continues=True), *spans[1:]]
+    other = _continued(service, standing, past, settled, 0.0)
+    return [(max(a, b), most) for (a, most), (b, _) in zip(found, other, strict=True)]
 
 
 def _continued(
