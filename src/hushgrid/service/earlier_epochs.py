@@ -179,7 +179,7 @@ def silence(
         too little; None where it is over when the epoch begins, or where none is needed.
     """
     past = past_epochs(standing)
-    if service.policy.schedule.negligible:  # a house is left out for what all releases said of it
+    if service.policy.schedule.negligible:  # who is left out follows from all releases
         last = _last(standing, past, service.begins)
     elif interval_promise(service) is None:
         last = max((one.end for one in past if one.epoch.interval is not None), default=0)
