@@ -64,7 +64,7 @@ class PastEpoch:
         releases: Its releases from readings.
         gaps: Its steps that may be lost. Those of other terms have `together`; others end in steps
             from readings.
-        shown: The step after the last one in its horizon that has a release of any kind, or may
+        reach: The step after the last one in its horizon that has a release of any kind, or may
             have had one.
     """
 
@@ -72,7 +72,7 @@ class PastEpoch:
     epoch: EpochRecord
     releases: Sequence[ReleaseRecord]
     gaps: Sequence[ResumeRecord]
-    shown: int
+    reach: int
 
     @property
     def since(self) -> int:
@@ -100,8 +100,8 @@ class PastEpoch:
     @property
     def end(self) -> int:
         """When it ended; of an interval promise, the last step with a release of any kind."""
-        shown = self.shown if self.epoch.interval is not None else 0
-        return max(self.last + self.epoch.seconds, shown * self.epoch.seconds)
+        reach = self.reach if self.epoch.interval is not None else 0
+        return max(self.last + self.epoch.seconds, reach * self.epoch.seconds)
 
 
 def past_epochs(standing: LedgerState) -> list[PastEpoch]:
@@ -124,9 +124,9 @@ def past_epochs(standing: LedgerState) -> list[PastEpoch]:
     for i, epoch in enumerate(standing.epochs):
         releases, gaps = published.get(epoch.seq, []), lost.get(epoch.seq, [])
         steps = [one.t for one in releases[-1:]] + [gap.last for gap in gaps]
-        shown = min(max(steps, default=-1) + 1, epoch.first + epoch.horizon)
+        reach = min(max(steps, default=-1) + 1, epoch.first + epoch.horizon)
         read = [one for one in releases if one.source == "readings"]
-        whole = PastEpoch(i, epoch, read, gaps, shown)
+        whole = PastEpoch(i, epoch, read, gaps, reach)
         some = [gap for gap in gaps if gap.together is not None or gap.last >= whole.read_from]
         if read or some or (steps and epoch.interval is not None):
             found.append(replace(whole, gaps=some))
@@ -373,7 +373,7 @@ def _parted(one: PastEpoch, seq: int) -> tuple[PastEpoch, PastEpoch]:
         releases=[release for release in one.releases if release.seq > seq],
         gaps=[gap for gap in one.gaps if gap.seq > seq],
     )
-    return replace(one, releases=releases, gaps=gaps, shown=0), later
+    return replace(one, releases=releases, gaps=gaps, reach=0), later
 
 
 def _inflow(
