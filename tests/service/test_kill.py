@@ -240,6 +240,7 @@ def test_killed_at_every_named_step(folder: Path) -> None:
     _budget_equals_the_fold(folder, witness)
 
 
+@pytest.mark.sampled
 def test_killed_inside_blocks_of_steps(folder: Path) -> None:
     """At every named step of a block's first, second and last step: one size for each block."""
     (folder / "blocks").touch()
@@ -253,6 +254,7 @@ def test_killed_inside_blocks_of_steps(folder: Path) -> None:
     _budget_equals_the_fold(folder, witness)
 
 
+@pytest.mark.sampled
 def test_killed_at_random_instants(folder: Path) -> None:
     rng = random.Random(11)
     witness = Witness(folder)

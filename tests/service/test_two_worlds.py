@@ -41,11 +41,10 @@ PLAIN = Policy(0.5, horizon=500)
 BLOCKS = Blocks((5,) * 100, (0.5,) * 100)
 POLICIES = {
     "blocks": Policy(0.5, horizon=500, clamp=(700,), publish="estimate", schedule=BLOCKS),
+    "clamp": Policy(0.5, horizon=500, eta=0.3, clamp=(700,), publish="estimate"),
+    "window": Policy(4.0, horizon=500, schedule=Window(4)),
+    "estimate": Policy(0.5, horizon=500, eta=0.3, publish="estimate"),
 }
-if SOAK:
-    POLICIES["clamp"] = Policy(0.5, horizon=500, eta=0.3, clamp=(700,), publish="estimate")
-    POLICIES["window"] = Policy(4.0, horizon=500, schedule=Window(4))
-    POLICIES["estimate"] = Policy(0.5, horizon=500, eta=0.3, publish="estimate")
 
 
 def both(folder: Path, policy: Policy = PLAIN, leak: Leak | None = None) -> tuple[Seen, Seen]:
@@ -80,7 +79,9 @@ def differing(one: Seen, other: Seen) -> set[str]:
     return {name for name in here if here[name] != there[name]}
 
 
-@pytest.mark.parametrize("name", ["plain", *POLICIES])
+@pytest.mark.parametrize(
+    "name", ["plain", *(pytest.param(name, marks=pytest.mark.soak) for name in POLICIES)]
+)
 def test_readings_change_nothing_but_the_noisy_load(
     tmp_path: Path,
     name: str,
