@@ -167,6 +167,8 @@ def test_a_zone_file_finds_its_meters_steps_and_days(tmp_path: Path) -> None:
     assert [source.zone_of(day) for day in range(3)] == [0, 1, 1]  # Saturday, Monday, Tuesday
     with pytest.raises(PlanError, match="steps of config last 3600 s"):
         recorded(readings, "canonical", zone, None, 1800, None, 90, None)
+    with pytest.raises(PlanError, match="no day with a value in every step of 1800 s"):
+        recorded(readings, "canonical", None, None, 1800, None, 90, None)
     words = ("compare", *FEW[4:], "--readings", readings, "--config", zone, "--out", tmp_path / "o")
     found = hushgrid(*words)
     assert (found.returncode, found.stderr) == (0, "")

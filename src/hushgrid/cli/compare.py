@@ -88,6 +88,11 @@ def recorded(
             " without an export limit cannot be compared; leave those homes out."
         )
     real = real_days(found)
+    if not len(real.readings):
+        raise PlanError(
+            f"readings has no day with a value in every step of {seconds} s; give interval the"
+            " length of its steps, or a config that has it."
+        )
     if given.scenario is not None:
         return Recorded.of(given.scenario, of_zone(real, given)), given.origin
     if len(real.readings) < train_days + 2:
