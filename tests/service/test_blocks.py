@@ -25,7 +25,7 @@ from hushgrid.mechanism.noise import Stepwise
 from hushgrid.mechanism.policy import Blocks
 from hushgrid.planning.planner import check_blocks, examine
 from hushgrid.report.promise import block_keys
-from hushgrid.service.border import border
+from hushgrid.service.border import border, opening
 from hushgrid.service.curator import NO_SIZE, Curator, status_of
 from hushgrid.service.epoch import first_state
 from hushgrid.service.gaps import resume_zones
@@ -477,8 +477,10 @@ class Life:
             self.spent = it.status.spent
 
     def note(self, one: ReleaseRecord) -> None:
-        key = (one.t - one.block["place"]) * 1000 + self.epoch
-        self.blocks.setdefault(key, []).append((one.t, 1000 / one.scale))
+        first = one.t - one.block["place"] + 1
+        key = (first - 1) * 1000 + self.epoch
+        steps = range(first, first + one.block["length"])  # those without a price count too
+        self.blocks[key] = [(t, 1000 / one.scale) for t in steps]
         wh = np.array([reading(h, one.t) for h in (0, 1)])
         load = tally(wh, self.zone.scenario.zone.bound).load
         self.sizes.setdefault(key, set()).add(one.load_hat - load)
@@ -508,7 +510,7 @@ class Life:
             self.go_on(0, new_epoch=True)
             self.time = begins
         except LedgerError as refused:
-            if "leakage" not in str(refused):
+            if "leakage" not in str(refused) and "inside a block of steps" not in str(refused):
                 raise
             self.zone = before
 
@@ -555,12 +557,17 @@ def test_no_story_says_more_than_is_promised(tmp_path: Path, seed: int) -> None:
     life.judge()
 
 
-def test_an_epoch_may_begin_inside_a_block(tmp_path: Path) -> None:
-    """The block that is cut off counts whole until there; no price of it comes afterwards."""
+def test_an_epoch_begins_where_a_block_ends(tmp_path: Path) -> None:
+    """All steps of a block count, wherever in it the prices are."""
     life = Life(tmp_path, HOURS)
-    life.go_on(10)
-    for wait in (0, 2):
-        begins = life.time + 3600 * wait
+    life.go_on(8)
+    life.go_on(2, silent=True)
+    life.go_on(1)  # step 11, in the block from 9 to 14
+    ends = HOURS + 14 * 3600
+    for begins in range(life.time, ends, 3600):
+        with pytest.raises(LedgerError, match=f"inside a block of steps .* a begins of {ends} or"):
+            opening(street(begins), standing(tmp_path, life.zone))
+    for begins in (ends, ends + 2 * 3600):
         found = border(street(begins), standing(tmp_path, life.zone))
         due, at = dict(life.blocks), begins // 3600
         for k, (length, loss) in enumerate(zip(DAY.lengths, DAY.losses, strict=True)):
@@ -568,7 +575,7 @@ def test_an_epoch_may_begin_inside_a_block(tmp_path: Path) -> None:
             at += length
         assert found is not None
         assert found.leakage == pytest.approx(truth(due, life.first, at - 1, begins // 3600))
-    life.begin(life.time)
+    life.begin(ends)
     life.go_on(14)
     assert len({key % 1000 for key in life.blocks}) == 2
     life.judge()

@@ -138,6 +138,14 @@ def epoch(folder: Path, one: ZoneService, releases: int = 24) -> None:
         publish(it, releases)
 
 
+def epoch_of_before(folder: Path, one: ZoneService | None, releases: int = 24) -> None:
+    """The same with the record that earlier versions wrote, which states no promise."""
+    assert one is not None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("hushgrid.service.border._stated", lambda *_: {})
+        epoch(folder, replace(one, promise=None), releases)
+
+
 def standing(folder: Path) -> LedgerState:
     with open_store(str(folder / "ledger.db"), create=False) as store:
         report = check(store.records("elm-street"), verify_signature, {})
@@ -232,10 +240,9 @@ def test_an_epoch_of_before_ends_as_it_began_and_is_followed(tmp_path: Path) -> 
     one = load(tmp_path)
     alone = in_epoch(one, BEGINS, alone=True)
     assert alone is not None
-    legacy = replace(alone, promise=None)  # writes the record as it was written then
-    epoch(tmp_path, legacy, 12)
+    epoch_of_before(tmp_path, alone, 12)
     written = {"digest", "first", "horizon", "seconds", "roster", "exact"}
-    assert set(bodies(tmp_path)[0]) - {"together", "houses"} == written
+    assert set(bodies(tmp_path)[0]) - {"houses"} == written
     deployment = replace(
         load_deployment(tmp_path / "service.toml"), ledger=str(tmp_path / "ledger.db")
     )
@@ -260,8 +267,7 @@ def test_the_certificate_counts_epochs_together(tmp_path: Path) -> None:
     """Two days that were each planned on their own: 1 each, and more than that together."""
     days = [in_epoch(zone(tmp_path), BEGINS + k * DAY, alone=True) for k in range(2)]
     for day in days:
-        assert day is not None
-        epoch(tmp_path, replace(day, promise=None))
+        epoch_of_before(tmp_path, day)
     evidence, _ = load_ledger(str(tmp_path / "ledger.db"), zone=None, key=None, heads=())
     found = certify(evidence, [terms_of(zone(tmp_path))], commit=schedule_digest)
     assert len(found.recomputed) == 2, "both epochs are known from the one file"
@@ -305,8 +311,7 @@ def test_the_certificate_counts_epochs_of_several_files_together(tmp_path: Path)
     """An operator keeps the file of each epoch; they differ in the hour they begin with."""
     days = [in_epoch(zone(tmp_path), BEGINS + k * (DAY + HOUR), alone=True) for k in range(2)]
     for day in days:
-        assert day is not None
-        epoch(tmp_path, replace(day, promise=None))
+        epoch_of_before(tmp_path, day)
     evidence, _ = load_ledger(str(tmp_path / "ledger.db"), zone=None, key=None, heads=())
     found = []
     for services in ([zone(tmp_path)], days, days[::-1]):
@@ -322,11 +327,11 @@ def planned_alone(folder: Path) -> ZoneService:
     """The first epoch as an earlier version planned and recorded it: as if none followed."""
     alone = in_epoch(zone(folder), BEGINS, alone=True)
     assert alone is not None
-    return replace(alone, promise=None)
+    return alone
 
 
 def test_a_figure_can_be_accepted_in_public(tmp_path: Path) -> None:
-    epoch(tmp_path, planned_alone(tmp_path))
+    epoch_of_before(tmp_path, planned_alone(tmp_path))
     following = load(tmp_path, BEGINS + DAY)
     found = border(following, standing(tmp_path))
     assert found is not None
@@ -482,7 +487,10 @@ def test_what_is_accepted_is_stated_wherever_the_promise_is(
     """Also for terms that every version plans in the same way."""
     rare = tuple((move, "leave = 0.0008, come = 0.0008") for move, _ in SLOW)
     edits = (*rare, promising(4.0), *BLOCKS) if blocks else ()
-    epoch(tmp_path, load(tmp_path, BEGINS, *edits) if blocks else planned_alone(tmp_path))
+    if blocks:
+        epoch(tmp_path, load(tmp_path, BEGINS, *edits))
+    else:
+        epoch_of_before(tmp_path, planned_alone(tmp_path))
     after = load(tmp_path, BEGINS + DAY, *edits, *PLACES)
     epoch(tmp_path, replace(after, accepts=9.0), 24)
     figure = bodies(tmp_path)[1]["leakage"]
@@ -526,7 +534,7 @@ def test_batch_takes_the_figure_that_is_given_and_no_other(
             main(["batch", str(tmp_path / "service.toml"), *words, "--new-epoch"])
         return capsys.readouterr().err
 
-    epoch(tmp_path, planned_alone(tmp_path))
+    epoch_of_before(tmp_path, planned_alone(tmp_path))
     begins = [BEGINS + DAY, BEGINS + DAY + HOUR]
     meters = load(tmp_path, begins[0], *PLACES).meters
     rows = [(meter, start, HOUR, 300) for meter in meters for start in begins]

@@ -19,14 +19,14 @@ from hushgrid.audit.evidence import Evidence, RecordedEpoch, RecordedRelease
 from hushgrid.cli import main
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import Promise, ZoneService
-from hushgrid.mechanism.policy import Gaussian, Negligible
+from hushgrid.mechanism.policy import Blocks, Gaussian, Negligible
 from hushgrid.model.occupancy import Calendar
 from hushgrid.service import curator as curators
 from hushgrid.service.audit import load_ledger, terms_of
 from hushgrid.service.border import border, opening
 from hushgrid.service.curator import WAITS, status_of
 from hushgrid.service.earlier_epochs import forgotten, known, silence
-from hushgrid.service.epoch import first_state
+from hushgrid.service.epoch import check_same, first_state
 from hushgrid.service.gaps import book, held_back, waits_until
 from hushgrid.service.ledger.chain import fold
 from hushgrid.service.ledger.records import GapRecord, ResumeRecord, schedule_digest
@@ -437,6 +437,67 @@ def test_the_audit_counts_what_is_booked_as_lost_until_it_is_forgotten(
     evidence, _ = load_ledger(str(tmp_path / "ledger.db"), zone=None, key=None, heads=())
     found = certify(evidence, [terms_of(one)], commit=schedule_digest).check("promise")
     assert found.status == ("failed" if early else "passed")
+
+
+def test_an_epoch_of_another_promise_is_none_of_the_chain() -> None:
+    """Its noise may be the same, and its digest: its wait is not that of an interval promise."""
+    street, begins = Street(1), FIRST * HOUR // DAY * DAY
+    street.begin(one := from_file(alone(QUICK), begins, 1.0, 24))
+    street.publish(one, range(1, 25))
+    street.move("out", 0.0)
+    street.move("in", 5.0, begins + 71 * HOUR)
+    same = again(one, begins // HOUR + 71, 240)
+    between = replace(same, promise=None)
+    street.begin(between)
+    assert street.standing.epochs[-1].digest == first_state(same).digest
+    assert street.standing.epochs[-1].forecast_until == begins + 3 * DAY
+    street.publish(between, [2, 3])
+    after = again(one, begins // HOUR + 75, 240)
+    assert known(after, street.standing) == []
+    assert opening(after, street.standing)["forecast_until"] == begins + 74 * HOUR + 2 * DAY
+    with pytest.raises(LedgerError, match="are not those of its epoch"):
+        check_same(same, street.standing)
+    check_same(between, street.standing)
+
+
+def test_an_epoch_of_forecasts_alone_begins_the_chain() -> None:
+    """The law of occupancy is that of its begin, not of the next one's; by all outputs high."""
+    step, sure_law = np.array([[0.98, 0.02], [0.5, 0.5]]), np.array([0.0001, 0.9999])
+    sure = OccupancyModel.factored([sure_law], [[step]])
+    street, at = Street(1), FIRST // 24 * 24
+    street.begin(first := from_file(sure, at * HOUR, 1.0, 24))
+    street.publish(first, [1])
+    (release,) = street.standing.releases
+    forecast = replace(release, source="forecast")
+    street.standing = replace(street.standing, releases=(forecast,))
+    after = again(first, at + 1, 3)
+    found = border(after, street.standing)
+    assert found is not None
+    scales = [math.inf, *(first_state(after).scheduler.at(t).scale for t in (1, 2, 3))]
+    true = [shown_about(sure_law, step, scales, t, sign) for t in (1, 2, 3) for sign in (1, -1)]
+    assert found.leakage == pytest.approx(max(true), rel=1e-6)
+    own = scales[1:]
+    anew = [shown_about(sure_law, step, own, t, sign) for t in (0, 1, 2) for sign in (1, -1)]
+    assert max(true) > max(anew) * 1.2
+
+
+def test_a_wait_is_longer_by_a_block_of_steps() -> None:
+    """A reading may say something about every step of its block, before the wait and after it."""
+    move = np.array([[0.74, 0.26], [0.26, 0.74]])
+    plain = zone_of(alone(move), FIRST * HOUR, 0.1, 24, 1.0)
+    blocks = Blocks((8, 8, 8), (0.1, 0.1, 0.1))
+    joint = replace(plain, policy=replace(plain.policy, schedule=blocks))
+    last = FIRST * HOUR
+    assert forgotten(plain, last) == (last + DAY, last + 2 * DAY)
+    assert forgotten(joint, last) == (last + 2 * DAY, last + 4 * DAY)
+    street = Street(1)
+    street.begin(plain)
+    street.publish(plain, [1])
+    (one,) = street.standing.releases
+    place = {"number": 1, "length": 8, "place": 1, "mark": 1}
+    made = replace(one, release=replace(one.release, block=place))
+    standing = replace(street.standing, releases=(made,))
+    assert forgotten(plain, last, standing) == forgotten(joint, last)
 
 
 def test_a_chain_after_other_terms_is_counted_by_the_settled_law_too() -> None:

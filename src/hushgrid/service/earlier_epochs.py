@@ -33,7 +33,7 @@ from hushgrid.mechanism.scheduler import Scheduler
 from hushgrid.model.occupancy import OccupancyModel
 from hushgrid.model.zone import Scenario
 from hushgrid.planning.planner import Task
-from hushgrid.service.epoch import first_state, roster_digests
+from hushgrid.service.epoch import first_state, interval_promise, roster_digests
 from hushgrid.service.ledger.records import (
     EpochRecord,
     LedgerState,
@@ -44,7 +44,6 @@ from hushgrid.service.ledger.records import (
 from hushgrid.service.same_terms import (
     CLOSE,
     accepted,
-    interval_promise,
     same_terms,
     with_even_epsilons,
 )
@@ -75,13 +74,14 @@ class PastEpoch:
     reach: int
 
     @property
-    def since(self) -> int:
+    def since(self) -> float:
         """When the first step began from whose readings something may be published [UTC epoch s].
 
-        Only where there is one.
+        Infinite where there is none.
         """
         lost = [max(gap.first, self.read_from) for gap in self.gaps]
-        return int(min([one.t for one in self.releases] + lost)) * self.epoch.seconds
+        steps = [one.t for one in self.releases] + lost
+        return min(steps, default=math.inf) * self.epoch.seconds
 
     @property
     def read_from(self) -> int:
@@ -192,7 +192,7 @@ def silence(
         run = _run(service, standing, past, _MOST)
         read = [span.past.last + service.seconds for span in run.spans]
         last = max([_last(standing, run.before, service.begins), *read])
-    middle, end = forgotten(service, last) if last else (0, 0)
+    middle, end = forgotten(service, last, standing) if last else (0, 0)
     return (middle, end) if service.begins < end else None
 
 
@@ -224,27 +224,43 @@ def booked_since(
             yield gap, max(last, (gap.last + 1) * standing.epoch_of(gap).seconds)
 
 
-def forgotten(service: ZoneService, last: int) -> tuple[float, float]:
+def forgotten(
+    service: ZoneService, last: int, standing: LedgerState | None = None
+) -> tuple[float, float]:
     """When a zone's models have forgotten what was until `last`, and that once more.
 
     Args:
         service: The zone.
         last: [UTC epoch s]
+        standing: Its ledger; a reading may say something about all of its block of steps, by which
+            each period is longer.
 
     Returns:
         (middle, end) of the silence [UTC epoch s]: two periods of the same length, of 1 to 32 days,
         each of which leaves at most 1e-7 of a leakage; infinite where none does.
     """
-    seconds = service.seconds
+    seconds, block = service.seconds, _longest_block(service, standing)
     start = -(-last // seconds) * seconds
     never = service.learned.private or contradicts_itself(service, start)
     for days in () if never else PERIODS:
         steps = days * DAY // seconds
         middle = start + days * DAY
         halves = (_models(service, at, steps) for at in (start, middle))
-        if all(kept_by_silence(m, 1, 1 + steps, starts=False) <= FORGOTTEN for m in halves):
+        if steps > block and all(
+            kept_by_silence(m, 1, 1 + steps - block, starts=False) <= FORGOTTEN for m in halves
+        ):
             return middle, middle + days * DAY
     return math.inf, math.inf
+
+
+def _longest_block(service: ZoneService, standing: LedgerState | None) -> int:
+    """How many steps of a zone a block of steps, its own or on record, has besides one."""
+    lengths = service.policy.schedule.lengths or (1,)
+    most = max(lengths) * service.seconds
+    if standing is not None:
+        blocks = [(one.block, standing.epoch_of(one)) for one in standing.releases if one.block]
+        most = max([most, *(block["length"] * epoch.seconds for block, epoch in blocks)])
+    return -(-most // service.seconds) - 1
 
 
 def contradicts_itself(service: ZoneService, start: int) -> bool:
@@ -317,7 +333,7 @@ class _Run(NamedTuple):
     """The last epochs of the same terms.
 
     Attributes:
-        spans: Those that published from readings, in order.
+        spans: They in order. Where nothing is from readings, the chain begins there all the same.
         before: All epochs before them; of one that lost releases of other terms, that part.
         is_apart: Whether there are spans, and silence before them.
     """
@@ -332,17 +348,20 @@ def _run(
 ) -> _Run:
     """The epochs of the same terms that begin so many steps before the new one, or more.
 
-    They go back no further than silence that is on record, a house that came, or where releases
+    One without a promise about an interval is none of them: it may have followed anything. They go
+    back no further than silence that is on record, a house that came, or where releases
     that may be lost and are of other terms were booked.
     """
     found, before, first = list[EarlierEpoch](), list(past), service.begins // service.seconds
+    since: float = service.begins
     came = max((one.seq for one in standing.transfers if one.direction == "in"), default=0)
     while before:
         one = before[-1]
         epoch = one.epoch
         same = epoch.seconds == service.seconds and epoch.roster in roster_digests(service)
         then = same_terms(service, epoch.digest, epoch.first, epoch.horizon) if same else None
-        if then is None or epoch.seq < came:
+        other_promise = epoch.together is not None and epoch.interval is None
+        if then is None or other_promise or epoch.seq < came:
             break
         span = EarlierEpoch(then, one)
         other = max((gap.seq for gap in one.gaps if _own_gap(span, gap) is None), default=0)
@@ -352,15 +371,15 @@ def _run(
         if other:  # what is on record after it was booked
             before[-1], rest = _parted(one, other)
             span = replace(span, past=rest)
-        if span.past.releases or span.past.gaps:
-            found.insert(0, span)
+        found.insert(0, span)
+        since = min(since, span.past.since)
         if other:
             break
         before.pop()
-        if found and epoch.forecast_until and found[0].past.since >= epoch.forecast_until:
+        if epoch.forecast_until and since >= epoch.forecast_until:
             return _Run(found, before, True)
     last = _last(standing, before, service.begins)
-    apart = found and (not last or found[0].past.since >= forgotten(found[0].service, last)[1])
+    apart = found and (not last or since >= forgotten(found[0].service, last, standing)[1])
     return _Run(found, before, bool(apart))
 
 
@@ -535,6 +554,22 @@ def _own_gap(span: EarlierEpoch, gap: ResumeRecord) -> dict[int, float] | None:
     return {t: scheduler.at(epoch.step(t)).scale for t in read}
 
 
+def blocks_end(spans: Sequence[EarlierEpoch]) -> int:
+    """When the last block of steps ends that has a release from readings, or may have had one.
+
+    Args:
+        spans: Epochs in order.
+
+    Returns:
+        [UTC epoch s]; 0 without any.
+    """
+    for span in reversed(spans):
+        if steps := _scales_then(span):
+            epoch, schedule = span.past.epoch, span.service.policy.schedule
+            return (epoch.first + schedule.span(epoch.step(max(steps)))[1]) * epoch.seconds
+    return 0
+
+
 def _scales_then(span: EarlierEpoch) -> dict[int, float]:
     """The scale [Wh] of every step that was published, or may be, under the terms of its epoch."""
     found = {t: b for gap in span.past.gaps for t, b in (_own_gap(span, gap) or {}).items()}
@@ -544,7 +579,10 @@ def _scales_then(span: EarlierEpoch) -> dict[int, float]:
 def _blocks_of_steps(
     published: Sequence[tuple[ZoneService, int, Mapping[int, float]]], steps: int
 ) -> tuple[int, ...]:
-    """Blocks of a chain's steps, each from its first release to its last; none without any.
+    """Blocks of a chain's steps that have a release; none without any.
+
+    All steps of a block count, whether or not each has a release: readings hang together there.
+    Earlier versions began epochs inside a block, which ends there.
 
     Args:
         published: The zone in each epoch, the steps before it, and scales by the chain's steps.
@@ -553,13 +591,12 @@ def _blocks_of_steps(
     if not any(one.policy.schedule.lengths for one, _, _ in published):
         return ()
     found, end = list[int](), 0
-    for one, before, scales in published:
-        blocks = dict[tuple[int, int], list[int]]()
-        for t in sorted(scales):
-            blocks.setdefault(one.policy.schedule.span(t - before), []).append(t)
-        for own in blocks.values():
-            found += [1] * (own[0] - 1 - end) + [own[-1] - own[0] + 1]
-            end = own[-1]
+    begins = [*(before for _, before, _ in published[1:]), steps]
+    for (one, before, scales), until in zip(published, begins, strict=True):
+        for own in sorted({one.policy.schedule.span(t - before) for t in scales}):
+            first, last = own[0] + before, min(own[1] + before, until)
+            found += [1] * (first - 1 - end) + [last - first + 1]
+            end = last
     return (*found, *[1] * (steps - end))
 
 

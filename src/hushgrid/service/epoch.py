@@ -240,7 +240,7 @@ def check_same(service: ZoneService, standing: LedgerState) -> None:
         standing: Its ledger state.
 
     Raises:
-        LedgerError: There is no epoch, or its terms, times or roster differ.
+        LedgerError: There is no epoch, or its terms, times, roster or interval promise differ.
     """
     if standing.epoch is None:
         raise LedgerError(f"the ledger of zone {service.id!r} has no epoch; start the service.")
@@ -248,6 +248,7 @@ def check_same(service: ZoneService, standing: LedgerState) -> None:
     then = (standing.epoch.first, standing.epoch.seconds)
     same = then == (now_first, service.seconds)
     same = same and standing.epoch.roster in roster_digests(service)
+    same = same and not states_other_promise(service, standing.epoch)
     digest = standing.epoch.digest
     if not same or first_state(service, digest).digest != digest:
         raise LedgerError(
@@ -255,6 +256,27 @@ def check_same(service: ZoneService, standing: LedgerState) -> None:
             f" ({digest[:12]}); put them back, or begin a new epoch with"
             " hushgrid serve --new-epoch."
         )
+
+
+def interval_promise(service: ZoneService) -> float | None:
+    """What all releases together may say about one interval of a house; None: not promised."""
+    promise = service.promise
+    return promise.epsilon if promise is not None and promise.secret == "interval" else None
+
+
+def states_other_promise(service: ZoneService, epoch: EpochRecord) -> bool:
+    """Whether the record of an epoch states another promise about one interval than the zone has.
+
+    Terms of other promises may have the same digest: they have the same noise.
+
+    Args:
+        service: The zone.
+        epoch: The record.
+
+    Returns:
+        False also for a record of an earlier version, which may not state it.
+    """
+    return epoch.together is not None and epoch.interval != interval_promise(service)
 
 
 def check_new(service: ZoneService, standing: LedgerState) -> None:

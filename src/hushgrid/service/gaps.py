@@ -28,7 +28,7 @@ from hushgrid.service.earlier_epochs import (
     most_lost_in,
     together,
 )
-from hushgrid.service.epoch import charge, check_same, first_state, roster_digests
+from hushgrid.service.epoch import charge, check_same, first_state, interval_promise, roster_digests
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import LedgerStore, fold
 from hushgrid.service.ledger.records import (
@@ -47,7 +47,6 @@ from hushgrid.service.meters.tables import file_of
 from hushgrid.service.same_terms import (
     as_begun,
     can_renew,
-    interval_promise,
     next_epoch,
     renews,
 )
@@ -373,7 +372,7 @@ def waits_until(
     schedule = service.policy.schedule
     for one, last in booked_since(standing, plain=schedule.negligible > 0):
         if one.seq not in known:
-            known[one.seq] = forgotten(service, last)[1]
+            known[one.seq] = forgotten(service, last, standing)[1]
         found.append(known[one.seq])
     for one in standing.booked:
         found.append(math.inf if one.until == ALWAYS else one.until or 0)

@@ -19,7 +19,7 @@ from hushgrid.files.interval_plan import (
     with_filters_before,
 )
 from hushgrid.mechanism.policy import Policy
-from hushgrid.service.epoch import first_state
+from hushgrid.service.epoch import first_state, interval_promise
 from hushgrid.service.ledger import is_there, open_store
 from hushgrid.service.ledger.chain import LedgerStore
 from hushgrid.service.ledger.records import EpochRecord
@@ -173,9 +173,3 @@ def versions(service: ZoneService, begins: int, horizon: int) -> Iterator[ZoneSe
 def with_even_epsilons(policy: Policy) -> Policy:
     """The policy with the same epsilon at every step."""
     return replace(policy, schedule=policy.schedule.with_epsilons(()))
-
-
-def interval_promise(service: ZoneService) -> float | None:
-    """What all releases together may say about one interval of a house; None: not promised."""
-    promise = service.promise
-    return promise.epsilon if promise is not None and promise.secret == "interval" else None
