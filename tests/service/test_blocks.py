@@ -611,3 +611,8 @@ def test_a_house_that_moves_takes_whole_blocks_along(tmp_path: Path) -> None:
     state = standing(tmp_path, zone)
     assert spent_by(zone, state, 0) == pytest.approx(0.3 + 0.5 + 0.1)
     assert takes_along(state, "no house")["total"] == pytest.approx(0.9)
+    one = next(n for n, one in enumerate(state.releases) if one.block["place"] == 1)
+    first = state.releases[one]
+    found = takes_along(replace(state, releases=state.releases[: one + 1]), "no house")
+    assert first.block["length"] > 1
+    assert found["last"] == first.start + first.block["length"] * zone.seconds, "of the whole block"
