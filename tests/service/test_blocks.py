@@ -42,7 +42,7 @@ from hushgrid.service.promise import Running, affordable, outlook
 from hushgrid.service.replay import lost_before
 from hushgrid.service.same_terms import same_terms
 from hushgrid.service.transfer import spent_by, takes_along
-from tests.service.borders import zone_of
+from tests.service.borders import Street, zone_of
 from tests.service.ledger.test_ledger_chain import SCRIPTED
 from tests.service.setups import BEGINS, reading, service
 from tests.service.test_border import BEGINS as HOURS
@@ -555,6 +555,17 @@ def test_no_story_says_more_than_is_promised(tmp_path: Path, seed: int) -> None:
             life.begin(life.time + 3600 * rng.choice([0, 0, 1, 5]))
     life.go_on(8)
     life.judge()
+
+
+def test_blocks_that_no_earlier_epoch_could_have_had_begin_all_the_same() -> None:
+    """Over 20 steps they would say more than is promised: that epoch had other terms."""
+    before = Street(2)
+    before.begin(first := zone_of(THETA, HOURS, 0.05, 20, None))
+    before.publish(first, [1, 2])
+    found = opening(street(HOURS + 10 * 86_400, 0.609), before.standing)
+    assert found["leakage"] == pytest.approx(0.608, abs=5e-4)
+    with pytest.raises(PlanError, match=r"say 0\.66\d+ about one interval"):
+        in_epoch(street(HOURS, 0.609), HOURS, 20)
 
 
 def test_an_epoch_begins_where_a_block_ends(tmp_path: Path) -> None:

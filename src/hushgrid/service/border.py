@@ -36,7 +36,7 @@ from typing import Any
 from hushgrid.accounting.epochs import (
     PERIODS,
 )
-from hushgrid.errors import LedgerError
+from hushgrid.errors import LedgerError, PlanError
 from hushgrid.files.deployment import ZoneService
 from hushgrid.files.interval_plan import (
     in_epoch,
@@ -324,7 +324,10 @@ def _later(
     """How many intervals later the epoch may begin; whole days, so that its terms stay the same."""
     for days in PERIODS:
         begins = service.begins + days * DAY
-        moved = in_epoch(service, begins) or replace(service, begins=begins)
+        try:
+            moved = in_epoch(service, begins) or replace(service, begins=begins)
+        except PlanError:  # not among the hours and days around that time
+            continue
         found = border(moved, standing, spans)
         if found is not None and found.holds:
             return days * DAY // service.seconds

@@ -7,7 +7,6 @@ version began was planned otherwise; it is known by its digest and goes on as it
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import replace
 
 from hushgrid.errors import LedgerError, PlanError
@@ -154,20 +153,29 @@ def versions(service: ZoneService, begins: int, horizon: int) -> Iterator[ZoneSe
         yield as_before(service)
     else:
         if renews(service):
-            yield in_epoch(service, begins, horizon, renewed=True)
-        yield (one := in_epoch(service, begins, horizon))
-        if one is not None and one.promise is not None and one.promise.renew:
-            before = replace(service, promise=replace(one.promise, renew=False))
+            yield _planned(service, begins, horizon, renewed=True)
+        yield (one := _planned(service, begins, horizon))
+        if service.promise is not None and service.promise.renew:
+            before = replace(service, promise=replace(service.promise, renew=False))
             for each in versions(before, begins, horizon):
                 yield each and replace(each, promise=service.promise)
             return
         if one is not None:  # where an epoch begins, its noise was that for uncertain houses alone
             yield replace(one, policy=with_even_epsilons(one.policy))
-        with suppress(PlanError):  # what those versions could not plan they did not begin
-            yield in_epoch(service, begins, horizon, alone=True)
+        yield _planned(service, begins, horizon, alone=True)
     if (earlier := with_filters_before(service)) is not None:
         yield earlier
         yield from versions(earlier, begins, horizon)
+
+
+def _planned(
+    service: ZoneService, begins: int, horizon: int, *, alone: bool = False, renewed: bool = False
+) -> ZoneService | None:
+    """As `in_epoch`; None where the promise cannot be kept there: no version has begun that."""
+    try:
+        return in_epoch(service, begins, horizon, alone=alone, renewed=renewed)
+    except PlanError:
+        return None
 
 
 def with_even_epsilons(policy: Policy) -> Policy:
