@@ -71,14 +71,14 @@ def test_two_epochs_of_blocks(tmp_path: Path) -> None:
 
 
 def test_leakage_over_the_border_of_two_epochs(tmp_path: Path) -> None:
-    """One price of the first one's last block; the oracle is that of the service's tests."""
+    """The second one cuts a block of the first off; the oracle is that of the service's tests."""
     life = Life(tmp_path, BEGINS)
-    life.go_on(15)
-    life.begin(BEGINS + 16 * 3600)
-    life.go_on(15)
+    life.go_on(20)  # two steps into the block of eight
+    life.begin(BEGINS + 20 * 3600)
+    life.go_on(11)
     found = audited(tmp_path, life.zone)
     assert len(found.recomputed) == 2
-    due = truth(life.blocks, life.first, life.first + 31)
+    due = truth(life.blocks, life.first, life.first + 30)
     each = [float(one.leakage.max()) for one in found.houses if one.leakage is not None]
     assert max(each) == pytest.approx(due, abs=1e-9)
     assert due > max(LOSSES)

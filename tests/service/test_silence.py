@@ -482,7 +482,7 @@ def test_an_epoch_of_forecasts_alone_begins_the_chain() -> None:
 
 
 def test_a_wait_is_longer_by_a_block_of_steps() -> None:
-    """A reading may say something about every step of its block, before the wait and after it."""
+    """The first reading after it may depend on occupancy where its block began."""
     move = np.array([[0.74, 0.26], [0.26, 0.74]])
     plain = zone_of(alone(move), FIRST * HOUR, 0.1, 24, 1.0)
     blocks = Blocks((8, 8, 8), (0.1, 0.1, 0.1))
@@ -490,14 +490,6 @@ def test_a_wait_is_longer_by_a_block_of_steps() -> None:
     last = FIRST * HOUR
     assert forgotten(plain, last) == (last + DAY, last + 2 * DAY)
     assert forgotten(joint, last) == (last + 2 * DAY, last + 4 * DAY)
-    street = Street(1)
-    street.begin(plain)
-    street.publish(plain, [1])
-    (one,) = street.standing.releases
-    place = {"number": 1, "length": 8, "place": 1, "mark": 1}
-    made = replace(one, release=replace(one.release, block=place))
-    standing = replace(street.standing, releases=(made,))
-    assert forgotten(plain, last, standing) == forgotten(joint, last)
 
 
 def test_a_chain_after_other_terms_is_counted_by_the_settled_law_too() -> None:

@@ -98,8 +98,8 @@ def test_what_a_move_records_passes_and_no_less(tmp_path: Path, kind: str) -> No
     honest = moved(tmp_path, kind)
     found = evidence(tmp_path, honest)
     assert [transfers(one) for one in found] == [[], []]
-    later = 0 if kind == "plain" else 4 * 900  # when its block ends, or no window reaches back
-    for name, by in (("total", 1e-6), ("last", later + 1)):
+    window = 4 * 900 if kind == "window" else 0
+    for name, by in (("total", 1e-6), ("last", window + 1)):
         elm, _ = evidence(tmp_path, forged(honest, less(name, by)))
         (fault,) = transfers(elm)
         assert fault.status == "failed"

@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from itertools import islice, pairwise
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -358,10 +358,7 @@ def leakages(recomputed: Sequence[Recomputed], evidence: Sequence[Evidence]) -> 
     found: list[Floats | None] = [None] * len(recomputed)
     for run in _runs(recomputed, evidence):
         first = recomputed[run[0]]
-        starts = [recomputed[place].epoch.first for place in run]
-        most = [*(after - at for at, after in pairwise(starts)), None]
-        rows = [_whole_blocks(recomputed[k], n) for k, n in zip(run, most, strict=True)]
-        spans = list(zip(starts, rows, strict=True))
+        spans = [(m.epoch.first, _rows(m)) for m in map(recomputed.__getitem__, run)]
         begin, ends = spans[0][0], [at for at, _ in spans[1:]] + [max(a + len(r) for a, r in spans)]
         losses = np.zeros((ends[-1] - begin, first.first.zone.n_houses))
         lengths: tuple[int, ...] = ()
@@ -386,16 +383,6 @@ def leakages(recomputed: Sequence[Recomputed], evidence: Sequence[Evidence]) -> 
         for place, worst in zip(run, each, strict=True):
             found[place] = worst
     return found
-
-
-def _whole_blocks(made: Recomputed, most: int | None) -> Floats:
-    """As `_rows`, to the end of the last block of steps, or so many: its readings hang together."""
-    rows, planned = _rows(made), made.terms.policy.schedule
-    if not planned.lengths or not len(rows):
-        return rows
-    end = planned.span(len(rows))[1]
-    more = (end if most is None else min(end, most)) - len(rows)
-    return np.pad(rows, ((0, max(more, 0)), (0, 0)))
 
 
 def _booked_beyond(made: Recomputed, evidence: Sequence[Evidence]) -> Iterator[tuple[int, float]]:

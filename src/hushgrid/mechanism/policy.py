@@ -480,8 +480,8 @@ class Blocks(Schedule):
     noise_words = "joint over each block of steps, scale"
     secret = "trajectory"
     assumption = (
-        "Readings may hang together within a block of steps; given occupancy, those of different"
-        " blocks are drawn afresh."
+        "Readings may hang together within a block of steps and depend on occupancy from its first"
+        " step to its last price; given occupancy, those of different blocks are drawn afresh."
     )
 
     lengths: tuple[int, ...] = field()

@@ -44,7 +44,6 @@ from hushgrid.files.interval_plan import (
 from hushgrid.service.earlier_epochs import (
     DAY,
     EarlierEpoch,
-    blocks_end,
     came_at,
     contradicts_itself,
     known,
@@ -101,9 +100,8 @@ def opening(service: ZoneService, standing: LedgerState) -> dict[str, Any]:
     Raises:
         LedgerError: models contradict each other under a promise about one interval; another zone
             published about a house after the epoch begins; a window of an earlier epoch still
-            counts; the same terms have a price of a block of steps that has not ended; all its
-            prices would be forecasts; or a promise would be exceeded, and the operator has not
-            accepted the figure.
+            counts; all its prices would be forecasts; or a promise would be exceeded, and the
+            operator has not accepted the figure.
     """
     if interval_promise(service) is not None and contradicts_itself(service, service.begins):
         raise LedgerError(
@@ -115,7 +113,6 @@ def opening(service: ZoneService, standing: LedgerState) -> dict[str, Any]:
     _check_kept_apart(service, standing)
     _check_windows(service, standing)
     spans = known(service, standing)
-    _check_blocks(service, standing, spans)
     found = border(service, standing, spans)
     stated = _stated(service, found) | _silence(service, silence(service, standing, spans))
     if found is not None and stated.get("accepted", 0.0) > (service.accepts or 0.0):
@@ -250,18 +247,6 @@ def _check_windows(service: ZoneService, standing: LedgerState) -> None:
             f"begins of zone {service.id!r} is {service.begins}, where a window of this epoch or of"
             f" an earlier one still counts; give {f'{way}, or ' if alone else ''}a begins of"
             f" {until} or later (UTC epoch s)."
-        )
-
-
-def _check_blocks(
-    service: ZoneService, standing: LedgerState, spans: Sequence[EarlierEpoch]
-) -> None:
-    """Refuse to go on with the same terms inside a block of steps: its readings hang together."""
-    ends = blocks_end(spans)
-    if standing.reach <= service.begins < ends:
-        raise LedgerError(
-            f"begins of zone {service.id!r} is {service.begins}, inside a block of steps with a"
-            f" price from readings; give a begins of {ends} or later (UTC epoch s)."
         )
 
 

@@ -192,7 +192,7 @@ def silence(
         run = _run(service, standing, past, _MOST)
         read = [span.past.last + service.seconds for span in run.spans]
         last = max([_last(standing, run.before, service.begins), *read])
-    middle, end = forgotten(service, last, standing) if last else (0, 0)
+    middle, end = forgotten(service, last) if last else (0, 0)
     return (middle, end) if service.begins < end else None
 
 
@@ -224,43 +224,32 @@ def booked_since(
             yield gap, max(last, (gap.last + 1) * standing.epoch_of(gap).seconds)
 
 
-def forgotten(
-    service: ZoneService, last: int, standing: LedgerState | None = None
-) -> tuple[float, float]:
+def forgotten(service: ZoneService, last: int) -> tuple[float, float]:
     """When a zone's models have forgotten what was until `last`, and that once more.
 
     Args:
         service: The zone.
         last: [UTC epoch s]
-        standing: Its ledger; a reading may say something about all of its block of steps, by which
-            each period is longer.
 
     Returns:
         (middle, end) of the silence [UTC epoch s]: two periods of the same length, of 1 to 32 days,
-        each of which leaves at most 1e-7 of a leakage; infinite where none does.
+        each of which leaves at most 1e-7 of a leakage; infinite where none does. The first reading
+        after it may depend on occupancy where its block of steps began, in the second period.
     """
-    seconds, block = service.seconds, _longest_block(service, standing)
+    seconds = service.seconds
     start = -(-last // seconds) * seconds
     never = service.learned.private or contradicts_itself(service, start)
+    block = max(service.policy.schedule.lengths, default=1) - 1
     for days in () if never else PERIODS:
         steps = days * DAY // seconds
         middle = start + days * DAY
-        halves = (_models(service, at, steps) for at in (start, middle))
+        halves = ((start, steps), (middle, steps - block))
         if steps > block and all(
-            kept_by_silence(m, 1, 1 + steps - block, starts=False) <= FORGOTTEN for m in halves
+            kept_by_silence(_models(service, at, n), 1, 1 + n, starts=False) <= FORGOTTEN
+            for at, n in halves
         ):
             return middle, middle + days * DAY
     return math.inf, math.inf
-
-
-def _longest_block(service: ZoneService, standing: LedgerState | None) -> int:
-    """How many steps of a zone a block of steps, its own or on record, has besides one."""
-    lengths = service.policy.schedule.lengths or (1,)
-    most = max(lengths) * service.seconds
-    if standing is not None:
-        blocks = [(one.block, standing.epoch_of(one)) for one in standing.releases if one.block]
-        most = max([most, *(block["length"] * epoch.seconds for block, epoch in blocks)])
-    return -(-most // service.seconds) - 1
 
 
 def contradicts_itself(service: ZoneService, start: int) -> bool:
@@ -379,7 +368,7 @@ def _run(
         if epoch.forecast_until and since >= epoch.forecast_until:
             return _Run(found, before, True)
     last = _last(standing, before, service.begins)
-    apart = found and (not last or since >= forgotten(found[0].service, last, standing)[1])
+    apart = found and (not last or since >= forgotten(found[0].service, last)[1])
     return _Run(found, before, bool(apart))
 
 
@@ -554,22 +543,6 @@ def _own_gap(span: EarlierEpoch, gap: ResumeRecord) -> dict[int, float] | None:
     return {t: scheduler.at(epoch.step(t)).scale for t in read}
 
 
-def blocks_end(spans: Sequence[EarlierEpoch]) -> int:
-    """When the last block of steps ends that has a release from readings, or may have had one.
-
-    Args:
-        spans: Epochs in order.
-
-    Returns:
-        [UTC epoch s]; 0 without any.
-    """
-    for span in reversed(spans):
-        if steps := _scales_then(span):
-            epoch, schedule = span.past.epoch, span.service.policy.schedule
-            return (epoch.first + schedule.span(epoch.step(max(steps)))[1]) * epoch.seconds
-    return 0
-
-
 def _scales_then(span: EarlierEpoch) -> dict[int, float]:
     """The scale [Wh] of every step that was published, or may be, under the terms of its epoch."""
     found = {t: b for gap in span.past.gaps for t, b in (_own_gap(span, gap) or {}).items()}
@@ -579,10 +552,9 @@ def _scales_then(span: EarlierEpoch) -> dict[int, float]:
 def _blocks_of_steps(
     published: Sequence[tuple[ZoneService, int, Mapping[int, float]]], steps: int
 ) -> tuple[int, ...]:
-    """Blocks of a chain's steps that have a release; none without any.
+    """Blocks of a chain's steps, each up to its last release; none without any.
 
-    All steps of a block count, whether or not each has a release: readings hang together there.
-    Earlier versions began epochs inside a block, which ends there.
+    Readings may depend on occupancy where the block began, whether or not that has a release.
 
     Args:
         published: The zone in each epoch, the steps before it, and scales by the chain's steps.
@@ -591,11 +563,10 @@ def _blocks_of_steps(
     if not any(one.policy.schedule.lengths for one, _, _ in published):
         return ()
     found, end = list[int](), 0
-    begins = [*(before for _, before, _ in published[1:]), steps]
-    for (one, before, scales), until in zip(published, begins, strict=True):
-        for own in sorted({one.policy.schedule.span(t - before) for t in scales}):
-            first, last = own[0] + before, min(own[1] + before, until)
-            found += [1] * (first - 1 - end) + [last - first + 1]
+    for one, before, scales in published:
+        blocks = {one.policy.schedule.span(t - before)[0]: t for t in sorted(scales)}
+        for first, last in blocks.items():
+            found += [1] * (first + before - 1 - end) + [last - first - before + 1]
             end = last
     return (*found, *[1] * (steps - end))
 

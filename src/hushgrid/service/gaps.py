@@ -372,7 +372,7 @@ def waits_until(
     schedule = service.policy.schedule
     for one, last in booked_since(standing, plain=schedule.negligible > 0):
         if one.seq not in known:
-            known[one.seq] = forgotten(service, last, standing)[1]
+            known[one.seq] = forgotten(service, last)[1]
         found.append(known[one.seq])
     for one in standing.booked:
         found.append(math.inf if one.until == ALWAYS else one.until or 0)

@@ -132,13 +132,6 @@ def _end(standing: LedgerState, one: ReleaseRecord | ResumeRecord) -> int:
     return one.start + seconds if isinstance(one, ReleaseRecord) else (one.last + 1) * seconds
 
 
-def _block_end(standing: LedgerState, one: ReleaseRecord) -> int:
-    """When the block of steps of a release ended [UTC epoch s]: its readings hang together."""
-    assert one.block is not None
-    rest = int(one.block["length"] - one.block["place"])
-    return _end(standing, one) + rest * standing.epoch_of(one).seconds
-
-
 def takes_along(standing: LedgerState, name: str, now: float = math.inf) -> dict[str, Any]:
     """What the record of a house that leaves states, with no regard to budgets.
 
@@ -169,7 +162,6 @@ def takes_along(standing: LedgerState, name: str, now: float = math.inf) -> dict
     if max((n or 1 for n in blocks), default=1) > 1:
         total = math.inf
     ends = [_end(standing, one) for one in releases[-1:]]
-    ends += [_block_end(standing, one) for one in releases if one.block]
     if standing.charges and math.isfinite(now):  # when they were charged is not on record
         ends.append(math.floor(now))
     ends += [_end(standing, gap) for gap in gaps]
