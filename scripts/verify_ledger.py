@@ -43,6 +43,7 @@ OPTIONAL = {  # that records of earlier versions lack
         "window_epsilon",
         "promised_from",
         "forecast_until",
+        "occupancy",
     },
     "release": {"noise", "base", "model_share", "covariates", "block", "offset", "feed_in"},
     "transfer": {"total", "leakage", "last", "together"},

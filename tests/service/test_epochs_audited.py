@@ -125,6 +125,7 @@ EPOCH, SECOND, RELEASE = 1, 6, 8  # places of records
         (EPOCH, "leakage", lambda x: x * (1 - 1e-5), "for leakage where"),
         (SECOND, "leakage", None, "no leakage where"),
         (SECOND, "promised_from", lambda x: x - HOUR, "for promised_from where"),
+        (SECOND, "occupancy", lambda _: "ab" * 32, "for occupancy where"),
         (SECOND, "promised_from", None, "no promised_from where"),
         (SECOND, "forecast_until", lambda x: x - HOUR, "for forecast_until where"),
         (EPOCH, "forecast_until", BEGINS, "for forecast_until where none follows"),

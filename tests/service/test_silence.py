@@ -18,7 +18,8 @@ from hushgrid.audit.certificate import certify
 from hushgrid.audit.evidence import Evidence, RecordedEpoch, RecordedRelease
 from hushgrid.cli import main
 from hushgrid.errors import LedgerError
-from hushgrid.files.deployment import Promise, ZoneService
+from hushgrid.files.deployment import Pattern, Promise, ZoneService
+from hushgrid.files.interval_plan import in_epoch
 from hushgrid.mechanism.policy import Blocks, Gaussian, Negligible
 from hushgrid.model.occupancy import Calendar
 from hushgrid.service import curator as curators
@@ -26,7 +27,7 @@ from hushgrid.service.audit import load_ledger, terms_of
 from hushgrid.service.border import border, opening
 from hushgrid.service.curator import WAITS, status_of
 from hushgrid.service.earlier_epochs import forgotten, known, silence
-from hushgrid.service.epoch import check_same, first_state
+from hushgrid.service.epoch import check_same, first_state, occupancy_digest
 from hushgrid.service.gaps import book, held_back, waits_until
 from hushgrid.service.ledger.chain import fold
 from hushgrid.service.ledger.records import GapRecord, ResumeRecord, schedule_digest
@@ -458,6 +459,40 @@ def test_an_epoch_of_another_promise_is_none_of_the_chain() -> None:
     with pytest.raises(LedgerError, match="are not those of its epoch"):
         check_same(same, street.standing)
     check_same(between, street.standing)
+
+
+def test_other_models_outside_an_epoch_are_other_terms() -> None:
+    """A digest covers the hours of its epoch; what is between two epochs decides what is left."""
+    begins = FIRST * HOUR // DAY * DAY
+
+    def made(slot: int, day: int = 0) -> ZoneService:
+        moves = [np.array([[1 - p, p], [p, 1 - p]]) for p in (0.0005, 0.3, 0.499)]
+        calendar = Calendar([0] * 6 + [slot] * 18)
+        theta = OccupancyModel.factored([[0.5, 0.5]], [[one] for one in moves], calendar=calendar)
+        plain = zone_of(theta, begins, 1.0, 3, None)
+        terms = Policy(2.0, horizon=3, schedule=Blocks((1, 1, 1), (0.1, 0.1, 0.1)))
+        promise = Promise("interval", 2.0)
+        service = replace(plain, pattern=Pattern(plain.scenario, terms), promise=promise)
+        found = in_epoch(service, begins + day * DAY)
+        assert found is not None
+        return found
+
+    street = Street(1)
+    street.begin(one := made(1))
+    street.publish(one, [1, 2, 3])
+    assert occupancy_digest(one) is not None
+    assert street.standing.epochs[0].occupancy == occupancy_digest(one)
+    other = made(2)
+    assert first_state(other).digest == first_state(one).digest
+    assert known(made(1, 1), street.standing)
+    assert known(made(2, 1), street.standing) == []
+    assert silence(made(2, 1), street.standing) is not None
+    check_same(one, street.standing)
+    with pytest.raises(LedgerError, match="are not those of its epoch"):
+        check_same(other, street.standing)
+    earlier = replace(street.standing.epochs[0], occupancy=None)  # of a version without the field
+    standing = replace(street.standing, epoch=earlier, epochs=(earlier,))
+    assert known(made(2, 1), standing)
 
 
 def test_an_epoch_of_forecasts_alone_begins_the_chain() -> None:

@@ -577,7 +577,8 @@ class _Openings:
 
     def _other_leakage(self, number: int, epoch: RecordedEpoch) -> str | None:
         """As this version counts it, or one before."""
-        names = ("interval", "leakage", "accepted", "promised_from", "forecast_until")
+        names = ["interval", "leakage", "accepted", "promised_from", "forecast_until"]
+        names += ["occupancy"] if "occupancy" in epoch.stated else []  # not in earlier versions
         first = None
         for made in self._given if self._ledger is not None else ():
             for due in made(self._ledger, number):

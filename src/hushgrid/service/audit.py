@@ -416,6 +416,7 @@ def _stated(body: Mapping[str, Any]) -> dict[str, Any]:
         "window_epsilon",
         "promised_from",
         "forecast_until",
+        "occupancy",
     )
     found = {name: body[name] for name in names if name in body}
     if "houses" in found:

@@ -55,7 +55,7 @@ from hushgrid.service.earlier_epochs import (
     together,
     windows_end,
 )
-from hushgrid.service.epoch import first_state, interval_promise, roster_digests
+from hushgrid.service.epoch import first_state, interval_promise, occupancy_digest, roster_digests
 from hushgrid.service.ledger.records import (
     EpochRecord,
     LedgerState,
@@ -92,10 +92,10 @@ def opening(service: ZoneService, standing: LedgerState) -> dict[str, Any]:
 
     Returns:
         The most houses that move together as `together`. A window's steps as `window` and what they
-        may lose as `window_epsilon`. The promise as `interval`, as `leakage`
-        the figure that was counted and, where a promise is exceeded, as `accepted` the figure that
-        takes its place. Where it begins in silence, its middle as `promised_from` and its end as
-        `forecast_until`.
+        may lose as `window_epsilon`. The promise as `interval` with its models as `occupancy`, as
+        `leakage` the figure that was counted and, where a promise is exceeded, as `accepted` the
+        figure that takes its place. Where it begins in silence, its middle as `promised_from` and
+        its end as `forecast_until`.
 
     Raises:
         LedgerError: models contradict each other under a promise about one interval; another zone
@@ -156,6 +156,8 @@ def _stated(service: ZoneService, found: Border | None) -> dict[str, Any]:
     if promised is None:
         return stated
     counted = max(own_leakage(service), 0.0 if found is None else found.leakage)
+    if (models := occupancy_digest(service)) is not None:
+        stated["occupancy"] = models
     return {**stated, "interval": promised, "leakage": counted}
 
 

@@ -33,7 +33,7 @@ from hushgrid.mechanism.scheduler import Scheduler
 from hushgrid.model.occupancy import OccupancyModel
 from hushgrid.model.zone import Scenario
 from hushgrid.planning.planner import Task
-from hushgrid.service.epoch import first_state, interval_promise, roster_digests
+from hushgrid.service.epoch import first_state, interval_promise, occupancy_digest, roster_digests
 from hushgrid.service.ledger.records import (
     EpochRecord,
     LedgerState,
@@ -337,12 +337,14 @@ def _run(
 ) -> _Run:
     """The epochs of the same terms that begin so many steps before the new one, or more.
 
-    One without a promise about an interval is none of them: it may have followed anything. They go
+    One without a promise about an interval is none of them: it may have followed anything. Nor is
+    one whose models differ from these at times that its digest does not cover. They go
     back no further than silence that is on record, a house that came, or where releases
     that may be lost and are of other terms were booked.
     """
     found, before, first = list[EarlierEpoch](), list(past), service.begins // service.seconds
     since: float = service.begins
+    models = occupancy_digest(service)
     came = max((one.seq for one in standing.transfers if one.direction == "in"), default=0)
     while before:
         one = before[-1]
@@ -350,6 +352,7 @@ def _run(
         same = epoch.seconds == service.seconds and epoch.roster in roster_digests(service)
         then = same_terms(service, epoch.digest, epoch.first, epoch.horizon) if same else None
         other_promise = epoch.together is not None and epoch.interval is None
+        other_promise |= epoch.occupancy not in (None, models)
         if then is None or other_promise or epoch.seq < came:
             break
         span = EarlierEpoch(then, one)

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from hushgrid._numbers import canonical_digest
 from hushgrid.errors import LedgerError, MeterError, MeterRetryError
 from hushgrid.files.deployment import ZoneService
 from hushgrid.files.interval_plan import in_meter_order
@@ -264,19 +265,39 @@ def interval_promise(service: ZoneService) -> float | None:
     return promise.epsilon if promise is not None and promise.secret == "interval" else None
 
 
-def states_other_promise(service: ZoneService, epoch: EpochRecord) -> bool:
-    """Whether the record of an epoch states another promise about one interval than the zone has.
+def occupancy_digest(service: ZoneService) -> str | None:
+    """Names the models of an interval promise at all times, also those outside an epoch.
 
-    Terms of other promises may have the same digest: they have the same noise.
+    Args:
+        service: The zone.
+
+    Returns:
+        64 hexadecimal digits; None without such a promise, or where the file is not known.
+    """
+    if interval_promise(service) is None or service.pattern is None:
+        return None
+    models = [model.digest for model in service.pattern.scenario.models]
+    return canonical_digest(
+        {"format": "hushgrid-occupancy/1", "models": models, "time_zone": service.time_zone}
+    )
+
+
+def states_other_promise(service: ZoneService, epoch: EpochRecord) -> bool:
+    """Whether the record of an epoch states another interval promise than the zone has, or models.
+
+    The digest may be the same: that of other promises with the same noise, and of models that
+    differ at times outside the epoch alone.
 
     Args:
         service: The zone.
         epoch: The record.
 
     Returns:
-        False also for a record of an earlier version, which may not state it.
+        False also for a record of an earlier version, as far as it does not state them.
     """
-    return epoch.together is not None and epoch.interval != interval_promise(service)
+    if epoch.together is not None and epoch.interval != interval_promise(service):
+        return True
+    return epoch.occupancy is not None and epoch.occupancy != occupancy_digest(service)
 
 
 def check_new(service: ZoneService, standing: LedgerState) -> None:

@@ -428,6 +428,7 @@ class EpochRecord(LedgerEntry):
         promised_from: Where other terms were before it, or a house came: the promise `interval` is
             about steps from then on, promises before it about earlier ones [UTC epoch s].
         forecast_until: No step that begins before it is published from readings [UTC epoch s].
+        occupancy: With `interval`, the digest of its models at all times, in and outside the epoch.
         seq: The number of its record; head: the record's digest.
     """
 
@@ -447,6 +448,7 @@ class EpochRecord(LedgerEntry):
     window_epsilon: Annotated[float | None, optional(LOSS)] = None
     promised_from: Annotated[int | None, optional(whole(0))] = None
     forecast_until: Annotated[int | None, optional(whole(0))] = None
+    occupancy: Annotated[str | None, optional(HASH)] = None
     seq: int = 0
     head: str = ""
 
