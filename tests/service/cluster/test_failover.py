@@ -35,7 +35,7 @@ from tests.service.http.test_web import NDJSON, as_ndjson
 from tests.services import Postgres
 
 BY_THE_CLOCK = "HUSHGRID_TICKS" in os.environ  # alone on the machine, in make soak
-TICKS = int(os.environ.get("HUSHGRID_TICKS", "5"))  # 100 in make soak
+TICKS = int(os.environ.get("HUSHGRID_TICKS", "8"))  # 100 in make soak
 SEED = int(os.environ.get("HUSHGRID_SEED", "11"))
 SPARED = int(os.environ.get("HUSHGRID_SPARED", "2"))  # ready ones that stay when one is killed
 ZONES = [f"zone-{i:02d}" for i in range(30 if BY_THE_CLOCK else 6)]
@@ -149,6 +149,7 @@ def _harm(fleet: Fleet, postgres: Postgres, rng: random.Random, end: float) -> i
     return kills
 
 
+@pytest.mark.soak
 def test_curators_killed_at_random(fleet: tuple[Fleet, Witness], postgres: Postgres) -> None:
     made, witness = fleet
     rng = random.Random(SEED)
