@@ -389,11 +389,13 @@ def _booked_beyond(made: Recomputed, evidence: Sequence[Evidence]) -> Iterator[t
     """(last step, loss of any house) of gaps that the epoch's own releases do not explain.
 
     More is booked for them than the epoch would lose, or their steps are on record as well. Not
-    where releases of other terms are forgotten before the epoch takes readings again.
+    where releases of other terms are forgotten before the zone takes readings again.
     """
     epoch, planned, forgotten = made.epoch, made.terms.policy.schedule, made.terms.forgotten
     own = [one for one in evidence if any(each is epoch for each in one.epochs)]
     published = {entry.step for entry in epoch.entries if entry.source == "readings"}
+    entries = [entry for one in own for each in one.epochs for entry in each.entries]
+    starts = [entry.start or 0 for entry in entries if entry.source == "readings"]
     for gap in (gap for one in own for gap in one.gaps):
         steps = {t - epoch.first + 1 for t in range(gap.first, gap.last + 1)} & epoch.lost
         if not steps or not gap.epsilon:
@@ -407,7 +409,6 @@ def _booked_beyond(made: Recomputed, evidence: Sequence[Evidence]) -> Iterator[t
         if gap.epsilon <= most * (1 + 1e-6) and not steps & published:
             continue
         end = (gap.last + 1) * (epoch.seconds or 1)
-        starts = [one.start or 0 for one in epoch.entries if one.source == "readings"]
         later = min((start for start in starts if start >= end), default=math.inf)
         if steps & published or forgotten is None or later < forgotten(end)[1]:
             yield gap.last, gap.epsilon
