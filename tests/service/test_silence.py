@@ -527,6 +527,78 @@ def test_a_wait_is_longer_by_a_block_of_steps() -> None:
     assert forgotten(joint, last) == (last + 2 * DAY, last + 4 * DAY)
 
 
+def test_a_chain_that_is_cut_begins_by_the_memory_of_its_own_days() -> None:
+    """The law of a week settles on Fridays alone; outputs written out have 1.231555 about a step.
+
+    On Thursday a day of silence is enough, on the Wednesday before it is not.
+    """
+    frozen, away, home, anew = (
+        [[1 - 1e-14, 1e-14], [1e-14, 1 - 1e-14]],
+        [[1 - 1e-13, 1e-13], [1 - 3e-8, 3e-8]],
+        [[0.7, 0.3], [1e-13, 1 - 1e-13]],
+        [[0.98, 0.02], [0.98, 0.02]],
+    )
+    week = [0] * 8 + [0, 1, 0, 2] + [0] * 4 + [3] * 4 + [0] * 8
+    moves = [[frozen], [away], [home], [anew]]
+    theta = OccupancyModel.factored([[0.01, 0.99]], moves, calendar=Calendar(week))
+    plain, thursday = zone_of(theta, 0, 1.0, 20, None), 1_767_830_400
+    service = replace(
+        plain,
+        seconds=6 * HOUR,
+        pattern=Pattern(plain.scenario, plain.policy),
+        promise=Promise("interval", 1.0),
+    )
+    street = Street(1)
+    for begins, steps in ((thursday - 6 * DAY, 20), (thursday - DAY, 3)):
+        one = in_epoch(service, begins, steps)
+        assert one is not None
+        street.begin(one)
+        street.publish(one, range(1, steps + 1))
+    last = in_epoch(service, thursday, 4)
+    assert last is not None
+    found = border(last, street.standing)
+    assert found is not None
+    assert found.leakage == pytest.approx(1.231555, abs=1e-5)
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_house_that_was_out_of_the_roster_is_not_forgotten_by_others(lost: bool) -> None:
+    """Prices without it, which waited by the models of the others, end no wait."""
+    slow = np.array([[0.97, 0.03], [0.03, 0.97]])
+    both = OccupancyModel.factored([[0.5, 0.5]] * 2, [[QUICK, slow]])
+    street, first = Street(2), FIRST * HOUR
+    if lost:
+        street.begin(zone_of(alone(QUICK), first, 0.1, 96, None))
+        street.lose(FIRST, [0.5, 0.5], together=1, interval=0.5)
+    else:
+        street.begin(one := zone_of(both, first, 0.1, 2, 1.0))
+        street.publish(one, [1, 2])
+    without = zone_of(alone(QUICK), first + 4 * DAY, 0.1, 24, None)
+    street.begin(without)
+    street.publish(without, [1, 2])
+    after = zone_of(both, first + 5 * DAY, 0.1, 24, None)
+    assert silence(after, street.standing) == forgotten(after, first + 2 * HOUR)
+    assert silence(replace(without, begins=first + 5 * DAY), street.standing) is None
+
+
+def test_an_epoch_after_other_terms_is_counted_by_the_settled_law() -> None:
+    """At its own hours, which the plan has for the law of the file alone where blocks differ."""
+    step = np.array([[0.8, 0.2], [0.1, 0.9]])
+    sure = OccupancyModel.factored([[0.001, 0.999]], [[step]])
+    at = FIRST // 24 * 24 + 24 * 20
+    one = from_file(sure, at * HOUR, 1.0, 2)
+    street = Street(1)
+    assert border(one, street.standing) is None
+    street.begin(first := zone_of(alone(QUICK), FIRST * HOUR, 0.1, 1, 1.0))
+    street.publish(first, [1])
+    found = border(one, street.standing)
+    assert found is not None
+    scales = [first_state(one).scheduler.at(t).scale for t in (1, 2)]
+    settled = np.array([1, 2]) / 3
+    true = [shown_about(settled, step, scales, t, sign) for t in (0, 1) for sign in (1, -1)]
+    assert found.leakage == pytest.approx(max(true), rel=1e-6)
+
+
 def test_a_chain_after_other_terms_is_counted_by_the_settled_law_too() -> None:
     """Who is all but certain where epochs begin is not so after a wait; by all outputs high."""
     step = np.array([[0.8, 0.2], [0.1, 0.9]])

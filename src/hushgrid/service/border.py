@@ -263,13 +263,17 @@ def border(
         spans: earlier epochs of the same terms, if they were found before.
 
     Returns:
-        The account; None where the epoch goes on with no earlier one of the same terms.
+        The account; None for the first epoch, and where it has no interval promise. After other
+        terms alone it is that of the new epoch, whose law of occupancy has settled.
     """
     if spans is None:
         spans = known(service, standing)
-    if not spans or service.begins < standing.reach:  # refused for that
+    past = past_epochs(standing)
+    settled = past and service.pattern is not None and service.memory is not None
+    settled = settled and interval_promise(service) is not None
+    if not (spans or settled) or service.begins < standing.reach:  # refused for that
         return None
-    judged = of_run(service, standing, past_epochs(standing), spans)
+    judged = of_run(service, standing, past, spans)
     exceeded = [one for one in judged if one[0] > one[1] * (1 + CLOSE)]
     counted = exceeded or judged[:1]
     figure, allowed = max(one for one, _ in counted), min(other for _, other in counted)

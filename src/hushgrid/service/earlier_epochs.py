@@ -183,9 +183,10 @@ def silence(
         last = _last(standing, past, service.begins)
     elif interval_promise(service) is None:
         last = max((one.end for one in past if one.epoch.interval is not None), default=0)
-        if any(release.start >= last for one in past for release in one.releases):
-            last = 0  # other promises have begun since
-        last = max([last, *(end for _, end in booked_since(standing))])
+        same = [one for one in past if one.epoch.roster in roster_digests(service)]
+        if any(release.start >= last for one in same for release in one.releases):
+            last = 0  # other promises have begun since, about these houses
+        last = max([last, *(end for _, end in booked_since(service, standing))])
     else:
         if known(service, standing) if spans is None else spans:
             return None
@@ -204,24 +205,27 @@ def _last(standing: LedgerState, past: Iterable[PastEpoch], to: int) -> int:
 
 
 def booked_since(
-    standing: LedgerState, *, plain: bool = False
+    service: ZoneService, standing: LedgerState, *, plain: bool = False
 ) -> Iterator[tuple[ResumeRecord, int]]:
-    """Gaps that were booked after the last release from readings, and are to be forgotten.
+    """Gaps that were booked after the last release from these houses' readings, to be forgotten.
 
     Args:
-        standing: A zone's ledger.
+        service: The zone.
+        standing: Its ledger.
         plain: Whether those count that are booked with no more than the epoch's own schedule, or
             where no epoch has an interval promise.
 
     Yields:
         The gap, and when it and that release had ended [UTC epoch s].
     """
-    read = next((one for one in reversed(standing.releases) if one.source == "readings"), None)
-    seq = 0 if read is None else read.seq
-    last = 0 if read is None else read.start + standing.epoch_of(read).seconds
+    read = [one for one in standing.releases if one.source == "readings"]
+    own = roster_digests(service)
+    seq = next((one.seq for one in reversed(read) if standing.epoch_of(one).roster in own), 0)
     for gap in standing.booked:
         if gap.seq > seq and (plain or gap.interval is not None):
-            yield gap, max(last, (gap.last + 1) * standing.epoch_of(gap).seconds)
+            last = next((one for one in reversed(read) if one.seq < gap.seq), None)
+            ended = 0 if last is None else last.start + standing.epoch_of(last).seconds
+            yield gap, max(ended, (gap.last + 1) * standing.epoch_of(gap).seconds)
 
 
 def forgotten(service: ZoneService, last: int) -> tuple[float, float]:
@@ -424,6 +428,8 @@ def of_run(
     """(leakage, what is allowed) of the new epoch, then of known ones that it adds to."""
     promised = interval_promise(service)
     assert promised is not None
+    if not spans:
+        return _continued(service, standing, past, spans, 0.0)
     inflow = _inflow(standing, past, spans, promised)
     found = _continued(service, standing, past, spans, inflow)
     if spans[0].continues or not spans[0].past.place:
@@ -443,14 +449,16 @@ def _continued(
 ) -> list[tuple[float, float]]:
     """One chain through all epochs that are known, in local time.
 
-    Where an epoch of the same terms precedes them, the chain begins so much earlier that the law
-    of occupancy has settled.
+    Where an epoch of the same terms precedes them, or there are none and other terms precede, the
+    chain begins so much earlier that the law of occupancy has settled.
     """
     pattern, promised = service.pattern, interval_promise(service)
     assert pattern is not None
     assert promised is not None
-    first, seconds = spans[0].past.epoch.first, service.seconds
-    begin = first - ((service.memory or 0) if spans[0].continues else 0)
+    seconds = service.seconds
+    first = spans[0].past.epoch.first if spans else service.begins // seconds
+    settles = spans[0].service.memory if spans else service.memory  # it may differ by the day
+    begin = first - ((settles or 0) if not spans or spans[0].continues else 0)
     new = service.begins // seconds - begin
     steps = new + service.policy.horizon
     world = laid(pattern, EpochTimes(begin * seconds, seconds, steps, service.time_zone))
@@ -486,9 +494,9 @@ def _continued(
             earlier = np.maximum(earlier, np.where(adds, one[:new], 0.0).max(axis=1))
             worst = max(worst, float(one[new:].max()))
     found = [(worst, promised)]
-    since = [epoch for epoch in past if epoch.place >= spans[0].past.place]
+    since = [epoch for epoch in past if spans and epoch.place >= spans[0].past.place]
     starts = [epoch.epoch.first * epoch.epoch.seconds // seconds - begin for epoch in since]
-    for epoch, start, end in zip(since, starts, [*starts[1:], new], strict=True):
+    for epoch, start, end in zip(since, starts, [*starts, new][1:], strict=True):
         part = earlier[max(start, 0) : end]
         found.append((float(part.max(initial=0.0)), _allowed(standing, epoch, promised)))
     return [(one if one < _ENDLESS else math.inf, allowed) for one, allowed in found]

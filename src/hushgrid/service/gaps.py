@@ -370,7 +370,7 @@ def waits_until(
     known = {} if known is None else known
     found = [0.0 if standing.epoch is None else float(standing.epoch.forecast_until or 0)]
     schedule = service.policy.schedule
-    for one, last in booked_since(standing, plain=schedule.negligible > 0):
+    for one, last in booked_since(service, standing, plain=schedule.negligible > 0):
         if one.seq not in known:
             known[one.seq] = forgotten(service, last)[1]
         found.append(known[one.seq])
