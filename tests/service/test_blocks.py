@@ -27,6 +27,7 @@ from hushgrid.planning.planner import check_blocks, examine
 from hushgrid.report.promise import block_keys
 from hushgrid.service.border import border, opening
 from hushgrid.service.curator import NO_SIZE, Curator, status_of
+from hushgrid.service.earlier_epochs import known, of_run, past_epochs
 from hushgrid.service.epoch import first_state
 from hushgrid.service.gaps import resume_zones
 from hushgrid.service.ledger import open_store
@@ -412,7 +413,11 @@ def street(begins: int, promised: float = 1.0) -> ZoneService:
 
 
 def truth(
-    published: dict[int, list[tuple[int, float]]], first: int, last: int, since: int = 0
+    published: dict[int, list[tuple[int, float]]],
+    first: int,
+    last: int,
+    since: int = 0,
+    until: int | None = None,
 ) -> float:
     """The largest leakage about a step, by the recursion of the proofs; blocks as (step, loss)."""
     law = [PI @ np.linalg.matrix_power(MOVES, t - first) for t in range(first, last + 1)]
@@ -435,7 +440,7 @@ def truth(
         after = carried(ahead(start, each[k + 1][0]), fd[0]) if fd else 0.0
         fd.insert(0, e + after)
     found = 0.0
-    for t in range(max(first, since), last + 1):
+    for t in range(max(first, since), last + 1 if until is None else until):
         own = sum(e for start, end, e in each if start <= t <= end)
         before = [k for k, one in enumerate(each) if one[1] < t]
         later = [k for k, one in enumerate(each) if one[0] > t]
@@ -568,13 +573,13 @@ def test_blocks_that_no_earlier_epoch_could_have_had_begin_all_the_same() -> Non
         in_epoch(street(HOURS, 0.609), HOURS, 20)
 
 
-@pytest.mark.parametrize("silent", [0, 2])
+@pytest.mark.parametrize("silent", [0, 2, 7])
 def test_an_epoch_may_begin_inside_a_block(tmp_path: Path, silent: int) -> None:
     """The block counts from its first step, also one without a price, to its last price."""
     life = Life(tmp_path, HOURS)
-    life.go_on(8)
+    life.go_on(16 if silent == 7 else 8)
     life.go_on(silent, silent=True)
-    life.go_on(1)  # in the block from 9 to 14
+    life.go_on(1)  # in the block from 9 to 14, or at the end of that from 17 to 24
     for wait in (0, 2):
         begins = life.time + 3600 * wait
         found = border(street(begins), standing(tmp_path, life.zone))
@@ -584,6 +589,12 @@ def test_an_epoch_may_begin_inside_a_block(tmp_path: Path, silent: int) -> None:
             at += length
         assert found is not None
         assert found.leakage == pytest.approx(truth(due, life.first, at - 1, begins // 3600))
+        if not wait and silent == 7:  # the last step of the block alone: earlier steps see it all
+            zone, state = street(begins), standing(tmp_path, life.zone)
+            (_, (earlier, _)) = of_run(zone, state, past_epochs(state), known(zone, state))
+            assert earlier == pytest.approx(
+                truth(due, life.first, at - 1, until=begins // 3600), abs=1e-6
+            )
     life.begin(life.time)
     life.go_on(14)
     assert len({key % 1000 for key in life.blocks}) == 2
