@@ -28,6 +28,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from hushgrid.files.service_file import load_deployment
 from hushgrid.service.http.common import Metrics
+from hushgrid.service.mqtt import hang_up
 from tests.service.brokers import Broker, free_port, until
 from tests.service.openadr.setup import World, world
 
@@ -271,8 +272,7 @@ class Line:
         self._client.publish(topic, text, 0).wait_for_publish(30)
 
     def close(self) -> None:
-        self._client.disconnect()
-        self._client.loop_stop()
+        hang_up(self._client)
 
 
 def test_the_broker_lets_each_do_its_own_alone(secured: Secured, tmp_path: Path) -> None:

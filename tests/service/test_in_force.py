@@ -31,6 +31,7 @@ from hushgrid.service import prices
 from hushgrid.service.curator import status_of, utc
 from hushgrid.service.http.prices import feeds
 from hushgrid.service.ledger.records import ReleaseRecord
+from hushgrid.service.mqtt import hang_up
 from hushgrid.service.process import Process
 from tests.service.brokers import Broker, until
 from tests.service.http.test_web import shown
@@ -217,8 +218,7 @@ def test_now_is_the_price_whose_interval_holds_the_clock(tmp_path: Path, broker:
         assert len(starts) >= 95
         assert starts[0] > found["start"]
     assert until(lambda: heard.newest.get("hushgrid/available/curator") == b"offline")
-    heard.client.disconnect()
-    heard.client.loop_stop()
+    hang_up(heard.client)
 
 
 def test_a_cache_ends_with_the_interval(tmp_path: Path) -> None:
@@ -335,8 +335,7 @@ def test_a_broker_that_lost_everything_is_sent_everything(tmp_path: Path, broker
             said = heard.json(f"{config}/config")
             assert said["state_topic"] == topic
             assert until(lambda h=heard, s=said: h.newest.get(s["availability_topic"]) == b"online")
-            heard.client.disconnect()
-            heard.client.loop_stop()
+            hang_up(heard.client)
             broker.stop()
             assert until(lambda: not out._client.is_connected())
             (tmp_path / "broker" / "mosquitto.db").unlink()
@@ -419,8 +418,7 @@ def test_every_feed_has_the_digits_of_the_tariff(tmp_path: Path, broker: Broker)
             streamed = [row for kind, row in it.events if kind == "release"]
             page = it.client.get("/").text
             full, exact = it.applying(int(it.clock.wall) // SECONDS * SECONDS), it.zone
-            heard.client.disconnect()
-            heard.client.loop_stop()
+            hang_up(heard.client)
     assert rates[0] == rates[1], "neither noise nor ledger knows them"
     assert full is not None
     assert full.feed_in is not None

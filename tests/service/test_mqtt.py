@@ -21,7 +21,7 @@ from hushgrid.files.deployment import Mqtt
 from hushgrid.files.readings import message_batches
 from hushgrid.service.curator import PresentPrices, price
 from hushgrid.service.ingest import Ingest, Receipt
-from hushgrid.service.mqtt import MqttPrices, MqttReadings
+from hushgrid.service.mqtt import MqttPrices, MqttReadings, hang_up
 from tests.service.brokers import Broker, until
 from tests.service.http.test_web import ROWS, as_csv, as_json, as_ndjson, shown
 from tests.service.worlds import START, MemoryMeters, service, unavailable
@@ -50,8 +50,7 @@ def send(broker: Broker, *payloads: bytes, sender: str = "gateway-1") -> None:
         sent = client.publish(f"hushgrid/{sender}/readings", payload, qos=1)
         sent.wait_for_publish(30)
         assert sent.is_published()
-    client.disconnect()
-    client.loop_stop()
+    hang_up(client)
 
 
 class Inlet:
@@ -240,6 +239,35 @@ def present(rate: float) -> PresentPrices:
     return PresentPrices(price(service(), shown(rate=rate)) | {"next": None}, list)
 
 
+class Stopping(paho.Client):
+    """Its thread ends between the two looks that paho's loop_stop takes at it."""
+
+    looks = 0
+
+    @property
+    def _thread(self) -> Any:
+        if sys._getframe(1).f_code.co_name == "loop_stop":
+            self.looks += 1
+        return None if self.looks > 1 else self.__dict__.get("thread")
+
+    @_thread.setter
+    def _thread(self, thread: Any) -> None:
+        self.__dict__["thread"] = thread
+
+
+def test_a_thread_may_end_while_it_is_stopped(broker: Broker) -> None:
+    client = Stopping(CallbackAPIVersion.VERSION2)
+    client.connect("127.0.0.1", broker.port)
+    client.loop_start()
+    client.disconnect = lambda *_: None  # type: ignore[assignment, method-assign]
+    with pytest.raises(AttributeError):
+        client.loop_stop()
+    client.looks = 0
+    hang_up(client)
+    assert client.looks > 1
+    assert client.socket() is None or client.socket().fileno() == -1
+
+
 def heard(broker: Broker, topic: str) -> dict[str, Any]:
     """The retained message of a topic."""
     found: list[bytes] = []
@@ -249,6 +277,5 @@ def heard(broker: Broker, topic: str) -> dict[str, Any]:
     client.connect("127.0.0.1", broker.port)
     client.loop_start()
     assert until(lambda: bool(found))
-    client.disconnect()
-    client.loop_stop()
+    hang_up(client)
     return dict(json.loads(found[0]))

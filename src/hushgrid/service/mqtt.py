@@ -108,7 +108,7 @@ class MqttReadings:
             with suppress(OSError, ValueError):
                 self._client.disconnect()
                 self._client.loop(0.1)
-            _hang_up(self._client)
+            _close_socket(self._client)
             self._stop.wait(self._pause)
             self._pause = min(2 * self._pause, LAST_PAUSE)
 
@@ -260,9 +260,7 @@ class MqttOut:
         if self._available is not None:
             with suppress(OSError):  # a broker that is away sends the will
                 self.send(self._available, "offline", retain=True)
-        self._client.disconnect()
-        self._client.loop_stop()
-        _hang_up(self._client)
+        hang_up(self._client)
 
 
 class MqttPrices(MqttOut):
@@ -326,7 +324,19 @@ def open_prices(deployment: Deployment, client: str) -> MqttPrices | None:
     return MqttPrices(deployment.mqtt, f"hushgrid-prices-{client}", deployment.name)
 
 
-def _hang_up(client: paho.Client) -> None:
+def hang_up(client: paho.Client) -> None:
+    """Disconnect a client that has a thread, and wait until the thread has ended.
+
+    Args:
+        client: The client; `loop_start` was called.
+    """
+    client.disconnect()
+    with suppress(AttributeError):  # paho drops a thread that ends, also while loop_stop joins it
+        client.loop_stop()
+    _close_socket(client)
+
+
+def _close_socket(client: paho.Client) -> None:
     """Close the socket where the client has not: the broker may answer a disconnect too late."""
     with suppress(OSError, ValueError):
         if (line := client.socket()) is not None:

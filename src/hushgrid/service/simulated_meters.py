@@ -277,8 +277,9 @@ class MqttChannel:
 
     def shut(self) -> None:
         """Disconnect."""
-        self._client.disconnect()
-        self._client.loop_stop()
+        from hushgrid.service.mqtt import hang_up
+
+        hang_up(self._client)
 
 
 def open_channel(target: str, token: str, form: str, pattern: str | None) -> MeterChannel:

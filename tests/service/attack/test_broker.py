@@ -16,7 +16,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from hushgrid.files.deployment import Http, Mqtt, OpenAdr
 from hushgrid.service.curator import utc
 from hushgrid.service.ledger.writer import load
-from hushgrid.service.mqtt import MqttOut, MqttReadings
+from hushgrid.service.mqtt import MqttOut, MqttReadings, hang_up
 from hushgrid.service.openadr.app import open_events
 from hushgrid.service.process import Process
 from hushgrid.service.readiness import refusals
@@ -54,8 +54,7 @@ def send(port: int, topic: str, user: str | None = None, name: str = "", **more:
     sent = client.publish(topic, json.dumps([row]), qos=1)
     sent.wait_for_publish(30)
     assert sent.is_published()
-    client.disconnect()
-    client.loop_stop()
+    hang_up(client)
 
 
 def listening(process: Process) -> MqttReadings:

@@ -25,7 +25,7 @@ from hushgrid.service.access.tokens import make_token
 from hushgrid.service.curator import utc
 from hushgrid.service.ingest import Ingest, Receipt
 from hushgrid.service.ledger.writer import load
-from hushgrid.service.mqtt import MqttReadings
+from hushgrid.service.mqtt import MqttReadings, hang_up
 from hushgrid.service.process import Process
 from hushgrid.service.readiness import refusals
 from tests.service.brokers import Broker, free_port, until
@@ -281,8 +281,7 @@ def test_meters_belong_to_senders_at_the_broker_too(tmp_path: Path, broker: Brok
                 sender.publish(f"hushgrid/readings/{name}", body, qos=1).wait_for_publish(30)
             assert until(lambda: sum(receipts, Receipt()).unknown == 3)
         finally:
-            sender.disconnect()
-            sender.loop_stop()
+            hang_up(sender)
             way.stop()
     assert sum(receipts, Receipt()) == Receipt(accepted=1, unknown=3)
     assert meters.rows == {("elm-street", 0, START): len("north")}

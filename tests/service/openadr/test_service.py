@@ -19,6 +19,7 @@ from hushgrid.files.service_file import load_deployment
 from hushgrid.service import serve
 from hushgrid.service.access.clients import KINDS, Client, ClientStore
 from hushgrid.service.clock import SystemClock
+from hushgrid.service.mqtt import hang_up
 from tests.service.brokers import Broker, free_port, until
 from tests.service.openadr.hooks import hooks
 from tests.service.openadr.judge import check_as, judged, standard
@@ -93,8 +94,7 @@ def test_a_tick_becomes_an_event_on_every_way_out(tmp_path: Path) -> None:
     finally:
         stop.set()
         running.join(60)
-        listener.disconnect()
-        listener.loop_stop()
+        hang_up(listener)
         broker.stop()
     assert (tmp_path / "vtn.sqlite").exists(), "beside the ledger"
 
