@@ -185,12 +185,14 @@ class Street:
 
     def forecast(self, first: int, steps: int) -> None:
         """So many steps without readings."""
-        last = self.standing.releases[-1]
         for t in range(first, first + steps):
             head = self._next()
-            made = replace(last.release, t=t, applies_from=t + 1, epsilon=0.0, epsilon_any=0.0)
-            times = {"start": t * HOUR, "applies_start": (t + 1) * HOUR, "published_at": t * HOUR}
-            record = replace(last, release=made, source="forecast", seq=head.seq, **times)
+            made = Release(
+                "elm", t, t + 1, 0, 0.0, None, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, "all", "0" * 64,
+                True, "laplace",
+            )  # fmt: skip
+            times = (t * HOUR, (t + 1) * HOUR, t * HOUR)
+            record = ReleaseRecord(made, "forecast", *times, {}, seq=head.seq)
             releases = (*self.standing.releases, record)
             self.standing = replace(self.standing, releases=releases, head=head)
 

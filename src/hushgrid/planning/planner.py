@@ -954,8 +954,9 @@ def assumptions(
         found.append("Occupancy does not react to published rates.")
     if secret == "interval":
         found.append(
-            "Where terms change, the new models are true from the last price before on, and the new"
-            " promise begins in the middle of the forecasts that follow it."
+            "Where terms change, the new models are true of each house since the last price of an"
+            " epoch before that it was part of, and the new promise begins in the middle of the"
+            " forecasts that follow."
         )
     if consumption.reacts and policy.eta < 1:
         found.append("Scales are given for demand as modelled; each step's follows the last rate.")

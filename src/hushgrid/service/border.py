@@ -45,6 +45,7 @@ from hushgrid.service.earlier_epochs import (
     DAY,
     EarlierEpoch,
     came_at,
+    came_in,
     contradicts_itself,
     known,
     moved_alone,
@@ -212,9 +213,8 @@ def _check_kept_apart(service: ZoneService, standing: LedgerState) -> None:
     if not service.policy.schedule.adaptive:
         return
     other = [one for one in past_epochs(standing) if one.epoch.seconds != service.seconds]
-    came = [one for one in standing.transfers if one.direction == "in" and one.total]
     ends = [one.last + one.epoch.seconds for one in other]
-    ends += [came_at(standing, one, service.begins) for one in came]
+    ends += [came_at(standing, one, service.begins) for one in came_in(standing)]
     longest = max([service.seconds, *(one.epoch.seconds for one in other)])
     until = max(ends, default=0) + service.policy.schedule.shared_by * longest
     if ends and service.begins < until:
@@ -263,13 +263,16 @@ def border(
         spans: earlier epochs of the same terms, if they were found before.
 
     Returns:
-        The account; None for the first epoch, and where it has no interval promise. After other
-        terms alone it is that of the new epoch, whose law of occupancy has settled.
+        The account; None for the first epoch of a zone to which no house came, and where it has no
+        interval promise. After other terms alone it is that of the new epoch, whose law of
+        occupancy has settled.
     """
     if spans is None:
         spans = known(service, standing)
     past = past_epochs(standing)
-    settled = past and service.pattern is not None and service.memory is not None
+    settled = (
+        (past or came_in(standing)) and service.pattern is not None and service.memory is not None
+    )
     settled = settled and interval_promise(service) is not None
     if not (spans or settled) or service.begins < standing.reach:  # refused for that
         return None

@@ -99,16 +99,21 @@ class PastEpoch:
 
     @property
     def end(self) -> int:
-        """When it ended; of an interval promise, the last step with a release of any kind."""
-        reach = self.reach if self.epoch.interval is not None else 0
-        return max(self.last + self.epoch.seconds, reach * self.epoch.seconds)
+        """When the last step ended that has a release of any kind, or may have had one."""
+        return max(self.last + self.epoch.seconds, self.reach * self.epoch.seconds)
+
+    @property
+    def has_read(self) -> bool:
+        """Whether it may have published from readings."""
+        return bool(self.releases or self.gaps)
 
 
 def past_epochs(standing: LedgerState) -> list[PastEpoch]:
     """Every epoch that may have published from readings, or anything with an interval promise.
 
-    In the order of the records. A later record may set an epoch aside that has published nothing;
-    what is on record from then on is not of that one, wherever it begins.
+    And every one that published anything after such an epoch, or after a house came: its models
+    were true then. In the order of the records. A later record may set an epoch aside that has
+    published nothing; what is on record from then on is not of that one, wherever it begins.
     """
     found: list[PastEpoch] = []
     published: dict[int, list[ReleaseRecord]] = {}
@@ -128,7 +133,8 @@ def past_epochs(standing: LedgerState) -> list[PastEpoch]:
         read = [one for one in releases if one.source == "readings"]
         whole = PastEpoch(i, epoch, read, gaps, reach)
         some = [gap for gap in gaps if gap.together is not None or gap.last >= whole.read_from]
-        if read or some or (steps and epoch.interval is not None):
+        follows = found or any(one.seq < epoch.seq for one in came_in(standing))
+        if read or some or (steps and (epoch.interval is not None or follows)):
             found.append(replace(whole, gaps=some))
     return found
 
@@ -182,10 +188,13 @@ def silence(
     if service.policy.schedule.negligible:  # who is left out follows from all releases
         last = _last(standing, past, service.begins)
     elif interval_promise(service) is None:
-        last = max((one.end for one in past if one.epoch.interval is not None), default=0)
+        promised = [one for one in past if one.epoch.interval is not None]
+        last = _last(standing, promised, service.begins) if promised else 0
         same = [one for one in past if one.epoch.roster in roster_digests(service)]
         if any(release.start >= last for one in same for release in one.releases):
             last = 0  # other promises have begun since, about these houses
+        elif last:
+            last = max([last, *(one.end for one in past if not one.has_read)])
         last = max([last, *(end for _, end in booked_since(service, standing))])
     else:
         if known(service, standing) if spans is None else spans:
@@ -199,8 +208,7 @@ def silence(
 
 def _last(standing: LedgerState, past: Iterable[PastEpoch], to: int) -> int:
     """When all of these epochs ended, and what was published elsewhere about houses that came."""
-    here = [one for one in standing.transfers if one.direction == "in" and one.total]
-    came = [came_at(standing, one, to) for one in here]
+    came = [came_at(standing, one, to) for one in came_in(standing)]
     return max([0, *came, *(one.end for one in past)])
 
 
@@ -343,14 +351,16 @@ def _run(
 
     One without a promise about an interval is none of them: it may have followed anything. Nor is
     one whose models differ from these at times that its digest does not cover. They go
-    back no further than silence that is on record, a house that came, or where releases
-    that may be lost and are of other terms were booked.
+    back no further than silence that is on record (with what published forecasts alone in it or
+    before it), a house that came, or where releases that may be lost and are of other terms were
+    booked.
     """
     found, before, first = list[EarlierEpoch](), list(past), service.begins // service.seconds
     since: float = service.begins
     models = occupancy_digest(service)
     came = max((one.seq for one in standing.transfers if one.direction == "in"), default=0)
-    while before:
+    waited = False
+    while before and not (waited and before[-1].has_read):
         one = before[-1]
         epoch = one.epoch
         same = epoch.seconds == service.seconds and epoch.roster in roster_digests(service)
@@ -372,8 +382,9 @@ def _run(
         if other:
             break
         before.pop()
-        if epoch.forecast_until and since >= epoch.forecast_until:
-            return _Run(found, before, True)
+        waited |= epoch.forecast_until is not None and since >= epoch.forecast_until
+    if waited:
+        return _Run(found, before, True)
     last = _last(standing, before, service.begins)
     apart = found and (not last or since >= forgotten(found[0].service, last)[1])
     return _Run(found, before, bool(apart))
@@ -428,11 +439,12 @@ def of_run(
     """(leakage, what is allowed) of the new epoch, then of known ones that it adds to."""
     promised = interval_promise(service)
     assert promised is not None
-    if not spans:
-        return _continued(service, standing, past, spans, 0.0)
-    inflow = _inflow(standing, past, spans, promised)
+    inflow = _inflow(standing, past, spans, promised) if spans else 0.0
+    if not spans:  # in a wait: nothing is from readings, but the law begins there
+        run = _run(service, standing, past, service.memory or _MOST).spans
+        spans = [] if any(one.past.has_read for one in run) else run
     found = _continued(service, standing, past, spans, inflow)
-    if spans[0].continues or not spans[0].past.place:
+    if not spans or spans[0].continues or not (spans[0].past.place or came_in(standing)):
         return found
     # after other epochs: by the law that it begins with, or the settled one
     settled = [replace(spans[0], continues=True), *spans[1:]]
@@ -620,6 +632,11 @@ def _scales(service: ZoneService) -> dict[int, float]:
 
 
 # ---- houses that moved, or move together
+
+
+def came_in(standing: LedgerState) -> list[TransferRecord]:
+    """Transfers by which houses came that something was published about elsewhere."""
+    return [one for one in standing.transfers if one.direction == "in" and one.total]
 
 
 def came_at(standing: LedgerState, came: TransferRecord, to: int) -> int:
