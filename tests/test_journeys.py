@@ -135,6 +135,7 @@ def price_at(root: str) -> Any:
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+@pytest.mark.soak
 def test_an_engineer_from_init_to_postgres(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], postgres: Postgres
 ) -> None:

@@ -80,6 +80,7 @@ def venv(folder: Path) -> Path:
     return folder / "bin" / "python"
 
 
+@pytest.mark.soak
 def test_a_service_begins_from_the_wheel_alone(wheel: Path, tmp_path: Path) -> None:
     """In an environment with the wheel and, by their path, the packages it depends on."""
     python = venv(tmp_path / "env")

@@ -155,6 +155,7 @@ EXAMPLES = [
 
 
 @pytest.mark.parametrize("path", EXAMPLES)
+@pytest.mark.sampled
 def test_examples_draw_what_they_compute(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each at small size: every axis has a name and finite data on it."""
     import matplotlib as mpl

@@ -77,6 +77,7 @@ def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(behaviour, "ENOUGH", behaviour.ENOUGH // 10)
 
 
+@pytest.mark.soak
 def test_a_publisher_and_a_broken_one(
     small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -120,6 +121,7 @@ def test_a_trace_of_blocks_is_held_to_what_its_file_promises(
 
 
 @pytest.mark.usefixtures("few_draws")
+@pytest.mark.soak
 def test_equal_seeds_give_equal_certificates(
     small: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -92,6 +92,7 @@ def test_a_broken_publisher_is_caught_and_the_correct_one_is_not(fault: str) -> 
     ("fault", "where"),
     [("noise_scale", None), ("protected_set", 1), ("budget", 13), ("republication", 1)],
 )
+@pytest.mark.sampled
 def test_the_first_bad_step_is_named(fault: str, where: int | None) -> None:
     factory, zone = {
         "noise_scale": (faults.weak_noise, terms()),
@@ -109,6 +110,7 @@ def _certified(factory: Any, given: Terms, samples: int = 30_000) -> Certificate
     return certify(terms=[given], trial=Trial(factory, samples=samples, seed=5))
 
 
+@pytest.mark.soak
 def test_verdicts() -> None:
     assert _certified(hushgrid, terms()).verdict == "passed"
     weak = _certified(faults.weak_noise, terms())

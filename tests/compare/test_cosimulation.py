@@ -53,6 +53,7 @@ def test_mosaik_has_the_prices_of_the_loop() -> None:
     )
 
 
+@pytest.mark.soak
 def test_helics_federates_exchange_readings_and_prices() -> None:
     found = re.search(r"(\d+) prices, ([\d.]+) to ([\d.]+)\n", run("helics_zone.py", "helics"))
     assert found

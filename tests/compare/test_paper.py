@@ -35,6 +35,7 @@ def experiment(played: Experiment) -> Experiment:
     return replace(played, study=Study(200, figures), fewest_protected=fewest)
 
 
+@pytest.mark.soak
 def test_the_days_on_record_are_played_again(played: Experiment) -> None:
     """A day follows from its number and the seed; a draw that is 1 Wh off moves it by 4e-6."""
     assert {len(days) for days in ERRORS.values()} == {200}
@@ -118,6 +119,7 @@ def test_figures_and_table(experiment: Experiment) -> None:
     assert len({len(line) for line in table.splitlines()}) == 1
 
 
+@pytest.mark.soak
 def test_when_the_constraint_pays() -> None:
     sweep = sweeps.against_certainty(2, seed=1)
     for line in sweep.gain.values():

@@ -612,6 +612,7 @@ OWN = {  # mappings of our own with a column of meters
 
 @pytest.mark.parametrize("budget", ["--pool-budget", "--bound-budget"])
 @pytest.mark.parametrize("form", ["xml", "nem12", "dsmr_p1", "elhub", "joined", "broken", *OWN])
+@pytest.mark.sampled
 def test_a_pool_reads_rows_by_themselves(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], form: str, budget: str
 ) -> None:

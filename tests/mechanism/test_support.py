@@ -74,6 +74,7 @@ def literal(n: int, seed: int, largest_block: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(WORLDS))
+@pytest.mark.sampled
 def test_paper_rules_equal_the_literal_algorithm(seed: int) -> None:
     literal(n=1 + seed % 5, seed=seed, largest_block=1 + seed % 3)
 

@@ -481,6 +481,7 @@ BLOCKS = (
 
 
 @pytest.mark.parametrize("blocks", [False, True])
+@pytest.mark.sampled
 def test_what_is_accepted_is_stated_wherever_the_promise_is(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], blocks: bool
 ) -> None:

@@ -105,6 +105,7 @@ def test_a_clock_that_is_an_hour_back_after_a_restart(
         pytest.param("2027-10-31", 100, marks=pytest.mark.soak),
     ],
 )
+@pytest.mark.sampled
 def test_a_night_in_which_clocks_on_walls_are_set(tmp_path: Path, day: str, quarters: int) -> None:
     midnight = datetime.fromisoformat(day).replace(tzinfo=ZURICH).astimezone(UTC)
     first = int(midnight.timestamp()) // QUARTER

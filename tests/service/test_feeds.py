@@ -230,6 +230,7 @@ def test_a_limit_says_where_to_go_on(face: Face) -> None:
         (f"from={'9' * 3000}", "from"),
     ],
 )
+@pytest.mark.sampled
 def test_a_bad_parameter_is_named_with_its_value_and_the_fix(
     face: Face, path: str, query: str, field: str
 ) -> None:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
+import pytest
 
 from hushgrid.service import serve
 from hushgrid.service.clock import FastClock
@@ -65,6 +66,7 @@ def _load(world: World, clock: FastClock) -> None:
         time.sleep(0.01)
 
 
+@pytest.mark.soak
 def test_a_service_killed_at_random(tmp_path: Path) -> None:
     rng, clock = random.Random(5), FastClock(BEGINS, SPEED)
     world = World(service(tmp_path, zone("elm"), zone("oak", 3)))

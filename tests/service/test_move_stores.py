@@ -250,6 +250,7 @@ STAGES = [
 
 @pytest.mark.parametrize("late", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize(("do", "name", "where"), STAGES, ids=[one[1] for one in STAGES])
+@pytest.mark.sampled
 def test_an_interrupted_move_never_leaves_two_ledgers(
     do: Callable[..., object], name: str, where: object, late: bool, tmp_path: Path
 ) -> None:

@@ -317,6 +317,7 @@ def test_a_silent_epoch_of_the_same_terms_does_not_begin_the_silence_anew() -> N
 
 @pytest.mark.parametrize("why", ["a gap in the wait", "two histories", "an earlier version"])
 @pytest.mark.parametrize("days", [1, 3])
+@pytest.mark.sampled
 def test_the_wait_of_renewed_epochs_ends(why: str, days: int) -> None:
     street, at = Street(1), FIRST // 24 * 24
     street.begin(first := zone_of(alone(QUICK), (at - 1) * HOUR, 0.1, 1, 1.0))

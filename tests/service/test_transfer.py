@@ -792,6 +792,7 @@ def test_an_epoch_that_published_nothing_goes_on_with_houses_that_are_still_its_
 
 
 @pytest.mark.parametrize("published", [STEPS, 0])
+@pytest.mark.sampled
 def test_a_house_that_comes_back_needs_a_new_epoch(tmp_path: Path, published: int) -> None:
     """Elm did not go on while oak published about the house; a window of elm's lost 1.6 of 1."""
     world = World(service(tmp_path, zone("elm"), zone("oak", 3)))

@@ -72,6 +72,7 @@ def test_a_file_that_is_none(tmp_path: Path) -> None:
         footer_of(tmp_path / "a.parquet")
 
 
+@pytest.mark.soak
 def test_the_same_integers_with_and_without_statistics(tmp_path: Path) -> None:
     """Days and durations apart and together, in row groups of a few rows."""
     zone = service(40)

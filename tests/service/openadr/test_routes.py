@@ -76,6 +76,7 @@ def closed(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 @pytest.mark.parametrize("one", OPERATIONS, ids=lambda one: one.name)
+@pytest.mark.sampled
 def test_every_route_wants_one_of_its_scopes(closed: World, one: Operation) -> None:
     event = event_id(release("elm-street", FIRST - 1)) if one.closed else "none"
     path = one.path.replace("{programID}", "elm-street").replace("{eventID}", event)
