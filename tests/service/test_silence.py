@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -200,7 +201,8 @@ def test_what_was_lost_is_forgotten_first_where_noise_has_no_epsilon(tmp_path: P
     assert opening(gaussian, standing(tmp_path))["forecast_until"] == BEGINS + 3 * DAY
 
 
-def test_a_gap_in_the_wait_does_not_end_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("lost", [{}, {"together": 1, "interval": 0.5}])
+def test_a_gap_in_the_wait_does_not_end_it(lost: dict[str, Any]) -> None:
     """A promise about one interval, sums with a gap while they wait, other sums: 1.39 at 1."""
     slow = np.array([[0.95, 0.05], [0.05, 0.95]])
     street = Street(1)
@@ -210,9 +212,11 @@ def test_a_gap_in_the_wait_does_not_end_it(tmp_path: Path) -> None:
     waits = silence(second, street.standing)
     assert waits == forgotten(second, (FIRST + 24) * HOUR)
     street.begin(second)
-    street.lose(FIRST + 27, [0.3])
+    street.lose(FIRST + 27, [0.3], **lost)
     third = zone_of(alone(slow), (FIRST + 30) * HOUR, 0.6, 999, None)
     assert silence(third, street.standing) == forgotten(third, (FIRST + 28) * HOUR)
+    street.forecast(FIRST + 28, 2)
+    assert silence(third, street.standing) == forgotten(third, (FIRST + 30) * HOUR)
     end = int(waits[1]) // HOUR
     street.publish(second, [end - FIRST - 23])
     assert silence(replace(third, begins=(end + 1) * HOUR), street.standing) is None

@@ -188,14 +188,10 @@ def silence(
     if service.policy.schedule.negligible:  # who is left out follows from all releases
         last = _last(standing, past, service.begins)
     elif interval_promise(service) is None:
-        promised = [one for one in past if one.epoch.interval is not None]
-        last = _last(standing, promised, service.begins) if promised else 0
-        same = [one for one in past if one.epoch.roster in roster_digests(service)]
-        if any(release.start >= last for one in same for release in one.releases):
-            last = 0  # other promises have begun since, about these houses
-        elif last:
-            last = max([last, *(one.end for one in past if not one.has_read)])
-        last = max([last, *(end for _, end in booked_since(service, standing))])
+        last = _promised_until(service, standing, past)
+        if last:  # prices since then are of other models, until some are from readings
+            silent = (one for one in past if all(each.start < last for each in one.releases))
+            last = max([last, *(one.end for one in silent)])
     else:
         if known(service, standing) if spans is None else spans:
             return None
@@ -204,6 +200,22 @@ def silence(
         last = max([_last(standing, run.before, service.begins), *read])
     middle, end = forgotten(service, last) if last else (0, 0)
     return (middle, end) if service.begins < end else None
+
+
+def _promised_until(service: ZoneService, standing: LedgerState, past: Sequence[PastEpoch]) -> int:
+    """When the last promise about one step ended that these houses are to be forgotten after.
+
+    Epochs with such a promise, on record or booked as lost, and what was published elsewhere about
+    houses that came since; 0 without any, or where these houses were published about since.
+    """
+    promised = [one.end for one in past if one.epoch.interval is not None]
+    last = 0
+    if promised or any(gap.interval is not None for gap in standing.booked):
+        last = max([*promised, _last(standing, (), service.begins)])
+    same = [one for one in past if one.epoch.roster in roster_digests(service)]
+    if any(release.start >= last for one in same for release in one.releases):
+        last = 0  # other promises have begun since
+    return max([last, *(end for _, end in booked_since(service, standing))])
 
 
 def _last(standing: LedgerState, past: Iterable[PastEpoch], to: int) -> int:
