@@ -563,9 +563,9 @@ def test_forecasts_of_other_terms_are_prices_that_models_hold_since() -> None:
     street, at = Street(1), FIRST // 24 * 24
     street.begin(one := from_file(alone(QUICK), at * HOUR, 1.0, 24))
     street.publish(one, range(1, 25))
-    slow = np.array([[0.98, 0.02], [0.02, 0.98]])
-    street.begin(zone_of(alone(slow), (at + 72) * HOUR, 0.3, 9999, None))
-    sums = zone_of(alone(QUICK), (at + 90) * HOUR, 0.6, 999, None)
+    slow = np.array([[0.95, 0.05], [0.05, 0.95]])
+    street.begin(zone_of(alone(slow), (at + 72) * HOUR, 0.3, 600, None))
+    sums = zone_of(alone(QUICK), (at + 90) * HOUR, 0.6, 300, None)
     back, other = again(one, at + 90, 96), from_file(alone(QUICK), (at + 90) * HOUR, 0.9, 96)
     assert silence(sums, street.standing) is None
     assert known(back, street.standing)
@@ -582,7 +582,7 @@ def test_forecasts_of_other_terms_are_prices_that_models_hold_since() -> None:
     read.forecast(at + 81, 9)
     assert silence(sums, read.standing) is None, "what was promised is forgotten since"
     fresh = Street(1)
-    fresh.begin(zone_of(alone(slow), at * HOUR, 0.3, 9999, None))
+    fresh.begin(zone_of(alone(slow), at * HOUR, 0.3, 600, None))
     fresh.forecast(at, 10)
     assert silence(other, fresh.standing) is None, "nothing was published from readings"
 
