@@ -558,6 +558,31 @@ def test_epochs_of_forecasts_alone_in_a_wait_begin_the_chain(second: bool) -> No
         assert found == pytest.approx(true, rel=1e-6)
 
 
+@pytest.mark.parametrize("together", [None, 1])
+def test_an_epoch_that_may_have_published_nothing_need_not_begin_the_chain(
+    together: int | None,
+) -> None:
+    """The law of occupancy may be that of the next one's begin: 1.064 at 1."""
+    law, at = (
+        OccupancyModel.factored([[0.7, 0.3]], [[[[0.99, 0.01], [0.3, 0.7]]]]),
+        FIRST // 24 * 24,
+    )
+    one, found = from_file(law, at * HOUR, 1.0, 24), []
+    for lost in (False, True):
+        street = Street(1)
+        if lost:
+            street.begin(one)
+            street.lose(at, [0.01], together)
+        later = at + 24 * 12
+        street.begin(second := again(one, later, 6))
+        street.publish(second, [1])
+        assert len(known(again(one, later + 1, 6), street.standing)) == 1 + lost
+        border_of = border(again(one, later + 1, 6), street.standing)
+        assert border_of is not None
+        found.append(border_of.leakage)
+    assert found[1] >= found[0]
+
+
 def test_forecasts_of_other_terms_are_prices_that_models_hold_since() -> None:
     """They are of another promise: 6.92 at 1, and 1.91 where the first terms came back."""
     street, at = Street(1), FIRST // 24 * 24

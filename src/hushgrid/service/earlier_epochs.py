@@ -65,6 +65,7 @@ class PastEpoch:
             from readings.
         reach: The step after the last one in its horizon that has a release of any kind, or may
             have had one.
+        is_shown: Whether a step in its horizon has a release of any kind.
     """
 
     place: int
@@ -72,6 +73,7 @@ class PastEpoch:
     releases: Sequence[ReleaseRecord]
     gaps: Sequence[ResumeRecord]
     reach: int
+    is_shown: bool
 
     @property
     def since(self) -> float:
@@ -131,7 +133,8 @@ def past_epochs(standing: LedgerState) -> list[PastEpoch]:
         steps = [one.t for one in releases[-1:]] + [gap.last for gap in gaps]
         reach = min(max(steps, default=-1) + 1, epoch.first + epoch.horizon)
         read = [one for one in releases if one.source == "readings"]
-        whole = PastEpoch(i, epoch, read, gaps, reach)
+        shown = any(one.t < epoch.first + epoch.horizon for one in releases[:1])
+        whole = PastEpoch(i, epoch, read, gaps, reach, shown)
         some = [gap for gap in gaps if gap.together is not None or gap.last >= whole.read_from]
         follows = found or any(one.seq < epoch.seq for one in came_in(standing))
         if read or some or (steps and (epoch.interval is not None or follows)):
@@ -456,12 +459,19 @@ def of_run(
         run = _run(service, standing, past, service.memory or _MOST).spans
         spans = [] if any(one.past.has_read for one in run) else run
     found = _continued(service, standing, past, spans, inflow)
-    if not spans or spans[0].continues or not (spans[0].past.place or came_in(standing)):
+    if not spans or spans[0].continues:
         return found
-    # after other epochs: by the law that it begins with, or the settled one
-    settled = [replace(spans[0], continues=True), *spans[1:]]
-    other = _continued(service, standing, past, settled, 0.0)
-    return [(max(a, b), most) for (a, most), (b, _) in zip(found, other, strict=True)]
+    # the law that it begins with may be that of the first epoch which is known to have published
+    sure = next((k for k, one in enumerate(spans) if one.past.is_shown), len(spans) - 1)
+    chains = [spans[k:] for k in range(1, sure + 1)]
+    lost = any(gap.together is not None for one in past for gap in one.gaps)
+    if spans[0].past.place or came_in(standing) or lost:  # after others: or the settled one
+        chains.append([replace(spans[0], continues=True), *spans[1:]])
+    for chain in chains:
+        other = [one for one, _ in _continued(service, standing, past, chain, 0.0)]
+        other[1:1] = [0.0] * (len(found) - len(other))  # epochs before that chain
+        found = [(max(a, b), most) for (a, most), b in zip(found, other, strict=True)]
+    return found
 
 
 def _continued(
