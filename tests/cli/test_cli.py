@@ -91,6 +91,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return folder, found.stdout
 
 
+@pytest.mark.soak
 def test_paper_writes_what_it_names(written: tuple[Path, str]) -> None:
     tmp_path, stdout = written
     named = [Path(line.strip()) for line in stdout.split("Written:")[1].splitlines()[1:]]

@@ -27,6 +27,7 @@ def run(tmp_path_factory):
     return found, out, json.loads((out / "x.json").read_text())
 
 
+@pytest.mark.soak
 def test_json_has_the_promised_keys(run):
     found, _, values = run
     assert found.returncode == 0
@@ -46,6 +47,7 @@ def test_json_has_the_promised_keys(run):
         assert differs["ci95"][0] < differs["mean"] < differs["ci95"][1]
 
 
+@pytest.mark.soak
 def test_page_tables_and_figures_are_written(run):
     found, out, values = run
     names = {path.name for path in out.iterdir()}

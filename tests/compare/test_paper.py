@@ -49,6 +49,7 @@ def test_the_days_on_record_are_played_again(played: Experiment) -> None:
         assert played.fewest_protected == RECORD["fewest_protected"]
 
 
+@pytest.mark.soak
 def test_two_hundred_days(experiment: Experiment) -> None:
     naive = experiment.study.summary("naive", "rmsre_paper")
     assert 1.20e-3 <= naive.mean <= 1.31e-3

@@ -337,6 +337,7 @@ def test_the_files_are_sound(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
+@pytest.mark.sampled
 def test_one_mistake_is_reported_once_at_its_key_and_line(tmp_path: Path, name: str) -> None:
     content, load, own = FILES[name]
     wrong, missed = [], set(REQUIRED)

@@ -820,6 +820,7 @@ def test_forecasts_that_may_be_lost_are_of_the_promise_they_were_published_under
 
 
 @pytest.mark.parametrize("why", ["a gap over the end of the wait", "two histories"])
+@pytest.mark.sampled
 def test_after_a_wait_the_same_terms_go_on(tmp_path: Path, why: str) -> None:
     longer, after = ("horizon = 24", "horizon = 120"), BEGINS + 6 * DAY
     if why == "two histories":

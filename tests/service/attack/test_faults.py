@@ -63,6 +63,7 @@ def judge(driven: Driven, met: Counter[str], name: str, *, heirs: bool = False) 
 
 
 @pytest.mark.parametrize("seed", range(1, SERVICES + 1))
+@pytest.mark.soak
 def test_faults_of_the_disk_kills_and_steps_of_the_clock_lose_nothing(
     tmp_path: Path, seed: int
 ) -> None:

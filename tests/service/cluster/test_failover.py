@@ -220,6 +220,7 @@ def test_every_curator_tells_every_price_and_who_runs_what(fleet: tuple[Fleet, W
     assert f"hushgrid_leases {len(ZONES) / 3}" in figures
 
 
+@pytest.mark.soak
 def test_a_curator_that_was_paused_appends_nothing(fleet: tuple[Fleet, Witness]) -> None:
     made, witness = fleet
     wait_for(lambda: len(made.ready()) == 3, made.curators)

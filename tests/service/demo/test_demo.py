@@ -160,6 +160,7 @@ def evening(folder: Path) -> Iterator[Living]:
     made.stop()
 
 
+@pytest.mark.soak
 def test_on_a_cold_evening_the_meters_earn_their_keep(evening: Living) -> None:
     """Errors are counted anew; the published price follows, the forecast without meters cannot."""
     demo = evening

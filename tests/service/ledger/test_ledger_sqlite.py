@@ -180,6 +180,7 @@ with opened(Path(sys.argv[1]), sys.argv[2]) as ledger:
 """
 
 
+@pytest.mark.soak
 def test_processes_that_start_at_once(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     zones = [f"zone-{n}" for n in range(4)]
