@@ -695,6 +695,30 @@ def test_an_epoch_after_other_terms_is_counted_by_the_settled_law() -> None:
     assert found.leakage == pytest.approx(max(true), rel=1e-6)
 
 
+def test_the_law_has_settled_after_a_wait_whatever_the_day() -> None:
+    """Models that move at weekends forget in 32 days from some days on, and not from others."""
+    still, moves = np.eye(2), np.array([[0.962, 0.038], [0.038, 0.962]])
+    week = Calendar([0] * 120 + [1] * 48)
+    each, start = [[still, QUICK], [moves, QUICK]], [[0.0, 1.0], [0.5, 0.5]]
+    made = OccupancyModel.factored(start, each, calendar=week)
+    monday = (FIRST * HOUR // (7 * DAY) * 7 + 4) * DAY + 14 * 7 * DAY
+    street = Street(2)
+    street.begin(first := zone_of(alone(QUICK, 2), monday - 68 * DAY - HOUR, 0.1, 1, None))
+    street.publish(first, [1])
+    bounds = (1000, 100)  # the large house is certain where the first one begins
+    one, after = (from_file(made, monday + days * DAY, 1.0, 24, bounds=bounds) for days in (0, 1))
+    assert (one.memory, after.memory) == (None, 768)
+    assert silence(one, street.standing) is None
+    found = border(one, street.standing)
+    assert found is not None
+    assert found.leakage > 20
+    street.begin(replace(one, accepts=math.inf))
+    street.publish(one, range(1, 25))
+    found = border(after, street.standing)
+    assert found is not None
+    assert found.leakage > 20
+
+
 def test_a_chain_after_other_terms_is_counted_by_the_settled_law_too() -> None:
     """Who is all but certain where epochs begin is not so after a wait; by all outputs high."""
     step = np.array([[0.8, 0.2], [0.1, 0.9]])

@@ -270,9 +270,7 @@ def border(
     if spans is None:
         spans = known(service, standing)
     past = past_epochs(standing)
-    settled = (
-        (past or came_in(standing)) and service.pattern is not None and service.memory is not None
-    )
+    settled = bool(past or came_in(standing)) and service.pattern is not None
     settled = settled and interval_promise(service) is not None
     if not (spans or settled) or service.begins < standing.reach:  # refused for that
         return None

@@ -36,6 +36,7 @@ from hushgrid.mechanism.noise import Noise, Stepwise
 from hushgrid.mechanism.release import Mode, PreparedNoise, State, prepare, step, with_added_loss
 from hushgrid.model.zone import feed_in_rate, public_rate
 from hushgrid.service.border import opening
+from hushgrid.service.earlier_epochs import has_begun
 from hushgrid.service.epoch import begin, check_all_here, check_moves, check_new
 from hushgrid.service.gaps import book, held_back, note_loss
 from hushgrid.service.ledger.chain import Fold, LedgerStore
@@ -46,7 +47,7 @@ from hushgrid.service.ledger.witness import Witness
 from hushgrid.service.ledger.writer import Ledger, Signer, verify_signature
 from hushgrid.service.meters.columns import Closed, IntervalSource, NoiseBlock
 from hushgrid.service.replay import Replay, brought_now, last_block
-from hushgrid.service.same_terms import next_epoch, zone_as_begun
+from hushgrid.service.same_terms import next_epoch, renews, zone_as_begun
 
 
 class Publisher(Protocol):
@@ -623,8 +624,10 @@ class Curator:
         horizons = (t - self._epoch.first) // self._epoch.horizon
         if self._key is None or standing.gap is not None or horizons == self._refused:
             return
+        if horizons < 1 or not renews(self.service):
+            return
         try:
-            later = next_epoch(self.service, t)
+            later = next_epoch(self.service, t, renewed=has_begun(self.service, standing))
             if later is None:
                 return
             stated = opening(later, standing)

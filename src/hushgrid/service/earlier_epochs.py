@@ -372,17 +372,12 @@ def _run(
     """
     found, before, first = list[EarlierEpoch](), list(past), service.begins // service.seconds
     since: float = service.begins
-    models = occupancy_digest(service)
-    came = max((one.seq for one in standing.transfers if one.direction == "in"), default=0)
     waited = False
     while before and not (waited and before[-1].has_read):
         one = before[-1]
         epoch = one.epoch
-        same = epoch.seconds == service.seconds and epoch.roster in roster_digests(service)
-        then = same_terms(service, epoch.digest, epoch.first, epoch.horizon) if same else None
-        other_promise = epoch.together is not None and epoch.interval is None
-        other_promise |= epoch.occupancy not in (None, models)
-        if then is None or other_promise or epoch.seq < came:
+        then = _in_chain(service, standing, epoch)
+        if then is None:
             break
         span = EarlierEpoch(then, one)
         other = max((gap.seq for gap in one.gaps if _own_gap(span, gap) is None), default=0)
@@ -403,6 +398,36 @@ def _run(
     last = _last(standing, before, service.begins)
     apart = found and (not last or since >= forgotten(found[0].service, last)[1])
     return _Run(found, before, bool(apart))
+
+
+def _in_chain(
+    service: ZoneService, standing: LedgerState, epoch: EpochRecord
+) -> ZoneService | None:
+    """The zone in an earlier epoch, if it can be one chain with the zone as it is now."""
+    came = max((one.seq for one in standing.transfers if one.direction == "in"), default=0)
+    if epoch.seq < came or epoch.seconds != service.seconds:
+        return None
+    if epoch.together is not None and epoch.interval is None:  # another promise
+        return None
+    if epoch.occupancy not in (None, occupancy_digest(service)):
+        return None
+    if epoch.roster not in roster_digests(service):
+        return None
+    return same_terms(service, epoch.digest, epoch.first, epoch.horizon)
+
+
+def has_begun(service: ZoneService, standing: LedgerState) -> bool:
+    """Whether the chain of a zone's terms has begun: the last epoch with a price is one of them.
+
+    Args:
+        service: The zone with an interval promise.
+        standing: Its ledger.
+
+    Returns:
+        False also where all that such epochs have may be lost.
+    """
+    shown = [one.epoch for one in past_epochs(standing) if one.is_shown]
+    return bool(shown) and _in_chain(service, standing, shown[-1]) is not None
 
 
 def _parted(one: PastEpoch, seq: int) -> tuple[PastEpoch, PastEpoch]:
@@ -492,7 +517,9 @@ def _continued(
     seconds = service.seconds
     first = spans[0].past.epoch.first if spans else service.begins // seconds
     settles = spans[0].service.memory if spans else service.memory  # it may differ by the day
-    begin = first - ((settles or 0) if not spans or spans[0].continues else 0)
+    if settles is None:  # not from this day on, but in the whole of the longest wait
+        settles = 2 * PERIODS[-1] * DAY // seconds
+    begin = first - (settles if not spans or spans[0].continues else 0)
     new = service.begins // seconds - begin
     steps = new + service.policy.horizon
     world = laid(pattern, EpochTimes(begin * seconds, seconds, steps, service.time_zone))

@@ -97,12 +97,13 @@ def accepted(epoch: EpochRecord) -> float:
     return counted if counted > (epoch.interval or 0.0) * (1 + CLOSE) else 0.0
 
 
-def next_epoch(service: ZoneService, t: int) -> ZoneService | None:
+def next_epoch(service: ZoneService, t: int, *, renewed: bool = True) -> ZoneService | None:
     """The zone in the epoch that begins by itself once the horizon of the present one has ended.
 
     Args:
         service: The zone in its present epoch.
         t: The zone's step that is next.
+        renewed: As in `in_epoch`: whether an epoch of these terms has published anything.
 
     Returns:
         The zone with the same terms in the horizon that holds the step, counted from the present
@@ -114,7 +115,7 @@ def next_epoch(service: ZoneService, t: int) -> ZoneService | None:
     if horizons < 1 or not renews(service):
         return None
     begins = service.begins + horizons * service.policy.horizon * service.seconds
-    found = in_epoch(service, begins, renewed=True)
+    found = in_epoch(service, begins, renewed=renewed)
     return None if found is None else replace(found, accepts=None)
 
 
