@@ -27,7 +27,7 @@ from hushgrid.service import curator as curators
 from hushgrid.service.audit import load_ledger, terms_of
 from hushgrid.service.border import border, opening
 from hushgrid.service.curator import WAITS, status_of
-from hushgrid.service.earlier_epochs import forgotten, known, silence
+from hushgrid.service.earlier_epochs import forgotten, has_begun, known, silence
 from hushgrid.service.epoch import check_same, first_state, occupancy_digest
 from hushgrid.service.gaps import book, held_back, waits_until
 from hushgrid.service.ledger.chain import fold
@@ -581,6 +581,32 @@ def test_an_epoch_that_may_have_published_nothing_need_not_begin_the_chain(
         assert border_of is not None
         found.append(border_of.leakage)
     assert found[1] >= found[0]
+
+
+def test_a_chain_has_begun_where_the_last_price_is_of_its_terms() -> None:
+    """Prices of other terms that may be lost end it: 3.064 at 0.5 for a renewed epoch."""
+    at = FIRST // 24 * 24
+    one = from_file(alone(QUICK), at * HOUR, 1.0, 24)
+    later = again(one, at + 24, 24)
+    street = Street(1)
+    assert not has_begun(later, street.standing)
+    street.begin(one)
+    assert not has_begun(later, street.standing), "it published nothing"
+    street.forecast(at, 2)
+    assert has_begun(later, street.standing)
+    after_gap, after_other = street.standing, street.standing
+    street.lose(at + 2, [0.01])
+    assert has_begun(later, street.standing), "of its own schedule"
+    street.standing = after_gap
+    street.lose(at + 2, [0.01], together=1)
+    assert not has_begun(later, street.standing)
+    street.forecast(at + 3, 1)
+    assert has_begun(later, street.standing)
+    street.standing = after_other
+    street.begin(from_file(alone(QUICK), (at + 2) * HOUR, 0.5, 24 * 9))
+    assert has_begun(later, street.standing), "those published nothing"
+    street.lose(at + 2, [0.01])
+    assert not has_begun(later, street.standing)
 
 
 def test_forecasts_of_other_terms_are_prices_that_models_hold_since() -> None:

@@ -65,7 +65,7 @@ class PastEpoch:
             from readings.
         reach: The step after the last one in its horizon that has a release of any kind, or may
             have had one.
-        is_shown: Whether a step in its horizon has a release of any kind.
+        shown: The number of the last record of a release of any kind in its horizon; 0 without any.
     """
 
     place: int
@@ -73,7 +73,7 @@ class PastEpoch:
     releases: Sequence[ReleaseRecord]
     gaps: Sequence[ResumeRecord]
     reach: int
-    is_shown: bool
+    shown: int
 
     @property
     def since(self) -> float:
@@ -133,7 +133,7 @@ def past_epochs(standing: LedgerState) -> list[PastEpoch]:
         steps = [one.t for one in releases[-1:]] + [gap.last for gap in gaps]
         reach = min(max(steps, default=-1) + 1, epoch.first + epoch.horizon)
         read = [one for one in releases if one.source == "readings"]
-        shown = any(one.t < epoch.first + epoch.horizon for one in releases[:1])
+        shown = max((one.seq for one in releases if one.t < epoch.first + epoch.horizon), default=0)
         whole = PastEpoch(i, epoch, read, gaps, reach, shown)
         some = [gap for gap in gaps if gap.together is not None or gap.last >= whole.read_from]
         follows = found or any(one.seq < epoch.seq for one in came_in(standing))
@@ -380,7 +380,7 @@ def _run(
         if then is None:
             break
         span = EarlierEpoch(then, one)
-        other = max((gap.seq for gap in one.gaps if _own_gap(span, gap) is None), default=0)
+        other = _last_of_others(span)
         if not other and found and first - found[0].past.epoch.first >= steps:
             found[0] = replace(found[0], continues=True)
             return _Run(found, before, True)
@@ -417,17 +417,28 @@ def _in_chain(
 
 
 def has_begun(service: ZoneService, standing: LedgerState) -> bool:
-    """Whether the chain of a zone's terms has begun: the last epoch with a price is one of them.
+    """Whether the chain of a zone's terms has begun: the last price is of one of its epochs.
 
     Args:
         service: The zone with an interval promise.
         standing: Its ledger.
 
     Returns:
-        False also where all that such epochs have may be lost.
+        False also where that price may be lost, or prices of other terms after it.
     """
-    shown = [one.epoch for one in past_epochs(standing) if one.is_shown]
-    return bool(shown) and _in_chain(service, standing, shown[-1]) is not None
+    for one in reversed(past_epochs(standing)):
+        then = _in_chain(service, standing, one.epoch)
+        if then is None:
+            return False
+        other = _last_of_others(EarlierEpoch(then, one))
+        if other or one.shown:
+            return one.shown > other
+    return False
+
+
+def _last_of_others(span: EarlierEpoch) -> int:
+    """The number of the last record by which releases of other terms are booked; 0 without any."""
+    return max((gap.seq for gap in span.past.gaps if _own_gap(span, gap) is None), default=0)
 
 
 def _parted(one: PastEpoch, seq: int) -> tuple[PastEpoch, PastEpoch]:
@@ -438,6 +449,7 @@ def _parted(one: PastEpoch, seq: int) -> tuple[PastEpoch, PastEpoch]:
         one,
         releases=[release for release in one.releases if release.seq > seq],
         gaps=[gap for gap in one.gaps if gap.seq > seq],
+        shown=one.shown if one.shown > seq else 0,
     )
     return replace(one, releases=releases, gaps=gaps, reach=0), later
 
@@ -487,7 +499,7 @@ def of_run(
     if not spans or spans[0].continues:
         return found
     # the law that it begins with may be that of the first epoch which is known to have published
-    sure = next((k for k, one in enumerate(spans) if one.past.is_shown), len(spans) - 1)
+    sure = next((k for k, one in enumerate(spans) if one.past.shown), len(spans) - 1)
     chains = [spans[k:] for k in range(1, sure + 1)]
     lost = any(gap.together is not None for one in past for gap in one.gaps)
     if spans[0].past.place or came_in(standing) or lost:  # after others: or the settled one
