@@ -35,7 +35,7 @@ from hushgrid.service.ledger.records import GapRecord, ResumeRecord, schedule_di
 from hushgrid.service.ledger.writer import verify_signature
 from hushgrid.service.promise import Running, outlook, zone_json
 from tests.audit.zones import releases, terms
-from tests.service.borders import FIRST, HOUR, Street, from_file, world, zone_of
+from tests.service.borders import FIRST, HOUR, Street, exact, from_file, world, zone_of
 from tests.service.ledger.ledgers import lines_of, read, sealed
 from tests.service.ledger.ledgers import opening as story
 from tests.service.test_border import (
@@ -719,6 +719,29 @@ def test_an_epoch_after_other_terms_is_counted_by_the_settled_law() -> None:
     settled = np.array([1, 2]) / 3
     true = [shown_about(settled, step, scales, t, sign) for t in (0, 1) for sign in (1, -1)]
     assert found.leakage == pytest.approx(max(true), rel=1e-6)
+
+
+def test_the_law_has_settled_where_nothing_is_left_of_the_day_before() -> None:
+    """Weekends that send everyone home: a law that begins after them has not settled."""
+    p = 0.03
+    still, moves, home = np.eye(2), np.array([[1 - p, p], [p, 1 - p]]), np.array([[0, 1], [0, 1]])
+    week = [1 if hour % 24 == 12 else 0 for hour in range(120)] + [2] * 48
+    made = OccupancyModel.factored(
+        [[0.5, 0.5]], [[still], [moves], [home]], calendar=Calendar(week)
+    )
+    tuesday = (FIRST * HOUR // (7 * DAY) * 7 + 5) * DAY + 8 * 7 * DAY
+    one = from_file(made, tuesday, 8.0, 138)
+    assert one.memory == 24
+    street = Street(1)
+    street.begin(first := zone_of(alone(QUICK), tuesday - 40 * DAY, 0.1, 1, None))
+    street.publish(first, [1])
+    assert silence(one, street.standing) is None
+    found = border(one, street.standing)
+    assert found is not None
+    losses = [1000 / first_state(one).scheduler.at(t).scale for t in range(1, 139)]
+    steps = [(still, moves, home)[slot] for slot in week[24 : 24 + 138]]
+    true = exact(steps, [p, 1 - p], losses)
+    assert found.leakage == pytest.approx(true.max(), rel=1e-6)
 
 
 def test_the_law_has_settled_after_a_wait_whatever_the_day() -> None:

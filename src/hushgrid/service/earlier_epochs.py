@@ -531,6 +531,7 @@ def _continued(
     settles = spans[0].service.memory if spans else service.memory  # it may differ by the day
     if settles is None:  # not from this day on, but in the whole of the longest wait
         settles = 2 * PERIODS[-1] * DAY // seconds
+    settles += DAY // seconds  # what is possible where it begins follows from the day before
     begin = first - (settles if not spans or spans[0].continues else 0)
     new = service.begins // seconds - begin
     steps = new + service.policy.horizon
