@@ -536,6 +536,24 @@ def counted(after: ZoneService, street: Street, forecasts: int) -> tuple[float, 
     return found.leakage, max(each)
 
 
+def test_epochs_of_forecasts_alone_do_not_end_the_wait() -> None:
+    """However long ago the first of them began: 1.178 at 1, 3.93 at 1 after sums."""
+    street, at = Street(1), FIRST // 24 * 24
+    street.begin(one := from_file(alone(QUICK), at * HOUR, 1.0, 24))
+    street.publish(one, range(1, 25))
+    begin = at + 24
+    other = from_file(alone(np.array([[0.9, 0.1], [0.1, 0.9]])), begin * HOUR, 1.0, 24 * 40)
+    end = forgotten(other, begin * HOUR)
+    for k in range(3):
+        street.begin(again(other, begin + k, 24 * 40))
+        street.forecast(begin + k, 1)
+    assert other.memory is not None
+    late = again(other, begin + 2 + other.memory, 24 * 40)
+    assert late.begins < end[1]
+    assert known(late, street.standing) == []
+    assert silence(late, street.standing) == end
+
+
 @pytest.mark.parametrize("second", [False, True])
 def test_epochs_of_forecasts_alone_in_a_wait_begin_the_chain(second: bool) -> None:
     """Whether the next one begins in the wait, or after it with another one between."""
@@ -647,6 +665,20 @@ def test_a_wait_is_longer_by_a_block_of_steps() -> None:
     last = FIRST * HOUR
     assert forgotten(plain, last) == (last + DAY, last + 2 * DAY)
     assert forgotten(joint, last) == (last + 2 * DAY, last + 4 * DAY)
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_a_chain_is_cut_only_where_its_law_has_settled(early: bool) -> None:
+    """It may still be that of its begin, though what was published there is forgotten."""
+    street, at = Street(1), FIRST // 24 * 24
+    one = from_file(alone(QUICK), at * HOUR, 1.0, 24)
+    assert one.memory is not None
+    starts = [at - 4 * one.memory, at, at + 1] if early else [at, at + 1]
+    for start in starts:
+        street.begin(each := again(one, start, 24))
+        street.publish(each, [1])
+    spans = known(again(one, at + 1 + one.memory, 24), street.standing)
+    assert [span.continues for span in spans] == ([True] if early else [False, False])
 
 
 def test_a_chain_that_is_cut_begins_by_the_memory_of_its_own_days() -> None:

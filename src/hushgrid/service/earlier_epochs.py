@@ -381,7 +381,9 @@ def _run(
             break
         span = EarlierEpoch(then, one)
         other = _last_of_others(span)
-        if not other and found and first - found[0].past.epoch.first >= steps:
+        has_read = one.has_read or any(each.past.has_read for each in found)
+        far = found and has_read and first - found[0].past.epoch.first >= steps
+        if far and not other and _has_settled(service, standing, before, found[0]):
             found[0] = replace(found[0], continues=True)
             return _Run(found, before, True)
         if other:  # what is on record after it was booked
@@ -398,6 +400,28 @@ def _run(
     last = _last(standing, before, service.begins)
     apart = found and (not last or since >= forgotten(found[0].service, last)[1])
     return _Run(found, before, bool(apart))
+
+
+def _has_settled(
+    service: ZoneService, standing: LedgerState, before: Sequence[PastEpoch], span: EarlierEpoch
+) -> bool:
+    """Whether an epoch before has begun the chain so early that its law has settled at `span`."""
+    since = span.past.epoch.first - _settles(span.service)
+    for one in reversed(before):
+        then = _in_chain(service, standing, one.epoch)
+        if then is None or _last_of_others(EarlierEpoch(then, one)):
+            return False
+        if one.shown and one.epoch.first <= since:
+            return True
+    return False
+
+
+def _settles(service: ZoneService) -> int:
+    """Steps after which the law of occupancy has settled where an epoch begins."""
+    day = DAY // service.seconds
+    if service.memory is None:  # not from this day on, but in the whole of the longest wait
+        return (2 * PERIODS[-1] + 1) * day
+    return service.memory + day  # what is possible where it begins follows from the day before
 
 
 def _in_chain(
@@ -528,10 +552,7 @@ def _continued(
     assert promised is not None
     seconds = service.seconds
     first = spans[0].past.epoch.first if spans else service.begins // seconds
-    settles = spans[0].service.memory if spans else service.memory  # it may differ by the day
-    if settles is None:  # not from this day on, but in the whole of the longest wait
-        settles = 2 * PERIODS[-1] * DAY // seconds
-    settles += DAY // seconds  # what is possible where it begins follows from the day before
+    settles = _settles(spans[0].service if spans else service)  # it may differ by the day
     begin = first - (settles if not spans or spans[0].continues else 0)
     new = service.begins // seconds - begin
     steps = new + service.policy.horizon
