@@ -65,7 +65,8 @@ class PastEpoch:
             from readings.
         reach: The step after the last one in its horizon that has a release of any kind, or may
             have had one.
-        shown: The number of the last record of a release of any kind in its horizon; 0 without any.
+        last_record: The number of the last record of a release of any kind in its horizon; 0
+            without any.
     """
 
     place: int
@@ -73,7 +74,7 @@ class PastEpoch:
     releases: Sequence[ReleaseRecord]
     gaps: Sequence[ResumeRecord]
     reach: int
-    shown: int
+    last_record: int
 
     @property
     def since(self) -> float:
@@ -133,8 +134,10 @@ def past_epochs(standing: LedgerState) -> list[PastEpoch]:
         steps = [one.t for one in releases[-1:]] + [gap.last for gap in gaps]
         reach = min(max(steps, default=-1) + 1, epoch.first + epoch.horizon)
         read = [one for one in releases if one.source == "readings"]
-        shown = max((one.seq for one in releases if one.t < epoch.first + epoch.horizon), default=0)
-        whole = PastEpoch(i, epoch, read, gaps, reach, shown)
+        last_record = max(
+            (one.seq for one in releases if one.t < epoch.first + epoch.horizon), default=0
+        )
+        whole = PastEpoch(i, epoch, read, gaps, reach, last_record)
         some = [gap for gap in gaps if gap.together is not None or gap.last >= whole.read_from]
         follows = found or any(one.seq < epoch.seq for one in came_in(standing))
         if read or some or (steps and (epoch.interval is not None or follows)):
@@ -411,7 +414,7 @@ def _has_settled(
         then = _in_chain(service, standing, one.epoch)
         if then is None or _last_of_others(EarlierEpoch(then, one)):
             return False
-        if one.shown and one.epoch.first <= since:
+        if one.last_record and one.epoch.first <= since:
             return True
     return False
 
@@ -455,8 +458,8 @@ def has_begun(service: ZoneService, standing: LedgerState) -> bool:
         if then is None:
             return False
         other = _last_of_others(EarlierEpoch(then, one))
-        if other or one.shown:
-            return one.shown > other
+        if other or one.last_record:
+            return one.last_record > other
     return False
 
 
@@ -473,7 +476,7 @@ def _parted(one: PastEpoch, seq: int) -> tuple[PastEpoch, PastEpoch]:
         one,
         releases=[release for release in one.releases if release.seq > seq],
         gaps=[gap for gap in one.gaps if gap.seq > seq],
-        shown=one.shown if one.shown > seq else 0,
+        last_record=one.last_record if one.last_record > seq else 0,
     )
     return replace(one, releases=releases, gaps=gaps, reach=0), later
 
@@ -523,7 +526,7 @@ def of_run(
     if not spans or spans[0].continues:
         return found
     # the law that it begins with may be that of the first epoch which is known to have published
-    sure = next((k for k, one in enumerate(spans) if one.past.shown), len(spans) - 1)
+    sure = next((k for k, one in enumerate(spans) if one.past.last_record), len(spans) - 1)
     chains = [spans[k:] for k in range(1, sure + 1)]
     lost = any(gap.together is not None for one in past for gap in one.gaps)
     if spans[0].past.place or came_in(standing) or lost:  # after others: or the settled one
