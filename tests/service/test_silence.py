@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from hushgrid import OccupancyModel, Policy
+from hushgrid._numbers import Floats
 from hushgrid.accounting.epochs import FORGOTTEN, kept_by_silence
 from hushgrid.audit.certificate import certify
 from hushgrid.audit.evidence import Evidence, RecordedEpoch, RecordedRelease
@@ -554,6 +555,32 @@ def test_epochs_of_forecasts_alone_do_not_end_the_wait() -> None:
     assert silence(late, street.standing) == end
 
 
+def home_at_weekends(p: float) -> tuple[OccupancyModel, list[Floats]]:
+    """A house that moves at noon of weekdays, and its transitions by the hour of a week."""
+    moves = np.array([np.eye(2), [[1 - p, p], [p, 1 - p]], [[0, 1], [0, 1]]])
+    week = [1 if hour % 24 == 12 else 0 for hour in range(120)] + [2] * 48
+    made = OccupancyModel.factored([[0.5, 0.5]], moves[:, None], calendar=Calendar(week))
+    return made, list(moves[week])
+
+
+def test_epochs_of_forecasts_alone_do_not_end_the_wait_where_their_law_has_settled() -> None:
+    """The wait is of 12 days; from a Monday or Tuesday on a day forgets."""
+    made, _ = home_at_weekends(0.03)
+    street, monday = Street(1), (FIRST * HOUR // (7 * DAY) * 7 + 4) * DAY
+    street.begin(one := from_file(alone(QUICK), monday - DAY, 1.0, 24))
+    street.publish(one, range(1, 25))
+    other = from_file(made, monday, 1.0, 24 * 34)
+    end = forgotten(other, monday)
+    for day in (0, 7):
+        street.begin(each := again(other, monday // HOUR + 24 * day, 24 * 34))
+        street.forecast(each.begins // HOUR, 1)
+    late = again(other, monday // HOUR + 24 * 8, 138)
+    assert late.memory == 24
+    assert late.begins < end[1]
+    assert known(late, street.standing) == []
+    assert silence(late, street.standing) == end
+
+
 @pytest.mark.parametrize("second", [False, True])
 def test_epochs_of_forecasts_alone_in_a_wait_begin_the_chain(second: bool) -> None:
     """Whether the next one begins in the wait, or after it with another one between."""
@@ -755,12 +782,7 @@ def test_an_epoch_after_other_terms_is_counted_by_the_settled_law() -> None:
 
 def test_the_law_has_settled_where_nothing_is_left_of_the_day_before() -> None:
     """Weekends that send everyone home: a law that begins after them has not settled."""
-    p = 0.03
-    still, moves, home = np.eye(2), np.array([[1 - p, p], [p, 1 - p]]), np.array([[0, 1], [0, 1]])
-    week = [1 if hour % 24 == 12 else 0 for hour in range(120)] + [2] * 48
-    made = OccupancyModel.factored(
-        [[0.5, 0.5]], [[still], [moves], [home]], calendar=Calendar(week)
-    )
+    made, week = home_at_weekends(p := 0.03)
     tuesday = (FIRST * HOUR // (7 * DAY) * 7 + 5) * DAY + 8 * 7 * DAY
     one = from_file(made, tuesday, 8.0, 138)
     assert one.memory == 24
@@ -771,8 +793,7 @@ def test_the_law_has_settled_where_nothing_is_left_of_the_day_before() -> None:
     found = border(one, street.standing)
     assert found is not None
     losses = [1000 / first_state(one).scheduler.at(t).scale for t in range(1, 139)]
-    steps = [(still, moves, home)[slot] for slot in week[24 : 24 + 138]]
-    true = exact(steps, [p, 1 - p], losses)
+    true = exact(week[24 : 24 + 138], [p, 1 - p], losses)
     assert found.leakage == pytest.approx(true.max(), rel=1e-6)
 
 
