@@ -900,6 +900,26 @@ def test_models_that_contradict_each_other_begin_no_promise_about_an_interval() 
             opening(torn, street.standing)
 
 
+@pytest.mark.parametrize(
+    ("home", "moves"),
+    [((0.0, 1.0), (QUICK, QUICK)), ((0.5, 1.0), (np.eye(2)[[0, 0]], np.eye(2)))],
+    ids=["where the epoch begins", "later"],
+)
+def test_models_whose_starts_contradict_each_other_begin_no_promise_about_an_interval(
+    home: tuple[float, float], moves: tuple[Floats, Floats]
+) -> None:
+    """Prices of other terms would say which one is right: 4.49 at 1 about a step before them."""
+    models = tuple(
+        OccupancyModel.factored([[1 - law, law]], [[move]])
+        for law, move in zip(home, moves, strict=True)
+    )
+    one = zone_of(alone(QUICK), FIRST * HOUR, 0.1, 24, 1.0)
+    opening(one, Street(1).standing)
+    torn = replace(one, scenario=replace(one.scenario, models=models))
+    with pytest.raises(LedgerError, match="where its epoch begins"):
+        opening(torn, Street(1).standing)
+
+
 @pytest.mark.parametrize("after", [24, 20])
 def test_a_budget_is_of_one_epoch(after: int) -> None:
     """One that begins inside the horizon of another of the same terms counts with it."""

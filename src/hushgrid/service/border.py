@@ -46,6 +46,7 @@ from hushgrid.service.earlier_epochs import (
     EarlierEpoch,
     came_at,
     came_in,
+    contradicts_at_start,
     contradicts_itself,
     known,
     moved_alone,
@@ -104,11 +105,14 @@ def opening(service: ZoneService, standing: LedgerState) -> dict[str, Any]:
             counts; all its prices would be forecasts; or a promise would be exceeded, and the
             operator has not accepted the figure.
     """
-    if interval_promise(service) is not None and contradicts_itself(service, service.begins):
+    if interval_promise(service) is not None and (
+        contradicts_itself(service, service.begins) or contradicts_at_start(service)
+    ):
         raise LedgerError(
-            f"models of zone {service.id!r} contradict each other: at some time of a week one has a"
-            " house at home for certain, another away. Every price says which is right, so there is"
-            " no promise about one interval; give one of them, or the secret step."
+            f"models of zone {service.id!r} contradict each other: where its epoch begins, or at"
+            " some time of a week, one has a house at home for certain, another away. Every price"
+            " says which is right, so there is no promise about one interval; give one of them, or"
+            " the secret step."
         )
     _check_last(service, standing)
     _check_kept_apart(service, standing)

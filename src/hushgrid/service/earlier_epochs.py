@@ -50,6 +50,7 @@ from hushgrid.service.same_terms import (
 
 _MOST = 50_000  # steps of earlier epochs that are looked at again
 DAY = 86_400  # [s]
+_WEEKS = 5  # in which states that are possible come again
 _ENDLESS = 1e5  # a leakage like no bound at all
 
 
@@ -294,6 +295,13 @@ def contradicts_itself(service: ZoneService, start: int) -> bool:
     """
     week = 7 * DAY // service.seconds + 1
     return contradict(anywhere(_models(service, start, week)), week)
+
+
+def contradicts_at_start(service: ZoneService) -> bool:
+    """The same from the laws on with which a zone's occupancy starts in its epoch, over weeks."""
+    steps = max(_WEEKS * 7 * DAY // service.seconds, service.policy.horizon)
+    longer = zip(_models(service, service.begins, steps), service.scenario.models, strict=True)
+    return contradict([replace(one, chains=own.chains) for one, own in longer], steps)
 
 
 # ---- the same terms again
