@@ -26,10 +26,10 @@ from hushgrid.files.service_file import load_deployment
 from hushgrid.mechanism.policy import Even
 from hushgrid.mechanism.scheduler import house_losses, schedule
 from hushgrid.model.occupancy import Calendar
-from hushgrid.service.audit import load_ledger, terms_of
+from hushgrid.service.audit import load_case, load_ledger, terms_of
 from hushgrid.service.border import Border, border, opening
 from hushgrid.service.curator import Curator
-from hushgrid.service.earlier_epochs import known, silence
+from hushgrid.service.earlier_epochs import known, of_run, past_epochs, silence
 from hushgrid.service.epoch import check_same, first_state
 from hushgrid.service.gaps import largest_loss
 from hushgrid.service.ledger import open_store
@@ -350,6 +350,24 @@ def test_a_figure_can_be_accepted_in_public(tmp_path: Path) -> None:
     assert f"(e^{found.leakage:g})" in sentence(again)
     (status,) = from_ledger(replace(deployment, zones=(again,)), BEGINS + 2 * DAY)
     assert status.leakage == pytest.approx(found.leakage)
+
+
+def test_an_epoch_that_published_nothing_has_accepted_nothing(tmp_path: Path) -> None:
+    """What it accepted would raise the promise of steps before it: 3.0016 at 3."""
+    epoch_of_before(tmp_path, planned_alone(tmp_path))
+    following = load(tmp_path, BEGINS + DAY)
+
+    def allowed() -> list[float]:
+        now = standing(tmp_path)
+        each = of_run(following, now, past_epochs(now), known(following, now))
+        return [most for _, most in each]
+
+    assert allowed() == [1.0, 1.0]
+    epoch(tmp_path, replace(following, accepts=1.5), 0)
+    assert bodies(tmp_path)[1]["accepted"] == pytest.approx(1.036, abs=1e-3)
+    assert allowed() == [1.0, 1.0]
+    (terms,) = load_case(str(tmp_path / "ledger.db"), [tmp_path / "service.toml"]).terms
+    assert terms.epsilon == terms.promised == 1.0
 
 
 def test_occupancy_that_never_changes_has_one_epoch(tmp_path: Path) -> None:

@@ -132,12 +132,13 @@ def load_case(
 def _as_accepted(terms: Terms, evidence: Sequence[Evidence]) -> Terms:
     """An interval promise with the largest leakage that was accepted in its place.
 
-    By epochs of the same terms, where a service file is given.
+    By epochs that published something; of the same terms, where a service file is given.
     """
     if terms.secret != "interval":
         return terms
     own = [one for one in evidence if one.zone == terms.zone.id]
-    given = [epoch for one in own for epoch in one.epochs if epoch.accepted]
+    epochs = [epoch for one in own for epoch in one.epochs if epoch.entries or epoch.lost]
+    given = [epoch for epoch in epochs if epoch.accepted]
     if (others := terms.other_epochs) is not None:
         given = [one for one in given if others.terms(one.digest, one.first, one.horizon)]
     return replace(terms, epsilon=max([terms.promised, *(one.accepted for one in given)]))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -345,9 +346,9 @@ def known(service: ZoneService, standing: LedgerState) -> list[EarlierEpoch]:
         spans = run.spans if run.is_apart else []
         if not spans or not spans[0].continues or steps >= _MOST:
             return spans
-        inflow = _inflow(standing, past, spans, promised)
-        without = _continued(service, standing, past, spans, 0.0)
-        found_with = _continued(service, standing, past, spans, inflow)
+        inflow = _inflow(past, spans, promised)
+        without = _continued(service, past, spans, 0.0)
+        found_with = _continued(service, past, spans, inflow)
         if all(
             one - other <= FORGOTTEN * promised
             for (one, _), (other, _) in zip(found_with, without, strict=True)
@@ -489,32 +490,24 @@ def _parted(one: PastEpoch, seq: int) -> tuple[PastEpoch, PastEpoch]:
     return replace(one, releases=releases, gaps=gaps, reach=0), later
 
 
-def _inflow(
-    standing: LedgerState,
-    past: Sequence[PastEpoch],
-    spans: Sequence[EarlierEpoch],
-    promised: float,
-) -> float:
+def _inflow(past: Sequence[PastEpoch], spans: Sequence[EarlierEpoch], promised: float) -> float:
     """The most that older epochs of the same terms say about the first step: what they allow."""
     if not spans[0].continues:
         return 0.0
     older = [one for one in past if one.place < spans[0].past.place]
-    return _allowed(standing, older[-1], promised, spans[0].past.place)
+    return _allowed(older[-1:], promised)
 
 
-def _allowed(
-    standing: LedgerState, one: PastEpoch, promised: float, until: int | None = None
-) -> float:
-    """What holds for the steps of an epoch: its promise, or what was accepted since it began.
+def _allowed(chain: Sequence[PastEpoch], promised: float) -> float:
+    """What holds for the steps of the first of some epochs: its promise, or what they accepted.
 
     Args:
-        standing: The zone's ledger.
-        one: The epoch.
+        chain: The epoch and those of the same terms that published after it. One that published
+            nothing accepts nothing.
         promised: What its terms promise; a record of an earlier version does not state it.
-        until: The number of an epoch at which to stop; by default all count.
     """
-    own = promised if one.epoch.interval is None else one.epoch.interval
-    return max([own, *map(accepted, standing.epochs[one.place : until])])
+    own = chain[0].epoch.interval
+    return max([promised if own is None else own, *(accepted(one.epoch) for one in chain)])
 
 
 def of_run(
@@ -526,11 +519,11 @@ def of_run(
     """(leakage, what is allowed) of the new epoch, then of known ones that it adds to."""
     promised = interval_promise(service)
     assert promised is not None
-    inflow = _inflow(standing, past, spans, promised) if spans else 0.0
+    inflow = _inflow(past, spans, promised) if spans else 0.0
     if not spans:  # in a wait: nothing is from readings, but the law begins there
         run = _run(service, standing, past, service.memory or _MOST).spans
         spans = [] if any(one.past.has_read for one in run) else run
-    found = _continued(service, standing, past, spans, inflow)
+    found = _continued(service, past, spans, inflow)
     if not spans or spans[0].continues:
         return found
     # the law that it begins with may be that of the first epoch which is known to have published
@@ -540,7 +533,7 @@ def of_run(
     if spans[0].past.place or came_in(standing) or lost:  # after others: or the settled one
         chains.append([replace(spans[0], continues=True), *spans[1:]])
     for chain in chains:
-        other = [one for one, _ in _continued(service, standing, past, chain, 0.0)]
+        other = [one for one, _ in _continued(service, past, chain, 0.0)]
         other[1:1] = [0.0] * (len(found) - len(other))  # epochs before that chain
         found = [(max(a, b), most) for (a, most), b in zip(found, other, strict=True)]
     return found
@@ -548,7 +541,6 @@ def of_run(
 
 def _continued(
     service: ZoneService,
-    standing: LedgerState,
     past: Sequence[PastEpoch],
     spans: Sequence[EarlierEpoch],
     inflow: float,
@@ -602,9 +594,9 @@ def _continued(
     found = [(worst, promised)]
     since = [epoch for epoch in past if spans and epoch.place >= spans[0].past.place]
     starts = [epoch.epoch.first * epoch.epoch.seconds // seconds - begin for epoch in since]
-    for epoch, start, end in zip(since, starts, [*starts, new][1:], strict=True):
+    for k, (start, end) in enumerate(pairwise([*starts, new])):
         part = earlier[max(start, 0) : end]
-        found.append((float(part.max(initial=0.0)), _allowed(standing, epoch, promised)))
+        found.append((float(part.max(initial=0.0)), _allowed(since[k:], promised)))
     return [(one if one < _ENDLESS else math.inf, allowed) for one, allowed in found]
 
 
