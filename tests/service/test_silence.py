@@ -708,6 +708,36 @@ def test_a_chain_is_cut_only_where_its_law_has_settled(early: bool) -> None:
     assert [span.continues for span in spans] == ([True] if early else [False, False])
 
 
+@pytest.mark.parametrize("most", [50_000, 48])
+def test_a_chain_is_cut_only_where_the_new_epoch_adds_nothing(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not about an older epoch either, with a smaller promise: 4.2252 at 3.4855 would be said."""
+    monkeypatch.setattr("hushgrid.service.earlier_epochs._MOST", most)
+    law, rare = np.array([1 - 1e-10, 1e-10]), [1 - 1e-10, 1e-10]
+    day = np.array([[rare, [0.875, 0.125]]] * 12 + [[rare, [0.05, 0.95]]] * 12)
+    theta = OccupancyModel.factored([law], day[:, None], calendar=Calendar(range(24)))
+    plain = zone_of(theta, 0, 1.6, 24, None)
+    noise = Blocks((1,) * 24, (1.6,) * 12 + (0.05,) * 12)
+    pattern = Pattern(plain.scenario, replace(plain.policy, schedule=noise))
+    street, at, losses = Street(1), FIRST // 24 * 24, list[float]()
+    for epsilon, steps in ((3.4855, 96), (22.43, 60), (22.43, 168)):
+        made = replace(plain, pattern=pattern, promise=Promise("interval", epsilon))
+        one = again(made, at + len(losses), max(steps, 96))
+        found = border(one, street.standing)
+        assert found is None or found.holds == (steps == 60)
+        street.begin(replace(one, accepts=math.inf))
+        street.publish(one, range(1, steps + 1))
+        losses += [1000 / first_state(one).scheduler.at(t).scale for t in range(1, steps + 1)]
+    true = exact([day[t % 24] for t in range(len(losses))], law, losses)[:96].max()
+    assert found is not None
+    assert found.promised == 3.4855
+    if most == 48:  # no further back: a bound
+        assert true < found.leakage < 30
+    else:
+        assert found.leakage == pytest.approx(true, rel=1e-6)
+
+
 def test_a_chain_that_is_cut_begins_by_the_memory_of_its_own_days() -> None:
     """The law of a week settles on Fridays alone; outputs written out have 1.231555 about a step.
 

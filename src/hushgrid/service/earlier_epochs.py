@@ -347,14 +347,20 @@ def known(service: ZoneService, standing: LedgerState) -> list[EarlierEpoch]:
         if not spans or not spans[0].continues or steps >= _MOST:
             return spans
         inflow = _inflow(past, spans, promised)
-        without = _continued(service, past, spans, 0.0)
-        found_with = _continued(service, past, spans, inflow)
-        if all(
+        without = _continued(service, past, spans, 0.0).found
+        found_with, beyond = _continued(service, past, spans, inflow)
+        if beyond <= _least(past, promised) and all(
             one - other <= FORGOTTEN * promised
             for (one, _), (other, _) in zip(found_with, without, strict=True)
         ):
             return spans
         steps *= 2
+
+
+def _least(past: Sequence[PastEpoch], promised: float) -> float:
+    """A leakage that counts for no promise, the smallest one included."""
+    each = (one.epoch.interval for one in past)
+    return FORGOTTEN * min([promised, *(one for one in each if one is not None)])
 
 
 class _Run(NamedTuple):
@@ -523,7 +529,10 @@ def of_run(
     if not spans:  # in a wait: nothing is from readings, but the law begins there
         run = _run(service, standing, past, service.memory or _MOST).spans
         spans = [] if any(one.past.has_read for one in run) else run
-    found = _continued(service, past, spans, inflow)
+    found, beyond = _continued(service, past, spans, inflow)
+    if spans and spans[0].continues and beyond > _least(past, promised):  # no more was looked at
+        older = [_allowed([one], promised) for one in past if one.place < spans[0].past.place]
+        found.append((max(older) + beyond, min(older)))
     if not spans or spans[0].continues:
         return found
     # the law that it begins with may be that of the first epoch which is known to have published
@@ -533,10 +542,23 @@ def of_run(
     if spans[0].past.place or came_in(standing) or lost:  # after others: or the settled one
         chains.append([replace(spans[0], continues=True), *spans[1:]])
     for chain in chains:
-        other = [one for one, _ in _continued(service, past, chain, 0.0)]
+        other = [one for one, _ in _continued(service, past, chain, 0.0).found]
         other[1:1] = [0.0] * (len(found) - len(other))  # epochs before that chain
         found = [(max(a, b), most) for (a, most), b in zip(found, other, strict=True)]
     return found
+
+
+class _Continued(NamedTuple):
+    """A chain with the new epoch.
+
+    Attributes:
+        found: (Leakage, what is allowed) of the new epoch, then of known ones that it adds to.
+        beyond: What the new epoch adds where the chain is cut, under any one model: no more than
+            that to any step before.
+    """
+
+    found: list[tuple[float, float]]
+    beyond: float
 
 
 def _continued(
@@ -544,7 +566,7 @@ def _continued(
     past: Sequence[PastEpoch],
     spans: Sequence[EarlierEpoch],
     inflow: float,
-) -> list[tuple[float, float]]:
+) -> _Continued:
     """One chain through all epochs that are known, in local time.
 
     Where an epoch of the same terms precedes them, or there are none and other terms precede, the
@@ -564,7 +586,7 @@ def _continued(
     if inflow > FORGOTTEN * promised and any(model.has_zeros for model in world.models):
         # who is certain where this chain begins need not have been so before
         worlds.append(replace(world, models=anywhere(world.models)))
-    worst, earlier = 0.0, np.zeros(new)
+    worst, beyond, earlier, least = 0.0, 0.0, np.zeros(new), _least(past, promised)
     more = np.zeros(steps)
     more[first - begin] = min(inflow, _ENDLESS)
     published = [
@@ -588,16 +610,24 @@ def _continued(
             each.models, kinds * old[:, None], class_of, more * old, lengths=lengths
         )
         for (_, _, one), (_, _, other) in zip(whole, before, strict=True):
-            adds = one[:new] > other[:new] + FORGOTTEN * promised
+            adds = one[:new] > other[:new] + least
             earlier = np.maximum(earlier, np.where(adds, one[:new], 0.0).max(axis=1))
             worst = max(worst, float(one[new:].max()))
+        for model in each.models if begin < first else ():  # each: the largest hides the others
+            totals = [
+                leakage_by_houses(model, some, class_of, lengths=lengths)
+                for some in (kinds, kinds * old[:, None])
+            ]
+            for (_, _, one), (_, _, other) in zip(*totals, strict=True):
+                beyond = max(beyond, float((one - other)[first - begin].max()))
     found = [(worst, promised)]
     since = [epoch for epoch in past if spans and epoch.place >= spans[0].past.place]
     starts = [epoch.epoch.first * epoch.epoch.seconds // seconds - begin for epoch in since]
     for k, (start, end) in enumerate(pairwise([*starts, new])):
         part = earlier[max(start, 0) : end]
         found.append((float(part.max(initial=0.0)), _allowed(since[k:], promised)))
-    return [(one if one < _ENDLESS else math.inf, allowed) for one, allowed in found]
+    counted = [(one if one < _ENDLESS else math.inf, allowed) for one, allowed in found]
+    return _Continued(counted, beyond)
 
 
 def most_lost(service: ZoneService, scheduler: Scheduler, t: int) -> float:
