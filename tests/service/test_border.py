@@ -31,7 +31,7 @@ from hushgrid.service.border import Border, border, opening
 from hushgrid.service.curator import Curator
 from hushgrid.service.earlier_epochs import known, of_run, past_epochs, silence
 from hushgrid.service.epoch import check_same, first_state
-from hushgrid.service.gaps import largest_loss
+from hushgrid.service.gaps import book, largest_loss
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import check
 from hushgrid.service.ledger.records import (
@@ -352,8 +352,11 @@ def test_a_figure_can_be_accepted_in_public(tmp_path: Path) -> None:
     assert status.leakage == pytest.approx(found.leakage)
 
 
-def test_an_epoch_that_published_nothing_has_accepted_nothing(tmp_path: Path) -> None:
-    """What it accepted would raise the promise of steps before it: 3.0016 at 3."""
+@pytest.mark.parametrize("has", ["nothing", "a gap", "a price after its horizon"])
+def test_an_epoch_without_a_price_in_its_horizon_has_accepted_nothing(
+    tmp_path: Path, has: str
+) -> None:
+    """What it accepted would raise the promise of steps before it: 3.0016 at 3, 1.91 at 1.67."""
     epoch_of_before(tmp_path, planned_alone(tmp_path))
     following = load(tmp_path, BEGINS + DAY)
 
@@ -363,9 +366,17 @@ def test_an_epoch_that_published_nothing_has_accepted_nothing(tmp_path: Path) ->
         return [most for _, most in each]
 
     assert allowed() == [1.0, 1.0]
-    epoch(tmp_path, replace(following, accepts=1.5), 0)
+    with curator(
+        tmp_path, replace(following, accepts=1.5), Shown(), now=following.begins, new_epoch=True
+    ) as it:
+        if has == "a gap":
+            it._ledger.write(GapRecord(it.t, it.t, "failover"))
+            book(it.service, it._ledger)
+        elif has == "a price after its horizon":
+            it.leave_out_until(following.begins + DAY)
+            publish(it, 1)
     assert bodies(tmp_path)[1]["accepted"] == pytest.approx(1.036, abs=1e-3)
-    assert allowed() == [1.0, 1.0]
+    assert set(allowed()) == {1.0}
     (terms,) = load_case(str(tmp_path / "ledger.db"), [tmp_path / "service.toml"]).terms
     assert terms.epsilon == terms.promised == 1.0
 

@@ -950,6 +950,38 @@ def test_models_whose_starts_contradict_each_other_begin_no_promise_about_an_int
         opening(torn, Street(1).standing)
 
 
+@pytest.mark.parametrize("when", ["in the second week", "where the clock goes forward"])
+def test_models_that_contradict_each_other_later_begin_no_promise_about_an_interval(
+    when: str,
+) -> None:
+    """Once in all weeks that follow, or in one of a year."""
+    moves = [[QUICK], [np.eye(2)], [np.eye(2)[[1, 1]]], [np.eye(2)[[0, 0]]]]
+    any_, still, home, away = range(4)
+    if when == "in the second week":  # at home from Sunday to Tuesday, away on Tuesdays
+        one = [still] * 48 + [any_] * 96 + [home] * 24
+        other = [any_] * 24 + [away] * 24 + [any_] * 120
+    else:  # where 02:00 is skipped, at home still, away at 03:00
+        one = ([any_, home, any_, still] + [any_] * 20) * 7
+        other = ([any_] * 3 + [away] + [any_] * 20) * 7
+    models = tuple(
+        OccupancyModel.factored([[0.5, 0.5]], moves, calendar=Calendar(week))
+        for week in (one, other)
+    )
+    monday = (FIRST * HOUR // (7 * DAY) * 7 + 4) * DAY
+    plain = zone_of(models[0], monday, 0.1, 24, 1.0)
+    both = replace(plain.scenario, models=models)
+    torn = replace(
+        plain,
+        scenario=both,
+        pattern=Pattern(both, plain.policy),
+        time_zone="Europe/Zurich" if "clock" in when else "UTC",
+    )
+    with pytest.raises(LedgerError, match="contradict each other"):
+        opening(torn, Street(1).standing)
+    if "clock" in when:
+        opening(replace(torn, time_zone="UTC"), Street(1).standing)
+
+
 @pytest.mark.parametrize("after", [24, 20])
 def test_a_budget_is_of_one_epoch(after: int) -> None:
     """One that begins inside the horizon of another of the same terms counts with it."""

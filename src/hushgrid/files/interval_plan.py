@@ -133,7 +133,7 @@ def without_private_models(scenario: Scenario) -> Scenario:
     return replace(
         scenario,
         models=tuple(
-            replace(model, chains=tuple(_uniform(piece) for piece in model.chains))
+            replace(model, chains=tuple(equally_probable(piece) for piece in model.chains))
             for model in scenario.models
         ),
         consumption=Consumption.by_class(
@@ -192,7 +192,9 @@ def _renumbered(piece: Chains, place: Int32s) -> Chains:
         first.append(piece.initial[chain, states])
         moves.append(piece.transition[:, chain][:, states][:, :, states])
     which = of.ravel().astype(np.int32)
-    return _uniform(Chains(np.stack(first), np.stack(moves, axis=1), members[blocks], which))
+    return equally_probable(
+        Chains(np.stack(first), np.stack(moves, axis=1), members[blocks], which)
+    )
 
 
 def clamp_by_bound(scenario: Scenario, clamp: Clamp) -> Clamp:
@@ -226,8 +228,15 @@ def _contracts(scenario: Scenario) -> NDArray[np.int32]:
     return np.stack([scenario.zone.bound, scenario.zone.export])
 
 
-def _uniform(piece: Chains) -> Chains:
-    """The chains with all possible moves equally probable; equal chains become one."""
+def equally_probable(piece: Chains) -> Chains:
+    """The chains with all possible moves equally probable; equal chains become one.
+
+    Args:
+        piece: The blocks of one size.
+
+    Returns:
+        The same blocks, whose states are possible where they were.
+    """
     first, moves = piece.initial > 0, piece.transition > 0
     chains = len(first)
     flat = np.concatenate(

@@ -132,13 +132,17 @@ def load_case(
 def _as_accepted(terms: Terms, evidence: Sequence[Evidence]) -> Terms:
     """An interval promise with the largest leakage that was accepted in its place.
 
-    By epochs that published something; of the same terms, where a service file is given.
+    By epochs with a price in their horizon; of the same terms, where a service file is given.
     """
     if terms.secret != "interval":
         return terms
     own = [one for one in evidence if one.zone == terms.zone.id]
-    epochs = [epoch for one in own for epoch in one.epochs if epoch.entries or epoch.lost]
-    given = [epoch for epoch in epochs if epoch.accepted]
+    given = [
+        epoch
+        for one in own
+        for epoch in one.epochs
+        if epoch.accepted and any(entry.t <= epoch.horizon for entry in epoch.entries)
+    ]
     if (others := terms.other_epochs) is not None:
         given = [one for one in given if others.terms(one.digest, one.first, one.horizon)]
     return replace(terms, epsilon=max([terms.promised, *(one.accepted for one in given)]))

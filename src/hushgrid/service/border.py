@@ -46,8 +46,7 @@ from hushgrid.service.earlier_epochs import (
     EarlierEpoch,
     came_at,
     came_in,
-    contradicts_at_start,
-    contradicts_itself,
+    contradict_each_other,
     known,
     moved_alone,
     of_run,
@@ -105,14 +104,12 @@ def opening(service: ZoneService, standing: LedgerState) -> dict[str, Any]:
             counts; all its prices would be forecasts; or a promise would be exceeded, and the
             operator has not accepted the figure.
     """
-    if interval_promise(service) is not None and (
-        contradicts_itself(service, service.begins) or contradicts_at_start(service)
-    ):
+    if interval_promise(service) is not None and contradict_each_other(service):
         raise LedgerError(
             f"models of zone {service.id!r} contradict each other: where its epoch begins, or at"
-            " some time of a week, one has a house at home for certain, another away. Every price"
-            " says which is right, so there is no promise about one interval; give one of them, or"
-            " the secret step."
+            " some time of a week or at a change of the clock, one has a house at home for certain,"
+            " another away. Every price says which is right, so there is no promise about one"
+            " interval; give one of them, or the secret step."
         )
     _check_last(service, standing)
     _check_kept_apart(service, standing)

@@ -27,6 +27,7 @@ from hushgrid.accounting.temporal import leakage_by_houses
 from hushgrid.files.deployment import ZoneService
 from hushgrid.files.interval_plan import (
     EpochTimes,
+    equally_probable,
     laid,
 )
 from hushgrid.mechanism.policy import Blocks
@@ -51,7 +52,7 @@ from hushgrid.service.same_terms import (
 
 _MOST = 50_000  # steps of earlier epochs that are looked at again
 DAY = 86_400  # [s]
-_WEEKS = 5  # in which states that are possible come again
+_YEAR = 380 * DAY  # and the weeks in which what is possible follows from its begin and end [s]
 _ENDLESS = 1e5  # a leakage like no bound at all
 
 
@@ -298,11 +299,21 @@ def contradicts_itself(service: ZoneService, start: int) -> bool:
     return contradict(anywhere(_models(service, start, week)), week)
 
 
-def contradicts_at_start(service: ZoneService) -> bool:
-    """The same from the laws on with which a zone's occupancy starts in its epoch, over weeks."""
-    steps = max(_WEEKS * 7 * DAY // service.seconds, service.policy.horizon)
+def contradict_each_other(service: ZoneService) -> bool:
+    """Whether models contradict each other about a house at any time from its epoch's begin on.
+
+    Args:
+        service: The zone with the laws that its epoch begins with.
+
+    Returns:
+        True if so in any of the weeks of a year, those with a change of the clock included.
+    """
+    if len(service.scenario.models) < 2:
+        return False
+    steps = max(_YEAR // service.seconds, service.policy.horizon)
     longer = zip(_models(service, service.begins, steps), service.scenario.models, strict=True)
-    return contradict([replace(one, chains=own.chains) for one, own in longer], steps)
+    pieces = [(one, [equally_probable(piece) for piece in own.chains]) for one, own in longer]
+    return contradict([replace(one, chains=tuple(chains)) for one, chains in pieces], steps)
 
 
 # ---- the same terms again
@@ -508,12 +519,13 @@ def _allowed(chain: Sequence[PastEpoch], promised: float) -> float:
     """What holds for the steps of the first of some epochs: its promise, or what they accepted.
 
     Args:
-        chain: The epoch and those of the same terms that published after it. One that published
-            nothing accepts nothing.
+        chain: The epoch and those of the same terms that published after it. One without a price
+            on record in its horizon accepts nothing.
         promised: What its terms promise; a record of an earlier version does not state it.
     """
     own = chain[0].epoch.interval
-    return max([promised if own is None else own, *(accepted(one.epoch) for one in chain)])
+    each = [accepted(one.epoch) for one in chain if one.last_record]
+    return max([promised if own is None else own, *each])
 
 
 def of_run(
