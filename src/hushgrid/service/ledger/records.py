@@ -426,7 +426,8 @@ class EpochRecord(LedgerEntry):
             epochs included, if that is promised.
         window_epsilon: The most that they lose.
         promised_from: Where other terms were before it, or a house came: the promise `interval` is
-            about steps from then on, promises before it about earlier ones [UTC epoch s].
+            about steps from then on, promises before it about earlier ones [UTC epoch s]. Without a
+            price then or later, before other terms follow, promises before it go on.
         forecast_until: No step that begins before it is published from readings [UTC epoch s].
         occupancy: With `interval`, the digest of its models at all times, in and outside the epoch.
         seq: The number of its record; head: the record's digest.
