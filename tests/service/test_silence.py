@@ -950,35 +950,33 @@ def test_models_whose_starts_contradict_each_other_begin_no_promise_about_an_int
         opening(torn, Street(1).standing)
 
 
-@pytest.mark.parametrize("when", ["in the second week", "where the clock goes forward"])
+@pytest.mark.parametrize(
+    ("zone", "begins"),
+    [("UTC", None), ("Europe/Zurich", None), ("Asia/Almaty", 1_673_830_800)],
+    ids=["in the second week", "where the clock goes forward", "where it goes back once"],
+)
 def test_models_that_contradict_each_other_later_begin_no_promise_about_an_interval(
-    when: str,
+    zone: str, begins: int | None
 ) -> None:
-    """Once in all weeks that follow, or in one of a year."""
-    moves = [[QUICK], [np.eye(2)], [np.eye(2)[[1, 1]]], [np.eye(2)[[0, 0]]]]
-    any_, still, home, away = range(4)
-    if when == "in the second week":  # at home from Sunday to Tuesday, away on Tuesdays
-        one = [still] * 48 + [any_] * 96 + [home] * 24
-        other = [any_] * 24 + [away] * 24 + [any_] * 120
-    else:  # where 02:00 is skipped, at home still, away at 03:00
-        one = ([any_, home, any_, still] + [any_] * 20) * 7
-        other = ([any_] * 3 + [away] + [any_] * 20) * 7
+    """In all weeks after the first, once a year, or once in years (1 March 2024 in Almaty)."""
+    still, home, away, other = np.eye(2), np.eye(2)[[1, 1]], np.eye(2)[[0, 0]], np.eye(2)[[1, 0]]
+    moves = [[QUICK], [still], [home], [away], [other]]
+    if zone == "UTC":  # at home from Sunday to Tuesday; away on Tuesdays
+        weeks = [1] * 48 + [0] * 96 + [2] * 24, [0] * 24 + [3] * 24 + [0] * 120
+    elif zone == "Europe/Zurich":  # where 02:00 is skipped, at home still; away at 03:00
+        weeks = ([0, 2, 0, 1] + [0] * 20) * 7, ([0] * 3 + [3] + [0] * 20) * 7
+    else:  # at home at 23:00; away at 22:00 and not so at 23:00, but where that comes twice
+        weeks = ([0] * 23 + [2]) * 7, ([0] * 22 + [3, 4]) * 7
     models = tuple(
-        OccupancyModel.factored([[0.5, 0.5]], moves, calendar=Calendar(week))
-        for week in (one, other)
+        OccupancyModel.factored([[0.5, 0.5]], moves, calendar=Calendar(week)) for week in weeks
     )
     monday = (FIRST * HOUR // (7 * DAY) * 7 + 4) * DAY
-    plain = zone_of(models[0], monday, 0.1, 24, 1.0)
+    plain = zone_of(models[0], begins or monday, 0.1, 24, 1.0)
     both = replace(plain.scenario, models=models)
-    torn = replace(
-        plain,
-        scenario=both,
-        pattern=Pattern(both, plain.policy),
-        time_zone="Europe/Zurich" if "clock" in when else "UTC",
-    )
+    torn = replace(plain, scenario=both, pattern=Pattern(both, plain.policy), time_zone=zone)
     with pytest.raises(LedgerError, match="contradict each other"):
         opening(torn, Street(1).standing)
-    if "clock" in when:
+    if zone != "UTC":
         opening(replace(torn, time_zone="UTC"), Street(1).standing)
 
 

@@ -52,7 +52,7 @@ from hushgrid.service.same_terms import (
 
 _MOST = 50_000  # steps of earlier epochs that are looked at again
 DAY = 86_400  # [s]
-_YEAR = 380 * DAY  # and the weeks in which what is possible follows from its begin and end [s]
+_AHEAD = 3653 * DAY  # in which models of an interval promise may not contradict each other [s]
 _ENDLESS = 1e5  # a leakage like no bound at all
 
 
@@ -306,12 +306,13 @@ def contradict_each_other(service: ZoneService) -> bool:
         service: The zone with the laws that its epoch begins with.
 
     Returns:
-        True if so in any of the weeks of a year, those with a change of the clock included.
+        True if so within ten years, with all changes of the clock that are known.
     """
-    if len(service.scenario.models) < 2:
+    models = service.scenario.models
+    if len(models) < 2 or not any(model.has_zeros for model in models):
         return False
-    steps = max(_YEAR // service.seconds, service.policy.horizon)
-    longer = zip(_models(service, service.begins, steps), service.scenario.models, strict=True)
+    steps = _AHEAD // service.seconds
+    longer = zip(_models(service, service.begins, steps), models, strict=True)
     pieces = [(one, [equally_probable(piece) for piece in own.chains]) for one, own in longer]
     return contradict([replace(one, chains=tuple(chains)) for one, chains in pieces], steps)
 
