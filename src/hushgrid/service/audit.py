@@ -132,7 +132,8 @@ def load_case(
 def _as_accepted(terms: Terms, evidence: Sequence[Evidence]) -> Terms:
     """An interval promise with the largest leakage that was accepted in its place.
 
-    By epochs with a price in their horizon; of the same terms, where a service file is given.
+    By epochs with a price in their horizon, on record or lost; of the same terms, where a service
+    file is given.
     """
     if terms.secret != "interval":
         return terms
@@ -141,7 +142,8 @@ def _as_accepted(terms: Terms, evidence: Sequence[Evidence]) -> Terms:
         epoch
         for one in own
         for epoch in one.epochs
-        if epoch.accepted and any(entry.t <= epoch.horizon for entry in epoch.entries)
+        if epoch.accepted
+        and (epoch.lost or any(entry.t <= epoch.horizon for entry in epoch.entries))
     ]
     if (others := terms.other_epochs) is not None:
         given = [one for one in given if others.terms(one.digest, one.first, one.horizon)]

@@ -520,8 +520,8 @@ def _allowed(chain: Sequence[PastEpoch], promised: float) -> float:
     """What holds for the steps of the first of some epochs: its promise, or what they accepted.
 
     Args:
-        chain: The epoch and those of the same terms that published after it. One without a price
-            on record in its horizon accepts nothing.
+        chain: The epoch and those of the same terms that published after it. What one accepted
+            without a price on record in its horizon is no room for others.
         promised: What its terms promise; a record of an earlier version does not state it.
     """
     own = chain[0].epoch.interval
