@@ -513,7 +513,18 @@ def _inflow(past: Sequence[PastEpoch], spans: Sequence[EarlierEpoch], promised: 
     if not spans[0].continues:
         return 0.0
     older = [one for one in past if one.place < spans[0].past.place]
-    return _allowed(older[-1:], promised)
+    return _held(older[-1], promised)
+
+
+def _held(one: PastEpoch, promised: float) -> float:
+    """What holds for the steps of an epoch when the next one begins, also if its prices are lost.
+
+    Args:
+        one: The epoch.
+        promised: What its terms promise; a record of an earlier version does not state it.
+    """
+    own = one.epoch.interval
+    return max(promised if own is None else own, accepted(one.epoch))
 
 
 def _allowed(chain: Sequence[PastEpoch], promised: float) -> float:
@@ -522,7 +533,7 @@ def _allowed(chain: Sequence[PastEpoch], promised: float) -> float:
     Args:
         chain: The epoch and those of the same terms that published after it. What one accepted
             without a price on record in its horizon is no room for others.
-        promised: What its terms promise; a record of an earlier version does not state it.
+        promised: As for `_held`.
     """
     own = chain[0].epoch.interval
     each = [accepted(one.epoch) for one in chain if one.last_record]
@@ -544,8 +555,9 @@ def of_run(
         spans = [] if any(one.past.has_read for one in run) else run
     found, beyond = _continued(service, past, spans, inflow)
     if spans and spans[0].continues and beyond > _least(past, promised):  # no more was looked at
-        older = [_allowed([one], promised) for one in past if one.place < spans[0].past.place]
-        found.append((max(older) + beyond, min(older)))
+        older = [one for one in past if one.place < spans[0].past.place]
+        most = max(_held(one, promised) for one in older) + beyond
+        found.append((most, min(_allowed([one], promised) for one in older)))
     if not spans or spans[0].continues:
         return found
     # the law that it begins with may be that of the first epoch which is known to have published
