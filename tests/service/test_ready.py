@@ -232,6 +232,22 @@ def test_check_refuses_what_serve_refuses(
     assert any(words in one for one in values["problems"]), (said, values["problems"])
 
 
+def test_check_refuses_models_that_contradict_each_other_before_there_is_a_ledger(
+    folder: Folder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    terms = [('secret = "step"', 'secret = "interval"'), ("epsilon = 0.5", "epsilon = 60.0")]
+    folder.edit(*terms, ("eta = 0.05", "eta = 1.0"))
+    head, models = folder.file.read_text().split("[[models]]")
+    models = models.replace('name = "survey"', 'name = "survey"\nstructural_zeros = "a survey"')
+    each = [re.sub(r"home_at_start = \S+", f"home_at_start = {home}", models) for home in (0, 1)]
+    each[1] = each[1].replace('"survey"', '"another"', 1)
+    folder.file.write_text("[[models]]".join([head, *each]))
+    assert folder.check("--json", "-") == 1
+    (problem,) = json.loads(capsys.readouterr().out)["problems"]
+    assert "contradict each other: where its epoch begins" in problem
+    assert folder.serve() in problem
+
+
 def test_check_accepts_what_serve_starts_before_and_after_a_start(folder: Folder) -> None:
     for _ in range(2):
         before = folder.content()

@@ -104,13 +104,7 @@ def opening(service: ZoneService, standing: LedgerState) -> dict[str, Any]:
             counts; all its prices would be forecasts; or a promise would be exceeded, and the
             operator has not accepted the figure.
     """
-    if interval_promise(service) is not None and contradict_each_other(service):
-        raise LedgerError(
-            f"models of zone {service.id!r} contradict each other: where its epoch begins, or at"
-            " some time of a week or at a change of the clock, one has a house at home for certain,"
-            " another away. Every price says which is right, so there is no promise about one"
-            " interval; give one of them, or the secret step."
-        )
+    check_models_agree(service)
     _check_last(service, standing)
     _check_kept_apart(service, standing)
     _check_windows(service, standing)
@@ -120,6 +114,24 @@ def opening(service: ZoneService, standing: LedgerState) -> dict[str, Any]:
     if found is not None and stated.get("accepted", 0.0) > (service.accepts or 0.0):
         raise LedgerError(_refusal(service, standing, found, spans))
     return stated
+
+
+def check_models_agree(service: ZoneService) -> None:
+    """Refuse an interval promise under models that contradict each other.
+
+    Args:
+        service: The zone with the terms that are to begin.
+
+    Raises:
+        LedgerError: They do.
+    """
+    if interval_promise(service) is not None and contradict_each_other(service):
+        raise LedgerError(
+            f"models of zone {service.id!r} contradict each other: where its epoch begins, or at"
+            " some time of a week or at a change of the clock, one has a house at home for certain,"
+            " another away. Every price says which is right, so there is no promise about one"
+            " interval; give one of them, or the secret step."
+        )
 
 
 def _silence(service: ZoneService, found: tuple[float, float] | None) -> dict[str, int]:

@@ -39,7 +39,7 @@ from hushgrid.files.deployment import Deployment, Mqtt, ZoneService
 from hushgrid.files.toml import Table, TomlFile, display, masked
 from hushgrid.learn.habits import Habits
 from hushgrid.service.access.clients import CLIENTS, ClientStore, check_bound
-from hushgrid.service.border import opening
+from hushgrid.service.border import check_models_agree, opening
 from hushgrid.service.curator import Status, status_of
 from hushgrid.service.database import Database, exists, is_postgres
 from hushgrid.service.epoch import check_all_here, check_moves, check_new, check_same
@@ -315,6 +315,7 @@ def _ledger(
                 witness = witness_to_read(deployment.witness_folder, zone.id)
                 ledger = Ledger.read(store, zone.id, key, deployment.mode, witness)
                 if ledger is None:
+                    check_models_agree(zone)
                     continue
                 running[zone.id] = _terms(zone, ledger, key, new_epoch)
                 moves[zone.id] = ledger.standing.transfers
