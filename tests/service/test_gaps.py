@@ -35,7 +35,6 @@ from hushgrid.service.ledger.records import (
     LedgerState,
     ReleaseRecord,
 )
-from hushgrid.service.ledger.store import PostgresLedger
 from hushgrid.service.ledger.witness import Witnesses, open_witnesses, sidecar_path
 from hushgrid.service.ledger.writer import Ledger, load, verify_signature
 from hushgrid.service.meters import open_meters
@@ -509,7 +508,7 @@ def test_a_lost_end_counts_for_houses_that_are_certain(kind: str) -> None:
     assert booked == pytest.approx(2 * 10_000 / 1000 if kind == "window" else math.inf)
 
 
-@pytest.mark.parametrize("place", ["one server", "meters in a file", "came to the server"])
+@pytest.mark.parametrize("place", ["one server", "meters in a file"])
 def test_a_meter_store_on_the_ledgers_server_is_no_second_witness(
     tmp_path: Path, postgres: Postgres, place: str
 ) -> None:
@@ -517,7 +516,7 @@ def test_a_meter_store_on_the_ledgers_server_is_no_second_witness(
 
     What is on one server is lost in the order in which it was committed. So on the server that was
     last written to, an interval that is closed and has no release was not published. A file may
-    have been closed after what the server lost, and an interval before the ledger came there.
+    have been closed after what the server lost.
     """
     made, together = replace(service(tmp_path), ledger=postgres.fresh()), place == "one server"
     if place != "meters in a file":
@@ -528,9 +527,6 @@ def test_a_meter_store_on_the_ledgers_server_is_no_second_witness(
         meters.open_zone(one.id, one.meters, one.seconds)
         meters.close(one.id, t * QUARTER)
     shutil.rmtree(made.witness_folder)
-    if place == "came to the server":
-        with PostgresLedger(made.ledger) as store:
-            store.came()
     world.ahead()
     looked(world)
     gap = world.standing().gap

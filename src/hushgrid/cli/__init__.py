@@ -20,14 +20,14 @@ from hushgrid.cli.model import app as model
 from hushgrid.cli.plan import plan
 from hushgrid.cli.readings import batch, import_, meters
 from hushgrid.cli.service import app as client
-from hushgrid.cli.service import check, demo, doctor, init, move, resume, serve, status
+from hushgrid.cli.service import check, demo, doctor, init, resume, serve, status
 
 _HELP = "Real-time electricity prices with calibrated noise that protects occupancy."
 app = typer.Typer(help=_HELP, no_args_is_help=True, pretty_exceptions_enable=False)
 _PANELS: dict[str, list[Callable[..., None] | tuple[str, typer.Typer]]] = {
     "Run a service": [
         *(init, check, serve, status, ("client", client), import_, meters, batch, bill),
-        *(doctor, resume, move),
+        *(doctor, resume),
     ],
     "Promise and models": [plan, learn, ("model", model)],
     "Evidence": [("ledger", ledger), audit, attack],

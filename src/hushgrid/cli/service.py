@@ -1,4 +1,4 @@
-"""Commands of a service: init, check, doctor, move, serve, status, resume, client ..., and demo."""
+"""Commands of a service: init, check, doctor, serve, status, resume, client ..., and demo."""
 
 from __future__ import annotations
 
@@ -177,31 +177,6 @@ def doctor(
     common.write_json({"ok": ok, "findings": [one._asdict() for one in found]}, json)
     if not ok:
         raise typer.Exit(1)
-
-
-def move(
-    file: Annotated[Path, typer.Argument(help="Service file (TOML) as it ran.")],
-    to: Annotated[Path, typer.Argument(help="The same file with other [stores].")],
-    json: common.Json = None,
-) -> None:
-    """Move ledger, readings, clients and OpenADR objects between SQLite and PostgreSQL.
-
-    The service must be stopped. What was copied is read again and compared by digest; then the old
-    ledger is marked, so that no service uses it, and the other old stores are emptied.
-
-    Example: hushgrid move service.toml server.toml
-
-    \f
-    Args: see the help of each option.
-    """
-    from hushgrid.files.service_file import load_deployment
-    from hushgrid.service.move import move_stores
-
-    moved = move_stores(load_deployment(file), load_deployment(to))
-    for one in moved:
-        common.echo(f"{one.store}: {one.rows} rows in {one.place}, digest {one.digest}", json)
-    common.echo(f"Moved; start hushgrid serve {to}, and {file} no more.", json)
-    common.write_json({"stores": [one._asdict() for one in moved]}, json)
 
 
 def serve(

@@ -40,9 +40,6 @@ from hushgrid.files.results import sync_folder
 # text that every database sorts by its bytes
 SORTED_TEXT = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 BUSY = 10.0  # [s] to wait for another writer
-# Schema versions that are marks of a move, each less twice the number of that move: of a store that
-# is elsewhere now, and of a copy that is not the store yet. Earlier versions had no numbers.
-MOVED, MOVING = -1, -2
 CONNECTIONS = 3  # of a store at once; further threads wait
 SESSION: dict[str, Any] = {
     "connect_timeout": 5,
@@ -128,7 +125,6 @@ class Database:
         read_only: Open an SQLite file for reading alone; on a read-only disk it is read as it is.
         still: Reading an SQLite file that nothing writes leaves no further file.
         check: Look for the tables; False: those of a PostgreSQL database may be absent.
-        moving: Open a store that has the mark of a move, too.
 
     Attributes:
         path: The SQLite file; None for PostgreSQL.
@@ -151,9 +147,7 @@ class Database:
         read_only: bool = False,
         still: bool = False,
         check: bool = True,
-        moving: bool = False,
     ) -> None:
-        self._moving = moving
         self.schema, self._create, self._read_only = schema, create and not read_only, read_only
         self._writing = threading.Lock()
         self.path = _file_of(url, schema)
@@ -185,7 +179,6 @@ class Database:
             sa.MetaData(),
             sa.Column("version", sa.Integer, nullable=False),
         )
-        self._version_held = sa.select(self._versions.c.version).with_for_update(read=True)
         if self.path is not None:
             sa.event.listen(self.engine, "begin", _begin_file)
         self._at_once = self.engine.execution_options(**at_once)
@@ -321,77 +314,6 @@ class Database:
                 f"{path} cannot be written ({error}); see that its disk is writable and not full,"
                 " and that there is no such file yet."
             ) from None
-
-    def check_mark(self, link: sa.Connection) -> None:
-        """Refuse a store that a move has marked since it was opened.
-
-        Args:
-            link: In a transaction that writes. The store is not marked before that ends.
-
-        Raises:
-            HushgridError: `schema.error`: it has a mark, or another version.
-        """
-        if self.path is not None:  # a transaction that writes is the only one
-            self._check_version(link.exec_driver_sql("PRAGMA user_version").scalar_one())
-        else:
-            self._check_version(link.scalar(self._version_held))
-
-    def retire(self, number: int, check: Callable[[sa.Connection], None]) -> None:
-        """Mark a store that was moved: from now on it cannot be opened, by earlier versions too.
-
-        Nor can a process that has it open add to it, see `check_mark`.
-
-        Args:
-            number: Of the move, from 0 to 2^30 - 2.
-            check: Called in the transaction of the mark, when all that was being added is there
-                and no more can be. Where it raises, the store gets no mark.
-        """
-        self._mark(MOVED - 2 * number, check)
-
-    def hold(self, number: int, *, anew: bool = False) -> None:
-        """Mark a copy that is being made: no one else can open it until `release`.
-
-        Args:
-            number: Of the move, from 0 to 2^30 - 2.
-            anew: Remove all rows, in the same transaction.
-        """
-        self._moving = True
-        self._mark(MOVING - 2 * number, self._make_anew if anew else lambda _: None, copy=anew)
-
-    def _make_anew(self, link: sa.Connection) -> None:
-        for table in reversed(self.tables):  # there are tables whose rows cannot be deleted
-            table.drop(link, checkfirst=True)
-        for table in self.tables:
-            table.create(link)
-
-    def release(self) -> None:
-        """Make a copy the store."""
-        self._mark(self.schema.version)
-
-    def _mark(
-        self,
-        version: int,
-        check: Callable[[sa.Connection], None] = lambda _: None,
-        *,
-        copy: bool = False,
-    ) -> None:
-        with self.begin() as link:
-            if self.path is None:
-                # waits for transactions that read the row to write, before a snapshot is taken
-                link.execute(sa.text(f"LOCK TABLE {self._versions.name} IN EXCLUSIVE MODE"))
-                found = link.scalar(sa.select(self._versions.c.version))
-            else:
-                found = link.exec_driver_sql("PRAGMA user_version").scalar_one()
-            if copy and (found is None or found >= 0):  # another move ended while this one paused
-                raise self.schema.error(
-                    f"{self.schema.name} {self.place} is in use since this move began; see where"
-                    " the other move went before you run it again."
-                )
-            if self.path is None:
-                link.execute(sa.update(self._versions).values(version=version))
-            else:
-                link.exec_driver_sql(f"PRAGMA user_version = {version}")
-            check(link)
 
     def close(self) -> None:
         """Close all connections."""
@@ -538,25 +460,11 @@ class Database:
     # ---- messages
 
     def _check_version(self, version: int | None) -> None:
-        marked = version is not None and version < 0
-        if version != self.schema.version and not (self._moving and marked):
-            raise self._other_version(version)
-
-    def _other_version(self, version: int | None) -> HushgridError:
-        if version is not None and version < 0 and version % 2:
-            return self.schema.error(
-                f"{self.schema.name} {self.place} was moved by hushgrid move; use the service file"
-                " that names its new place."
+        if version != self.schema.version:
+            raise self.schema.error(
+                f"{self.schema.name} {self.place} has schema version {version} where"
+                f" {self.schema.version} is known; use the hushgrid that wrote it."
             )
-        if version is not None and version < 0:
-            return self.schema.error(
-                f"{self.schema.name} {self.place} is the copy of a hushgrid move that has not"
-                " ended; run that command again."
-            )
-        return self.schema.error(
-            f"{self.schema.name} {self.place} has schema version {version} where"
-            f" {self.schema.version} is known; use the hushgrid that wrote it."
-        )
 
     def _failure(self, error: BaseException) -> HushgridError:
         name, state = type(error).__name__, getattr(error, "sqlstate", None)
@@ -636,30 +544,3 @@ def exists(url: str, schema: Schema) -> bool:
         return False
     Database(path, schema, create=False, read_only=True, still=True).close()
     return True
-
-
-def version_of(url: str, schema: Schema) -> int | None:
-    """The schema version of a store that has one; below 0 it is the mark of a move.
-
-    Args:
-        url: As for `Database`.
-        schema: The store's tables.
-
-    Returns:
-        The version; None where there is no store, or where it has not been made whole.
-
-    Raises:
-        HushgridError: `schema.error`: it cannot be used.
-    """
-    path = _file_of(url, schema)
-    there = exists(url, schema) if path is None else path.is_file() and path.stat().st_size > 0
-    if not there:
-        return None
-    with Database(url, schema, create=False, check=False, moving=True) as found, found.read() as it:
-        if found.path is not None:
-            return int(it.exec_driver_sql("PRAGMA user_version").scalar_one())
-        name = f"hushgrid_{schema.name}_version"
-        if not sa.inspect(it).has_table(name):
-            return None
-        version = it.scalar(sa.text(f"SELECT version FROM {name}"))
-        return None if version is None else int(version)

@@ -250,10 +250,6 @@ WHERE one.until > clock_timestamp() AND EXISTS (
   SELECT FROM pg_stat_get_activity(one.pid) AS session WHERE session.backend_start = one.started
 )
 """)
-_VALID = text("""
-SELECT id, CAST(extract(epoch FROM until - clock_timestamp()) AS float8) AS seconds
-FROM hushgrid_curator WHERE until > clock_timestamp() ORDER BY until DESC LIMIT 1
-""")
 
 
 class Leases:
@@ -272,8 +268,7 @@ class Leases:
         self._service = hashlib.sha256("\n".join(self._names).encode()).hexdigest()[:16]
 
     def join(self) -> None:
-        """Register this curator with the present session; refused where the ledger was moved."""
-        self._store.check_open()
+        """Register this curator with the present session."""
         self._store.make("hushgrid-lease/1", _SCHEMA)
         self._store.rows(_NAMES, names=self._names)
         self._store.rows(_JOIN, me=self._me, service=self._service, lease=self._pace.lease)
@@ -347,21 +342,6 @@ def owners(url: str) -> dict[str, str]:
         return {row.name: row.curator for row in link.execute(_WHO)}
 
 
-def valid_row(store: Database) -> tuple[str, float] | None:
-    """The curator whose row is valid longest; it may take leases, or wake up with some.
-
-    Args:
-        store: The ledger.
-
-    Returns:
-        Its name, and for how long the row is valid [s]; None where no row is.
-    """
-    if not store.rows(sa.select(sa.func.to_regclass("hushgrid_curator")))[0][0]:
-        return None
-    found = store.rows(_VALID)
-    return (found[0].id, float(found[0].seconds)) if found else None
-
-
 _LEASE = sa.table("hushgrid_lease", sa.column("name"), sa.column("curator"))
 _AFTER = sa.text(f"""
 SELECT {", ".join(f"found.{name}" for name in COLUMNS)}
@@ -376,13 +356,11 @@ SELECT wanted.zone
 FROM unnest(CAST(:zones AS text[]), CAST(:keys AS bigint[])) AS wanted (zone, key)
 WHERE pg_try_advisory_lock(wanted.key)
 """)
-# with a lease's row held until the commit: who would take the lease waits, and reads this record;
-# and with the row of the version, which a move changes before it reads the records a last time
-_APPEND = sa.text(f"""
-WITH fence AS (SELECT FROM hushgrid_lease WHERE name = :zone AND curator = :me FOR SHARE),
-mark AS (SELECT FROM hushgrid_ledger_version WHERE version = {LEDGER.version} FOR SHARE)
+# with a lease's row held until the commit: who would take the lease waits, and reads this record
+_APPEND = sa.text("""
+WITH fence AS (SELECT FROM hushgrid_lease WHERE name = :zone AND curator = :me FOR SHARE)
 INSERT INTO hushgrid_ledger (zone, seq, kind, t, body, prev, digest, signature)
-SELECT :zone, :seq, :kind, CAST(:t AS bigint), :body, :prev, :digest, :signature FROM fence, mark
+SELECT :zone, :seq, :kind, CAST(:t AS bigint), :body, :prev, :digest, :signature FROM fence
 WHERE (:prev, CAST(:seq AS bigint) - 1) = (
   SELECT digest, seq FROM hushgrid_ledger WHERE zone = :zone ORDER BY seq DESC LIMIT 1
 )
@@ -407,18 +385,7 @@ class SharedLedger(PostgresLedger):
         session = self.session()
         with self.on(session, at_once=True):
             session.execute(sa.text("SET lock_timeout = '1s'"))  # who is stuck will be ended
-        try:
-            with self.on(session):
-                self.check_mark(session)
-        except BaseException:
-            session.close()
-            raise
         return session
-
-    def check_open(self) -> None:
-        """Refuse a ledger that was moved since the session began."""
-        with self._mutex, self.on(self._session) as session:
-            self.check_mark(session)
 
     @property
     def connected(self) -> bool:
@@ -522,7 +489,6 @@ class SharedLedger(PostgresLedger):
                 raise held_elsewhere(zone)
             self._held[zone] = self._session
         try:
-            self.check_open()
             yield
         finally:
             with self._mutex:

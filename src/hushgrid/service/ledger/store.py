@@ -1,8 +1,6 @@
 """Records in an SQLite file or a PostgreSQL database: one table that only grows.
 
 A file is read by anyone at any time; the writer of a zone holds its small file (`witness.py`).
-Every transaction that adds something looks for the mark of a move first, whenever the ledger was
-opened.
 
 On a server the writer of a zone holds a session with an advisory lock on it. The lock ends with its
 session, and a session ends only after its transaction did. So a process that gets the lock back
@@ -75,7 +73,7 @@ HOME = sa.Table(
     sa.Column("server", sa.Text, nullable=False),
 )
 # the servers that a ledger was on, each since when it was noted there [UTC epoch s]; 0: it began
-# there, which a ledger that was moved there did not
+# there
 SERVERS = sa.Table(
     "hushgrid_ledger_servers",
     sa.MetaData(),
@@ -96,10 +94,6 @@ INSERT INTO hushgrid_ledger_servers SELECT :server, CASE
     OR EXISTS (SELECT FROM hushgrid_ledger_home WHERE server <> :server)
   THEN CAST(EXTRACT(EPOCH FROM now()) AS bigint) ELSE 0 END
 ON CONFLICT DO NOTHING
-""")
-_CAME = sa.text("""
-INSERT INTO hushgrid_ledger_servers VALUES (:server, CAST(EXTRACT(EPOCH FROM now()) AS bigint))
-ON CONFLICT (server) DO UPDATE SET since = excluded.since
 """)
 # one for each zone; any of them may be removed at any time
 CHECKPOINTS = sa.Table(
@@ -134,7 +128,6 @@ class SqlLedger(Database):
         schema: The tables.
         create: Make the ledger where it is absent; otherwise it is only read.
         still: See `Database`.
-        moving: See `Database`.
     """
 
     def __init__(
@@ -144,11 +137,8 @@ class SqlLedger(Database):
         *,
         create: bool = True,
         still: bool = False,
-        moving: bool = False,
     ) -> None:
-        super().__init__(
-            url, schema, create=create, read_only=not create, still=still, moving=moving
-        )
+        super().__init__(url, schema, create=create, read_only=not create, still=still)
         self._mutex, table = threading.RLock(), self.tables[0]
         every = sa.select(*(table.c[name] for name in COLUMNS)).where(
             table.c.zone == sa.bindparam("zone")
@@ -185,7 +175,6 @@ class SqlLedger(Database):
         """Keep a checkpoint in place of the zone's last one."""
         row = dict(zip(CHECKPOINTS.c.keys(), checkpoint, strict=True))
         with self.begin() as connection:
-            self.check_mark(connection)
             connection.execute(sa.delete(CHECKPOINTS).where(CHECKPOINTS.c.zone == row["zone"]))
             connection.execute(sa.insert(CHECKPOINTS), row)
 
@@ -200,7 +189,6 @@ class SqlLedger(Database):
 
     def _insert(self, connection: sa.Connection, record: Record) -> None:
         """Add the next record in a transaction of its zone's writer."""
-        self.check_mark(connection)
         row = connection.execute(self._last, {"zone": record.zone}).first()
         check_next(record.zone, from_fields(*row) if row else None, record)
         try:
@@ -231,16 +219,13 @@ class SqliteLedger(SqlLedger):
         path: The file.
         create: Make it where it is absent; otherwise it is only read.
         still: Where nothing is written at the time, reading leaves no further file of SQLite.
-        moving: Open one that has the mark of a move, too.
 
     Raises:
         LedgerError: The file is absent, no ledger, or cannot be used.
     """
 
-    def __init__(
-        self, path: Path | str, *, create: bool = True, still: bool = False, moving: bool = False
-    ) -> None:
-        super().__init__(path, LEDGER, create=create, still=still, moving=moving)
+    def __init__(self, path: Path | str, *, create: bool = True, still: bool = False) -> None:
+        super().__init__(path, LEDGER, create=create, still=still)
         self._held: dict[str, Sidecar] = {}
         self._missing: dict[str, str] = {}  # by zone: the digest that was noted and is not here
 
@@ -285,8 +270,6 @@ class SqliteLedger(SqlLedger):
             sidecar = Sidecar(self._small(zone), zone)
             self._held[zone] = sidecar
         try:
-            with self.read() as connection:
-                self.check_mark(connection)
             self._look_for_noted(zone)
             yield
         finally:
@@ -310,16 +293,13 @@ class PostgresLedger(SqlLedger):
         url: `postgresql://USER@HOST/DATABASE`.
         create: Make its tables where they are absent; otherwise it is only read.
         patience: How long an append waits for a server that went away [s].
-        moving: Open one that has the mark of a move, too.
 
     Raises:
         LedgerError: The server cannot be reached, or has no ledger or one of another version.
     """
 
-    def __init__(
-        self, url: str, *, create: bool = True, patience: float = 30.0, moving: bool = False
-    ) -> None:
-        super().__init__(url, LEDGER, create=create, moving=moving)
+    def __init__(self, url: str, *, create: bool = True, patience: float = 30.0) -> None:
+        super().__init__(url, LEDGER, create=create)
         self._patience = patience
         self._held: dict[str, sa.Connection] = {}
 
@@ -401,18 +381,11 @@ class PostgresLedger(SqlLedger):
             if zone not in self._held:
                 raise not_held(zone)
             with self.on(self._held[zone]) as session:
-                self.check_mark(session)
                 if now is None:
                     session.execute(sa.delete(HOME).where(HOME.c.zone == zone))
                 else:  # before the note of the zone, which may be the only one of a server before
                     session.execute(_SINCE, {"server": now})
                     session.execute(_SETTLE, {"zone": zone, "server": now})
-
-    def came(self) -> None:
-        """Note that the ledger comes to the server that answers now from another place."""
-        if (now := self.server()) is not None:
-            with self.begin() as link:
-                link.execute(_CAME, {"server": now})
 
     def since(self) -> int:
         """When the ledger was noted on the server that answers; 0: it began there."""
@@ -431,8 +404,6 @@ class PostgresLedger(SqlLedger):
                 raise held_elsewhere(zone)
             self._held[zone] = self._locked(zone)
         try:
-            with self._mutex, self.on(self._held[zone]) as connection:
-                self.check_mark(connection)
             yield
         finally:
             with self._mutex:
