@@ -74,7 +74,7 @@ soak: $(VENV)/.dev services consumers  ## the full counts, as JSON
 	  tests/service/attack/test_faults.py
 	HUSHGRID_CROWD_REPORT=out/soak/crowd.json $(BIN)/python -m pytest -q -s tests/service/attack/test_latency.py
 	$(BIN)/python -m pytest -q tests/service/attack/test_restarts.py
-	HUSHGRID_TICKS=100 $(BIN)/python -m pytest -q -s tests/service/cluster/test_failover.py
+	HUSHGRID_FAILOVERS=60 $(BIN)/python -m pytest -q -s tests/service/standby/test_failover.py
 	HUSHGRID_FITS=500 $(BIN)/python -m pytest -q tests/learn/test_learn_private.py
 	HUSHGRID_DEMO_SEEDS=10 $(BIN)/python -m pytest -q tests/service/demo/test_demo_once.py
 

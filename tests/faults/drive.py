@@ -79,7 +79,7 @@ class Driven:
             "HUSHGRID_FAULTS_FOLDER": str(self.stores),
         }
         words = [str(self.folder), str(port), str(self.begins), self.ledger, self.meters]
-        words += ["share"] * (len(self.ports) > 1)
+        words += ["standby"] * (len(self.ports) > 1)
         with (self.folder / "log").open("ab") as log:
             self._processes[port] = subprocess.Popen(
                 [sys.executable, "-m", "tests.faults.serving", *words],

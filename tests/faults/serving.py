@@ -39,7 +39,7 @@ def described(
             tls_key=tls / "key.pem" if tls.exists() else None,
         ),
         price_file=folder / f"prices-{port}.json",
-        share="share" in more,
+        standby="standby" in more,
         name=str(port),
     )
 

@@ -96,7 +96,7 @@ OWN: dict[str, Any] = {
     "accept_error_set_by": "the engineer",
 }
 SERVICE: dict[str, Any] = deepcopy(ZONE) | {
-    "service": {"mode": "simulation", **OWN, "key": "hushgrid.key", "share": False},
+    "service": {"mode": "simulation", **OWN, "key": "hushgrid.key", "standby": False},
     "stores": {
         "ledger": "ledger.sqlite", "meters": "meters", "clients": "c.sqlite", "vtn": "v.sqlite",
     },

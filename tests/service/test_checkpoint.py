@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +18,11 @@ from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import ZoneService
 from hushgrid.mechanism.policy import Window
 from hushgrid.service import serve
-from hushgrid.service.cluster.process import SharedProcess
 from hushgrid.service.curator import Curator
 from hushgrid.service.doctor import examine
 from hushgrid.service.ledger import checkpoint, open_store
-from hushgrid.service.ledger.chain import Fold, LedgerStore
+from hushgrid.service.ledger.chain import LedgerStore
 from hushgrid.service.ledger.checkpoint import Checkpoint, decode, encode
-from hushgrid.service.ledger.records import Record
 from hushgrid.service.ledger.store import CHECKPOINTS, SqlLedger
 from hushgrid.service.ledger.writer import Key, create, load
 from tests.service.setups import BEGINS, reading, service
@@ -287,35 +285,6 @@ def test_on_a_server(tmp_path: Path, postgres: Postgres) -> None:
     world.without(removed)
     with world.open() as curator:
         assert value(curator) == found
-
-
-def test_one_of_several_curators_begins_with_it(
-    tmp_path: Path, postgres: Postgres, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    zone, url = service(policy=POLICIES["raw"]), postgres.fresh()
-    made = deployment(tmp_path, zone, ledger=url, meters=url, clients=url, vtn=url, share=True)
-    (tmp_path / "key").symlink_to(tmp_path / "key.pem")
-    world = World(tmp_path, zone, url)
-    with world.open() as curator:
-        world.play(curator, "rrfrccccr")
-        found = value(curator)
-    taken, take = [], Fold.take
-
-    def noted(self: Fold, record: Record) -> None:
-        taken.append(record.kind)
-        take(self, record)
-
-    monkeypatch.setattr(Fold, "take", noted)
-    with ExitStack() as stack:
-        process = SharedProcess(made, stack)
-        process.open(BEGINS, new_epoch=False)
-        assert taken == ["genesis", "epoch", "schedule", "release"]
-        assert process.history.last(zone.id, 9) == list(found["standing"].releases)
-        replay = process._replays[zone.id]
-        assert (replay.spent, replay.state) == (found["spent"], found["state"])
-        arrays = replay.public.to_arrays()
-        assert {name: own.tobytes() for name, own in arrays.items()} == found["public"]
-        assert process._witness(zone.id).seq == found["standing"].head.seq
 
 
 def test_a_store_without_a_place_for_it(tmp_path: Path) -> None:

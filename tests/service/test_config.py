@@ -483,15 +483,15 @@ def test_the_longest_body_is_a_setting(tmp_path: Path) -> None:
         assert found.http.limit == limit
 
 
-SHARED = ('key = "hushgrid.key"', 'key = "hushgrid.key"\nshare = true')
+STANDBY = ('key = "hushgrid.key"', 'key = "hushgrid.key"\nstandby = true')
 DATABASE = "postgresql://hushgrid:pw@db/prices"
 
 
-def test_curators_share_databases_alone(tmp_path: Path) -> None:
-    (said,) = mistakes(put(tmp_path, (SHARED[0], SHARED[1].replace("true", "1"))))
-    assert "service.share is 1; give true or false" in said
-    found = mistakes(put(tmp_path, SHARED))
-    fix = "is a path but service.share is true; give a postgresql:// URL"
+def test_curators_stand_by_on_databases_alone(tmp_path: Path) -> None:
+    (said,) = mistakes(put(tmp_path, (STANDBY[0], STANDBY[1].replace("true", "1"))))
+    assert "service.standby is 1; give true or false" in said
+    found = mistakes(put(tmp_path, STANDBY))
+    fix = "is a path but service.standby is true; give a postgresql:// URL"
     assert len(found) == 2
     assert f"stores.ledger {fix}" in found[0]
     assert f"stores.meters {fix}" in found[1]
@@ -500,11 +500,11 @@ def test_curators_share_databases_alone(tmp_path: Path) -> None:
         ('meters = "meters.sqlite"', f'meters = "{DATABASE}"'),
     )
     (clients,) = mistakes(
-        put(tmp_path, SHARED, *databases, ("[http]", 'clients = "clients.sqlite"\n[http]'))
+        put(tmp_path, STANDBY, *databases, ("[http]", 'clients = "clients.sqlite"\n[http]'))
     )
     assert f"stores.clients {fix}" in clients
-    made = load_deployment(put(tmp_path, SHARED, *databases))
-    assert made.share
+    made = load_deployment(put(tmp_path, STANDBY, *databases))
+    assert made.standby
     assert made.vtn_store == DATABASE
 
 

@@ -434,22 +434,24 @@ def test_the_meter_store_is_asked_where_a_copy_of_the_same_server_is_put_back(
     assert noted(world, world.time, moved=False) == (FIRST + 2, FIRST + 4)
 
 
-@pytest.mark.parametrize("share", [True, False], ids=["of one that shared", "of a machine before"])
+@pytest.mark.parametrize(
+    "standby", [True, False], ids=["of one that stood by", "of a machine before"]
+)
 def test_a_witness_that_is_older_than_the_loss_does_not_hide_it(
-    tmp_path: Path, share: bool
+    tmp_path: Path, standby: bool
 ) -> None:
     """Its file is whole, and ends where the copy of the ledger ends or before; same server."""
     world = looked(World(service(tmp_path)), 2)
     stale = tmp_path / "stale"
     shutil.copytree(world.made.witness_folder, stale)
-    if not share:
+    if not standby:
         looked(world)
     take_copy(world.made)
     first = world.t
     looked(world, 3)
     put_back(world.made, new_machine=True)
     stale.rename(world.made.witness_folder)
-    world.made = replace(world.made, share=share)
+    world.made = replace(world.made, standby=standby)
     assert noted(world, world.time, moved=False) == (first, first + 2)
 
 

@@ -187,7 +187,8 @@ def serve(
         int | None, typer.Option(min=1, max=65_535, help="Instead of the file's http.port.")
     ] = None,
     name: Annotated[
-        str | None, typer.Option(help="Of this curator among several (service.share).")
+        str | None,
+        typer.Option(help="Of this curator among those that stand by (service.standby)."),
     ] = None,
 ) -> None:
     """Take readings, publish prices and keep the ledger; SIGTERM or Ctrl-C stops it cleanly.
@@ -262,17 +263,12 @@ def status(
         found = from_service(service, common.token_of(token_file))
     else:
         found = from_ledger(load_deployment(Path(service)), time.time())
-    shared = any(one.curator for one in found)
-    curator = " curator" if shared else ""
-    common.echo(
-        f"{'zone':<20} {'t':>7} {'spent':>10} {'left':>10} {'missing':>8} state{curator}", json
-    )
+    common.echo(f"{'zone':<20} {'t':>7} {'spent':>10} {'left':>10} {'missing':>8} state", json)
     for one in found:
         left = "-" if one.left is None else f"{one.left:.6g}"
         missing = "-" if one.missing is None else str(one.missing)
         figures = f"{one.t:7d} {one.spent:10.6g} {left:>10} {missing:>8}"
-        state = f"{one.state} {one.curator or '-'}" if shared else one.state
-        common.echo(f"{one.zone:<20} {figures} {state}", json)
+        common.echo(f"{one.zone:<20} {figures} {one.state}", json)
     for one in found:
         if one.leakage is not None:
             counted = f"leakage of all prices of these terms is at most {one.leakage:.6g}"

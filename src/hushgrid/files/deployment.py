@@ -427,7 +427,7 @@ class Service(Times):
         mode: "production" or "simulation".
         key: File of the key that signs the ledger.
         zones: Further zone files.
-        share: Whether other curators run the same zones.
+        standby: Whether other curators stand by on the same database.
     """
 
     mode: Annotated[Mode, fix(_MODES)]
@@ -435,7 +435,7 @@ class Service(Times):
     zones: Annotated[
         tuple[FilePath, ...], fix("give a list of paths such as ['oak-road.toml']")
     ] = ()
-    share: Bool = False
+    standby: Bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -621,7 +621,7 @@ class Deployment:
         clients: Path or URL of the client store; empty: next to the ledger.
         openadr: The VTN; None: none.
         vtn: Path or URL of the VTN's store; empty: next to the ledger.
-        share: Whether other curators run the same zones.
+        standby: Whether other curators stand by on the same database.
         name: Name of this curator among those.
         witness: Folder of the witness on this machine; None: next to the ledger or the key.
         witness_needed: Refuse to run where that folder cannot be written.
@@ -640,7 +640,7 @@ class Deployment:
     clients: str = field(default="", repr=False)
     openadr: OpenAdr | None = None
     vtn: str = field(default="", repr=False)
-    share: bool = False
+    standby: bool = False
     name: str = "curator"
     witness: Path | None = None
     witness_needed: bool = False
@@ -720,7 +720,7 @@ def with_accepted_leakage(
 
 
 def as_curator(deployment: Deployment, port: int | None, name: str | None) -> Deployment:
-    """The deployment at another port and under another name: one of several curators.
+    """The deployment at another port and under another name, for one of several curators.
 
     Args:
         deployment: The deployment.

@@ -610,7 +610,7 @@ def load_deployment(path: Path | str) -> Deployment:
         http=found.http,
         mqtt=found.mqtt,
         openadr=openadr if openadr.enabled else None,
-        share=service.share,
+        standby=service.standby,
         witness=stores.witness or (_witness(main.path, service.key) if remote else None),
         witness_needed=stores.witness is not None,
         price_file=found.publish.file if found.publish else None,
@@ -686,13 +686,13 @@ def _check_ways(main: TomlFile, *, heard: bool) -> None:
             "mqtt.readings",
             "mqtt.prices",
         )
-    if main.table("service").get("share"):  # curators meet in a database, not in files
+    if main.table("service").get("standby"):  # curators meet in a database, not in files
         for name, value in main.table("stores").items():
             if name != "witness" and not value.startswith(("postgresql://", "postgres://")):
                 faults.add(
                     f"stores.{name}",
-                    f"stores.{name} is a path but service.share is true; give a postgresql:// URL,"
-                    " which all curators can reach, or leave out share.",
+                    f"stores.{name} is a path but service.standby is true; give a postgresql://"
+                    " URL, which all curators can reach, or leave out standby.",
                 )
 
 

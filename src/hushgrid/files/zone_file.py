@@ -109,7 +109,7 @@ class Steps(FileTable):
         {
             *("mode", "begins", "time_zone", "meter_interval", "grace", "retention", "currency"),
             *("fallback_rate", "budget", "accept_error", "accept_error_set_by", "early_limit"),
-            *("clock_limit", "key", "zones", "share"),
+            *("clock_limit", "key", "zones", "standby"),
         }
     )
 

@@ -1,4 +1,4 @@
-"""The running service: one curator process, or one of several, until it is stopped.
+"""The running service: one curator, until it is stopped.
 
 stop = threading.Event()
 serve(load_deployment("service.toml"), clock=SystemClock(), stop=stop)
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import threading
+    from collections.abc import Callable
 
     from hushgrid.files.deployment import Deployment
     from hushgrid.service.clock import Clock
@@ -38,23 +39,27 @@ def serve(
     from hushgrid.service.process import Process, log
     from hushgrid.service.same_terms import as_begun
 
-    kind: type[Process] = Process
-    if deployment.share:
-        from hushgrid.service.cluster.process import SharedProcess
-
-        kind = SharedProcess
     sys.setswitchinterval(SWITCH)
-    with ExitStack() as stack:
-        process = kind(deployment if new_epoch else as_begun(deployment), stack)
-        process.open(clock.now(), new_epoch)
-        if (remark := standby_remark(deployment.ledger)) is not None:
-            log.warning("ledger not protected", extra={"reason": remark})
+
+    def run(process: Process, ended: Callable[[], bool]) -> None:
         gc.freeze()  # what is there stays: a search for garbage in it would hold up all threads
-        process.listen(clock)
         log.info("serving", extra={"mode": deployment.mode})
-        while not stop.is_set():
-            process.turn(clock, stop.is_set)
+        while not ended():
+            process.turn(clock, ended)
             stop.wait(process.rest(clock))
         log.info("stopping")
         process.leave()
+
+    if (remark := standby_remark(deployment.ledger)) is not None:
+        log.warning("ledger not protected", extra={"reason": remark})
+    if deployment.standby:
+        from hushgrid.service.standby import serve_in_turn
+
+        serve_in_turn(deployment, clock=clock, stop=stop, new_epoch=new_epoch, run=run)
+    else:
+        with ExitStack() as stack:
+            process = Process(deployment if new_epoch else as_begun(deployment), stack)
+            process.open(clock.now(), new_epoch)
+            process.listen(clock)
+            run(process, stop.is_set)
     log.info("stopped")

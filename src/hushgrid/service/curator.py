@@ -39,7 +39,7 @@ from hushgrid.service.border import opening
 from hushgrid.service.earlier_epochs import has_begun
 from hushgrid.service.epoch import begin, check_all_here, check_moves, check_new
 from hushgrid.service.gaps import book, held_back, note_loss
-from hushgrid.service.ledger.chain import Fold, LedgerStore
+from hushgrid.service.ledger.chain import LedgerStore
 from hushgrid.service.ledger.checkpoint import Checkpoint
 from hushgrid.service.ledger.checkpoint import read as read_checkpoint
 from hushgrid.service.ledger.records import Head, LedgerState, ReleaseRecord, TransferRecord
@@ -130,13 +130,10 @@ class PriceFile:
 
     Args:
         path: The file.
-        mark: A part of the temporary file's name, for each curator that writes the same file.
     """
 
-    def __init__(self, path: Path, mark: str = "") -> None:
-        self._path = path
-        # curators of one machine may write the same file: each writes its own temporary file
-        self._beside = path.with_name(f"{path.name}{mark}.new")
+    def __init__(self, path: Path) -> None:
+        self._path, self._beside = path, path.with_name(f"{path.name}.new")
         self._prices: dict[str, dict[str, Any]] = {}
 
     def publish(self, zone: ZoneService, release: ReleaseRecord) -> None:
@@ -165,7 +162,7 @@ def open_price_file(deployment: Deployment, client: str) -> PriceFile | None:
     del client
     if deployment.price_file is None:
         return None
-    return PriceFile(deployment.price_file, f".{deployment.name}" if deployment.share else "")
+    return PriceFile(deployment.price_file)
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,7 +279,6 @@ class Status:
         left: What is left of the budget; None without one.
         missing: Meters without a reading in the last interval, for operators; None: not known.
         state: In words, such as `publishing` or `forecast only`.
-        curator: The curator that runs it, where several share zones.
         leakage: About one interval, counted when the epoch began.
     """
 
@@ -292,7 +288,6 @@ class Status:
     left: float | None
     missing: int | None
     state: str
-    curator: str | None = None
     leakage: float | None = None
 
 
@@ -336,7 +331,6 @@ class Curator:
         publishers: Sequence[Publisher],
         mode: Mode,
         watch: Callable[[str], None] = _ignore,
-        replay: Replay | None = None,
         checkpoint: Checkpoint | None = None,
         covariates: Callable[[int], Values] = _nothing,
         present: Callable[[float], PresentPrices | None] = _no_prices,
@@ -356,8 +350,7 @@ class Curator:
         self._swept = ""  # epoch since whose start here no M of other epochs is kept
         self.doubt: str | None = None
         self.confirmed = False
-        same = replay is not None and replay.service is service
-        self._replay = replay.copy() if replay is not None and same else Replay(service)
+        self._replay = Replay(service)
         self._checkpoint = 0  # the number of its record
         if checkpoint is not None:
             self._checkpoint = checkpoint.seq
@@ -383,8 +376,6 @@ class Curator:
         new_epoch: bool = False,
         begins: int | None = None,
         watch: Callable[[str], None] = _ignore,
-        fold: Fold | None = None,
-        replay: Replay | None = None,
         witness: Witness | None = None,
         covariates: Callable[[int], Values] = _nothing,
         present: Callable[[float], PresentPrices | None] = _no_prices,
@@ -404,8 +395,6 @@ class Curator:
             begins: First interval [UTC epoch s] of an epoch that has published nothing, where the
                 caller knows it.
             watch: Called with the name of each step of a tick.
-            fold: What was read of the ledger before, if something was.
-            replay: What was computed from it.
             witness: The last records known on this machine. Without one a ledger that lost its
                 end is refused where its store notices, and not noticed where it does not.
             covariates: Values of the public covariates by the start of an interval [UTC epoch s];
@@ -422,11 +411,11 @@ class Curator:
             MeterError: The meter store holds the zone under other terms.
         """
         checkpoint = None
-        if fold is None and not new_epoch:
+        if not new_epoch:
             checkpoint = read_checkpoint(store, service.id, key.public, verify_signature)
         verified = None if checkpoint is None else Head(checkpoint.seq, checkpoint.head)
         with Ledger.open(
-            store, service.id, key, mode, now, fold=fold, witness=witness, verified=verified
+            store, service.id, key, mode, now, witness=witness, verified=verified
         ) as ledger:
             if witness is not None and new_epoch:  # no new terms while something may be lost
                 note_loss(service, ledger, meters, now)
@@ -447,7 +436,7 @@ class Curator:
             if witness is not None and (epoch is None or not new_epoch):
                 note_loss(service, ledger, meters, now)
             ledger.settle()
-            ways = (publishers, mode, watch, replay, checkpoint, covariates, present, key)
+            ways = (publishers, mode, watch, checkpoint, covariates, present, key)
             curator = cls(service, ledger, meters, noise, *ways)
             curator._skip_what_was_before(now, begins)
             curator._skip_gaps()

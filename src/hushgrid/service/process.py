@@ -13,10 +13,9 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from starlette.routing import BaseRoute
 
@@ -35,7 +34,7 @@ from hushgrid.service.access.clients import ClientStore, Senders, check_bound
 from hushgrid.service.access.tokens import Access
 from hushgrid.service.clock import Clock, ahead_of
 from hushgrid.service.covariates import CovariateSources
-from hushgrid.service.curator import Curator, PriceFile, Publisher, Status
+from hushgrid.service.curator import Curator, PriceFile, Publisher
 from hushgrid.service.epoch import check_moves
 from hushgrid.service.http.app import App, make_app, page_routes
 from hushgrid.service.http.common import CountedPublisher, Metrics, ZoneStates
@@ -44,7 +43,7 @@ from hushgrid.service.http.server import Server, SwappableApp
 from hushgrid.service.ingest import Disagreements, Ingest
 from hushgrid.service.ledger import LedgerStore, open_store
 from hushgrid.service.ledger.records import ReleaseRecord, TransferRecord
-from hushgrid.service.ledger.witness import open_witnesses
+from hushgrid.service.ledger.witness import Witnesses, open_witnesses
 from hushgrid.service.ledger.writer import load
 from hushgrid.service.meters import MeterStore
 from hushgrid.service.mqtt import MqttReadings
@@ -244,6 +243,8 @@ class Process:
         demo: Whether its pages include the adversary's.
         noise: Makes the noise of a simulation, in place of one with a random seed. Ignored in
             production.
+        store: The ledger of all zones; None: each zone opens its own.
+        witnesses: The witnesses of the zones; None: they are opened here.
 
     Attributes:
         deployment: As given.
@@ -260,14 +261,16 @@ class Process:
         more: Sequence[BaseRoute] = (),
         demo: bool = False,
         noise: Callable[[], Noise] | None = None,
+        store: LedgerStore | None = None,
+        witnesses: Witnesses | None = None,
     ) -> None:
-        self.deployment, self._stack = deployment, stack
+        self.deployment, self._stack, self._store = deployment, stack, store
         self._more, self._demo = tuple(more), demo
         simulated = deployment.mode == "simulation"
         self._noise = noise if noise is not None and simulated else lambda: make_noise(deployment)
         self._threads = noise is None  # noise that is given is drawn in the order of the zones
         self._key = load(deployment.key)
-        self._witnesses = stack.enter_context(open_witnesses(deployment))
+        self._witnesses = witnesses or stack.enter_context(open_witnesses(deployment))
         self._disagreements = Disagreements(deployment.zones)
         self._meters = stack.enter_context(MeterStore(deployment.meters, self._disagreements.add))
         self._metrics = Metrics()
@@ -277,7 +280,7 @@ class Process:
         publishers: list[Publisher] = [self.history, *self._make_publishers()]
         self._price_file = next((one for one in publishers if isinstance(one, PriceFile)), None)
         self._publishers = [CountedPublisher(each, self._metrics) for each in publishers]
-        name = f"hushgrid-covariates-{self._session}{self._suffix}"
+        name = f"hushgrid-covariates-{self._session}"
         self._covariates = CovariateSources(
             deployment.zones, deployment.mqtt, name, self._metrics.not_fetched
         )
@@ -295,56 +298,45 @@ class Process:
         self._ingest = Ingest(deployment.zones, self._meters, senders)
         self.server: Server | None = None
 
-    @property
-    def _suffix(self) -> str:
-        """A suffix of client ids that distinguishes this process from others of the service."""
-        return ""
-
     def _make_zones(self) -> list[ZoneRun]:
         server = self.deployment.on_server
         zones, threads = self.deployment.zones, self._threads
         return [ZoneRun(one, self._curator, server=server, threads=threads) for one in zones]
 
     def _make_publishers(self) -> Iterator[Publisher]:
-        # a broker disconnects a client when another one connects under the same name
-        client = f"{self._session}{self._suffix}"
         for opened in extensions("hushgrid.publishers"):
-            publisher = opened(self.deployment, client)
+            publisher = opened(self.deployment, self._session)
             if publisher is not None:
                 self._stack.callback(getattr(publisher, "stop", lambda: None))
                 yield publisher
 
     @contextmanager
     def _curator(self, zone: ZoneService, now: float, new_epoch: bool) -> Iterator[Curator]:
-        """A zone's curator with its own ledger store, which is reopened with the zone."""
-        with (
-            open_store(self.deployment.ledger, patience=APPEND_PATIENCE) as store,
-            self._curator_on(store, zone, now, new_epoch) as curator,
-        ):
+        """A zone's curator; where the zones have no common store it opens its own."""
+        with ExitStack() as stack:
+            store = self._store or stack.enter_context(
+                open_store(self.deployment.ledger, patience=APPEND_PATIENCE)
+            )
+            curator = stack.enter_context(
+                Curator.open(
+                    zone,
+                    store,
+                    self._meters,
+                    self._noise(),
+                    self._key,
+                    self._publishers,
+                    self.deployment.mode,
+                    now=now,
+                    new_epoch=new_epoch,
+                    witness=self._witnesses.of(zone.id),
+                    covariates=self._covariates.of(zone.id),
+                    present=partial(self.history.present, zone.id),
+                )
+            )
             self._transfers[zone.id] = curator.transfers
             check_arrived(dict(self._transfers))
             self.history.fill(zone.id, curator.releases)
             yield curator
-
-    def _curator_on(
-        self, store: LedgerStore, zone: ZoneService, now: float, new_epoch: bool, **state: Any
-    ) -> AbstractContextManager[Curator]:
-        """A zone's curator on a store; `state` is what is known of its ledger already."""
-        return Curator.open(
-            zone,
-            store,
-            self._meters,
-            self._noise(),
-            self._key,
-            self._publishers,
-            self.deployment.mode,
-            now=now,
-            new_epoch=new_epoch,
-            witness=self._witnesses.of(zone.id),
-            covariates=self._covariates.of(zone.id),
-            present=partial(self.history.present, zone.id),
-            **state,
-        )
 
     def open(self, now: float, new_epoch: bool) -> None:
         """Open every zone; raises the first error.
@@ -353,7 +345,9 @@ class Process:
         unless no zone can be opened or a new epoch begins. Once a zone is open the others have
         `PATIENCE`; one that takes longer is opened meanwhile.
         """
-        with open_store(self.deployment.ledger) as store:
+        with (
+            nullcontext(self._store) if self._store else open_store(self.deployment.ledger) as store
+        ):
             check_moves(self.deployment.zones, store, self._key, new_epoch=new_epoch)
         damaged = []
         for zone in self._zones:
@@ -432,7 +426,6 @@ class Process:
             clock,
             settings,
             mqtt_uris=self.deployment.mqtt_uris,
-            alone=not self.deployment.share,
             counted=self._metrics.sent,
         )
         return mount_vtn(self._stack.enter_context(made).app)
@@ -502,7 +495,7 @@ class Process:
             self.board.failed(zone.service.id)
             return
         self._metrics.released(made, time.monotonic() - begun)
-        status = self._with_curator(zone.curator.status)
+        status = zone.curator.status
         self._metrics.zone_status(status)
         self.board.passed(status)
         if self._operator is not None:
@@ -522,9 +515,6 @@ class Process:
     def _passed(self) -> None:
         if self._operator is not None:
             self._operator.passed()
-
-    def _with_curator(self, status: Status) -> Status:
-        return status
 
     def leave(self) -> None:
         """Prepare to stop; called before anything is closed."""

@@ -16,7 +16,6 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import replace
 from datetime import UTC, datetime
 from importlib import import_module
 from importlib.resources import files
@@ -462,11 +461,6 @@ def from_ledger(deployment: Deployment, now: float) -> list[Status]:
                     f" ({report.reason}); see hushgrid ledger verify."
                 )
             found.append(status_of(zone, report.standings.get(zone.id), now))
-    if deployment.share:
-        from hushgrid.service.cluster.leases import owners
-
-        who = owners(deployment.ledger)
-        found = [replace(one, curator=who.get(one.zone)) for one in found]
     return found
 
 

@@ -28,9 +28,9 @@ SECONDS, AWAY, BACK = 2, 6.0, 3.0  # [s] of an interval, without a database, unt
 pytestmark = pytest.mark.soak  # by the clock
 
 
-@pytest.mark.parametrize("share", [False, True])
+@pytest.mark.parametrize("standby", [False, True])
 def test_the_service_is_back_soon_after_its_database(
-    tmp_path: Path, postgres: Postgres, share: bool
+    tmp_path: Path, postgres: Postgres, standby: bool
 ) -> None:
     url, now = postgres.fresh(), int(time.time())
     begins = now // SECONDS * SECONDS
@@ -39,7 +39,7 @@ def test_the_service_is_back_soon_after_its_database(
     ]
     http = Http(port=free_port(), tokens=(DIGEST,))
     stores = {"ledger": url, "meters": url, "clients": url, "vtn": url}
-    made = deployment(tmp_path, *zones, http=http, share=share, **stores)
+    made = deployment(tmp_path, *zones, http=http, standby=standby, **stores)
     address, stop = f"http://127.0.0.1:{http.port}", threading.Event()
     accepted: set[tuple[str, int]] = set()
 

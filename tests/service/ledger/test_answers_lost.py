@@ -11,9 +11,9 @@ from types import SimpleNamespace
 import pytest
 
 from hushgrid.errors import LedgerError
-from hushgrid.service.cluster.leases import SharedLedger
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import LedgerStore
+from hushgrid.service.ledger.fenced import FencedLedger, Lease
 from hushgrid.service.ledger.records import EpochRecord, GapRecord, Record, seal
 from hushgrid.service.ledger.store import SqliteLedger
 from hushgrid.service.ledger.witness import Witness, Witnesses, sidecar_path
@@ -155,11 +155,13 @@ def test_a_follower_published_what_the_standby_lacks(tmp_path: Path) -> None:
         pytest.skip("PostgreSQL is not installed: no initdb")
     with replicated() as standby, Witnesses(tmp_path, shared=True) as witnesses:
         proxy = Proxy(standby._primary.port)
-        with SharedLedger(standby.both(first=proxy.port)) as store:
+        lease = Lease(1.0, 600.0)
+        with FencedLedger(standby.both(first=proxy.port), "me", lease) as store:
+            assert store.take(store.look())
             with opened(store, witnesses.of(ZONE)) as ledger:
                 begin(ledger)
                 standby.hold_back()
-                proxy.answered, proxy.word = True, b"COMMIT"
+                proxy.answered, proxy.word = True, b"WITH fence"
                 with pytest.raises(LedgerError):
                     ledger.publish(read(2))
             with open_store(standby._primary.url, create=False) as primary:
@@ -167,7 +169,6 @@ def test_a_follower_published_what_the_standby_lacks(tmp_path: Path) -> None:
                 published = primary.head(ZONE)  # a follower reads it
             proxy.close()
             standby.take_over()
-            store.connect()
             with opened(store, witnesses.of(ZONE)) as ledger:
                 assert ledger.standing.last_t == 2
                 assert store.head(ZONE) == published

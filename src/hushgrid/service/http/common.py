@@ -404,14 +404,6 @@ class ZoneStates:
         if zone in self._statuses:
             self._statuses[zone] = replace(self._statuses[zone], state="closed after an error")
 
-    def follows(self, status: Status, *, runs: bool | None) -> None:
-        """Set the status of a zone of another process; `runs`: it is open there, or None."""
-        self._statuses[status.zone] = status
-        if runs:
-            self._passed[status.zone] = self._steady()
-        elif runs is not None:
-            self._passed.pop(status.zone, None)
-
     @property
     def statuses(self) -> list[Status]:
         """Statuses of all zones that have one, in the order of the zones."""
@@ -512,24 +504,6 @@ class Metrics:
     def readings_lost(self, zone: str, intervals: int) -> None:
         """Set of how many intervals acknowledged readings are gone."""
         self._lost.labels(zone).set(intervals)
-
-    def add_cluster(self) -> None:
-        """Add the gauges of several curators."""
-        own: Any = {"registry": self.registry, "namespace": "hushgrid"}
-        self._curators = Gauge("curators", "Curators that live.", **own)
-        self._held = Gauge("leases", "What this curator runs.", **own)
-        self._taken = Gauge("leases_taken", "Taken since the start from curators that died.", **own)
-
-    def cluster(self, curators: int, held: int, taken: int) -> None:
-        """Set the live curators, and the leases this curator holds and has taken over."""
-        self._curators.set(curators)
-        self._held.set(held)
-        self._taken.set(taken)
-
-    def zone_elsewhere(self, status: Status) -> None:
-        """Set the gauges of a zone that another curator runs."""
-        self.zone_status(status)
-        self._open.labels(status.zone).set(0)
 
     def failed(self, zone: str) -> None:
         """Count a failed tick."""

@@ -232,7 +232,6 @@ class ZoneStatus(AnswerModel):
         left: budget left; null without a budget.
         missing: meters without a reading in the last interval; for operators only.
         state: in words.
-        curator: which one runs the zone.
         leakage: about one interval, of all releases of the present terms.
     """
 
@@ -242,7 +241,6 @@ class ZoneStatus(AnswerModel):
     left: float | None
     missing: Count | None = None
     state: str
-    curator: str | None
     leakage: float | None
 
 

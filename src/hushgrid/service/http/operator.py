@@ -394,11 +394,9 @@ def _oldest(zone: ZoneService, now: float) -> int:
 
 
 SERIES = 192  # releases of a zone
-NOT_HERE = "Another curator runs this zone; its own operator page says why."
 JUMPED = 3600.0  # [s] that a jump of the clock is reported
 
 NOT_OPEN = Inside.of(None)
-ELSEWHERE = Inside.of(None)  # another curator has the zone; compared by identity
 
 
 class Operator:
@@ -437,10 +435,6 @@ class Operator:
     def update(self, zone: str, inside: Inside) -> None:
         """Set the noise of an open zone after a tick."""
         self._inside[zone] = inside
-
-    def elsewhere(self, zone: str) -> None:
-        """Mark a zone as run by another curator."""
-        self._inside[zone] = ELSEWHERE
 
     def passed(self) -> None:
         """Drop old loads and check the clock for jumps, after a pass over all zones."""
@@ -543,7 +537,7 @@ def _noise(zone: ZoneService, inside: Inside) -> dict[str, Any]:
     return same | {
         "epsilon": _finite(inside.epsilon),
         "epsilon_any": _finite(inside.epsilon_any),
-        "why": NOT_HERE if inside is ELSEWHERE else why(zone, inside),
+        "why": why(zone, inside),
     }
 
 

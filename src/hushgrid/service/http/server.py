@@ -205,10 +205,18 @@ class SwappableApp:
     Args:
         between: routes that are answered while there is no app.
         stale: browsers revalidate cached answers each time, for simulated clocks.
+        absent: why requests are refused while there is no app; None: they wait for one.
     """
 
-    def __init__(self, between: Sequence[BaseRoute] = (), *, stale: bool = False) -> None:
+    def __init__(
+        self,
+        between: Sequence[BaseRoute] = (),
+        *,
+        stale: bool = False,
+        absent: str | None = None,
+    ) -> None:
         self._app: App | None = None
+        self._absent = absent
         limits = [Middleware(BodyLimit, usual=FORM)]
         app = Starlette(routes=between, middleware=limits, exception_handlers=ERRORS)
         self._between = SecurityHeaders(app)
@@ -237,8 +245,9 @@ class SwappableApp:
             return
         until = time.monotonic() + PATIENCE
         while (app := self._app) is None:
-            if self._ended or time.monotonic() > until:
-                gone = problem(503, "The service begins again; try later.", RETRY)
+            if self._absent or self._ended or time.monotonic() > until:
+                why = self._absent or "The service begins again; try later."
+                gone = problem(503, why, RETRY)
                 await SecurityHeaders(gone)(scope, receive, send)
                 return
             await asyncio.sleep(LOOK)

@@ -361,7 +361,7 @@ def open_witnesses(deployment: Deployment) -> Witnesses:
         LedgerError: the folder cannot be written and `witness_needed` is set.
     """
     return Witnesses.at(
-        deployment.witness_folder, needed=deployment.witness_needed, shared=deployment.share
+        deployment.witness_folder, needed=deployment.witness_needed, shared=deployment.standby
     )
 
 

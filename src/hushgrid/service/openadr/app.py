@@ -455,7 +455,6 @@ class Vtn:
         clock: time of requests.
         settings: section [openadr] of the service file.
         mqtt_uris: brokers on which events are published.
-        alone: no other curator publishes these zones.
         counted: called with the outcome of each webhook.
     """
 
@@ -468,13 +467,12 @@ class Vtn:
         settings: OpenAdr,
         *,
         mqtt_uris: Iterable[str] = (),
-        alone: bool = True,
         counted: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._history, self._store, self._clock = history, store, clock
         private = settings.allow_private_callbacks
         self.webhooks = Webhooks(self.callbacks, private=private, counted=counted)
-        self._sends, self._alone = settings.webhooks, alone
+        self._sends = settings.webhooks
         public = PublicObjects(history, clock, mqtt_uris, settings.event_age)
         objects = Objects(
             store,
@@ -492,8 +490,7 @@ class Vtn:
         if self._sends:
             self.webhooks.start()
             self._unwatch = self._history.watch(self._released, own=True)
-            if self._alone:  # otherwise the curator that takes a zone over does it
-                self._renotify()
+            self._renotify()
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -25,7 +25,7 @@ from tests.service.brokers import free_port, until
 from tests.service.setups import example
 from tests.services import Postgres
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-W", "error", "-c", "from hushgrid.cli import main; main()", "serve"]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_WAIT_POLICY": "passive"}
 

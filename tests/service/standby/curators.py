@@ -1,4 +1,4 @@
-"""Several curators as processes on one PostgreSQL, and what an outsider sees of them."""
+"""Curators as processes on one PostgreSQL, one of them active, and what others see of them."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ meter_interval = {tick}
 grace = 0
 fallback_rate = 0.25
 key = "hushgrid.key"
-share = true
+standby = true
 zones = {files}
 [stores]
 ledger = "{database}"

@@ -1,1 +1,0 @@
-"""Several curators on one service: who runs which zone, and how the others follow."""
