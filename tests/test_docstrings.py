@@ -32,7 +32,6 @@ FINISHED = (
     "model",
     "planning",
     "report",
-    "testing",
 )
 GENERATED = ("service/openadr/_generated.py",)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)

@@ -14,7 +14,7 @@ from hushgrid.service.database import Database, Schema, exists
 from hushgrid.service.ledger.records import canonical
 from hushgrid.service.ledger.store import LEDGER, PostgresLedger, SqliteLedger
 from hushgrid.service.openadr.store import VTN, StoredObject, VtnStore
-from hushgrid.testing.stores import chain_of
+from tests.service.stores import chain_of
 from tests.services import Postgres
 
 VTN_TABLE = """CREATE TABLE hushgrid_vtn (

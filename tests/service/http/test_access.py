@@ -32,8 +32,8 @@ from hushgrid.service.access.clients import (
     secret_matches,
 )
 from hushgrid.service.access.tokens import Access, Backoff, make_token, read_token
-from hushgrid.testing.stores import check_client_store
 from tests.service.setups import street_in
+from tests.service.stores import check_client_store
 
 KEY = b"k" * 32
 NOW = 1_750_000_000.0

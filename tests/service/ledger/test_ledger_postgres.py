@@ -21,9 +21,9 @@ from hushgrid.service.ledger import store as ledger_store
 from hushgrid.service.ledger.chain import ChainReport, check
 from hushgrid.service.ledger.store import PostgresLedger
 from hushgrid.service.ledger.writer import Ledger, verify_signature
-from hushgrid.testing.stores import chain_of, check_ledger_store
 from tests.proxy import Proxy
 from tests.service.ledger.ledgers import KEY, instead
+from tests.service.stores import chain_of, check_ledger_store
 from tests.services import Postgres, postgres_binaries
 
 ROOT = Path(__file__).parents[3]

@@ -18,7 +18,6 @@ from hushgrid.service.ledger.chain import check
 from hushgrid.service.ledger.store import SqliteLedger
 from hushgrid.service.ledger.witness import sidecar_path
 from hushgrid.service.ledger.writer import Ledger, verify_signature
-from hushgrid.testing.stores import check_ledger_store
 from tests.service.ledger.ledgers import (
     ROOT,
     ZONE,
@@ -29,6 +28,7 @@ from tests.service.ledger.ledgers import (
     story,
     write_story,
 )
+from tests.service.stores import check_ledger_store
 
 
 def test_it_is_a_ledger_store(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from benchmarks.meters import QUESTIONS
 
 from hushgrid.errors import ExtraError, MeterError, MeterRetryError
 from hushgrid.service.meters import Counts, Interval, MeterStore, open_meters
-from hushgrid.testing.stores import check_meter_store
+from tests.service.stores import check_meter_store
 from tests.services import Postgres, free_port
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from hushgrid.errors import VtnError
 from hushgrid.service.openadr.store import Kind, StoredObject, TakenError, VtnStore
-from hushgrid.testing.stores import check_vtn_store
+from tests.service.stores import check_vtn_store
 from tests.services import Postgres
 
 

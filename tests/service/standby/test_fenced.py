@@ -20,8 +20,8 @@ from hushgrid.service.ledger.chain import check
 from hushgrid.service.ledger.fenced import FencedLedger, Lease, active_curator
 from hushgrid.service.ledger.records import ReleaseRecord
 from hushgrid.service.ledger.writer import Key, create, load, verify_signature
-from hushgrid.testing.stores import check_ledger_store
 from tests.service.brokers import until
+from tests.service.stores import check_ledger_store
 from tests.service.worlds import START, MemoryMeters, service
 from tests.services import Postgres
 

@@ -1,8 +1,7 @@
 """The rules of a ledger: which record may follow, and the folds built on that.
 
 Appending, verifying and resuming all go through `follow`. Pure: signatures are verified by a
-function that is passed in. At the end, what a store of records must do;
-`hushgrid.testing.stores.check_ledger_store` checks it.
+function that is passed in. At the end, what a store of records must do.
 """
 
 from __future__ import annotations

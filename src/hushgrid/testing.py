@@ -3,8 +3,7 @@
     from hushgrid.testing import check_calibrator
     check_calibrator(MyCalibrator)
 
-Each check raises AssertionError with what failed. Stores of ledgers and meters:
-`hushgrid.testing.stores`.
+Each check raises AssertionError with what failed.
 """
 
 from __future__ import annotations

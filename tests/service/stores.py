@@ -1,6 +1,6 @@
 """Conformance checks of stores, one for each kind: ledger, meters, clients, OpenADR objects.
 
-    from hushgrid.testing.stores import check_ledger_store, check_meter_store
+    from tests.service.stores import check_ledger_store, check_meter_store
     check_ledger_store(lambda: MyStore(address))
     check_meter_store(lambda: MyMeters("/some/place"))
 
