@@ -75,7 +75,6 @@ def test_a_new_schedule_is_one_class() -> None:
     assert again.rates == state.rates
     digests = [init(*WORLD, Policy(1.0, STEPS, schedule=Fading(s))).digest for s in (0.5, 0.25)]
     assert len({*digests, init(*WORLD, Policy(1.0, STEPS)).digest}) == 3, "its terms are named"
-    assert first.before is None, "the first version did not know it"
     found = examine(*WORLD, policy)
     assert found.epsilon_t == (1.0, 0.5, 0.25, 0.125)
     assert "Nobody asks for more." in found.assumptions

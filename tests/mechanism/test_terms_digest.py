@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, fields, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,28 +18,17 @@ from hushgrid import (
     Naive,
     OccupancyModel,
     Policy,
-    Scenario,
-    SimulatedNoise,
     Tariff,
     TruncatedNormal,
     Uniform,
     Window,
     Zone,
     init,
-    step,
 )
-from hushgrid.accounting.composition import Account
-from hushgrid.audit.certificate import certify
-from hushgrid.audit.evidence import Evidence, RecordedEpoch, RecordedRelease
-from hushgrid.compare.datasets import Simulated
-from hushgrid.errors import FileError
-from hushgrid.files.results import Journal
 from hushgrid.files.zone_file import PolicyTable
 from hushgrid.mechanism.policy import Gaussian, PerStep
-from hushgrid.mechanism.release import replay
 from hushgrid.model.laws import Binned, Cut, Law, Mixture
 from hushgrid.model.zone import Covariate, FeedIn
-from tests.audit.zones import releases, terms
 
 THETA = OccupancyModel.factored([[0.5, 0.5]], [[[[0.9, 0.1], [0.2, 0.8]]]], chain_of=[0, 0])
 ZONE, TARIFF, POLICY = Zone("elm", [1000, 600]), Tariff(1.0, 62.5), Policy(0.5)
@@ -149,7 +137,6 @@ POLICIES: dict[str, dict[str, Any]] = {
     "publish": {"publish": "estimate"},
     "estimator": {"estimator": "filter"},
     "usual": {"estimator": "releases", "usual": 90.0},
-    "filters": {"estimator": "filter", "filters": 1},
     "gaussian": {"gaussian": 90.0, "delta": 0.1},
     "delta": {"gaussian": 90.0, "delta": 0.2},
     "window": {"window": Window(8)},
@@ -250,8 +237,8 @@ def test_every_law_has_its_own() -> None:
     assert len({one.digest for one in tables}) == 4
 
 
-def test_a_later_version_keeps_both(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One more key, named in the digest: unset it moves nothing, set it is no term of before."""
+def test_a_later_version_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One more key, named in the digest: unset it moves nothing."""
     from hushgrid.mechanism import digest as digests
 
     plain = init(ZONE, TARIFF, [THETA], F, POLICY)
@@ -265,61 +252,5 @@ def test_a_later_version_keeps_both(monkeypatch: pytest.MonkeyPatch) -> None:
     unset, given = (
         init(ZONE, TARIFF, [THETA], F, LaterPolicy(0.5, extra=extra)) for extra in (0, 3)
     )
-    assert (unset.digest, unset.before) == (plain.digest, plain.before)
-    assert unset.before is not None
+    assert unset.digest == plain.digest
     assert given.digest != plain.digest
-    assert given.before is None, "an epoch of before would go on under other terms"
-
-
-def test_releases_of_before_are_replayed_and_booked() -> None:
-    """By scripts that know no second digest: the state goes on as the releases call it."""
-    from hushgrid.mechanism.release import with_recorded_digest
-
-    first = init(ZONE, TARIFF, [THETA], F, POLICY)
-    release, _ = step(with_recorded_digest(first, first.before), 700, SimulatedNoise(1))
-    assert release.digest == first.before != first.digest
-    after = replay(first, release)
-    assert step(after, 700, SimulatedNoise(1))[0].digest == first.before
-    account = Account(first).add(release)
-    assert Account.resume(first, account.save()).pure.tolist() == account.pure.tolist()
-    saved = account.save() | {"digest": first.before}
-    assert Account.resume(first, saved).pure.tolist() == account.pure.tolist()
-
-
-@pytest.mark.parametrize("budget", [9.0, None])
-def test_the_same_terms_under_two_digests_are_the_same_terms(budget: float | None) -> None:
-    """An epoch of the present digest inside one of before: the count of a budget began anew."""
-    given = terms(horizon=6, budget=budget)
-    digests_of = (given.first_state().before or "", given.first_state().digest)
-    epochs = []
-    for number, name in enumerate(digests_of):
-        made = releases(given, seed=number, steps=2)
-        entries = tuple(
-            RecordedRelease(10 * number + one.t, replace(one, digest=name)) for one in made
-        )
-        epochs.append(RecordedEpoch(10 * number, name, 1 + 2 * number, 6, entries))
-    found = certify([Evidence("elm", "ledger", tuple(epochs))], [given])
-    assert len(found.recomputed) == 2
-    (check,) = (one for one in found.checks if one.id == "budget")
-    assert check.status == ("failed" if budget else "passed")
-    assert ("opens an epoch of the same terms at step 3" in check.text) is bool(budget)
-
-
-def test_a_journal_of_before_goes_on(tmp_path: Path) -> None:
-    """The digest is the one that the first version printed for this zone."""
-    laws = (
-        TruncatedNormal(60.0, 20, 600), Gamma(2, 20.0, 600), LogNormal(60.0, 0.8, 600),
-        Uniform(600), Mixture([Uniform(5), Histogram([1, 2])], [0.5, 0.5]),
-        Binned([0, 5, 9], [1, 2], 20),
-    )  # fmt: skip
-    f = Consumption(laws, [[0, 2, 4]], [[1, 3, 5]], [0, 1], elasticity=Elasticity(70, 1.0))  # type: ignore[arg-type]
-    tariff = Tariff(1, 62.5, cap=9.0)
-    source = Simulated([Scenario(ZONE, tariff, (THETA,), f)], seed=1)
-    before = "02dace4efeca0f16da06fe853aeb831d432f3271edd4675607668ef5312397d9"
-    assert source.digest_before == before != source.digest
-    Journal(tmp_path / "days.jsonl", {"digest": before}).put(1.0, 0, {"a": 1})
-    settings = {"digest": source.digest}
-    assert len(Journal(tmp_path / "days.jsonl", settings, {"digest": before})) == 1
-    assert len(Journal(tmp_path / "days.jsonl", settings)) == 1  # its head is the present one now
-    with pytest.raises(FileError, match="holds days of other settings"):
-        Journal(tmp_path / "days.jsonl", {"digest": "ab"}, {"digest": before})

@@ -342,7 +342,7 @@ class Account:
                 f"release is of zone {zone!r} but the account is of {self.first.zone.id!r};"
                 " keep one account a zone."
             )
-        if digest not in (self.first.digest, self.first.before):
+        if digest != self.first.digest:
             raise PolicyError(
                 f"release has digest {digest[:12]} but the account {self.first.digest[:12]};"
                 " open a new account when zone, models or policy change."

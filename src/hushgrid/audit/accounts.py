@@ -481,7 +481,7 @@ def _unbounded_release(evidence: Evidence, digests: Mapping[str, Terms]) -> Chec
         for entry in epoch.entries:
             if entry.source != "readings" or math.isfinite(entry.epsilon):
                 continue
-            scheduler, rates = terms.first_state(epoch.digest).scheduler, (1.0,) * entry.step
+            scheduler, rates = terms.first_state().scheduler, (1.0,) * entry.step
             # which houses are uncertain does not depend on rates, so any will do
             if entry.step > terms.policy.horizon or scheduler.booked(entry.step, rates).cases:
                 text = (
@@ -506,7 +506,7 @@ def _unbooked(evidence: Evidence, digests: Mapping[str, Terms]) -> Check | None:
             continue
         own = range(one.first - epoch.first + 1, one.last - epoch.first + 2)
         steps = [t for t in own if t <= terms.policy.horizon]
-        most = terms.first_state(epoch.digest).scheduler.most
+        most = terms.first_state().scheduler.most
         by_block = {terms.policy.schedule.span(t): most(t) for t in steps}
         due = terms.policy.schedule.lost_by([*by_block.values()])
         before = [e.epsilon for e in counted(epoch.entries) if e.place < one.place]

@@ -227,8 +227,7 @@ def certify(
     recomputed: list[Recomputed] = []
     same: dict[str, list[Terms]] = {}
     for given in terms:
-        for digest in given.digests:
-            same.setdefault(digest, []).append(given)
+        same.setdefault(given.digest, []).append(given)
     for one in evidence:
         _add_other_epochs(one, terms, same)
         zones = [each.zone for each in evidence]

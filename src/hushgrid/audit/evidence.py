@@ -18,7 +18,6 @@ from hushgrid.mechanism.release import (
     State,
     first_public,
     init,
-    with_recorded_digest,
 )
 from hushgrid.model.consumption import Consumption
 from hushgrid.model.occupancy import OccupancyModel
@@ -66,10 +65,6 @@ class Terms:
         continued: Whether an interval promise counts the epochs before and after.
         other_epochs: The terms in other epochs; None where terms are given for one epoch only.
         days: Time of day of each step.
-        roster_before: Digest of the main meters alone, as earlier versions recorded it where
-            houses have registers of energy fed in; else None.
-        digests_before: Where models are private: the digests of these terms with the houses in the
-            order of the file, as earlier versions recorded them.
         openings: What records of epochs have to state about leakage; None where no service file
             gives the promise.
         forgotten: When the models have forgotten what was until a time, and that once more [UTC
@@ -94,32 +89,25 @@ class Terms:
     continued: bool = False
     other_epochs: OtherEpochs | None = None
     days: DayClock = EvenDays()  # noqa: RUF009
-    roster_before: str | None = None
     openings: Openings | None = None
-    digests_before: tuple[str, ...] = ()
     forgotten: Callable[[int], tuple[float, float]] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tariff", offset_tariff(self.zone, self.tariff, self.consumption))
 
-    def first_state(self, digest: str | None = None) -> State:
-        """The mechanism before its first step; `digest` names these terms in the records."""
+    def first_state(self) -> State:
+        """The mechanism before its first step."""
         world = (self.zone, self.tariff, self.models, self.consumption, self.policy)
-        state = init(*world, days=self.days)
-        if digest is not None and digest in self.digests_before:
-            return replace(state, digest=digest)
-        return with_recorded_digest(state, digest)
+        return init(*world, days=self.days)
 
     def first_public(self) -> Knowledge:
         """What the public knows before the first release."""
         return first_public(self.models, self.consumption, self.policy, self.days)
 
     @property
-    def digests(self) -> tuple[str, ...]:
-        """What records may call these terms: the present digest, and those of earlier versions."""
-        state = self.first_state()
-        every = (state.digest, state.before, *self.digests_before)
-        return tuple(dict.fromkeys(one for one in every if one is not None))
+    def digest(self) -> str:
+        """What records call these terms."""
+        return self.first_state().digest
 
     def named(self, zone: str) -> Terms:
         """The same terms for a zone of another name."""

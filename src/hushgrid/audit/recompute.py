@@ -128,7 +128,7 @@ def recompute(
     """
     terms = replace(terms, days=terms.days.of_epoch(epoch.first))
     late = (one.epsilon for one in epoch.came if just_came(epoch, one))
-    walk = _Walk(terms, epoch.digest, before, epoch.lost, max(late, default=0.0), earlier)
+    walk = _Walk(terms, before, epoch.lost, max(late, default=0.0), earlier)
     for entry in epoch.entries:
         walk.take(entry)
     walk.finish()
@@ -152,13 +152,12 @@ class _Walk:
     def __init__(
         self,
         terms: Terms,
-        digest: str,
         before: Sequence[float] = (),
         lost: Collection[int] = (),
         brought: float = 0.0,
         earlier: Sequence[EarlierRelease] = (),
     ) -> None:
-        first, self._public = terms.first_state(digest), terms.first_public()
+        first, self._public = terms.first_state(), terms.first_public()
         if isinstance(self._public, FollowedKnowledge):
             self._public = self._public.continued(earlier)
             first = replace(first, public=self._public)
@@ -483,12 +482,6 @@ def roster(epoch: RecordedEpoch, terms: Sequence[Terms]) -> Check:
         return Check("roster", "not_applicable", "No list of meters to compare.")
     if epoch.roster in known:
         return Check("roster", "passed", "The meters are those of the epoch.")
-    if epoch.roster in [one.roster_before for one in terms]:
-        text = (
-            f"The main meters are those of the epoch. Record {epoch.place} has no digest of export"
-            " registers, as in earlier versions."
-        )
-        return Check("roster", "passed", text)
     text = f"Record {epoch.place} was opened for other meters than those given."
     return Check("roster", "failed", text, epoch.place)
 

@@ -26,7 +26,6 @@ from numpy.typing import NDArray
 
 from hushgrid._numbers import Bools, Floats, Ints, is_real
 from hushgrid.belief.estimate import (
-    BLOCK_SIZES,
     FACTOR_STEP,
     GAUSSIAN,
     NO_NOISE,
@@ -77,11 +76,6 @@ class Spreads(NamedTuple):
     lasts: float = 1.0
 
 
-# those of filters in epochs that earlier versions began
-SPREADS_BEFORE = tuple(
-    Spreads(0.1 * wide, 0.2 * wide, rough, 0.25 * bent, 0.08 * bent, 0.7 * rough)
-    for wide, bent, rough in product((0.3, 0.7, 1.5), (0.3, 1.0), (0.02, 0.06, 0.18))
-)
 SPREADS = tuple(
     Spreads(level, slow, rough, 0.25 * bent, 0.15 * bent, rough, lasts)
     for (level, slow), bent, rough, lasts in product(
@@ -455,7 +449,6 @@ class FollowedKnowledge:
         known: Their values at the next step; None for a missing one.
         widths: Probability of each of some factors by which intervals are wider than the laws say,
             from how far releases were from what was foreseen.
-        filters: Version of the filters, as in the policy.
         noise_sizes: (G,): probability of each half-width that the noise of the block of steps may
             have; before version 3 as it is before any release.
     """
@@ -468,7 +461,6 @@ class FollowedKnowledge:
     covariates: tuple[Covariate, ...] = ()
     known: tuple[float | None, ...] = ()
     widths: Floats = field(default_factory=lambda: _WIDTH_LAW)
-    filters: int = 3
     noise_sizes: Floats = field(default_factory=lambda: block_chances(FINE_SIZES))
 
     def __eq__(self, other: object) -> bool:
@@ -481,7 +473,7 @@ class FollowedKnowledge:
         bank = self.bank
         arrays = [bank.weights, bank.mean, bank.covariance, bank.sizes]
         arrays += [self.widths, self.noise_sizes]
-        own = (bank.hours, bank.spreads, self.share, self.days, self.usual, self.filters)
+        own = (bank.hours, bank.spreads, self.share, self.days, self.usual)
         bits = tuple(x.tobytes() for x in arrays)
         return (self.model, bits, own, self.covariates, self.known)
 
@@ -492,7 +484,6 @@ class FollowedKnowledge:
         days: DayClock,
         usual: float = 0.0,
         covariates: Sequence[Covariate] = (),
-        filters: int = 3,
     ) -> FollowedKnowledge:
         """Before the first release.
 
@@ -501,17 +492,14 @@ class FollowedKnowledge:
             days: Time of day of each step.
             usual: The usual load where no model is used [Wh]; 0: with the model.
             covariates: The public covariates.
-            filters: Version of the filters, as in the policy.
 
         Returns:
             The knowledge.
         """
-        spreads = SPREADS if filters > 1 else SPREADS_BEFORE
-        sizes = FINE_SIZES if filters > 2 else BLOCK_SIZES
-        bank = LoadFilter.start(days.hours, spreads, len(covariates), sizes)
+        bank = LoadFilter.start(days.hours, SPREADS, len(covariates), FINE_SIZES)
         share, none = (0.0 if usual else _FIRST_SHARE), (None,) * len(covariates)
-        found = cls(model.with_sizes(sizes), bank, share, days, usual, tuple(covariates), none)
-        return replace(found, filters=filters, noise_sizes=block_chances(sizes))
+        model = model.with_sizes(FINE_SIZES)
+        return cls(model, bank, share, days, usual, tuple(covariates), none)
 
     @property
     def t(self) -> int:
@@ -574,7 +562,7 @@ class FollowedKnowledge:
         found = {"bank": bank.weights, "mean": bank.mean, "covariance": bank.covariance}
         if self.model.ends:
             found["bank sizes"] = bank.sizes
-            found |= {"noise sizes": self.noise_sizes} if self.filters > 2 else {}
+            found["noise sizes"] = self.noise_sizes
         found["widths"] = self.widths
         return {**self.model.to_arrays(), **found, "followed": np.array(own)}
 
@@ -622,9 +610,7 @@ class FollowedKnowledge:
     @property
     def width(self) -> float:
         """How much wider intervals of the load below the clamp are than its laws say."""
-        return (_TAIL_WIDTH if self.filters > 2 else 1.0) * float(
-            np.exp(self.widths @ np.log(_WIDTHS))
-        )
+        return _TAIL_WIDTH * float(np.exp(self.widths @ np.log(_WIDTHS)))
 
     def _widened(
         self, load_hat: float, scale: float, mean: float, variance: float, length: int, begins: bool
@@ -632,22 +618,22 @@ class FollowedKnowledge:
         """The knowledge with what a release says about the widths of intervals.
 
         The releases of a block of steps share the size of their noise, whose chances go on from
-        release to release. Before version 3 these releases together counted as one.
+        release to release.
         """
         from hushgrid._kernels.load_filter import within_block
 
-        now, sizes, b = self.filters > 2, self.noise_sizes, scale or NO_NOISE
-        wide = np.append(np.outer(_WIDTHS, _TAILS if now else 1.0), 1.0)  # last: as foreseen
+        sizes, b = self.noise_sizes, scale or NO_NOISE
+        wide = np.append(np.outer(_WIDTHS, _TAILS), 1.0)  # last: as foreseen
         m, v = np.full(len(wide), mean), wide**2 * variance
         if length:
             after = np.tile(block_chances(len(sizes)) if begins else sizes, (len(wide), 1))
             logs = within_block(load_hat, m, v, b * block_halves(length, len(sizes)), after)[:, 2]
-            logs, sizes = (logs, after[-1]) if now else (logs / length, sizes)
+            sizes = after[-1]
         else:
             logs = self.shape.evidence(load_hat, m, v, b)
         each = logs[:-1].reshape(len(_WIDTHS), -1)
         top = each.max(axis=1)
-        logs = top + np.log(np.exp(each - top[:, None]) @ (_TAIL_SHARES if now else np.ones(1)))
+        logs = top + np.log(np.exp(each - top[:, None]) @ _TAIL_SHARES)
         kept = self.widths ** (1 - _FORGOTTEN) * _WIDTH_LAW**_FORGOTTEN
         return replace(self, widths=posterior_weights(kept, logs), noise_sizes=sizes)
 
@@ -773,11 +759,9 @@ class FollowedKnowledge:
             (n,) each [Wh, Wh^2, Wh^2].
         """
         cut, slope, spread, own, joint, over = self._above(below, law)
-        if self.filters < 3:  # all of it was taken as common
-            own, joint = np.zeros((2, len(below)))
         theirs, gain = np.minimum(variance, own), joint / np.maximum(own, 1e-9)
         common = variance - theirs
-        left = np.maximum(spread - gain * joint, 0.0) + (_ABOVE[self.filters > 2] * over) ** 2
+        left = np.maximum(spread - gain * joint, 0.0) + (_ABOVE * over) ** 2
         whole = left + gain**2 * theirs + slope**2 * common
         return cut, whole, gain * theirs + slope * common
 
@@ -839,7 +823,7 @@ def informed(public: Knowledge, values: Values | None) -> Knowledge:
 _FOLLOWED = ("bank", "mean", "covariance", "widths", "followed")  # of `to_arrays`
 _REMEMBERED = 60  # days of releases before step 1 that are followed
 # relative error to expect of a model's readings above the clamp, where no release shows them
-_ABOVE = (0.2, 0.15)  # before version 3 of the filters, and since
+_ABOVE = 0.15
 _FIRST_SHARE = 0.8  # probability of the model's component before any release
 _SHARE_STIR = 1e-4  # share of that probability that goes back to it at each step
 

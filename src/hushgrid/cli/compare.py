@@ -301,15 +301,14 @@ def compare(
     settings |= {"draws": draws} if draws > 1 else {}
     settings |= {"rho": rho} if rho != 0.2 else {}
     settings |= {"methods": ", ".join(one.name for one in methods)} if method else {}
-    before = settings | {"digest": source.digest_before}
-    kept = Journal(out / "days.jsonl", settings, before)
+    kept = Journal(out / "days.jsonl", settings)
     common.say_duration(18 + 0.2 * days + 6 * chart_days, ", and the same command goes on")
     with common.progress("days", days) as tick:
         result = compared(
             source, promise, days=days, seed=seed, attack_days=attack_days, methods=methods,
             known=kept, tick=tick, draws=draws, rho=rho,
         )  # fmt: skip
-    curve = _curve(source, promise, methods, chart_days, seed, out, (settings, before))
+    curve = _curve(source, promise, methods, chart_days, seed, out, settings)
     scores = _battery_scores(source, seed) if batteries and readings is None else []
     values = {"world": settings, **report.comparison_json(result, curve, scores)}
     parts = {
@@ -355,7 +354,7 @@ def _curve(
         return []
     first = replace(source, scenarios=source.scenarios[:1]) if isinstance(
         source, Simulated) else source  # fmt: skip
-    kept = Journal(out / "chart.jsonl", *settings)
+    kept = Journal(out / "chart.jsonl", settings)
     with common.progress("chart, days", days * len(CURVE)) as tick:
         return [
             compared(

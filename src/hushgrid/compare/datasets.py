@@ -23,8 +23,8 @@ from hushgrid.errors import ModelError, PolicyError
 from hushgrid.learn.em import pooled_counts
 from hushgrid.learn.habits import DAY, Survey, survey_models
 from hushgrid.learn.histories import Histories
-from hushgrid.mechanism.digest import tariff_before, world_digest
-from hushgrid.model.consumption import Consumption, digest_before
+from hushgrid.mechanism.digest import world_digest
+from hushgrid.model.consumption import Consumption
 from hushgrid.model.laws import Histogram, scale_wh
 from hushgrid.model.occupancy import Calendar, OccupancyModel
 from hushgrid.model.zone import Scenario, Tariff, Zone
@@ -186,11 +186,6 @@ class DaySource(Protocol):
         """Digest of everything the days follow from, except the caller's own choices."""
         ...
 
-    @property
-    def digest_before(self) -> str:
-        """The same by the rule of the first version."""
-        ...
-
     def zone_of(self, number: int) -> int:
         """Which of the scenarios a day is of."""
         ...
@@ -218,29 +213,6 @@ def digest_of(scenarios: Sequence[Scenario], *more: bytes) -> str:
     h = sha256(b"hushgrid-worlds/2")
     for one in scenarios:
         h.update(world_digest(*one.terms).encode())
-    for part in more:
-        h.update(part)
-    return h.hexdigest()
-
-
-def digest_of_before(scenarios: Sequence[Scenario], *more: bytes) -> str:
-    """The same by the rule of the first version, which journals of comparisons may hold.
-
-    Args:
-        scenarios: The zones.
-        more: Further bytes.
-
-    Returns:
-        Hexadecimal digest.
-    """
-    h = sha256()
-    for one in scenarios:
-        h.update(f"{one.zone.id!r} {tariff_before(one.tariff)}".encode())
-        h.update(one.zone.bound.astype("<i4").tobytes())
-        h.update(one.zone.export.tobytes() if one.zone.offset else b"")
-        for model in one.models:
-            h.update(model.digest.encode())
-        h.update(str(digest_before(one.consumption)).encode())
     for part in more:
         h.update(part)
     return h.hexdigest()
@@ -276,11 +248,6 @@ class Simulated:
     def digest(self) -> str:
         """Of the zones; the seed and the shock are the caller's."""
         return digest_of(self.scenarios)
-
-    @property
-    def digest_before(self) -> str:
-        """As the first version took it."""
-        return digest_of_before(self.scenarios)
 
     def zone_of(self, number: int) -> int:
         """Day by day, zone by zone."""
@@ -474,11 +441,6 @@ class Recorded:
     def digest(self) -> str:
         """Of the models and the readings."""
         return digest_of(self.scenarios, self.readings.tobytes(), self.kind.tobytes())
-
-    @property
-    def digest_before(self) -> str:
-        """As the first version took it."""
-        return digest_of_before(self.scenarios, self.readings.tobytes(), self.kind.tobytes())
 
     @property
     def horizon(self) -> int:

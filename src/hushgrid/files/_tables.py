@@ -250,7 +250,7 @@ def keys_of(kind: Any) -> dict[str, bool]:
     return {
         _key(one.name): one.default is MISSING and one.default_factory is MISSING
         for one in fields(kind)
-        if one.init and one.name not in ("min_scale", "filters", "offset")  # which no file sets
+        if one.init and one.name not in ("min_scale", "offset")  # which no file sets
     }
 
 

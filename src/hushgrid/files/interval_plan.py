@@ -294,17 +294,13 @@ class Planned(NamedTuple):
 
 
 @lru_cache(maxsize=128)
-def interval_plan(
-    pattern: Pattern, promise: Promise, place: EpochTimes, *, alone: bool = False
-) -> Planned:
+def interval_plan(pattern: Pattern, promise: Promise, place: EpochTimes) -> Planned:
     """The policy that keeps an interval promise, among epochs like it before and after.
 
     Args:
         pattern: the zone before it is laid over time.
         promise: what is promised about the secret `interval`.
         place: the epoch's steps.
-        alone: plan as versions did that counted no other epoch: the epoch on its own, its clamp
-            without a bound on what it cuts.
 
     Returns:
         The plan. Where leakage does not fade in silence its memory is None and the epoch is on its
@@ -314,7 +310,7 @@ def interval_plan(
     Raises:
         PlanError: the promise allows so little noise that leakage does not fade under it.
     """
-    memory = None if alone else memory_of(pattern, place)
+    memory = memory_of(pattern, place)
     day = _DAY // place.seconds
     longer = [] if memory is None else [n * day for n in PERIODS if n * day > memory]
     epsilon = 0.0
@@ -322,7 +318,7 @@ def interval_plan(
         world, running = _run(pattern, place, reach, renew=promise.renew)
         calendars = [world.consumption.calendar, *(model.calendar for model in world.models)]
         slots = tuple(calendar.slots.tobytes() for calendar in calendars)
-        found = _plan_over(_Steps(world, pattern, slots), promise, place.horizon, running, alone)
+        found = _plan_over(_Steps(world, pattern, slots), promise, place.horizon, running)
         before, epsilon = epsilon, found.policy.epsilon
         if found.running == running or abs(epsilon - before) <= _SETTLED * epsilon:
             break
@@ -339,14 +335,12 @@ class _Steps:
 
 
 @lru_cache(maxsize=128)
-def _plan_over(
-    steps: _Steps, promise: Promise, horizon: int, running: int | None, alone: bool
-) -> Plan:
+def _plan_over(steps: _Steps, promise: Promise, horizon: int, running: int | None) -> Plan:
     """The plan for such steps; epochs at the same times of like days have the same one."""
-    terms, most_cut = steps.pattern.terms, None if alone else MOST_CUT
+    terms = steps.pattern.terms
     again = terms.schedule.over(horizon) if terms.schedule.lengths else terms.schedule
     terms = replace(terms, horizon=horizon, schedule=again)
-    return plan_of(steps.world, promise, terms, most_cut=most_cut, running=running)
+    return plan_of(steps.world, promise, terms, most_cut=MOST_CUT, running=running)
 
 
 def plan_of(world: Scenario, promise: Promise, terms: Policy, **more: Any) -> Plan:
@@ -588,7 +582,6 @@ def in_epoch(
     begins: int,
     horizon: int | None = None,
     *,
-    alone: bool = False,
     renewed: bool = False,
 ) -> ZoneService | None:
     """The zone with the same terms for another epoch.
@@ -597,7 +590,6 @@ def in_epoch(
         service: A zone with an interval promise.
         begins: Start of the other epoch [UTC epoch s].
         horizon: Its steps; by default as many as now.
-        alone: As in `interval_plan`.
         renewed: The epoch goes on where others end: with the law of occupancy there, and not with
             that of the file, so that no house is certain which was not.
 
@@ -609,7 +601,7 @@ def in_epoch(
         return None
     steps = service.policy.horizon if horizon is None else horizon
     place = EpochTimes(begins, service.seconds, steps, service.time_zone)
-    policy, leakage, memory, _ = interval_plan(pattern, promise, place, alone=alone)
+    policy, leakage, memory, _ = interval_plan(pattern, promise, place)
     if renewed and memory is not None:
         pattern = _goes_on(pattern, place, memory)
         if not policy.schedule.lengths:  # first steps of their own are for houses that are certain
@@ -622,76 +614,3 @@ def in_epoch(
         leakage=leakage,
         memory=memory,
     )
-
-
-def planned_otherwise(service: ZoneService) -> bool:
-    """Whether other terms could have been planned from the same file: by earlier versions, or
-    before its epochs renewed themselves.
-
-    Args:
-        service: The zone.
-
-    Returns:
-        True if so.
-    """
-    renews = service.promise is not None and service.promise.renew
-    return renews or _planned_alone(service) or _filtered_otherwise(service)
-
-
-def _filtered_otherwise(service: ZoneService) -> bool:
-    return service.policy.estimator != "model" and service.policy.filters > 1
-
-
-def _planned_alone(service: ZoneService) -> bool:
-    """Whether versions that counted no other epoch could have planned other terms."""
-    promise = service.promise
-    return (
-        service.pattern is not None
-        and promise is not None
-        and service.policy.schedule.per_release
-        and not service.policy.schedule.lengths
-        and (promise.secret == "interval" or promise.rho is not None)
-    )
-
-
-def as_before(service: ZoneService) -> ZoneService | None:
-    """The zone as earlier versions planned it.
-
-    Args:
-        service: The zone.
-
-    Returns:
-        The zone; None where they planned as now, or its file is not known.
-    """
-    pattern, promise = service.pattern, service.promise
-    if pattern is None or promise is None or not _planned_alone(service):
-        return None
-    if promise.secret == "interval":
-        return in_epoch(service, service.begins, alone=True)
-    if promise.secret == "window":
-        return None
-    policy = plan_of(service.scenario, promise, pattern.terms, most_cut=None).policy
-    return replace(service, policy=policy)
-
-
-def with_filters_before(service: ZoneService) -> ZoneService | None:
-    """The zone with the filters of the version before, and the clamp that it chose.
-
-    Args:
-        service: The zone.
-
-    Returns:
-        The zone; None where its estimate follows no releases, or has the earliest filters. An
-        interval promise is planned by `in_epoch`.
-    """
-    pattern, promise, policy = service.pattern, service.promise, service.policy
-    if not _filtered_otherwise(service):
-        return None
-    policy = replace(policy, filters=policy.filters - 1)
-    if pattern is None:
-        return replace(service, policy=policy)
-    pattern = replace(pattern, terms=replace(pattern.terms, filters=policy.filters))
-    chosen = promise is not None and promise.rho is not None
-    if promise is not None and chosen and promise.secret not in ("interval", "window"):
-        policy = plan_of(service.scenario, promise, pattern.terms).policy
-    return replace(service, pattern=pattern, policy=policy)

@@ -325,27 +325,19 @@ class Journal:
     Args:
         path: The file; it is made if it does not exist.
         settings: Settings of the comparison.
-        before: The same settings as an earlier version wrote them.
 
     Raises:
         FileError: If the file cannot be read, or holds rows of other settings.
     """
 
-    def __init__(
-        self, path: Path, settings: Mapping[str, Any], before: Mapping[str, Any] | None = None
-    ) -> None:
-
+    def __init__(self, path: Path, settings: Mapping[str, Any]) -> None:
         self._path, self._rows = path, dict[tuple[float, int], Any]()
-        head, *earlier = (
-            json.dumps({"format": JOURNAL_FORMAT, **one}, sort_keys=True)
-            for one in (settings, before)
-            if one is not None
-        )
+        head = json.dumps({"format": JOURNAL_FORMAT, **settings}, sort_keys=True)
         try:
             lines = path.read_text("utf-8").splitlines() if path.exists() else []
         except (OSError, UnicodeDecodeError) as error:
             raise FileError(f"{path} cannot be read ({error}); give another folder.") from None
-        if lines and lines[0] not in (head, *earlier):
+        if lines and lines[0] != head:
             raise FileError(
                 f"{path} holds days of other settings; give another --out, or delete it."
             )

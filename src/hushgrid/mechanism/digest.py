@@ -7,14 +7,13 @@ unchanged. docs/ledger.md describes it for other implementations.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from hushgrid._numbers import array_digest, canonical_digest, is_real, real, unlike
 from hushgrid.mechanism.policy import Policy
-from hushgrid.model.consumption import Consumption, digest_before
+from hushgrid.model.consumption import Consumption
 from hushgrid.model.laws import Clamp, clamp_ends
 from hushgrid.model.occupancy import OccupancyModel
 from hushgrid.model.zone import Covariate, FeedIn, Tariff, Zone
@@ -39,7 +38,6 @@ _POLICY_USUAL: dict[str, Any] = {
     "publish": "raw",
     "estimator": "model",
     "usual": 0.0,
-    "filters": 1,
     "covariates": [],
     "gaussian": None,
     "delta": 0.0,
@@ -86,7 +84,6 @@ def _policy_values(policy: Policy) -> dict[str, tuple[Any, _Form]]:
         "publish": (policy.publish, str),
         "estimator": (policy.estimator, str),
         "usual": (policy.usual, real),
-        "filters": (policy.filters if policy.estimator != "model" else 1, int),
         "covariates": (policy.covariates, lambda each: [_covariate(one) for one in each]),
         **{key: (value, _written) for key, value in (_NO_SCHEDULE | own).items()},
     }
@@ -209,69 +206,3 @@ def _world_fields(
         "models": [model.digest for model in models],
         "consumption": consumption.digest,
     }
-
-
-def terms_digest_before(
-    zone: Zone,
-    tariff: Tariff,
-    models: Sequence[OccupancyModel],
-    consumption: Consumption,
-    policy: Policy,
-    calibrator: object | None = None,
-) -> str | None:
-    """The digest that the first version gave these terms.
-
-    It was taken over Python's repr of two classes. Their fields and order are written out here, so
-    that epochs opened under such a digest continue whatever becomes of the classes.
-
-    Args:
-        zone: Houses and bounds.
-        tariff: Coefficients and limits of the price.
-        models: The occupancy models Theta.
-        consumption: The laws of readings.
-        policy: The promise, the trust and the schedule.
-        calibrator: A custom calibrator, or None.
-
-    Returns:
-        64 hexadecimal digits; None for terms that the first version did not have.
-    """
-    of_laws = digest_before(consumption)
-    of_tariff = tariff_before(tariff)
-    new = {*policy_fields(policy)} - {*_POLICY_BEFORE}
-    if of_laws is None or of_tariff is None or new or zone.offset:
-        return None
-    rules = _policy_values(policy)
-    values = {key: repr(rules[key][0]) for key in _POLICY_BEFORE}
-    if window := rules["window"][0]:
-        values["window"] = f"Window(steps={window['steps']!r}, by={window['by']!r})"
-    of_policy = ", ".join(f"{key}={value}" for key, value in values.items())
-    by = "" if calibrator is None else f" {calibrator_name(calibrator)}"
-    text = f"hushgrid/1 {zone.id!r} {of_tariff} Policy({of_policy}){by}"
-    h = hashlib.sha256(text.encode())
-    h.update(zone.bound.astype("<i4").tobytes())
-    for model in models:
-        h.update(model.digest.encode())
-    h.update(of_laws.encode())
-    return h.hexdigest()
-
-
-def tariff_before(tariff: Tariff) -> str | None:
-    """A tariff as the first version wrote it in digests.
-
-    Args:
-        tariff: The tariff.
-
-    Returns:
-        The text; None for a tariff that the first version did not have.
-    """
-    if {*tariff_fields(tariff)} - {*_TARIFF_BEFORE}:
-        return None
-    values = _tariff_values(tariff)
-    return f"Tariff({', '.join(f'{key}={values[key][0]!r}' for key in _TARIFF_BEFORE)})"
-
-
-_TARIFF_BEFORE = ("alpha", "beta", "gamma", "inelastic", "floor", "cap")
-_POLICY_BEFORE = (
-    "epsilon", "horizon", "eta", "blocks", "models", "on_empty", "min_scale", "epsilon_t", "clamp",
-    "publish", "gaussian", "delta", "window", "negligible",
-)  # fmt: skip

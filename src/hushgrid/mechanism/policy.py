@@ -699,8 +699,6 @@ class Policy:
         estimator: What the public's estimate and forecast come from: the model, the model and a
             filter of the releases weighed against each other, or the releases alone.
         usual: What a house usually consumes in a step [Wh], by published figures; for `releases`.
-        filters: Version of the filters of an estimator that follows releases; 1 or 2 in epochs that
-            earlier versions began.
         schedule: How epsilon is shared out over the releases, and the law of the noise.
         covariates: Public series that the estimate may use, where it follows releases.
     """
@@ -716,7 +714,6 @@ class Policy:
     publish: PublishRule = "raw"
     estimator: EstimatorRule = "model"
     usual: float = 0.0
-    filters: int = 3
     schedule: Schedule = field(default_factory=Even)
     covariates: tuple[Covariate, ...] = ()
 
@@ -749,10 +746,6 @@ class Policy:
                     fields=(name,),
                 )
         object.__setattr__(self, "clamp", _checked_clamp(self.clamp))
-        if self.filters not in (1, 2, 3):
-            raise PolicyError(
-                f"policy filters is {self.filters}; give 1, 2 or 3.", fields=("filters",)
-            )
         alone = self.estimator == "releases"
         if not (is_real(self.usual) and (self.usual > 0 if alone else self.usual == 0)):
             raise PolicyError(

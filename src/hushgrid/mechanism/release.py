@@ -42,7 +42,7 @@ from hushgrid.belief.load_filter import (
 )
 from hushgrid.errors import HorizonError, NoiseError, PolicyError, ReadingError
 from hushgrid.mechanism.calibrators import Calibrator
-from hushgrid.mechanism.digest import calibrator_name, terms_digest, terms_digest_before
+from hushgrid.mechanism.digest import calibrator_name, terms_digest
 from hushgrid.mechanism.exposure import Exposures
 from hushgrid.mechanism.noise import Noise, SecureNoise
 from hushgrid.mechanism.policy import ROUNDING, NoiseName, Policy, Window
@@ -215,7 +215,6 @@ class State:
         public: Public knowledge, where the estimate or the energy above the clamp is needed.
         rates: Rates published so far [currency/kWh].
         spent: Losses spent on publications, under a policy with a window, latest last.
-        before: The digest that the first version gave these terms, or None.
         carried: Under a window of w steps: loss of each of the w - 1 steps before step 1, latest
             last; empty where nothing was lost.
         lost: Under a window of w steps: booked loss of each of the last w - 1 steps since step 1.
@@ -231,7 +230,6 @@ class State:
     public: Knowledge | None = None
     rates: tuple[float, ...] = ()
     spent: tuple[float, ...] = ()
-    before: str | None = None
     carried: tuple[float, ...] = ()
     lost: tuple[float, ...] = ()
 
@@ -303,7 +301,6 @@ def init(
         policy.rule + by,
         int(exposures.zone.bound.sum(dtype=np.int64)),
         public,
-        before=terms_digest_before(*terms),
     )
 
 
@@ -330,23 +327,7 @@ def first_public(
     if policy.estimator == "model":
         return model
     usual = policy.usual * len(consumption.class_of)
-    return FollowedKnowledge.start(model, days, usual, policy.covariates, policy.filters)
-
-
-def with_recorded_digest(state: State, digest: str | None) -> State:
-    """The state under the digest on record, where that is the first version's digest of its terms.
-
-    An epoch or a trace of an earlier version continues under the digest it began with. Any other
-    digest leaves the state unchanged: the two then differ, as for other terms.
-
-    Args:
-        state: The state.
-        digest: The digest on record, or None.
-
-    Returns:
-        The state, with that digest if it names the same terms.
-    """
-    return replace(state, digest=digest) if digest and digest == state.before else state
+    return FollowedKnowledge.start(model, days, usual, policy.covariates)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -702,12 +683,11 @@ def check_terms(state: State, digest: str | None, t: int | None = None) -> State
         t: Its step; None: not checked.
 
     Returns:
-        The state, under the digest on record (`with_recorded_digest`).
+        The state.
 
     Raises:
         PolicyError: The release is of another step or of other terms.
     """
-    state = with_recorded_digest(state, digest)
     if digest != state.digest or t not in (None, state.t):
         raise PolicyError(
             f"release is of step {t} under {str(digest)[:12]} but step {state.t} under"

@@ -5,7 +5,6 @@ Houses share density classes; a class has one law for absent and one for present
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -29,11 +28,7 @@ from hushgrid._numbers import (
 from hushgrid.errors import ConsumptionError
 from hushgrid.model.laws import (
     ClampAt,
-    Gamma,
     Law,
-    LogNormal,
-    TruncatedNormal,
-    Uniform,
     clamp_ends,
     law_fields,
 )
@@ -317,51 +312,3 @@ def elasticity_fields(elasticity: Elasticity) -> dict[str, Any]:
         "high": real(elasticity.high),
     }
     return unlike(every, {"low": 0.5, "high": 1.5})
-
-
-_ELASTICITY = ("reference", "exponent", "low", "high")  # as the first version had them
-
-
-@lru_cache(maxsize=16)
-def digest_before(f: Consumption) -> str | None:
-    """The digest that the first version gave these laws.
-
-    It was taken over Python's repr of four of the laws and of the elasticity. Their fields and
-    order are written out here.
-
-    Args:
-        f: The laws.
-
-    Returns:
-        SHA-256 (hex); None for laws that the first version did not have.
-    """
-    elasticity: object = None
-    if f.elasticity is not None:
-        if not set(elasticity_fields(f.elasticity)) <= set(_ELASTICITY):
-            return None
-        elasticity = _repr_before("Elasticity", _ELASTICITY, f.elasticity)
-    h = hashlib.sha256(f"hushgrid-consumption/1 {elasticity}".encode())
-    for table in (f.calendar.slots, f.absent, f.present, f.class_of):
-        h.update(str(table.shape).encode())
-        h.update(table.astype("<i4").tobytes())
-    for law in f.laws:
-        named = _NAMED_BEFORE.get(type(law))
-        if named is None:
-            h.update(b"%d " % law.pmf.size + law.pmf.astype("<f8").tobytes())
-        elif set(law_fields(law)) <= {"law", *named[1]}:
-            h.update(_repr_before(*named, law).encode())
-        else:
-            return None
-    return h.hexdigest()
-
-
-_NAMED_BEFORE: dict[type[Law], tuple[str, tuple[str, ...]]] = {
-    Uniform: ("Uniform", ("top",)),
-    TruncatedNormal: ("TruncatedNormal", ("centre", "spread", "top")),
-    Gamma: ("Gamma", ("shape", "scale", "top")),
-    LogNormal: ("LogNormal", ("median", "spread", "top")),
-}
-
-
-def _repr_before(name: str, keys: Sequence[str], value: object) -> str:
-    return f"{name}({', '.join(f'{key}={getattr(value, key)!r}' for key in keys)})"

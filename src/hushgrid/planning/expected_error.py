@@ -269,7 +269,7 @@ class _Search:
         rows[:, kind, 1] = np.maximum(highs.ravel(), rows[:, kind, 0] + 1)
         parts = self._parts(rows)
         cut = self._cut_error(parts)
-        if self._policy.estimator != "model" and self._policy.filters > 1:
+        if self._policy.estimator != "model":
             cut = (parts.cut + (self._rho * parts.over) ** 2).mean(axis=(0, 1))
         cut = np.where(highs > 0, cut.reshape(highs.shape), np.inf)
         return np.asarray(cut.argmin(axis=0))
@@ -284,7 +284,7 @@ class _Search:
         parts = self._parts(clamps)
         noise = 2 * scales**2 * self._uneven
         total = noise + self._cut_error(parts)
-        if self._policy.estimator != "model" and self._policy.filters > 1:
+        if self._policy.estimator != "model":
             total = np.array([self._followed(parts, k, one) for k, one in enumerate(noise)])
         if self._most_cut < 1:
             whole = (parts.missed + parts.seen).sum(axis=1)  # (models, rows of clamps)
@@ -535,7 +535,6 @@ class Prospect:
         weights: Factors from Wh^2 to squared relative errors of the rate.
         estimator: What the estimate comes from, as in the policy.
         over: Mean of readings above the clamp [Wh].
-        filters: Version of the filters of the estimate, as in the policy.
         offset: Sum of the export limits, in every load [Wh].
         low: Mean of what the lower ends of a clamp add [Wh]: in `missed` with a minus.
     """
@@ -549,7 +548,6 @@ class Prospect:
     weights: Floats
     estimator: EstimatorRule = "model"
     over: Floats = field(default_factory=lambda: np.zeros(1))
-    filters: int = 3
     offset: int = 0
     low: Floats = field(default_factory=lambda: np.zeros(1))
 
@@ -582,7 +580,7 @@ class Prospect:
         An error of the tail alone appears in no release, so the choice does not count on learning.
         Where the estimate follows releases, the criterion is its error.
         """
-        if self.estimator != "model" and self.filters > 1:
+        if self.estimator != "model":
             return self._rmsre(self._following(rho))
         return self._rmsre(self.noise + self.cut + (rho * self._moved) ** 2)
 
@@ -741,6 +739,6 @@ def prospect(
         missed, cut, kept, _, over, low = cut_moments(models, usual, policy.clamp, horizon)
     weights = (tariff.alpha / 1000 / relative_to(optimal_rate(load, tariff), tariff)) ** 2
     return Prospect(
-        noise, cut, missed, kept, load, variance, weights, policy.estimator, over, policy.filters,
+        noise, cut, missed, kept, load, variance, weights, policy.estimator, over,
         tariff.offset, low,
     )  # fmt: skip

@@ -40,7 +40,6 @@ from hushgrid.files.results import read_text
 from hushgrid.files.service_file import is_service, load_deployment
 from hushgrid.files.toml import TomlFile
 from hushgrid.files.zone_file import ZoneFile, load_zone, zone_of
-from hushgrid.mechanism.digest import terms_digest, terms_digest_before
 from hushgrid.mechanism.policy import Blocks
 from hushgrid.model.occupancy import OccupancyModel
 from hushgrid.service.border import stated_by
@@ -152,7 +151,7 @@ def _as_accepted(terms: Terms, evidence: Sequence[Evidence]) -> Terms:
 
 def _starting(terms: Terms, offset: int, digest: str) -> Terms:
     """The terms of a later day of a simulation: their calendars seen from there."""
-    if not offset or terms.first_state(digest).digest == digest:
+    if not offset or terms.first_state().digest == digest:
         return terms
     models = tuple(model.starting(offset) for model in terms.models)
     return replace(terms, models=models, consumption=terms.consumption.starting(offset))
@@ -239,18 +238,9 @@ def terms_of(service: ZoneService) -> Terms:
         continued=service.memory is not None,
         other_epochs=None if service.pattern is None else _InOtherEpochs(service),
         days=service.days,
-        roster_before=rosters[1] if len(rosters) > 1 else None,
         openings=partial(_openings, service),
         forgotten=partial(forgotten, service),
-        digests_before=_digests_before(service) if service.learned.private else (),
     )
-
-
-def _digests_before(service: ZoneService) -> tuple[str, ...]:
-    """Digests over the houses in the order of the file."""
-    terms = (*service.scenario.terms, service.policy)
-    found = (terms_digest(*terms), terms_digest_before(*terms))
-    return tuple(one for one in found if one is not None)
 
 
 def _openings(service: ZoneService, ledger: LedgerState, number: int) -> Iterator[dict[str, Any]]:
@@ -599,7 +589,7 @@ def attack_scores(case: AuditInput, seed: int) -> dict[str, Any] | None:
     if recorded is None or recorded.truth is None or not case.terms:
         return None
     terms = case.terms[0]
-    if terms.first_state(recorded.digest).digest != recorded.digest:
+    if terms.first_state().digest != recorded.digest:
         return None
     world = Scenario(terms.zone, terms.tariff, terms.models, terms.consumption)
     found = {}

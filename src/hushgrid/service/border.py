@@ -197,7 +197,7 @@ def stated_by(
     same = service.begins == begins or service.pattern is None or interval_promise(service) is None
     own = [service] if same and service.policy.horizon == epoch.horizon else []
     for one in chain(own, versions(service, begins, epoch.horizon)):
-        if one is not None and first_state(one, epoch.digest).digest == epoch.digest:
+        if one is not None and first_state(one).digest == epoch.digest:
             then = replace(one, begins=begins)
             spans = known(then, before)
             stated = _stated(then, border(then, before, spans))

@@ -146,7 +146,7 @@ def _checkpoint(
     epochs = [one for one in standing.epochs if one.seq < held.seq]
     begun = zone_as_begun(zone, epochs[-1]) if epochs else zone
     why = misfit(held, store, zone.id, standing.key, verify_signature)
-    if why is None and first_state(begun, held.terms).digest != held.terms:
+    if why is None and first_state(begun).digest != held.terms:
         why = "it is of other terms"
     if why is not None:
         yield Finding(what, note=f"not used, {why}")

@@ -695,7 +695,7 @@ def _own_gap(span: EarlierEpoch, gap: ResumeRecord) -> dict[int, float] | None:
 
     And if nothing else is on record for them: after two histories a step was published twice.
     """
-    epoch, scheduler = span.past.epoch, first_state(span.service, span.past.epoch.digest).scheduler
+    epoch, scheduler = span.past.epoch, first_state(span.service).scheduler
     steps = range(gap.first, min(gap.last + 1, epoch.first + epoch.horizon))
     own = math.fsum(most_lost_in(span.service, scheduler, map(epoch.step, steps)))
     twice = {one.t for one in span.past.releases}.union(
@@ -825,7 +825,7 @@ def _alone_in(service: ZoneService, past: PastEpoch) -> bool:
 
 def _has_terms_of(service: ZoneService, epoch: EpochRecord) -> bool:
     """Whether an epoch has the terms of a zone, at whatever time."""
-    return epoch.digest == first_state(service, epoch.digest).digest or (
+    return epoch.digest == first_state(service).digest or (
         same_terms(service, epoch.digest, epoch.first, epoch.horizon) is not None
     )
 

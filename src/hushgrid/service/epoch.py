@@ -17,7 +17,7 @@ from hushgrid.errors import LedgerError, MeterError, MeterRetryError
 from hushgrid.files.deployment import ZoneService
 from hushgrid.files.interval_plan import in_meter_order
 from hushgrid.mechanism.digest import terms_digest
-from hushgrid.mechanism.release import State, init, with_recorded_digest
+from hushgrid.mechanism.release import State, init
 from hushgrid.model.zone import Scenario
 from hushgrid.service.ledger.chain import LedgerStore
 from hushgrid.service.ledger.records import (
@@ -251,7 +251,7 @@ def check_same(service: ZoneService, standing: LedgerState) -> None:
     same = same and standing.epoch.roster in roster_digests(service)
     same = same and not states_other_promise(service, standing.epoch)
     digest = standing.epoch.digest
-    if not same or first_state(service, digest).digest != digest:
+    if not same or first_state(service).digest != digest:
         raise LedgerError(
             f"the terms of zone {service.id!r} are not those of its epoch"
             f" ({digest[:12]}); put them back, or begin a new epoch with"
@@ -355,27 +355,24 @@ def charge(service: ZoneService, ledger: Ledger) -> None:
 
 def _commit(service: ZoneService, ledger: Ledger) -> None:
     """Commit to the schedule by its digest, before the first reading of the epoch."""
-    epoch = ledger.standing.epoch
-    state = first_state(service, None if epoch is None else epoch.digest)
+    state = first_state(service)
     ledger.write(ScheduleRecord.of(state.digest, state.scheduler.scales()))
 
 
-def first_state(service: ZoneService, digest: str | None = None) -> State:
+def first_state(service: ZoneService) -> State:
     """The mechanism's state before step 1 of an epoch.
 
     Args:
         service: The zone under the epoch's terms.
-        digest: The epoch's digest, which may be in an earlier format or, where models are private,
-            over the houses in the order of the file, as earlier versions had it; None: today's.
 
     Returns:
         The state.
     """
     state = init(*service.scenario.terms, service.policy, days=service.days)
-    if service.learned.private and digest != state.digest:
+    if service.learned.private:
         named = terms_digest(*public_scenario(service).terms, service.policy)
         state = replace(state, digest=named)
-    return with_recorded_digest(state, digest)
+    return state
 
 
 def public_scenario(service: ZoneService) -> Scenario:

@@ -214,8 +214,8 @@ def largest_loss(
     _check_named(service, standing, lost_epochs)
     since = gap.first * epoch.seconds if gap.first > epoch.first else 0
     end = (gap.last + 1) * epoch.seconds
-    each = [_most(service, epoch, since, end)]
-    each += [_most(one, None, since, end) for one in _others(service, epoch, lost_epochs)]
+    each = [_most(service, since, end)]
+    each += [_most(one, since, end) for one in _others(service, epoch, lost_epochs)]
     known = math.inf if gap.least == MOST else gap.least or 0.0
     return sum_up([known, *(one for one, _ in each)]), min(sum_up(one for _, one in each), 1.0)
 
@@ -255,33 +255,28 @@ def _others(
     return [
         one
         for one in lost_epochs
-        if (first_state(one, epoch.digest).digest, one.begins // one.seconds, one.seconds)
-        != present
+        if (first_state(one).digest, one.begins // one.seconds, one.seconds) != present
         or (one.meters, one.export_meters) != (service.meters, service.export_meters)
         or interval_promise(one) != interval_promise(service)
         or (one is not service and renews(one) and not renews(service))
     ]
 
 
-def _most(
-    service: ZoneService, epoch: EpochRecord | None, start: int, end: int
-) -> tuple[float, float]:
+def _most(service: ZoneService, start: int, end: int) -> tuple[float, float]:
     """The most that an epoch of these terms can have cost from `start` to `end` [epoch s].
 
     And those that began by themselves after it.
     """
-    each, horizon = [_most_of_one(service, epoch, start, end)], service.policy.horizon
+    each, horizon = [_most_of_one(service, start, end)], service.policy.horizon
     first = service.begins // service.seconds
     later = next_epoch(service, max(first + horizon, start // service.seconds))
     while later is not None and later.begins < end:
-        each.append(_most_of_one(later, None, start, end))
+        each.append(_most_of_one(later, start, end))
         later = next_epoch(later, later.begins // later.seconds + horizon)
     return sum_up(one for one, _ in each), min(sum_up(one for _, one in each), 1.0)
 
 
-def _most_of_one(
-    service: ZoneService, epoch: EpochRecord | None, start: int, end: int
-) -> tuple[float, float]:
+def _most_of_one(service: ZoneService, start: int, end: int) -> tuple[float, float]:
     """Of one epoch: each step its epsilon of the schedule, a block that it touches all of its own.
 
     A window policy costs its budget for each window begun.
@@ -291,7 +286,7 @@ def _most_of_one(
     steps = range(first + 1, min(after, policy.horizon) + 1)
     if not steps or end <= start:
         return 0.0, 0.0
-    scheduler = first_state(service, None if epoch is None else epoch.digest).scheduler
+    scheduler = first_state(service).scheduler
     lost = policy.schedule.lost_by(most_lost_in(service, scheduler, steps))
     return lost * (1 + CLOSE), policy.schedule.delta
 

@@ -357,7 +357,7 @@ def initial_state(service: ZoneService, standing: LedgerState, *, followed: bool
         The state, from which the epoch's releases are replayed.
     """
     epoch = standing.epoch
-    state = first_state(service, None if epoch is None else epoch.digest)
+    state = first_state(service)
     if followed and epoch is not None and state.public is not None:
         earlier = releases_before(standing)
         known = with_earlier_releases(state.public, earlier, epoch.first)

@@ -12,10 +12,7 @@ from dataclasses import replace
 from hushgrid.errors import LedgerError, PlanError
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.files.interval_plan import (
-    as_before,
     in_epoch,
-    planned_otherwise,
-    with_filters_before,
 )
 from hushgrid.mechanism.policy import Policy
 from hushgrid.service.epoch import first_state, interval_promise
@@ -28,9 +25,6 @@ CLOSE = 1e-6  # relative: what a plan's search and its run leave open
 
 def as_begun(deployment: Deployment) -> Deployment:
     """The service with each zone's policy, and the leakage accepted, as its epoch has them.
-
-    An epoch that a version before this one began was planned on its own, and its clamp could cut
-    more. It goes on like that until its horizon ends; the next epoch is planned as the file is now.
 
     Args:
         deployment: The service as its file is now.
@@ -69,15 +63,13 @@ def zone_as_begun(service: ZoneService, epoch: EpochRecord) -> ZoneService:
         epoch: Its present epoch.
 
     Returns:
-        The zone as it began, or as given where neither this version nor one before planned these
-        terms. An epoch that renewed itself begins whole horizons after the file's.
+        The zone as it began, or as given where these terms were not planned from it. An epoch
+        that renewed itself begins whole horizons after the file's.
     """
     first, horizon, digest = service.begins // service.seconds, service.policy.horizon, epoch.digest
     ahead = epoch.first - first if renews(service) and epoch.seconds == service.seconds else 0
     later = ahead > 0 and ahead % horizon == 0
-    if not later and (
-        not planned_otherwise(service) or digest == first_state(service, digest).digest
-    ):
+    if not later and digest == first_state(service).digest:
         return service
     return same_terms(service, digest, epoch.first if later else first, horizon) or service
 
@@ -132,8 +124,6 @@ def can_renew(service: ZoneService) -> bool:
 def same_terms(service: ZoneService, digest: str, first: int, horizon: int) -> ZoneService | None:
     """The zone as it ran in an epoch, if all but its times is as it is now.
 
-    An epoch that a version before this one began was planned otherwise, and is known as such.
-
     Args:
         service: the zone as it is now; without an interval promise its times are looked at as
             they are.
@@ -145,36 +135,37 @@ def same_terms(service: ZoneService, digest: str, first: int, horizon: int) -> Z
         The zone in that epoch; None where its terms were others.
     """
     each = (one for one in versions(service, first * service.seconds, horizon) if one)
-    return next((one for one in each if first_state(one, digest).digest == digest), None)
+    return next((one for one in each if first_state(one).digest == digest), None)
 
 
 def versions(service: ZoneService, begins: int, horizon: int) -> Iterator[ZoneService | None]:
-    """The zone in an epoch as this version plans it, then as versions before it did."""
+    """The zone in an epoch, as it is planned where epochs renew themselves, and where they do not.
+
+    Args:
+        service: The zone.
+        begins: Where the epoch begins [UTC epoch s].
+        horizon: Its steps.
+
+    Yields:
+        The zone in that epoch; None where the promise cannot be kept.
+    """
     if interval_promise(service) is None:
-        yield as_before(service)
-    else:
-        if renews(service):
-            yield _planned(service, begins, horizon, renewed=True)
-        yield (one := _planned(service, begins, horizon))
-        if service.promise is not None and service.promise.renew:
-            before = replace(service, promise=replace(service.promise, renew=False))
-            for each in versions(before, begins, horizon):
-                yield each and replace(each, promise=service.promise)
-            return
-        if one is not None:  # where an epoch begins, its noise was that for uncertain houses alone
-            yield replace(one, policy=with_even_epsilons(one.policy))
-        yield _planned(service, begins, horizon, alone=True)
-    if (earlier := with_filters_before(service)) is not None:
-        yield earlier
-        yield from versions(earlier, begins, horizon)
+        return
+    if renews(service):
+        yield _planned(service, begins, horizon, renewed=True)
+    if service.promise is not None and service.promise.renew:
+        once = replace(service, promise=replace(service.promise, renew=False))
+        planned = _planned(once, begins, horizon)
+        yield planned and replace(planned, promise=service.promise)
+    yield _planned(service, begins, horizon)
 
 
 def _planned(
-    service: ZoneService, begins: int, horizon: int, *, alone: bool = False, renewed: bool = False
+    service: ZoneService, begins: int, horizon: int, *, renewed: bool = False
 ) -> ZoneService | None:
-    """As `in_epoch`; None where the promise cannot be kept there: no version has begun that."""
+    """As `in_epoch`; None where the promise cannot be kept there."""
     try:
-        return in_epoch(service, begins, horizon, alone=alone, renewed=renewed)
+        return in_epoch(service, begins, horizon, renewed=renewed)
     except PlanError:
         return None
 
