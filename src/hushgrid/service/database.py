@@ -8,9 +8,9 @@
     rows = database.rows(select(table))  # one statement
 
 SQLite: write-ahead log, synced at every commit, on a local disk only (locks and shared memory do
-not work over network file systems). Removed rows are overwritten. PostgreSQL: a commit waits for
-the server's disk; a server with fsync off is refused. A connection that was lost is replaced when
-the next block begins.
+not work over network file systems). Removed rows are overwritten in the file, and gone from the log
+after `empty_log`. PostgreSQL: a commit waits for the server's disk; a server with fsync off is
+refused. A connection that was lost is replaced when the next block begins.
 
 Errors of a database become the store's error: one sentence, without the values of a statement and
 without the password of a URL.
@@ -40,6 +40,7 @@ from hushgrid.files.results import sync_folder
 # text that every database sorts by its bytes
 SORTED_TEXT = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 BUSY = 10.0  # [s] to wait for another writer
+READER = 0.2  # [s] to wait for readers before the log is emptied
 CONNECTIONS = 3  # of a store at once; further threads wait
 SESSION: dict[str, Any] = {
     "connect_timeout": 5,
@@ -285,6 +286,22 @@ class Database:
             return self.path is None or self.rows(check)[0][0] == "ok"
         except HushgridError:
             return False
+
+    def empty_log(self) -> bool:
+        """Cut SQLite's write-ahead log to nothing: it holds what was removed since.
+
+        Returns:
+            False where a reader kept it in use; True for PostgreSQL, whose log is the server's.
+        """
+        if self.path is None:
+            return True
+        with self._writing, self.errors(), self._at_once.connect() as link:
+            link.exec_driver_sql(f"PRAGMA busy_timeout = {1000 * READER:.0f}")
+            try:
+                (busy, _, _) = link.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").one()
+            finally:
+                link.exec_driver_sql(f"PRAGMA busy_timeout = {1000 * BUSY:.0f}")
+        return not busy
 
     def copy_to(self, path: Path, without: Sequence[sa.Table] = ()) -> None:
         """Write an SQLite file as it is at one moment to a new one, synced; writers do not wait.

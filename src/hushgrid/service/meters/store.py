@@ -97,6 +97,8 @@ class MeterStore:
         self._zones: dict[str, _Zone] = {}
         self._lost: set[tuple[str, int]] = set()  # intervals whose loss is logged
         self._stack, self._opened, self._shut = ExitStack(), None, False
+        self._in_log = True  # whether SQLite's log may hold what was removed; a kill leaves it
+        self._emptying = threading.Lock()
 
     _opened: Database | None
 
@@ -333,9 +335,17 @@ class MeterStore:
             link.execute(delete(DELIVERY).where(old))
             old = (INTERVAL.c.zone == key) & (INTERVAL.c.opens < epoch.floor)
             link.execute(delete(INTERVAL).where(old))
+        self._empty_log(removed=many > 0)
         if (path := self.open().path) is not None:
             remove_imported(path.parent, zone, epoch.floor)
         return many
+
+    def _empty_log(self, *, removed: bool) -> None:
+        """Leave nothing that was removed in SQLite's log; where it is read, with the next purge."""
+        with self._emptying:
+            self._in_log = self._in_log or removed
+            if self._in_log:
+                self._in_log = not self.open().empty_log()
 
     # ---- noise that lasts a block of steps
 
@@ -375,6 +385,7 @@ class MeterStore:
                 return
         with self._transaction(write=True) as link:
             link.execute(delete(NOISE).where(old))
+        self._empty_log(removed=True)
 
     def shut(self) -> None:
         """Close files and connections; the store cannot be used afterwards."""

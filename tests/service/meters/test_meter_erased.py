@@ -1,0 +1,71 @@
+"""What is purged or erased is in no file of an SQLite store while the service runs on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hushgrid.service.meters import MeterStore
+from hushgrid.service.meters.columns import NoiseBlock
+
+SECRET = 0x0A1B_2C3D_4E5F  # [Wh]
+
+
+def holders(folder: Path, value: int = SECRET) -> set[str]:
+    """Files that hold a number, however it is written."""
+    texts = [value.to_bytes(6, order) for order in ("big", "little")] + [str(value).encode()]
+    return {
+        one.name
+        for one in folder.iterdir()
+        if one.is_file() and any(text in one.read_bytes() for text in texts)
+    }
+
+
+def filled(store: MeterStore) -> None:
+    store.open_zone("elm", ["a"], 900)
+    store.put("elm", [0, 0], [0, 900], [900, 900], [SECRET, 7])
+    store.close("elm", 0)
+
+
+def test_purged_readings_are_in_no_file(tmp_path: Path) -> None:
+    with MeterStore(tmp_path / "meters.db") as store:
+        filled(store)
+        assert holders(tmp_path), "the search finds what is stored"
+        assert store.purge("elm", 900) == 1
+        assert holders(tmp_path) == set()
+        assert store.get("elm", 900).wh.tolist() == [7]
+
+
+def test_a_purge_behind_a_reader_is_made_good_by_the_next(tmp_path: Path) -> None:
+    """A copy that is being made keeps the log in use."""
+    with MeterStore(tmp_path / "meters.db") as store:
+        filled(store)
+        with store.open().read() as link:
+            link.exec_driver_sql("SELECT count(*) FROM hushgrid_meter_delivery").all()
+            assert store.purge("elm", 900) == 1
+            assert holders(tmp_path), "the reader still sees it"
+        assert store.purge("elm", 900) == 0
+        assert holders(tmp_path) == set()
+
+
+def test_a_log_that_a_kill_left_is_emptied_by_the_next_purge(tmp_path: Path) -> None:
+    """The end of a process closes its connections and so removes the log; a kill does not."""
+    with MeterStore(tmp_path / "meters.db") as store:
+        filled(store)
+        left = {one.name: one.read_bytes() for one in tmp_path.glob("meters.db*")}
+    for name, content in left.items():
+        (tmp_path / name).write_bytes(content)
+    with MeterStore(tmp_path / "meters.db") as store:
+        store.open_zone("elm", ["a"], 900)
+        assert holders(tmp_path)
+        store.purge("elm", 900)
+        assert holders(tmp_path) == set()
+
+
+def test_the_size_of_a_block_that_is_over_is_in_no_file(tmp_path: Path) -> None:
+    block = NoiseBlock("ab" * 32, 1, 500.0, 1)
+    with MeterStore(tmp_path / "meters.db") as store:
+        store.open_zone("elm", ["a"], 900)
+        assert store.noise_size("elm", block, lambda: SECRET) == SECRET
+        assert holders(tmp_path)
+        store.erase_noise("elm", block.epoch, 2)
+        assert holders(tmp_path) == set()
