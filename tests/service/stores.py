@@ -549,10 +549,10 @@ def _purges(make: MakeMeterStore, zone: str) -> None:
 
 def _noise_sizes(make: MakeMeterStore, zone: str, workers: int = 4) -> None:
     """The size of a block's noise is drawn once for all that ask, and gone once it is erased."""
-    block, sizes = NoiseBlock("ab" * 32, 7, 1234.5, 5), iter(range(10**12, 2 * 10**12))
-    changes = {"scale": 1.0, "mark": 6, "number": 8, "epoch": "cd" * 32}
+    block, sizes = NoiseBlock("ab" * 32, 7, 6300, 1234.5, 5), iter(range(10**12, 2 * 10**12))
+    changes = {"scale": 1.0, "mark": 6, "start": 5400, "number": 8, "epoch": "cd" * 32}
     others = [NoiseBlock(**{**block._asdict(), name: v}) for name, v in changes.items()]
-    later, elsewhere = others[2:]
+    later, elsewhere = others[3:]
     with make() as store:
         store.open_zone(zone, ["a"], 900)
         store.open_zone(f"{zone}/2", ["a"], 900)
@@ -567,24 +567,26 @@ def _noise_sizes(make: MakeMeterStore, zone: str, workers: int = 4) -> None:
             _expect(store.noise_size(zone, other, None), None, "a size of another block")
             found.add(store.noise_size(zone, other, sizes.__next__))
         found.add(store.noise_size(f"{zone}/2", block, sizes.__next__))
-        _expect(len(found), 6, "sizes of six blocks")
+        _expect(len(found), 7, "sizes of seven blocks")
     with make() as store:
         store.open_zone(zone, ["a"], 900)
         store.open_zone(f"{zone}/2", ["a"], 900)
         kept = store.noise_size(zone, block, sizes.__next__)
         assert kept in found, "a size was drawn again after a restart"
         every = (block, *others)
-        store.erase_noise(zone, block.epoch, block.number)
+        store.erase_noise(zone, block.epoch, block.number, until=0)
         stays = [store.noise_size(zone, one, None) in found for one in every]
-        _expect(stays, [True] * 5, "sizes of a block and of later ones, kept")
-        store.erase_noise(zone, block.epoch, later.number)
+        _expect(stays, [True] * 6, "sizes of a block and of later ones, kept")
+        store.erase_noise(zone, block.epoch, later.number, until=0)
         left = [one for one in every if store.noise_size(zone, one, None) is not None]
         _expect(left, [later, elsewhere], "sizes kept once a block has ended")
-        store.erase_noise(zone, block.epoch, later.number, others=True)
+        store.erase_noise(zone, block.epoch, later.number, until=later.start, others=True)
         _expect(store.noise_size(zone, elsewhere, None), None, "a size of an epoch that ended")
         assert store.noise_size(zone, later, None) in found, "the open block's size was erased"
-        store.erase_noise(zone, block.epoch)
-        store.erase_noise(zone, block.epoch)
+        past = later._replace(number=9, start=later.start - 1)
+        _expect(store.noise_size(zone, past, sizes.__next__), None, "a size without its key")
+        store.erase_noise(zone, block.epoch, until=later.start)
+        store.erase_noise(zone, block.epoch, until=later.start)
         _expect(store.noise_size(zone, later, None), None, "a size of an epoch without blocks left")
         assert store.noise_size(f"{zone}/2", block, None) in found, "another zone's was erased"
         with _meter_refused("a size of a zone that is not open"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import tomllib
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -36,6 +37,7 @@ from hushgrid.service.ledger.records import LedgerState, ReleaseRecord
 from hushgrid.service.ledger.witness import Witnesses, sidecar_path
 from hushgrid.service.ledger.writer import create, verify_signature
 from hushgrid.service.meters import MeterStore
+from hushgrid.service.meters.block_keys import BlockKeys
 from hushgrid.service.meters.columns import NoiseBlock
 from hushgrid.service.meters.store import back_up
 from hushgrid.service.meters.tables import NOISE
@@ -84,6 +86,14 @@ def noise_of(release: ReleaseRecord, zone: ZoneService) -> int:
 def kept(folder: Path) -> list[Any]:
     with MeterStore(folder / "meters") as store, store.open().read() as link:
         return list(link.execute(select(NOISE)))
+
+
+def size_in(folder: Path, row: Any) -> int | None:
+    """The M of a stored row, which its key opens."""
+    block = NoiseBlock(row.epoch, row.number, row.start, row.scale, row.mark)
+    with MeterStore(folder / "meters") as store:
+        store.open_zone(*blocks().roster)
+        return store.noise_size("elm", block, None)
 
 
 def standing(folder: Path, zone: ZoneService) -> LedgerState:
@@ -143,9 +153,10 @@ def test_a_size_drawn_before_any_release_gives_way_to_that_of_the_next_start(
     with curator(tmp_path, zone, Shown(), noise=Sizes()):
         pass
     (before,) = kept(tmp_path)
+    first = size_in(tmp_path, before)
     (one,), _ = go_on(tmp_path, zone, 1)
     (after,) = (row for row in kept(tmp_path) if row.mark != before.mark)
-    assert noise_of(one, zone) == after.size != before.size
+    assert noise_of(one, zone) == size_in(tmp_path, after) != first
     assert one.block["mark"] == after.mark
     go_on(tmp_path, zone, 1)
     assert [row.number for row in kept(tmp_path)] == [2], "both are gone with their block"
@@ -236,26 +247,23 @@ def test_a_seed_gives_the_same_noise_after_a_restart(tmp_path: Path) -> None:
 def test_a_backup_has_no_size(tmp_path: Path) -> None:
     zone = blocks()
     go_on(tmp_path, zone, 1)
-    secret = 0x0A1B_2C3D_4E5F
-    with MeterStore(tmp_path / "meters") as store, store.open().begin() as link:
-        link.execute(NOISE.update().values(size=secret))
-    there = (tmp_path / "meters").read_bytes()
-    assert secret.to_bytes(6, "big") in there
+    (row,) = kept(tmp_path)
+    assert row.sealed in (tmp_path / "meters").read_bytes()
     copy = back_up(str(tmp_path / "meters"), tmp_path / "copy.db")
-    assert secret.to_bytes(6, "big") not in copy.read_bytes()
+    assert row.sealed not in copy.read_bytes()
     assert not (tmp_path / "copy.db-journal").exists()
     with MeterStore(copy) as store, store.open().read() as link:
         assert list(link.execute(select(NOISE))) == []
     assert len(kept(tmp_path)) == 1
     go_on(tmp_path, zone, 2)
-    assert secret.to_bytes(6, "big") not in (tmp_path / "meters").read_bytes()  # overwritten
+    assert row.sealed not in (tmp_path / "meters").read_bytes()  # overwritten
 
 
 def test_a_lost_size_is_not_drawn_again_when_the_store_is_away(tmp_path: Path) -> None:
     """Nothing but the ledger says whether a block has begun."""
     zone = blocks()
     go_on(tmp_path, zone, 1)
-    for file in tmp_path.glob("meters*"):
+    for file in filter(Path.is_file, tmp_path.glob("meters*")):
         file.unlink()
     made, _ = go_on(tmp_path, zone, 1)
     assert [one.source for one in made] == ["forecast"]
@@ -266,10 +274,10 @@ def test_a_size_of_another_draw_is_not_used(tmp_path: Path) -> None:
     zone, away = blocks(), tmp_path / "away"
     first, _ = go_on(tmp_path, zone, 2)  # block 1; the size of block 2 is drawn
     away.mkdir()
-    for file in tmp_path.glob("meters*"):
+    for file in filter(Path.is_file, tmp_path.glob("meters*")):
         file.rename(away / file.name)
     first += go_on(tmp_path, zone, 1)[0]
-    for file in tmp_path.glob("meters*"):
+    for file in filter(Path.is_file, tmp_path.glob("meters*")):
         file.unlink()
     for file in away.iterdir():
         file.rename(tmp_path / file.name)
@@ -286,41 +294,142 @@ def test_a_size_of_another_draw_is_not_used(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["file", "postgres"])
 def test_a_store_of_an_earlier_version_gets_the_table(
-    kind: str, place: Callable[[str], str]
+    kind: str, place: Callable[[str], str], tmp_path: Path
 ) -> None:
-    where, block = place(kind), NoiseBlock("ab" * 32, 1, 500.0, 1)
-    with MeterStore(where) as store:
+    where, block = place(kind), NoiseBlock("ab" * 32, 1, 0, 500.0, 1)
+    with MeterStore(where, keys=tmp_path / "keys") as store:
         store.open_zone("elm", ["a"], 900)
         store.put("elm", [0], [0], [900], [7])
         with store.open().begin() as link:
             NOISE.drop(link)
-    with MeterStore(where) as store:
+    with MeterStore(where, keys=tmp_path / "keys") as store:
         store.open_zone("elm", ["a"], 900)
         assert store.noise_size("elm", block, lambda: 5) == 5
         assert store.get("elm", 0).wh.tolist() == [7]
 
 
-def test_curators_that_share_a_store_share_the_size(
-    tmp_path: Path, place: Callable[[str], str]
-) -> None:
-    """A curator takes the zone over inside a block; both had opened the same store before."""
-    zone, where = blocks(), place("postgres")
-    made = list[ReleaseRecord]()
+def take_turns(
+    where: str, folder: Path, keys: tuple[Path, Path], turns: int
+) -> list[ReleaseRecord]:
+    """Two curators with keys of their own run the zone in turn, a step each."""
+    zone, made = blocks(), list[ReleaseRecord]()
     with (
-        MeterStore(where) as one,
-        MeterStore(where) as two,
-        open_store(str(tmp_path / "l.db")) as ledger,
+        MeterStore(where, keys=keys[0]) as one,
+        MeterStore(where, keys=keys[1]) as two,
+        open_store(str(folder / "l.db")) as ledger,
     ):
-        key = create(tmp_path / "key")
-        for turn in range(4):
+        key = create(folder / "key")
+        for turn in range(turns):
             mine = (one, two)[turn % 2]
             with Curator.open(
                 zone, ledger, mine, Sizes(), key, [], "simulation", now=BEGINS + turn * 900
             ) as it:
                 feed(it, it.t, everyone(zone))
                 made += it.run(it.next_due())
-    found = [noise_of(release, zone) for release in made]
+    return made
+
+
+def test_curators_that_share_a_store_share_the_size(
+    tmp_path: Path, place: Callable[[str], str]
+) -> None:
+    """A curator takes the zone over inside a block; both had opened the same store before."""
+    keys = tmp_path / "keys"
+    found = [
+        noise_of(one, blocks()) for one in take_turns(place("postgres"), tmp_path, (keys, keys), 4)
+    ]
     assert found[0] == found[1] != found[2] == found[3]
+
+
+def test_curators_with_copies_of_the_first_key_share_the_size(
+    tmp_path: Path, place: Callable[[str], str]
+) -> None:
+    """Each derives the present block's key from its own folder."""
+    keys = tmp_path / "one", tmp_path / "two"
+    BlockKeys(keys[0]).make()
+    shutil.copytree(*keys)
+    made = take_turns(place("postgres"), tmp_path, keys, 12)
+    assert [one.source for one in made] == ["readings"] * 12
+    found = [noise_of(one, blocks()) for one in made]
+    assert [found.index(m) for m in found] == list(np.repeat([0, 2, 6, 7, 10], LENGTHS))
+
+
+def test_a_curator_with_another_key_publishes_forecasts_until_the_next_block(
+    tmp_path: Path, place: Callable[[str], str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The M of the block is never drawn again."""
+    made = take_turns(place("postgres"), tmp_path, (tmp_path / "one", tmp_path / "two"), 12)
+    assert "".join(one.source[0] for one in made) == "rf" + "rfrf" + "r" + "rfr" + "rf"
+    assert len({one.block["mark"] for one in made if one.source == "readings"}) == 5
+    assert "block key is another curator's" in caplog.text
+    sizes = [str(noise_of(one, blocks())) for one in made if one.source == "readings"]
+    assert not any(size in caplog.text for size in sizes)
+
+
+def test_a_block_whose_key_is_lost_ends_as_the_forecast(tmp_path: Path) -> None:
+    zone = blocks()
+    made, _ = go_on(tmp_path, zone, 3)
+    shutil.rmtree(tmp_path / "meters.keys")
+    more, status = go_on(tmp_path, zone, 1)
+    assert status.state == NO_SIZE
+    more += go_on(tmp_path, zone, 8)[0]
+    assert "".join(one.source[0] for one in made + more) == "rr" + "rfff" + "r" + "rrr" + "rr"
+    state = standing(tmp_path, zone)
+    assert status_of(zone, state, BEGINS).spent == pytest.approx(1.5)
+
+
+class Kill(BaseException):
+    """The end of the process."""
+
+
+class Mortal(MeterStore):
+    """A store whose process ends before or after a number of its calls about M."""
+
+    left = 0
+
+    def noise_size(self, *values: Any) -> int | None:
+        self._count()
+        found = super().noise_size(*values)
+        self._count()
+        return found
+
+    def erase_noise(self, *values: Any, **more: Any) -> None:
+        self._count()
+        super().erase_noise(*values, **more)
+        self._count()
+
+    @classmethod
+    def _count(cls) -> None:
+        cls.left -= 1
+        if cls.left == 0:
+            raise Kill
+
+
+def test_kills_around_the_size_lose_nothing(tmp_path: Path) -> None:
+    """Key derived, M stored, old keys erased, release recorded: a kill between any two of them."""
+    zone, steps = blocks(), 7
+    for act in count(1):
+        folder, made = tmp_path / str(act), tuple[ReleaseRecord, ...]()
+        folder.mkdir()
+        key, Mortal.left = create(folder / "key"), act
+        while len(made) < steps:
+            with (
+                suppress(Kill),
+                open_store(str(folder / "ledger.db")) as ledger,
+                Mortal(folder / "meters") as meters,
+                Curator.open(
+                    zone, ledger, meters, Sizes(), key, [], "simulation",
+                    now=BEGINS + 900 * len(made),
+                ) as it,
+            ):  # fmt: skip
+                while len(made := it.releases) < steps:
+                    feed(it, it.t, everyone(zone))
+                    it.run(it.next_due())
+        assert [one.source for one in made] == ["readings"] * steps
+        found = [noise_of(one, zone) for one in made]
+        assert [found.index(m) for m in found] == list(np.repeat([0, 2, 6], LENGTHS[:3]))
+        if Mortal.left > 0:
+            break
+    assert act > 20
 
 
 # ---- files

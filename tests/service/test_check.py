@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -68,6 +69,34 @@ def test_what_init_writes_passes_check(tmp_path: Path, capsys: pytest.CaptureFix
         "Mode simulation: noise is simulated and gives no protection",
     ):
         assert words in said
+
+
+def test_init_makes_the_first_block_key_and_check_looks_at_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("init", tmp_path) == 0
+    first = tmp_path / "meters.sqlite.keys" / "first"
+    out = capsys.readouterr()
+    assert (str(first) in out.out, out.err) == (True, "")
+    assert [path.stat().st_mode & 0o777 for path in (first, first.parent)] == [0o600, 0o700]
+    file = tmp_path / "service.toml"
+    file.write_text(file.read_text().replace("port = 8080", f"port = {free_port()}"))
+
+    def remarks() -> str:
+        assert run("check", file) == 0
+        return capsys.readouterr().out
+
+    assert "stores.block_keys" not in remarks()
+    first.chmod(0o640)
+    first.parent.chmod(0o755)
+    said = remarks()
+    assert f"{first} has mode 0640" in said
+    assert f"chmod 700 {first.parent}" in said
+    shutil.rmtree(first.parent)
+    assert f"folder {first.parent} has no key" in remarks()
+    assert not first.exists(), "check writes nothing"
+    file.write_text(file.read_text().replace("[stores]", '[stores]\nblock_keys = "elsewhere"'))
+    assert f"folder {tmp_path / 'elsewhere'} has no key" in remarks()
 
 
 @pytest.mark.parametrize("name", ["service.toml", "hushgrid.key"])

@@ -157,8 +157,9 @@ class MemoryMeters:
         return self.sizes.get((zone, block))
 
     def erase_noise(
-        self, zone: str, epoch: str, before: int | None = None, *, others: bool = False
+        self, zone: str, epoch: str, before: int | None = None, *, until: int, others: bool = False
     ) -> None:
+        del until
         for key in list(self.sizes):
             block = key[1]
             old = others if block.epoch != epoch else before is None or block.number < before

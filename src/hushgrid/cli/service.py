@@ -19,7 +19,7 @@ def init(
         str | None, typer.Option(help="With a survey: houses by residents, such as 1:300,2:700.")
     ] = None,
 ) -> None:
-    """Write a commented service file that runs as it is, and the key that signs its ledger.
+    """Write a commented service file that runs as it is, and its keys: of the ledger, of blocks.
 
     Occupancy is a placeholder, or with --survey that of the survey.
 
@@ -36,7 +36,8 @@ def init(
     from hushgrid.errors import FileError
     from hushgrid.files.results import make_folder, write_text
     from hushgrid.service.ledger.writer import create
-    from hushgrid.service.readiness import KEY_FILE, example, with_survey
+    from hushgrid.service.meters.block_keys import BlockKeys
+    from hushgrid.service.readiness import BLOCK_KEYS, KEY_FILE, example, with_survey
 
     today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     text = example(int(today.timestamp()))
@@ -56,7 +57,8 @@ def init(
             raise FileError(f"{path} exists already; give another folder, or move it away.")
     create(key)
     write_text(service, text)
-    common.echo_written([service, key], None)
+    blocks = BlockKeys(folder / BLOCK_KEYS).make()
+    common.echo_written([service, key, blocks], None)
 
 
 def check(

@@ -448,6 +448,7 @@ class Stores(FileTable):
         clients: Who may ask for tokens; empty: next to the ledger.
         vtn: Objects of VENs; empty: next to the ledger.
         witness: Folder of the witness on this machine.
+        block_keys: Folder of the keys that seal sizes of block noise.
     """
 
     ledger: Store
@@ -455,6 +456,7 @@ class Stores(FileTable):
     clients: Store = ""
     vtn: Store = ""
     witness: FilePath | None = None
+    block_keys: FilePath | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -626,6 +628,8 @@ class Deployment:
         witness: Folder of the witness on this machine; None: next to the ledger or the key.
         witness_needed: Refuse to run where that folder cannot be written.
         mappings: Mappings of readings by name, beyond those built in.
+        block_keys: Folder of the keys that seal sizes of block noise; None: next to the meter
+            store's file, or for one on a server next to the key.
     """
 
     zones: tuple[ZoneService, ...]
@@ -645,6 +649,7 @@ class Deployment:
     witness: Path | None = None
     witness_needed: bool = False
     mappings: Mapping[str, ColumnMapping] = field(default_factory=dict)
+    block_keys: Path | None = None
 
     @property
     def client_store(self) -> str:
@@ -663,6 +668,13 @@ class Deployment:
             return self.witness
         near = self.key if self.on_server else Path(self.ledger.removeprefix("sqlite:"))
         return near.with_name(f"{near.name}.witness")
+
+    @property
+    def block_key_folder(self) -> Path | None:
+        """Folder of the keys that seal sizes of block noise; None: next to the meter store."""
+        if self.block_keys is None and "://" in self.meters.removeprefix("sqlite:"):
+            return self.key.with_name(f"{self.key.name}.blocks")
+        return self.block_keys
 
     @property
     def on_server(self) -> bool:

@@ -616,6 +616,7 @@ def load_deployment(path: Path | str) -> Deployment:
         price_file=found.publish.file if found.publish else None,
         problems=_remarks(found.http, found.mqtt),
         mappings=found.mappings,
+        block_keys=stores.block_keys,
     )
 
 

@@ -8,9 +8,10 @@ store and the ledger: everything else is folded again from them when a curator o
 An interval without any reading gets the public forecast and spends nothing. That no meter of the
 zone reported is then public; no other pattern of who reported is.
 
-Where noise lasts a block of steps, its size M is in the meter store, durable before the block's
-first release and erased after its last step. It is drawn while no release of the block is out, and
-never again. A block with a release and without M is lost: its other steps get the forecast.
+Where noise lasts a block of steps, its size M is sealed in the meter store, durable before the
+block's first release and erased after its last step, as its key is. It is drawn while no release of
+the block is out, and never again. A block with a release and without M is lost: its other steps get
+the forecast.
 """
 
 from __future__ import annotations
@@ -347,6 +348,7 @@ class Curator:
         self._purged = -math.inf
         self._old = False
         self._kept: tuple[NoiseBlock | None, ...] = ()  # whose M the meter store may have
+        self._until = -1  # blocks that began before have no key [UTC epoch s]
         self._swept = ""  # epoch since whose start here no M of other epochs is kept
         self.doubt: str | None = None
         self.confirmed = False
@@ -789,13 +791,20 @@ class Curator:
         state, policy, epoch = self._replay.state, self.service.policy, self._epoch
         standing, zone, kept, size = self._ledger.standing, self.service.id, None, None
         number: int | None = None
+        # before the first release of an epoch a start may begin earlier than the last one did
+        until = self.start_of(epoch.first)
+        if state.t > policy.horizon:
+            until = self.start_of(epoch.first + policy.horizon)
+        elif policy.schedule.lengths and standing.current:
+            until = self.start_of(epoch.first + policy.schedule.span(state.t)[0] - 1)
         held = standing.gap is not None or state.t > policy.horizon
         if policy.schedule.lengths and not held:
             scale = state.scheduler.at(state.t, state.rates).scale
             (first, last), place = policy.schedule.span(state.t), policy.schedule.place(state.t)
             begun, number = last_block(standing), place["number"]
             self._begun = number == begun.get("number")
-            kept = NoiseBlock(epoch.head, number, scale, self._mark(begun))
+            start = self.start_of(epoch.first + first - 1)
+            kept = NoiseBlock(epoch.head, number, start, scale, self._mark(begun))
             if not self._begun and any(kept[:-1] == one[:-1] for one in self._kept if one):
                 (kept,) = self._kept
             assert kept is not None
@@ -808,10 +817,10 @@ class Curator:
                 size = self._meters.noise_size(zone, kept, None if self._begun else draw)
             self._block_lost = size is None
             kept = None if self._block_lost else kept
-        if self._kept != (kept,):  # what is no longer of use is erased
+        if (self._kept, self._until) != ((kept,), until):  # what is no longer of use is erased
             others, self._swept = self._swept != epoch.head, epoch.head
-            self._meters.erase_noise(zone, epoch.head, number, others=others)
-            self._kept = (kept,)
+            self._meters.erase_noise(zone, epoch.head, number, until=until, others=others)
+            self._kept, self._until = (kept,), until
         return size
 
     def _mark(self, begun: Mapping[str, int]) -> int:

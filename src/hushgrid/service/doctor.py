@@ -27,9 +27,10 @@ from hushgrid.service.ledger.records import LedgerState
 from hushgrid.service.ledger.store import CHECKPOINTS, LEDGER
 from hushgrid.service.ledger.witness import witness_to_read
 from hushgrid.service.ledger.writer import Key, Ledger, load, verify_signature
+from hushgrid.service.meters.block_keys import BlockKeys
 from hushgrid.service.meters.store import damages
 from hushgrid.service.meters.tables import SCHEMA as METERS
-from hushgrid.service.meters.tables import file_of
+from hushgrid.service.meters.tables import file_of, key_folder
 from hushgrid.service.openadr.store import VTN
 from hushgrid.service.replay import Replay
 from hushgrid.service.same_terms import zone_as_begun
@@ -214,6 +215,8 @@ def _plain(what: str, url: str, schema: Schema) -> Iterator[Finding]:
 def _modes(deployment: Deployment) -> Iterator[Finding]:
     """Files that only their owner should read; the key has its own finding."""
     secret = [file_of(deployment.meters), deployment.witness_folder]
+    if (keys := key_folder(deployment.meters, deployment.block_key_folder)) is not None:
+        secret += BlockKeys(keys).files()
     for url in (deployment.client_store, deployment.vtn_store):
         secret.append(None if "://" in url else Path(url.removeprefix("sqlite:")))
     if deployment.mqtt is not None:

@@ -272,7 +272,11 @@ class Process:
         self._key = load(deployment.key)
         self._witnesses = witnesses or stack.enter_context(open_witnesses(deployment))
         self._disagreements = Disagreements(deployment.zones)
-        self._meters = stack.enter_context(MeterStore(deployment.meters, self._disagreements.add))
+        self._meters = stack.enter_context(
+            MeterStore(
+                deployment.meters, self._disagreements.add, deployment.block_key_folder
+            )
+        )
         self._metrics = Metrics()
         self.board = ZoneStates(zone.id for zone in deployment.zones)
         self.history = History(deployment.zones, simulated=simulated, unread=True)

@@ -47,16 +47,17 @@ from hushgrid.service.ledger.chain import LedgerStore, check
 from hushgrid.service.ledger.store import LEDGER, lock_of
 from hushgrid.service.ledger.witness import sidecar_path, witness_to_read
 from hushgrid.service.ledger.writer import Ledger, Signer, load, verify_signature
+from hushgrid.service.meters.block_keys import BlockKeys
 from hushgrid.service.meters.columns import Roster, RosterEpoch
 from hushgrid.service.meters.store import stored_rosters
 from hushgrid.service.meters.tables import SCHEMA as METERS
-from hushgrid.service.meters.tables import file_of
+from hushgrid.service.meters.tables import file_of, key_folder
 from hushgrid.service.openadr.store import VTN
 from hushgrid.service.promise import Running
 from hushgrid.service.same_terms import zone_as_begun
 from hushgrid.service.transfer import check_arrived
 
-KEY_FILE = "hushgrid.key"
+KEY_FILE, BLOCK_KEYS = "hushgrid.key", "meters.sqlite.keys"  # as the example has them
 
 
 def example(begins: int) -> str:
@@ -227,6 +228,8 @@ def refusals(
             _witness(deployment.witness_folder)
     with found.at("stores.meters"):
         _meters(deployment, new_epoch, found)
+    with found.at("stores.block_keys"):
+        _block_keys(deployment, found)
     with found.at("stores.clients"):
         if exists(deployment.client_store, CLIENTS):
             with ClientStore(deployment.client_store, create=False, read_only=True) as clients:
@@ -367,6 +370,30 @@ def _meters(deployment: Deployment, new_epoch: bool, found: _Found) -> None:
             with found.at("stores.meters"):
                 roster = Roster.of(*zone.roster)
                 RosterEpoch(kept[zone.id]).check_same(roster, zone.id)
+
+
+def _block_keys(deployment: Deployment, found: _Found) -> None:
+    """Warn where zones with blocks of steps have no key yet, or others can read the keys."""
+    folder = key_folder(deployment.meters, deployment.block_key_folder)
+    if folder is None or not any(zone.policy.schedule.lengths for zone in deployment.zones):
+        return
+    files = BlockKeys(folder).files()
+    if len(files) < 2:
+        found.remarks.append(
+            f"stores.block_keys: folder {folder} has no key, so that serve makes one; where several"
+            " curators run these zones, copy the folder of one to all before they start."
+        )
+    for file in files:
+        if (mode := file.stat().st_mode & 0o777) & 0o077:
+            found.remarks.append(
+                f"stores.block_keys: {file} has mode {mode:04o}: others can use its keys;"
+                f" chmod {'700' if file.is_dir() else '600'} {file}."
+            )
+    if not os.access(folder if files else folder.parent, os.W_OK):
+        found.remarks.append(
+            f"stores.block_keys: folder {folder} cannot be written, so that blocks get forecasts;"
+            " give one that can."
+        )
 
 
 # ---- ways in

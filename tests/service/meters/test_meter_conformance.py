@@ -18,9 +18,9 @@ from tests.services import Postgres, free_port
 
 
 @pytest.mark.parametrize("kind", ["file", "sqlite", "postgres"])
-def test_stores_conform(kind: str, place: Callable[[str], str]) -> None:
+def test_stores_conform(kind: str, place: Callable[[str], str], tmp_path: Path) -> None:
     where = place(kind)
-    check_meter_store(lambda: open_meters(where))
+    check_meter_store(lambda: open_meters(where, tmp_path / "keys"))
 
 
 class Forgetful(MeterStore):
@@ -80,14 +80,19 @@ class Keeping(MeterStore):
 class Zealous(MeterStore):
     """Erases the noise of later blocks too."""
 
-    def erase_noise(
-        self, zone: str, epoch: str, before: int | None = None, *, others: bool = False
-    ) -> None:
-        super().erase_noise(zone, epoch, None if before is None else before + 2, others=others)
+    def erase_noise(self, zone: str, epoch: str, before: int | None = None, **more: Any) -> None:
+        super().erase_noise(zone, epoch, None if before is None else before + 2, **more)
+
+
+class Unsealed(MeterStore):
+    """Keeps the keys of blocks that are over."""
+
+    def erase_noise(self, zone: str, *rest: Any, until: int, **more: Any) -> None:
+        super().erase_noise(zone, *rest, until=0, **more)
 
 
 @pytest.mark.parametrize(
-    "broken", [Forgetful, Trusting, Generous, Lax, Hoarding, Redrawing, Keeping, Zealous]
+    "broken", [Forgetful, Trusting, Generous, Lax, Hoarding, Redrawing, Keeping, Zealous, Unsealed]
 )
 @pytest.mark.sampled
 def test_a_broken_store_is_found_out(broken: type[MeterStore], tmp_path: Path) -> None:

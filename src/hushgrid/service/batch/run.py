@@ -292,10 +292,10 @@ class SumsSource:
         return self._meters.noise_size(zone, block, draw)
 
     def erase_noise(
-        self, zone: str, epoch: str, before: int | None = None, *, others: bool = False
+        self, zone: str, epoch: str, before: int | None = None, *, until: int, others: bool = False
     ) -> None:
-        """Erase the sizes of earlier blocks in the meter store."""
-        self._meters.erase_noise(zone, epoch, before, others=others)
+        """Erase the sizes of earlier blocks in the meter store, and their keys."""
+        self._meters.erase_noise(zone, epoch, before, until=until, others=others)
 
 
 def run(
@@ -425,7 +425,9 @@ def _curators(
     now = float(job.first) if deployment.mode == "simulation" else clock.now()
     key = load(deployment.key)
     with ExitStack() as stack:
-        source = SumsSource(stack.enter_context(open_meters(deployment.meters)))
+        source = SumsSource(
+            stack.enter_context(open_meters(deployment.meters, deployment.block_key_folder))
+        )
         store = stack.enter_context(open_store(deployment.ledger))
         witnesses = stack.enter_context(open_witnesses(deployment))
         covariates = CovariateSources(chosen)

@@ -33,7 +33,8 @@ from hushgrid.report.promise import block_keys
 from hushgrid.service.access.clients import Client, ClientStore, expand_scopes, hash_secret
 from hushgrid.service.curator import utc
 from hushgrid.service.ledger.writer import create
-from hushgrid.service.readiness import KEY_FILE
+from hushgrid.service.meters.block_keys import BlockKeys
+from hushgrid.service.readiness import BLOCK_KEYS, KEY_FILE
 
 PLACES = "/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin:/opt/homebrew/sbin"
 PATIENCE, LOOK = 10.0, 0.05  # [s] until it answers, and between two looks
@@ -190,6 +191,7 @@ def write_service(
     write_text(path, bare.replace("{blocks}", ""))
     if not (folder / KEY_FILE).exists():
         create(folder / KEY_FILE)
+        BlockKeys(folder / BLOCK_KEYS).make()
     found = load_deployment(path)
     (zone,) = found.zones
     blocks = ""

@@ -12,6 +12,7 @@ docs/meter-store.md describes it.
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from hushgrid.service.meters.columns import Counts, Interval
 from hushgrid.service.meters.store import MeterStore
@@ -19,13 +20,14 @@ from hushgrid.service.meters.store import MeterStore
 __all__ = ["Counts", "Interval", "MeterStore", "open_meters"]
 
 
-def open_meters(place: str | os.PathLike[str]) -> MeterStore:
+def open_meters(place: str | os.PathLike[str], keys: Path | None = None) -> MeterStore:
     """Open a meter store.
 
     Args:
         place: A path (for one process at a time), `sqlite:///path` or
             `postgresql://user@host/name`. A folder holds the file `meters.db`; what an earlier
             version wrote into it is imported.
+        keys: Folder of the keys that seal sizes of noise; None: next to an SQLite file.
 
     Returns:
         The store, a context manager.
@@ -34,6 +36,6 @@ def open_meters(place: str | os.PathLike[str]) -> MeterStore:
         MeterError: The scheme is unknown, or the store cannot be opened.
         ExtraError: psycopg is needed and not installed.
     """
-    store = MeterStore(place)
+    store = MeterStore(place, keys=keys)
     store.open()
     return store

@@ -214,17 +214,19 @@ class Interval:
 
 
 class NoiseBlock(NamedTuple):
-    """A block of steps with one noise, whose size M a store keeps.
+    """A block of steps with one noise, whose size M a store keeps sealed.
 
     Attributes:
         epoch: Digest of the epoch's record.
         number: The block in the epoch, from 1.
+        start: When its first step begins [UTC epoch s]; its key is that of this second.
         scale: Scale of its noise [Wh].
         mark: Public mark of the draw: its releases state it, so an M of another draw is not used.
     """
 
     epoch: str
     number: int
+    start: int
     scale: float
     mark: int
 
@@ -311,17 +313,19 @@ class IntervalSource(Protocol):
         """The size M of a block's noise, as secret as readings; None where it is not kept.
 
         Where it is not and `draw` is given, it is drawn and kept, durable on return: all that
-        share the store get the same one.
+        share the store get the same one. None also where the block's key is erased or not there.
         """
         ...
 
     def erase_noise(
-        self, zone: str, epoch: str, before: int | None = None, *, others: bool = False
+        self, zone: str, epoch: str, before: int | None = None, *, until: int, others: bool = False
     ) -> None:
         """Erase the sizes of an epoch's blocks of smaller numbers than `before`; None: of all.
 
-        With `others` also those of all other epochs. A curator that was replaced while it paused
-        erases by what it knew: no block that its successor began since has a smaller number.
+        And the keys of all blocks that began before `until` [UTC epoch s], so that no copy of the
+        store shows their sizes. With `others` also the sizes of all other epochs. A curator that
+        was replaced while it paused erases by what it knew: no block that its successor began since
+        has a smaller number, or began earlier.
         """
         ...
 

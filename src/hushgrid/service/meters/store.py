@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import json
 import logging
 import os
 import threading
@@ -35,6 +36,7 @@ from hushgrid.service.meters._earlier import (
     read_epoch,
     remove_imported,
 )
+from hushgrid.service.meters.block_keys import BlockKeys, seal, unseal
 from hushgrid.service.meters.columns import (
     ACCEPTED,
     CONFLICTING,
@@ -68,6 +70,7 @@ from hushgrid.service.meters.tables import (
     columns_of,
     file_of,
     find_zone,
+    key_folder,
 )
 
 log = logging.getLogger("hushgrid.meters")
@@ -86,12 +89,14 @@ class MeterStore:
     Args:
         place: As for `open_meters`.
         disagreed: Called with the zone, and houses and starts of readings that are conflicting.
+        keys: Folder of the keys that seal sizes of noise; None: next to an SQLite file.
     """
 
     def __init__(
         self,
         place: str | os.PathLike[str],
         disagreed: Callable[[str, Int32s, Ints], None] = lambda _zone, _house, _start: None,
+        keys: Path | None = None,
     ) -> None:
         self._place, self._mutex, self._disagreed = os.fspath(place), threading.Lock(), disagreed
         self._zones: dict[str, _Zone] = {}
@@ -99,6 +104,8 @@ class MeterStore:
         self._stack, self._opened, self._shut = ExitStack(), None, False
         self._in_log = True  # whether SQLite's log may hold what was removed; a kill leaves it
         self._emptying = threading.Lock()
+        folder = key_folder(self._place, keys)
+        self._keys = None if folder is None else BlockKeys(folder)
 
     _opened: Database | None
 
@@ -355,24 +362,37 @@ class MeterStore:
         """The size M of a block's noise, as secret as readings; None where it is not kept.
 
         Where it is not and `draw` is given, it is drawn and kept, durable on return: all that
-        share the store get the same one.
+        share the store get the same one. None also where the block's key is erased or not there.
         """
+        self._zone(zone)
+        if self._keys is None:
+            raise MeterError("the meter store has no folder of block keys; give keys.")
+        secret, about = self._keys.at(zone, block.start), json.dumps([zone, *block])
+        if secret is None:
+            return None
         with self._transaction(write=draw is not None) as link:
             key, _ = self._known(link, zone, lock=draw is not None)
-            size = link.scalar(select(NOISE.c.size).where(_of_block(key, block)))
-            if size is None and draw is not None:
-                size = int(draw())
-                link.execute(insert(NOISE).values(zone=key, **block._asdict(), size=size))
-            return size
+            sealed = link.scalar(select(NOISE.c.sealed).where(_of_block(key, block)))
+            if sealed is None and draw is not None:
+                sealed = seal(secret, int(draw()), about)
+                link.execute(insert(NOISE).values(zone=key, **block._asdict(), sealed=sealed))
+        size = None if sealed is None else unseal(secret, sealed, about)
+        if sealed is not None and size is None:
+            log.error("block key is another curator's", extra={"zone": zone})
+        return size
 
     def erase_noise(
-        self, zone: str, epoch: str, before: int | None = None, *, others: bool = False
+        self, zone: str, epoch: str, before: int | None = None, *, until: int, others: bool = False
     ) -> None:
         """Erase the sizes of an epoch's blocks of smaller numbers than `before`; None: of all.
 
-        With `others` also those of all other epochs. A curator that was replaced while it paused
-        erases by what it knew: no block that its successor began since has a smaller number.
+        And the keys of all blocks that began before `until` [UTC epoch s], so that no copy of the
+        store shows their sizes. With `others` also the sizes of all other epochs. A curator that
+        was replaced while it paused erases by what it knew: no block that its successor began since
+        has a smaller number, or began earlier.
         """
+        if self._keys is not None:
+            self._keys.erase(zone, until)
         old = NOISE.c.epoch == epoch
         if before is not None:
             old &= NOISE.c.number < before
@@ -386,6 +406,14 @@ class MeterStore:
         with self._transaction(write=True) as link:
             link.execute(delete(NOISE).where(old))
         self._empty_log(removed=True)
+
+    def follow_block(self, zone: str, start: int) -> None:
+        """Erase the keys of earlier blocks, where another curator runs the zone.
+
+        `start`: when the last block on record began [UTC epoch s].
+        """
+        if self._keys is not None and self._keys.at(zone, start) is not None:
+            self._keys.erase(zone, start)
 
     def shut(self) -> None:
         """Close files and connections; the store cannot be used afterwards."""
@@ -533,8 +561,8 @@ def _update(link: Connection, key: int, epoch: RosterEpoch) -> None:
 
 def _of_block(key: int, block: NoiseBlock) -> ColumnElement[bool]:
     here = (NOISE.c.zone == key) & (NOISE.c.epoch == block.epoch)
-    here &= (NOISE.c.number == block.number) & (NOISE.c.scale == block.scale)
-    return here & (NOISE.c.mark == block.mark)
+    here &= (NOISE.c.number == block.number) & (NOISE.c.start == block.start)
+    return here & (NOISE.c.scale == block.scale) & (NOISE.c.mark == block.mark)
 
 
 def _intervals(link: Connection, key: int, epoch: RosterEpoch) -> Sequence[int]:

@@ -2,7 +2,8 @@
 
 A row of `hushgrid_meter_delivery` holds accepted readings of one zone and interval as columns; one
 of `hushgrid_meter_interval` counts the deliveries of an interval, so that a lost one is noticed;
-one of `hushgrid_meter_noise` holds the size of the noise of an open block of steps.
+one of `hushgrid_meter_noise` holds the size of the noise of an open block of steps, sealed by a key
+that is not in the database.
 """
 
 from __future__ import annotations
@@ -64,9 +65,10 @@ NOISE = Table(  # likewise; never in a backup
     Column("zone", Integer, primary_key=True, autoincrement=False),
     Column("epoch", Text, primary_key=True),
     Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("start", BigInteger, primary_key=True, autoincrement=False),
     Column("scale", Float(53), primary_key=True),
     Column("mark", BigInteger, primary_key=True, autoincrement=False),
-    Column("size", BigInteger, nullable=False),
+    Column("sealed", LargeBinary, nullable=False),
 )
 
 
@@ -176,3 +178,21 @@ def file_of(place: str) -> Path | None:
             " give a path, sqlite:///path or postgresql://user@host/name."
         )
     return Path(path, "meters.db") if path == place and Path(path).is_dir() else Path(path)
+
+
+def key_folder(place: str, given: Path | None) -> Path | None:
+    """The folder of the keys that seal sizes of noise.
+
+    Args:
+        place: As for `file_of`.
+        given: The folder, if one is given.
+
+    Returns:
+        That one; else next to an SQLite file, and None for PostgreSQL.
+
+    Raises:
+        MeterError: The scheme is unknown.
+    """
+    if given is not None or (file := file_of(place)) is None:
+        return given
+    return file.with_name(f"{file.name}.keys")
