@@ -242,7 +242,7 @@ def check_meter_store(make: MakeMeterStore) -> None:
     for each in (
         _counts, _marks, _each, _first_stays, _whole_ones, _pieces, _extremes, _closes, _goes_round,
         _restarts, _many_intervals,
-        _rosters, _purges, _threads, _bad_input, _noise_sizes,
+        _rosters, _purges, _threads, _bad_input, _noise_sizes, _begins,
     ):  # fmt: skip
         each(make, each.__name__)
 
@@ -591,6 +591,23 @@ def _noise_sizes(make: MakeMeterStore, zone: str, workers: int = 4) -> None:
         assert store.noise_size(f"{zone}/2", block, None) in found, "another zone's was erased"
         with _meter_refused("a size of a zone that is not open"):
             store.noise_size(f"{zone}/3", block, None)
+
+
+def _begins(make: MakeMeterStore, zone: str) -> None:
+    """What is left out before the first interval stays so after a restart, and is not closed."""
+    with make() as store:
+        store.open_zone(zone, ["a"], 900)
+        _expect(_put(store, zone, (0, 900, 900, 1)), Counts(accepted=1), "a reading before it")
+        _expect(store.begin(zone, 1800, 900), 1800, "the first interval")
+        _expect(_put(store, zone, (0, 0, 900, 1)), Counts(late=1), "a reading of one left out")
+        _expect(store.last_closed(zone), None, "closed intervals")
+    with make() as store:
+        store.open_zone(zone, ["a"], 900)
+        _expect(store.begin(zone, 3600, 900), 1800, "the first interval after a restart")
+        _expect(_put(store, zone, (0, 900, 450, 1)), Counts(late=1), "a reading of one left out")
+        _expect(_put(store, zone, (0, 1800, 900, 1)), Counts(accepted=1), "a reading of the first")
+        _expect(store.begin(zone, 5400, 2700), 5400, "the first interval of a later epoch")
+        _expect(store.begin(zone, 2700, 2700), 2700, "one that is earlier by a clock set back")
 
 
 def _threads(make: MakeMeterStore, zone: str, workers: int = 8, batches: int = 12) -> None:

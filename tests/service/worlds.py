@@ -62,6 +62,7 @@ class MemoryMeters:
     def __init__(self, *zones: ZoneService) -> None:
         self.rows: dict[tuple[str, int, int], int] = {}
         self.closed: dict[str, int] = {}
+        self.begins: dict[str, int] = {}
         self.puts, self.fail, self.sizes = 0, None, dict[Any, int]()
         self._zones = {zone.id: (len(zone.meters), zone.seconds) for zone in zones}
 
@@ -97,7 +98,7 @@ class MemoryMeters:
             place = (zone, int(h), int(s))
             if int(d) != seconds or int(s) % seconds:
                 kind = "malformed"
-            elif s < self.closed.get(zone, 0):
+            elif s < max(self.closed.get(zone, 0), self.begins.get(zone, 0)):
                 kind = "late"
             elif place in self.rows:
                 kind = "duplicate" if self.rows[place] == w else "conflicting"
@@ -133,6 +134,11 @@ class MemoryMeters:
         wh = np.array([self.rows.get((zone, h, start), 0) for h in range(houses)], np.int64)
         there = np.array([(zone, h, start) in self.rows for h in range(houses)])
         return Interval(wh, there)
+
+    def begin(self, zone: str, start: int, first: int) -> int:
+        before = self.begins.get(zone, -1)
+        self.begins[zone] = min(before, start) if before >= first else start
+        return self.begins[zone]
 
     def close(self, zone: str, start: int) -> None:
         self.closed[zone] = max(self.closed.get(zone, 0), start + self._zones[zone][1])

@@ -462,10 +462,11 @@ class Curator:
     def _skip_what_was_before(self, now: float, known: int | None = None) -> None:
         """An epoch that has published nothing yet begins with the next whole interval.
 
-        Or with the first in which a house has its reading: the service ran when it began. Which
-        houses those are, and incomplete readings, play no part. `known` [UTC epoch s]: where it
-        begins, if the caller knows. The intervals before are not closed here but with the first
-        that is published: what the meter store has closed of an epoch was to be published.
+        Or with the first in which a house has its reading: they were there before it. Which houses
+        those are, and incomplete readings, play no part. `known` [UTC epoch s]: where it begins, if
+        the caller knows. The meter store keeps where it begins: what a start leaves out, a later
+        one does not publish. The intervals before are not closed here but with the first that is
+        published: what the meter store has closed of an epoch was to be published.
         """
         if self._ledger.standing.current:
             return
@@ -474,7 +475,10 @@ class Curator:
         for start in () if known is not None else self._meters.open_intervals(zone):
             if first <= start < begins and _reported(self._meters.get(zone, start)):
                 begins = start
-        begins = begins if known is None else min(begins, max(known, first))
+        if known is None:
+            begins = self._meters.begin(zone, max(begins, first), first)
+        else:
+            begins = min(begins, max(known, first))
         if begins > first:
             self._pass_over((begins - first) // seconds)
 

@@ -91,8 +91,27 @@ class Unsealed(MeterStore):
         super().erase_noise(zone, *rest, until=0, **more)
 
 
+class Wavering(MeterStore):
+    """Begins wherever it is asked to."""
+
+    def begin(self, zone: str, start: int, first: int) -> int:
+        return super().begin(zone, start, start)
+
+
 @pytest.mark.parametrize(
-    "broken", [Forgetful, Trusting, Generous, Lax, Hoarding, Redrawing, Keeping, Zealous, Unsealed]
+    "broken",
+    [
+        Forgetful,
+        Trusting,
+        Generous,
+        Lax,
+        Hoarding,
+        Redrawing,
+        Keeping,
+        Zealous,
+        Unsealed,
+        Wavering,
+    ],
 )
 @pytest.mark.sampled
 def test_a_broken_store_is_found_out(broken: type[MeterStore], tmp_path: Path) -> None:

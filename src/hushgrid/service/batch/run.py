@@ -263,6 +263,10 @@ class SumsSource:
             )
         return self._sums[zone, start]
 
+    def begin(self, zone: str, start: int, first: int) -> int:
+        """Fix the first interval that an epoch publishes in the meter store."""
+        return self._meters.begin(zone, start, first)
+
     def close(self, zone: str, start: int) -> None:
         """Close an interval and all before it in the meter store, durably."""
         self._meters.close(zone, start)

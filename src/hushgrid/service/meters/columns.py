@@ -107,11 +107,14 @@ class RosterEpoch:
         closed_end: Intervals that begin before it are closed [epoch s]; -1: none.
         floor: Intervals that begin before it are purged or of an earlier roster [epoch s]; -1:
             none.
+        begins: Intervals that begin before it are left out by the zone, without being closed
+            [epoch s]; -1: none.
     """
 
     roster: Roster
     closed_end: int = -1
     floor: int = -1
+    begins: int = -1
 
     @property
     def last_closed(self) -> int | None:
@@ -141,6 +144,10 @@ class RosterEpoch:
         """With another roster: what is closed stays so and belongs to the old one."""
         return RosterEpoch(roster, self.closed_end, max(self.floor, self.closed_end))
 
+    def begun(self, start: int, first: int) -> RosterEpoch:
+        """With the first interval that is published: `start`, unless one from `first` on is set."""
+        return replace(self, begins=min(self.begins, start) if self.begins >= first else start)
+
     def check_same(self, roster: Roster, zone: str) -> None:
         """Refuse a roster that is not the one of this epoch."""
         if roster != self.roster:
@@ -164,7 +171,7 @@ class Counts(NamedTuple):
         conflicting: Another Wh was accepted for the same time, or another duration for the same
             house and interval; the first is kept, but a whole reading takes the place of pieces
             that do not cover the interval.
-        late: Its interval is closed.
+        late: Its interval is closed, or left out before the first that is published.
         malformed: A house outside the roster, a duration that does not divide the interval, or a
             start that is no multiple of the duration (it would straddle a border or overlap).
         marked: How many of the accepted ones were marked by the caller.
@@ -282,6 +289,19 @@ class IntervalSource(Protocol):
 
     def get(self, zone: str, start: int) -> Closed:
         """The interval that starts at `start` [epoch s]."""
+        ...
+
+    def begin(self, zone: str, start: int, first: int) -> int:
+        """Fix the first interval that an epoch publishes, durably: readings before it are late.
+
+        Args:
+            zone: The zone.
+            start: The interval [epoch s], unless an earlier one is fixed.
+            first: The epoch's first interval [epoch s]; one before it was fixed for another epoch.
+
+        Returns:
+            The interval that is fixed [epoch s].
+        """
         ...
 
     def close(self, zone: str, start: int) -> None:
@@ -494,7 +514,7 @@ def first_codes(columns: Columns, epoch: RosterEpoch) -> Int8s:
     length = np.maximum(duration, 1)
     bad = (house < 0) | (house >= houses) | (duration < 1) | (start < 0) | (start >= END)
     bad |= (interval % length != 0) | (start % length != 0)
-    late = start - start % interval < epoch.closed_end
+    late = start - start % interval < max(epoch.closed_end, epoch.begins)
     return np.where(bad, MALFORMED, np.where(late, LATE, ACCEPTED)).astype(np.int8)
 
 

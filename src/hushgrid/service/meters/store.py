@@ -305,6 +305,18 @@ class MeterStore:
         except MeterError:
             return None
 
+    def begin(self, zone: str, start: int, first: int) -> int:
+        """Fix the first interval that an epoch publishes, durably: readings before it are late.
+
+        `start` [epoch s], unless an earlier one is fixed from the epoch's `first` interval on,
+        which is then the answer.
+        """
+        with self._transaction(write=True) as link:
+            key, epoch = self._known(link, zone, lock=True)
+            epoch = epoch.begun(start, first)
+            _update(link, key, epoch)
+        return epoch.begins
+
     def close(self, zone: str, start: int) -> None:
         """Close an interval and all before it, durably: later readings of them are late."""
         with self._transaction(write=True) as link:

@@ -43,6 +43,7 @@ ZONE = Table(
     Column("roster", Text, nullable=False),
     Column("closed_end", BigInteger, nullable=False),
     Column("floor_s", BigInteger, nullable=False),
+    Column("begins_s", BigInteger, nullable=False),
 )
 DELIVERY = Table(
     "hushgrid_meter_delivery",
@@ -103,8 +104,9 @@ COUNT = text(
     " ON CONFLICT (zone, opens) DO UPDATE SET deliveries = excluded.deliveries"
 )
 _NEW_ZONE = text(
-    "INSERT INTO hushgrid_meter_zone (zone, houses, interval_s, roster, closed_end, floor_s)"
-    " VALUES (:zone, :houses, :interval_s, :roster, :closed_end, :floor_s)"
+    "INSERT INTO hushgrid_meter_zone (zone, houses, interval_s, roster, closed_end, floor_s,"
+    " begins_s)"
+    " VALUES (:zone, :houses, :interval_s, :roster, :closed_end, :floor_s, :begins_s)"
     " ON CONFLICT (zone) DO NOTHING"
 )
 
@@ -125,6 +127,7 @@ def columns_of(epoch: RosterEpoch) -> dict[str, int | str]:
         "roster": roster.digest,
         "closed_end": epoch.closed_end,
         "floor_s": epoch.floor,
+        "begins_s": epoch.begins,
     }
 
 
@@ -154,7 +157,7 @@ def find_zone(link: Connection, zone: str, *, lock: bool = False) -> tuple[int, 
     if row is None:
         return None
     roster = Roster(row.houses, row.interval_s, row.roster)
-    return row.key, RosterEpoch(roster, row.closed_end, row.floor_s)
+    return row.key, RosterEpoch(roster, row.closed_end, row.floor_s, row.begins_s)
 
 
 def file_of(place: str) -> Path | None:
