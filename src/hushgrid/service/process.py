@@ -273,9 +273,7 @@ class Process:
         self._witnesses = witnesses or stack.enter_context(open_witnesses(deployment))
         self._disagreements = Disagreements(deployment.zones)
         self._meters = stack.enter_context(
-            MeterStore(
-                deployment.meters, self._disagreements.add, deployment.block_key_folder
-            )
+            MeterStore(deployment.meters, self._disagreements.add, deployment.block_key_folder)
         )
         self._metrics = Metrics()
         self.board = ZoneStates(zone.id for zone in deployment.zones)

@@ -340,23 +340,6 @@ def last_block(standing: LedgerState) -> Mapping[str, int]:
     return {} if last is None else last.block or {}
 
 
-def block_start(standing: LedgerState) -> int | None:
-    """When the block of steps began whose loss was booked last in the present epoch.
-
-    Args:
-        standing: The zone's ledger state.
-
-    Returns:
-        [UTC epoch s]; None without one.
-    """
-    last = next(_paid(reversed(standing.current)), None)
-    if last is None or not last.block:
-        return None
-    return last.start - (last.block["place"] - 1) * (
-        standing.epoch.seconds if standing.epoch else 0
-    )
-
-
 def _digest(rates: Iterable[float]) -> NDArray[np.uint8]:
     digest = hashlib.sha256(np.array(tuple(rates), np.float64).tobytes()).digest()
     return np.frombuffer(digest, np.uint8)

@@ -36,6 +36,7 @@ from hushgrid.service.ledger.chain import Fold
 from hushgrid.service.ledger.fenced import ActiveRow, FencedLedger, Lease, session_url
 from hushgrid.service.ledger.witness import KEPT, open_witnesses
 from hushgrid.service.ledger.writer import load, recover, refold, verify_signature
+from hushgrid.service.meters.block_keys import BlockKeys
 from hushgrid.service.process import Process
 from hushgrid.service.same_terms import as_begun
 
@@ -74,7 +75,9 @@ class Standby:
         self.me = f"{deployment.name}-{secrets.token_hex(3)}"
         self.deployment = _with_session_urls(deployment, self.me)
         self.lease = Lease.of(min(zone.seconds for zone in deployment.zones))
-        self._zones = [zone.id for zone in deployment.zones]
+        self._zones = {zone.id: zone.seconds for zone in deployment.zones}
+        keys = deployment.block_key_folder
+        self._keys = None if keys is None else BlockKeys(keys)
         self._key, self._steady, self._clock = load(deployment.key), steady, clock
         self.store = stack.enter_context(
             FencedLedger(deployment.ledger, self.me, self.lease, steady)
@@ -159,8 +162,18 @@ class Standby:
                     self.witnesses.of(zone).follow(new, self._since)
                 except LedgerError as error:
                     log.warning("not witnessed", extra={"zone": zone, "reason": str(error)})
+                self._erase_keys(zone, new)
                 self._last[zone] = new[-1].seq
             behind = {zone: self._last[zone] for zone in records}
+
+    def _erase_keys(self, zone: str, records: list[Record]) -> None:
+        """Erase the keys of blocks before the one that the newest release is of."""
+        for record in reversed(records):
+            block = record.body.get("block") if record.kind == "release" else None
+            if block and self._keys is not None:
+                start = record.body["start"] - (block["place"] - 1) * self._zones[zone]
+                self._keys.follow(zone, start)
+                return
 
     def _put_back(self) -> None:
         """Append records of the witnesses that the ledger lacks.

@@ -96,5 +96,5 @@ def test_a_copy_of_the_store_shows_no_size_of_a_block_that_is_over(tmp_path: Pat
             store.open_zone("elm", ["a"], 900)
         assert mine.noise_size("elm", block, None) is None
         assert archive.noise_size("elm", block, None) == SECRET, "a stand-by that followed nothing"
-        archive.follow_block("elm", 1800)
+        other.follow("elm", 1800)
         assert archive.noise_size("elm", block, None) is None

@@ -203,6 +203,16 @@ class BlockKeys:
             fields = {"zone": zone, "error": type(error).__name__}
             log.error("block keys not erased", extra=fields)
 
+    def follow(self, zone: str, start: int) -> None:
+        """Erase the keys of blocks before one that another curator has begun.
+
+        Args:
+            zone: The zone.
+            start: When that block began [UTC epoch s].
+        """
+        if self.at(zone, start) is not None:
+            self.erase(zone, start)
+
     def files(self) -> list[Path]:
         """The folder and all files in it that hold keys."""
         return [self.folder, *sorted(self.folder.iterdir())] if self.folder.is_dir() else []

@@ -419,14 +419,6 @@ class MeterStore:
             link.execute(delete(NOISE).where(old))
         self._empty_log(removed=True)
 
-    def follow_block(self, zone: str, start: int) -> None:
-        """Erase the keys of earlier blocks, where another curator runs the zone.
-
-        `start`: when the last block on record began [UTC epoch s].
-        """
-        if self._keys is not None and self._keys.at(zone, start) is not None:
-            self._keys.erase(zone, start)
-
     def shut(self) -> None:
         """Close files and connections; the store cannot be used afterwards."""
         with self._mutex:
