@@ -25,8 +25,7 @@ def open_meters(place: str | os.PathLike[str], keys: Path | None = None) -> Mete
 
     Args:
         place: A path (for one process at a time), `sqlite:///path` or
-            `postgresql://user@host/name`. A folder holds the file `meters.db`; what an earlier
-            version wrote into it is imported.
+            `postgresql://user@host/name`. A folder holds the file `meters.db`.
         keys: Folder of the keys that seal sizes of noise; None: next to an SQLite file.
 
     Returns:

@@ -24,18 +24,12 @@ from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sqlalchemy import ColumnElement, Connection, delete, func, insert, inspect, select, update
+from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, update
 
 from hushgrid._numbers import Int8s, Int32s, Ints
 from hushgrid.errors import HushgridError, MeterDamageError, MeterError, MeterRetryError
 from hushgrid.files.results import sync_folder
 from hushgrid.service.database import Database
-from hushgrid.service.meters._earlier import (
-    convert_rows,
-    import_folder,
-    read_epoch,
-    remove_imported,
-)
 from hushgrid.service.meters.block_keys import BlockKeys, seal, unseal
 from hushgrid.service.meters.columns import (
     ACCEPTED,
@@ -355,8 +349,6 @@ class MeterStore:
             old = (INTERVAL.c.zone == key) & (INTERVAL.c.opens < epoch.floor)
             link.execute(delete(INTERVAL).where(old))
         self._empty_log(removed=many > 0)
-        if (path := self.open().path) is not None:
-            remove_imported(path.parent, zone, epoch.floor)
         return many
 
     def _empty_log(self, *, removed: bool) -> None:
@@ -501,8 +493,7 @@ def stored_rosters(place: str) -> dict[str, Roster]:
         MeterError: The store cannot be read.
     """
     path = file_of(place)
-    old = [] if path is None or path == Path(place) else sorted(path.parent.glob("zone-*"))
-    found = {zone: epoch.roster for zone, epoch in map(read_epoch, old)}
+    found = dict[str, Roster]()
     if path is not None and (not path.exists() or not path.stat().st_size):
         return found
     reading = Database(path or place, SCHEMA, create=False, read_only=True, still=True)
@@ -516,17 +507,13 @@ def stored_rosters(place: str) -> dict[str, Roster]:
 
 
 def _opened(place: str, stack: ExitStack) -> Database:
-    """Open and lock a store, and convert what an earlier version wrote."""
+    """Open and lock a store."""
     path = file_of(place)
     if path is not None:
         _make_folder(path.absolute().parent)
         if not place.startswith("sqlite:"):
             stack.callback(os.close, _lock(Path(place), path))
-    database = stack.enter_context(Database(place if path is None else path, SCHEMA))
-    convert_rows(database)
-    if path is not None and path != Path(place):
-        import_folder(database, path.parent)
-    return database
+    return stack.enter_context(Database(place if path is None else path, SCHEMA))
 
 
 def _make_folder(path: Path) -> None:
@@ -595,7 +582,7 @@ def _unpacked(zone: str, opens: int, number: int, readings: bytes) -> Columns:
 
 
 def _counted(link: Connection, key: int, opens: int) -> int:
-    """How many deliveries of an interval were stored; 0 where an earlier version stored them."""
+    """How many deliveries of an interval were stored."""
     return link.scalar(COUNTED, {"key": key, "opens": opens}) or 0
 
 
@@ -684,7 +671,6 @@ def damages(place: str, published: Mapping[str, int]) -> dict[str, list[str]]:
     noted = {zone: _noted(path, zone) for zone in stored_rosters(place)}
     reading = Database(path or place, SCHEMA, create=False, read_only=True, still=True)
     with reading, reading.read() as link:
-        counts = inspect(link).has_table(INTERVAL.name)
         for zone in sorted({*noted, *published}):
             there = find_zone(link, zone)
             if there is None:
@@ -692,7 +678,7 @@ def damages(place: str, published: Mapping[str, int]) -> dict[str, list[str]]:
                 continue
             key, epoch = there
             rows = select(INTERVAL.c.opens, INTERVAL.c.deliveries).where(INTERVAL.c.zone == key)
-            wanted = {one.opens: one.deliveries for one in link.execute(rows)} if counts else {}
+            wanted = {row.opens: row.deliveries for row in link.execute(rows)}
             found[zone] = list(_zone_damages(link, key, epoch, wanted))
             if epoch.closed_end <= published.get(zone, -2):
                 found[zone].append("the store is older than the ledger")

@@ -53,14 +53,14 @@ DELIVERY = Table(
     Column("number", Integer, primary_key=True, autoincrement=False),  # 0, 1, ... in an interval
     Column("readings", LargeBinary, nullable=False),  # Columns.pack
 )
-INTERVAL = Table(  # stores of earlier versions get it when they are opened
+INTERVAL = Table(
     "hushgrid_meter_interval",
     _TABLES,
     Column("zone", Integer, primary_key=True, autoincrement=False),
     Column("opens", BigInteger, primary_key=True, autoincrement=False),
     Column("deliveries", Integer, nullable=False),
 )
-NOISE = Table(  # likewise; never in a backup
+NOISE = Table(  # never in a backup
     "hushgrid_meter_noise",
     _TABLES,
     Column("zone", Integer, primary_key=True, autoincrement=False),
