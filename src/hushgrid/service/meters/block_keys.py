@@ -46,25 +46,25 @@ class Node(NamedTuple):
 
     Attributes:
         depth: 0 is the root.
-        index: Its place at that depth, from 0 on the left.
+        place: At that depth, from 0 on the left.
         key: 32 bytes.
     """
 
     depth: int
-    index: int
+    place: int
     key: bytes
 
     @property
     def span(self) -> tuple[int, int]:
         """The first leaf below it, and the one after the last."""
         width = 1 << (BITS - self.depth)
-        return self.index * width, (self.index + 1) * width
+        return self.place * width, (self.place + 1) * width
 
     @property
     def children(self) -> list[Node]:
         """The two nodes below it."""
         keys = HKDF(SHA256(), 64, salt=None, info=_PURPOSE).derive(self.key)
-        depth, index = self.depth + 1, 2 * self.index
+        depth, index = self.depth + 1, 2 * self.place
         return [Node(depth, index, keys[:32]), Node(depth, index + 1, keys[32:])]
 
 
@@ -275,7 +275,7 @@ def _read(file: Path) -> list[Node]:
 def _replace(file: Path, nodes: Sequence[Node]) -> None:
     """Write a file of nodes as a whole, durably, then overwrite the bytes of the one before."""
     _finish(file)
-    rows = [[node.depth, node.index, node.key.hex()] for node in nodes]
+    rows = [[node.depth, node.place, node.key.hex()] for node in nodes]
     new, old = file.with_name(f"{file.name}.new"), file.with_name(f"{file.name}.old")
     made = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with os.fdopen(made, "w") as stream:
