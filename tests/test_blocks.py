@@ -82,7 +82,7 @@ RUN: dict[str, dict[str, list[str]]] = {
         "yaml": [
             *[f"{FEEDS}::test_evcc"] * 2,
             f"{FEEDS}::test_home_assistant",
-            "service/test_sunny.py::test_evcc_gets_the_feed_in_price",
+            *["service/test_sunny.py::test_evcc_gets_the_feed_in_price"] * 2,
         ],
         "toml": [f"{FEEDS}::test_mqtt_of_the_service_file"],
         "json": [f"{FEEDS}::test_node_reds_flow_names_what_there_is"],

@@ -13,6 +13,7 @@ import pytest
 from hushgrid.accounting.temporal import temporal_leakage
 from hushgrid.cli import main
 from hushgrid.compare.simulation import simulate
+from hushgrid.files.deployment import Http
 from hushgrid.files.models import load_survey
 from hushgrid.files.service_file import load_deployment
 from hushgrid.learn.habits import survey_models
@@ -20,9 +21,10 @@ from hushgrid.planning.planner import plan
 from hushgrid.report.promise import price_error
 from hushgrid.service.ledger.writer import create
 from hushgrid.service.promise import affordable, outlook, zone_prose
-from hushgrid.service.readiness import placeholders
+from hushgrid.service.readiness import placeholders, refusals
 from tests.service.brokers import free_port
 from tests.service.setups import example
+from tests.service.worlds import deployment, service
 
 BEGINS = 1_767_225_600
 
@@ -107,6 +109,15 @@ def test_init_overwrites_nothing(
     assert run("init", tmp_path) == 2
     assert "exists already" in capsys.readouterr().err
     assert [path.read_text() for path in tmp_path.iterdir()] == ["mine"]
+
+
+@pytest.mark.parametrize(("seconds", "said"), [(60, 1), (1200, 1), (900, 0), (3600, 0)])
+def test_check_says_where_evcc_gets_means(tmp_path: Path, seconds: int, said: int) -> None:
+    made = deployment(tmp_path, service(seconds=seconds), http=Http(port=0))
+    _, remarks = refusals(made)
+    found = [one for one in remarks if one.startswith("zone elm-street: ")]
+    assert len(found) == said
+    assert all(f"{seconds} s" in one and "/v1/evcc" in one for one in found)
 
 
 def test_check_names_every_mistake(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

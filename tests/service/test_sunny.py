@@ -31,7 +31,7 @@ from tests.service.openadr.judge import check_as
 from tests.service.setups import BEGINS, reading, service
 from tests.service.test_curator import Shown, curator, everyone, feed
 from tests.service.test_feeds import release
-from tests.service.test_guides import FEEDS, blocks
+from tests.service.test_guides import FEEDS, blocks, read_by_evcc
 from tests.service.worlds import service as small
 
 EXPORT = 40  # [Wh], of readings from -50 Wh on
@@ -173,21 +173,31 @@ def test_both_prices_are_in_every_feed() -> None:
 
 def test_evcc_gets_the_feed_in_price() -> None:
     """By the block of the guide, whose paths are asked here without a network."""
-    (text,) = (one for one in blocks(FEEDS, "yaml") if "feedin" in one)
-    tariffs = yaml.safe_load(text.replace("http://HOST:8080", ""))["tariffs"]
+    both, price = (
+        yaml.safe_load(text.replace("http://HOST:8080", ""))["tariffs"]
+        for text in blocks(FEEDS, "yaml")
+        if "feedin" in text
+    )
     face = Face()
     zone = with_feed_in(face.zone)
     face.history.zones[zone.id] = zone
     face.history._forecasters[zone.id]._zone = zone
     face.clock.wall = zone.begins + 900 * 2 + 10
     face.history.publish(zone, release(0, feed_in=-0.05))
-    source = tariffs["feedin"]["price"]
-    assert (tariffs["feedin"]["type"], source["source"]) == ("custom", "http")
+    source = read_by_evcc(price["feedin"])
     found = face.call("GET", source["uri"]).json()
     assert (source["jq"], found["feed_in"]) == (".feed_in", -0.05)
-    assert all(
-        "value" in row for row in face.call("GET", tariffs["grid"]["forecast"]["uri"]).json()
+    paid, given = (
+        face.call("GET", read_by_evcc(both[name])["uri"]).json() for name in ("grid", "feedin")
     )
+    assert [row["start"] for row in paid] == [row["start"] for row in given]
+    (row,) = (row for row in given if row["start"] == found["start"])
+    assert row["value"] == -0.05
+    expected = {
+        row["start"]: row["feed_in"] for row in face.call("GET", "/v1/prices").json()["forecast"]
+    }
+    assert all(row["value"] == expected[row["start"]] for row in given if row["start"] in expected)
+    assert len(expected) >= 96
 
 
 def test_the_promise_and_the_figures_state_the_feed_in_price() -> None:

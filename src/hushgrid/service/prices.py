@@ -14,12 +14,12 @@ import logging
 import math
 import re
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from itertools import chain, count, islice
+from itertools import chain, count
 from typing import Any, NamedTuple
 
 from hushgrid.belief.estimate import LoadMixture, intervals
@@ -34,7 +34,7 @@ from hushgrid.service.ledger.records import ReleaseRecord
 from hushgrid.service.replay import PublicReplay
 
 DAY = 86_400  # [s]
-LIMIT = 1000  # prices of an answer where nothing else is asked for
+LIMIT = 3000  # prices of an answer where nothing else is asked for: two days of minutes
 MOST = 10_000  # prices of an answer
 
 
@@ -86,7 +86,8 @@ class PriceRange(NamedTuple):
     """The prices that a request asks for.
 
     Attributes:
-        since: Start of the first [UTC epoch s]; None: a day before the newest.
+        since: Start of the first [UTC epoch s]; None: a day before the newest, or later where the
+            limit leaves out the oldest.
         until: Prices start before it [UTC epoch s]; None: the end of the forecast.
         limit: The most prices of an answer.
     """
@@ -137,6 +138,7 @@ class Series(NamedTuple):
         head: Digest of the newest release's record.
         entries: The prices.
         following: Where the rest begins that the limit left out [UTC epoch s].
+        digits: Digits after the point of a price; None: all.
     """
 
     zone: str
@@ -146,6 +148,7 @@ class Series(NamedTuple):
     head: str
     entries: tuple[PriceEntry, ...]
     following: int | None
+    digits: int | None = None
 
 
 def latest_by_interval(releases: Iterable[ReleaseRecord]) -> list[ReleaseRecord]:
@@ -189,6 +192,9 @@ def series(
 ) -> Series:
     """The prices of a request.
 
+    A request that says where to begin gets the oldest from there on. Any other gets the newest
+    published prices and the nearest expected ones, half of the limit each where both are longer.
+
     Args:
         zone: The zone.
         newest: The newest release; None before the first.
@@ -213,22 +219,28 @@ def series(
         place = (start, start + zone.seconds, found["price"], isinstance(one, Guess))
         return PriceEntry(*place, source, within, found["total"], ends, found.get("feed_in"))
 
-    applied = (one for one in latest_by_interval(releases) if since <= one.applies_start < until)
+    applied = [one for one in latest_by_interval(releases) if since <= one.applies_start < until]
+    part = slice(-span.limit, None) if span.since is None else slice(span.limit + 1)
     found = [
         entry(one.applies_start, one.release, one.source, ranges.get(one.release.t))
-        for one in islice(applied, span.limit + 1)
+        for one in applied[part]
     ]
     found += [entry(one.start, one, one.source, one.within) for one in guesses]
     within = sorted(one for one in found if since <= one.start < until)
-    rest = within[span.limit : span.limit + 1]
+    first = 0
+    if span.since is None and newest is not None:
+        past = sum(one.start <= newest.applies_start for one in within)
+        first = max(0, min(len(within) - span.limit, past - (span.limit + 1) // 2))
+    last = first + span.limit
     return Series(
         zone.id,
         zone.currency,
         zone.seconds,
         simulated if newest is None else newest.simulated,
         "" if newest is None else newest.head,
-        tuple(within[: span.limit]),
-        rest[0].start if rest else None,
+        tuple(within[first:last]),
+        within[last].start if len(within) > last else None,
+        zone.digits,
     )
 
 
@@ -274,6 +286,9 @@ def _own(entry: PriceEntry) -> bytes:
     return _json(own if entry.forecast else own | {"source": entry.source})
 
 
+SLOT = 900  # [s] evcc cuts every rate into slots of this length, and makes shorter ones as long
+
+
 def evcc(found: Series) -> bytes:
     """A `forecast` of evcc's custom tariff.
 
@@ -281,11 +296,43 @@ def evcc(found: Series) -> bytes:
         found: The prices.
 
     Returns:
+        JSON: a row an interval; where slots of evcc do not fit into intervals, a row a slot with
+        the mean of its prices.
+    """
+    return _evcc_rows(found, [(e.start, e.end, e.total) for e in found.entries])
+
+
+def evcc_feed_in(found: Series) -> bytes:
+    """The same of what is fed in; no row where the tariff has no such price.
+
+    Args:
+        found: The prices.
+
+    Returns:
         JSON.
     """
-    return _json(
-        [{"start": utc(e.start), "end": utc(e.end), "value": e.total} for e in found.entries]
-    )
+    given = [(e.start, e.end, e.feed_in) for e in found.entries if e.feed_in is not None]
+    return _evcc_rows(found, given)
+
+
+def _evcc_rows(found: Series, rates: Sequence[tuple[int, int, float]]) -> bytes:
+    if found.seconds % SLOT:
+        rates = [
+            (start, start + SLOT, mean if found.digits is None else round(mean, found.digits))
+            for start, mean in _slot_means(rates).items()
+        ]
+    return _json([{"start": utc(a), "end": utc(b), "value": value} for a, b, value in rates])
+
+
+def _slot_means(rates: Iterable[tuple[int, int, float]]) -> dict[int, float]:
+    """The mean of the rates that fall into each slot, by their time in it."""
+    sums, times = defaultdict[int, float](float), defaultdict[int, int](int)
+    for start, end, value in rates:
+        for slot in range(start // SLOT * SLOT, end, SLOT):
+            seconds = min(end, slot + SLOT) - max(start, slot)
+            sums[slot] += value * seconds
+            times[slot] += seconds
+    return {slot: sums[slot] / seconds for slot, seconds in times.items()}
 
 
 def emhass(found: Series) -> bytes:
@@ -927,7 +974,7 @@ def _notify(watchers: Iterable[Callable[..., None]], zone: ZoneService, new: Any
 
 # ---- bodies
 
-FORM = 4  # incremented when a shape changes, so that no proxy serves an old one
+FORM = 5  # incremented when a shape changes, so that no proxy serves an old one
 HELD, HELD_SIZE = 200, 16 << 20  # bodies of a zone and their bytes that are cached
 LARGE = 2 << 20  # [bytes] a larger body is not cached, unless its range is the usual one
 

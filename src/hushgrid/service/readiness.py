@@ -53,6 +53,7 @@ from hushgrid.service.meters.store import stored_rosters
 from hushgrid.service.meters.tables import SCHEMA as METERS
 from hushgrid.service.meters.tables import file_of, key_folder
 from hushgrid.service.openadr.store import VTN
+from hushgrid.service.prices import SLOT
 from hushgrid.service.promise import Running
 from hushgrid.service.same_terms import zone_as_begun
 from hushgrid.service.transfer import check_arrived
@@ -242,6 +243,13 @@ def refusals(
                 exists(deployment.vtn_store, VTN)
         with found.at("http"):
             _http(deployment, found)
+        for zone in deployment.zones:
+            if zone.seconds % SLOT:
+                found.remarks.append(
+                    f"zone {zone.id}: the interval is {zone.seconds} s and evcc has quarter hours"
+                    " alone, so /v1/evcc gives the mean of each; let evcc read /v1/price for the"
+                    " price in force."
+                )
     if deployment.mqtt is not None:
         with found.at("mqtt"):
             _broker(deployment.mqtt, found)

@@ -117,9 +117,13 @@ class Face:
     """The app of one zone, called without a socket."""
 
     def __init__(
-        self, *zones: str, mappings: Mapping[str, ColumnMapping] = NO_MAPPINGS, **http: Any
+        self,
+        *zones: str,
+        mappings: Mapping[str, ColumnMapping] = NO_MAPPINGS,
+        seconds: int = 900,
+        **http: Any,
     ) -> None:
-        services = [service(zone) for zone in zones or ("elm-street",)]
+        services = [service(zone, seconds=seconds) for zone in zones or ("elm-street",)]
         self.zone = services[0]
         self.meters = MemoryMeters(*services)
         self.meters.close(self.zone.id, START - 900)

@@ -46,6 +46,7 @@ from hushgrid.service.prices import (
     csv,
     emhass,
     evcc,
+    evcc_feed_in,
     octopus,
     prices,
 )
@@ -255,7 +256,8 @@ class RangeQuery(BaseModel):
     since: Instant | None = Field(
         None,
         alias="from",
-        description="Prices that start then or later; by default from a day before the newest.",
+        description="Prices that start then or later, the oldest first where the limit is reached;"
+        " by default the newest of the last day, and the forecast.",
     )
     until: Instant | None = Field(
         None,
@@ -286,6 +288,9 @@ PRICES = Feed(
 )
 TABLE = Feed("/v1/prices.csv", CSV, csv, "The same as a table.")
 EVCC = Feed("/v1/evcc", JSON, evcc, "Prices as evcc's custom forecast reads them.", models.Evcc)
+EVCC_FEED_IN = Feed(
+    "/v1/evcc/feed_in", JSON, evcc_feed_in, "Feed-in prices as evcc reads them.", models.Evcc
+)
 EMHASS = Feed("/v1/emhass", JSON, emhass, "Prices as EMHASS reads them.", models.Emhass)
 OCTOPUS = Feed(
     "/v1/octopus", JSON, octopus, "Prices as Octopus-style tools read them.", models.Octopus
