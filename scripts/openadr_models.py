@@ -61,13 +61,19 @@ def corrected(book: dict[str, Any]) -> dict[str, Any]:
         own = {name: each for name, each in request["properties"].items() if name != "objectType"}
         needed = [name for name in request["required"] if name != "objectType"]
         schemas[kind.lower()]["allOf"][1] = {"properties": own, "required": needed}
+    schemas["VenResourceRequest"]["required"].remove("venID")  # by default the sender's
     digits = schemas["duration"]["pattern"].replace(r"\d", "[0-9]")  # of ASCII
     schemas["duration"]["pattern"] = digits.replace("$", r"(?!\n)$")  # Python's $ allows it
     schemas["BlVenRequest"]["properties"]["targets"]["default"] = None  # "null -"
     report = schemas["reportRequest"]["properties"]
     report["resources"]["items"]["title"] = "ReportResource"
+    report["reportName"]["maxLength"] = 128  # as every other name
     report["programID"] = {"$ref": "#/components/schemas/objectID"}  # of OpenADR 3.0
-    operation = schemas["subscriptionRequest"]["properties"]["objectOperations"]["items"]
+    operations = schemas["subscriptionRequest"]["properties"]["objectOperations"]
+    operations["minItems"] = 1  # without one there is nothing to notify of
+    operation = operations["items"]
+    verbs = operation["properties"]["operations"]["items"]
+    verbs["enum"] = [*verbs["enum"], "GET", "POST", "PUT"]  # of OpenADR 3.0
     operation["properties"]["callbackUrl"]["pattern"] = URL  # a host and a port, no user
     operation["properties"]["bearerToken"] |= {"pattern": "^[!-~]*$", "maxLength": 4096}
     for path in book["paths"].values():

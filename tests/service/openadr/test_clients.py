@@ -13,7 +13,15 @@ import pytest
 import toadr3
 from openadr3.api import OpenADRClient
 from openadr3_client import BlClient, VenClient
-from toadr3.models import Interval, Report, ValuesMap
+from toadr3.models import (
+    Interval,
+    ObjectOperation,
+    ObjectType,
+    OperationType,
+    Report,
+    Subscription,
+    ValuesMap,
+)
 from toadr3.models.reportdata import ReportData
 
 from hushgrid.files.deployment import Mqtt
@@ -21,6 +29,7 @@ from hushgrid.service.access.clients import KINDS
 from hushgrid.service.openadr.app import MqttEvents
 from hushgrid.service.openadr.objects import event_of
 from tests.service.brokers import Broker, until
+from tests.service.openadr.hooks import hooks
 from tests.service.openadr.judge import STANDARD, check_as, standard
 from tests.service.openadr.setup import (
     FIRST,
@@ -242,6 +251,32 @@ def test_toadr3_reports_and_reads_its_reports(vtn: World) -> None:
         assert [one.id for one in await client.get_reports(client_name="c")] == [made.id]
 
     run(vtn, work, "write_reports read_ven_objects read_targets")
+
+
+def test_toadr3_lists_makes_and_removes_its_subscriptions(vtn: World) -> None:
+    """Its verbs are those of 3.0; its models refuse any others."""
+
+    async def work(client: Any) -> None:
+        every = list(OperationType)
+        asked = ObjectOperation(
+            objects=[ObjectType.EVENT], operations=every, callback_url=f"{taken.url}/ok/toadr3"
+        )
+        sent = Subscription(client_name="c", program_id="elm-street", object_operations=[asked])
+        made = await client.post_subscription(sent)
+        assert made.object_operations[0].operations == every
+        assert await client.get_subscriptions() == [made]
+        assert await client.get_subscription(made.id) == made
+        changed = await client.put_subscription(made.id, sent)
+        assert (changed.id, changed.object_operations) == (made.id, made.object_operations)
+        one = release("elm-street", FIRST, 0.31)
+        vtn.history.publish(ELM, one)
+        assert until(lambda: taken.came)
+        assert taken.came[0].body["object"] == event_of(ELM, one)
+        assert (await client.delete_subscription(made.id)).id == made.id
+        assert await client.get_subscriptions() == []
+
+    with hooks() as taken:
+        run(vtn, work, "write_subscriptions read_ven_objects read_targets")
 
 
 def test_toadr3_is_told_what_is_wrong(vtn: World) -> None:

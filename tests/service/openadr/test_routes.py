@@ -401,16 +401,62 @@ def test_a_report_is_about_an_event_that_there_is(vtn: World) -> None:
     vtn.delete(f"/reports/{one['id']}", "ven-1")
 
 
-def test_the_verbs_of_before_are_taken_for_operations(vtn: World) -> None:
+def test_the_verbs_of_before_are_echoed_and_taken_for_operations(vtn: World) -> None:
+    """The standard's own description has no such verbs: these answers are not judged by it."""
+    body, auth = subscription(), vtn.auth("ven-1")
+    verbs = body["objectOperations"][0]["operations"] = ["POST", "PUT", "DELETE", "GET", "CREATE"]
+    one = vtn.http.post("/subscriptions", json=body, headers=auth).json()
+    path = f"/subscriptions/{one['id']}"
+    changed = vtn.http.put(path, json=body, headers=auth).json()
+    for found in (one, changed, vtn.http.get(path, headers=auth).json()):
+        assert found["objectOperations"][0]["operations"] == verbs
+    (callback,) = vtn.vtn.callbacks()
+    assert callback.operations == {"CREATE", "UPDATE", "DELETE", "READ"}
+    removed = vtn.http.delete(path, headers=auth)
+    assert removed.json()["objectOperations"][0]["operations"] == verbs
+
+
+def test_a_subscription_to_nothing_is_refused(vtn: World) -> None:
     body = subscription()
-    body["objectOperations"][0]["operations"] = ["POST", "PUT", "DELETE", "CREATE"]
-    one = made(vtn, "/subscriptions", body, "ven-1")
-    assert one["objectOperations"][0]["operations"] == ["CREATE", "UPDATE", "DELETE", "CREATE"]
     body["objectOperations"][0]["operations"] = ["PATCH"]
     assert vtn.post("/subscriptions", body, "ven-1").status_code == 400
     body["objectOperations"] = [1, None, {"operations": 1}]
     assert vtn.post("/subscriptions", body, "ven-1").status_code == 400
-    vtn.delete(f"/subscriptions/{one['id']}", "ven-1")
+    body["objectOperations"] = []
+    refused = vtn.post("/subscriptions", body, "ven-1")
+    assert refused.status_code == 400
+    assert "objectOperations cannot be used" in refused.json()["detail"]
+    assert vtn.get("/subscriptions", "ven-1").json() == []
+
+
+def test_a_report_has_a_name_as_long_as_any_other(vtn: World) -> None:
+    for length, status in ((128, 201), (129, 400)):
+        answer = vtn.post("/reports", report(reportName="n" * length), "ven-1")
+        assert answer.status_code == status
+    assert "reportName cannot be used" in answer.json()["detail"]
+    (one,) = vtn.get("/reports", "ven-1").json()
+    vtn.delete(f"/reports/{one['id']}", "ven-1")
+
+
+def test_a_resource_without_a_ven_is_of_the_senders(vtn: World) -> None:
+    sent = {"objectType": "VEN_RESOURCE_REQUEST", "resourceName": "heat pump"}
+    refused = vtn.post("/resources", sent, "ven-1")
+    assert refused.status_code == 404
+    assert "register one first" in refused.json()["detail"]
+    mine = made(vtn, "/vens", ven("mine"), "ven-1")
+    made(vtn, "/vens", ven("VEN-2"), "ven-2")
+    one = made(vtn, "/resources", sent, "ven-1")
+    assert (one["venID"], one["clientID"]) == (mine["id"], "ven-1")
+    path = f"/resources/{one['id']}"
+    changed = vtn.put(path, sent | {"resourceName": "boiler"}, "ven-1").json()
+    assert (changed["venID"], changed["resourceName"]) == (mine["id"], "boiler")
+    by_other = vtn.put(path, sent, "operator").json()
+    assert (by_other["venID"], by_other["clientID"]) == (mine["id"], "ven-1"), "its owner's"
+    business = {"objectType": "BL_RESOURCE_REQUEST", "clientID": "ven-1", "resourceName": "b"}
+    assert vtn.post("/resources", business, "business").status_code == 400
+    for client in ("ven-1", "ven-2"):
+        (own,) = vtn.get("/vens", client).json()
+        vtn.delete(f"/vens/{own['id']}", client)
 
 
 def test_the_forecast_is_one_event_of_a_program_that_binds_no_one(tmp_path: Any) -> None:

@@ -184,7 +184,7 @@ class ResourcesGetParametersQuery(Query):
 
 class ObjectOperation(Members):
     objects: list[ObjectTypes]
-    operations: list[Literal["READ", "CREATE", "UPDATE", "DELETE"]]
+    operations: list[Literal["READ", "CREATE", "UPDATE", "DELETE", "GET", "POST", "PUT"]]
     callbackUrl: Annotated[
         str,
         Field(
@@ -199,7 +199,7 @@ class ObjectOperation(Members):
 class SubscriptionRequest(Members):
     clientName: ClientName
     programID: ObjectID | None = None
-    objectOperations: list[ObjectOperation]
+    objectOperations: Annotated[list[ObjectOperation], Field(min_length=1)]
     targets: list[Target] | None = None
 
 
@@ -321,7 +321,7 @@ class BlResourceRequest(Members):
 class VenResourceRequest(Members):
     objectType: Literal["VEN_RESOURCE_REQUEST"]
     resourceName: ResourceName
-    venID: ObjectID
+    venID: ObjectID | None = None
     attributes: list[ValuesMap] | None = None
 
 
@@ -358,7 +358,7 @@ class ReportResource(Members):
 class ReportRequest(Members):
     eventID: ObjectID
     clientName: ClientName
-    reportName: str | None = None
+    reportName: Annotated[str | None, Field(max_length=128)] = None
     payloadDescriptors: list[ReportPayloadDescriptor] | None = None
     resources: list[ReportResource]
     programID: ObjectID | None = None

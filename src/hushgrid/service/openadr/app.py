@@ -18,7 +18,6 @@ from fastapi import Path as PathParameter
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
-from pydantic import BeforeValidator
 from pydantic_core import from_json
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -171,17 +170,8 @@ def _closed(*_: Any) -> None:
     raise Refusal(403, "Programs and events come from the ledger alone; read them.")
 
 
-_VERBS = {"POST": "CREATE", "PUT": "UPDATE"}  # of 3.0; DELETE and GET are words of both
-
-
-def _new_verbs(sent: Any) -> Any:
-    """Take the verbs of OpenADR 3.0 in a subscription for the operations of 3.1."""
-    try:
-        for one in sent["objectOperations"]:
-            one["operations"] = [_VERBS.get(each, each) for each in one["operations"]]
-    except (TypeError, KeyError):
-        pass  # the model refuses it
-    return sent
+# Of OpenADR 3.0. A subscription keeps the words of its client, whose models refuse the others.
+_VERBS = {"GET": "READ", "POST": "CREATE", "PUT": "UPDATE"}
 
 
 async def _each_once(request: Request) -> None:
@@ -374,8 +364,7 @@ KINDS: tuple[tuple[Kind, Any, Any, Any, str, str], ...] = (
     ("REPORT", models.Report, models.ReportRequest, models.ReportsGetParametersQuery,
      "write_reports",
      "searchAllReports searchReportsByReportID createReport updateReport deleteReport"),
-    ("SUBSCRIPTION", models.Subscription,
-     Annotated[models.SubscriptionRequest, BeforeValidator(_new_verbs)],
+    ("SUBSCRIPTION", models.Subscription, models.SubscriptionRequest,
      models.SubscriptionsGetParametersQuery, "write_subscriptions",
      "searchSubscriptions searchSubscriptionByID"
      " createSubscription updateSubscription deleteSubscription"),
@@ -508,7 +497,7 @@ class Vtn:
                     one.client,
                     one.body.get("programID"),
                     frozenset(each["objects"]),
-                    frozenset(each["operations"]),
+                    frozenset(_VERBS.get(verb, verb) for verb in each["operations"]),
                     each["callbackUrl"],
                     each.get("bearerToken"),
                 )

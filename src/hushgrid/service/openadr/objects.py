@@ -565,6 +565,8 @@ class Objects:
             if not business and grant.ven not in (None, body["venName"]):
                 raise Refusal(403, "venName is not the one of this client; give its own.")
         else:
+            if "venID" not in body:
+                body["venID"] = self._ven_of(client)
             ven = self._store.get("VEN", body["venID"])
             if ven is None or (ven.client != client and not _sees_all("VEN", grant)):
                 raise not_found("ven")
@@ -576,6 +578,13 @@ class Objects:
         if reserved and owner not in reserved:
             raise Refusal(409, "venName is reserved for another client; give another one.")
         return owner
+
+    def _ven_of(self, client: str) -> str:
+        """Return the id of a client's ven."""
+        vens = self._store.find("VEN", client=client, limit=1)
+        if not vens:
+            raise Refusal(404, "venID is missing and the client has no ven; register one first.")
+        return vens[0].id
 
     def _check_subscription(self, body: Mapping[str, Any]) -> None:
         if not self._webhooks:
