@@ -27,7 +27,7 @@ from cryptography.x509.oid import NameOID
 from paho.mqtt.enums import CallbackAPIVersion
 
 from hushgrid.files.service_file import load_deployment
-from hushgrid.service.http.common import Metrics
+from hushgrid.service.http.common import CountedPublisher, Metrics
 from hushgrid.service.mqtt import hang_up
 from tests.service.brokers import Broker, free_port, until
 from tests.service.openadr.setup import World, world
@@ -416,12 +416,15 @@ def test_a_price_goes_through_the_proxy_once(behind: tuple[World, httpx.Client])
 
 RULES = yaml.safe_load((DEPLOY / "alerts.yml").read_text())["groups"][0]["rules"]
 DASHBOARD = json.loads((DEPLOY / "grafana.json").read_text())
-WORDS = {"sum", "by", "increase", "delta", "clamp_min"}
+WORDS = {"sum", "by", "increase", "delta", "clamp_min", "absent"}
+
+
+NAME = r"(?:hushgrid_\w+|\bup\b)"  # of a figure
 
 
 def figures() -> dict[str, set[str]]:
     """The labels of each figure of a service, by the name Prometheus has."""
-    found = {}
+    found = {"up": {"job", "instance"}}  # Prometheus's own
     metrics = Metrics()
     for registry in (metrics.registry, metrics._operator):
         for one in registry._collector_to_names:
@@ -440,7 +443,7 @@ def test_rules_and_panels_name_what_there_is() -> None:
     assert len(expressions()) > 20
     for expr in expressions():
         assert all(expr.count(a) == expr.count(b) for a, b in ("()", "[]", "{}"))
-        used = re.findall(r"hushgrid_\w+", expr)
+        used = re.findall(NAME, expr)
         assert used
         assert set(used) <= set(known), expr
         labels = re.findall(r"[{,]\s*(\w+)\s*(?:=~|!=|=)", expr)
@@ -449,12 +452,12 @@ def test_rules_and_panels_name_what_there_is() -> None:
         ]
         for label in labels:
             assert all(label in known[name] for name in used), expr
-        rest = re.sub(r"\{.*?\}|\[.*?\]|by \(.*?\)|hushgrid_\w+", " ", expr)
+        rest = re.sub(rf"\{{.*?\}}|\[.*?\]|by \(.*?\)|{NAME}", " ", expr)
         assert set(re.findall(r"[a-z_]+", rest)) <= WORDS, expr
     for rule in RULES:
         wanted = set(re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"]))
         grouped = re.search(r"by \((.*?)\)", rule["expr"])
-        names = re.findall(r"hushgrid_\w+", rule["expr"])
+        names = re.findall(NAME, rule["expr"])
         there = {grouped[1]} if grouped else set.intersection(*(known[one] for one in names))
         assert wanted <= there, rule["alert"]
         assert rule["labels"]["severity"] in ("critical", "warning")
@@ -477,7 +480,9 @@ def test_the_dashboard_lays_its_panels_side_by_side() -> None:
 
 
 # what a healthy service has every five minutes for six hours, and what each alert is for
+UP = 'up{job="hushgrid",instance="curator:8080"}'
 HEALTHY = {
+    UP: "1x72",
     'hushgrid_zone_open{zone="a"}': "1x72",
     'hushgrid_clock_in_doubt{zone="a"}': "0x72",
     'hushgrid_readings_lost{zone="a"}': "0x72",
@@ -523,29 +528,83 @@ def test_promtool_takes_the_rules(promtool: str) -> None:
     subprocess.run([promtool, "check", "rules", rules], check=True, timeout=60)
 
 
+def trial(
+    name: str, figures: dict[str, str], raised: dict[str, dict[str, str]], at: str = "4h"
+) -> dict[str, object]:
+    """A test of rules: figures every five minutes, and the labels of each alert they raise."""
+
+    def alert(rule: dict[str, Any], labels: dict[str, str]) -> dict[str, Any]:
+        text = rule["annotations"]["summary"]
+        summary = re.sub(r"\{\{ \$labels\.(\w+) \}\}", lambda found: labels[found[1]], text)
+        return {"exp_labels": rule["labels"] | labels, "exp_annotations": {"summary": summary}}
+
+    assert set(raised) <= {rule["alert"] for rule in RULES}
+    return {
+        "name": name,
+        "interval": "5m",
+        "input_series": [{"series": a, "values": b} for a, b in figures.items()],
+        "alert_rule_test": [
+            {
+                "eval_time": at,
+                "alertname": rule["alert"],
+                "exp_alerts": [alert(rule, raised[rule["alert"]])]
+                if rule["alert"] in raised
+                else [],
+            }
+            for rule in RULES
+        ],
+    }
+
+
 def test_each_alert_is_raised_by_its_fault_and_by_no_other(promtool: str, tmp_path: Path) -> None:
     """By Prometheus's own evaluation, in the fifth hour: a healthy service raises none."""
-    assert set(FAULTS) == {rule["alert"] for rule in RULES}
-    summaries = {rule["alert"]: rule["annotations"]["summary"] for rule in RULES}
-    severities = {rule["alert"]: rule["labels"]["severity"] for rule in RULES}
-    tests: list[dict[str, object]] = []
-    for fault, (series, values) in {"": ("", ""), **FAULTS}.items():
-        figures = HEALTHY | ({series: values} if fault else {})
-        found = re.search(r'(zone|publisher|kind|outcome)="(\w+)"', series)
-        label, value = found.groups() if found else ("zone", "")
-        raised = {
-            "exp_labels": {"severity": severities.get(fault), label: value},
-            "exp_annotations": {"summary": re.sub(r"\{\{.*?\}\}", value, summaries.get(fault, ""))},
-        }
-        tests.append({
-            "name": fault or "healthy",
-            "interval": "5m",
-            "input_series": [{"series": a, "values": b} for a, b in figures.items()],
-            "alert_rule_test": [
-                {"eval_time": "4h", "alertname": alert, "exp_alerts": [raised] * (alert == fault)}
-                for alert in summaries
-            ],
-        })  # fmt: skip
+    assert set(FAULTS) | set(DEAD) == {rule["alert"] for rule in RULES}
+    tests = [trial("healthy", HEALTHY, {})]
+    for fault, (series, values) in FAULTS.items():
+        labels = dict(re.findall(r'(zone|publisher|kind|outcome)="(\w+)"', series)[:1])
+        tests.append(trial(fault, HEALTHY | {series: values}, {fault: labels}))
+    check_rules(promtool, tmp_path, tests)
+
+
+# the alerts of a service that died in the second hour: all its other figures end
+DEAD = {"HushgridDown": {"job": "hushgrid", "instance": "curator:8080"}, "HushgridAbsent": {}}
+
+
+def test_a_dead_service_raises_an_alert_that_lasts(promtool: str, tmp_path: Path) -> None:
+    ended = {name: f"{values.split('x')[0]}x12 stale" for name, values in HEALTHY.items()}
+    died = ended | {UP: "1x12 0x60"}
+    tests = [trial(f"dead at {at}", died, DEAD, at) for at in ("2h30m", "4h", "6h")]
+    lost = {"HushgridAbsent": DEAD["HushgridAbsent"]}
+    tests.append(trial("no longer asked", ended, lost))
+    one_of_two = died | {name.replace("curator", "second"): "1x72" for name in (UP,)}
+    one_of_two |= {'hushgrid_zone_open{zone="a",instance="second:8080"}': "1x72"}
+    tests.append(trial("one of two", one_of_two, {"HushgridDown": DEAD["HushgridDown"]}))
+    check_rules(promtool, tmp_path, tests)
+
+
+def test_the_first_failure_of_a_service_is_seen(promtool: str, tmp_path: Path) -> None:
+    """Counters exist before anything fails; with the first failure alone they would be too late."""
+    metrics = Metrics(["a"])
+    CountedPublisher(type("MqttPrices", (), {})(), metrics)
+    lines = metrics.text().decode().splitlines()
+    began = {tuple(sorted(labels_of(line))): line.endswith(" 0.0") for line in lines}
+    tests = []
+    for fault in ("HushgridZoneErrors", "HushgridNotPublished", "HushgridWithoutReadings"):
+        series, _ = FAULTS[fault]
+        there = began.get(tuple(sorted(labels_of(series))), False)
+        labels = dict(re.findall(r'(zone|publisher)="(\w+)"', series)[:1])
+        once = HEALTHY | {series: f"{'0' if there else '_'}x46 1x24"}
+        tests.append(trial(fault, once, {fault: labels}, at="4h"))
+    check_rules(promtool, tmp_path, tests)
+
+
+def labels_of(line: str) -> list[str]:
+    """The name of a series and its labels."""
+    name, _, rest = line.partition("{")
+    return [name, *re.findall(r'\w+="[^"]*"', rest)]
+
+
+def check_rules(promtool: str, tmp_path: Path, tests: list[dict[str, object]]) -> None:
     file = tmp_path / "alerts.test.yml"
     said = {"rule_files": [str(DEPLOY / "alerts.yml")], "evaluation_interval": "5m", "tests": tests}
     file.write_text(yaml.safe_dump(said))

@@ -318,6 +318,19 @@ def test_before_the_first_release_every_feed_answers(tmp_path: Path, private: bo
         assert it.get("/readyz") == {"status": "ready"}
 
 
+def test_counters_are_there_before_anything_is_counted(tmp_path: Path) -> None:
+    with running(tmp_path, Wall(WINTER)) as it:
+        text = it.client.get("/metrics").text
+    zone = 'zone="elm-street"'
+    sources = (f'source="{source}",{zone}' for source in ("readings", "forecast", "fallback"))
+    for name, labels in (
+        *(("releases_total", labels) for labels in sources),
+        ("zone_errors_total", zone),
+        ("publisher_failures_total", 'publisher="PriceFile"'),
+    ):
+        assert f"hushgrid_{name}{{{labels}}} 0.0\n" in text
+
+
 def test_a_broker_that_lost_everything_is_sent_everything(tmp_path: Path, broker: Broker) -> None:
     """Discovery, price and availability: a sensor stays unavailable without them."""
     mqtt = Mqtt("127.0.0.1", broker.port, prices="hushgrid/prices", home_assistant=True)

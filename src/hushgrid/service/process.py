@@ -275,7 +275,7 @@ class Process:
         self._meters = stack.enter_context(
             MeterStore(deployment.meters, self._disagreements.add, deployment.block_key_folder)
         )
-        self._metrics = Metrics()
+        self._metrics = Metrics(zone.id for zone in deployment.zones)
         self.board = ZoneStates(zone.id for zone in deployment.zones)
         self.history = History(deployment.zones, simulated=simulated, unread=True)
         self.history.watch_prices(self._metrics.priced)

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
-from typing import Any
+from typing import Any, get_args
 
 from anyio import CapacityLimiter, to_thread
 from fastapi.exceptions import RequestValidationError
@@ -41,6 +41,7 @@ from starlette.types import Receive, Scope, Send
 from hushgrid.errors import AccessError
 from hushgrid.files.deployment import ZoneService
 from hushgrid.service.curator import IN_DOUBT, PresentPrices, Publisher, Status
+from hushgrid.service.http.models import Source
 from hushgrid.service.ingest import Receipt
 from hushgrid.service.ledger.records import ReleaseRecord
 
@@ -423,9 +424,15 @@ SECONDS = (0.1, 1.0, 10.0, 60.0)  # coarse: the exact duration of a tick is not 
 
 
 class Metrics:
-    """Metrics of a process: `registry` is public, a second one is for operators."""
+    """Metrics of a process: `registry` is public, a second one is for operators.
 
-    def __init__(self) -> None:
+    Counters exist from the start, with 0: Prometheus does not see the first event of others.
+
+    Args:
+        zones: ids of all zones.
+    """
+
+    def __init__(self, zones: Iterable[str] = ()) -> None:
         self.registry, self._operator = CollectorRegistry(), CollectorRegistry()
         own: Any = {"registry": self.registry, "namespace": "hushgrid"}
         inside: Any = {"registry": self._operator, "namespace": "hushgrid"}
@@ -467,6 +474,11 @@ class Metrics:
         )
         for outcome in OUTCOMES:
             self._webhooks.labels(outcome)
+        for name in zones:
+            self._open.labels(name)
+            self._errors.labels(name)
+            for source in get_args(Source):
+                self._releases.labels(name, source)
         self._received = {
             way: [(kind, self._readings.labels(way, kind)) for kind in KINDS] for way in WAYS
         }
@@ -510,9 +522,9 @@ class Metrics:
         self._open.labels(zone).set(0)
         self._errors.labels(zone).inc()
 
-    def not_published(self, publisher: str) -> None:
-        """Count a price that a publisher could not publish."""
-        self._failures.labels(publisher).inc()
+    def failures_of(self, publisher: str) -> Counter:
+        """Return the counter of prices that a publisher could not publish."""
+        return self._failures.labels(publisher)
 
     def priced(self, zone: ZoneService, found: Mapping[str, Any]) -> None:
         """Set the price in force, as /v1/price has it."""
@@ -540,8 +552,8 @@ class CountedPublisher:
     """
 
     def __init__(self, publisher: Publisher, metrics: Metrics) -> None:
-        self._publisher, self._metrics = publisher, metrics
-        self._name = type(publisher).__name__
+        self._publisher, self._name = publisher, type(publisher).__name__
+        self._failures = metrics.failures_of(self._name)
 
     def publish(self, zone: ZoneService, release: ReleaseRecord) -> None:
         """Publish; a failure is counted and raised again."""
@@ -555,7 +567,7 @@ class CountedPublisher:
         try:
             work(*values)
         except OSError:
-            self._metrics.not_published(self._name)
+            self._failures.inc()
             raise
 
 
