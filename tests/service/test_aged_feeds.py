@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import math
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import pytest
 
-from hushgrid.files.deployment import Charges
+from hushgrid.files.deployment import Charges, Mqtt, ZoneService
 from hushgrid.model.zone import FeedIn
 from hushgrid.service.curator import utc
 from hushgrid.service.http.models import Evcc
 from hushgrid.service.http.prices import feeds
 from hushgrid.service.ledger.records import ReleaseRecord
+from hushgrid.service.mqtt import MqttPrices, hang_up
 from hushgrid.service.openadr._generated import EventsGetParametersQuery
 from hushgrid.service.openadr.objects import PublicObjects
 from hushgrid.service.prices import History, Pages
+from tests.service.brokers import Broker, until
 from tests.service.http.test_web import Face, Still, shown
+from tests.service.test_in_force import Heard
 from tests.service.worlds import START, service
 
 MINUTE, RELEASES = 60, 1200
@@ -162,13 +167,45 @@ def test_a_slot_across_intervals_has_their_mean_by_time(seconds: int) -> None:
         assert found[start] == pytest.approx(fmean(own), rel=1e-12)
 
 
+def with_everything(digits: int | None = None) -> ZoneService:
+    """A zone of minutes with charges and a feed-in price."""
+    zone = service(seconds=MINUTE)
+    tariff = replace(zone.scenario.tariff, feed_in=FeedIn(0.5, 1.0, floor=-1.0, cap=2.0))
+    scenario = replace(zone.scenario, tariff=tariff)
+    return replace(zone, scenario=scenario, charges=Charges(fixed=(0.1,)), digits=digits)
+
+
+def test_home_assistant_keeps_the_forecast_in_an_attribute(tmp_path: Path) -> None:
+    """Its recorder refuses attributes above 16 KiB, written without spaces."""
+    zone, broker = with_everything(), Broker(tmp_path)
+    history = History([zone])
+    history.fill(zone.id, [release(i, feed_in=0.1 + i % 7 / 70) for i in range(RELEASES)])
+    assert len(history.ahead(zone.id, NOW, 60) or ()) == 1440
+    present = history.present(zone.id, NOW)
+    assert present is not None
+    broker.start()
+    out = MqttPrices(Mqtt("127.0.0.1", broker.port, prices="{zone}/price", home_assistant=True))
+    heard = Heard(broker)
+    try:
+        assert until(out._client.is_connected)
+        out.show(zone, present)
+        config = "homeassistant/sensor/hushgrid_elm-street/config"
+        assert until(lambda: {"elm-street/forecast", config} <= set(heard.newest))
+        found = heard.json(heard.json(config)["json_attributes_topic"])
+        starts = [seconds_of(one["start"]) for one in found["forecast"]]
+        assert starts == [NEWEST + MINUTE * (i + 1) for i in range(96)]
+        assert {"price", "total", "feed_in"} <= set(found["forecast"][0])
+        assert len(json.dumps(found, separators=(",", ":"))) < 16_384
+    finally:
+        hang_up(heard.client)
+        out.stop()
+        broker.stop()
+
+
 def test_feed_in_prices_are_a_list_of_evcc() -> None:
     plain = Face()
     assert plain.call("GET", "/v1/evcc/feed_in").json() == []
-    zone = service(seconds=MINUTE)
-    tariff = replace(zone.scenario.tariff, feed_in=FeedIn(0.5, 1.0, floor=-1.0, cap=2.0))
-    charges = Charges(fixed=(0.1,))
-    zone = replace(zone, scenario=replace(zone.scenario, tariff=tariff), charges=charges, digits=3)
+    zone = with_everything(digits=3)
     history, clock = History([zone]), Still()
     clock.wall = NOW
     history.fill(zone.id, [release(i, feed_in=0.05 + i % 5 / 1000) for i in range(RELEASES)])

@@ -173,7 +173,7 @@ def test_home_assistant_is_told_by_discovery() -> None:
     names = ("state_topic", "json_attributes_topic", "availability_topic")
     assert tuple(said[name] for name in names) == topics
     assert said["default_entity_id"] == "sensor.hushgrid_elm_street"
-    assert "object_id" not in said, "Home Assistant 2026.4 no longer takes it"
+    assert said["object_id"] == "hushgrid_elm_street", "for Home Assistant before 2025.10"
     assert said["expire_after"] == 960, "a minute after the border"
     assert said["state_class"] == "measurement"
     assert said["value_template"] == "{{ value_json.total }}"

@@ -163,6 +163,12 @@ print(json.dumps(asyncio.run(taken(*json.load(sys.stdin))), default=str))
 """
 
 
+def test_home_assistant_of_any_version_has_the_entity_of_the_guide() -> None:
+    discovery = found_by_discovery()
+    (entity,) = re.findall(r"energy dashboard choose .* and `(sensor\.\w+)`\.", FEEDS)
+    assert discovery["default_entity_id"] == f"sensor.{discovery['object_id']}" == entity
+
+
 def test_home_assistant_itself_takes_discovery_and_block(service: World, tmp_path: Path) -> None:
     python = ROOT / ".venv-ha" / "bin" / "python"
     if not python.exists():
@@ -183,8 +189,8 @@ def test_home_assistant_itself_takes_discovery_and_block(service: World, tmp_pat
     assert done.returncode == 0, done.stderr
     keys, topic, states = json.loads(done.stdout)
     assert topic == discovery["state_topic"]
-    # the schema leaves out what it does not know; this key is of 2025.10 and later
-    assert set(discovery) - set(keys) <= {"default_entity_id"}
+    # the schema leaves out what it does not know: one id is for 2025.10 and later, one for before
+    assert set(discovery) - set(keys) in ({"default_entity_id"}, {"object_id"}, set())
     (state,) = states
     found = httpx.get(rest[0]["resource"]).json()
     assert state["entity_id"] == "sensor.electricity_price"

@@ -564,14 +564,15 @@ def every(pages: prices.Pages) -> list[str]:
     return list(json.loads(page.body)["load_cost_forecast"])
 
 
-# Home Assistant's schema of an MQTT sensor, by the names of its documentation (2026.4)
+# Home Assistant's schema of an MQTT sensor, by the names of its documentation (2026.4), and the one
+# that gave an entity its id before 2025.10
 SENSOR = {
     "availability", "availability_mode", "availability_template", "availability_topic",
     "default_entity_id", "device", "device_class", "enabled_by_default", "encoding",
     "entity_category", "entity_picture", "expire_after", "force_update", "icon",
     "json_attributes_template", "json_attributes_topic", "last_reset_value_template", "name",
-    "options", "origin", "payload_available", "payload_not_available", "platform", "qos",
-    "state_class", "state_topic", "suggested_display_precision", "unique_id",
+    "object_id", "options", "origin", "payload_available", "payload_not_available", "platform",
+    "qos", "state_class", "state_topic", "suggested_display_precision", "unique_id",
     "unit_of_measurement", "value_template",
 }  # fmt: skip
 

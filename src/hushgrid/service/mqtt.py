@@ -42,6 +42,7 @@ FIRST_PAUSE, LAST_PAUSE = 0.5, 30.0  # [s] between attempts
 AWAY = 1.0  # [s] the longest while the broker is there and the meter store is not
 CONFIRM = 5.0  # [s] for a broker to confirm a price
 KEEP_ALIVE = 30  # [s]
+AHEAD = 96  # prices of a forecast: Home Assistant's recorder takes attributes up to 16 KiB
 
 Message = tuple[int, int, str, bytes]  # mid, qos, sender, payload
 
@@ -305,7 +306,8 @@ class MqttPrices(MqttOut):
             self.send(topic, text, retain=True)
             self._sent[topic] = new
         if self._sent.get(ahead) != new and (found := prices.forecast()) is not None:
-            self.send(ahead, json.dumps(prices.price | {"forecast": found}), retain=True)
+            coming = {"forecast": found[:AHEAD]}
+            self.send(ahead, json.dumps(prices.price | coming), retain=True)
             self._sent[ahead] = new
 
 

@@ -417,10 +417,12 @@ def discovery(
     """
     device = object_id(zone.id)
     name = f"{device}_feed_in" if feed_in else device
+    entity = re.sub("[^a-z0-9]+", "_", name.lower()).strip("_")
     config = {
         "name": "Feed-in price" if feed_in else "Electricity price",
         "unique_id": name,
-        "default_entity_id": "sensor." + re.sub("[^a-z0-9]+", "_", name.lower()).strip("_"),
+        "default_entity_id": f"sensor.{entity}",  # from 2025.10 on
+        "object_id": entity,  # before
         "state_topic": state_topic,
         "value_template": f"{{{{ value_json.{'feed_in' if feed_in else 'total'} }}}}",
         "json_attributes_topic": attributes,
