@@ -196,6 +196,9 @@ def test_a_range_holds_what_starts_in_it(face: Face) -> None:
     assert (len(past["published"]), len(past["forecast"])) == (3, BEFORE)
     empty = face.call("GET", "/v1/prices?from=2019-01-01T00:00:00Z&to=2019-01-02T00:00:00Z").json()
     assert (empty["published"], empty["forecast"], empty["next"]) == ([], [], None)
+    for text in ("2025-06-15T16:15Z", "2025-06-15T18:15+02:00", "2025-06-15T16:15:00.0Z"):
+        some = face.call("GET", "/v1/prices", params={"from": text}).json()
+        assert some["published"][0]["start"] == "2025-06-15T16:15:00Z"
     summer = face.call("GET", "/v1/prices", params={"from": "2025-06-15T18:15:00+02:00"}).json()
     assert summer["published"][0]["start"] == "2025-06-15T16:15:00Z"
 
@@ -241,6 +244,14 @@ def test_a_bad_parameter_is_named_with_its_value_and_the_fix(
     assert said.startswith(f"{field} is ")
     assert said.endswith(told["fix"])
     assert len(answer.content) < 600, "a long value is cut"
+
+
+@pytest.mark.parametrize("text", ["0.5", "1750000500", "-1", "1e9"])
+def test_a_number_is_no_instant(face: Face, text: str) -> None:
+    for field in ("from", "to"):
+        said = refused(face.call("GET", f"/v1/prices?{field}={text}"), 400)
+        assert said.startswith(f"{field} is '{text}'")
+        assert "such as 2026-01-31T12:00:00Z" in said
 
 
 @given(st.text(max_size=60), st.text(max_size=60), st.text(max_size=10))

@@ -75,6 +75,43 @@ def test_the_page_has_every_way_with_schema_and_example(url: str) -> None:
     assert (price["zone"], price["currency"]) == ("elm-street", "EUR")
 
 
+def test_times_are_described_as_times() -> None:
+    """Generated clients then have them as instants, not as texts."""
+    found = APP.openapi()
+    named = ("start", "end", "valid_from", "valid_to", "runs_out", "horizon_ends", "next")
+    times = [
+        each
+        for schema in found["components"]["schemas"].values()
+        for name, one in schema.get("properties", {}).items()
+        if name in named
+        for each in one.get("anyOf", [one])
+        if each.get("type") == "string"
+    ]
+    assert len(times) > 10
+    assert all(one.get("format") == "date-time" for one in times)
+    for path in ("/v1/prices", "/v1/evcc", "/v1/octopus"):
+        asked = {one["name"]: one["schema"] for one in found["paths"][path]["get"]["parameters"]}
+        for name in ("from", "to"):
+            assert asked[name]["anyOf"][0]["format"] == "date-time"
+
+
+@pytest.mark.parametrize("way", TABLE, ids=lambda way: f"{way.method} {way.path}")
+def test_scripts_of_other_sites_read_what_is_public_and_no_more(way: Any, url: str) -> None:
+    public = way.method == "GET" and not way.scopes and not way.session
+    public = public and way.path.startswith("/v1/") and way.path != "/v1/docs"
+    asks = {"Origin": "https://site.example", "Access-Control-Request-Method": way.method}
+    may = httpx.options(f"{url}{way.path}", headers=asks)
+    assert (may.headers.get("access-control-allow-origin") == "*") == public
+    assert (may.status_code == 204) == public
+    if public:
+        assert may.headers["access-control-allow-methods"] == "GET, HEAD"
+    plain = {} if way.path != "/v1/prices" else {"zone": "none"}  # an error, too
+    with httpx.stream(way.method, f"{url}{way.path}", params=plain) as answer:
+        allowed = answer.headers.get("access-control-allow-origin")
+    assert (allowed == "*") == public, "whatever site asks: a proxy keeps one answer"
+    assert "access-control-allow-credentials" not in answer.headers
+
+
 @pytest.mark.parametrize("way", FINITE, ids=lambda way: f"{way.method} {way.path}")
 @pytest.mark.sampled
 def test_what_is_made_up_from_the_description_is_answered_as_it_says(way: Any, url: str) -> None:

@@ -438,6 +438,20 @@ def test_a_report_has_a_name_as_long_as_any_other(vtn: World) -> None:
     vtn.delete(f"/reports/{one['id']}", "ven-1")
 
 
+def test_scripts_of_other_sites_read_public_objects_alone(vtn: World, tmp_path: Any) -> None:
+    event = vtn.get("/events").json()[0]["id"]
+    asks = {"Origin": "https://site.example", "Access-Control-Request-Method": "GET"}
+    for path in ("/programs", "/programs/elm-street", "/events", f"/events/{event}", "/notifiers"):
+        assert vtn.get(path).headers["access-control-allow-origin"] == "*"
+        assert vtn.http.options(path, headers=asks).status_code == 204
+    for path in ("/vens", "/reports", "/subscriptions", "/resources"):
+        assert "access-control-allow-origin" not in vtn.get(path, "ven-1").headers
+        assert vtn.http.options(path, headers=asks).status_code == 405
+    assert "access-control-allow-origin" not in vtn.post("/programs", {}).headers
+    with world(tmp_path, anonymous=False) as closed:
+        assert "access-control-allow-origin" not in closed.get("/events").headers
+
+
 def test_a_resource_without_a_ven_is_of_the_senders(vtn: World) -> None:
     sent = {"objectType": "VEN_RESOURCE_REQUEST", "resourceName": "heat pump"}
     refused = vtn.post("/resources", sent, "ven-1")

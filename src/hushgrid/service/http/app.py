@@ -43,6 +43,7 @@ from hushgrid.service.http.middleware import (
     FORM,
     BodyLimit,
     Callers,
+    PublicReads,
     ReadyPrices,
     SecurityHeaders,
     caller_of,
@@ -64,6 +65,10 @@ from hushgrid.service.prices import History, Pages
 
 FORMS = ("/v1/token", "/v1/session", "/openadr3/3.1.0/auth/token", "/demo/day", "/demo/cold")
 HOUR = "public, max-age=3600"
+# what scripts of other sites may read, besides the price feeds
+READABLE = frozenset(
+    f"/v1/{name}" for name in ("stream", "promise", "tradeoff", "status", "openapi.json")
+)
 Lines = Callable[[str], Iterator[str]]  # a zone's records, each as one line
 
 
@@ -195,6 +200,7 @@ def make_app(
         middleware=[
             *([Middleware(ProxyHeadersMiddleware, proxies)] if proxies else []),
             Middleware(Callers, access=access, rate=http.rate_limit),
+            Middleware(PublicReads, public=READABLE.union(pages.feeds).__contains__),
             Middleware(ReadyPrices, pages=pages, clock=clock),
             Middleware(BodyLimit, paths=limits),
         ],

@@ -1,7 +1,7 @@
 """ASGI middleware of the service, and the dependencies that check scopes.
 
-security headers -> trusted proxies (uvicorn's) -> callers and their rate -> prices in memory ->
-limits of bodies -> routes.
+security headers -> trusted proxies (uvicorn's) -> callers and their rate -> scripts of other sites
+-> prices in memory -> limits of bodies -> routes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 import math
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -213,6 +213,49 @@ class Callers:
             f"Too many requests; send the next one in {seconds} s.",
             {"Retry-After": str(seconds)},
         )
+
+
+class PublicReads:
+    """Lets scripts of other sites read what anyone may read (CORS), without cookies or tokens.
+
+    The headers are the same whatever site asks: a proxy keeps one answer for all.
+
+    Args:
+        app: the app.
+        public: true of a path that anyone may read.
+    """
+
+    def __init__(self, app: ASGIApp, public: Callable[[str], object]) -> None:
+        self._app, self._public = app, public
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or answer a browser that asks whether it may send it."""
+        app, method = self._app, scope["method"]
+        asks = method == "OPTIONS" and b"access-control-request-method" in dict(scope["headers"])
+        if not self._public(scope["path"]) or not (asks or method in ("GET", "HEAD")):
+            await app(scope, receive, send)
+            return
+
+        async def sent(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], *READS]
+            await send(message)
+
+        if asks:
+            app = Response(status_code=204, headers=MAY_ASK)
+        await app(scope, receive, sent)
+
+
+READS = [
+    (b"access-control-allow-origin", b"*"),
+    (b"access-control-expose-headers", b"ETag, Retry-After"),
+]
+# a token is not among the headers of "*"
+MAY_ASK = {
+    "Access-Control-Allow-Methods": "GET, HEAD",
+    "Access-Control-Allow-Headers": "*",
+    "Access-Control-Max-Age": "86400",
+}
 
 
 class ReadyPrices:

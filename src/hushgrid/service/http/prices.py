@@ -9,6 +9,7 @@ trade-off follow from the terms of an epoch: each is computed once and kept as b
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -18,6 +19,7 @@ from typing import Annotated, Any, Literal
 from anyio import CapacityLimiter, to_thread
 from fastapi import APIRouter, Header, Query
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, Field, model_validator
+from pydantic_core import PydanticCustomError
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
@@ -235,10 +237,22 @@ ZoneName = Annotated[str | None, Query(description=ZONE)]
 Language = Annotated[
     Literal["en", "de", "fr"], Query(description="Language of the sentence and the assumptions.")
 ]
+_INSTANT = re.compile(
+    r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)", re.ASCII | re.IGNORECASE
+)
+
+
+def _instant(text: str) -> str:
+    """Refuse a number, which pydantic takes for epoch seconds."""
+    text = text.replace(" ", "+")  # of a plus sign in a query
+    if not _INSTANT.fullmatch(text):
+        fix = "give a date and time with Z or an offset, such as 2026-01-31T12:00:00Z"
+        raise PydanticCustomError("instant", fix)
+    return text
+
+
 Instant = Annotated[
-    AwareDatetime,
-    Field(ge=datetime(1970, 1, 1, tzinfo=UTC)),
-    BeforeValidator(lambda text: text.replace(" ", "+")),  # of a plus sign in a query
+    AwareDatetime, Field(ge=datetime(1970, 1, 1, tzinfo=UTC)), BeforeValidator(_instant)
 ]
 
 

@@ -19,6 +19,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 from pydantic_core import from_json
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount
@@ -30,7 +31,7 @@ from hushgrid.service.access.tokens import Access
 from hushgrid.service.clock import Clock
 from hushgrid.service.curator import PresentPrices
 from hushgrid.service.http.common import ERRORS, RETRY, Heavy, Refusal, openadr_problem, problem
-from hushgrid.service.http.middleware import caller_of, scopes
+from hushgrid.service.http.middleware import PublicReads, caller_of, scopes
 from hushgrid.service.http.models import TokenForm
 from hushgrid.service.http.sessions import Tokens
 from hushgrid.service.ledger.records import ReleaseRecord
@@ -53,6 +54,7 @@ from hushgrid.service.prices import History
 log = logging.getLogger("hushgrid.openadr")
 
 BASE = "/openadr3/3.1.0"
+_READABLE = re.compile(rf"{BASE}/((programs|events)(/[^/]+)?|notifiers)")  # for scripts of any site
 LONGEST = 600.0  # [s] for a forecast that subscribers are notified of
 _FRESH = {"Cache-Control": "no-store", "Pragma": "no-cache"}
 
@@ -276,6 +278,7 @@ def make_vtn(
         strict_content_type=False,
         exception_handlers={kind: _for_openadr(one) for kind, one in handlers.items()},
         responses=_errors(401, 403, 503),
+        middleware=[Middleware(PublicReads, public=_READABLE.fullmatch)] if anonymous else [],
     )
     app.router.route_class = _Route
     read = [] if anonymous else [scopes(*PUBLIC)]
