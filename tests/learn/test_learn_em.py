@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import gamma as gamma_law
 from scipy.stats import lognorm, norm
 
+from hushgrid._kernels.chains import _many, _two
 from hushgrid.errors import ModelError
 from hushgrid.learn._families import parameters_of
 from hushgrid.learn.em import Design, Fit, Fitting, expected, fit, posterior, score
@@ -238,3 +240,20 @@ def test_bad_designs_are_named(change: dict[str, object], field: str) -> None:
     d = replace(design(10), **change)  # type: ignore[arg-type]
     with pytest.raises(ModelError, match=field):
         fit(np.ones((1, 10)), d)
+
+
+@pytest.mark.parametrize("loop", [_two, _many])
+def test_a_reading_that_a_label_makes_all_but_impossible_has_a_likelihood(loop: Any) -> None:
+    """A home of mostly zeros: a long run of likely steps, then one at the floor of likelihoods."""
+    steps = 400
+    code, label = np.zeros(steps, np.int32), np.full(steps, -1, np.int8)
+    code[-1], label[-1] = 1, 0
+    relative = np.array([[[0.5, 0.5]], [[1e-300, 1.0]]])  # values, groups, states
+    where, even = np.zeros(steps, np.int32), np.full((1, 2, 2), 0.5)
+    post = np.empty(steps)
+    total = loop(
+        code, label, where, where, relative, np.zeros((2, 1)), np.full(2, 0.5), even,
+        np.zeros((2, 1, 2)), np.zeros((1, 2, 2)), np.zeros(2), post,
+    )  # fmt: skip
+    assert total == pytest.approx((steps - 1) * np.log(0.5) + np.log(0.5e-300))
+    assert np.isfinite(post).all()

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from hushgrid._numbers import Bools, Floats, Int32s, frozen
 
-_SMALL = 1e-200
+_LIKELY = 1e-100  # a product of two numbers above it is far from underflow
 
 
 @njit(inline="always")  # pragma: no cover
@@ -57,10 +57,10 @@ def _two(  # type: ignore[no-untyped-def]
         c = zero + one
         filtered[t] = one / c
         scale[t] = c
-        product *= c
-        if product < _SMALL:
+        if product < _LIKELY or c < _LIKELY:
             total += np.log(product)
             product = 1.0
+        product *= c
     total += np.log(product)
     back0, back1 = 1.0, 1.0
     for t in range(steps - 1, -1, -1):
@@ -125,10 +125,10 @@ def _many(  # type: ignore[no-untyped-def]
         for j in range(states):
             filtered[t, j] *= over
         scale[t] = c
-        product *= c
-        if product < _SMALL:
+        if product < _LIKELY or c < _LIKELY:
             total += np.log(product)
             product = 1.0
+        product *= c
         if code[t] >= 0:
             total += best[code[t], group[t]]
     total += np.log(product)
