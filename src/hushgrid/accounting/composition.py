@@ -331,7 +331,7 @@ class Account:
         for entry in self.entries:
             lost = _windowed(state)[entry.scale, entry.look]
             state = spend(state, lost, published=entry.look > 0)
-            state = replace(state, rates=(*state.rates, entry.rate))
+            state = state.with_rates(entry.rate)
         return state
 
     def _check_mine(self, zone: str, digest: str) -> None:

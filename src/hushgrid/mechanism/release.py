@@ -46,6 +46,7 @@ from hushgrid.mechanism.digest import calibrator_name, terms_digest
 from hushgrid.mechanism.exposure import Exposures
 from hushgrid.mechanism.noise import Noise, SecureNoise
 from hushgrid.mechanism.policy import ROUNDING, NoiseName, Policy, Window
+from hushgrid.mechanism.rates import Rates
 from hushgrid.mechanism.scheduler import Calibration, Scheduler, exposures_of
 from hushgrid.model.consumption import Consumption
 from hushgrid.model.occupancy import OccupancyModel
@@ -228,7 +229,7 @@ class State:
     rule: str
     most: int
     public: Knowledge | None = None
-    rates: tuple[float, ...] = ()
+    rates: Sequence[float] = Rates()
     spent: tuple[float, ...] = ()
     carried: tuple[float, ...] = ()
     lost: tuple[float, ...] = ()
@@ -255,6 +256,19 @@ def init(
 
     Args:
         zone: Houses and bounds.
+    def with_rates(self, *rates: float, **changed: Any) -> State:
+        """The state after these rates.
+
+        Args:
+            *rates: Rates of the next steps [currency/kWh].
+            **changed: Other fields that change.
+
+        Returns:
+            The later state.
+        """
+        before = self.rates if isinstance(self.rates, Rates) else Rates(self.rates)
+        return replace(self, rates=before.followed_by(*rates), **changed)
+
         tariff: Coefficients and limits of the price.
         models: The occupancy models Theta.
         consumption: The laws of readings.
@@ -711,13 +725,13 @@ def skip(state: State, rate: float, steps: int = 1) -> State:
         for _ in range(min(steps, _window(state).steps)):  # after a window nothing is left in it
             state = spend(state, 0.0, published=False)
     public = state.public.passed(steps) if state.public is not None else None
-    return replace(state, public=public, rates=state.rates + (rate,) * steps)
+    return state.with_rates(*[rate] * steps, public=public)
 
 
 def _after(state: State, public: Knowledge | None, release: Release) -> State:
     if state.policy.schedule.adaptive:
         state = spend(state, release.epsilon, published=release.look > 0)
-    return replace(state, public=public, rates=(*state.rates, release.rate))
+    return state.with_rates(release.rate, public=public)
 
 
 def spend(state: State, epsilon: float, *, published: bool) -> State:
