@@ -24,7 +24,7 @@ zone, tariff = scenario.zone, scenario.tariff
 # The promise: occupancy at one step from all releases, epsilon = 1, no law trusted.
 found = plan(*scenario.terms, secret="interval", epsilon=1.0, blocks=True)
 expected, most = found.bill_change
-print(f"a typical bill of a month: {expected:.2%} expected, {most:.2%} at most with 95 %")
+print(f"a bill of a month: {expected:.2%} expected, {most:.2%} at most with 95 %")
 
 # %%
 # A month. Bills are at published prices and at exact ones; `spread` is the variance by noise.

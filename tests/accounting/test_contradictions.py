@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hushgrid import OccupancyModel, Scenario
+from hushgrid import ModelError, OccupancyModel, Scenario, temporal_leakage
 from hushgrid.accounting.temporal import worst_leakage
 from hushgrid.audit.certificate import largest_move
 from hushgrid.audit.houses import leakages
@@ -50,6 +50,13 @@ def test_check_states_what_a_plan_states() -> None:
     zone = replace(zone, scenario=replace(zone.scenario, models=tuple(stuck)))
     planned = of(zone.scenario)
     assert outlook(zone).leakage_day == planned.leakage == pytest.approx(ALL)
+
+
+def test_the_exported_function_refuses_them() -> None:
+    """A leakage of 0 would be stated for a house about which every release says all."""
+    with pytest.raises(ModelError, match="contradict each other about house 0"):
+        temporal_leakage(TORN, [0.5] * STEPS)
+    assert temporal_leakage(TORN[:1], [0.5] * STEPS).worst > 0
 
 
 def test_among_houses_that_move() -> None:

@@ -7,6 +7,7 @@ import io
 import json
 import math
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +26,7 @@ from hushgrid import (
     Zone,
     plan,
 )
+from hushgrid.belief.filter import marginals
 from hushgrid.cli import main
 from hushgrid.compare import paper
 from hushgrid.compare.simulation import Mechanism, first_states, play
@@ -33,6 +35,7 @@ from hushgrid.planning.expected_error import (
     MOST_CUT,
     PRIVATE_WAYS,
     Prospect,
+    bill_change,
     choose_clamp,
     prospect,
 )
@@ -305,3 +308,29 @@ def test_an_estimate_that_follows_releases_is_expected_to_err_as_its_filter() ->
         assert found["releases"].error("raw") == raw
     less = prospect(models, f, tariff, policies["filter"], [39_000.0] * 96)
     assert less.error("estimate") < error["filter"] < less.error("forecast")
+
+
+def test_a_bill_changes_as_much_as_in_the_class_that_changes_most() -> None:
+    """Bills of drawn readings at drawn noise; a mean home would hide both classes."""
+    chain = [[0.7, 0.3]], [[[[0.9, 0.1], [0.2, 0.8]]]]
+    theta = OccupancyModel.factored(*chain, chain_of=[0] * 200)
+    laws = {"absent": [Gamma(2, 5, 2500), Gamma(2, 60, 2500)]}
+    laws["present"] = [LogNormal(20, 1.2, 2500), LogNormal(300, 0.4, 2500)]
+    f = Consumption.by_class(**laws, class_of=[0] * 100 + [1] * 100)
+    tariff, policy = Tariff(0.004, 0.05), Policy(0.1, horizon=96)
+    found = prospect([theta], f, tariff, policy, [20_000.0] * 96)
+    expected, most = bill_change(found, tariff, [theta], f, np.zeros(200, np.int32))
+    rng, drawn = np.random.default_rng(1), []
+    home = [float(one.laws[0][0, 1]) for one in islice(marginals(theta), 96)]
+    rate = tariff.alpha * found.load / 1000 + tariff.beta
+    for kind in (0, 1):
+        values = np.arange(2501)
+        x = np.empty((30, 96))
+        for t, p in enumerate(home):
+            mixed = (1 - p) * laws["absent"][kind].pmf + p * laws["present"][kind].pmf
+            x[:, t] = rng.choice(values, 30, p=mixed / mixed.sum())
+        spread = math.sqrt(((x * tariff.alpha / 1000) ** 2).sum() * 2 * 20_000.0**2)
+        drawn.append(1.96 * spread / (x * rate).sum())
+    assert most == pytest.approx(max(drawn), rel=0.05)
+    assert max(drawn) > 1.2 * min(drawn)
+    assert expected == pytest.approx(most / 1.96 * math.sqrt(2 / math.pi))

@@ -40,7 +40,7 @@ from hushgrid.belief.filter import (
     prior,
     transition_into,
 )
-from hushgrid.errors import NeverMixes, PolicyError
+from hushgrid.errors import ModelError, NeverMixes, PolicyError
 from hushgrid.mechanism.support import grouped
 from hushgrid.model.occupancy import (
     STEPS_PER_DAY,
@@ -83,8 +83,9 @@ def temporal_leakage(
 ) -> Leakage:
     """Leakage of all releases together about each step; the maximum over several models.
 
-    A house that every model makes certain has no leakage here, even where the models contradict
-    each other: `worst_leakage` is the figure to state.
+    Models that contradict each other about a house are refused: each makes the house certain, so
+    that none has a leakage, and every release discloses which model is right. `worst_leakage` has
+    the figure for them.
 
     See: docs/proofs/temporal.md.
 
@@ -98,6 +99,9 @@ def temporal_leakage(
     Returns:
         The leakage about each step of each house.
 
+    Raises:
+        ModelError: If the models contradict each other about a house.
+
     >>> theta = OccupancyModel.factored([[0.7, 0.3]], [[[[0.9, 0.1], [0.2, 0.8]]]])
     >>> temporal_leakage(theta, [0.5, 0.5, 0.5]).total[:, 0].round(6).tolist()
     [1.10627, 1.20726, 1.103589]
@@ -105,6 +109,30 @@ def temporal_leakage(
     [0.75177, 0.855182, 0.853244, 0.749172]
     """
     models = (models,) if isinstance(models, OccupancyModel) else tuple(models)
+    found = leakage_under_models(models, epsilon_t, lengths)
+    torn = np.flatnonzero(contradicted_houses(models, len(found.total)))
+    if torn.size:
+        raise ModelError(
+            f"the models contradict each other about house {torn[0]}: one makes it surely occupied"
+            " and another surely empty, and none leaves both possible; use worst_leakage, or models"
+            " that leave both states possible."
+        )
+    return found
+
+
+def leakage_under_models(
+    models: Sequence[OccupancyModel], epsilon_t: ArrayLike, lengths: Sequence[int] = ()
+) -> Leakage:
+    """As `temporal_leakage`, with 0 about a house that the models contradict each other about.
+
+    Args:
+        models: Theta.
+        epsilon_t: As for `temporal_leakage`.
+        lengths: As for `temporal_leakage`.
+
+    Returns:
+        The maximum over the models, for callers that correct it with `with_contradictions`.
+    """
     check_models(models, models[0].n_houses if models else 0)
     e = _of_blocks(_checked(epsilon_t, models[0].n_houses), lengths)
     each = [_of_model(model, e, lengths) for model in models]
@@ -220,14 +248,14 @@ def leakage_by_houses(
         # houses that move together are few
         all_e = e if kinds is None or e.ndim == 1 else e[:, kinds]
         added = all_e if inflow is None else all_e + more
-        total = temporal_leakage(models, added, lengths).total
+        total = leakage_under_models(models, added, lengths).total
         total = with_contradictions(total, all_e, outside, lengths, torn) if corrected else total
         yield np.arange(n), np.arange(n), total
         return
     labels = [_chain_of(model) for model in models]
     if e.ndim == 2:
         labels.append(np.arange(n, dtype=np.int32) if kinds is None else kinds.astype(np.int32))
-    group, first = _same_labels(labels)
+    group, first = same_labels(labels)
     order = np.argsort(group, kind="stable")
     ends = np.searchsorted(group, np.arange(len(first) + 1), sorter=order)
     for some in chunks(len(first), len(e)):
@@ -343,8 +371,15 @@ def _chain_of(model: OccupancyModel) -> Int32s:
     return chain
 
 
-def _same_labels(labels: Sequence[Int32s]) -> tuple[Int32s, Indices]:
-    """The group of every house that has the same labels, and a house of each group."""
+def same_labels(labels: Sequence[Int32s]) -> tuple[Int32s, Indices]:
+    """Group the houses that have the same labels.
+
+    Args:
+        labels: Arrays of labels, (N,) each.
+
+    Returns:
+        The group of each house, (N,), and a house of each group.
+    """
     group, count = grouped(labels)
     first = np.zeros(count, np.intp)
     first[group[::-1]] = np.arange(len(group) - 1, -1, -1)

@@ -657,9 +657,9 @@ class _Moments(Value):
             parts = self._parts(t, factors)
             kept, cut = [], []
             for belief, model in self._at(t):
-                class_of = self._consumption.class_of
-                kept.append(sum_moments(belief, model, class_of, parts[..., 0], parts[..., 1]))
-                cut.append(sum_moments(belief, model, class_of, parts[..., 2], parts[..., 3]))
+                f = self._consumption
+                kept.append(sum_moments(belief, model, f, parts[..., 0], parts[..., 1]))
+                cut.append(sum_moments(belief, model, f, parts[..., 2], parts[..., 3]))
             columns = [*zip(*kept, strict=True), *zip(*cut, strict=True)]
             mean, variance, missed, above = map(np.array, columns)
             self._below[key] = (mean, variance, missed, above)

@@ -170,7 +170,7 @@ def load_moments(
         Mean and variance of the load at step t.
     """
     each = law_moments(consumption)[consumption.table(belief.t)]
-    mean, variance = sum_moments(belief, model, consumption.class_of, each[..., :1], each[..., 1:])
+    mean, variance = sum_moments(belief, model, consumption, each[..., :1], each[..., 1:])
     return Moments(float(mean[0]) * factor, float(variance[0]) * factor**2)
 
 
@@ -190,7 +190,7 @@ def law_moments(consumption: Consumption) -> Floats:
 def sum_moments(
     belief: Belief,
     model: OccupancyModel,
-    class_of: Int32s,
+    consumption: Consumption,
     means: Floats,
     variances: Floats,
 ) -> tuple[Floats, Floats]:
@@ -199,7 +199,7 @@ def sum_moments(
     Args:
         belief: The belief about occupancy.
         model: Its model.
-        class_of: Density class of each house, (N,).
+        consumption: Has the density class of each house.
         means: Mean of the quantity, (2, classes, W): absent and present, in each of W variants.
         variances: Its variance, in that shape.
 
@@ -208,28 +208,80 @@ def sum_moments(
     """
     total = np.zeros((2, means.shape[2]))
     for law, piece in zip(belief.laws, model.chains, strict=True):
-        if piece.size == 1:
-            row = np.arange(len(law)) if belief.by_block else piece.chain_of
-            total += _single(law, row, class_of[piece.members[:, 0]], means, variances)
+        if piece.size > 1:
+            blocks = belief.of_blocks(law, piece)
+            total += _blocks(blocks, piece, consumption.class_of, means, variances)
+        elif belief.by_block:
+            kind = consumption.class_of[piece.members[:, 0]]
+            alone = _Groups(np.arange(len(law)), kind, np.ones(len(law)))
+            total += _single(law, alone, means, variances)
         else:
-            total += _blocks(belief.of_blocks(law, piece), piece, class_of, means, variances)
+            total += _single(law, _groups(piece, consumption), means, variances)
     return total[0], total[1]
 
 
+class _Groups(NamedTuple):
+    """Houses that move alone, counted by chain and density class: (groups,) each."""
+
+    chain: NDArray[Any]
+    kind: NDArray[Any]
+    count: NDArray[Any]
+
+
+@lru_cache(maxsize=8)
+def _groups(piece: Chains, consumption: Consumption) -> _Groups:
+    kind, classes = consumption.class_of[piece.members[:, 0]], consumption.absent.shape[1]
+    if len(piece.initial) * classes > 4 * len(kind):  # hardly two houses of a group
+        return _Groups(piece.chain_of, kind, np.ones(len(kind)))
+    cell = piece.chain_of.astype(np.int64) * classes + kind
+    counts = np.bincount(cell)
+    used = np.flatnonzero(counts)
+    return _Groups(used // classes, used % classes, counts[used])
+
+
+def class_moments(
+    belief: Belief, model: OccupancyModel, consumption: Consumption
+) -> tuple[Floats, Floats]:
+    """Mean of a reading and of its square in each density class, over the houses of the class.
+
+    Args:
+        belief: The belief at step t, one row for each chain.
+        model: Its model.
+        consumption: The laws of readings.
+
+    Returns:
+        Means [Wh] and mean squares [Wh^2], (classes,) each; 0 for a class without houses.
+    """
+    each = law_moments(consumption)[consumption.table(belief.t)]
+    classes, home = each.shape[1], np.zeros(each.shape[1])
+    for law, piece in zip(belief.laws, model.chains, strict=True):
+        if piece.size == 1:
+            chain, kind, count = _groups(piece, consumption)
+            home += np.bincount(kind, count * law[chain, 1], classes)
+        else:
+            kinds = consumption.class_of[piece.members]
+            chances = belief.of_blocks(law, piece) @ _occupancy(piece.size)
+            home += np.bincount(kinds.ravel(), chances.ravel(), classes)
+    houses = _class_sizes(consumption)
+    share, filled = home / np.maximum(houses, 1), houses > 0
+    parts = (each[..., 0], each[..., 1] + each[..., 0] ** 2)
+    first, second = (np.where(filled, a + share * (b - a), 0.0) for a, b in parts)
+    return first, second
+
+
+@lru_cache(maxsize=8)
+def _class_sizes(consumption: Consumption) -> Ints:
+    return np.bincount(consumption.class_of, minlength=consumption.absent.shape[1])
+
+
 def _single(
-    law: Floats, row: NDArray[Any], kind: NDArray[Any], means: Floats, variances: Floats
+    law: Floats, groups: _Groups, means: Floats, variances: Floats
 ) -> tuple[Floats, Floats]:
     """Blocks of one house: houses of the same row of the law and class are counted together."""
-    count: NDArray[Any] = np.ones(len(row))
-    if len(law) * means.shape[1] <= 4 * len(row):
-        counts = np.zeros((len(law), means.shape[1]))
-        np.add.at(counts, (row, kind), 1)
-        row, kind = np.nonzero(counts)
-        count = counts[row, kind]
     mean, variance = np.zeros((2, means.shape[2]))
-    for start in range(0, len(row), _CHUNK):
-        some = slice(start, start + _CHUNK)
-        home, k, n = law[row[some], 1][:, None], kind[some], count[some]
+    for start in range(0, len(groups.kind), _CHUNK):
+        row, k, n = (part[start : start + _CHUNK] for part in groups)
+        home = law[row, 1][:, None]
         low, high = means[0, k], means[1, k]
         within = (1 - home) * variances[0, k] + home * variances[1, k]
         mean += n @ (low + home * (high - low))

@@ -27,13 +27,20 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import islice
 from typing import Literal, NamedTuple
 
 import numpy as np
 
 from hushgrid._numbers import Floats, Int32s, Ints, is_real
-from hushgrid.belief.filter import carried_leakage, load_moments, marginals, sum_moments
+from hushgrid.belief.filter import (
+    carried_leakage,
+    class_moments,
+    load_moments,
+    marginals,
+    sum_moments,
+)
 from hushgrid.belief.load_filter import LoadFilter, SeenLoads, Spreads
 from hushgrid.errors import PolicyError
 from hushgrid.mechanism.calibrators import loss_of_pmfs
@@ -206,7 +213,7 @@ class _Search:
                 table = f.table(belief.t)
                 means = np.array([[net[law][k] for k, law in enumerate(row)] for row in table])
                 each = means[..., None]
-                found[m] += sum_moments(belief, model, f.class_of, each, 0 * each)[0][0]
+                found[m] += sum_moments(belief, model, f, each, 0 * each)[0][0]
         return found
 
     def evaluate(self, policy: Policy) -> tuple[float, float]:
@@ -377,14 +384,15 @@ def _ends(clamps: Sequence[Clamp]) -> Ints:
     return np.array([[clamp_ends(at) for at in clamp] for clamp in clamps], np.int64)
 
 
+@lru_cache(maxsize=4)
 def cut_moments(
-    models: Sequence[OccupancyModel], consumption: Consumption, clamp: Clamp, horizon: int
+    models: tuple[OccupancyModel, ...], consumption: Consumption, clamp: Clamp, horizon: int
 ) -> ClampMoments:
     """Moments of the load above and below a clamp at every step, the mean over the models.
 
     Args:
         models: Occupancy models.
-        consumption: The laws of a reading.
+        consumption: The laws of a reading; elasticity is ignored.
         clamp: One for each class [Wh].
         horizon: Number of steps T.
 
@@ -409,12 +417,10 @@ def _parts(
             above, above_variance, below, below_variance, over, low = np.moveaxis(
                 slots[slot], -1, 0
             )
-            out[:2, m, t] = sum_moments(belief, model, f.class_of, above, above_variance)
-            out[3, m, t], out[2, m, t] = sum_moments(
-                belief, model, f.class_of, below, below_variance
-            )
+            out[:2, m, t] = sum_moments(belief, model, f, above, above_variance)
+            out[3, m, t], out[2, m, t] = sum_moments(belief, model, f, below, below_variance)
             for k, each in ((4, over), (5, low)):
-                out[k, m, t], _ = sum_moments(belief, model, f.class_of, each, above_variance)
+                out[k, m, t], _ = sum_moments(belief, model, f, each, above_variance)
     return ClampMoments(*out)
 
 
@@ -681,27 +687,84 @@ class Prospect:
 MONTH = 30 * STEPS_PER_DAY  # steps
 
 
-def bill_change(found: Prospect, tariff: Tariff, steps: int = MONTH) -> tuple[float, float]:
-    """How much noise changes the bill of a typical home: what it is expected to consume by a mean
-    home of the zone, at raw prices. From public figures alone.
+def bill_change(
+    found: Prospect,
+    tariff: Tariff,
+    models: Sequence[OccupancyModel],
+    consumption: Consumption,
+    export: Ints,
+    steps: int = MONTH,
+) -> tuple[float, float]:
+    """How much noise changes the bill of a home, at raw prices, by public figures alone.
+
+    Each density class has its own expected consumption and its own spread around it. The figure is
+    that of the class whose bills change most.
 
     Args:
         found: Parts of the expected error of a horizon.
         tariff: The rate of a load.
+        models: Occupancy models.
+        consumption: The laws of a reading, with the export limits added.
+        export: Export limit of each house, (N,) [Wh].
         steps: Steps of the bill, which repeat the horizon's; a month of quarter hours.
 
     Returns:
         The expected size of the change, and what it stays below with 95 %, as shares of the bill.
     """
-    z = found.load - tariff.offset  # in all ratios the number of homes cancels
-    rates, slopes = optimal_rate(found.load, tariff), np.full(len(z), tariff.alpha)
+    moments = _usual_moments(tuple(models), consumption, len(found.load))
+    sizes = np.bincount(consumption.class_of, minlength=moments.mean.shape[1])
+    limit = np.bincount(consumption.class_of, export, len(sizes)) / np.maximum(sizes, 1)
+    x = moments.mean - limit
+    square = moments.square - 2 * limit * moments.mean + limit**2
+    z = found.load - tariff.offset
+    rates, slopes = (
+        np.broadcast_to(optimal_rate(found.load, tariff)[:, None], x.shape),
+        tariff.alpha,
+    )
     if tariff.feed_in is not None:
-        given = tariff.feed_in.alpha * (z + tariff.inelastic) / 1000 + tariff.feed_in.beta
-        rates, slopes = np.where(z < 0, given, rates), np.where(z < 0, tariff.feed_in.alpha, slopes)
-    bill = abs(float(np.mean(z * rates)))
-    spread = math.sqrt(float(np.mean((z * slopes / 1000) ** 2 * found.noise)) / steps)
-    share = spread / bill if bill > 0 else math.inf
+        fed = tariff.feed_in.alpha * (z + tariff.inelastic) / 1000 + tariff.feed_in.beta
+        rates = np.where(x < 0, fed[:, None], rates)
+        slopes = np.where(x < 0, tariff.feed_in.alpha, tariff.alpha)
+    bills = np.abs(np.mean(x * rates, axis=0))[sizes > 0]
+    spread = np.mean(square * (slopes / 1000) ** 2 * found.noise[:, None], axis=0)[sizes > 0]
+    shares = np.sqrt(spread / steps) / np.where(bills > 0, bills, np.nan)
+    share = float(np.max(np.where(np.isnan(shares), math.inf, shares)))
     return share * math.sqrt(2 / math.pi), 1.96 * share
+
+
+class _UsualMoments(NamedTuple):
+    """Moments of every step, the mean over the models; elasticity is ignored.
+
+    Attributes:
+        load: Mean of the load, (T,) [Wh].
+        variance: Its variance, (T,) [Wh^2].
+        mean: Mean of a reading of each density class, (T, classes) [Wh].
+        square: Mean of its square, in that shape [Wh^2].
+    """
+
+    load: Floats
+    variance: Floats
+    mean: Floats
+    square: Floats
+
+
+@lru_cache(maxsize=4)
+def _usual_moments(
+    models: tuple[OccupancyModel, ...], consumption: Consumption, horizon: int
+) -> _UsualMoments:
+    classes = consumption.absent.shape[1]
+    found = _UsualMoments(*np.zeros((2, horizon)), *np.zeros((2, horizon, classes)))
+    for model in models:
+        for t, belief in enumerate(islice(marginals(model), horizon)):
+            parts = (
+                *load_moments(belief, model, consumption),
+                *class_moments(belief, model, consumption),
+            )
+            for total, part in zip(found, parts, strict=True):
+                total[t] += part / len(models)
+    for total in found:
+        total.flags.writeable = False  # every plan of these models shares them
+    return found
 
 
 def prospect(
@@ -723,20 +786,16 @@ def prospect(
     Returns:
         The parts, each of shape (T,).
     """
-    usual = replace(consumption, elasticity=None)
     horizon = len(scales)
-    load, variance = np.zeros(horizon), np.zeros(horizon)
-    for model in models:
-        for t, belief in enumerate(islice(marginals(model), horizon)):
-            found = load_moments(belief, model, usual)
-            load[t] += found.mean / len(models)
-            variance[t] += found.variance / len(models)
+    usual = _usual_moments(tuple(models), consumption, horizon)
+    load, variance = usual.load, usual.variance
     b = np.array(scales)
     noise = policy.schedule.variance(b)
     missed, cut, over, low = np.zeros((4, horizon))
     kept = variance
     if policy.clamp:
-        missed, cut, kept, _, over, low = cut_moments(models, usual, policy.clamp, horizon)
+        kinds = tuple(models), consumption, policy.clamp, horizon
+        missed, cut, kept, _, over, low = cut_moments(*kinds)
     weights = (tariff.alpha / 1000 / relative_to(optimal_rate(load, tariff), tariff)) ** 2
     return Prospect(
         noise, cut, missed, kept, load, variance, weights, policy.estimator, over,

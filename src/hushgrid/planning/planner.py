@@ -14,7 +14,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from hushgrid._numbers import Floats, Indices, brief, is_real, is_whole
+from hushgrid._numbers import Floats, Indices, Int32s, brief, is_real, is_whole
 from hushgrid.accounting.composition import compose, noise_multiple
 from hushgrid.accounting.epochs import FORGOTTEN, in_a_run
 from hushgrid.accounting.events import Event, Laws, Pure, Worst, noise_event
@@ -22,6 +22,7 @@ from hushgrid.accounting.temporal import (
     Leakage,
     leakage_by_houses,
     of_chains,
+    same_labels,
     temporal_leakage,
     worst_leakage,
 )
@@ -158,7 +159,8 @@ class Plan:
         policy: The policy that keeps the promise.
         scale: (T,): scale of the noise at every step [Wh].
         epsilon_any: The largest loss of a release to an adversary with any prior.
-        losses: (T, houses): the loss of each release about each house.
+        distinct_losses: (rows, houses): the different losses of releases about each house.
+        row_of_step: (T,): the row of `distinct_losses` of each step.
         leakage: The worst total leakage about one step of one house; None where releases have no
             epsilon of their own.
         house: The house where the promise binds.
@@ -168,8 +170,8 @@ class Plan:
         running: The steps that leakage was counted over, with the horizon's releases repeated; None
             for the horizon on its own.
         clamp: The policy's clamp as a zone file gives it, in net Wh.
-        bill_change: How much noise changes a typical home's bill of a month at raw prices: as
-            expected, and at most with 95 %, as shares of it.
+        bill_change: How much noise changes a home's bill of a month at raw prices, in the density
+            class where it changes most: as expected, and at most with 95 %, as shares of it.
     """
 
     secret: Secret
@@ -178,7 +180,8 @@ class Plan:
     policy: Policy
     scale: tuple[float, ...]
     epsilon_any: float
-    losses: Floats
+    distinct_losses: Floats
+    row_of_step: Indices
     leakage: float | None
     house: int
     step: int
@@ -191,12 +194,22 @@ class Plan:
     __repr__ = brief
 
     @property
+    def losses(self) -> Floats:
+        """(T, houses): the loss of each release about each house."""
+        return self.distinct_losses[self.row_of_step]
+
+    @property
+    def largest_losses(self) -> Floats:
+        """(T,): the loss of each release about the house that loses most."""
+        return np.asarray(self.distinct_losses.max(axis=1)[self.row_of_step])
+
+    @property
     def epsilon_t(self) -> tuple[float, ...]:
         """Epsilon of every release; its loss under rules that bound less, or leave houses out."""
         each = tuple(self.policy.epsilon_at(t) for t in range(1, self.policy.horizon + 1))
         if not (weaker_promise(self.policy) or self.policy.schedule.negligible):
             return each
-        lost = self.losses.max(axis=1).tolist()
+        lost = self.largest_losses.tolist()
         return tuple(max(pair) for pair in zip(each, lost, strict=True))
 
     def leaked_by(self, models: Sequence[OccupancyModel], steps: int) -> float | None:
@@ -209,10 +222,13 @@ class Plan:
         Returns:
             The largest leakage; None where a release has no bound of its own.
         """
-        if not np.isfinite(self.losses).all():
+        if not np.isfinite(self.distinct_losses).all():
             return None
         lengths = self.policy.first(steps).schedule.lengths
-        return worst_leakage(models, self.losses[:steps], lengths=lengths).total
+        kinds, class_of = _loss_classes(self.distinct_losses)
+        return worst_leakage(
+            models, kinds[self.row_of_step[:steps]], class_of, lengths=lengths
+        ).total
 
 
 def plan(
@@ -616,10 +632,10 @@ class Task:
 
     def losses(self, each: Sequence[float]) -> Floats:
         """(T, houses): the loss of every release about every house."""
-        distinct, row = self._losses(each)
+        distinct, row = self.distinct_losses(each)
         return distinct[row]
 
-    def _losses(self, each: Sequence[float]) -> tuple[Floats, Indices]:
+    def distinct_losses(self, each: Sequence[float]) -> tuple[Floats, Indices]:
         """The distinct losses (rows, houses) of releases, and the row of every step."""
         rows: dict[bytes, int] = {}  # by content: each block of steps has its own array
         found: list[Floats] = []
@@ -661,9 +677,9 @@ class Task:
         """Losses (steps, classes) of all steps that count, and the class of every house."""
         if self.running is not None:
             each = [each[t % len(each)] for t in range(self.running)]
-        distinct, row = self._losses(each)
-        kinds, class_of = np.unique(distinct, axis=1, return_inverse=True)
-        return kinds[row], class_of.ravel()
+        distinct, row = self.distinct_losses(each)
+        kinds, class_of = _loss_classes(distinct)
+        return kinds[row], class_of
 
     def enclosed(self, each: Sequence[float], inflow: float) -> tuple[float, float]:
         """The worst total leakage of a run that is part of a longer one, from below and above.
@@ -797,6 +813,13 @@ def _of_a_day(task: Task, even: Plan, day: int) -> tuple[tuple[int, ...], tuple[
     return lengths, losses
 
 
+def _loss_classes(distinct: Floats) -> tuple[Floats, Int32s]:
+    """The different columns of losses (rows, houses), and the column of every house."""
+    labels = [np.unique(row, return_inverse=True)[1].astype(np.int32) for row in distinct]
+    class_of, first = same_labels(labels)
+    return distinct[:, first], class_of
+
+
 def spending(task: Task, secret: Secret, delta: float) -> Callable[[Sequence[float]], float]:
     """The quantity a promise bounds, as a function of the epsilon of every step.
 
@@ -875,11 +898,12 @@ def _made(task: Task, secret: Secret, epsilon: float, delta: float) -> Plan:
     policy = task.policy
     each = [policy.epsilon_at(t) for t in range(1, task.horizon + 1)]
     calibrations = [task.scheduler.at(t, (), e) for t, e in enumerate(each, 1)]
-    losses = task.losses(each)
+    distinct, row = task.distinct_losses(each)
     leakage, step = None, 1
-    if policy.schedule.per_release and np.isfinite(losses).all():
+    if policy.schedule.per_release and np.isfinite(distinct).all():
         leakage, step, house = task.leakage(each)
     if secret != "interval" or leakage is None:
+        losses = distinct[row]
         least = np.maximum([c.scale for c in calibrations], policy.min_scale)  # 0: exact
         reach = task.scheduler.zone.bound / least[:, None]
         finite = np.where(np.isinf(losses), reach**2, losses)
@@ -896,7 +920,8 @@ def _made(task: Task, secret: Secret, epsilon: float, delta: float) -> Plan:
         policy,
         scales,
         max(c.epsilon_any for c in calibrations),
-        losses,
+        distinct,
+        row,
         leakage,
         house,
         step,
@@ -906,7 +931,7 @@ def _made(task: Task, secret: Secret, epsilon: float, delta: float) -> Plan:
         ),
         task.running,
         task.net_clamp,
-        bill_change(ahead, task.tariff),
+        bill_change(ahead, task.tariff, task.models, task.consumption, task.zone.export),
     )
 
 

@@ -20,7 +20,8 @@ from hushgrid.accounting.temporal import (
     contradicted,
     contradicted_houses,
     grows_without_end,
-    temporal_leakage,
+    leakage_under_models,
+    worst_leakage,
 )
 from hushgrid.errors import HushgridError, PlanError
 from hushgrid.mechanism.policy import Even, Policy, gaussian_delta
@@ -114,13 +115,10 @@ def endless_leakage(found: Plan, world: ZoneTerms) -> float | None:
     later = in_a_run(models, min(2 * turn, _MOST_STEPS))
     others = Task((later, zone, consumption), tariff, found.policy, any_rules=True)
     lost = [others.scheduler.losses(t, b).max() for t, b in enumerate(found.scale, 1)]
-    e = np.maximum(found.losses.max(axis=1), lost)  # of any house: a bound for all
+    e = np.maximum(found.largest_losses, lost)  # of any house: a bound for all
     if any(grows_without_end(model, float(e.min())).any() for model in models):
         return float("inf")
-    total = temporal_leakage(models, found.losses, found.policy.schedule.lengths).total
-    torn = contradicted(total, found.losses) | contradicted_houses(later, min(turn, _MOST_STEPS))
-    torn = torn | contradicted_houses(models, len(found.losses))
-    if len(models) > 1 and torn.any():
+    if _contradict(found, models, later, min(turn, _MOST_STEPS)):
         return float("inf")  # which model is right is never forgotten
     if turn > _MOST_STEPS:
         return None
@@ -128,11 +126,22 @@ def endless_leakage(found: Plan, world: ZoneTerms) -> float | None:
     while turns * turn <= max(_MOST_STEPS, 4 * turn):
         times = turns * turn // len(e)
         lengths = found.policy.schedule.lengths * times
-        now = temporal_leakage(models, np.tile(e, times), lengths).worst
+        now = worst_leakage(models, np.tile(e, times), lengths=lengths).total
         if now - before <= 1e-6 * now:
             return max(now, found.leakage)
         turns, before = turns * 2, now
     return float("inf")
+
+
+def _contradict(
+    found: Plan, models: Sequence[OccupancyModel], later: Sequence[OccupancyModel], turn: int
+) -> bool:
+    """Whether the models contradict each other about a house, in the first horizon or later."""
+    if len(models) < 2:
+        return False
+    torn = contradicted_houses(later, turn) | contradicted_houses(models, len(found.scale))
+    total = leakage_under_models(models, found.losses, found.policy.schedule.lengths).total
+    return bool((torn | contradicted(total, found.losses)).any())
 
 
 def running(models: Sequence[OccupancyModel], horizon: int, secret: str) -> int:

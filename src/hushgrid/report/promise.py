@@ -17,7 +17,7 @@ import numpy as np
 
 from hushgrid.accounting.temporal import (
     contradicted_houses,
-    temporal_leakage,
+    leakage_under_models,
     with_contradictions,
 )
 from hushgrid.mechanism.policy import Policy, weaker_promise
@@ -451,7 +451,7 @@ def plan_figure(found: Plan, models: Sequence[OccupancyModel]) -> Figure:
     axes[0].set_ylabel("scale [Wh]")
     axes[0].set_ylim(bottom=0)
     if with_leakage:
-        total = temporal_leakage(models, found.losses, found.policy.schedule.lengths).total
+        total = leakage_under_models(models, found.losses, found.policy.schedule.lengths).total
         torn = contradicted_houses(models, len(total))
         if len(models) > 1:
             lengths = found.policy.schedule.lengths
@@ -523,8 +523,8 @@ def _bill_change(found: Plan) -> dict[str, float | None]:
 def _bill_lines(found: Plan) -> list[str]:
     expected, most = found.bill_change
     return [
-        f"How much noise can change a bill: a typical home's bill of a month by {expected:.2%} as"
-        f" expected, and with 95 % by at most {most:.2%} (raw prices)."
+        f"How much noise can change a bill: a month's bill of a home by {expected:.2%} as expected,"
+        f" and with 95 % by at most {most:.2%} (raw prices; of all classes of homes the largest)."
     ] * math.isfinite(most)
 
 
