@@ -81,11 +81,9 @@ def wh(meter: str, i: int) -> int:
     return READ[meter] + 10 * i
 
 
-@pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str, Any]]]:
-    """A ledger of some intervals, the readings as a file, and the recorded releases."""
-    folder = tmp_path_factory.mktemp("bill")
-    (folder / "service.toml").write_text(SERVICE)
+def run_zone(folder: Path, text: str) -> list[dict[str, Any]]:
+    """Write a ledger of some intervals and the readings as a file; return the releases."""
+    (folder / "service.toml").write_text(text)
     zone = load_deployment(folder / "service.toml").zones[0]
     with curator(folder, zone, Shown(), now=zone.begins) as it:
         for i in range(STEPS):
@@ -99,8 +97,14 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str, 
             for meter in zone.meters:
                 rows.writerow([meter, utc(zone.begins + 900 * i), 900, wh(meter, i)])
     with open_store(str(folder / "ledger.db"), create=False) as store:
-        bodies = [dict(one.body) for one in store.records("elm") if one.kind == "release"]
-    return folder, bodies
+        return [dict(one.body) for one in store.records("elm") if one.kind == "release"]
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str, Any]]]:
+    """A folder with a ledger and readings, and the recorded releases."""
+    folder = tmp_path_factory.mktemp("bill")
+    return folder, run_zone(folder, SERVICE)
 
 
 def billed(ran: tuple[Path, Any], capsys: pytest.CaptureFixture[str], *more: object) -> str:
@@ -252,3 +256,21 @@ def test_two_registers_are_billed_as_one_net_reading(
     with pytest.raises(SystemExit):
         main([*map(str, words), "--config", str(folder / "two.toml")])
     assert json.loads(capsys.readouterr().out) == json.loads(one)
+
+
+def test_smoothed_prices_are_compared_with_smoothed_exact_ones(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Else what smoothing does to a bill counts as noise."""
+    text = SERVICE.replace("beta = 2.0\n", "beta = 2.0\nsmooth = 0.5\n", 1)
+    ran = tmp_path, run_zone(tmp_path, text)
+    config, out = tmp_path / "service.toml", tmp_path / "bills.csv"
+    words = ("--operator", "--config", config, "--out", out, "--json", "-")
+    found = billed(ran, capsys, *words)
+    (flat,) = (row for row in json.loads(found)["houses"] if row["meter_id"] == "flat")
+    exact, last = 0.0, None
+    for i in range(STEPS - 2):  # the first price is for the third interval
+        rate = sum(wh(meter, i) for meter in READ) / 1000 + 2.0
+        last = rate if last is None else (last + rate) / 2
+        exact += last * wh("flat", i + 2) / 1000
+    assert flat["cost_exact"] == pytest.approx(exact, abs=1e-5)

@@ -12,6 +12,8 @@ import typer
 from hushgrid.cli import _common as common
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from hushgrid.files.deployment import ZoneService
     from hushgrid.intake.readings import Readings
     from hushgrid.report.bill import BillRates
@@ -103,7 +105,7 @@ def bill(
     found: dict[str, Any] = {"zone": {"id": name}, "from": first, "to": end, "houses": rows}
     if service is not None and operator:
         exact = _exact(service, whole, {one.start for one in applied})
-        rates = {one.applies_start: _with_exact(one, exact, service) for one in applied}
+        rates = _with_exact(applied, exact, service)
         own = bill_rows(whole.at(inside), rates, period, operator=True)
         target = out or Path(f"bills-{name}.csv")
         written.append(_write(target.with_stem(f"{target.stem}-operator"), own, private=True))
@@ -143,20 +145,34 @@ def _exact(service: ZoneService, readings: Readings, starts: set[int]) -> dict[i
     return found
 
 
-def _with_exact(one: ReleaseRecord, loads: dict[int, int], service: ZoneService) -> BillRates:
+def _with_exact(
+    releases: Iterable[ReleaseRecord], loads: dict[int, int], service: ZoneService
+) -> dict[int, BillRates]:
+    """The rates with exact ones, by the start of the interval that they apply to.
+
+    A tariff that smooths keeps a share of the exact rate before; where that is not known, of the
+    published one.
+    """
     from hushgrid.model.zone import feed_in_rate, public_rate
 
-    found, tariff = _published(one), service.scenario.tariff
-    load = loads.get(one.start)
-    if load is None:
-        return found
-    rate, feed_in = public_rate(load, tariff), feed_in_rate(load, tariff)
+    tariff = service.scenario.tariff
     slopes = (tariff.alpha, tariff.alpha if tariff.feed_in is None else tariff.feed_in.alpha)
-    spread = one.release.spread / 1000
-    return found._replace(
-        exact=(rate, rate if feed_in is None else feed_in),
-        spread=(slopes[0] * spread, slopes[1] * spread),
-    )
+    rates: dict[int, BillRates] = {}
+    last: float | None = None
+    for one in sorted(releases, key=lambda one: one.start):
+        rates[one.applies_start] = published = _published(one)
+        load, last_exact = loads.get(one.start), last
+        last = one.rate
+        if load is None:
+            continue
+        last = rate = public_rate(load, tariff, last_exact)
+        feed_in = feed_in_rate(load, tariff)
+        spread = one.release.spread / 1000
+        rates[one.applies_start] = published._replace(
+            exact=(rate, rate if feed_in is None else feed_in),
+            spread=(slopes[0] * spread, slopes[1] * spread),
+        )
+    return rates
 
 
 def _write(path: Path, rows: list[dict[str, Any]], *, private: bool = False) -> Path:
