@@ -152,9 +152,7 @@ class Release:
     @property
     def spread(self) -> float:
         """Standard deviation of the noise [Wh], in the continuous limit."""
-        steps = (self.block or {}).get("length", 1)
-        size = 1.0 if self.noise == "gaussian" else math.sqrt((steps + 1) * (steps + 2) / 3)
-        return self.scale * size
+        return noise_spread(self.noise, self.scale, (self.block or {}).get("length", 1))
 
     @classmethod
     def free(cls, **stated: Any) -> Release:
@@ -165,6 +163,23 @@ class Release:
         """
         costs = dict.fromkeys(("put_back", "scale", "look", "epsilon", "delta", "epsilon_any"), 0.0)
         return cls(**{"estimate": None, "rate": 0.0, **costs, **stated})
+
+
+def noise_spread(noise: NoiseName, scale: float, steps: int = 1) -> float:
+    """Standard deviation of noise as planned, over every size M that a block may draw.
+
+    Args:
+        noise: Law of the noise.
+        scale: Its scale [Wh].
+        steps: Steps of the block that the noise lasts.
+
+    Returns:
+        The standard deviation [Wh], in the continuous limit.
+
+    >>> round(noise_spread("laplace", 1000.0)), round(noise_spread("block", 1000.0, 8))
+    (1414, 5477)
+    """
+    return scale * (1.0 if noise == "gaussian" else math.sqrt((steps + 1) * (steps + 2) / 3))
 
 
 class HasRelease:
@@ -241,6 +256,19 @@ class State:
         """The step the next release is for."""
         return len(self.rates) + 1
 
+    def with_rates(self, *rates: float, **changed: Any) -> State:
+        """The state after these rates.
+
+        Args:
+            *rates: Rates of the next steps [currency/kWh].
+            **changed: Other fields that change.
+
+        Returns:
+            The later state.
+        """
+        before = self.rates if isinstance(self.rates, Rates) else Rates(self.rates)
+        return replace(self, rates=before.followed_by(*rates), **changed)
+
 
 def init(
     zone: Zone,
@@ -256,19 +284,6 @@ def init(
 
     Args:
         zone: Houses and bounds.
-    def with_rates(self, *rates: float, **changed: Any) -> State:
-        """The state after these rates.
-
-        Args:
-            *rates: Rates of the next steps [currency/kWh].
-            **changed: Other fields that change.
-
-        Returns:
-            The later state.
-        """
-        before = self.rates if isinstance(self.rates, Rates) else Rates(self.rates)
-        return replace(self, rates=before.followed_by(*rates), **changed)
-
         tariff: Coefficients and limits of the price.
         models: The occupancy models Theta.
         consumption: The laws of readings.

@@ -34,7 +34,16 @@ from hushgrid.belief.load_filter import Values, informed
 from hushgrid.errors import HorizonError, HushgridError, MeterError
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.mechanism.noise import Noise, Stepwise
-from hushgrid.mechanism.release import Mode, PreparedNoise, State, prepare, step, with_added_loss
+from hushgrid.mechanism.policy import NoiseName, Schedule
+from hushgrid.mechanism.release import (
+    Mode,
+    PreparedNoise,
+    State,
+    noise_spread,
+    prepare,
+    step,
+    with_added_loss,
+)
 from hushgrid.model.zone import feed_in_rate, public_rate
 from hushgrid.service.border import opening
 from hushgrid.service.earlier_epochs import has_begun
@@ -180,6 +189,7 @@ class Inside:
         away: Publishers, by number, that did not take the last release.
         paid: How many releases of that epsilon the budget still pays for; None without a budget
             or a cost.
+        spread: Planned standard deviation of the noise [Wh], whatever size the block has drawn.
     """
 
     scale: float | None
@@ -190,10 +200,15 @@ class Inside:
     protected: int | None
     away: tuple[int, ...] = ()
     paid: int | None = None
+    spread: float | None = None
 
     @classmethod
     def of(
-        cls, draws: PreparedNoise | None, away: tuple[int, ...] = (), paid: int | None = None
+        cls,
+        draws: PreparedNoise | None,
+        away: tuple[int, ...] = (),
+        paid: int | None = None,
+        schedule: Schedule | None = None,
     ) -> Inside:
         """What is known of the next release.
 
@@ -201,10 +216,15 @@ class Inside:
             draws: What is drawn for it; None where it has no noise of its own.
             away: See the class.
             paid: See the class.
+            schedule: The schedule of the policy; None: noise of its own at every step.
         """
         if draws is None:
             return cls(None, None, None, None, None, None, away)
         own, look = draws.calibration, draws.probe
+        law: NoiseName = "laplace"
+        steps = 1
+        if schedule is not None:
+            law, steps = schedule.noise, schedule.place(own.t).get("length", 1)
         return cls(
             own.scale,
             draws.cost,
@@ -214,6 +234,7 @@ class Inside:
             len(own.protected),
             away,
             paid,
+            noise_spread(law, own.scale, steps),
         )
 
 
@@ -564,7 +585,8 @@ class Curator:
             if self._begun:  # the rest of its block of steps is paid
                 ahead, first = last - draws.t + 1, last
             paid = ahead + self._replay.spent.more(draws.cost, budget) * (last - first + 1)
-        return Inside.of(draws, tuple(sorted(self._away)), paid)
+        schedule = self.service.policy.schedule
+        return Inside.of(draws, tuple(sorted(self._away)), paid, schedule)
 
     @property
     def releases(self) -> tuple[ReleaseRecord, ...]:

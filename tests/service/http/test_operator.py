@@ -16,13 +16,25 @@ import httpx
 import numpy as np
 import pytest
 
-from hushgrid import Consumption, OccupancyModel, Policy, Tariff, Uniform, Zone, schedule
+from hushgrid import (
+    Consumption,
+    OccupancyModel,
+    Policy,
+    SimulatedNoise,
+    Tariff,
+    Uniform,
+    Zone,
+    init,
+    schedule,
+    step,
+)
 from hushgrid.belief.filter import expected_readings, marginals
 from hushgrid.cli.service import status
 from hushgrid.errors import LedgerError, PolicyError
 from hushgrid.files.deployment import Http, ZoneService
 from hushgrid.files.zone_file import Provenance
-from hushgrid.mechanism.policy import Gaussian
+from hushgrid.mechanism.policy import Blocks, Gaussian
+from hushgrid.mechanism.release import prepare
 from hushgrid.service import curator as curator_module
 from hushgrid.service.access.clients import Client, ClientStore
 from hushgrid.service.clock import WatchedClock
@@ -285,6 +297,20 @@ def test_how_many_report_is_for_operators(tmp_path: Path) -> None:
 # the noise
 
 
+def test_the_noise_of_a_block_is_stated_as_planned() -> None:
+    """The standard deviation over every M, so that nothing of the M that was drawn is shown."""
+    policy = Policy(0.5, horizon=8, schedule=Blocks((8,), (0.5,)))
+    state = init(*service(policy=policy).scenario.terms, policy)
+    noise = SimulatedNoise(1)
+    found = {
+        Inside.of(prepare(state, noise, size, 1), schedule=policy.schedule).spread
+        for size in (10, 10_000)
+    }
+    release, _ = step(state, 0, SimulatedNoise(1))
+    assert found == {release.spread}
+    assert release.spread == pytest.approx(2000 * math.sqrt(9 * 10 / 3))
+
+
 def test_why_there_is_this_much_noise(tmp_path: Path) -> None:
     """The house and model are those of the schedule, worked out here on its own."""
     alike = [[0.5, 0.5]], [[[[0.9, 0.1], [0.2, 0.8]]]]
@@ -303,6 +329,7 @@ def test_why_there_is_this_much_noise(tmp_path: Path) -> None:
         noise = found["noise"]
         assert found["series"][0]["optimal"] <= 64.0, "cut as the published rate is"
     assert (noise["scale"], noise["epsilon"]) == (own.scale, own.epsilon) == (4000.0, 0.5)
+    assert noise["spread"] == found["series"][0]["spread"] == pytest.approx(4000 * math.sqrt(2))
     assert (noise["house"], noise["protected"]) == (own.house, len(own.protected)) == (1, 3)
     assert noise["epsilon_any"] == own.epsilon_any
     assert noise["model"] == own.model

@@ -549,6 +549,7 @@ class NoiseFigures(AnswerModel):
 
     Attributes:
         scale: [Wh]
+        spread: planned standard deviation of the noise [Wh].
         house: the home that decides it.
         model: the model that decides it.
         epsilon: loss of the release.
@@ -558,6 +559,7 @@ class NoiseFigures(AnswerModel):
     """
 
     scale: float | None
+    spread: float | None
     house: Count | None
     model: Count | None
     epsilon: float | None
@@ -611,6 +613,7 @@ class SeriesRow(AnswerModel):
         load_hat: published load, of readings cut at the clamp [Wh].
         put_back: expected energy above the clamp [Wh].
         scale: of the noise [Wh].
+        spread: planned standard deviation of the noise [Wh].
         missing: meters without a reading.
         source: what it is made from.
     """
@@ -624,6 +627,7 @@ class SeriesRow(AnswerModel):
     load_hat: int | None
     put_back: float
     scale: float
+    spread: float
     missing: Count | None
     source: Source
 

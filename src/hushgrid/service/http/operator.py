@@ -527,13 +527,16 @@ def _row(zone: ZoneService, one: ReleaseRecord, found: Sum | None) -> dict[str, 
         "load_hat": None if one.load_hat is None else one.net_load_hat,
         "put_back": one.put_back,
         "scale": one.scale,
+        "spread": one.spread,
         "missing": one.counts.get("missing") if found is None else found.missing,
         "source": one.source,
     }
 
 
 def _noise(zone: ZoneService, inside: Inside) -> dict[str, Any]:
-    same = {name: getattr(inside, name) for name in ("scale", "house", "model", "protected")}
+    same = {
+        name: getattr(inside, name) for name in ("scale", "spread", "house", "model", "protected")
+    }
     return same | {
         "epsilon": _finite(inside.epsilon),
         "epsilon_any": _finite(inside.epsilon_any),

@@ -147,8 +147,8 @@ function tiles(one) {
   say(find("#load-hat"), one.load_hat === null ? "no noisy load" : `with noise ${number(noisy(one), 1)} kWh`);
   say(find("#rate"), `${number(one.rate, places)} ${currency}/kWh`);
   say(find("#optimal"), one.optimal === null ? "exact price unknown" : `exact ${number(one.optimal, places)}, off by ${percent(Math.abs(one.rate / one.optimal - 1))}`);
-  say(find("#scale"), one.scale ? `${number(one.scale)} Wh` : "none");
-  say(find("#scale-share"), one.load && one.scale ? `${percent(one.scale / one.load)} of the load` : "");
+  say(find("#scale"), spread(one.spread));
+  say(find("#scale-share"), one.load && one.spread ? `one standard deviation, ${percent(one.spread / Math.abs(one.load))} of the load` : "");
   say(find("#protected"), number(noise.protected));
   say(find("#protected-share"), `of ${number(houses)}`);
   say(find("#missing"), number(missing.meters));
@@ -157,10 +157,14 @@ function tiles(one) {
   items(find("#assumptions"), promise.assumptions);
 }
 
+function spread(wh) {
+  return wh ? `± ${number(kWh(wh), kWh(wh) < 10 ? 1 : 0)} kWh` : "none";
+}
+
 function why() {
   const { noise, promise, houses } = current;
   pairs(find("#why"), [
-    ["Next noise scale", noise.scale === null ? "none" : `${number(noise.scale)} Wh`],
+    ["Next noise", noise.spread ? `${spread(noise.spread)} (one standard deviation), scale ${number(noise.scale)} Wh` : "none"],
     ["Why", noise.why],
     ["Decided by", noise.house === null ? "–" : `home ${noise.house}, model ${noise.model}`],
     ["Loss of a release", `${short(noise.epsilon)} under the model, ${short(noise.epsilon_any)} for any consumption`],
@@ -194,7 +198,7 @@ function recent(series) {
   const newest = series.slice(-RECENT).reverse();
   fill(find("#recent"), newest.map((one) => [
     String(one.t), times.full(seconds(one.start)), number(kWh(one.load), 1), number(noisy(one), 1),
-    number(one.optimal, places), number(one.rate, places), number(one.scale), number(one.missing), one.source,
+    number(one.optimal, places), number(one.rate, places), number(kWh(one.spread), 1), number(one.missing), one.source,
   ]), kinds);
 }
 
@@ -236,16 +240,16 @@ function pictures() {
     words: () => `Load with noise and load of the last ${current.series.length} intervals. The table below has all of them.`,
   });
   const scales = chart(find("#scales"), {
-    unit: "Scale of the noise [Wh]", zone, at, latest, format: (value) => number(value),
+    unit: "Noise, one standard deviation [kWh]", zone, at, latest, format: (value) => number(value, 1),
     y: { range: (_, low, high) => [0, 1.15 * (high || 1)] },
-    series: [{ ...open, label: "scale" }],
-    table: table(["Scale [Wh]", "Missing meters"], (one) => [number(one.scale), number(one.missing)]),
-    words: () => `Scale of the noise of the last ${current.series.length} intervals. The table below has all of them.`,
+    series: [{ ...open, label: "noise" }],
+    table: table(["Noise [kWh]", "Missing meters"], (one) => [number(kWh(one.spread), 1), number(one.missing)]),
+    words: () => `Standard deviation of the noise of the last ${current.series.length} intervals. The table below has all of them.`,
   });
   return [
     [rates, columns((one) => one.rate, (one) => one.optimal)],
     [loads, columns(noisy, (one) => kWh(one.load))],
-    [scales, columns((one) => one.scale)],
+    [scales, columns((one) => kWh(one.spread))],
   ];
 }
 
