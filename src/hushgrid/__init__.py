@@ -1,4 +1,4 @@
-"""hushgrid: real-time electricity prices that give away nobody's occupancy.
+"""hushgrid: electricity prices with a stated bound on what they reveal about occupancy.
 
 The public names are listed once, in `__init__.pyi`, where type checkers find them too. Each is
 loaded when it is first used, so that a part of the package that needs little (the adversary: numpy

@@ -61,7 +61,7 @@ def test_what_init_writes_passes_check(tmp_path: Path, capsys: pytest.CaptureFix
         "Promise: All prices together, of this epoch and of those before and after it",
         "Noise: joint over each block of steps",
         "Expected price error",
-        "whatever anyone consumes",
+        "at any level of consumption",
         "Leakage about one interval of one house from the first day's 96 releases",
         "from one release 0.189 (odds times 1.21), from the first week's 0.99",
         "readings are kept for 7 days",

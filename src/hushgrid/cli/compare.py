@@ -188,7 +188,9 @@ CURVE = (0.1, 0.3, 1.0, 3.0, 10.0)  # times the promise: points of the chart
 def compare(
     secret: Annotated[common.Secret, typer.Option(help="What the promise is about.")] = "interval",
     epsilon: Annotated[float, typer.Option(help="What to promise about the secret.")] = 1.0,
-    delta: Annotated[float, typer.Option(help="Chance of an exception, where one fits.")] = 0.0,
+    delta: Annotated[
+        float, typer.Option(help="Delta of (epsilon, delta), for methods that have one.")
+    ] = 0.0,
     eta: Annotated[float, typer.Option(help="hushgrid's middle trust, between 0 and 1.")] = 0.05,
     days: Annotated[int, typer.Option(min=2, help="Days of the comparison.")] = 200,
     world: Annotated[World, typer.Option(help="Simulated homes.")] = "paper",

@@ -29,7 +29,8 @@ def plan(
         float | None, typer.Option(help="What to promise about it; else the service's, 1.")
     ] = None,
     delta: Annotated[
-        float | None, typer.Option(help="Chance of an exception (trajectory); else the service's.")
+        float | None,
+        typer.Option(help="Delta of (epsilon, delta), for a trajectory; else the service's."),
     ] = None,
     eta: Annotated[
         float | None, typer.Option(help="Share of a law that may be anything; else the file's.")

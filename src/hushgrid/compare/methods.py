@@ -302,7 +302,7 @@ GROUP = Method("group", "group privacy", True, 1.0, _prepare_group)
 
 _TRUST = {
     0.0: "if the occupancy model is true and every reading follows its public law",
-    1.0: "if the occupancy model is true, whatever anyone consumes",
+    1.0: "if the occupancy model is true, at any level of consumption",
 }
 
 

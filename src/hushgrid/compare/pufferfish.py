@@ -330,7 +330,7 @@ def _prepare_quilt(setting: MethodSetting) -> Ready | MethodRefusal:
         setting,
         [b] * setting.horizon,
         "pure epsilon for any one step of a house from all releases, if the occupancy model is"
-        " true, whatever anyone consumes" + FRESH,
+        " true, at any level of consumption" + FRESH,
     )
 
 

@@ -66,6 +66,10 @@ _MORE = {
         "An adversary without that knowledge can learn more from one price once it has seen earlier"
         " ones; what all prices together give away is larger"
     ),
+    "interval": (
+        "An absence of several days is not covered: it spans many intervals, and all prices"
+        " together can say more about it"
+    ),
     "approximate": (
         "The odds can shift by more than that factor, with a probability that can exceed {delta:g}"
     ),
@@ -92,7 +96,8 @@ def promise_sentence(
         continued: whether an interval promise counts the epochs before and after.
 
     Returns:
-        One to three plain sentences, each ended by a full stop.
+        Plain sentences, each ended by a full stop. Beside every interval promise one says that an
+        absence of several days is not covered.
 
     >>> promise_sentence(Policy(0.04), "interval", 1.0)[:57]
     'All 96 prices together shift the odds that a home is occu'
@@ -108,8 +113,8 @@ def promise_sentence(
         "delta": delta,
     }
     parts = [f"{bound}, if {_conditions(policy, secret)}"]
-    if secret == "step":
-        parts.append(_MORE["step"])
+    if secret in _MORE:
+        parts.append(_MORE[secret])
     if delta:
         parts.append(_MORE["approximate"])
     if policy.schedule.caveat:
@@ -390,7 +395,7 @@ def _noise_lines(found: Plan) -> list[str]:
     if policy.schedule.per_release:
         lines.append(
             f"Each release loses at most {_span(found.epsilon_t, '.4f')} (eta = {policy.eta:g});"
-            f" whatever anyone consumes, at most {found.epsilon_any:.4f}."
+            f" at any level of consumption at most {found.epsilon_any:.4f}."
         )
     return lines
 

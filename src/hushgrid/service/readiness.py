@@ -94,6 +94,8 @@ def with_survey(
     group = rest.partition("[[models]]\n")[0]
     plan = "# block_steps, block_epsilon:       hushgrid plan --blocks finds them, for less noise\n"
     parts, first = [re.sub(r"block_steps.*\nblock_epsilon.*\n", plan, head)], 1
+    head = re.sub(r"(?m)^# The placeholder .*\n", "", head)
+    head = head.replace("a placeholder for occupancy", "occupancy by a survey")
     for n, count in houses.items():
         own = re.sub(r"(?m)^count = .*$", f"count = {count}", group)
         own = re.sub(r"first = .*", f"first = {first} }}", own)
