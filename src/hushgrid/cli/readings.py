@@ -46,7 +46,7 @@ def import_(
     from hushgrid.service.ingest import Delivery, Ingest, Receipt
     from hushgrid.service.meters import open_meters
 
-    deployment = load_deployment(config)
+    deployment = load_deployment(config, planned=False)
     columns = mapping_of(mapping, meter_id, deployment.mappings)
     deliveries = [(path, Delivery(), _Within(deployment.zones)) for path in files]
     try:
@@ -144,7 +144,7 @@ def meters(
     from hushgrid.service.simulated_meters import Fleet, open_channel
 
     common.require("paho.mqtt.client" if to.startswith("mqtt") else "httpx", "serve")
-    deployment = load_deployment(config)
+    deployment = load_deployment(config, planned=False)
     topic = deployment.mqtt.readings if deployment.mqtt else None
     way = open_channel(to, common.token_of(token_file), form, topic)
     clock = FastClock(time.time(), speed)

@@ -35,9 +35,10 @@ def init(
 
     from hushgrid.errors import FileError
     from hushgrid.files.results import make_folder, write_text
+    from hushgrid.files.service_file import load_deployment
     from hushgrid.service.ledger.writer import create
     from hushgrid.service.meters.block_keys import BlockKeys
-    from hushgrid.service.readiness import BLOCK_KEYS, KEY_FILE, example, with_survey
+    from hushgrid.service.readiness import BLOCK_KEYS, KEY_FILE, example, rehearse, with_survey
 
     today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     text = example(int(today.timestamp()))
@@ -58,6 +59,9 @@ def init(
     create(key)
     write_text(service, text)
     blocks = BlockKeys(folder / BLOCK_KEYS).make()
+    with common.progress("compiling for the first price", 1) as tick:
+        rehearse(load_deployment(service).zones[0])
+        tick()
     common.echo_written([service, key, blocks], None)
 
 
@@ -104,7 +108,7 @@ def check(
         zone_json,
         zone_prose,
     )
-    from hushgrid.service.readiness import placeholders, refusals
+    from hushgrid.service.readiness import placeholders, refusals, rehearse
     from hushgrid.service.same_terms import as_begun
 
     try:
@@ -119,6 +123,7 @@ def check(
             zone = replace(planned, accepts=accept_leakage if new_epoch else present.accepts)
             try:
                 found.append((zone, outlook(zone)))
+                rehearse(zone)
             except HushgridError as error:
                 unkept.append(f"{file}: zone {zone.id}: {error}")
         if unkept:
@@ -264,7 +269,7 @@ def status(
         common.require("httpx", "serve")
         found = from_service(service, common.token_of(token_file))
     else:
-        found = from_ledger(load_deployment(Path(service)), time.time())
+        found = from_ledger(load_deployment(Path(service), planned=False), time.time())
     common.echo(f"{'zone':<20} {'t':>7} {'spent':>10} {'left':>10} {'missing':>8} state", json)
     for one in found:
         left = "-" if one.left is None else f"{one.left:.6g}"
@@ -395,7 +400,7 @@ def add(
     client = Client(
         name, scopes, hash_secret(secret), int(time.time()), ven, meters=tuple(meters or ())
     )
-    deployment = load_deployment(config)
+    deployment = load_deployment(config, planned=False)
     check_bound(replace(deployment, http=None), [client])
     with ClientStore(deployment.client_store) as store:
         store.add(client)
@@ -434,7 +439,7 @@ def bind(
 
     if not meters:
         raise AccessError("invalid_client", "--meters is missing; give an id or a prefix.")
-    with ClientStore(load_deployment(config).client_store) as store:
+    with ClientStore(load_deployment(config, planned=False).client_store) as store:
         if not store.bind(name, meters):
             raise _no_such(name)
     common.echo(f"{name} is bound to {' '.join(meters)}.", json)
@@ -464,7 +469,7 @@ def list_(config: Service = Path("service.toml"), json: common.Json = None) -> N
     from hushgrid.service.access.clients import ClientStore
     from hushgrid.service.curator import utc
 
-    with ClientStore(load_deployment(config).client_store) as store:
+    with ClientStore(load_deployment(config, planned=False).client_store) as store:
         found = store.all()
     rows: list[dict[str, Any]] = [
         {
@@ -502,7 +507,7 @@ def revoke(name: Name, config: Service = Path("service.toml"), json: common.Json
     from hushgrid.files.service_file import load_deployment
     from hushgrid.service.access.clients import ClientStore
 
-    with ClientStore(load_deployment(config).client_store) as store:
+    with ClientStore(load_deployment(config, planned=False).client_store) as store:
         if not store.revoke(name, int(time.time())):
             raise _no_such(name)
     common.echo(f"{name} is revoked.", json)

@@ -211,6 +211,7 @@ class ZoneService:
         covariates: Public series that the estimate may use, with their sources.
         charges: Grid fees and taxes, added to published prices.
         digits: Digits after the point of a price that is presented; None: all. The ledger has all.
+        planned: Whether the policy keeps the promise; else it has the terms of the file alone.
         export_meters: Id of each house's register of energy fed in, "" where its one meter is
             signed; empty: no house has such a register.
     """
@@ -242,6 +243,7 @@ class ZoneService:
     covariates: tuple[PublicSeries, ...] = ()
     charges: Charges = field(default_factory=Charges)
     digits: int | None = None
+    planned: bool = True
     export_meters: tuple[str, ...] = ()
 
     @property

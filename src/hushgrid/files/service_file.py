@@ -385,7 +385,7 @@ class RunningZone(ZoneTables):
 # ---- one zone
 
 
-def _zone(file: TomlFile, main: TomlFile) -> ZoneService | None:
+def _zone(file: TomlFile, main: TomlFile, *, planned: bool) -> ZoneService | None:
     """The zone of a file; the service file sets what its own [service] does not."""
     if file.broken:
         return None
@@ -425,7 +425,9 @@ def _zone(file: TomlFile, main: TomlFile) -> ZoneService | None:
         place = EpochTimes(times.begins, seconds, pattern.terms.horizon, zone)
         local = own = laid(pattern, place)
         local = without_private_models(local) if learned.private else local
-        policy, leakage, memory, _ = _planned(local, pattern, promise, faults, place)
+        policy, leakage, memory, _ = Planned(pattern.terms)
+        if planned:
+            policy, leakage, memory, _ = _planned(local, pattern, promise, faults, place)
         return ZoneService(
             scenario=local,
             policy=policy,
@@ -454,6 +456,7 @@ def _zone(file: TomlFile, main: TomlFile) -> ZoneService | None:
             covariates=tables.covariates,
             charges=presented.charges,
             digits=presented.digits,
+            planned=planned,
         )
     return None
 
@@ -560,11 +563,13 @@ def _planned(
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
-def load_deployment(path: Path | str) -> Deployment:
+def load_deployment(path: Path | str, *, planned: bool = True) -> Deployment:
     """Read a service file and the zone files it names.
 
     Args:
         path: The service file (TOML).
+        planned: Whether to plan the noise of each zone. False is for commands that publish
+            nothing: such a zone refuses to make a release.
 
     Returns:
         The deployment.
@@ -588,7 +593,7 @@ def load_deployment(path: Path | str) -> Deployment:
             faults.add(f"service.zones[{i}]", f"service.zones: {further.unreadable}")
         else:
             files.append(further)
-    zones = [_zone(file, main) for file in files]
+    zones = [_zone(file, main, planned=planned) for file in files]
     _check_apart(zones, files)
     heard = any(one.topic for zone in zones if zone is not None for one in zone.covariates)
     _check_ways(main, heard=heard)

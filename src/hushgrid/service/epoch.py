@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from hushgrid._numbers import canonical_digest
-from hushgrid.errors import LedgerError, MeterError, MeterRetryError
+from hushgrid.errors import LedgerError, MeterError, MeterRetryError, PolicyError
 from hushgrid.files.deployment import ZoneService
 from hushgrid.files.interval_plan import in_meter_order
 from hushgrid.mechanism.digest import terms_digest
@@ -367,7 +367,15 @@ def first_state(service: ZoneService) -> State:
 
     Returns:
         The state.
+
+    Raises:
+        PolicyError: The zone was read without its plan.
     """
+    if not service.planned:
+        raise PolicyError(
+            f"zone {service.id!r} was read without its plan, and its noise is not known; read its"
+            " file with load_deployment(path)."
+        )
     state = init(*service.scenario.terms, service.policy, days=service.days)
     if service.learned.private:
         named = terms_digest(*public_scenario(service).terms, service.policy)

@@ -26,6 +26,7 @@ import numpy as np
 import sqlalchemy as sa
 
 from hushgrid._numbers import Floats
+from hushgrid.belief.filter import Expectations
 from hushgrid.errors import (
     ExtraError,
     HushgridError,
@@ -37,18 +38,20 @@ from hushgrid.errors import (
 from hushgrid.files.deployment import Deployment, Mqtt, ZoneService
 from hushgrid.files.toml import Table, TomlFile, display, masked
 from hushgrid.learn.habits import Habits
+from hushgrid.mechanism.noise import SimulatedNoise
+from hushgrid.mechanism.release import step
 from hushgrid.service.access.clients import CLIENTS, ClientStore, check_bound
 from hushgrid.service.border import check_models_agree, opening
 from hushgrid.service.curator import Status, status_of
 from hushgrid.service.database import Database, exists, is_postgres
-from hushgrid.service.epoch import check_all_here, check_moves, check_new, check_same
+from hushgrid.service.epoch import check_all_here, check_moves, check_new, check_same, first_state
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import LedgerStore, check
 from hushgrid.service.ledger.store import LEDGER, lock_of
 from hushgrid.service.ledger.witness import sidecar_path, witness_to_read
 from hushgrid.service.ledger.writer import Ledger, Signer, load, verify_signature
 from hushgrid.service.meters.block_keys import BlockKeys
-from hushgrid.service.meters.columns import Roster, RosterEpoch
+from hushgrid.service.meters.columns import Interval, Roster, RosterEpoch
 from hushgrid.service.meters.store import stored_rosters
 from hushgrid.service.meters.tables import SCHEMA as METERS
 from hushgrid.service.meters.tables import file_of, key_folder
@@ -91,11 +94,11 @@ def with_survey(
         TOML.
     """
     head, _, rest = text.partition("[[houses]]\n")
+    head = re.sub(r"(?m)^# The placeholder .*\n", "", head)
+    head = head.replace("a placeholder for occupancy", "occupancy by a survey")
     group = rest.partition("[[models]]\n")[0]
     plan = "# block_steps, block_epsilon:       hushgrid plan --blocks finds them, for less noise\n"
     parts, first = [re.sub(r"block_steps.*\nblock_epsilon.*\n", plan, head)], 1
-    head = re.sub(r"(?m)^# The placeholder .*\n", "", head)
-    head = head.replace("a placeholder for occupancy", "occupancy by a survey")
     for n, count in houses.items():
         own = re.sub(r"(?m)^count = .*$", f"count = {count}", group)
         own = re.sub(r"first = .*", f"first = {first} }}", own)
@@ -473,6 +476,23 @@ def _locked(path: Path) -> bool:
 
 
 # ---- status of zones, from a ledger that others may be writing, or from a running service
+
+
+def rehearse(zone: ZoneService) -> None:
+    """Play two intervals in memory, so that the loops which a tick compiles are in their cache.
+
+    Without it the first price after an installation waits for the compiler.
+
+    Args:
+        zone: The zone; simulated noise is used, and no reading.
+    """
+    state, noise = first_state(zone), SimulatedNoise(1)
+    expected = Expectations(zone.scenario, private=zone.learned.private)
+    low = zone.scenario.zone.low_ends(state.zone)
+    nothing = Interval(np.zeros(len(zone.meters), np.int64), np.zeros(len(zone.meters), np.bool_))
+    for t in (1, 2)[: zone.policy.horizon]:
+        load = nothing.tally(state.zone, lambda t=t: expected.at(t) - low)  # type: ignore[misc]
+        _, state = step(state, load, noise)
 
 
 def from_ledger(deployment: Deployment, now: float) -> list[Status]:
