@@ -7,9 +7,19 @@ from collections.abc import Callable, Sequence
 
 from benchmarks import zones
 from benchmarks.measure import Question, Result, best_of_both
-from hushgrid import Calibration, Consumption, OccupancyModel, Policy, Zone, schedule
+from hushgrid import (
+    Calibration,
+    Consumption,
+    OccupancyModel,
+    Policy,
+    Tariff,
+    Zone,
+    plan,
+    schedule,
+)
 
-HOUSES = 1_000_000
+HOUSES, MANY = 1_000_000, 100_000
+TARIFF = Tariff(1e-6, 62.5)
 POLICY = Policy(0.5, horizon=96, eta=0.05)
 THETAS = range(4)
 
@@ -64,6 +74,18 @@ def shared_memory() -> Result:
     return Result(peak / 2**20, "MiB", peak / HOUSES, "<= 64")
 
 
+def plan_homes() -> Result:
+    """A plan of 100,000 homes over the same plan of 1,000: homes of a kind are counted once."""
+
+    def ours(n: int) -> None:
+        models, zone, consumption, _ = shared(n)
+        plan(zone, TARIFF, models[:1], consumption, secret="interval", epsilon=1.0)
+
+    ours(1_000)
+    many, few = best_of_both(lambda: ours(MANY), lambda: ours(1_000), repetitions=2)
+    return Result(many, "s", many / few, "<= 3")
+
+
 def _check(made: Sequence[Calibration]) -> None:
     """A day on which the same houses are open at every step would be too easy."""
     assert len({len(calibration.protected) for calibration in made}) > 10
@@ -73,4 +95,5 @@ QUESTIONS: dict[str, Question] = {
     "schedule_time": shared_time,
     "schedule_memory": shared_memory,
     "schedule_mixed_time": mixed_time,
+    "plan_homes": plan_homes,
 }

@@ -225,7 +225,7 @@ class _Groups(NamedTuple):
 
     chain: NDArray[Any]
     kind: NDArray[Any]
-    count: NDArray[Any]
+    houses: NDArray[Any]
 
 
 @lru_cache(maxsize=8)
@@ -256,14 +256,14 @@ def class_moments(
     classes, home = each.shape[1], np.zeros(each.shape[1])
     for law, piece in zip(belief.laws, model.chains, strict=True):
         if piece.size == 1:
-            chain, kind, count = _groups(piece, consumption)
-            home += np.bincount(kind, count * law[chain, 1], classes)
+            chain, kind, houses = _groups(piece, consumption)
+            home += np.bincount(kind, houses * law[chain, 1], classes)
         else:
             kinds = consumption.class_of[piece.members]
             chances = belief.of_blocks(law, piece) @ _occupancy(piece.size)
             home += np.bincount(kinds.ravel(), chances.ravel(), classes)
-    houses = _class_sizes(consumption)
-    share, filled = home / np.maximum(houses, 1), houses > 0
+    sizes = _class_sizes(consumption)
+    share, filled = home / np.maximum(sizes, 1), sizes > 0
     parts = (each[..., 0], each[..., 1] + each[..., 0] ** 2)
     first, second = (np.where(filled, a + share * (b - a), 0.0) for a, b in parts)
     return first, second

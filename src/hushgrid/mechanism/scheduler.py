@@ -247,7 +247,7 @@ class Scheduler(Value):
                 bare[list(block)] |= bool(cases_of(exposure, block))
             return np.where(bare, math.inf, 0.0)
         eta, factor = self._policy.eta, self.consumption.factor(rates[: t - 1])
-        own, _ = house_losses(self.zone, self.consumption, t, scale, eta, factor)
+        own = _losses_of_houses(self.zone, self.consumption, t, scale, eta, factor)
         cost = np.where(exposure.protected.mask(), own, 0.0)
         for block in exposure.blocks:  # any house of a block can disclose the others
             cases = cases_of(exposure, block)
@@ -402,8 +402,15 @@ def house_losses(
     check_scale(scale)
     if not (is_real(factor) and factor > 0):
         raise ConsumptionError(f"factor is {factor}; give a positive number.")
+    return _losses_of_houses(zone, consumption, t, scale, eta, factor), zone.bound / scale
+
+
+def _losses_of_houses(
+    zone: Zone, consumption: Consumption, t: int, scale: float, eta: float, factor: float
+) -> Floats:
+    """`house_losses` at this eta, of arguments that fit."""
     if eta == 1:
-        return zone.bound / scale, zone.bound / scale
+        return np.asarray(zone.bound / scale)
 
     def pmf(kind: int, bound: int, occupied: bool) -> Floats:
         law = consumption.law(t, kind, occupied=occupied)
@@ -415,7 +422,7 @@ def house_losses(
         loss_of_pmfs(pmf(kind, bound, False), pmf(kind, bound, True), bound, scale, eta)
         for kind, bound in distinct.tolist()
     ]
-    return np.array(losses)[inverse.ravel()], zone.bound / scale
+    return np.array(losses)[inverse.ravel()]
 
 
 def _check_scale(answer: Answer, policy: Policy, needed: bool) -> None:

@@ -717,10 +717,8 @@ def bill_change(
     x = moments.mean - limit
     square = moments.square - 2 * limit * moments.mean + limit**2
     z = found.load - tariff.offset
-    rates, slopes = (
-        np.broadcast_to(optimal_rate(found.load, tariff)[:, None], x.shape),
-        tariff.alpha,
-    )
+    rates = np.broadcast_to(optimal_rate(found.load, tariff)[:, None], x.shape)
+    slopes = np.full(x.shape, tariff.alpha)
     if tariff.feed_in is not None:
         fed = tariff.feed_in.alpha * (z + tariff.inelastic) / 1000 + tariff.feed_in.beta
         rates = np.where(x < 0, fed[:, None], rates)
@@ -756,12 +754,12 @@ def _usual_moments(
     found = _UsualMoments(*np.zeros((2, horizon)), *np.zeros((2, horizon, classes)))
     for model in models:
         for t, belief in enumerate(islice(marginals(model), horizon)):
-            parts = (
-                *load_moments(belief, model, consumption),
-                *class_moments(belief, model, consumption),
-            )
-            for total, part in zip(found, parts, strict=True):
-                total[t] += part / len(models)
+            load = load_moments(belief, model, consumption)
+            mean, square = class_moments(belief, model, consumption)
+            found.load[t] += load.mean / len(models)
+            found.variance[t] += load.variance / len(models)
+            found.mean[t] += mean / len(models)
+            found.square[t] += square / len(models)
     for total in found:
         total.flags.writeable = False  # every plan of these models shares them
     return found
