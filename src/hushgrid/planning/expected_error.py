@@ -692,7 +692,7 @@ def bill_change(
     tariff: Tariff,
     models: Sequence[OccupancyModel],
     consumption: Consumption,
-    export: Ints,
+    export: Int32s,
     steps: int = MONTH,
 ) -> tuple[float, float]:
     """How much noise changes the bill of a home, at raw prices, by public figures alone.

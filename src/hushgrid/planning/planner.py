@@ -673,7 +673,7 @@ class Task:
         )
         return worst.total, worst.step, worst.house
 
-    def _by_class(self, each: Sequence[float]) -> tuple[Floats, Indices]:
+    def _by_class(self, each: Sequence[float]) -> tuple[Floats, Int32s]:
         """Losses (steps, classes) of all steps that count, and the class of every house."""
         if self.running is not None:
             each = [each[t % len(each)] for t in range(self.running)]

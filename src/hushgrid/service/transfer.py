@@ -38,7 +38,7 @@ from hushgrid.service.same_terms import as_begun
 
 class _Step(NamedTuple):
     t: int  # in the mechanism's own count
-    rates: tuple[float, ...]  # before it
+    rates: Sequence[float]  # before it
     record: ReleaseRecord
 
 
