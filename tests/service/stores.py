@@ -35,7 +35,7 @@ from hushgrid.service.ledger.records import (
 )
 from hushgrid.service.meters import Counts, MeterStore
 from hushgrid.service.meters.columns import NoiseBlock
-from hushgrid.service.openadr.store import StoredObject, TakenError, VtnStore
+from hushgrid.service.openadr.store import StoredObject, TakenError, VtnStore, to_text
 
 ZONES = ("elm-street", 'Zur "Linde" 7, Köln 灯', "z")
 MakeLedgerStore = Callable[[], LedgerStore]
@@ -744,16 +744,17 @@ def check_vtn_store(make: Callable[[], VtnStore]) -> None:
 
 
 def _report(number: int, client: str = "c", **body: Any) -> StoredObject:
-    return StoredObject("REPORT", f"report-{number}", client, number, number, body)
+    return StoredObject("REPORT", f"report-{number}", client, number, number, to_text(body))
 
 
 def _ven(name: str, client: str = "c") -> StoredObject:
-    return StoredObject("VEN", f"ven-{name}", client, 5, 7, {"venName": name, "x": [1.5, None]})
+    body = {"venName": name, "x": [1.5, None]}
+    return StoredObject("VEN", f"ven-{name}", client, 5, 7, to_text(body))
 
 
 def _resource(name: str, ven: str, client: str = "c") -> StoredObject:
     body = {"resourceName": name, "venID": f"ven-{ven}"}
-    return StoredObject("RESOURCE", f"{name}-of-{ven}", client, 0, 0, body)
+    return StoredObject("RESOURCE", f"{name}-of-{ven}", client, 0, 0, to_text(body))
 
 
 def _lists(store: VtnStore, other: VtnStore) -> None:
@@ -762,15 +763,15 @@ def _lists(store: VtnStore, other: VtnStore) -> None:
         store.add(one)
     _expect(store.get("REPORT", "report-3"), kept[3], "an object")
     _expect(store.get("VEN", "report-3"), None, "an object of another kind")
-    _expect(other.find("REPORT"), kept, "all objects, by another session")
-    _expect(store.find("REPORT", client="c1"), kept[1::2], "objects of a client")
-    _expect(store.find("REPORT", where={"program": "p0"}), kept[::3], "objects of a program")
+    _expect(list(other.find("REPORT")), kept, "all objects, by another session")
+    _expect(list(store.find("REPORT", client="c1")), kept[1::2], "objects of a client")
+    _expect(list(store.find("REPORT", where={"program": "p0"})), kept[::3], "objects of a program")
     both = {"program": "p0", "event": "other"}
-    _expect(store.find("REPORT", where=both), [], "objects with two columns")
-    _expect(store.find("REPORT", skip=2, limit=3), kept[2:5], "a page")
-    _expect(store.find("REPORT", limit=0), [], "an empty page")
-    _expect(store.find("REPORT", skip=2**31 - 1, limit=50), [], "a page after the last")
-    odd = store.find("REPORT", such=lambda one: one.created % 2 == 1, skip=1, limit=1)
+    _expect(list(store.find("REPORT", where=both)), [], "objects with two columns")
+    _expect(list(store.find("REPORT", skip=2, limit=3)), kept[2:5], "a page")
+    _expect(list(store.find("REPORT", limit=0)), [], "an empty page")
+    _expect(list(store.find("REPORT", skip=2**31 - 1, limit=50)), [], "a page after the last")
+    odd = list(store.find("REPORT", such=lambda one: one.created % 2 == 1, skip=1, limit=1))
     _expect(odd, [kept[3]], "a page of those that satisfy a condition")
     _expect(store.count("REPORT", "c1"), 3, "count of a client")
 
@@ -779,15 +780,15 @@ def _changes(store: VtnStore) -> None:
     first, second = _ven("first"), _ven("second")
     store.add(first)
     store.add(second)
-    changed = replace(first, modified=9, body={"venName": "changed"}, client="d")
+    changed = replace(first, modified=9, text=to_text({"venName": "changed"}), client="d")
     _expect(store.replace(changed), True, "replaced")
-    _expect(store.find("VEN"), [changed, second], "order after a change")
+    _expect(list(store.find("VEN")), [changed, second], "order after a change")
     _expect(store.replace(replace(first, id="none")), False, "replaced what is not there")
     _expect(store.remove("VEN", "none"), None, "removed what is not there")
     _expect(store.remove("REPORT", first.id), None, "removed as another kind")
     _expect(store.remove("VEN", first.id), changed, "removed")
     _expect(store.remove("VEN", second.id), second, "removed")
-    _expect(store.find("VEN"), [], "vens after all were removed")
+    _expect(list(store.find("VEN")), [], "vens after all were removed")
 
 
 def _vens(store: VtnStore, other: VtnStore) -> None:
@@ -800,40 +801,41 @@ def _vens(store: VtnStore, other: VtnStore) -> None:
     for taken in (replace(_ven("a", "other"), id="another"), same):
         _expect(_taken(store.add, taken), True, f"a second {taken.kind} of that name")
     subscriptions = [
-        StoredObject("SUBSCRIPTION", f"s{i}", "c", 0, 0, {"clientName": "same"}) for i in (1, 2)
+        StoredObject("SUBSCRIPTION", f"s{i}", "c", 0, 0, to_text({"clientName": "same"}))
+        for i in (1, 2)
     ]
     for one in subscriptions:
         store.add(one)
-    _expect(other.find("SUBSCRIPTION"), subscriptions, "subscriptions of one name")
+    _expect(list(other.find("SUBSCRIPTION")), subscriptions, "subscriptions of one name")
     _expect(store.replace(_ven("a", "d")), True, "a ven that becomes another client's")
     clients = {one.id: one.client for one in other.find("RESOURCE")}
     wanted = {"r-of-a": "d", "r-of-b": "c", "of-business-logic-of-a": "someone"}
     _expect(clients, wanted, "clients of resources")
-    renamed = replace(_ven("b", "e"), body={"venName": "a"})
+    renamed = replace(_ven("b", "e"), text=to_text({"venName": "a"}))
     _expect(_taken(store.replace, renamed), True, "a ven that takes another's name")
-    _expect(store.find("VEN"), [_ven("a", "d"), _ven("b")], "vens after a refused change")
+    _expect(list(store.find("VEN")), [_ven("a", "d"), _ven("b")], "vens after a refused change")
     _expect(store.get("RESOURCE", "r-of-b"), _resource("r", "b"), "a resource after it")
     store.remove("VEN", "ven-a")
-    _expect(other.find("RESOURCE"), [_resource("r", "b")], "resources of a removed ven")
+    _expect(list(other.find("RESOURCE")), [_resource("r", "b")], "resources of a removed ven")
 
 
 def _any_text(store: VtnStore, text: str) -> None:
     body = {"venName": text, "venID": text, text: [text]}
-    one = StoredObject("VEN", text, text, 1, 2, body)
+    one = StoredObject("VEN", text, text, 1, 2, to_text(body))
     store.add(one)
     _expect(store.get("VEN", text), one, "an object of any text")
-    found = store.find("VEN", client=text, where={"name": text, "ven": text})
+    found = list(store.find("VEN", client=text, where={"name": text, "ven": text}))
     _expect(found, [one], "objects found by any text")
-    _expect(store.replace(replace(one, body={"venName": text + "x"})), True, "changed")
+    _expect(store.replace(replace(one, text=to_text({"venName": text + "x"}))), True, "changed")
     _expect(store.remove("VEN", text) is None, False, "removed nothing")
-    _expect(store.find("VEN"), [_ven("b")], "other objects")
+    _expect(list(store.find("VEN")), [_ven("b")], "other objects")
 
 
 def _parallel(store: VtnStore) -> None:
     def work(which: int) -> None:
         for i in range(10):
             store.add(_report(100 * which + i, f"thread-{which}"))
-            store.find("REPORT", client=f"thread-{which}")
+            list(store.find("REPORT", client=f"thread-{which}"))
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(work, range(1, 5)))

@@ -429,6 +429,7 @@ class Process:
             settings,
             mqtt_uris=self.deployment.mqtt_uris,
             counted=self._metrics.sent,
+            under_way=self._metrics.under_way,
         )
         return mount_vtn(self._stack.enter_context(made).app)
 

@@ -10,13 +10,13 @@ from hushgrid.files import apart
 from hushgrid.files.deployment import Http, Times
 from hushgrid.service import clock, ingest
 from hushgrid.service.access.tokens import Access
-from hushgrid.service.http import common, middleware, readings, server
+from hushgrid.service.http import common, middleware, prices, readings, server
 from hushgrid.service.openadr import objects, store, webhooks
 from hushgrid.service.openadr.app import VtnApp
 
 TEXT = (Path(__file__).parents[3] / "docs" / "security.md").read_text()
 HTTP, ACCESS = Http(), Access(None, b"k" * 32, clock.SystemClock())
-HEAVY, OPENADR = common.Heavy(), VtnApp().heavy
+HEAVY, OPENADR, UNDER_WAY = common.Heavy(), VtnApp().heavy, common.UnderWay()
 FIELDS = Times.__dataclass_fields__
 
 
@@ -31,12 +31,19 @@ def at_a_time(one: common.Heavy) -> str:
         f"| connections | `http.connections`, {HTTP.connections:,}; of one address a quarter",
         f"| `http.rate_limit` a second, {HTTP.rate_limit:g}, over {middleware.BURST} seconds |",
         f"| {server.LARGEST >> 10} KiB and {server.HEAD:g} s; `http.limit`, {HTTP.limit >> 20} MiB,"
-        f" {readings.PATIENCE:g} s for readings, {middleware.BODY[0] >> 20} MiB,"
+        f" {readings.PATIENCE:g} s for readings, {middleware.REPORT[0] >> 10} KiB,"
+        f" {middleware.REPORT[1]:g} s for usage reports, {middleware.FORM[0]:,} bytes,"
+        f" {middleware.FORM[1]:g} s for forms, {middleware.BODY[0] >> 10} KiB,"
         f" {middleware.BODY[1]:g} s else |",
+        f"| bodies and answers of OpenADR, long ranges and replays in memory |"
+        f" {UNDER_WAY.each >> 20} MiB of one sender, {UNDER_WAY.all_callers >> 20} MiB of all |",
+        f"| listeners | three quarters of the connections; of one sender a quarter of that, or"
+        f" {prices.FEW} |",
         f"| an answer that is not read | {server.STALLED:g} s |",
         f"| long ranges and replays of streams | {at_a_time(HEAVY)} or being sent, of one sender"
         f" {HEAVY._most // 4} |",
-        f"| OpenADR operations | {at_a_time(OPENADR)} |",
+        f"| OpenADR operations | {at_a_time(OPENADR)} or being sent, of one sender"
+        f" {OPENADR._share} and {OPENADR._most // 4} |",
         f"{apart.MEMORY >> 30} GiB beyond the body, {apart.SECONDS} s of computing |",
         f"| from the {ACCESS._addresses._free + 1}th of an address and the"
         f" {ACCESS._names._free + 1}st of an id on | pauses of up to {ACCESS._addresses._most:g} s"

@@ -232,3 +232,17 @@ def test_a_server_that_stopped_is_told_nothing() -> None:
     served.publish(0)
     assert listener.ids == []
     served.stop()
+
+
+def test_a_stop_refuses_a_listener_that_comes_again_at_once(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    listener = served.listen()
+    eventually(lambda: len(served.streams) == 1)
+    served.app.end()  # as a stop begins
+    listener.until(b"\r\n0\r\n\r\n")
+    again = served.listen()
+    again.until(b"HTTP/1.1 503 ")
+    served.server.stop()
+    assert again.ended()
+    assert not [one for one in caplog.records if one.levelname == "ERROR"]

@@ -104,22 +104,31 @@ class World:
         self.access = Access(self.clients, b"k" * 32, self.clock)
         self.store = VtnStore(store or str(folder / "vtn.sqlite"))
         made = OpenAdr(**({"allow_private_callbacks": True} | settings))
-        self.vtn = Vtn(self.history, self.store, self.access, self.clock, made, mqtt_uris=mqtt_uris)
+        self.metrics = Metrics()
+        self.vtn = Vtn(
+            self.history,
+            self.store,
+            self.access,
+            self.clock,
+            made,
+            mqtt_uris=mqtt_uris,
+            under_way=self.metrics.under_way,
+        )
         stack.enter_context(self.vtn)
         # a price notified again at the start must not reach a test's own subscribers
         assert until(lambda: not self.vtn.webhooks._notes)
         http = Http(rate_limit=1e6)
-        app = make_app(
+        self.app = make_app(
             Ingest(zones, MemoryMeters(*zones)),
             ZoneStates(zone.id for zone in zones),
-            Metrics(),
+            self.metrics,
             http,
             history=self.history,
             access=self.access,
             clock=self.clock,
             more=[mount_vtn(self.vtn.app)],
         )
-        self.server = Server(app, "127.0.0.1", 0, http)
+        self.server = Server(self.app, "127.0.0.1", 0, http)
         self.server.start()
         stack.callback(self.server.stop)
         self.root = f"http://127.0.0.1:{self.server.port}"

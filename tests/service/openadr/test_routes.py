@@ -12,8 +12,9 @@ import pytest
 
 from hushgrid.service.access.clients import SCOPES
 from hushgrid.service.curator import utc
+from hushgrid.service.http.middleware import REPORT
 from hushgrid.service.openadr.objects import event_id, event_of
-from hushgrid.service.openadr.store import StoredObject
+from hushgrid.service.openadr.store import StoredObject, to_text
 from tests.service.openadr.judge import Operation, check_as, operations, standard
 from tests.service.openadr.setup import (
     FIRST,
@@ -579,7 +580,7 @@ def test_times_are_those_of_rfc_3339(vtn: World, start: Any, status: int) -> Non
 
 
 def test_large_bodies_are_refused(vtn: World) -> None:
-    body = json.dumps(report(reportName="a" * (1 << 20))).encode()
+    body = json.dumps(report(reportName="a" * REPORT[0])).encode()
     assert vtn.ask("POST", "/reports", "ven-1", content=body).status_code == 413
     assert vtn.ask("POST", "/reports", "ven-1", content=iter([body])).status_code == 413
     packed = vtn.ask(
@@ -628,7 +629,7 @@ def test_a_surrogate_is_no_text_but_one_stored_before_is_read(tmp_path: Any) -> 
     with world(tmp_path) as vtn:
         assert vtn.post("/vens", ven(SURROGATE), "ven-1").status_code == 400
         assert vtn.post("/vens", ven(other={SURROGATE: 1}), "ven-1").status_code == 400
-        vtn.store.add(StoredObject("VEN", "a", "ven-1", 0, 0, {"venName": SURROGATE}))
+        vtn.store.add(StoredObject("VEN", "a", "ven-1", 0, 0, to_text({"venName": SURROGATE})))
         assert vtn.get("/vens", "ven-1").json() == [vtn.get("/vens/a", "ven-1").json()]
         assert vtn.get("/vens/a", "ven-1").json()["venName"] == SURROGATE
 

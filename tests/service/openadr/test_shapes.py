@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -24,6 +25,7 @@ from hushgrid.service.openadr.objects import (
     program_of,
     topics,  # fmt: skip
 )
+from hushgrid.service.openadr.store import to_text
 from hushgrid.service.prices import History
 from tests.service.openadr.judge import check_as, standard
 from tests.service.openadr.setup import FIRST, SECONDS, ZONES, release
@@ -82,7 +84,7 @@ def test_programs_and_events_of_any_zone_are_the_standards(name: str) -> None:
     check_as("event", event)
     assert parse_event_id(event["id"]) == (program_id(name), FIRST)
     if standard() is not None:
-        check_as("notification", notification("EVENT", "CREATE", event))
+        check_as("notification", json.loads(notification("EVENT", "CREATE", to_text(event))))
 
 
 @given(st.sets(st.text(min_size=1, max_size=120), min_size=2, max_size=6))

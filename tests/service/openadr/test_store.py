@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from hushgrid.errors import VtnError
-from hushgrid.service.openadr.store import Kind, StoredObject, TakenError, VtnStore
+from hushgrid.service.openadr.store import Kind, StoredObject, TakenError, VtnStore, to_text
 from tests.service.stores import check_vtn_store
 from tests.services import Postgres
 
@@ -23,13 +24,12 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def ven(name: str, client: str = "c", number: int = 0) -> StoredObject:
-    return StoredObject(
-        "VEN", f"ven-{name}-{number}", client, 5, 7, {"venName": name, "x": [1.5, None]}
-    )
+    body = to_text({"venName": name, "x": [1.5, None]})
+    return StoredObject("VEN", f"ven-{name}-{number}", client, 5, 7, body)
 
 
 def report(number: int, client: str = "c", **body: Any) -> StoredObject:
-    return StoredObject("REPORT", f"report-{number}", client, number, number, body)
+    return StoredObject("REPORT", f"report-{number}", client, number, number, to_text(body))
 
 
 def test_it_is_a_vtn_store(url: str) -> None:
@@ -43,7 +43,7 @@ class Forgetful(VtnStore):
         return super().remove(kind, id) if kind != "VEN" else self._gone(id)
 
     def _gone(self, ven: str) -> StoredObject | None:
-        kept = self.find("RESOURCE", where={"ven": ven})
+        kept = list(self.find("RESOURCE", where={"ven": ven}))
         found = super().remove("VEN", ven)
         for one in kept:
             self.add(one)
@@ -53,7 +53,7 @@ class Forgetful(VtnStore):
 class Unfiltered(VtnStore):
     """Lists objects of every client."""
 
-    def find(self, kind: Kind, *, client: str | None = None, **more: Any) -> list[StoredObject]:
+    def find(self, kind: Kind, *, client: str | None = None, **more: Any) -> Iterator[StoredObject]:
         assert client is None or client
         return super().find(kind, **more)
 
@@ -100,7 +100,7 @@ def test_a_server_that_was_away_is_found_again(postgres: Postgres) -> None:
     with VtnStore(postgres.fresh()) as store:
         store.add(ven("a"))
         postgres.restart()
-        assert len(store.find("VEN")) == 1
+        assert len(list(store.find("VEN"))) == 1
 
 
 def test_a_password_is_not_told() -> None:

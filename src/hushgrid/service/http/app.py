@@ -41,6 +41,7 @@ from hushgrid.service.http.languages import ENGLISH, NAMES, catalogue, negotiate
 from hushgrid.service.http.middleware import (
     BY_SESSION,
     FORM,
+    REPORT,
     BodyLimit,
     Callers,
     PublicReads,
@@ -194,7 +195,7 @@ def make_app(
     pages, tls = Pages(history, feeds(), clock), http.tls_certificate is not None
     proxies = list(http.proxies)
     limits = {"/v1/readings": (http.limit, readings.PATIENCE)}
-    limits |= dict.fromkeys(FORMS, FORM)
+    limits |= dict.fromkeys(FORMS, FORM) | {"/openadr3/3.1.0/reports": REPORT}
     app = App(
         tls=tls,
         middleware=[
@@ -207,7 +208,7 @@ def make_app(
     )
     app.state.sessions = Sessions(access, lifetime=http.token_lifetime)
     app.state.batcher = add_readings(app.router, ingest, metrics, mappings)
-    heavy = Heavy()
+    heavy = Heavy(under_way=metrics.under_way)
     add_feeds(app.router, pages, clock, heavy)
     app.state.streams = add_stream(app.router, history, http.connections * 3 // 4, heavy, clock)
     add_promises(app.router, history.zones, mode)

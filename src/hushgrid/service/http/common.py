@@ -16,11 +16,12 @@ import math
 import re
 import time
 from collections import Counter as Counts
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 from anyio import CapacityLimiter, to_thread
 from fastapi.exceptions import RequestValidationError
@@ -34,7 +35,7 @@ from prometheus_client import (
 )
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Match
 from starlette.types import Receive, Scope, Send
 
@@ -130,36 +131,156 @@ class InParts(Response):
             await self.background()
 
 
+class Sending(StreamingResponse):
+    """An answer that is made while its client reads it.
+
+    Args:
+        parts: its parts.
+        ended: called when it is sent, or its client has gone.
+        settings: of the response.
+    """
+
+    def __init__(
+        self, parts: AsyncIterable[bytes], ended: Callable[[], None], **settings: Any
+    ) -> None:
+        super().__init__(parts, **settings)
+        self._ended = ended
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._ended()
+
+
+class Pieces(NamedTuple):
+    """An answer whose pieces are made in threads of `Heavy`, each when the last one is sent.
+
+    Attributes:
+        pieces: bytes, none of them empty.
+        size: most bytes of it that are in memory at a time.
+        headers: of the answer.
+        media: its content type.
+    """
+
+    pieces: Iterator[bytes]
+    size: int
+    headers: Mapping[str, str]
+    media: str
+
+
+class UnderWay:
+    """Bytes of bodies and answers in memory: those beyond a caller's or all callers' are refused.
+
+    A caller without any may have one answer of any size. Belongs to one event loop.
+
+    Args:
+        each: most bytes of one caller.
+        all_callers: most bytes of all.
+        refused: called for each request that is refused.
+    """
+
+    def __init__(
+        self,
+        each: int = 8 << 20,
+        all_callers: int = 64 << 20,
+        refused: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.each, self.all_callers, self._refused = each, all_callers, refused
+        self._held = Counts[str]()
+
+    @property
+    def total(self) -> int:
+        """Bytes of all callers."""
+        return self._held.total()
+
+    async def take(self, caller: str, size: int) -> Callable[[], None]:
+        """Count bytes of a caller.
+
+        Args:
+            caller: its name.
+            size: bytes.
+
+        Returns:
+            What ends it; it may be called more than once.
+
+        Raises:
+            Refusal: if there are too many, after a pause.
+        """
+        if any(
+            held and held + size > most
+            for held, most in ((self._held[caller], self.each), (self.total, self.all_callers))
+        ):
+            self._refused()
+            await pause()
+            raise Refusal(503, "Too many bytes are under way; read the answers first.", RETRY)
+        self._held[caller] += size
+        ends = iter((size,))
+
+        def end() -> None:
+            self._held -= Counts({caller: next(ends, 0)})  # a caller without any is forgotten
+
+        return end
+
+
 class Heavy:
     """Few threads for requests that take long, so that ticks and other requests get their turns.
 
     Args:
-        threads: requests that are computed at the same time.
+        threads: requests that are computed at the same time; half of them of one sender.
         waiting: requests that wait, or whose answers are being sent; more are refused, and more
             than a quarter of one sender.
+        under_way: counts the bytes of answers.
     """
 
-    def __init__(self, threads: int = 1, waiting: int = 64) -> None:
+    def __init__(
+        self, threads: int = 1, waiting: int = 64, under_way: UnderWay | None = None
+    ) -> None:
         self._threads, self._most = CapacityLimiter(threads), threads + waiting
+        self._share = max(threads // 2, 1)
+        self._turns: dict[str, CapacityLimiter] = {}  # of each sender that is here
         self._here = Counts[str]()
+        self.under_way = UnderWay() if under_way is None else under_way
 
     async def run(self, work: Callable[[], Any], sender: str = "") -> Any:
         """Run it in a thread; Refusal, after a pause, if too many wait already."""
-        own = self._here[sender] if sender else 0
-        if self._here.total() >= self._most or own >= self._most // 4:
+        present = self._here[sender] if sender else 0
+        if self._here.total() >= self._most or present >= self._most // 4:
             await pause()
             raise Refusal(503, "Too many such requests at once; try again later.", RETRY)
         self._here[sender] += 1  # at once: a limiter counts it only when it waits for a thread
-        left, made = partial(self._leave, sender), None
+        left = ExitStack()
+        left.callback(self._leave, sender)
         try:
-            made = await to_thread.run_sync(work, limiter=self._threads)
-            return InParts(made, left) if isinstance(made, Response) else made
-        finally:
-            if not isinstance(made, Response):
-                left()
+            made = await self._turn(work, sender)
+            if isinstance(made, Pieces):
+                left.callback(await self.under_way.take(sender, made.size))
+                parts = self._parts(made.pieces, sender)
+                return Sending(parts, left.close, headers=made.headers, media_type=made.media)
+            if isinstance(made, Response):
+                left.callback(await self.under_way.take(sender, len(made.body)))
+                return InParts(made, left.close)
+            left.close()
+            return made
+        except BaseException:
+            left.close()
+            raise
+
+    async def _turn(self, work: Callable[[], Any], sender: str) -> Any:
+        turns = self._turns.setdefault(sender, CapacityLimiter(self._share))
+        async with turns if sender else nullcontext():
+            return await to_thread.run_sync(work, limiter=self._threads)
+
+    async def _parts(self, pieces: Iterator[bytes], sender: str) -> AsyncIterator[bytes]:
+        while piece := await self._turn(partial(next, pieces, b""), sender):
+            for i in range(0, len(piece), PART):
+                yield piece[i : i + PART]
 
     def _leave(self, sender: str) -> None:
         self._here -= Counts([sender])  # a sender without any is forgotten
+        if sender not in self._here:
+            self._turns.pop(sender, None)
 
 
 class ParameterError(Refusal):
@@ -479,6 +600,12 @@ class Metrics:
             self._errors.labels(name)
             for source in get_args(Source):
                 self._releases.labels(name, source)
+        refusals = Counter(
+            "bytes_refused", "Requests refused because too many bytes were under way.", **inside
+        )
+        self.under_way = UnderWay(refused=refusals.inc)
+        size = Gauge("bytes_under_way", "Bytes of bodies and answers in memory.", **inside)
+        size.set_function(lambda: self.under_way.total)
         self._received = {
             way: [(kind, self._readings.labels(way, kind)) for kind in KINDS] for way in WAYS
         }

@@ -89,7 +89,8 @@ class SecurityHeaders:
 
 
 FORM = (10_000, 10.0)  # [bytes] and [s] of a form
-BODY = (1 << 20, 30.0)  # of any other body
+REPORT = (1 << 18, 30.0)  # of a usage report
+BODY = (1 << 16, 30.0)  # of any other body
 
 
 class BodyLimit:
@@ -98,7 +99,7 @@ class BodyLimit:
     Args:
         app: the app.
         usual: most bytes and seconds of a body.
-        paths: the same for some paths.
+        paths: the same for some paths and those directly below.
     """
 
     def __init__(
@@ -111,7 +112,9 @@ class BodyLimit:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on; reading its body raises Refusal beyond a limit."""
-        limit, patience = self._paths.get(scope["path"], self._usual)
+        path = scope["path"]
+        below = self._paths.get(path.rpartition("/")[0], self._usual)
+        limit, patience = self._paths.get(path, below)
         declared = dict(scope["headers"]).get(b"content-length", b"0")
         taken, until, ended = int(declared[:19]) if declared.isdigit() else 0, 0.0, False
         large = Refusal(413, f"The body is beyond {limit} bytes; send it in parts.", field="body")
@@ -317,6 +320,19 @@ def caller_of(scope: Scope) -> Caller:
     """
     found = scope.get("caller")
     return found if isinstance(found, Caller) else Caller(ANONYMOUS, "")
+
+
+def caller_name(scope: Scope) -> str:
+    """Return who answers for a request: its client, else its address or network.
+
+    Args:
+        scope: ASGI scope of the request.
+
+    Returns:
+        The name; empty without the middleware `Callers`.
+    """
+    caller = caller_of(scope)
+    return caller.grant.client or caller.sender
 
 
 class _ByToken(HTTPBearer):

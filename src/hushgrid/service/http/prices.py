@@ -10,10 +10,12 @@ trade-off follow from the terms of an epoch: each is computed once and kept as b
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import suppress
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from functools import lru_cache, partial
+from itertools import chain
 from typing import Annotated, Any, Literal
 
 from anyio import CapacityLimiter, to_thread
@@ -21,7 +23,7 @@ from fastapi import APIRouter, Header, Query
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from hushgrid.errors import HushgridError
 from hushgrid.files.deployment import ZoneService
@@ -29,9 +31,9 @@ from hushgrid.files.extensions import by_key
 from hushgrid.service.clock import Clock
 from hushgrid.service.curator import price, utc
 from hushgrid.service.http import models
-from hushgrid.service.http.common import RETRY, Heavy, ParameterError, Refusal
+from hushgrid.service.http.common import RETRY, Heavy, ParameterError, Refusal, Sending
 from hushgrid.service.http.languages import translated
-from hushgrid.service.http.middleware import caller_of, page_answer
+from hushgrid.service.http.middleware import caller_name, page_answer
 from hushgrid.service.http.models import OF_ZONE, refusals
 from hushgrid.service.ledger.records import ReleaseRecord
 from hushgrid.service.prices import (
@@ -58,6 +60,7 @@ HEARTBEAT = 15.0  # [s] without an event, then a comment: proxies close silent c
 QUEUE = 16  # events a listener may be behind
 AGAIN = 1000  # releases sent again at most to a listener that resumes
 PART = 32  # of them sent at a time
+FEW = 64  # listeners that one caller may have where a quarter of all is less
 THREADS = 2  # of the usual ranges
 
 Event = tuple[int, bytes]  # number, bytes to send; number 0 for events that are not counted
@@ -71,11 +74,12 @@ class Channel:
 
     Args:
         topics: all topics.
-        most: listeners at the same time.
+        most: listeners at the same time; a quarter of them, or `FEW`, of one caller.
     """
 
     def __init__(self, topics: Iterable[str], most: int) -> None:
-        self._most = most
+        self._most, self._closed = most, False
+        self._callers = Counter[str]()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._listeners: dict[str, set[asyncio.Queue[Event]]] = {one: set() for one in topics}
 
@@ -87,7 +91,8 @@ class Channel:
         self._later(self._spread, topic, event)
 
     def close(self) -> None:
-        """Disconnect all listeners."""
+        """Disconnect all listeners and refuse new ones."""
+        self._closed = True
         self._later(self._end)
 
     def _later(self, work: Callable[..., None], *values: Any) -> None:
@@ -118,8 +123,9 @@ class Channel:
         self,
         request: Request,
         topic: str,
-        first: Callable[[], tuple[list[bytes], int]] = lambda: ([], 0),
+        first: Callable[[], tuple[Iterable[bytes], int]] = lambda: ((), 0),
         retry: int = 5000,
+        ended: Callable[[], None] = lambda: None,
     ) -> Response:
         """Make the streaming answer to a listener.
 
@@ -128,31 +134,47 @@ class Channel:
             topic: events that it gets.
             first: returns its first events and the number of the last; called once it listens.
             retry: pause before a browser connects again [ms].
+            ended: called when the first events are sent, or the listener has gone.
 
         Returns:
             The response.
 
         Raises:
-            Refusal: if too many listen already.
+            Refusal: if too many listen already, or the server stops.
         """
-        if len(self) >= self._most:
+        caller = caller_name(request.scope)
+        if self._closed:
+            raise Refusal(503, "The service stops; connect again later.", RETRY)
+        if len(self) >= self._most or self._callers[caller] >= max(self._most // 4, FEW):
             raise Refusal(503, "Too many listen already; try again later.", RETRY)
-        stream = () if request.method == "HEAD" else self._events(topic, first, retry)
         # nginx passes events on at once
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        return StreamingResponse(stream, headers=headers, media_type="text/event-stream")
+        if request.method == "HEAD":
+            ended()
+            return Response(headers=headers, media_type="text/event-stream")
+        stream = self._events(topic, caller, first, retry, ended)
+        return Sending(stream, ended, headers=headers, media_type="text/event-stream")
 
     async def _events(
-        self, topic: str, first: Callable[[], tuple[list[bytes], int]], retry: int
+        self,
+        topic: str,
+        caller: str,
+        first: Callable[[], tuple[Iterable[bytes], int]],
+        retry: int,
+        ended: Callable[[], None],
     ) -> AsyncIterator[bytes]:
         self._loop = asyncio.get_running_loop()
         queue: asyncio.Queue[Event] = asyncio.Queue()
         self._listeners[topic].add(queue)
+        self._callers[caller] += 1
         try:
+            if self._closed:
+                return
             texts, sent = first()
-            yield b"retry: %d\n\n" % retry + b"".join(texts[:PART])
-            for i in range(PART, len(texts), PART):  # as the listener reads them
-                yield b"".join(texts[i : i + PART])
+            yield b"retry: %d\n\n" % retry
+            for text in texts:  # as the listener reads them
+                yield text
+            ended()
             while True:
                 try:
                     async with asyncio.timeout(HEARTBEAT):
@@ -167,6 +189,7 @@ class Channel:
                 yield text
         finally:
             self._listeners[topic].discard(queue)
+            self._callers -= Counter([caller])  # a caller without any is forgotten
 
 
 def event(zone: ZoneService, release: ReleaseRecord) -> Event:
@@ -195,10 +218,8 @@ def price_event(found: dict[str, Any]) -> Event:
     return 0, f"event: price\ndata: {json.dumps(found, separators=(',', ':'))}\n\n".encode()
 
 
-def _missed(
-    history: History, zone: str, after: int | None, encode: Callable[..., Event] = event
-) -> tuple[list[bytes], int]:
-    """Return the events after a step, or the newest without one, and the newest one's start."""
+def _missed(history: History, zone: str, after: int | None) -> tuple[list[ReleaseRecord], int]:
+    """Return the releases after a step, or the newest without one, and the newest one's start."""
     newest = history.newest(zone)
     sent = 0 if newest is None else newest.start
     since = None if after is None else after * history.zones[zone].seconds
@@ -206,8 +227,7 @@ def _missed(
         since = None
     known = history.last(zone, 1 if since is None else AGAIN)
     missed = [one for one in known if since is None or one.start > since]
-    texts = [encode(history.zones[zone], one)[1] for one in missed]
-    return texts, missed[-1].start if missed else sent
+    return missed, missed[-1].start if missed else sent
 
 
 def requested_zone(zone: str | None, zones: Iterable[str]) -> str:
@@ -361,8 +381,7 @@ def _feed(
         if page is None and span == USUAL:
             page = await to_thread.run_sync(work, limiter=usual)
         elif page is None:
-            caller = caller_of(request.scope)
-            sender = caller.grant.client or caller.sender
+            sender = caller_name(request.scope)
             made: Response = await heavy.run(lambda: answered(request, name, work()), sender)
             return made
         return answered(request, name, page)
@@ -430,18 +449,30 @@ def add_stream(
     ) -> Response:
         name, last = requested_zone(zone, history.zones), last_event_id or ""
         after = int(last) if last.isascii() and last.isdigit() and len(last) < 19 else None
-        missed = partial(_missed, history, name, after, encoded)
-        if after is not None:
-            await heavy.run(
-                missed
-            )  # encoded there; again, with what has come since, once it listens
+        ended = ExitStack()
 
-        def first() -> tuple[list[bytes], int]:
-            texts, sent = missed()
+        def parts(missed: Sequence[ReleaseRecord]) -> Iterator[bytes]:
+            for i in range(0, len(missed), PART):
+                yield b"".join(encoded(history.zones[name], one)[1] for one in missed[i : i + PART])
+
+        def largest() -> int:
+            return max(map(len, parts(_missed(history, name, after)[0])), default=0)
+
+        def first() -> tuple[Iterable[bytes], int]:
+            missed, sent = _missed(history, name, after)
             found = history.in_force(name, clock.now())  # where it is not ready it comes later
-            return texts + ([] if found is None else [price_event(found)[1]]), sent
+            present = [] if found is None else [price_event(found)[1]]
+            return chain(parts(missed), present), sent
 
-        return channel.answer(request, name, first)
+        if after is not None:  # encoded in a thread; again, with what has come since, as it is sent
+            caller = caller_name(request.scope)
+            size = await heavy.run(largest, caller)
+            ended.callback(await heavy.under_way.take(caller, size))
+        try:
+            return channel.answer(request, name, first, ended=ended.close)
+        except Refusal:
+            ended.close()
+            raise
 
     history.watch(lambda zone, release: channel.send(zone.id, event(zone, release)))
     history.watch_prices(lambda zone, found: channel.send(zone.id, price_event(found)))

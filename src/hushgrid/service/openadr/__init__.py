@@ -9,7 +9,15 @@ import re
 from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, WithJsonSchema, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    GetCoreSchemaHandler,
+    WithJsonSchema,
+    model_validator,
+)
+from pydantic_core import CoreSchema
 
 _RFC3339 = re.compile(
     r"\d{4}-\d\d-\d\d[Tt]([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d+)?"
@@ -18,10 +26,28 @@ _RFC3339 = re.compile(
 )
 
 
+def _fail_fast(schema: Any) -> None:
+    """Let every list in a pydantic schema end at its first mistake."""
+    if isinstance(schema, dict) and schema.get("type") == "list":
+        schema["fail_fast"] = True
+    parts = schema.values() if isinstance(schema, dict) else schema
+    for part in parts if isinstance(schema, dict | list) else ():
+        _fail_fast(part)
+
+
 class Members(BaseModel):
     """An object without conversions between types; members without a name here are kept."""
 
     model_config = ConfigDict(extra="allow", strict=True)
+
+    @classmethod
+    def __get_pydantic_core_schema__(
+        cls, source: type[BaseModel], handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        """End lists at their first mistake: a list of a million mistakes takes seconds and 1 GB."""
+        schema = handler(source)
+        _fail_fast(schema)
+        return schema
 
     @model_validator(mode="before")
     @classmethod

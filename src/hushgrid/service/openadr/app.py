@@ -8,19 +8,23 @@ import logging
 import math
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from copy import copy
 from functools import partial, wraps
-from typing import Annotated, Any, Self
+from inspect import Parameter, signature
+from itertools import chain, islice
+from typing import Annotated, Any, Literal, Self
 
-from fastapi import Body, Depends, FastAPI, Query
+from fastapi import Depends, FastAPI, Query
 from fastapi import Path as PathParameter
+from fastapi.encoders import jsonable_encoder
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
+from pydantic import BeforeValidator, TypeAdapter, ValidationError
 from pydantic_core import from_json
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount
 
@@ -30,8 +34,17 @@ from hushgrid.service.access.clients import OPENADR, Grant
 from hushgrid.service.access.tokens import Access
 from hushgrid.service.clock import Clock
 from hushgrid.service.curator import PresentPrices
-from hushgrid.service.http.common import ERRORS, RETRY, Heavy, Refusal, openadr_problem, problem
-from hushgrid.service.http.middleware import PublicReads, caller_of, scopes
+from hushgrid.service.http.common import (
+    ERRORS,
+    RETRY,
+    Heavy,
+    Pieces,
+    Refusal,
+    UnderWay,
+    openadr_problem,
+    problem,
+)
+from hushgrid.service.http.middleware import REPORT, PublicReads, caller_name, caller_of, scopes
 from hushgrid.service.http.models import TokenForm
 from hushgrid.service.http.sessions import Tokens
 from hushgrid.service.ledger.records import ReleaseRecord
@@ -44,10 +57,9 @@ from hushgrid.service.openadr.objects import (
     forecast_event,
     forecast_id,
     notification,
-    to_json,
     topics,
 )
-from hushgrid.service.openadr.store import Kind, VtnStore
+from hushgrid.service.openadr.store import CHUNK, Kind, VtnStore, to_text
 from hushgrid.service.openadr.webhooks import Callback, Note, Webhooks
 from hushgrid.service.prices import History
 
@@ -78,33 +90,65 @@ def _token_refusal(error: AccessError) -> Response:
 # ---- bodies, answers and errors
 
 
-class _Request(Request):
-    async def json(self) -> Any:
-        """Parse the body; JSON has finite numbers only, nested in at most 200 levels."""
-        if self.headers.get("content-encoding", "identity") != "identity":
-            raise Refusal(400, "The body is compressed; send it as it is.")
-        value = from_json(await self.body(), allow_inf_nan=False)
-        to_json(value)  # 1e999 is no finite number
-        return value
+async def _read(request: Request) -> AsyncIterator[bytes]:
+    """Read a body; a dependency of its own, so that the scope has been checked before."""
+    if request.headers.get("content-encoding", "identity") != "identity":
+        raise Refusal(400, "The body is compressed; send it as it is.")
+    declared = request.headers.get("content-length", "")
+    size = int(declared[:19]) if declared.isascii() and declared.isdigit() else REPORT[0]
+    under_way: UnderWay = request.app.heavy.under_way
+    ended = await under_way.take(caller_name(request.scope), min(size, REPORT[0]))
+    try:
+        yield await request.body()
+    except ClientDisconnect:
+        raise Refusal(400, "The body ended before its end; send it again.") from None
+    finally:
+        ended()
 
 
-class _Route(APIRoute):
-    def get_route_handler(self) -> Callable[[Request], Any]:
-        """Return the handler of requests, with bodies as `_Request` reads them."""
-        handler = super().get_route_handler()
-
-        async def handle(request: Request) -> Response:
-            answer: Response = await handler(_Request(request.scope, request.receive))
-            return answer
-
-        return handle
+_Sent = Annotated[bytes, Depends(_read)]
 
 
-class _Answer(JSONResponse):
-    """An answer in ASCII: stored texts may have surrogates, which UTF-8 lacks."""
+def _parse(model: TypeAdapter[Any], sent: bytes) -> Any:
+    """Parse a body, in a thread; JSON has finite numbers only, nested in at most 200 levels."""
+    try:
+        return model.validate_python(from_json(sent, allow_inf_nan=False))
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_input=False)[0]
+        raise RequestValidationError([found | {"loc": ("body", *found["loc"])}]) from None
+    except ValueError:
+        raise Refusal(400, "The body cannot be read; send JSON in UTF-8.", field="body") from None
 
-    def render(self, content: Any) -> bytes:
-        return to_json(content)
+
+GATHERED = 1 << 18  # [bytes] of a list that are encoded at a time
+
+
+def _array(texts: Iterator[str]) -> Iterator[bytes]:
+    """Encode a list object by object."""
+    waiting, size, mark = list[str](), 0, "["
+    for text in texts:
+        waiting += (mark, text)
+        size, mark = size + len(text), ","
+        if size > GATHERED:
+            yield "".join(waiting).encode()
+            waiting, size = [], 0
+    yield "".join((*waiting, mark.strip(","), "]")).encode()
+
+
+def _answer(made: Any, status: int, headers: Mapping[str, str]) -> Response | Pieces:
+    """Make an answer in ASCII: stored texts may have surrogates, which UTF-8 lacks.
+
+    Objects of clients are not validated: what a client stored before is answered as it is.
+    """
+    if isinstance(made, Iterator):
+        pieces = _array(made)
+        first = list(islice(pieces, 2))
+        if len(first) > 1:
+            return Pieces(chain(first, pieces), 2 * CHUNK, headers, "application/json")
+        text = first[0].decode()
+    else:
+        text = made if isinstance(made, str) else to_text(made)
+    return Response(text, status, headers, "application/json")
 
 
 async def _on_invalid(request: Request, error: RequestValidationError) -> Response:
@@ -165,7 +209,12 @@ async def _grant(request: Request) -> Grant:
     return caller_of(request.scope).grant
 
 
+async def _caller(request: Request) -> str:
+    return caller_name(request.scope)
+
+
 _Sender = Annotated[Grant, Depends(_grant)]
+_CALLER = Parameter("caller", Parameter.KEYWORD_ONLY, annotation=Annotated[str, Depends(_caller)])
 
 
 def _closed(*_: Any) -> None:
@@ -192,26 +241,37 @@ _ONCE = {
 
 
 class VtnApp(FastAPI):
-    """The app of the VTN; its operations have threads of their own."""
+    """The app of the VTN; its operations have threads of their own.
 
-    def __init__(self, **settings: Any) -> None:
-        self.heavy = Heavy(4, 256)
+    Args:
+        under_way: counts the bytes of bodies and answers.
+        settings: of FastAPI.
+    """
+
+    def __init__(self, under_way: UnderWay | None = None, **settings: Any) -> None:
+        self.heavy = Heavy(4, 256, under_way)
+        self._bodies: dict[str, TypeAdapter[Any]] = {}  # of operations, by their names
         super().__init__(**settings)
 
     def add(
         self, method: str, path: str, name: str, work: Callable[..., Any], model: Any,
         *errors: int, status: int = 200, needs: Iterable[Any] = (), cache: str = "no-store",
+        body: TypeAdapter[Any] | None = None,
     ) -> None:  # fmt: skip
         """Add an operation of the standard, with its model, its own errors and dependencies."""
+        if body is not None:
+            self._bodies[name] = body
 
-        def answer(*args: Any, **kwargs: Any) -> Response:
-            # not validated: what a client stored before is answered as it is
-            return _Answer(work(*args, **kwargs), status, {"Cache-Control": cache})
+        def answer(*args: Any, **kwargs: Any) -> Response | Pieces:
+            return _answer(work(*args, **kwargs), status, {"Cache-Control": cache})
 
         @wraps(work)
-        async def answered(*args: Any, **kwargs: Any) -> Any:
-            return await self.heavy.run(partial(answer, *args, **kwargs))
+        async def answered(*args: Any, caller: str, **kwargs: Any) -> Any:
+            return await self.heavy.run(partial(answer, *args, **kwargs), caller)
 
+        known = signature(work)
+        named = [*known.parameters.values(), _CALLER]
+        answered.__signature__ = known.replace(parameters=named)  # type: ignore[attr-defined]
         self.add_api_route(
             path,
             answered,
@@ -234,7 +294,17 @@ class VtnApp(FastAPI):
             )
             for name in ("HTTPValidationError", "ValidationError"):
                 del found["components"]["schemas"][name]
+            kind: Literal["validation"] = "validation"
+            bodies, more = TypeAdapter.json_schemas(
+                [(name, kind, body) for name, body in self._bodies.items()],
+                ref_template="#/components/schemas/{model}",
+            )
+            schemas = jsonable_encoder(more["$defs"], exclude_none=True)
+            found["components"]["schemas"] = schemas | found["components"]["schemas"]
             for one in (each for path in found["paths"].values() for each in path.values()):
+                if schema := bodies.get((one["operationId"], kind)):
+                    content = {"application/json": {"schema": schema}}
+                    one["requestBody"] = {"content": content, "required": True}
                 one["responses"].pop("422", None)
                 for each in one.get("parameters", ()):
                     each["schema"] = each["schema"].get("anyOf", [each["schema"]])[0]
@@ -253,6 +323,7 @@ def make_vtn(
     *,
     anonymous: bool = True,
     url: str | None = None,
+    under_way: UnderWay | None = None,
 ) -> VtnApp:
     """Make the app of the VTN, to be mounted at `BASE`.
 
@@ -262,12 +333,14 @@ def make_vtn(
         access: makes tokens.
         anonymous: public objects need no token.
         url: public address of the service, if it differs from the one of a request.
+        under_way: counts the bytes of bodies and answers.
 
     Returns:
         The app.
     """
     handlers = ERRORS | {RequestValidationError: _on_invalid, VtnError: _on_store_error}
     app = VtnApp(
+        under_way,
         title="hushgrid: OpenADR 3.1.0 VTN",
         version="3.1.0",
         servers=[{"url": BASE}],
@@ -280,7 +353,6 @@ def make_vtn(
         responses=_errors(401, 403, 503),
         middleware=[Middleware(PublicReads, public=_READABLE.fullmatch)] if anonymous else [],
     )
-    app.router.route_class = _Route
     read = [] if anonymous else [scopes(*PUBLIC)]
     _add_public(app, public, read)
     _add_topics(app, public, objects, read)
@@ -390,7 +462,7 @@ def _add_kind(
     read, write = [scopes(*OWN), Depends(_each_once)], [scopes(scope)]
     Id = Annotated[models.ObjectID, PathParameter(alias=key)]
     Asked = Annotated[query, Query()]
-    Sent = Annotated[body, Body()]
+    model_sent: TypeAdapter[Any] = TypeAdapter(body)
 
     def search(grant: _Sender, asked: Asked) -> Any:
         return objects.list(kind, grant, asked)
@@ -398,11 +470,11 @@ def _add_kind(
     def get(grant: _Sender, name: Id) -> Any:
         return objects.get(kind, grant, name)
 
-    def create(grant: _Sender, sent: Sent) -> Any:
-        return objects.add(kind, grant, sent)
+    def create(grant: _Sender, sent: _Sent) -> Any:
+        return objects.add(kind, grant, _parse(model_sent, sent))
 
-    def update(grant: _Sender, name: Id, sent: Sent) -> Any:
-        return objects.change(kind, grant, name, sent)
+    def update(grant: _Sender, name: Id, sent: _Sent) -> Any:
+        return objects.change(kind, grant, name, _parse(model_sent, sent))
 
     def delete(grant: _Sender, name: Id) -> Any:
         return objects.remove(kind, grant, name)
@@ -410,8 +482,14 @@ def _add_kind(
     searches, gets, creates, updates, deletes = names.split()
     app.add("GET", every, searches, search, list[model], 400, needs=read)
     app.add("GET", one, gets, get, model, 400, 404, needs=read)
-    app.add("POST", every, creates, create, model, 400, 404, 409, 413, status=201, needs=write)
-    app.add("PUT", one, updates, update, model, 400, 404, 409, 413, needs=write)
+    refusals = (400, 404, 409, 413)
+    for method, path, name, work, status in (
+        ("POST", every, creates, create, 201),
+        ("PUT", one, updates, update, 200),
+    ):
+        app.add(
+            method, path, name, work, model, *refusals, status=status, needs=write, body=model_sent
+        )
     app.add("DELETE", one, deletes, delete, model, 404, needs=write)
 
 
@@ -448,6 +526,7 @@ class Vtn:
         settings: section [openadr] of the service file.
         mqtt_uris: brokers on which events are published.
         counted: called with the outcome of each webhook.
+        under_way: counts the bytes of bodies and answers.
     """
 
     def __init__(
@@ -460,6 +539,7 @@ class Vtn:
         *,
         mqtt_uris: Iterable[str] = (),
         counted: Callable[[str], None] = lambda _: None,
+        under_way: UnderWay | None = None,
     ) -> None:
         self._history, self._store, self._clock = history, store, clock
         private = settings.allow_private_callbacks
@@ -475,7 +555,14 @@ class Vtn:
             notify=self._changed,
             reserving=access.reserving,
         )
-        self.app = make_vtn(public, objects, access, anonymous=settings.anonymous, url=settings.url)
+        self.app = make_vtn(
+            public,
+            objects,
+            access,
+            anonymous=settings.anonymous,
+            url=settings.url,
+            under_way=under_way,
+        )
         self._unwatch: Callable[[], None] = lambda: None
 
     def __enter__(self) -> Self:
@@ -494,11 +581,12 @@ class Vtn:
     def callbacks(self) -> Iterator[Callback]:
         """Yield every callback of every subscription."""
         for one in self._store.find("SUBSCRIPTION"):
-            for i, each in enumerate(one.body["objectOperations"]):
+            body = one.body
+            for i, each in enumerate(body["objectOperations"]):
                 yield Callback(
                     (one.id, i),
                     one.client,
-                    one.body.get("programID"),
+                    body.get("programID"),
                     frozenset(each["objects"]),
                     frozenset(_VERBS.get(verb, verb) for verb in each["operations"]),
                     each["callbackUrl"],
@@ -513,7 +601,7 @@ class Vtn:
                 self._released(zone, newest)
 
     def _released(self, zone: ZoneService, release: ReleaseRecord) -> None:
-        self._changed("EVENT", "CREATE", event_of(zone, release), None)
+        self._published("CREATE", event_of(zone, release))
         threading.Thread(target=self._forecast, args=(zone, release), daemon=True).start()
 
     def _forecast(self, zone: ZoneService, release: ReleaseRecord) -> None:
@@ -524,14 +612,19 @@ class Vtn:
                 coming = self._history.ahead(zone.id, self._clock.now(), LONGEST)
                 if coming:
                     made = forecast_event(zone, coming, int(release.published_at))
-                    self._changed("EVENT", "UPDATE", made, None)
+                    self._published("UPDATE", made)
                 return
 
-    def _changed(self, kind: str, operation: str, one: dict[str, Any], client: str | None) -> None:
+    def _published(self, operation: str, event: dict[str, Any]) -> None:
+        self._changed("EVENT", operation, to_text(event), event["programID"], None)
+
+    def _changed(
+        self, kind: str, operation: str, text: str, program: str | None, client: str | None
+    ) -> None:
         """Notify of a change: all subscriptions, or those of the client that owns the object."""
         if self._sends:
-            content = to_json(notification(kind, operation, one))
-            self.webhooks.notify(Note(kind, operation, one.get("programID"), client, content))
+            content = notification(kind, operation, text).encode()
+            self.webhooks.notify(Note(kind, operation, program, client, content))
 
 
 class MqttEvents(MqttOut):
@@ -555,7 +648,7 @@ class MqttEvents(MqttOut):
             del self._awaited[zone.id]
 
     def _notify(self, operation: str, event: dict[str, Any]) -> None:
-        text = to_json(notification("EVENT", operation, event)).decode()
+        text = notification("EVENT", operation, to_text(event))
         for under in (f"programs/{event['programID']}/events", "events"):
             self.send(topics(under)[operation], text, retain=False)
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import hashlib
 import heapq
-import json
 import re
 import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -45,21 +44,10 @@ from hushgrid.service.openadr.store import (
     StoredObject,
     TakenError,
     VtnStore,
+    to_text,
 )
 from hushgrid.service.openadr.webhooks import ForbiddenTargetError, check_callback
 from hushgrid.service.prices import History, interval
-
-
-def to_json(value: Any) -> bytes:
-    """Encode a value as JSON in ASCII, so that any text a client sent can be sent on.
-
-    Args:
-        value: a JSON value with finite numbers.
-
-    Returns:
-        The bytes.
-    """
-    return json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
 
 
 def not_found(what: str) -> Refusal:
@@ -270,18 +258,18 @@ def duration(seconds: int) -> str:
     return str(_DURATION.dump_python(timedelta(seconds=seconds), mode="json"))
 
 
-def notification(kind: str, operation: str, thing: dict[str, Any]) -> dict[str, Any]:
+def notification(kind: str, operation: str, thing: str) -> str:
     """Make the body of a notification, for webhooks and MQTT.
 
     Args:
         kind: type of the object.
         operation: CREATE, UPDATE or DELETE.
-        thing: the OpenADR object.
+        thing: the OpenADR object as JSON.
 
     Returns:
-        The OpenADR notification.
+        The OpenADR notification as JSON.
     """
-    return {"objectType": kind, "operation": operation, "object": thing}
+    return f'{{"objectType":"{kind}","operation":"{operation}","object":{thing}}}'
 
 
 def topics(under: str, *, create: bool = True) -> dict[str, str]:
@@ -332,10 +320,10 @@ class PublicObjects:
         if len(self._zones) < len(zones) or self._zones.keys() & self._forecasts.keys():
             raise ServiceError("two zones have the same program id; give them other names.")
 
-    def programs(self, query: ProgramsQuery) -> list[dict[str, Any]]:
+    def programs(self, query: ProgramsQuery) -> Iterator[str]:
         """GET /programs: in the order of the service file, forecasts last; none has targets."""
-        every = [*self._zones, *self._forecasts]
-        return [self.program(name) for name in every[query.skip : query.skip + query.limit]]
+        names = [*self._zones, *self._forecasts][query.skip : query.skip + query.limit]
+        return (to_text(self.program(name)) for name in names)
 
     def program(self, programID: ObjectID) -> dict[str, Any]:
         """GET /programs/{programID}."""
@@ -348,7 +336,7 @@ class PublicObjects:
         """Return True if there is a program with this id."""
         return program in self._zones or program in self._forecasts
 
-    def events(self, query: EventsQuery) -> list[dict[str, Any]]:
+    def events(self, query: EventsQuery) -> Iterator[str]:
         """GET /events: newest first, forecasts last; `active` leaves those that hold now."""
         asked, end = query.programID, query.skip + query.limit
         zones = [zone for name, zone in self._zones.items() if asked in (None, name)]
@@ -357,7 +345,7 @@ class PublicObjects:
         ahead = (zone for name, zone in self._forecasts.items() if asked in (None, name))
         coming = filter(None, (self._forecast(zone, bool(query.active)) for zone in ahead))
         every = chain((event_of(zone, each) for zone, each in merged), coming)
-        return list(islice(every, query.skip, end))
+        return map(to_text, islice(every, query.skip, end))
 
     def _forecast(self, zone: ZoneService, active: bool = False) -> dict[str, Any] | None:
         """The event of a zone's forecast; None where it has none, or none that is active."""
@@ -431,9 +419,8 @@ _COLUMNS = {
 }  # fmt: skip
 _METADATA = ("id", "createdDateTime", "modificationDateTime", "objectType", "clientID")
 
-Notify = Callable[
-    [str, str, dict[str, Any], str | None], None
-]  # kind, operation, object, its client
+# kind, operation, object as JSON, its program, its client
+Notify = Callable[[str, str, str, str | None, str | None], None]
 
 
 class Objects:
@@ -464,14 +451,15 @@ class Objects:
         self._reserving = reserving
         self._private, self._webhooks = private_callbacks, webhooks
 
-    def list(self, kind: Kind, grant: Grant, query: BaseModel) -> list[dict[str, Any]]:
-        """Return objects that the sender may see and that the query asks for."""
+    def list(self, kind: Kind, grant: Grant, query: BaseModel) -> Iterator[str]:
+        """Yield objects that the sender may see and that the query asks for, each as JSON."""
         asked = query.model_dump(exclude_none=True)
         targets, objects = set(asked.get("targets", ())), set(asked.get("objects", ()))
 
         def such(one: StoredObject) -> bool:
-            named = {each for o in one.body.get("objectOperations", ()) for each in o["objects"]}
-            return (not targets or not targets.isdisjoint(one.body.get("targets") or ())) and (
+            body = one.body
+            named = {each for o in body.get("objectOperations", ()) for each in o["objects"]}
+            return (not targets or not targets.isdisjoint(body.get("targets") or ())) and (
                 not objects or not objects.isdisjoint(named)
             )
 
@@ -483,13 +471,13 @@ class Objects:
             skip=asked["skip"],
             limit=asked["limit"],
         )
-        return [_to_object(one, grant.client) for one in found]
+        return (_to_object(one, grant.client) for one in found)
 
-    def get(self, kind: Kind, grant: Grant, name: str) -> dict[str, Any]:
-        """Return the object with this id."""
+    def get(self, kind: Kind, grant: Grant, name: str) -> str:
+        """Return the object with this id as JSON."""
         return _to_object(self._visible(kind, grant, name), grant.client)
 
-    def add(self, kind: Kind, grant: Grant, sent: BaseModel) -> dict[str, Any]:
+    def add(self, kind: Kind, grant: Grant, sent: BaseModel) -> str:
         """Store a new object."""
         body = _members(sent)
         client = self._owner(kind, grant, body, None)
@@ -498,7 +486,7 @@ class Objects:
         _write(self._store.add, one)
         return self._notified(one, "CREATE", grant)
 
-    def change(self, kind: Kind, grant: Grant, name: str, sent: BaseModel) -> dict[str, Any]:
+    def change(self, kind: Kind, grant: Grant, name: str, sent: BaseModel) -> str:
         """Replace an object."""
         body = _members(sent)
         before = self._writable(kind, grant, name)
@@ -506,13 +494,13 @@ class Objects:
             before,
             client=self._owner(kind, grant, body, before.client),
             modified=int(self._clock.now()),
-            body=self._stored(kind, body, before.body.get("targets")),
+            text=self._stored(kind, body, before),
         )
         if not _write(self._store.replace, one):
             raise not_found(kind.lower())
         return self._notified(one, "UPDATE", grant)
 
-    def remove(self, kind: Kind, grant: Grant, name: str) -> dict[str, Any]:
+    def remove(self, kind: Kind, grant: Grant, name: str) -> str:
         """Remove an object."""
         one = self._store.remove(kind, self._writable(kind, grant, name).id)
         if one is None:
@@ -532,12 +520,13 @@ class Objects:
             raise Refusal(403, f"This {kind.lower()} is another client's; change your own.")
         return one
 
-    def _notified(self, one: StoredObject, operation: str, grant: Grant) -> dict[str, Any]:
-        self._notify(one.kind, operation, _to_object(one, None), one.client)
+    def _notified(self, one: StoredObject, operation: str, grant: Grant) -> str:
+        program = one.body.get("programID")
+        self._notify(one.kind, operation, _to_object(one, None), program, one.client)
         return _to_object(one, grant.client)
 
-    def _stored(self, kind: Kind, body: dict[str, Any], targets: Any = None) -> dict[str, Any]:
-        """Return the members to store; `targets` are those of before."""
+    def _stored(self, kind: Kind, body: dict[str, Any], before: StoredObject | None = None) -> str:
+        """Return the members to store as JSON; `before` is what they replace."""
         made = {name: each for name, each in body.items() if name not in _METADATA}
         if kind == "SUBSCRIPTION":
             self._check_subscription(made)
@@ -549,9 +538,13 @@ class Objects:
                 raise Refusal(409, refused) from None
             made.setdefault("programID", event["programID"])
         elif not body["objectType"].startswith("BL_"):  # only business logic sets targets
+            targets = None if before is None else before.body.get("targets")
             made.pop("targets", None)
             made |= {} if targets is None else {"targets": targets}
-        return made
+        try:
+            return to_text(made)
+        except ValueError:  # 1e999
+            raise Refusal(400, "A number of the body is not finite; send a finite one.") from None
 
     def _owner(self, kind: Kind, grant: Grant, body: dict[str, Any], before: str | None) -> str:
         """Return the owner of an object; objectType says which side sends a ven or resource."""
@@ -619,20 +612,23 @@ def _write(work: Callable[[StoredObject], Any], one: StoredObject) -> Any:
         raise Refusal(403, f"There is no room: {error}") from None
 
 
-def _to_object(one: StoredObject, reader: str | None) -> dict[str, Any]:
-    """Return the OpenADR object; secrets of a subscription for its own client only."""
-    body = dict(one.body)
+def _to_object(one: StoredObject, reader: str | None) -> str:
+    """Return the OpenADR object as JSON; secrets of a subscription for its own client only."""
+    text = one.text  # of a report, the longest, it is sent as it is stored
     if one.kind in ("VEN", "RESOURCE"):
-        body = {"attributes": None, "targets": None} | body
+        text = to_text({"attributes": None, "targets": None} | one.body)
     if one.kind == "SUBSCRIPTION" and reader != one.client:
+        body = one.body
         body["objectOperations"] = [
             {name: each for name, each in o.items() if name != "bearerToken"}
             for o in body["objectOperations"]
         ]
-    return body | {
+        text = to_text(body)
+    more = {
         "id": one.id,
         "createdDateTime": utc(one.created),
         "modificationDateTime": utc(one.modified),
         "objectType": one.kind,
         "clientID": one.client,
     }
+    return f"{text[:-1]},{to_text(more)[1:]}"  # no body has these members, and none is empty

@@ -7,9 +7,9 @@ JSON, because databases differ in the characters they can hold.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Literal
 
@@ -40,7 +40,7 @@ class StoredObject:
         client: id of the client that owns it.
         created: UTC epoch [s].
         modified: UTC epoch [s].
-        body: members as the client sent them; may hold secrets.
+        text: members as the client sent them, JSON in ASCII; may hold secrets.
     """
 
     kind: Kind
@@ -48,7 +48,27 @@ class StoredObject:
     client: str
     created: int
     modified: int
-    body: Mapping[str, Any] = field(repr=False)
+    text: str = field(repr=False)
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The members; decoded each time."""
+        return dict(json.loads(self.text))
+
+
+def to_text(value: Any) -> str:
+    """Encode a value as JSON in ASCII, so that any text a client sent can be stored and sent on.
+
+    Args:
+        value: a JSON value.
+
+    Returns:
+        The text.
+
+    Raises:
+        ValueError: if a number is not finite.
+    """
+    return json.dumps(value, allow_nan=False, separators=(",", ":"))
 
 
 class Json(sa.TypeDecorator[Any]):
@@ -85,7 +105,8 @@ OBJECTS = sa.Table(
     sa.Column("only_name", Json),
     sa.Column("created", sa.BigInteger, nullable=False),
     sa.Column("modified", sa.BigInteger, nullable=False),
-    sa.Column("body", Json, nullable=False),
+    sa.Column("body", sa.Text, nullable=False),
+    sa.Column("size", sa.BigInteger, nullable=False),
     sa.UniqueConstraint("kind", "only_name"),
     sqlite_autoincrement=True,
 )
@@ -102,6 +123,7 @@ VTN = Schema(
 MOST = 10_000  # objects of one kind and client
 SUBSCRIPTIONS = 100  # of one client
 SIZE = 32 << 20  # [bytes] of all bodies of one client
+CHUNK, ROWS = 1 << 20, 100  # [bytes] and objects of a list that are read at a time
 COLUMNS = ("name", "program", "event", "ven")  # by which lists can be filtered
 _ROW = [OBJECTS.c[name] for name in ("kind", "id", "client", "created", "modified", "body")]
 _NAMES = {"VEN": "venName", "RESOURCE": "resourceName"}
@@ -147,17 +169,41 @@ class VtnStore(Database):
         such: Callable[[StoredObject], bool] | None = None,
         skip: int = 0,
         limit: int | None = None,
-    ) -> list[StoredObject]:
-        """Return objects, oldest first: of a client, with these `COLUMNS`, that satisfy `such`."""
-        equal = {name: where[name] for name in COLUMNS if where and name in where}
-        equal |= {} if client is None else {"client": client}
-        query = sa.select(*_ROW).where(OBJECTS.c.kind == kind).order_by(OBJECTS.c.seq)
-        for name, value in equal.items():
-            query = query.where(OBJECTS.c[name] == value)
-        if such is None and limit is not None:
-            query, skip = query.limit(limit).offset(skip), 0
-        found = filter(such, (StoredObject(*row) for row in self.rows(query)))
-        return list(islice(found, skip, None if limit is None else skip + limit))
+    ) -> Iterator[StoredObject]:
+        """Yield objects, oldest first: of a client, with these `COLUMNS`, that satisfy `such`.
+
+        At most `CHUNK` bytes, or one object, are in memory at a time. An object that is removed
+        meanwhile gives its place to the next one.
+        """
+        asked = OBJECTS.c.kind == kind
+        for name in COLUMNS:
+            if where and name in where:
+                asked &= OBJECTS.c[name] == where[name]
+        if client is not None:
+            asked &= OBJECTS.c.client == client
+        sizes = sa.select(OBJECTS.c.seq, OBJECTS.c.size).where(asked).order_by(OBJECTS.c.seq)
+        offset, passed, last = (skip, 0, 0) if such is None else (0, skip, 0)
+        while limit is None or limit > 0:
+            most = ROWS if limit is None or such is not None else min(ROWS, limit)
+            coming = self.rows(sizes.where(OBJECTS.c.seq > last).offset(offset).limit(most))
+            if not coming:
+                return
+            totals = accumulate(size for _, size in coming)
+            number = sum(total <= CHUNK for total in totals) or 1
+            first, last, offset = coming[0][0], coming[number - 1][0], 0
+            chunk = asked & OBJECTS.c.seq.between(first, last)
+            for values in self.rows(sa.select(*_ROW).where(chunk).order_by(OBJECTS.c.seq)):
+                thing = StoredObject(*values)
+                if such is not None and not such(thing):
+                    continue
+                if passed > 0:
+                    passed -= 1
+                    continue
+                yield thing
+                if limit is not None:
+                    limit -= 1
+                    if not limit:
+                        return
 
     def count(self, kind: Kind, client: str) -> int:
         """Return the number of objects of a client."""
@@ -174,7 +220,7 @@ class VtnStore(Database):
         most = SUBSCRIPTIONS if one.kind == "SUBSCRIPTION" else MOST
         same = sa.select(sa.func.count()).where(others, OBJECTS.c.kind == one.kind)
         over = new * ((connection.scalar(same) or 0) + 1 - most)
-        size, length = len(json.dumps(one.body)), sa.func.length(OBJECTS.c.body)
+        size, length = len(one.text), OBJECTS.c.size
         spare = self._spare.get(one.client, 0) - size
         if spare < 0:
             taken = connection.scalar(sa.select(sa.func.sum(length)).where(others)) or 0
@@ -248,7 +294,8 @@ def _changing(one: StoredObject) -> dict[str, Any]:
         "ven": body.get("venID"),
         "only_name": {"VEN": name, "RESOURCE": f"{body.get('venID')}/{name}"}.get(one.kind),
         "modified": one.modified,
-        "body": body,
+        "body": one.text,
+        "size": len(one.text),
     }
 
 
