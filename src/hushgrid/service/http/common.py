@@ -249,6 +249,7 @@ class Heavy:
         if self._here.total() >= self._most or present >= self._most // 4:
             await pause()
             raise Refusal(503, "Too many such requests at once; try again later.", RETRY)
+        (await self.under_way.take(sender, 1))()  # before the work, where the answer has no room
         self._here[sender] += 1  # at once: a limiter counts it only when it waits for a thread
         left = ExitStack()
         left.callback(self._leave, sender)
