@@ -10,14 +10,17 @@ import time
 from pathlib import Path
 
 from hushgrid import Policy
-from hushgrid.files.deployment import Deployment, Http
+from hushgrid.files.deployment import Deployment, Http, OpenAdr
 from hushgrid.service import serve
+from hushgrid.service.access.clients import KINDS
 from hushgrid.service.clock import WatchedClock, log_lines
 from tests.faults.shim import Control
 from tests.service.worlds import TOKEN, deployment, service
 
 SECONDS, GRACE = 2, 1
 HOUSES = {"elm": 4, "oak": 3}
+CLIENTS = {"ven": KINDS["ven"], "tables": KINDS["meters"]}  # of a service with OpenADR
+SECRET = "a secret that is long enough"
 
 
 def described(
@@ -40,6 +43,7 @@ def described(
         ),
         price_file=folder / f"prices-{port}.json",
         standby="standby" in more,
+        openadr=OpenAdr() if (folder / "openadr").exists() else None,
         name=str(port),
     )
 

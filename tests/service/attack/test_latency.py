@@ -12,20 +12,22 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hushgrid import SimulatedNoise
+from hushgrid.service.access.clients import Client, ClientStore, hash_secret
 from hushgrid.service.curator import Curator
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.witness import open_witnesses
 from hushgrid.service.ledger.writer import load
 from hushgrid.service.meters import open_meters
+from hushgrid.service.openadr.store import StoredObject, VtnStore, to_text
 from tests.faults.drive import Driven
-from tests.faults.serving import SECONDS, described
+from tests.faults.serving import CLIENTS, SECONDS, SECRET, described
 from tests.service.openadr.test_webhooks import certificate
 
 PAST = 1500  # releases before the crowd comes
@@ -136,3 +138,76 @@ def test_a_crowd_delays_neither_reading_nor_price_nor_tick(
     assert not other
     slow = {name: one["max"] for name, one in worst.items() if one["max"] > LIMITS[name] + late[0]}
     assert not slow, f"the machine was {late[0]:.3f} s late"
+
+
+ATTACKS = {"bodies": 24, "unread": 120, "tables": 3}  # connections of each kind at the same time
+MEMORY = 512 << 10  # [KiB] that the process may grow by: bytes under way, and work of the threads
+
+
+def with_clients(driven: Driven) -> None:
+    """Add the clients of the attacks, and reports that make a list of 12 MiB."""
+    (driven.folder / "openadr").mkdir()
+    made = described(driven.folder, driven.port, driven.begins, driven.ledger, driven.meters)
+    with ClientStore(made.client_store) as clients:
+        for name, scopes in CLIENTS.items():
+            clients.add(Client(name, tuple(scopes), hash_secret(SECRET), 0))
+    text = to_text({"eventID": "e", "clientName": "c", "resources": [], "more": "a" * 250_000})
+    with VtnStore(made.vtn_store) as store:
+        for i in range(50):
+            store.add(StoredObject("REPORT", f"r{i}", "ven", 0, 0, text))
+
+
+def memory(driven: Driven) -> int:
+    """Memory of the service [KiB]."""
+    status = Path(f"/proc/{driven._processes[driven.port].pid}/status").read_text()
+    return int(status.partition("VmRSS:")[2].split()[0])
+
+
+def measured(driven: Driven, seconds: float) -> dict[str, Any]:
+    """Times of prices and ticks, and the most memory, over so many seconds."""
+    driven.took.clear()
+    before, most, end = len(driven.ticks()), 0, time.monotonic() + seconds
+    while time.monotonic() < end:
+        most = max(most, memory(driven))
+        time.sleep(0.2)
+    times = sorted(driven.took.get("/v1/price 200", []))
+    return {
+        "n": len(times),
+        "p95": times[int(0.95 * len(times))],
+        "max": times[-1],
+        "tick": max(driven.ticks()[before:]),
+        "memory": most,
+        "other": {path: len(few) for path, few in driven.took.items() if path[-4:] != " 200"},
+    }
+
+
+@pytest.mark.soak
+def test_bodies_unread_answers_and_tables_delay_neither_price_nor_tick(tmp_path: Path) -> None:
+    driven = Driven(tmp_path)
+    with_past(driven)
+    with_clients(driven)
+    with driven.running():
+        driven.until_published()
+        quiet = measured(driven, 15)
+        with ExitStack() as stack:
+            crowds = {
+                kind: stack.enter_context(crowd(driven, kind, number))
+                for kind, number in ATTACKS.items()
+            }
+            time.sleep(20)  # a table is made first
+            with machine() as late:
+                attacked = measured(driven, 30)
+        again = driven.starts
+    verdict = driven.judge()
+    last = {kind: seen[-1] for kind, seen in crowds.items()}
+    found = {"quiet": quiet, "attacked": attacked, "late": late[0], "crowds": last}
+    REPORT.parent.mkdir(parents=True, exist_ok=True)
+    known = json.loads(REPORT.read_text()) if REPORT.exists() else {}
+    REPORT.write_text(json.dumps(known | {"attacks": found}, indent=1) + "\n")
+    assert not verdict["problems"]
+    assert again == 1
+    assert not attacked["other"], found
+    assert all(one["open"] or one["answers"] for one in last.values()), found
+    assert attacked["p95"] <= max(0.1, 5 * quiet["p95"]) + late[0], found
+    assert attacked["tick"] <= LIMITS["tick"] + late[0], found
+    assert attacked["memory"] <= quiet["memory"] + MEMORY, found
