@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from hushgrid.files.deployment import Mqtt
 from hushgrid.files.readings import message_batches
 from hushgrid.service.curator import PresentPrices, price
 from hushgrid.service.ingest import Ingest, Receipt
+from hushgrid.service.meters import open_meters
 from hushgrid.service.mqtt import MqttPrices, MqttReadings, hang_up
 from tests.service.brokers import Broker, until
 from tests.service.http.test_web import ROWS, as_csv, as_json, as_ndjson, shown
@@ -117,6 +119,93 @@ def test_what_the_store_cannot_take_comes_again(broker: Broker, inlet: Inlet) ->
     inlet.way._ingest._store = good
     assert until(lambda: inlet.total.accepted == 2)
     assert set(inlet.meters.rows) == {("elm-street", 0, START), ("elm-street", 1, START)}
+
+
+class Zones:
+    """Two zones with a store on disk, of which those in `opened` are open."""
+
+    def __init__(self, mqtt: Mqtt, folder: Path, *opened: str) -> None:
+        self._file, self.zones = folder / "meters", {name: service(name) for name in ("elm", "oak")}
+        self.store, self.total = open_meters(self._file), Receipt()
+        for name in opened:
+            self.open(name)
+        ingest = Ingest(list(self.zones.values()), self.store)
+        self.way = MqttReadings(mqtt, ingest, self._count)
+
+    def open(self, name: str) -> None:
+        self.store.open_zone(name, self.zones[name].meters, 900)
+
+    def damage(self, name: str) -> None:
+        """A stored delivery that its checksum does not fit."""
+        assert self.store.put(name, [0], [START], [900], [1]).accepted == 1
+        with sqlite3.connect(self._file) as link:
+            found = link.execute(
+                "UPDATE hushgrid_meter_delivery SET readings = zeroblob(8) WHERE zone ="
+                " (SELECT key FROM hushgrid_meter_zone WHERE zone = ?)", [name],
+            )  # fmt: skip
+            assert found.rowcount == 1
+        self.store.shut()
+        self.store = open_meters(self._file)
+        for each in self.zones:
+            self.open(each)
+        self.way._ingest = Ingest(list(self.zones.values()), self.store)
+
+    def _count(self, _way: str, receipt: Receipt) -> None:
+        self.total += receipt
+
+
+@pytest.fixture
+def zones(broker: Broker, tmp_path: Path) -> Iterator[Callable[..., Zones]]:
+    made: list[Zones] = []
+
+    def start(*opened: str, damaged: str | None = None) -> Zones:
+        made.append(Zones(at(broker), tmp_path, *opened))
+        if damaged is not None:
+            made[0].damage(damaged)
+        made[0].way.start()
+        assert made[0].way.listening.wait(60)
+        return made[0]
+
+    yield start
+    for each in made:
+        each.way.stop()
+        each.store.shut()
+
+
+def rows_of(zone: str, *houses: int) -> bytes:
+    return as_ndjson([(f"{zone}-{house}", START, 900, 10) for house in houses])
+
+
+def test_damage_of_one_zone_holds_back_no_message_of_another(
+    broker: Broker, zones: Callable[..., Zones], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Readings of the interval are counted and never asked for again: they can never be stored."""
+    it = zones("elm", "oak", damaged="elm")
+    send(broker, rows_of("elm", 1), rows_of("oak", 0), rows_of("elm", 2, 3), rows_of("oak", 1))
+    assert until(lambda: it.total.accepted == 2, 20)
+    assert until(lambda: it.total == Receipt(accepted=2, damaged=3), 20)
+    assert it.store.get("oak", START).missing == 4
+    assert it.way.listening.is_set()
+    it.way.stop()
+    assert not [one for one in caplog.records if one.msg == "readings left with the broker"]
+    again = MqttReadings(at(broker), it.way._ingest, it._count)
+    again.start()
+    assert again.listening.wait(60)
+    send(broker, rows_of("oak", 2))  # after all that the broker may still have
+    assert until(lambda: it.total == Receipt(accepted=3, damaged=3), 20)
+    again.stop()
+
+
+def test_only_what_could_not_be_stored_comes_again(
+    broker: Broker, zones: Callable[..., Zones]
+) -> None:
+    it = zones("elm")  # the store does not take readings of oak yet
+    send(broker, rows_of("oak", 0), rows_of("elm", 0), rows_of("oak", 1), rows_of("elm", 1))
+    assert until(lambda: it.total == Receipt(accepted=2), 20)
+    send(broker, rows_of("elm", 2))
+    assert until(lambda: it.total == Receipt(accepted=3), 20)
+    it.open("oak")
+    assert until(lambda: it.total == Receipt(accepted=5), 20), "none of elm twice"
 
 
 def test_a_broker_that_was_away_is_found_again(broker: Broker, inlet: Inlet) -> None:

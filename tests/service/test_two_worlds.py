@@ -220,7 +220,7 @@ def repeats(process: Any, patch: pytest.MonkeyPatch) -> None:
     """A receipt that tells whether a repeated reading agrees with the one that is stored."""
 
     def told(counts: Any, known: int) -> Receipt:
-        return Receipt(counts.accepted, counts.duplicate, counts.late, counts.marked, -known, 0)
+        return Receipt(counts.accepted, counts.duplicate, counts.late, counts.marked, -known)
 
     patch.setattr(ingest, "_receipt", told)
 

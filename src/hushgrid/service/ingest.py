@@ -32,6 +32,10 @@ EARLY = (
     "a reading starts further after the present than service.early_limit allows; set the clock of"
     " its sender."
 )
+DAMAGED = (
+    "a reading is of an interval whose stored readings are damaged, so that it gets no price of its"
+    " own; do not send it again."
+)
 
 
 class Delivery:
@@ -61,8 +65,9 @@ class Delivery:
         self.receipt += taken.receipt
         for part in parsed:
             self.problems = (*self.problems, *part.problems)[:PROBLEMS]
-        if taken.receipt.early and EARLY not in self.problems:
-            self.problems = (EARLY, *self.problems)[:PROBLEMS]
+        for text, count in ((EARLY, taken.receipt.early), (DAMAGED, taken.receipt.damaged)):
+            if count and text not in self.problems:
+                self.problems = (text, *self.problems)[:PROBLEMS]
         refused = [
             Reason(text, count, f"reading {self._readings + first + 1}")
             for text, count, first in taken.refused
@@ -167,6 +172,7 @@ class Receipt(NamedTuple):
         unknown: Of a meter of no zone, or of another sender.
         malformed: Not a reading.
         early: Of an interval too far after the present.
+        damaged: Of an interval whose stored readings are damaged; not stored.
     """
 
     accepted: int = 0
@@ -176,6 +182,7 @@ class Receipt(NamedTuple):
     unknown: int = 0
     malformed: int = 0
     early: int = 0
+    damaged: int = 0
 
     def __add__(self, other: object) -> Receipt:
         if not isinstance(other, Receipt):
@@ -446,4 +453,7 @@ def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
 def _receipt(counts: Counts, known: int) -> Receipt:
     """The change to a receipt in which these readings were counted as unknown."""
     again = counts.duplicate + counts.conflicting
-    return Receipt(counts.accepted, again, counts.late, counts.marked, -known, counts.malformed)
+    return Receipt(
+        counts.accepted, again, counts.late, counts.marked, -known, counts.malformed,
+        damaged=counts.damaged,
+    )  # fmt: skip

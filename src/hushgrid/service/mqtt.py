@@ -1,9 +1,9 @@
 """Readings in and prices out over MQTT 3.1.1, QoS 1.
 
-A message is acknowledged when its readings are durable, or when it can never be read. A message
-that the store could not take stays with the broker, which sends it again after a reconnect: the
-session is kept under a client id that is always the same and that no stranger knows: a broker lets
-any client take over, or end, a session whose id it gives.
+Each message is acknowledged by itself, when its readings are durable or when they never can be. A
+message that the store could not take stays with the broker, which sends it again after a
+reconnect: the session is kept under a client id that is always the same and that no stranger knows:
+a broker lets any client take over, or end, a session whose id it gives.
 
 The sender of a message is the level of its topic that the first wildcard of `mqtt.readings` is for:
 the broker lets a user write below its own name only.
@@ -148,22 +148,27 @@ class MqttReadings:
         self._waiting.append((message.mid, message.qos, sender, bytes(message.payload)))
 
     def _take(self) -> None:
-        """Store the messages received, then acknowledge them in order."""
+        """Store the messages received, and acknowledge each that is stored or never can be."""
         if not self._waiting:
             return
-        each = [(Delivery(who), [_parsed(payload)]) for _, _, who, payload in self._waiting]
-        for error in take_each(self._ingest, each):
-            if error is not None:
-                raise error
-        receipt = sum((delivery.receipt for delivery, _ in each), Receipt())
-        for mid, qos, _, _ in self._waiting:
-            self._client.ack(mid, qos)
-        messages = len(self._waiting)
+        # lazy: a message too large for the memory is its own trouble
+        deliveries = [(Delivery(who), map(_parsed, [text])) for _, _, who, text in self._waiting]
+        errors = take_each(self._ingest, deliveries)
+        receipt, messages = Receipt(), 0
+        for (mid, qos, _, _), (delivery, _), error in zip(
+            self._waiting, deliveries, errors, strict=True
+        ):
+            if error is None:
+                self._client.ack(mid, qos)
+                receipt, messages = receipt + delivery.receipt, messages + 1
         self._waiting.clear()
+        if messages:
+            self._received("mqtt", receipt)
+            counts = {k: v for k, v in receipt._asdict().items() if k != "clamped"}
+            log.info("readings", extra={"messages": messages, **counts})
+        for error in filter(None, errors):
+            raise error
         self._pause = FIRST_PAUSE
-        self._received("mqtt", receipt)
-        counts = {k: v for k, v in receipt._asdict().items() if k != "clamped"}
-        log.info("readings", extra={"messages": messages, **counts})
 
 
 def sender_of(pattern: str, topic: str) -> str:

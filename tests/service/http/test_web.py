@@ -41,7 +41,7 @@ AUTH = {"Authorization": f"Bearer {TOKEN}"}
 NDJSON = {"Content-Type": "application/x-ndjson", **AUTH}
 RECEIPT = {
     "accepted": 4, "duplicate": 1, "late": 1, "clamped": 2, "unknown": 1, "malformed": 1,
-    "early": 0,
+    "early": 0, "damaged": 0,
 }  # fmt: skip
 
 # (meter, start, duration, Wh): two fine, one above and one below its bound, one again with another

@@ -13,7 +13,7 @@ class MeterOracle:
         self.purged: set[int] = set()
 
     def put(self, readings: list[Reading], marked: list[bool] | None = None) -> tuple[int, ...]:
-        kinds = ("accepted", "duplicate", "conflicting", "late", "malformed", "marked")
+        kinds = ("accepted", "duplicate", "conflicting", "late", "malformed", "damaged", "marked")
         found = dict.fromkeys(kinds, 0)
         for reading, mark in zip(readings, marked or [False] * len(readings), strict=True):
             kind = self._one(*reading)

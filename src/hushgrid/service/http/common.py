@@ -538,7 +538,7 @@ class ZoneStates:
         return [zone for zone in self.zones if self._passed.get(zone, -1e300) < since]
 
 
-KINDS = ("accepted", "duplicate", "late", "unknown", "malformed", "early")
+KINDS = ("accepted", "duplicate", "late", "unknown", "malformed", "early", "damaged")
 WAYS = ("http", "mqtt")
 disable_created_metrics()  # type: ignore[no-untyped-call]  # they would reveal the exact time of a zone's first release
 OUTCOMES = ("delivered", "failed", "refused", "dropped")

@@ -174,6 +174,7 @@ class Counts(NamedTuple):
         late: Its interval is closed, or left out before the first that is published.
         malformed: A house outside the roster, a duration that does not divide the interval, or a
             start that is no multiple of the duration (it would straddle a border or overlap).
+        damaged: Of an interval of which a stored delivery is damaged; not stored.
         marked: How many of the accepted ones were marked by the caller.
     """
 
@@ -182,6 +183,7 @@ class Counts(NamedTuple):
     conflicting: int = 0
     late: int = 0
     malformed: int = 0
+    damaged: int = 0
     marked: int = 0
 
 
@@ -352,7 +354,7 @@ class IntervalSource(Protocol):
 
 # ---- columns
 
-ACCEPTED, DUPLICATE, CONFLICTING, LATE, MALFORMED = range(5)  # in the order of Counts
+ACCEPTED, DUPLICATE, CONFLICTING, LATE, MALFORMED, DAMAGED = range(6)  # in the order of Counts
 
 
 class Columns(NamedTuple):
@@ -491,7 +493,9 @@ def counts_of(codes: Int8s, ends: Sequence[int], marks: Bools | None) -> list[Co
     for end in ends:
         some = codes[begin:end]
         marked = 0 if marks is None else int((some[marks[begin:end]] == ACCEPTED).sum())
-        made.append(Counts(*np.bincount(some, minlength=5).tolist())._replace(marked=marked))
+        made.append(
+            Counts(*np.bincount(some, minlength=DAMAGED + 1).tolist())._replace(marked=marked)
+        )
         begin = end
     return made
 

@@ -34,6 +34,7 @@ from hushgrid.service.meters.block_keys import BlockKeys, seal, unseal
 from hushgrid.service.meters.columns import (
     ACCEPTED,
     CONFLICTING,
+    DAMAGED,
     Columns,
     Counts,
     Interval,
@@ -77,8 +78,9 @@ class MeterStore:
 
     Accepted means durable: when `put` has returned, no crash loses what it counted as accepted. A
     reading counted otherwise has changed nothing. MeterRetryError: nothing was counted, and the
-    same should be sent again. Every other fault is a MeterError. The database is opened with the
-    first call, and again after a failure.
+    same should be sent again. Every other fault is a MeterError, except that readings of an
+    interval that is damaged are counted as such: sent again, they would meet the same. The database
+    is opened with the first call, and again after a failure.
 
     Args:
         place: As for `open_meters`.
@@ -251,7 +253,13 @@ class MeterStore:
             codes = first_codes(columns, epoch)
             fine = np.flatnonzero(codes == ACCEPTED)
             for opens, rows in by_interval(columns.start, fine, epoch.roster.interval):
-                interval = _loaded(link, name, key, zone, opens)
+                try:
+                    interval = _loaded(link, name, key, zone, opens)
+                except MeterDamageError:  # of this interval alone
+                    zone.intervals.pop(opens, None)
+                    codes[rows] = DAMAGED
+                    self._lose(name, zone.roster, opens)
+                    continue
                 zone.intervals[opens] = interval
                 codes[rows] = interval.merge(columns.at(rows))
                 accepted = rows[codes[rows] == ACCEPTED]
