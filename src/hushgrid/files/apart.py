@@ -12,12 +12,13 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from hushgrid.errors import HushgridError, IntakeError
 from hushgrid.intake.readings import Parsed
-from hushgrid.intake.text import ColumnMapping
+from hushgrid.intake.text import ColumnMapping, Format
 
 MEMORY = 1 << 30  # [bytes] of address space for a body, in addition to the body
 SECONDS = 300  # of computing for a body
@@ -74,6 +75,34 @@ def batches_apart(
         process.kill()
         process.wait()
         process.stdout.close()
+
+
+def limited(form: Format, most: int) -> Callable[[Any, ColumnMapping], Iterator[Parsed]]:
+    """The function that parses a format that seeks, for inputs of at most so many rows.
+
+    Args:
+        form: The format.
+        most: Rows of an input; what says that it has more is refused before a row is read.
+
+    Returns:
+        A function for `batches_apart`.
+    """
+    return form.batches if form.rows is None else partial(_within, form.batches, form.rows, most)
+
+
+def _within(
+    parse: Callable[[Any, ColumnMapping], Iterator[Parsed]],
+    rows: Callable[[Any], int],
+    most: int,
+    source: Any,
+    mapping: ColumnMapping,
+) -> Iterator[Parsed]:
+    if (count := rows(source)) > most:
+        raise IntakeError(
+            f"input has {count} rows, but its sender's meters have at most {most} readings in"
+            " intervals that may be open; send it in parts."
+        )
+    return parse(source, mapping)
 
 
 def _parse() -> None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -228,6 +229,32 @@ def parquet_batches(
     Raises:
         IntakeError: If the file is damaged, or lacks a column of the mapping.
     """
+    with _parquet_file(source) as file:
+        table = Table(file.schema_arrow, mapping)
+        for batch in file.iter_batches(_ROWS, columns=table.names, use_threads=False):
+            yield table.parsed(batch)
+
+
+def parquet_rows(source: bytes | BinaryIO) -> int:
+    """How many rows a Parquet file has by its footer; none is read.
+
+    Args:
+        source: Its bytes, or an open file that can seek.
+
+    Returns:
+        The rows of all row groups: these are read, whatever the footer states as their sum.
+
+    Raises:
+        IntakeError: If the footer is damaged.
+    """
+    with _parquet_file(source) as file:
+        footer = file.metadata
+        return sum(footer.row_group(i).num_rows for i in range(footer.num_row_groups))
+
+
+@contextmanager
+def _parquet_file(source: bytes | BinaryIO) -> Iterator[Any]:
+    """Open a Parquet file; errors of the block become one sentence."""
     pa = arrow()
     from pyarrow import parquet
 
@@ -235,10 +262,7 @@ def parquet_batches(
         raise IntakeError(f"source is a {type(source).__name__}; give bytes or an open file.")
     file = pa.BufferReader(source) if isinstance(source, bytes) else source
     try:
-        opened = parquet.ParquetFile(file, **_THRIFT)
-        table = Table(opened.schema_arrow, mapping)
-        for batch in opened.iter_batches(_ROWS, columns=table.names, use_threads=False):
-            yield table.parsed(batch)
+        yield parquet.ParquetFile(file, **_THRIFT)
     except (pa.ArrowException, OSError, ValueError) as error:
         if isinstance(error, IntakeError):
             raise
@@ -455,4 +479,7 @@ def _wholes(found: NDArray[Any], most: int, beyond: Fault, unusable: Fault) -> I
 
 
 ARROW = Format(("application/vnd.apache.arrow.stream",), (".arrows", ".arrow"), arrow_batches)
-PARQUET = Format(("application/vnd.apache.parquet",), (".parquet",), parquet_batches, seeks=True)
+PARQUET = Format(
+    ("application/vnd.apache.parquet",), (".parquet",), parquet_batches, seeks=True,
+    rows=parquet_rows,
+)  # fmt: skip

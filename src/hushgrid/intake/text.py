@@ -506,12 +506,14 @@ class Format(NamedTuple):
         batches: Called with the input and a mapping; yields readings and malformed rows.
         seeks: Whether `batches` takes all bytes or a file that seeks, in place of chunks. It is
             then a function of a module, since it runs in a process of its own.
+        rows: How many rows such an input says it has, without reading them; None: it does not say.
     """
 
     media: tuple[str, ...]
     suffixes: tuple[str, ...]
     batches: Callable[[Any, ColumnMapping], Iterator[Parsed]]
     seeks: bool = False
+    rows: Callable[[Any], int] | None = None
 
 
 # ---- columns of text to whole numbers; equal texts are converted once

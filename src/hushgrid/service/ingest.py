@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, chain, pairwise
-from operator import add
+from operator import add, mul
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -219,6 +219,17 @@ class Ingest:
     def mapped(self, mapping: ColumnMapping) -> ColumnMapping:
         """A mapping that knows which homes have a register of energy fed in."""
         return replace(mapping, registers=self._registers) if self._registers else mapping
+
+    def most_rows(self, sender: str | None) -> int:
+        """How many rows a table of a sender may have: its meters times intervals that may be open.
+
+        At least `ROWS`: a table of one batch costs no more than its refusal.
+        """
+        terms = None if self._senders is None else self._senders.terms()
+        mine = (lambda _: True) if terms is None else terms.test_of(sender)
+        intervals = (PAST + 1 + zone.early_limit for zone in self._zones)
+        meters = (sum(map(mine, zone.all_meters)) for zone in self._zones)
+        return max(ROWS, sum(map(mul, meters, intervals)))
 
     def take(self, *parsed: Parsed, sender: str | None = None) -> Receipt:
         """Store parsed readings; durable on return."""

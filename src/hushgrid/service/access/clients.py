@@ -424,6 +424,10 @@ class SenderTerms:
     bound: Mapping[str, tuple[str, ...]]
     refused: frozenset[str]
 
+    def test_of(self, sender: str | None) -> Callable[[str], bool]:
+        """Make the test whether a meter may be a sender's; of one that is bound to none all may."""
+        return covers(self.bound.get(sender or "", ("*",)))
+
 
 class Senders:
     """The meters of each sender; a change of the store is seen within `CACHED` s. Thread-safe.

@@ -2,7 +2,8 @@
 
 A large body is parsed while it arrives, in a thread that reads the next piece after it has stored
 the last: memory stays bounded, and a slow disk slows the sender down. Each client has a share of
-these threads, which no other request uses. Small bodies that arrive
+these threads, which no other request uses. Of the bodies that are held whole and parsed in a
+process of their own each client has one at a time, and all together two. Small bodies that arrive
 while others are being stored form the next group: one thread parses and stores a group with one
 sync, because a thread and a sync for each would take most of the time.
 """
@@ -12,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import threading
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -25,7 +25,7 @@ from pydantic import create_model
 from starlette.requests import ClientDisconnect, Request
 
 from hushgrid.errors import ExtraError, IntakeError, MeterError
-from hushgrid.files.apart import batches_apart
+from hushgrid.files.apart import batches_apart, limited
 from hushgrid.files.readings import format_by, formats_by_media, mapping_named
 from hushgrid.intake.exports import MAPPINGS
 from hushgrid.intake.readings import Parsed
@@ -91,6 +91,7 @@ class Batcher:
 log = logging.getLogger("hushgrid.http")
 
 AT_ONCE, OWN = 16, 4  # bodies parsed at the same time, and of one client; more wait
+APART = 2  # of these in processes of their own, each in memory as a whole; of one client one
 PATIENCE = 300.0  # [s] for a whole body, so that slow senders cannot keep the threads
 FIRST = 1 << 17  # [bytes] of a body read before it waits for a thread
 MUCH = 1 << 22  # [bytes] of a body read before a thread parses it
@@ -172,7 +173,8 @@ def add_readings(
     """
     batcher, turns = Batcher(ingest), CapacityLimiter(AT_ONCE)
     own: defaultdict[str, CapacityLimiter] = defaultdict(partial(CapacityLimiter, OWN))
-    one_whole = threading.Lock()  # such a body is in memory as a whole
+    apart = CapacityLimiter(APART)
+    own_apart: defaultdict[str, CapacityLimiter] = defaultdict(partial(CapacityLimiter, 1))
     formats = formats_by_media()
     name: str = Query(
         "canonical",
@@ -191,22 +193,27 @@ def add_readings(
             yield from form.batches(_pieces(body, first), columns)
 
         def work() -> None:
-            if not form.seeks:
-                delivery.take(ingest, parsed())
-                return
-            with TemporaryFile() as whole:  # a slow sender must not keep the lock
-                whole.writelines(_pieces(body, first))
-                whole.seek(0)
-                with one_whole:
-                    delivery.take(ingest, batches_apart(form.batches, whole.read(), columns))
+            delivery.take(ingest, parsed())
+
+        def work_apart() -> None:
+            file.seek(0)
+            parse = limited(form, ingest.most_rows(delivery.sender))
+            delivery.take(ingest, batches_apart(parse, file.read(), columns))
 
         if body.ended and not form.seeks:
             await batcher.take(delivery, parsed())
             return
-        async with own[delivery.sender or ""]:
+        sender = delivery.sender or ""
+        async with own[sender]:
             if not body.ended:
                 first += await body.more(MUCH)
-            await to_thread.run_sync(work, limiter=turns)
+            if not form.seeks:
+                await to_thread.run_sync(work, limiter=turns)
+                return
+            with TemporaryFile() as file:  # a slow sender keeps no place
+                await to_thread.run_sync(file.writelines, _pieces(body, first), limiter=turns)
+                async with own_apart[sender]:
+                    await to_thread.run_sync(work_apart, limiter=apart)
 
     @router.post(
         "/v1/readings",
