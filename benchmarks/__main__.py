@@ -15,6 +15,7 @@ from benchmarks import (
     adversary,
     batch,
     calibrate,
+    clients,
     compose,
     follow,
     intake,
@@ -41,6 +42,7 @@ QUESTIONS: dict[str, Question] = (
     | compose.QUESTIONS
     | follow.QUESTIONS
     | meters.QUESTIONS
+    | clients.QUESTIONS
     | intake.QUESTIONS
     | million.QUESTIONS
     | many.QUESTIONS

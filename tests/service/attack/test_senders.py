@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import paho.mqtt.client as paho
 import pytest
+import sqlalchemy as sa
 from paho.mqtt.enums import CallbackAPIVersion
 
 from hushgrid.cli import main
@@ -20,7 +21,7 @@ from hushgrid.errors import ServiceError
 from hushgrid.files.deployment import Deployment, Http, Mqtt
 from hushgrid.files.service_file import load_deployment
 from hushgrid.service.access import clients as senders_module
-from hushgrid.service.access.clients import Client, ClientStore, hash_secret
+from hushgrid.service.access.clients import CACHED, Client, ClientStore, Senders, hash_secret
 from hushgrid.service.access.tokens import make_token
 from hushgrid.service.curator import utc
 from hushgrid.service.ingest import Ingest, Receipt
@@ -124,6 +125,38 @@ def test_a_meter_of_another_sender_is_unknown(tmp_path: Path) -> None:
         # senders with the same list of meters, one after the other
         assert it.send("south", reading(1), reading(2)) == {"unknown": 1, "late": 1}
         assert it.send("north", reading(1), reading(2)) == {"unknown": 1, "late": 1}
+
+
+def test_clients_are_read_again_only_after_a_change(tmp_path: Path) -> None:
+    now, statements = [0.0], list[str]()
+    with (
+        ClientStore(tmp_path / "clients") as store,
+        ClientStore(tmp_path / "clients") as elsewhere,
+    ):
+        store.add(client("north", "elm-street-0"))
+        store.add(Client("ven", ("write_vens",), SECRET, 1))
+        senders = Senders(store, production=True, steady=lambda: now[0])
+        terms = senders.terms()
+        assert (terms.bound, terms.refused) == ({"north": ("elm-street-0",)}, {"ven"})
+        sa.event.listen(
+            store.engine, "before_cursor_execute", lambda *each: statements.append(each[2])
+        )
+        for _ in range(3):
+            now[0] += CACHED
+            assert senders.terms() is terms
+        assert statements
+        assert not [one for one in statements if "FROM clients" in one]
+        for change in (
+            lambda: elsewhere.add(client("south", "elm-street-1")),
+            lambda: elsewhere.bind("north", ["elm-street-2", "elm-street-3"]),
+            lambda: elsewhere.revoke("south", 2),
+        ):
+            change()
+            now[0] += CACHED
+            terms, before = senders.terms(), terms
+            assert terms != before
+        assert terms.bound == {"north": ("elm-street-2", "elm-street-3")}
+        assert terms.refused == {"ven", "south"}
 
 
 def test_production_takes_nothing_from_an_unbound_client(tmp_path: Path) -> None:

@@ -275,12 +275,18 @@ def _clients(name: str) -> sa.Table:
 
 
 def _bindings() -> list[sa.Table]:
-    """Tables that stores of earlier versions lack: meters by client, and first senders."""
+    """Meters by client, first senders, and how often clients or their meters were changed."""
     key = partial(sa.Column, type_=SORTED_TEXT, primary_key=True)
     sender = sa.Column("sender", SORTED_TEXT, nullable=False)
     return [
         sa.Table("hushgrid_client_meters", sa.MetaData(), key("client"), key("meters")),
         sa.Table("hushgrid_first_senders", sa.MetaData(), key("meter"), sender),
+        sa.Table(
+            "hushgrid_client_changes",
+            sa.MetaData(),
+            sa.Column("key", sa.Integer, primary_key=True, autoincrement=False),  # always 1
+            sa.Column("number", sa.BigInteger, nullable=False),
+        ),
     ]
 
 
@@ -307,7 +313,7 @@ class ClientStore(Database):
 
     def __init__(self, url: str | Path, *, create: bool = True, read_only: bool = False) -> None:
         super().__init__(url, CLIENTS, create=create, read_only=read_only, still=read_only)
-        self._table, self._meters, self._first = self.tables
+        self._table, self._meters, self._first, self._changes = self.tables
         # one of an earlier version that is only read
         self._binds = not read_only or self._meters.name in self.found()
 
@@ -337,6 +343,7 @@ class ClientStore(Database):
         return True
 
     def _bind(self, connection: sa.Connection, client: str, meters: Sequence[str]) -> None:
+        connection.execute(_CHANGED)
         connection.execute(sa.delete(self._meters).where(self._meters.c.client == client))
         rows = [{"client": client, "meters": one} for one in dict.fromkeys(meters)]
         if rows:
@@ -375,6 +382,21 @@ class ClientStore(Database):
         which = (columns.ven == ven) & columns.revoked.is_(None)
         return frozenset(row.id for row in self.rows(sa.select(columns.id).where(which)))
 
+    def changes(self) -> int:
+        """Return how often a client was added, bound or revoked: one row, however many clients."""
+        return sum(row.number for row in self.rows(sa.select(self._changes.c.number)))
+
+    def sender_terms(self) -> SenderTerms:
+        """Return who may send what."""
+        clients, meters = self._table.c, self._meters.c
+        sends = clients.revoked.is_(None) & clients.scopes.contains("write_readings")
+        bound: dict[str, tuple[str, ...]] = {}
+        of_senders = sa.select(meters.client, meters.meters).where(meters.client == clients.id)
+        for client, each in self.rows(of_senders.where(sends).order_by(meters.client, "meters")):
+            bound[client] = (*bound.get(client, ()), each)
+        refused = self.rows(sa.select(clients.id).where(~sends))
+        return SenderTerms(bound, frozenset(row.id for row in refused))
+
     def first_senders(self) -> dict[str, str]:
         """Return the kept sender of each meter."""
         return {row.meter: row.sender for row in self.rows(sa.select(self._first))}
@@ -399,10 +421,15 @@ class ClientStore(Database):
         with self.begin() as connection:
             found = connection.execute(sa.update(self._table).where(valid).values(revoked=at))
             connection.execute(sa.delete(self._first).where(self._first.c.sender == client))
+            connection.execute(_CHANGED)
         return bool(found.rowcount)
 
 
-# both databases know this, SQLAlchemy has a word for it in each dialect only
+# both databases know these, SQLAlchemy has a word for them in each dialect only
+_CHANGED = sa.text(
+    "INSERT INTO hushgrid_client_changes VALUES (1, 1)"
+    " ON CONFLICT (key) DO UPDATE SET number = hushgrid_client_changes.number + 1"
+)
 _KEEP = "INSERT INTO {} (meter, sender) VALUES (:meter, :sender) ON CONFLICT (meter) DO NOTHING"
 
 
@@ -447,6 +474,7 @@ class Senders:
     ) -> None:
         self._clients, self._production, self._steady = clients, production, steady
         self._terms, self._until = SenderTerms({}, frozenset()), -1.0
+        self._changes = -1  # of the store, when the terms were read
         self._first: dict[str, str] | None = None  # sender by meter
         self._mutex = threading.Lock()
 
@@ -454,14 +482,15 @@ class Senders:
         """Return the terms, the same object while they are the same; MeterRetryError if away."""
         with self._mutex:
             if self._steady() >= self._until:
-                clients = _asked(self._clients.all)
-                found = SenderTerms(
-                    {one.id: one.meters for one in clients if one.sends and one.meters},
-                    frozenset(one.id for one in clients if not one.sends),
-                )
+                changes = _asked(
+                    self._clients.changes
+                )  # first: what changes meanwhile is seen next
+                if changes != self._changes:
+                    terms = _asked(self._clients.sender_terms)
+                    if terms != self._terms:
+                        self._terms, self._first = terms, None
+                    self._changes = changes
                 self._until = self._steady() + CACHED
-                if found != self._terms:
-                    self._terms, self._first = found, None
             return self._terms
 
     def own(self, sender: str, meters: Sequence[str], terms: SenderTerms) -> frozenset[str]:
