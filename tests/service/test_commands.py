@@ -34,7 +34,7 @@ from tests.service.worlds import TOKEN, MemoryMeters
 
 DIGEST = hashlib.sha256(TOKEN.encode()).hexdigest()
 NOTHING = dict.fromkeys(
-    ("accepted", "duplicate", "late", "clamped", "unknown", "malformed", "early"), 0
+    ("accepted", "duplicate", "late", "clamped", "unknown", "malformed", "early", "damaged"), 0
 )
 
 
@@ -222,6 +222,17 @@ def test_a_fleet_without_a_token_is_told(
         status, _, err = run(capsys, *call, target)
         assert (status, err.count("\n")) == (2, 1)
         assert "give http://HOST:PORT or mqtt://HOST:PORT" in err
+
+
+def test_a_fleet_asks_before_its_first_interval_ends(file: Path, curious: Curious) -> None:
+    """At this speed an interval lasts for days."""
+    code = "from hushgrid.cli import main; main()"
+    call = ["meters", "--config", str(file), "--speed", "0.001", "--to", curious.url]
+    ended = subprocess.run(
+        [sys.executable, "-c", code, *call], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ended.returncode == 2
+    assert "401" in ended.stderr
 
 
 def test_a_fleet_feeds_a_broker(

@@ -6,7 +6,7 @@ import io
 import json
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
@@ -185,20 +185,28 @@ class HttpChannel:
         if token:
             self._headers["Authorization"] = f"Bearer {token}"
 
+    def check(self) -> None:
+        """Send a body without readings: a service that would refuse readings says so at once.
+
+        Raises:
+            ServiceError: It refuses, or does not answer.
+        """
+        self._post(b"", {**self._headers, "Content-Type": "application/x-ndjson"})
+
     def send(self, readings: Readings) -> Receipt:
         """Deliver and add up the receipts."""
         total = Receipt()
         for part in parts(readings, BODY):
-            total += self._post(self._write(part))
+            total += self._post(self._write(part), self._headers)
         return total
 
-    def _post(self, body: bytes) -> Receipt:
+    def _post(self, body: bytes, headers: dict[str, str]) -> Receipt:
         import httpx
 
         reason = "no answer"
         for attempt in range(ATTEMPTS):
             try:
-                answer = self._client.post("/v1/readings", content=body, headers=self._headers)
+                answer = self._client.post("/v1/readings", content=body, headers=headers)
             except (httpx.ProtocolError, httpx.InvalidURL, UnicodeError) as error:
                 reason = type(error).__name__
                 break
@@ -283,7 +291,7 @@ class MqttChannel:
 
 
 def open_channel(target: str, token: str, form: str, pattern: str | None) -> MeterChannel:
-    """Open a channel to a curator.
+    """Open a channel to a curator. Over HTTP it is asked first whether it takes readings.
 
     Args:
         target: http://HOST:PORT, https://HOST:PORT or mqtt://HOST:PORT.
@@ -295,7 +303,7 @@ def open_channel(target: str, token: str, form: str, pattern: str | None) -> Met
         The channel.
 
     Raises:
-        ServiceError: The target is no such URL.
+        ServiceError: The target is no such URL, or refuses readings.
     """
     found = urlsplit(target)
     try:
@@ -303,7 +311,12 @@ def open_channel(target: str, token: str, form: str, pattern: str | None) -> Met
     except ValueError:
         host, port = "", None
     if found.scheme in ("http", "https") and host:
-        return HttpChannel(target, token, form)
+        with ExitStack() as stack:
+            channel = HttpChannel(target, token, form)
+            stack.callback(channel.shut)
+            channel.check()
+            stack.pop_all()
+        return channel
     if found.scheme == "mqtt" and host:
         topic = (pattern or "hushgrid/+/readings").replace("+", "fleet").replace("#", "fleet")
         return MqttChannel(host, port or 1883, topic)
