@@ -13,6 +13,7 @@ import tomllib
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ SERVICE = tomllib.loads((DEPLOY / "service.toml").read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 DOCKERFILE = (DEPLOY / "Dockerfile").read_text()
 NGINX = (DEPLOY / "nginx.conf").read_text()
-IMAGE = r"(?:[a-z0-9-]+/)?[a-z0-9-]+:[\w.-]+"  # a name and a version, no registry's host
+IMAGE = r"(?:[a-z0-9-]+/)?[a-z0-9-]+:[\w.-]+(?:@sha256:[0-9a-f]{64})?"  # no registry's host
 
 
 def mounted(service: str) -> set[str]:
@@ -82,6 +83,41 @@ def test_images_are_names_with_versions() -> None:
     for image in images:
         assert re.fullmatch(IMAGE, image), image
         assert not image.endswith(":latest")
+
+
+def test_images_are_pinned_by_what_the_registry_says(tmp_path: Path) -> None:
+    """The registry is a program that knows a digest for each name."""
+    registry = tmp_path / "bin" / "docker"
+    registry.parent.mkdir()
+    registry.write_text(
+        "#!/bin/sh\n"
+        '[ "$*" = "buildx imagetools inspect $4 --format {{.Manifest.Digest}}" ] || exit 1\n'
+        'printf "%s$TURN" "$4" | sha256sum | sed -E "s/^([0-9a-f]+).*/sha256:\\1/"\n'
+    )
+    registry.chmod(0o755)
+    copy = tmp_path / "deploy"
+    shutil.copytree(DEPLOY, copy)
+    for turn in ("1", "2"):
+        path = f"{registry.parent}:/usr/bin:/bin"
+        subprocess.run([copy / "pin-images.sh"], env={"PATH": path, "TURN": turn}, check=True)
+        for name in ("Dockerfile", "compose.yaml"):
+            text = (copy / name).read_text()
+            for image in re.findall(r"^(?:FROM| *image:) (\S+)", text, re.M):
+                name_and_version, _, digest = image.partition("@")
+                assert (
+                    digest == f"sha256:{sha256(f'{name_and_version}{turn}'.encode()).hexdigest()}"
+                )
+            assert re.sub(r"@sha256:\w+", "", text) == (DEPLOY / name).read_text()
+
+
+def test_wheels_are_pinned_for_what_the_image_installs() -> None:
+    command = "".join(
+        re.findall(r"^#   (.*?)\\?$", (DEPLOY / "requirements.txt").read_text(), re.M)
+    )
+    (extras,) = re.findall(r"'\.\[([\w,]+)\]'", DOCKERFILE)
+    assert re.findall(r"--extra (\w+)", command) == extras.split(",")
+    for file in re.findall(r"[\w/-]+\.(?:toml|txt)", command):
+        assert (ROOT / file).exists(), file
 
 
 def test_only_proxy_and_broker_are_reached_from_outside() -> None:
