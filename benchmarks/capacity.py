@@ -2,8 +2,9 @@
 
     make bench && python -m benchmarks.capacity bench.json --meters 100000000
 
-Every cost is of the machine that made the file (two cores here); a plan for other machines begins
-with a `make bench` there. Each part is filled to half, so that the loss of a machine is carried.
+Costs are of one core, by processor time: what else runs on the machine changes them little. They
+are of the machine that made the file; a plan for other machines begins with a `make bench` there.
+Each part is filled to half, so that the loss of a machine is carried.
 """
 
 from __future__ import annotations
@@ -24,20 +25,20 @@ READINGS_A_DAY = 96
 class Costs(NamedTuple):
     """What was measured, by the id of its benchmark."""
 
-    arrow: float  # readings/s into one process's embedded store, head-ends (50,000 in a body)
+    arrow: float  # readings a second of processor time, head-ends (50,000 in a body)
     ndjson: float  # the same as NDJSON
     mqtt: float  # messages of 1,000 through a broker
     small: float  # concentrators: 1,000 NDJSON readings in a body
-    database: float  # readings/s into PostgreSQL on the same machine
-    meter_s: float  # [s] of the tick for one meter more
+    database: float  # readings/s into PostgreSQL on the same machine, as time passes
+    meter_s: float  # [s] of processor time of the tick for one meter more
     meter_mib: float  # [MiB] of memory
-    zone_s: float  # [s] of the tick for one zone more
+    zone_s: float  # [s] of processor time of the tick for one zone more
     zone_mib: float
     record: float  # [bytes] of the ledger for a release
-    asks: float  # requests/s for the price, one process
+    asks: float  # requests for the price a second of processor time
     listen_s: float  # [s] until the last of 2,000 listeners has a price
     hooks_s: float  # [s] until the last of 1,000 webhooks has it
-    batch: float  # readings/s of a batch on DuckDB
+    batch: float  # readings a second of processor time of a batch on DuckDB
 
 
 IDS = {
@@ -61,7 +62,7 @@ def costs(found: Mapping[str, Mapping[str, float]]) -> Costs:
 
 
 class Plan(NamedTuple):
-    """Machines like the measured one, for each part of a country's service."""
+    """Cores like the measured ones, for each part of a country's service."""
 
     zones: int
     rush: float  # readings/s while an interval's readings arrive
@@ -93,33 +94,37 @@ def plan(of: Costs, meters: int, a_zone: int, subscribers: int) -> Plan:
 
 def text(of: Costs, made: Plan, meters: int, a_zone: int, subscribers: int) -> str:
     """The costs and the plan, as in docs/capacity.md."""
+    core = "a second of processor time"
     rows = [
-        ("readings in over HTTP, Arrow, 50,000 a body", f"{of.arrow / 1e6:.1f} M/s a process"),
-        ("the same, NDJSON", f"{of.ndjson / 1e6:.1f} M/s a process"),
-        ("the same, NDJSON, 1,000 a body", f"{of.small / 1e6:.2f} M/s a process"),
-        ("readings in over MQTT, 1,000 a message", f"{of.mqtt / 1e6:.1f} M/s a process"),
-        ("readings into PostgreSQL, 100,000 a call", f"{of.database / 1e6:.2f} M/s a server"),
-        (
-            "one meter more, at each tick",
-            f"{of.meter_s * 1e6:.1f} us, {of.meter_mib * 2**20:.0f} bytes",
-        ),
-        ("one zone more, at each tick", f"{of.zone_s * 1e3:.1f} ms, {of.zone_mib:.2f} MiB"),
-        ("one release in the ledger", f"{of.record:.0f} bytes"),
-        ("prices asked for", f"{of.asks:,.0f} requests/s a process"),
-        ("2,000 listeners have a price after", f"{of.listen_s:.2f} s"),
-        ("1,000 webhooks have a price after", f"{of.hooks_s:.2f} s"),
-        ("batch on DuckDB, two threads", f"{of.batch / 1e6:.1f} M readings/s"),
+        ("arrow", "readings in over HTTP, Arrow, 50,000 a body", f"{of.arrow / 1e6:.2f} M {core}"),
+        ("ndjson", "the same, NDJSON", f"{of.ndjson / 1e6:.2f} M {core}"),
+        ("small", "the same, NDJSON, 1,000 a body", f"{of.small / 1e6:.2f} M {core}"),
+        ("mqtt", "readings in over MQTT, 1,000 a message", f"{of.mqtt / 1e6:.2f} M {core}"),
+        ("database", "readings into PostgreSQL, 100,000 a call", f"{of.database / 1e6:.2f} M/s"),
+        ("meter_s", "one meter more, at each tick", f"{of.meter_s * 1e6:.2f} us of processor time"),
+        ("meter_mib", "its memory", f"{of.meter_mib * 2**20:.0f} bytes"),
+        ("zone_s", "one zone more, at each tick", f"{of.zone_s * 1e3:.1f} ms of processor time"),
+        ("zone_mib", "its memory", f"{of.zone_mib:.2f} MiB"),
+        ("record", "one release in the ledger", f"{of.record:.0f} bytes"),
+        ("asks", "prices asked for", f"{of.asks:,.0f} requests {core}"),
+        ("listen_s", "2,000 listeners have a price after", f"{of.listen_s:.2f} s"),
+        ("hooks_s", "1,000 webhooks have a price after", f"{of.hooks_s:.2f} s"),
+        ("batch", "batch on DuckDB", f"{of.batch / 1e6:.1f} M readings {core}"),
     ]
-    lines = ["| part | cost |", "|---|---|", *(f"| {a} | {b} |" for a, b in rows), ""]
+    lines = ["| part | cost | command |", "|---|---|---|"]
+    lines += [
+        f"| {part} | {cost} | `python -m benchmarks {IDS[key]}` |" for key, part, cost in rows
+    ]
+    lines.append("")
     need = [
         ("zones", f"{made.zones:,}"),
         ("readings while they arrive (within 5 min)", f"{made.rush:,.0f}/s"),
-        ("processes for intake", f"{made.intake}"),
-        ("machines for ticks (prices out within 90 s)", f"{made.curators}"),
+        ("cores for intake", f"{made.intake}"),
+        ("cores for ticks (prices out within 90 s)", f"{made.curators}"),
         ("memory for ticks, all together", f"{made.memory_gib:.0f} GiB"),
         ("ledger", f"{made.ledger_gib:.1f} GiB a day"),
-        (f"processes for {subscribers:,} subscribers that ask in one minute", f"{made.prices}"),
-        ("a day again as a batch, one machine", f"{made.batch_hours:.1f} h"),
+        (f"cores for {subscribers:,} subscribers that ask in one minute", f"{made.prices}"),
+        ("a day again as a batch", f"{made.batch_hours:.1f} hours of a core"),
     ]
     head = f"{meters:,} meters, {a_zone:,} a zone, each part filled to {FULL:.0%}:"
     lines += [head, "", "| part | needs |", "|---|---|", *(f"| {a} | {b} |" for a, b in need)]

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, chain, pairwise
-from operator import add, mul
+from operator import add
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -227,9 +227,13 @@ class Ingest:
         """
         terms = None if self._senders is None else self._senders.terms()
         mine = (lambda _: True) if terms is None else terms.test_of(sender)
-        intervals = (PAST + 1 + zone.early_limit for zone in self._zones)
-        meters = (sum(map(mine, zone.all_meters)) for zone in self._zones)
-        return max(ROWS, sum(map(mul, meters, intervals)))
+        return max(
+            ROWS,
+            sum(
+                sum(map(mine, zone.all_meters)) * (PAST + 1 + zone.early_limit)
+                for zone in self._zones
+            ),
+        )
 
     def take(self, *parsed: Parsed, sender: str | None = None) -> Receipt:
         """Store parsed readings; durable on return."""
