@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hushgrid import IntakeError
-from hushgrid.files.readings import batches_of_file, format_by, mapping_named, mapping_of
+from hushgrid.files.mappings import BUILT_IN, mapping_named, mapping_of
+from hushgrid.files.readings import batches_of_file, format_by
 from hushgrid.intake.csv import FORMAT, parse_csv
-from hushgrid.intake.exports import MAPPINGS, crc16
+from hushgrid.intake.exports import crc16
 from hushgrid.intake.readings import Fault, Parsed, collect
 from hushgrid.intake.text import ColumnMapping
 from tests.examples import examples
@@ -28,7 +30,15 @@ from tests.intake.test_same import EDITS, edited, sound
 
 FOLDER = Path(__file__).parent / "exports"
 FILES = {path.stem: path for path in sorted(FOLDER.iterdir())}
-NO_METER = ("octopus", "octopus_json", "sce", "elhub_csv")  # exports that name no meter
+NO_METER = (
+    "octopus",
+    "octopus_json",
+    "sce",
+    "elhub_csv",
+    "pge",
+    "pge_nem",
+    "n3rgy",
+)  # exports that name no meter
 
 
 def utc(text: str) -> int:
@@ -136,6 +146,68 @@ EXPECTED: dict[str, tuple[list[tuple[str, str, int, int]], dict[Fault | str, tup
         [("me", "2026-10-25T00:00", 3600, 2949), ("me", "2026-10-25T01:00", 3600, 1500)],
         {Fault.LEFT_OUT: (1, "line 4"), Fault.VALUE_MISSING: (1, "line 5")},
     ),
+    "enedis_30min": (
+        [
+            ("09100000000017", "2024-10-26T22:00", 1800, 115),
+            ("09100000000017", "2024-10-27T00:30", 1800, 500),
+        ],
+        {Fault.VALUE_MISSING: (1, "line 6")},
+    ),
+    "enedis_r63": (
+        [
+            ("09100000000017", "2023-12-31T23:00", 1800, 346),
+            ("09100000000017", "2023-12-31T23:30", 600, 100),
+        ],
+        {Fault.LEFT_OUT: (1, "line 3"), Fault.DURATION: (1, "line 5")},
+    ),
+    "esb": (  # the newest row is the first: 01:30 of winter time before 01:30 of summer time
+        [
+            ("10000000017", "2024-10-27T01:00", 1800, 245),
+            ("10000000017", "2024-10-27T00:00", 1800, 111),
+            ("10000000017", "2024-06-30T23:00", 1800, 300),
+        ],
+        {Fault.LEFT_OUT: (1, "line 3"), Fault.VALUE: (1, "line 6")},
+    ),
+    "esb_kw": (
+        [
+            ("10000000017", "2024-01-15T23:00", 1800, 97),
+            ("10000000017", "2024-01-15T22:30", 1800, 78),
+        ],
+        {Fault.LEFT_OUT: (1, "line 4")},
+    ),
+    "eloverblik": (
+        [
+            ("571313100000000017", "2023-10-26T09:00", 3600, 250),
+            ("571313100000000017", "2023-10-26T10:00", 900, 1234),
+        ],
+        {Fault.LEFT_OUT: (1, "line 4"), Fault.VALUE_MISSING: (1, "line 5")},
+    ),
+    "fingrid": (
+        [
+            ("643000000000000017", "2023-09-23T08:00", 3600, 23),
+            ("643000000000000017", "2024-12-31T22:00", 900, 2126),
+        ],
+        {Fault.LEFT_OUT: (1, "line 4"), Fault.TIME: (1, "line 5")},
+    ),
+    "smt": (
+        [
+            ("10000000000000017", "2024-11-03T05:00", 900, 859),
+            ("10000000000000017", "2024-11-04T05:45", 900, 151),
+        ],
+        {Fault.LEFT_OUT: (1, "line 3"), Fault.TIME: (1, "line 5")},
+    ),
+    "pge": (
+        [("me", "2024-11-03T07:00", 3600, 1160), ("me", "2024-11-04T07:45", 900, 250)],
+        {Fault.FIELDS: (1, "line 9"), Fault.LEFT_OUT: (1, "line 10")},
+    ),
+    "pge_nem": (
+        [("me", "2025-03-20T07:00", 3600, 2940), ("me", "2025-03-20T19:00", 3600, -1150)],
+        {Fault.VALUE: (1, "line 9")},
+    ),
+    "n3rgy": (
+        [("me", "2021-02-01T00:00", 1800, 63), ("me", "2021-02-01T23:30", 1800, 1000)],
+        {Fault.VALUE_MISSING: (1, "record 3")},
+    ),
     "dsmr_p1": (
         [
             ("E0004001594754414", "2024-10-27T00:45", 900, 155),
@@ -147,7 +219,7 @@ EXPECTED: dict[str, tuple[list[tuple[str, str, int, int]], dict[Fault | str, tup
 
 
 def test_each_mapping_has_a_sample() -> None:
-    assert set(EXPECTED) == set(FILES) == set(MAPPINGS) - {"canonical"}
+    assert set(EXPECTED) == set(FILES) == set(BUILT_IN) - {"canonical"}
 
 
 @pytest.mark.parametrize("name", EXPECTED)
@@ -212,6 +284,27 @@ def as_enedis(_: datetime, end: datetime) -> str:
     return f"{end.isoformat()};100"
 
 
+def as_r63(_: datetime, end: datetime) -> str:
+    return f"1;PA;CONS;W;{end:%Y-%m-%d %H:%M:%S};100;PT30M"
+
+
+def as_esb(_: datetime, end: datetime) -> str:
+    return f"1,0.1,Active Import Interval (kWh),{end:%d-%m-%Y %H:%M}"
+
+
+def as_eloverblik(start: datetime, end: datetime) -> str:
+    return f"1;{start:%d-%m-%Y %H:%M:%S};{end:%d-%m-%Y %H:%M:%S};0,1;KWH"
+
+
+def as_smt(start: datetime, end: datetime) -> str:
+    return f"'1,{start:%m/%d/%Y}, {start:%H:%M}, {end:%H:%M},0.1,Consumption"
+
+
+def as_pge(start: datetime, _: datetime) -> str:
+    last = start.replace(minute=start.minute + 14)
+    return f"Electric usage,{start:%Y-%m-%d},{start:%H:%M},{last:%H:%M},0.1,$0.1"
+
+
 CLOCKS: dict[str, tuple[str, int, str, Callable[[datetime, datetime], str]]] = {
     "fluvius": (
         "Europe/Brussels", 900,
@@ -230,6 +323,26 @@ CLOCKS: dict[str, tuple[str, int, str, Callable[[datetime, datetime], str]]] = {
         "Horodate;Valeur",
         as_enedis,
     ),
+    "enedis_r63": (
+        "Europe/Paris", 1800,
+        "Identifiant PRM;Grandeur physique;Grandeur metier;Unite;Horodate;Valeur;Pas",
+        as_r63,
+    ),
+    "esb": (
+        "Europe/Dublin", 1800, "MPRN,Read Value,Read Type,Read Date and End Time", as_esb,
+    ),
+    "eloverblik": (
+        "Europe/Copenhagen", 3600, "MålepunktsID;Fra_dato;Til_dato;Mængde;Måleenhed",
+        as_eloverblik,
+    ),
+    "smt": (
+        "America/Chicago", 900,
+        "ESIID,USAGE_DATE,USAGE_START_TIME,USAGE_END_TIME,USAGE_KWH,CONSUMPTION_SURPLUSGENERATION",
+        as_smt,
+    ),
+    "pge": (
+        "America/Los_Angeles", 900, "TYPE,DATE,START TIME,END TIME,USAGE,COST,NOTES", as_pge,
+    ),
 }  # fmt: skip
 
 
@@ -237,7 +350,7 @@ CLOCKS: dict[str, tuple[str, int, str, Callable[[datetime, datetime], str]]] = {
 @pytest.mark.parametrize("day", ["2024-03-31", "2024-10-27", "2024-03-10", "2024-11-03"])
 def test_no_reading_is_lost_or_moved_where_clocks_change(name: str, day: str) -> None:
     zone, seconds, header, write = CLOCKS[name]
-    times = list(steps(zone, day, seconds))
+    times = list(steps(zone, day, seconds))[:: -1 if mapping_named(name).newest_first else 1]
     text = "\n".join([header, *(write(*each) for each in times)])
     found = parsed(name, text.encode(), "me")
     assert found.malformed == 0, found.problems
@@ -270,7 +383,9 @@ def test_a_mapping_of_a_file(tmp_path: Path) -> None:
         ("tme = 'x'", "field 'tme' is unknown (perhaps 'time'); give base or"),
         ("base = 'other'", "mapping is 'other'; give one of canonical, lcl"),
         ("time =", "own.toml: "),
-        ("base = 'fluvius'\nduration_s = 900", "end or until says how long a reading is"),
+        ("base = 'fluvius'\nduration_s = 900\nend = 'x'", "end or until says how long"),
+        ("base = 'sgsc'\nencoding = 'ebcdic'", "encoding is 'ebcdic'; give one of utf-8, utf-16"),
+        ("base = 'sgsc'\nlast_value = 'x'", "last_value is of a table with a day a row; give"),
         ("base = 'sgsc'\nshift_s = 1.5", "shift_s is 1.5"),
         ("base = 'sgsc'\nskip = -1", "skip is -1"),
         ("base = 'sgsc'\nunit = 'joule'", "unit is 'joule'; give one of wh, kwh, mwh, w, kw"),
@@ -290,7 +405,140 @@ def test_mistakes_in_a_mapping(tmp_path: Path, text: str, why: str) -> None:
     assert why in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "differs"),
+    [
+        ("base = 'fluvius'\nduration_s = 900", {"end": None, "end_date": None, "duration_s": 900}),
+        ("base = 'enedis'\nduration_s = 600", {"duration": None, "duration_unit": "s"}),
+        ("base = 'enedis'\nend = 'Fin'", {"duration": None, "marks": "start", "end": "Fin"}),
+        ("base = 'sgsc'\nduration = 'Length'", {"duration_s": None, "duration": "Length"}),
+        ("base = 'sce'\nend = 'To'", {"until": None, "end": "To"}),
+        ("base = 'pge'\nduration_s = 900", {"end": None, "end_shift_s": 0}),
+    ],
+)
+def test_a_file_says_the_length_of_readings_in_another_way_than_its_base(
+    tmp_path: Path, text: str, differs: dict[str, Any]
+) -> None:
+    own = tmp_path / "own.toml"
+    own.write_text(text)
+    mapping, base = mapping_of(str(own)), mapping_named(text.split("'")[1])
+    assert {name: getattr(mapping, name) for name in differs} == differs
+    assert (mapping.value, mapping.time_zone) == (base.value, base.time_zone)
+
+
+# ---- a day a row
+
+WIDE = ColumnMapping(
+    meter="Customer", time="date", time_format="%d/%m/%Y", time_zone="Europe/London",
+    value="00:00", last_value="23:00", duration_s=3600, unit="kwh",
+    only=(("Category", ("GC",)),),
+)  # fmt: skip
+HOURS = ",".join(f"{hour:02}:00" for hour in range(24))
+
+
+def wide_row(day: str, cells: list[str], category: str = "GC") -> str:
+    return ",".join(["1", category, day, *cells, "ok"])
+
+
+def wide_table(*rows: str, hours: str = HOURS) -> bytes:
+    return "\n".join([f"Customer,Category,date,{hours},quality", *rows]).encode()
+
+
+def test_a_day_a_row() -> None:
+    cells = [f"0.{hour:03}" for hour in range(24)]
+    table = wide_table(wide_row("01/07/2024", cells), wide_row("01/07/2024", cells, "GG"))
+    found = parse_csv(table, WIDE)
+    begin = utc("2024-06-30T23:00")  # 00:00 of summer time
+    assert list(found.readings.rows()) == [
+        ("1", begin + 3600 * hour, 3600, hour) for hour in range(24)
+    ]
+    assert [tuple(each) for each in found.reasons] == [(Fault.LEFT_OUT.text, 24, "line 3")]
+
+
+def test_days_on_which_clocks_change() -> None:
+    """Columns of 24 h are times of the clock: the skipped one is empty, the repeated one once."""
+    spring = ["1"] * 24
+    spring[1] = ""
+    found = parse_csv(wide_table(wide_row("31/03/2024", spring)), WIDE)
+    assert found.malformed == 0
+    begin = utc("2024-03-31T00:00")
+    assert found.readings.start.tolist() == [begin + 3600 * hour for hour in range(23)]
+    filled = parse_csv(wide_table(wide_row("31/03/2024", ["1"] * 24)), WIDE)
+    assert filled.problems == (f"line 2: {Fault.TIME_GAP.text}",)
+    autumn = parse_csv(wide_table(wide_row("27/10/2024", ["1"] * 24)), WIDE).readings.start
+    assert sorted({*range(utc("2024-10-26T23:00"), utc("2024-10-28T00:00"), 3600)} - {*autumn}) == [
+        utc("2024-10-27T01:00")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("day", "hours"), [("31/03/2024", 23), ("01/07/2024", 24), ("27/10/2024", 25)]
+)
+def test_columns_of_25_hours_count_from_midnight(day: str, hours: int) -> None:
+    by = replace(WIDE, value="1", last_value="25")
+    names = ",".join(str(hour) for hour in range(1, 26))
+    row = wide_row(day, ["1"] * hours + [""] * (25 - hours))
+    found = parse_csv(wide_table(row, hours=names), by)
+    assert found.malformed == 0
+    begin = datetime.strptime(day, "%d/%m/%Y").replace(tzinfo=ZoneInfo("Europe/London"))
+    assert found.readings.start.tolist() == [
+        int(begin.timestamp()) + 3600 * hour for hour in range(hours)
+    ]
+
+
+def test_a_bad_cell_or_day_costs_no_other() -> None:
+    cells = ["1"] * 24
+    cells[3] = "Null"
+    rows = [wide_row("01/07/2024", cells), wide_row("soon", ["1"] * 24), "1,GC,01/07/2024,1,ok"]
+    found = parse_csv(wide_table(*rows), WIDE)
+    assert (len(found.readings), found.malformed) == (23, 26)
+    assert {text: (n, first) for text, n, first in found.reasons} == {
+        Fault.VALUE.text: (1, "line 2"),
+        Fault.TIME.text: (24, "line 3"),
+        Fault.FIELDS.text: (1, "line 4"),
+    }
+
+
+@pytest.mark.parametrize(
+    "changes", [{"duration_s": 1800}, {"last_value": "22:00"}, {"value": "quality"}]
+)
+def test_columns_that_make_no_day_are_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(IntakeError, match="give columns and a duration_s that make 24 or 25 h"):
+        parse_csv(wide_table(), replace(WIDE, **changes))
+
+
+# ---- encodings
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "latin-1", "cp1252", "utf-8"])
+def test_encodings(encoding: str) -> None:
+    by = ColumnMapping(
+        meter="Zähler", time="Zeit", value="Wärme", duration_s=900, encoding=encoding
+    )  # type: ignore[arg-type]
+    text = "Zähler,Zeit,Wärme\r\nMühle,2024-01-01T00:00Z,5\r\n"
+    data = text.encode(encoding)
+    for source in (data, [data[i : i + 1] for i in range(len(data))]):
+        assert list(parse_csv(source, by).readings.rows()) == [
+            ("Mühle", utc("2024-01-01T00:00"), 900, 5)
+        ]
+
+
+def test_bytes_that_are_no_text_of_the_encoding_cost_their_line_alone() -> None:
+    by = ColumnMapping(meter="m", time="t", value="v", duration_s=900, encoding="cp1252")
+    data = b"m,t,v\na\x81,2024-01-01T00:00Z,5\nb,2024-01-01T00:00Z,6\n"
+    found = parse_csv(data, by)
+    assert found.readings.ids == ("b",)
+    assert found.problems == (f"line 2: {Fault.NOT_UTF8.text}",)
+
+
 # ---- other inputs
+
+
+def test_both_versions_of_the_api_of_n3rgy() -> None:
+    new = {"unit": "kWh", "devices": [{"deviceId": "x", "values": [
+        {"timestamp": "2021-02-01 00:30", "primaryValue": 0.063}]}]}  # fmt: skip
+    found = parsed("n3rgy", json.dumps(new).encode(), "me")
+    assert list(found.readings.rows()) == [("me", utc("2021-02-01T00:00"), 1800, 63)]
 
 
 def test_a_table_of_days_is_not_taken_for_quarter_hours() -> None:
@@ -441,3 +689,15 @@ def test_the_mapping_of_the_guide_is_usable(tmp_path: Path) -> None:
     text = "a\nb\nZähler;Datum;Uhrzeit;Verbrauch;Richtung\nm;1.7.2024;24:00;12,4;Bezug\n"
     found = parse_csv(text.encode(), mapping_of(str(own)))
     assert list(found.readings.rows()) == [("m", utc("2024-07-01T21:45"), 900, 12)]
+
+
+def test_the_wide_table_of_the_guide(tmp_path: Path) -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "meter-data.md").read_text()
+    own = tmp_path / "own.toml"
+    own.write_text(guide.split("```toml\n")[2].split("```")[0])
+    names = [f"{half // 2}:{half % 2 * 30:02}" for half in [*range(1, 48), 0]]
+    rows = ["1,GC,1/07/2012," + ",".join(["0.25"] * 48), "1,GG,1/07/2012," + ",".join(["1"] * 48)]
+    text = "\n".join(["Customer,Consumption Category,date," + ",".join(names), *rows])
+    found = parse_csv(text.encode(), mapping_of(str(own))).readings
+    begin = utc("2012-06-30T14:00")
+    assert list(found.rows()) == [("1", begin + 1800 * half, 1800, 250) for half in range(48)]

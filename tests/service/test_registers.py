@@ -12,7 +12,8 @@ from hushgrid import Policy
 from hushgrid.cli import main
 from hushgrid.errors import ConfigError, MeterError
 from hushgrid.files.deployment import Http
-from hushgrid.files.readings import batches_of_file, mapping_of
+from hushgrid.files.mappings import mapping_of
+from hushgrid.files.readings import batches_of_file
 from hushgrid.files.service_file import load_deployment
 from hushgrid.intake.csv import parse_csv
 from hushgrid.intake.espi import FORMAT as GREEN_BUTTON

@@ -42,8 +42,8 @@ Columns = Annotated[
     str,
     typer.Option(
         metavar="NAME|FILE",
-        help="canonical, lcl, pecan, fluvius, enedis, datadis, octopus, octopus_json, sce, sgsc,"
-        " nem12, elhub, elhub_csv, dsmr_p1, or a TOML file: what the columns are.",
+        help="canonical, lcl, fluvius, nem12 or another of docs/meter-data.md, or a TOML file: what"
+        " the columns are.",
     ),
 ]
 Labels = Annotated[

@@ -55,7 +55,8 @@ def bill(
     from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
     from hushgrid.errors import FileError, LedgerError
-    from hushgrid.files.readings import mapping_of, read_readings
+    from hushgrid.files.mappings import mapping_of
+    from hushgrid.files.readings import read_readings
     from hushgrid.intake.readings import concat, net_of, to_intervals
     from hushgrid.report.bill import bill_prose, bill_rows, revenue
     from hushgrid.service.ledger import open_records, verifier

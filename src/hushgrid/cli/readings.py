@@ -41,7 +41,8 @@ def import_(
         typer.Exit: With code 1 if every row of a file is malformed or of an unknown meter.
     """
     from hushgrid.errors import FileError, IntakeError
-    from hushgrid.files.readings import batches_of_file, mapping_of
+    from hushgrid.files.mappings import mapping_of
+    from hushgrid.files.readings import batches_of_file
     from hushgrid.files.service_file import load_deployment
     from hushgrid.service.ingest import Delivery, Ingest, Receipt
     from hushgrid.service.meters import open_meters

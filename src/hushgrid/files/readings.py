@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import csv
 import re
-import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, cast
@@ -21,9 +20,10 @@ from hushgrid.errors import FileError, IntakeError, ModelError
 from hushgrid.files.apart import batches_apart
 from hushgrid.files.extensions import by_key
 from hushgrid.files.interval_plan import local_months, local_seconds
+from hushgrid.files.mappings import mapping_of
 from hushgrid.files.results import read_text
 from hushgrid.intake.csv import csv_batches, fields_of
-from hushgrid.intake.exports import FORMATS, MAPPINGS
+from hushgrid.intake.exports import FORMATS
 from hushgrid.intake.json import json_batches
 from hushgrid.intake.readings import Parsed, collect
 from hushgrid.intake.text import (
@@ -33,16 +33,12 @@ from hushgrid.intake.text import (
     alternatives,
     lines,
     open_bytes,
-    perhaps,
 )
 
 if TYPE_CHECKING:
     from hushgrid.learn.habits import Habits
     from hushgrid.learn.histories import Histories, Roof
     from hushgrid.learn.learner import Watch
-
-
-NO_MAPPINGS: Mapping[str, ColumnMapping] = {}
 
 
 def formats_by_media() -> Mapping[str, Format]:
@@ -55,77 +51,6 @@ def formats_by_media() -> Mapping[str, Format]:
         ServiceError: If an extension cannot be loaded, or two have the same media type.
     """
     return by_key("hushgrid.intake", lambda one: one.media)
-
-
-def mapping_named(
-    name: str, meter_id: str | None = None, own: Mapping[str, ColumnMapping] = NO_MAPPINGS
-) -> ColumnMapping:
-    """A built-in mapping, or one of a service file.
-
-    Args:
-        name: A key of `hushgrid.intake.exports.MAPPINGS` or of `own`.
-        meter_id: Id of the one meter of the input.
-        own: Mappings of a service file.
-
-    Returns:
-        The mapping.
-
-    Raises:
-        IntakeError: If there is no such mapping.
-
-    >>> mapping_named("lcl").meter
-    'LCLid'
-    """
-    if name not in MAPPINGS and name not in own:
-        known = ", ".join([*MAPPINGS, *own])
-        raise IntakeError(f"mapping is {name[:40]!r}; give one of {known}.")
-    found = own[name] if name in own else MAPPINGS[name]()
-    return found if meter_id is None else replace(found, meter_id=meter_id)
-
-
-def mapping_of(
-    name: str, meter_id: str | None = None, own: Mapping[str, ColumnMapping] = NO_MAPPINGS
-) -> ColumnMapping:
-    """A mapping by its name, or that of a TOML file with the fields of `ColumnMapping`.
-
-    A file may name a built-in mapping as `base` and give only what differs.
-
-    Args:
-        name: Name, or path of a file that ends in .toml.
-        meter_id: Id of the one meter of the input.
-        own: Mappings of a service file.
-
-    Returns:
-        The mapping.
-
-    Raises:
-        IntakeError: If there is no such mapping, or a field of the file is unknown or not usable.
-        FileError: If the file cannot be read.
-    """
-    if not name.endswith(".toml"):
-        return mapping_named(name, meter_id, own)
-    known = {field.name for field in fields(ColumnMapping)} - {"registers"}
-    try:
-        table = tomllib.loads(read_text(Path(name)))
-        base = table.pop("base", None)
-        for key in table:
-            if key not in known:
-                raise IntakeError(
-                    f"field {key!r} is unknown{perhaps(key, known)}; give base or"
-                    f" {', '.join(sorted(known))}."
-                )
-        for rule in ("only", "fed_in"):
-            if isinstance(table.get(rule), dict):
-                table[rule] = [[key, texts] for key, texts in table[rule].items()]
-        given = {key: _tuple(value) for key, value in table.items()}
-        given |= {} if meter_id is None else {"meter_id": meter_id}
-        return replace(mapping_named(str(base)), **given) if base else ColumnMapping(**given)
-    except (tomllib.TOMLDecodeError, IntakeError, TypeError, ValueError) as error:
-        raise IntakeError(f"mapping {name}: {error}") from None
-
-
-def _tuple(value: Any) -> Any:
-    return tuple(map(_tuple, value)) if isinstance(value, list) else value
 
 
 def format_by(mapping: ColumnMapping, otherwise: Callable[[], Format]) -> Format:
@@ -353,13 +278,13 @@ def rows_apart(path: Path, mapping: str) -> bool:
     several = by.meter is not None and (by.header == "repeated" or by.meter_id is not None)
     if by.form != "table" or suffix not in _TABLES or several or by.preamble:
         return False
-    return suffix != ".csv" or _has_whole_lines(path, by.columns)
+    return suffix != ".csv" or _has_whole_lines(path, by.columns, by.encoding)
 
 
 _TABLES = (".csv", ".json", ".ndjson", ".jsonl", ".parquet", ".arrow", ".arrows")
 
 
-def _has_whole_lines(path: Path, columns: Sequence[str]) -> bool:
+def _has_whole_lines(path: Path, columns: Sequence[str], encoding: str = "utf-8") -> bool:
     """Whether each line of a CSV but one is a row: one names the columns, and all quotes close.
 
     Several lines with the names are exports of homes in one file. Spaces are compared as
@@ -374,7 +299,7 @@ def _has_whole_lines(path: Path, columns: Sequence[str]) -> bool:
     ]
     found = 0
     try:
-        with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
+        with path.open(encoding=encoding, errors="replace", newline="\n") as file:
             for text in file:
                 line = " ".join(text.casefold().replace('""', '"').split())
                 found += all(some.search(line) for some in wanted)

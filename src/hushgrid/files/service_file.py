@@ -52,7 +52,7 @@ from hushgrid.files.interval_plan import (
     plan_of,
     without_private_models,
 )
-from hushgrid.files.readings import mapping_of
+from hushgrid.files.mappings import BUILT_IN, mapping_of
 from hushgrid.files.results import read_text
 from hushgrid.files.toml import Faults, TomlFile, display
 from hushgrid.files.zone_file import (
@@ -70,7 +70,6 @@ from hushgrid.files.zone_file import (
     with_series,
     written_seconds,
 )
-from hushgrid.intake.exports import MAPPINGS
 from hushgrid.intake.text import ColumnMapping
 from hushgrid.mechanism.policy import Policy
 from hushgrid.model.zone import Scenario
@@ -326,7 +325,7 @@ def _mappings(given: Any, info: Info) -> dict[str, ColumnMapping]:
         raise mistake("give a table of names and paths", "fix")
     mistakes, found = Mistakes(), dict[str, ColumnMapping]()
     for name, path in given.items():
-        if name in MAPPINGS or not re.fullmatch("[A-Za-z0-9_-]{1,40}", name):
+        if name in BUILT_IN or not re.fullmatch("[A-Za-z0-9_-]{1,40}", name):
             mistakes.add("is built in or no name; give 1 to 40 letters, digits, - or _.", name)
         elif not isinstance(path, str) or not path.endswith(".toml") or not path.isprintable():
             text = "give the path of a mapping that ends in .toml"

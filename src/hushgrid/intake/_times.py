@@ -165,14 +165,17 @@ class TimeReader(Generic[Written]):
 
     Args:
         read: Instants of a written time [s UTC], as `Instants` has them, or a `Fault`.
+        newest_first: Whether times go back, so that the first report is the later instant.
 
     >>> clock = TimeReader(local_instants("Europe/London"))
     >>> clock.instants([1382837400] * 2, ["a"], np.array([0, 0])).tolist()
     [1382833800, 1382837400]
     """
 
-    def __init__(self, read: Callable[[Written], tuple[int, ...] | Fault]) -> None:
-        self._read = read
+    def __init__(
+        self, read: Callable[[Written], tuple[int, ...] | Fault], newest_first: bool = False
+    ) -> None:
+        self._read, self._order = read, -1 if newest_first else 1
         self._known: dict[Written, int] = {}
         self._later: dict[Written, int] = {}
         self._reported: set[tuple[str, int]] = set()
@@ -193,9 +196,10 @@ class TimeReader(Generic[Written]):
         instants = self._read(time)
         if isinstance(instants, Fault):
             return instants
-        if len(instants) == 2:
-            self._later[time] = instants[1]
-        return instants[0] if instants else Fault.TIME_GAP
+        reported = instants[:: self._order]
+        if len(reported) == 2:
+            self._later[time] = reported[1]
+        return reported[0] if reported else Fault.TIME_GAP
 
     def _resolve_repeated(
         self, times: Sequence[Written], ids: Sequence[str], code: Ints, start: Ints
@@ -214,11 +218,13 @@ class TextTimes(TimeReader[str]):
 
     Args:
         moment: Clock time [s since 1970, local] and instants [s UTC] of a text, or a `Fault`.
+        newest_first: As `TimeReader` takes it.
     """
 
-    def __init__(self, moment: Moment) -> None:
+    def __init__(self, moment: Moment, newest_first: bool = False) -> None:
         super().__init__(
-            lambda text: found if isinstance(found := moment(text), Fault) else found[1]
+            lambda text: found if isinstance(found := moment(text), Fault) else found[1],
+            newest_first,
         )
         self._moment = lru_cache(1 << 12)(moment)  # the end of a reading is the start of the next
 
@@ -289,13 +295,16 @@ def moments(time_format: str, time_zone: str | None, shift: int = 0) -> Moment:
     return moment
 
 
-def text_times(time_format: str, time_zone: str | None, shift: int = 0) -> TextTimes:
+def text_times(
+    time_format: str, time_zone: str | None, shift: int = 0, newest_first: bool = False
+) -> TextTimes:
     """Times as text to UTC.
 
     Args:
         time_format: As `moments` takes it.
         time_zone: As `moments` takes it.
         shift: As `moments` takes it [s].
+        newest_first: As `TimeReader` takes it.
 
     Returns:
         A reader for one input.
@@ -306,4 +315,41 @@ def text_times(time_format: str, time_zone: str | None, shift: int = 0) -> TextT
     >>> text_times("iso", "UTC").instants(["1970-01-02 00:00"], ["a"], np.array([0])).tolist()
     [86400]
     """
-    return TextTimes(moments(time_format, time_zone, shift))
+    return TextTimes(moments(time_format, time_zone, shift), newest_first)
+
+
+class DaySteps(TimeReader[tuple[str, int]]):
+    """Steps of a day as its written date and their number, to UTC.
+
+    Args:
+        date: Clock time of a date as text, or a `Fault`.
+        local: Instants of a clock time.
+        seconds: Length of a step [s].
+        steps: Steps of a row; of 24 h they are times of the clock, of more the time since midnight.
+
+    >>> dates, clocks = moments("%Y-%m-%d", "UTC"), local_instants("Europe/London")
+    >>> days = DaySteps(dates, clocks, 3600, 24)
+    >>> days.instants([("2013-07-01", 0), ("2013-07-01", 23)], ["a"], np.array([0, 0])).tolist()
+    [1372633200, 1372716000]
+    """
+
+    def __init__(self, date: Moment, local: Instants, seconds: int, steps: int) -> None:
+        self._since_midnight = seconds * steps > _DAY
+        self._date, self._local, self._seconds = date, local, seconds
+        super().__init__(self._instants)
+
+    def instants(self, times: Sequence[tuple[str, int]], ids: Sequence[str], code: Ints) -> Ints:
+        """As `TimeReader.instants`."""
+        dates = _short([date for date, _ in times])
+        numbers = (number for _, number in times)
+        return super().instants(list(zip(dates, numbers, strict=True)), ids, code)
+
+    def _instants(self, step: tuple[str, int]) -> tuple[int, ...] | Fault:
+        date = self._date(step[0])
+        if isinstance(date, Fault):
+            return date
+        midnight, after = date[0], step[1] * self._seconds
+        if not self._since_midnight:
+            return self._local(midnight + after)
+        begins, ends = self._local(midnight)[:1], self._local(midnight + _DAY)[:1]
+        return tuple(b + after for b, e in zip(begins, ends, strict=False) if b + after < e)

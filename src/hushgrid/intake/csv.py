@@ -1,9 +1,9 @@
 """Readings as CSV: one reading a line, under a header whose columns a mapping names.
 
-UTF-8, lines end in LF or CRLF, at most 64 KiB each; fields may be quoted, but a field never spans
-lines. Column names are compared without surrounding spaces. Empty lines are skipped. Any other line
-that gives no reading is counted as malformed and does not affect the lines around it. Memory use
-does not grow with the input.
+UTF-8 or the encoding of the mapping, lines end in LF or CRLF, at most 64 KiB each; fields may be
+quoted, but a field never spans lines. Column names are compared without surrounding spaces. Empty
+lines are skipped. Any other line that gives no reading is counted as malformed and does not affect
+the lines around it. Memory use does not grow with the input.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 from hushgrid._numbers import Ints
 from hushgrid.errors import IntakeError
-from hushgrid.intake._times import text_times
+from hushgrid.intake._times import DaySteps, local_instants, moments, text_times
 from hushgrid.intake.readings import (
     FAULTS_END,
     Fault,
@@ -27,6 +27,7 @@ from hushgrid.intake.readings import (
 )
 from hushgrid.intake.text import (
     HEADING,
+    SECONDS_PER_HOUR,
     ByteSource,
     ColumnMapping,
     Format,
@@ -34,6 +35,7 @@ from hushgrid.intake.text import (
     alternatives,
     chosen,
     durations,
+    in_utf8,
     lines,
     meter_codes,
     open_bytes,
@@ -79,7 +81,7 @@ def csv_batches(source: ByteSource, mapping: ColumnMapping) -> Iterator[Parsed]:
         IntakeError: If the CSV is empty, or its header lacks a column of the mapping.
     """
     table = _CsvTable(mapping)
-    for part in lines(open_bytes(source)):
+    for part in lines(open_bytes(in_utf8(source, mapping.encoding))):
         yield table.parsed(part)
     table.check_found()
 
@@ -95,10 +97,13 @@ class _CsvTable:
         self._wanted = mapping.columns  # in the header
         self._pick: Callable[[list[str]], tuple[str, ...]] | None = None
         self._width, self._seen, self._heading = 0, False, ""
+        self._needed = 0  # fields of a row
+        self._day: slice | None = None  # values of a row that is a day
 
     def parsed(self, part: Lines) -> Parsed:
         number: list[int] = []
         rows: list[tuple[str, ...]] = []
+        days: list[list[str]] = []
         headings: list[str] = []
         broken: list[tuple[int, Fault | str]] = []
         faults = dict(part.broken)
@@ -116,18 +121,24 @@ class _CsvTable:
                 broken.append((at, Fault.QUOTES))
             elif self._by.header == "repeated" and self._ends(fields):
                 continue
-            elif len(fields) != self._width:
+            elif not self._needed <= len(fields) <= self._width:
                 broken.append((at, Fault.FIELDS))
             else:
                 number.append(at)
                 rows.append(self._pick(fields))
                 headings.append(self._heading)
+                if self._day is not None:
+                    days.append(fields[self._day])
         columns = list(zip(*rows, strict=True)) or [()] * len(self._wanted)
         table: dict[str, Sequence[str]] = dict(zip(self._wanted, columns, strict=True))
         table |= {name: [text] * len(rows) for name, text in self._constants.items()}
         if self._by.header == "repeated":
             table[HEADING] = headings
-        return check_rows("line", np.array(number, np.int64), self._table.columns(table), broken)
+        numbers = np.array(number, np.int64)
+        if self._day is None:
+            return check_rows("line", numbers, self._table.columns(table), broken)
+        columns_of_days, row = self._table.days(table, days)
+        return check_rows("line", numbers[row], columns_of_days, broken)
 
     def _head(self, fault: Fault | None, fields: list[str]) -> None:
         """Look for the header in a line; the first of all must be one, unless it is to be found."""
@@ -149,6 +160,9 @@ class _CsvTable:
         if found and all(len(at) == 1 for at in found):
             self._pick = itemgetter(*(at[0] for at in found))
             self._width, self._seen = len(fields), True
+            self._needed = 1 + max(at[0] for at in found) if self._by.ragged else self._width
+            if self._by.last_value is not None:
+                self._day = self._values_of_a_day(fields)
             self._heading = " ".join(fields[i] for i in places(self._by.value, fields))
         elif self._first:
             wrong = next(i for i, at in enumerate(found) if len(at) != 1)
@@ -157,6 +171,18 @@ class _CsvTable:
                 f"{perhaps(self._wanted[wrong], fields)}; the expected columns are"
                 f" {', '.join(self._wanted)}: give a CSV of the mapping, or the mapping of the CSV."
             )
+
+    def _values_of_a_day(self, names: list[str]) -> slice:
+        """The columns from `value` to `last_value`, which have to be a day."""
+        first, last = (places(n, names)[0] for n in (self._by.value, str(self._by.last_value)))
+        steps, seconds = last + 1 - first, self._by.duration_s or 0
+        if steps * seconds not in (24 * SECONDS_PER_HOUR, 25 * SECONDS_PER_HOUR):
+            raise IntakeError(
+                f"CSV has {max(steps, 0)} columns from {self._by.value!r} to"
+                f" {self._by.last_value!r}, and duration_s is {seconds}; give columns and a"
+                " duration_s that make 24 or 25 h."
+            )
+        return slice(first, last + 1)
 
     def _ends(self, fields: list[str]) -> bool:
         """Whether a line ends the rows of a block, or is a header again."""
@@ -211,7 +237,10 @@ class TextTable:
                 " &meter_id=ID)."
             )
         self._by, self._meter = mapping, ""
-        self._clock = text_times(mapping.time_format, mapping.time_zone, mapping.shift_s)
+        self._clock = text_times(
+            mapping.time_format, mapping.time_zone, mapping.shift_s, mapping.newest_first
+        )
+        self._days: DaySteps | None = None
 
     def columns(self, table: Mapping[str, Sequence[str]]) -> RawColumns:
         """The columns as numbers or faults; `table` holds texts by the names of the mapping."""
@@ -223,10 +252,9 @@ class TextTable:
         marked = self._clock.instants(begins, ids, code)
         if ends is not None:
             duration = self._clock.durations(marked, begins, ends)
+            duration = np.where(duration < FAULTS_END, duration, duration + by.end_shift_s)
         elif by.duration is not None:
-            duration = durations(table[by.duration.strip()])
-            if by.duration_unit == "min":
-                duration = np.where(duration < FAULTS_END, duration, duration * 60)
+            duration = durations(table[by.duration.strip()], by.duration_unit)
         else:
             duration = np.full(len(begins), by.duration_s, np.int64)
         wh = values(table[by.value.strip()], by.unit, duration, by.decimal)
@@ -237,6 +265,30 @@ class TextTable:
 
         wh = summed(by, wh, further)
         return RawColumns(ids, code, starts_of(marked, duration, by.marks), duration, wh)
+
+    def days(
+        self, table: Mapping[str, Sequence[str]], days: Sequence[Sequence[str]]
+    ) -> tuple[RawColumns, Ints]:
+        """The columns of rows that are a day each, and the row of every reading.
+
+        An empty cell of a time that its day lacks, where clocks change, is no reading.
+        """
+        by, steps = self._by, max(map(len, days), default=1)
+        if self._days is None:
+            date = moments(by.time_format, "UTC", by.shift_s)
+            clocks = local_instants(by.time_zone)
+            self._days = DaySteps(date, clocks, by.duration_s or 0, steps)
+        ids, code = self._meters(table, len(days))
+        ids, code = chosen(by, ids, code, lambda name: table[name.strip()])
+        row = np.repeat(np.arange(len(days)), steps)
+        cells = [cell for day in days for cell in day]
+        times = [(date, step) for date in table[by.time.strip()] for step in range(steps)]
+        start = self._days.instants(times, ids, code[row])
+        duration = np.full(len(row), by.duration_s, np.int64)
+        wh = values(cells, by.unit, duration, by.decimal)
+        real = (start != Fault.TIME_GAP) | (wh != Fault.VALUE_MISSING)
+        columns = RawColumns(ids, code[row][real], start[real], duration[real], wh[real])
+        return columns, row[real]
 
     def _times(
         self, table: Mapping[str, Sequence[str]]
@@ -261,8 +313,7 @@ class TextTable:
         by = self._by
         if by.meter is None:
             return [str(by.meter_id)], np.zeros(rows, np.int64)
-        # a spreadsheet keeps the digits of ="541"
-        names = [n[2:].rstrip('"') if n.startswith('="') else n for n in table[by.meter.strip()]]
+        names = list(map(_bare, table[by.meter.strip()]))
         ids, code = meter_codes(names)
         if by.meter_id is None or not ids:
             return ids, code
@@ -270,6 +321,13 @@ class TextTable:
         known = ids.index(self._meter) if self._meter in ids else len(ids)
         other = np.where(code < FAULTS_END, code, Fault.OTHER_METER)
         return [by.meter_id], np.where(code == known, 0, other)
+
+
+def _bare(name: str) -> str:
+    """A meter id without what makes a spreadsheet keep its digits: ="541" or '541."""
+    if name.startswith('="'):
+        return name[2:].rstrip('"')
+    return name[1:] if name.startswith("'") and name[1:].isdigit() else name
 
 
 def fields_of(line: str, delimiter: str) -> list[str] | None:

@@ -1,7 +1,7 @@
-"""Exports of utilities and trials: built-in mappings, and the formats that are no plain table.
+"""Exports of utilities and trials that are no plain table.
 
-`MAPPINGS` makes a `ColumnMapping` by name. NEM12 (AEMO), DSMR P1 telegrams and nested JSON have a
-parser of their own; a mapping names it by `form`. Rows, registers and counters of energy that was
+NEM12 (AEMO), DSMR P1 telegrams and nested JSON have a parser of their own; a mapping names it by
+`form`. Rows, registers and counters of energy that was
 fed in are left out, except for homes with a register for each direction (`registers` of the
 mapping), where they are readings of the id of that register.
 """
@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
-from itertools import islice
+from collections.abc import Iterator, Mapping
+from itertools import chain, islice
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -24,10 +23,8 @@ from hushgrid.intake.csv import TextTable
 from hushgrid.intake.json import missing_field
 from hushgrid.intake.readings import FAULTS_END, Fault, Parsed, RawColumns, check_rows
 from hushgrid.intake.text import (
-    CANONICAL,
     HEADING,
-    LOW_CARBON_LONDON,
-    PECAN_STREET,
+    OTHERWISE,
     ByteSource,
     ColumnMapping,
     Format,
@@ -37,69 +34,6 @@ from hushgrid.intake.text import (
     open_bytes,
     scaled,
 )
-
-_KWH = partial(ColumnMapping, unit="kwh")
-MAPPINGS: Mapping[str, Callable[[], ColumnMapping]] = MappingProxyType(
-    {
-        "canonical": lambda: CANONICAL,
-        "lcl": lambda: LOW_CARBON_LONDON,
-        "pecan": lambda: PECAN_STREET,
-        "fluvius": partial(
-            _KWH, meter="EAN-code | EAN", date="Van (datum)", time="Van (tijdstip)",
-            end_date="Tot (datum)", end="Tot (tijdstip)", time_format="%d-%m-%Y %H:%M:%S",
-            time_zone="Europe/Brussels", value="Volume", delimiter=";", decimal=",",
-            only=(("Register", ("Afname",)), ("Eenheid", ("kWh",))),
-            fed_in=(("Register", ("Injectie",)),),
-        ),
-        "enedis": partial(  # mean power; the time is the end of the step
-            ColumnMapping, preamble=True, meter="Identifiant PRM", duration="Pas en minutes",
-            duration_unit="min", time="Horodate", marks="end", time_zone="Europe/Paris",
-            value="Valeur", unit="w", delimiter=";",
-            only=(("Grandeur metier", ("Consommation",)), ("Unite", ("W",))),
-        ),
-        "datadis": partial(  # hours are numbered 01:00 to 24:00; the repeated one comes twice
-            _KWH, meter="cups", date="fecha", time="hora", time_format="%Y/%m/%d %H:%M",
-            shift_s=-3600, duration_s=3600, time_zone="Europe/Madrid", value="consumo_kWh",
-            delimiter=";", decimal=",",
-        ),
-        "octopus": partial(_KWH, time="Start", end="End", value="Consumption (kWh)"),
-        "octopus_json": partial(
-            _KWH, form="json", rows="results", time="interval_start", end="interval_end",
-            value="consumption",
-        ),
-        "sce": partial(
-            _KWH, header="repeated", until=" to ", time_zone="America/Los_Angeles",
-            time="Energy consumption time period | Energy Delivered time period"
-            " | Energy Received time period",
-            value="Usage(Real energy in kilowatt-hours) | Usage Delivered(Real energy in"
-            " kilowatt-hours)(Real energy in kilowatt-hours) | Usage Received(Real energy in"
-            " kilowatt-hours)(Real energy in kilowatt-hours)",
-            fed_in=((HEADING, ("Usage Received",)),),
-        ),
-        "sgsc": partial(  # standard time the year round; the time is a second before the end
-            _KWH, meter="CUSTOMER_ID | CUSTOMER_KEY", time="READING_DATETIME", marks="end",
-            shift_s=1, duration_s=1800, time_zone="Australia/Brisbane",
-            value="GENERAL_SUPPLY_KWH", plus=("CONTROLLED_LOAD_KWH",),
-        ),
-        "nem12": partial(
-            ColumnMapping, form="nem12", time_format="%Y%m%d", time_zone="Australia/Brisbane"
-        ),
-        "elhub": partial(
-            _KWH, form="json", rows="data.attributes.*", meter="meteringPointId | id",
-            time="startTime", end="endTime", value="quantityKwh | quantity",
-            fed_in=((HEADING, ("production",)),),
-        ),
-        "elhub_csv": partial(  # of the portal; times have offsets
-            _KWH, time="Fra", end="Til", value="Volum", delimiter=";", decimal=",",
-            only=(("Målenavn", ("KWH 15 Forbruk", "KWH 60 Forbruk")), ("Enhet", ("kWh",))),
-            fed_in=(("Målenavn", ("KWH 15 Produksjon", "KWH 60 Produksjon")),),
-        ),
-        "dsmr_p1": partial(
-            ColumnMapping, form="dsmr_p1", duration_s=900, time_format="%y%m%d%H%M%S",
-            time_zone="Europe/Amsterdam",
-        ),
-    }
-)  # fmt: skip
 
 
 class _Row(NamedTuple):
@@ -149,8 +83,8 @@ def nested_json_batches(source: ByteSource, mapping: ColumnMapping) -> Iterator[
         document = json.loads(data, parse_float=str, parse_int=str, parse_constant=str)
     except (ValueError, RecursionError):
         raise IntakeError("input is not one JSON document; give the export as it was.") from None
-    keys = mapping.rows.split(".") if mapping.rows else []
-    rows, first = _flat(document, keys, {}, wanted), 1
+    paths = [path.split(".") if path else [] for path in mapping.rows.split(OTHERWISE)]
+    rows, first = chain.from_iterable(_flat(document, path, {}, wanted) for path in paths), 1
     while found := list(islice(rows, _BATCH)):
         broken: list[tuple[int, Fault | str]] = []
         good: list[tuple[int, dict[str, str]]] = []

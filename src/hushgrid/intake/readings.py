@@ -44,7 +44,7 @@ class Fault(IntEnum):
         return member
 
     TOO_LONG = "is longer than 64 KiB"
-    NOT_UTF8 = "is not UTF-8 text"
+    NOT_UTF8 = "is not UTF-8 text, or not of the encoding of the mapping"
     QUOTES = "has a quote that does not close, or text after one that does"
     FIELDS = "has another number of fields than the header"
     NOT_OBJECT = "is not one flat JSON object"

@@ -162,6 +162,32 @@ def decoded(line: bytes, limit: int = LINE_LIMIT) -> str | Fault:
         return Fault.NOT_UTF8
 
 
+def in_utf8(source: ByteSource, encoding: str) -> ByteSource:
+    """Text of another encoding as UTF-8, block by block.
+
+    Args:
+        source: Bytes, or an iterable of byte chunks.
+        encoding: As `ColumnMapping.encoding`.
+
+    Returns:
+        The text in UTF-8; what is no text of the encoding is none of UTF-8 either.
+
+    >>> b"".join(in_utf8("Zähler".encode("utf-16"), "utf-16")).decode()
+    'Zähler'
+    """
+    return source if encoding == "utf-8" else _recoded(open_bytes(source), encoding)
+
+
+def _recoded(stream: ByteStream, encoding: str) -> Iterator[bytes]:
+    decoder = codecs.getincrementaldecoder(encoding)("replace")
+    while block := stream.read(BLOCK):
+        yield decoder.decode(block).encode().replace(_UNREADABLE, b"\xff")
+    yield decoder.decode(b"", final=True).encode().replace(_UNREADABLE, b"\xff")
+
+
+_UNREADABLE = "\ufffd".encode()  # what a decoder puts in place of bytes that are no text
+
+
 # ---- decimal text to whole Wh
 
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
@@ -231,7 +257,30 @@ def whole(text: str) -> int:
     return int(number)
 
 
+_STEP = re.compile(r"PT([0-9]{1,8})(H|M|MIN|S)")  # MIN is not of ISO 8601, but is in use
+
+
+def step_of(text: str) -> int:
+    """Whole seconds of a duration of ISO 8601 in one unit.
+
+    Args:
+        text: Such as PT15M.
+
+    Returns:
+        The seconds, or `Fault.DURATION`.
+
+    >>> step_of("PT15M"), step_of("PT1H"), step_of("15") is Fault.DURATION
+    (900, 3600, True)
+    """
+    parts = _STEP.fullmatch(text.strip())
+    if parts is None:
+        return Fault.DURATION
+    return int(parts[1]) * {"H": 3600, "S": 1}.get(parts[2], 60)
+
+
 Unit = Literal["wh", "kwh", "mwh", "w", "kw"]
+DurationUnit = Literal["s", "min", "iso"]
+Encoding = Literal["utf-8", "utf-16", "latin-1", "cp1252"]
 Marks = Literal["start", "end"]
 Header = Literal["first", "find", "repeated"]
 Form = Literal["table", "json", "nem12", "dsmr_p1"]
@@ -254,9 +303,10 @@ class ColumnMapping:
         meter: Column of meter ids.
         meter_id: Id of the one meter of the input, in place of what `meter` says, or without it.
         duration: Column of durations; else `duration_s`, `end` or `until` is set.
-        duration_unit: "s" or "min", of `duration`.
+        duration_unit: "s", "min" or "iso" (PT15M), of `duration`.
         duration_s: Duration of every row [s].
         end: Column of the ends of readings.
+        end_shift_s: Added to an end as written [s]: 60 where it is the last minute, such as 00:59.
         until: Text between start and end where the column `time` holds both.
         date: Column of dates, where `time` holds the time of day only.
         end_date: The same for `end`.
@@ -264,6 +314,11 @@ class ColumnMapping:
         time_format: "iso", or a strptime pattern.
         marks: Whether a time is the "start" or the "end" of a reading.
         shift_s: Added to a time as written [s]: 1 where times are a second before the border.
+        newest_first: Whether the rows of a meter go back in time, which says what comes first of
+            an hour that clocks repeat.
+        last_value: Last column of values of a table with a day a row. `value` is the first, those
+            between follow each other in time, and `time` is the column of dates. With columns for
+            24 h a column is a time of the clock, with 25 h one of the time since midnight.
         plus: Further columns that are added to `value`; an empty cell is 0.
         minus: Columns that are subtracted, such as one of energy fed in; an empty cell is 0.
         only: Columns, each with the beginnings of cells of rows that are read; others are left out.
@@ -273,12 +328,14 @@ class ColumnMapping:
             the array of the row where `rows` of nested JSON has a `*`.
         delimiter: Character between the fields of a CSV.
         decimal: Decimal mark of a CSV: "." or ",".
+        encoding: Encoding of a CSV: "utf-8", "utf-16", "latin-1" or "cp1252".
+        ragged: Whether rows of a CSV may lack fields at their end that are not read.
         skip: Lines of a CSV before the header.
         header: "first": the first line; "find": the first that names the columns; "repeated": each
             that names them, and lines with another number of fields end its rows.
         preamble: The first two lines are names and values that hold for all rows; implies "find".
         form: "table", or a format with a parser of its own: "json" (nested), "nem12", "dsmr_p1".
-        rows: Path of the rows of nested JSON, such as "data.attributes.*".
+        rows: Path of the rows of nested JSON, such as "data.attributes.*"; `A | B` is both.
         registers: By meter id the id under which energy fed in is read, of the homes with a
             register for each direction; a service sets it.
 
@@ -292,9 +349,10 @@ class ColumnMapping:
     meter: str | None = None
     meter_id: str | None = None
     duration: str | None = None
-    duration_unit: Literal["s", "min"] = "s"
+    duration_unit: DurationUnit = "s"
     duration_s: int | None = None
     end: str | None = None
+    end_shift_s: int = 0
     until: str | None = None
     date: str | None = None
     end_date: str | None = None
@@ -302,12 +360,16 @@ class ColumnMapping:
     time_format: str = "iso"
     marks: Marks = "start"
     shift_s: int = 0
+    newest_first: bool = False
+    last_value: str | None = None
     plus: tuple[str, ...] = ()
     minus: tuple[str, ...] = ()
     only: tuple[tuple[str, tuple[str, ...]], ...] = ()
     fed_in: tuple[tuple[str, tuple[str, ...]], ...] = ()
     delimiter: str = ","
     decimal: str = "."
+    encoding: Encoding = "utf-8"
+    ragged: bool = False
     skip: int = 0
     header: Header = "first"
     preamble: bool = False
@@ -320,15 +382,17 @@ class ColumnMapping:
         if self.form in ("table", "json"):
             self._check_columns()
         _check_choice("unit", self.unit, get_args(Unit))
-        _check_choice("duration_unit", self.duration_unit, ("s", "min"))
+        _check_choice("duration_unit", self.duration_unit, get_args(DurationUnit))
         _check_choice("marks", self.marks, get_args(Marks))
         _check_choice("decimal", self.decimal, (".", ","))
+        _check_choice("encoding", self.encoding, get_args(Encoding))
         _check_choice("header", self.header, get_args(Header))
         if self.meter_id is not None and clean_meter(str(self.meter_id)) != self.meter_id:
             raise IntakeError(f"meter_id is {self.meter_id!r}; give 1 to 128 printable characters.")
         for name, low, high in (
             ("duration_s", 1, MAX_DURATION),
             ("shift_s", -86_400, 86_400),
+            ("end_shift_s", 0, 86_400),
             ("skip", 0, 1000),
         ):
             given = getattr(self, name)
@@ -339,14 +403,15 @@ class ColumnMapping:
         for name in ("rows", "time_format", "time_zone"):
             if not isinstance(getattr(self, name), str):
                 raise IntakeError(f"{name} is {getattr(self, name)!r}; give a text.")
-        if not isinstance(self.preamble, bool):
-            raise IntakeError(f"preamble is {self.preamble!r}; give true or false.")
+        for name in ("preamble", "newest_first", "ragged"):
+            if not isinstance(getattr(self, name), bool):
+                raise IntakeError(f"{name} is {getattr(self, name)!r}; give true or false.")
         text_times(self.time_format, self.time_zone)
 
     def _check_columns(self) -> None:
         for name in ("time", "value"):
             _check_name(name, getattr(self, name))
-        for name in ("meter", "end", "date", "end_date"):
+        for name in ("meter", "end", "date", "end_date", "last_value"):
             if getattr(self, name) is not None:
                 _check_name(name, getattr(self, name))
         if self.end is None and self.until is None:
@@ -364,15 +429,30 @@ class ColumnMapping:
             given = getattr(self, name)
             if not (isinstance(given, tuple) and all(map(_is_rule, given))):
                 raise IntakeError(f"{name} is {given!r}; give each column a list of texts.")
+        if self.last_value is not None:
+            self._check_wide()
         if len(set(self.columns)) != len(self.columns):
             raise IntakeError(f"columns are {self.columns}; give each a column of its own.")
+
+    def _check_wide(self) -> None:
+        if (
+            self.form != "table"
+            or self.duration_s is None
+            or self.time_format in ("iso", "%s")
+            or "%z" in self.time_format
+            or (self.date, self.plus, self.minus, self.marks) != (None, (), (), "start")
+        ):
+            raise IntakeError(
+                "last_value is of a table with a day a row; give duration_s and the time_format of"
+                " its dates without an offset, and no date, marks, plus or minus."
+            )
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that are read, without surrounding spaces."""
         named = (
             self.meter, self.date, self.time, self.duration, self.end_date, self.end, self.value,
-            *self.plus, *self.minus, *(name for name, _ in self.only),
+            self.last_value, *self.plus, *self.minus, *(name for name, _ in self.only),
             *(name for name, _ in self.fed_in if name not in dict(self.only)),
         )  # fmt: skip
         blocks = self.header == "repeated" or self.form == "json"
@@ -569,16 +649,21 @@ def clean_meters(names: list[str | None]) -> tuple[list[str], Ints]:
     return list(codes), np.array(code, np.int64)
 
 
-def durations(texts: Sequence[str]) -> Ints:
+def durations(texts: Sequence[str], unit: DurationUnit) -> Ints:
     """Durations from text.
 
     Args:
         texts: (n,) durations as written.
+        unit: As `ColumnMapping.duration_unit`.
 
     Returns:
         (n,) whole seconds, or a `Fault`.
+
+    >>> durations(["15", "30"], "min").tolist()
+    [900, 1800]
     """
-    return _each(texts, whole)
+    seconds = _each(texts, step_of if unit == "iso" else whole)
+    return np.where(seconds < FAULTS_END, seconds, seconds * 60) if unit == "min" else seconds
 
 
 def values(

@@ -20,7 +20,7 @@ import pytest
 
 from hushgrid.errors import ConfigError, ServiceError
 from hushgrid.files.deployment import Http
-from hushgrid.files.readings import NO_MAPPINGS
+from hushgrid.files.mappings import NO_MAPPINGS
 from hushgrid.files.service_file import load_deployment
 from hushgrid.intake.text import ColumnMapping
 from hushgrid.mechanism.release import Release
@@ -201,7 +201,7 @@ def test_other_tables_are_read_by_the_name_of_their_mapping() -> None:
 def test_a_mapping_of_the_service_file_is_used_by_its_name(tmp_path: Path) -> None:
     """The blocks of the guide, as they are written there; the description names it as well."""
     guide = (Path(__file__).parents[3] / "docs" / "meter-data.md").read_text()
-    own, named, _ = re.findall(r"```toml\n(.*?)```", guide, re.S)
+    own, _, named, _ = re.findall(r"```toml\n(.*?)```", guide, re.S)
     (tmp_path / "acme.toml").write_text(own)
     (tmp_path / "service.toml").write_text(f"{example(START - START % 900)}\n{named}")
     face = Face(mappings=load_deployment(tmp_path / "service.toml").mappings)
@@ -212,7 +212,7 @@ def test_a_mapping_of_the_service_file_is_used_by_its_name(tmp_path: Path) -> No
     assert face.post(table.encode(), csv, "?mapping=acme").json()["accepted"] == 1
     assert face.meters.rows["elm-street", 0, START] == 50
     assert "text/plain" in refused(face.post(table.encode(), plain, "?mapping=acme"), 415)
-    assert "dsmr_p1, acme." in refused(face.post(b"", csv, "?mapping=other"), 400)
+    assert ", smt, acme." in refused(face.post(b"", csv, "?mapping=other"), 400)
     (taken,) = (
         one["schema"]["enum"]
         for one in face.app.openapi()["paths"]["/v1/readings"]["post"]["parameters"]

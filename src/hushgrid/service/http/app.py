@@ -30,7 +30,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from hushgrid import __version__
 from hushgrid.files.deployment import Http
-from hushgrid.files.readings import NO_MAPPINGS
+from hushgrid.files.mappings import NO_MAPPINGS
 from hushgrid.intake.text import ColumnMapping
 from hushgrid.service.access.tokens import Access, Sessions
 from hushgrid.service.clock import Clock, SystemClock

@@ -26,8 +26,8 @@ from starlette.requests import ClientDisconnect, Request
 
 from hushgrid.errors import ExtraError, IntakeError, MeterError
 from hushgrid.files.apart import batches_apart, limited
-from hushgrid.files.readings import format_by, formats_by_media, mapping_named
-from hushgrid.intake.exports import MAPPINGS
+from hushgrid.files.mappings import BUILT_IN, mapping_named
+from hushgrid.files.readings import format_by, formats_by_media
 from hushgrid.intake.readings import Parsed
 from hushgrid.intake.text import ColumnMapping, Format
 from hushgrid.service.http.common import RETRY, Metrics, Refusal
@@ -179,7 +179,7 @@ def add_readings(
     name: str = Query(
         "canonical",
         description="Mapping of the columns, or format of an export.",
-        json_schema_extra={"enum": [*MAPPINGS, *mappings]},
+        json_schema_extra={"enum": [*BUILT_IN, *mappings]},
     )
 
     async def store(request: Request, columns: ColumnMapping, delivery: Delivery) -> None:
