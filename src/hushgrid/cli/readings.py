@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -13,7 +13,9 @@ from hushgrid.cli import _common as common
 if TYPE_CHECKING:
     from hushgrid.files.deployment import ZoneService
     from hushgrid.intake.readings import Parsed
+    from hushgrid.intake.text import ColumnMapping
     from hushgrid.service.batch.run import BatchReport
+    from hushgrid.service.ingest import Ingest
 
 
 def import_(
@@ -26,6 +28,12 @@ def import_(
     meter_id: Annotated[
         str | None, typer.Option(metavar="ID", help="The one meter of the files.")
     ] = None,
+    unit: Annotated[
+        Literal["Wh", "kWh"] | None, typer.Option(help="Unit of the values of a table.")
+    ] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Store values that are far below the usual ones.")
+    ] = False,
     json: common.Json = None,
 ) -> None:
     """Put readings from files into the meter store of a service that is not running.
@@ -36,7 +44,7 @@ def import_(
     Args: see the help of each option.
 
     Raises:
-        IntakeError: If a file is not of its format.
+        IntakeError: If a file is not of its format, or its values are far too small for Wh.
         FileError: If a file cannot be read or written.
         typer.Exit: With code 1 if every row of a file is malformed or of an unknown meter.
     """
@@ -61,8 +69,11 @@ def import_(
             ingest = Ingest(deployment.zones, store)
             for path, delivery, kept in deliveries:
                 try:
-                    batches = batches_of_file(path, ingest.mapped(columns), advance)
-                    delivery.take(ingest, (kept.of(batch) for batch in batches))
+                    by = _in_unit(ingest.mapped(columns), path, unit)
+                    batches = map(kept.of, batches_of_file(path, by, advance))
+                    if not yes and unit != "Wh":
+                        batches = _checked(ingest, batches)
+                    delivery.take(ingest, batches)
                 except IntakeError as error:
                     raise IntakeError(f"{path}: {error}") from None
     except OSError as error:
@@ -95,6 +106,36 @@ def import_(
         typer.echo(line, err=True)
     if futile:
         raise typer.Exit(1)
+
+
+def _in_unit(columns: ColumnMapping, path: Path, unit: str | None) -> ColumnMapping:
+    """A mapping with the unit of the command line."""
+    from dataclasses import replace
+
+    from hushgrid.errors import IntakeError
+    from hushgrid.files.readings import TABLES
+
+    if unit is None:
+        return columns
+    if columns.form != "json" and (columns.form != "table" or path.suffix.lower() not in TABLES):
+        raise IntakeError(f"--unit is {unit}, but this format says its unit itself; leave it out.")
+    return replace(columns, unit=unit.lower())  # type: ignore[arg-type]
+
+
+def _checked(ingest: Ingest, batches: Iterator[Parsed]) -> Iterator[Parsed]:
+    """The batches, once the first of them are as large as Wh are."""
+    from hushgrid.errors import IntakeError
+    from hushgrid.service.ingest import ROWS, TOO_SMALL
+
+    held: list[Parsed] = []
+    for batch in batches:
+        held.append(batch)
+        if sum(len(each.readings) for each in held) >= ROWS:
+            break
+    if ingest.small(held):
+        raise IntakeError(f"{TOO_SMALL}; give --unit kWh, or --yes to store them as Wh.")
+    yield from held
+    yield from batches
 
 
 class _Within:

@@ -276,12 +276,13 @@ def rows_apart(path: Path, mapping: str) -> bool:
     """
     by, suffix = mapping_of(mapping), path.suffix.lower()
     several = by.meter is not None and (by.header == "repeated" or by.meter_id is not None)
-    if by.form != "table" or suffix not in _TABLES or several or by.preamble:
+    if by.form != "table" or suffix not in _APART or several or by.preamble:
         return False
     return suffix != ".csv" or _has_whole_lines(path, by.columns, by.encoding)
 
 
-_TABLES = (".csv", ".json", ".ndjson", ".jsonl", ".parquet", ".arrow", ".arrows")
+TABLES = (".csv", ".parquet", ".arrow", ".arrows")  # suffixes of tables of named columns
+_APART = (*TABLES, ".json", ".ndjson", ".jsonl")
 
 
 def _has_whole_lines(path: Path, columns: Sequence[str], encoding: str = "utf-8") -> bool:

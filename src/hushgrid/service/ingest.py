@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, chain, pairwise
 from operator import add
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,6 +38,9 @@ DAMAGED = (
     " own; do not send it again."
 )
 
+FEWEST, SMALL = 20, 0.1  # meters of a delivery, and share of a usual value, to look at its unit
+TOO_SMALL = f"every value is below {100 * SMALL:.0f} % of what is usual in its zone and perhaps kWh"
+
 
 class Delivery:
     """Counts of a delivery so far; what is counted is durable, even if the rest fails.
@@ -50,6 +54,7 @@ class Delivery:
         self.problems: tuple[str, ...] = ()
         self._reasons: tuple[Reason, ...] = ()
         self._readings = 0  # so far
+        self._small: dict[str, frozenset[int] | None] = {}  # by zone, as `Taken.small`
 
     def take(self, ingest: Ingest, batches: Iterable[Parsed]) -> Receipt:
         """Store all batches; returns when they are durable."""
@@ -58,6 +63,7 @@ class Delivery:
             if isinstance(taken, Exception):
                 raise taken
             self.count(taken, together)
+        ingest.note(self)
         return self.receipt
 
     def count(self, taken: Taken, parsed: Sequence[Parsed]) -> None:
@@ -74,6 +80,25 @@ class Delivery:
         ]
         self._reasons = merge_reasons(self._reasons, *(part.reasons for part in parsed), refused)
         self._readings += sum(len(part.readings) for part in parsed)
+        for zone, meters in taken.small.items():
+            before = self._small.get(zone, frozenset())
+            joined = None if before is None or meters is None else before | meters
+            self._small[zone] = joined if joined is None else frozenset(sorted(joined)[:FEWEST])
+
+    @property
+    def sizes(self) -> dict[str, bool]:
+        """For each zone with readings of enough homes: whether all values are far too small."""
+        return {
+            zone: meters is not None
+            for zone, meters in self._small.items()
+            if meters is None or len(meters) >= FEWEST
+        }
+
+    @property
+    def warnings(self) -> list[str]:
+        """What the sender should look at, although the readings were taken."""
+        fix = 'send Wh, or a table with a mapping of unit = "kwh".'
+        return [f"zone {zone}: {TOO_SMALL}; {fix}" for zone, small in self.sizes.items() if small]
 
     @property
     def reasons(self) -> dict[str, dict[str, Any]]:
@@ -113,6 +138,7 @@ def take_each(
             errors.append(result)
             continue
         delivery.count(result, parsed)
+        ingest.note(delivery)
         errors.append(broken)
     return errors
 
@@ -155,10 +181,13 @@ class Taken(NamedTuple):
         receipt: Counts.
         refused: Reason, count and place (from 0) of the first of the readings that are of no meter
             of the sender, or do not fit the intervals of their zone.
+        small: By zone the houses of readings, at most `FEWEST`, where all values are far below the
+            usual one; None where one is not. Registers of energy fed in do not count.
     """
 
     receipt: Receipt
     refused: Sequence[tuple[str, int, int]] = ()
+    small: Mapping[str, frozenset[int] | None] = MappingProxyType({})
 
 
 class Receipt(NamedTuple):
@@ -200,6 +229,7 @@ class Ingest:
 
     Attributes:
         clock: Readings too far from its time are not stored. None: the operator's own, of any time.
+        units: Senders whose values are perhaps in another unit.
     """
 
     def __init__(
@@ -214,6 +244,11 @@ class Ingest:
         self._room = 0  # ids that may still be kept there
         self._first = list(accumulate((len(zone.all_meters) for zone in self._zones), initial=0))
         self._bounds = [_bounds(zone) for zone in self._zones]
+        # a value is small below this [Wh/s]; 0: it is not known
+        self._least = np.array([SMALL * _usual(zone) / zone.seconds for zone in self._zones])
+        lengths = np.array([len(zone.meters) for zone in self._zones], np.int64)
+        self._homes = lengths + self._first[:-1]  # where the homes of each zone end
+        self.units = Units()
         self._registers = {k: v for zone in self._zones for k, v in zone.registers.items()}
 
     def mapped(self, mapping: ColumnMapping) -> ColumnMapping:
@@ -234,6 +269,11 @@ class Ingest:
                 for zone in self._zones
             ),
         )
+
+    def note(self, delivery: Delivery) -> None:
+        """Note for the operator what is odd about a delivery that ended."""
+        if self.clock is not None:
+            self.units.note(delivery, self.clock.now())
 
     def take(self, *parsed: Parsed, sender: str | None = None) -> Receipt:
         """Store parsed readings; durable on return."""
@@ -261,17 +301,42 @@ class Ingest:
             for each, size in zip(deliveries, sizes, strict=True)
         ]
         if parts:
-            columns = Columns(
-                _joined([self._place(part, who, terms) for part, who in sent]),
-                _joined([part.start for part in parts]),
-                _joined([part.duration for part in parts]),
-                _joined([part.wh for part in parts]),
-            )
+            columns = _columns(parts, [self._place(part, who, terms) for part, who in sent])
             ends = list(accumulate(sizes))
+            self._compare(columns, ends, results)
             if (unknown := columns.house < 0).any():
                 _refuse(UNKNOWN, unknown, ends, results)
             self._put(columns, ends, results)
-        return [each.error or Taken(each.receipt, each.refused) for each in results]
+        return [each.error or Taken(each.receipt, each.refused, each.small) for each in results]
+
+    def small(self, parsed: Sequence[Parsed]) -> bool:
+        """Whether all values of many homes are far too small in a zone; nothing is stored."""
+        parts = [part.readings for part in parsed if len(part.readings)]
+        if not parts:
+            return False
+        result = _DeliveryResult(Receipt())
+        columns = _columns(parts, [self._place(part) for part in parts])
+        self._compare(columns, [len(columns.house)], [result])
+        delivery = Delivery()
+        delivery.count(Taken(Receipt(), small=result.small), ())
+        return any(delivery.sizes.values())
+
+    def _compare(self, columns: Columns, ends: list[int], results: list[_DeliveryResult]) -> None:
+        """Note where the values of a delivery are far below the usual ones of a zone."""
+        zone_of = np.searchsorted(self._first, columns.house, side="right") - 1
+        homes = (
+            (columns.house >= 0)
+            & (self._least[zone_of] > 0)
+            & (columns.house < self._homes[zone_of])
+        )
+        large = homes & (np.abs(columns.wh) >= self._least[zone_of] * columns.duration)
+        for each, (begin, end) in zip(results, pairwise([0, *ends]), strict=True):
+            own = homes[begin:end]
+            zones, places = zone_of[begin:end][own], columns.house[begin:end][own]
+            usual = set(zones[large[begin:end][own]].tolist())
+            for k in np.unique(zones).tolist():
+                few = None if k in usual else np.unique(places[zones == k])[:FEWEST].tolist()
+                each.small[self._zones[k].id] = None if few is None else frozenset(few)
 
     def _place(
         self, readings: Readings, sender: str | None = None, terms: SenderTerms | None = None
@@ -355,6 +420,31 @@ class Ingest:
         return bool(mine.any())
 
 
+class Units:
+    """When a sender's last delivery of many homes had values that are far too small.
+
+    It names senders, never homes, and nothing of it is a metric: homes that are away send small
+    values too.
+    """
+
+    def __init__(self) -> None:
+        self._small: dict[tuple[str, str], float] = {}  # [epoch s] by zone and sender
+        self._mutex = threading.Lock()
+
+    def note(self, delivery: Delivery, now: float) -> None:
+        """Note a delivery that ended."""
+        with self._mutex:
+            for zone, small in delivery.sizes.items():
+                self._small.pop((zone, delivery.sender or ""), None)
+                if small:
+                    self._small[zone, delivery.sender or ""] = now
+
+    def of(self, zone: str, since: float) -> list[str]:
+        """Senders with such a delivery of a zone since then [epoch s]."""
+        with self._mutex:
+            return [who for (name, who), at in self._small.items() if name == zone and at >= since]
+
+
 DISAGREEMENTS = 1000  # kept of a zone; the oldest is dropped first
 
 
@@ -402,6 +492,7 @@ class _DeliveryResult:
     receipt: Receipt
     error: Exception | None = None
     refused: list[tuple[str, int, int]] = field(default_factory=list)
+    small: dict[str, frozenset[int] | None] = field(default_factory=dict)
 
 
 def _refuse(text: str, some: Bools, ends: list[int], results: list[_DeliveryResult]) -> None:
@@ -448,6 +539,13 @@ def _bounds(zone: ZoneService) -> tuple[Ints, Ints]:
     return np.append(low, np.zeros_like(fed_in)), np.append(high, fed_in)
 
 
+def _usual(zone: ZoneService) -> float:
+    """What a home usually uses in an interval [Wh], by what is public; 0: nothing says it."""
+    if zone.policy.usual or zone.scenario.zone.export.any():
+        return zone.policy.usual
+    return float(np.mean([law.mean for law in zone.scenario.consumption.laws]))
+
+
 def _upto(some: Bools, ends: list[int]) -> list[int]:
     """How many of some readings come before each end."""
     return list(np.concatenate([[0], np.cumsum(some)])[ends].tolist())
@@ -459,6 +557,16 @@ def _sizes(ends: list[int]) -> list[int]:
     [2, 0, 3]
     """
     return [end - begin for begin, end in pairwise([0, *ends])]
+
+
+def _columns(parts: list[Readings], places: list[Int32s]) -> Columns:
+    """Readings of which `house` is the place among the meters of all zones."""
+    return Columns(
+        _joined(places),
+        _joined([part.start for part in parts]),
+        _joined([part.duration for part in parts]),
+        _joined([part.wh for part in parts]),
+    )
 
 
 def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:

@@ -394,6 +394,7 @@ class Process:
             mode=self.deployment.mode,
             loads=self._loads,
             disagreements=self._disagreements,
+            units=self._ingest.units,
             publishers=self._names,
         )
         more = (

@@ -174,6 +174,7 @@ def test_every_content_type_gives_the_same_receipt(face: Face, media: str) -> No
     answer = face.post(body, {"Content-Type": media, **AUTH})
     assert answer.status_code == 200
     found = answer.json()
+    assert found.pop("warnings") == []
     assert {
         name: (each["count"], each["first"]) for name, each in found.pop("reasons").items()
     } == {
@@ -417,7 +418,7 @@ def test_many_small_batches_share_a_sync(face: Face, monkeypatch: pytest.MonkeyP
     rows = [("elm-street-1", START + 900 * i, 900, i) for i in range(9000)]
     assert face.post(as_json(rows), {"Content-Type": "application/json", **AUTH}).json() == {
         **dict.fromkeys(RECEIPT, 0), "accepted": 9000, "clamped": 7999, "problems": [],
-        "reasons": {},
+        "reasons": {}, "warnings": [],
     }  # fmt: skip
     assert face.meters.puts == 1
     monkeypatch.setattr(delivery, "ROWS", 5000)

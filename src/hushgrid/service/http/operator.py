@@ -37,7 +37,7 @@ from hushgrid.service.http.common import RETRY, Refusal, ZoneStates, html_page
 from hushgrid.service.http.middleware import BY_SESSION, scopes
 from hushgrid.service.http.models import OF_ZONE, OperatorSummary, OperatorZone, refusals
 from hushgrid.service.http.prices import ZoneName, requested_zone
-from hushgrid.service.ingest import Disagreements
+from hushgrid.service.ingest import FEWEST, SMALL, Disagreements, Units
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.records import ReleaseRecord, schedule_digest
 from hushgrid.service.meters.columns import Interval
@@ -80,6 +80,7 @@ class ZoneHealth:
         away: names of publishers that fail.
         jumped: the clock jumped within the last hour.
         disagree: meters and intervals with readings that contradict each other.
+        small: senders whose last values are all far too small.
     """
 
     zone: ZoneService
@@ -91,6 +92,7 @@ class ZoneHealth:
     away: Sequence[str] = ()
     jumped: bool = False
     disagree: int = 0
+    small: Sequence[str] = ()
 
     @property
     def releases_left(self) -> int:
@@ -258,6 +260,12 @@ def _connections(health: ZoneHealth) -> list[Alert]:
             " are kept; see disagreements of /v1/operator/zone, and who else sends for them."
         )
         found.append(Alert("warning", text))
+    if health.small:
+        text = (
+            f"Readings of at least {FEWEST} meters from {', '.join(health.small)} were all below"
+            f" {100 * SMALL:.0f} % of the usual value; see that they are Wh, not kWh."
+        )
+        found.append(Alert("warning", text))
     return found
 
 
@@ -410,6 +418,7 @@ class Operator:
         loads: true loads; none if absent.
         publishers: names by the index that `Inside.away` uses.
         disagreements: readings that contradict each other; none if absent.
+        units: senders whose values are perhaps in another unit; none if absent.
         steady: monotonic clock [s].
     """
 
@@ -423,12 +432,14 @@ class Operator:
         loads: Loads | None = None,
         publishers: tuple[str, ...] = (),
         disagreements: Disagreements | None = None,
+        units: Units | None = None,
         steady: Callable[[], float] = time.monotonic,
     ) -> None:
         self._history, self._board, self._clock, self._mode = history, board, clock, mode
         self._loads = Loads(history.zones.values(), None) if loads is None else loads
         self._publishers, self._steady = publishers, steady
         self._disagreements = disagreements or Disagreements(history.zones.values())
+        self._units = units or Units()
         self._inside: dict[str, Inside] = {}
         self._jumps, self._jumped = 0, -math.inf
 
@@ -502,6 +513,7 @@ class Operator:
                 away=[self._publishers[i] for i in inside.away if i < len(self._publishers)],
                 jumped=jumped,
                 disagree=len(self._disagreements.of(zone.id)),
+                small=self._units.of(zone.id, now - DAY),
             )
 
     def _series(self, zone: ZoneService, now: float) -> list[dict[str, Any]]:

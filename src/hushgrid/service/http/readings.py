@@ -117,6 +117,7 @@ ReceiptAnswer = create_model(
     __base__=AnswerModel,
     **_COUNTS,
     problems=(list[str], ...),
+    warnings=(list[str], ...),
     reasons=(dict[str, ReasonAnswer], ...),
 )
 MeterId = Annotated[
@@ -259,6 +260,7 @@ def add_readings(
         log.info("readings", extra={"status": status, **counts})
         receipt = delivery.receipt._asdict() | {
             "problems": list(delivery.problems),
+            "warnings": delivery.warnings,
             "reasons": delivery.reasons,
         }
         if refusal is None:
