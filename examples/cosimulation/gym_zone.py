@@ -2,14 +2,10 @@
 
 import sys
 
+import gymnasium
 import numpy as np
 
-from hushgrid import Policy
-from hushgrid.compare.cosimulation import Demand, car_env, price_env
-from hushgrid.compare.flexible import Flexibility
-from hushgrid.compare.loop import street
-
-ZONE = street(200, 1)
+from hushgrid.compare.environments import CAR, PRICES
 
 
 def episode(env, act):
@@ -22,19 +18,18 @@ def episode(env, act):
 
 
 def main():
-    prices = price_env(lambda seed: Demand(ZONE, Flexibility(), seed), Policy(1.0, 96), budget=24)
+    prices = gymnasium.make(PRICES, budget=24.0)
     for name, act in {
-        "all at once": lambda seen: np.array([1.0]),
-        "evenly": lambda seen: np.array([0.25]),
-        "at most by day": lambda seen: np.array([0.4 if seen[3] < 0 else 0.1]),
+        "all at once": lambda seen: np.array([1.0], np.float32),
+        "evenly": lambda seen: np.array([0.25], np.float32),
+        "at most by day": lambda seen: np.array([0.4 if seen[3] < 0 else 0.1], np.float32),
     }.items():
         reward, spent = episode(prices, act)
         sys.stdout.write(f"prices, {name}: reward {reward:.2f}, epsilon {spent:.1f}\n")
-    day = 0.3 - 0.1 * np.sin(np.arange(288) * 2 * np.pi / 96)
-    cars = car_env(lambda seed: day * np.random.default_rng(seed).uniform(0.8, 1.2, 288))
+    cars = gymnasium.make(CAR)
     for name, act in {
-        "at once": lambda seen: np.array([1.0]),
-        "below the usual price": lambda seen: np.array([float(seen[0] < 0.9)]),
+        "at once": lambda seen: np.array([1.0], np.float32),
+        "below the usual price": lambda seen: np.array([float(seen[0] < 0.9)], np.float32),
     }.items():
         sys.stdout.write(f"car, {name}: reward {episode(cars, act)[0]:.2f}\n")
 

@@ -1,7 +1,8 @@
-"""A zone in other people's simulations: mosaik, HELICS and Gymnasium, with the real mechanism.
+"""A zone in other people's simulations: mosaik and HELICS, with the real mechanism.
 
 `Pricing` publishes the price of readings, `Demand` answers prices with readings. The adapters join
-either side to a framework, which is imported when it is used (extras `mosaik`, `helics`, `gym`).
+either side to a framework, which is imported when it is used (extras `mosaik`, `helics`); for
+Gymnasium see `environments`.
 Steps are 15 minutes. Noise has a seed, so what is published here protects no one.
 """
 
@@ -14,15 +15,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hushgrid._numbers import Int32s
-from hushgrid.compare.flexible import Flexibility, Homes, PriceMemory, Vehicles
+from hushgrid.compare.flexible import Flexibility, Homes, PriceMemory
 from hushgrid.compare.loop import PriceTables, with_devices
 from hushgrid.compare.simulation import NOISE_STREAM, World
-from hushgrid.errors import PolicyError
 from hushgrid.mechanism.noise import SimulatedNoise
 from hushgrid.mechanism.policy import Policy
-from hushgrid.mechanism.release import PreparedNoise, Release, init, skip, step
+from hushgrid.mechanism.release import Release, init, step
 from hushgrid.model.occupancy import STEPS_PER_DAY as DAY
-from hushgrid.model.zone import Scenario, optimal_rate, tally_offset
+from hushgrid.model.zone import Scenario, tally_offset
 
 SECONDS = 86_400 // DAY
 
@@ -196,146 +196,3 @@ def join_helics(
     finally:
         h.helicsFederateDisconnect(own)
         h.helicsFederateFree(own)
-
-
-def price_env(
-    demand: Callable[[int], Demand], policy: Policy, *, budget: float, days: int = 1
-) -> Any:
-    """A Gymnasium environment: spend a privacy budget on the prices of a day.
-
-    The action is the share of the policy's epsilon that the next release may spend, from 0 to 1; 0
-    publishes the last price again. Each release is calibrated and booked by the mechanism, and one
-    that the budget does not allow is not made. Observed are public figures alone: the last price
-    over the usual one, the share of the budget left, and the time of day as sine and cosine. The
-    reward is the mismatch cost of the step, over that of a price that is wrong by its whole, below
-    0; it uses the true load, as only a simulation can.
-
-    Args:
-        demand: From a seed to the homes.
-        policy: Eta, rules and the largest epsilon of a release.
-        budget: Sum of epsilon over an episode.
-        days: Days of an episode.
-
-    Returns:
-        The environment.
-
-    Raises:
-        PolicyError: If the budget is not above 0, or the policy has blocks of steps or a window.
-    """
-    import gymnasium
-    from gymnasium.spaces import Box
-
-    if not budget > 0:
-        raise PolicyError(f"budget is {budget}; give an epsilon above 0.")
-    if policy.schedule.lengths or policy.schedule.adaptive:
-        raise PolicyError("the policy has blocks of steps or a window; give one without.")
-
-    class PriceSetting(gymnasium.Env):  # type: ignore[misc,unused-ignore]
-        """A curator that chooses when to spend."""
-
-        observation_space = Box(-np.inf, np.inf, (4,), np.float64)
-        action_space = Box(0.0, 1.0, (1,), np.float64)
-
-        def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, Any]:
-            """Begin an episode."""
-            super().reset(seed=seed, options=options)
-            number = int(self.np_random.integers(2**31))
-            self._homes = demand(number)
-            self._pricing = Pricing(self._homes.scenario, policy, number)
-            self._price, self._left = self._homes.usual, float(budget)
-            return self._seen(), {}
-
-        def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-            """One interval."""
-            readings, pricing = self._homes.step(self._price), self._pricing
-            share, state = float(np.clip(np.asarray(action).ravel()[0], 0, 1)), pricing.state
-            spent = 0.0
-            if share > 0:
-                made = state.scheduler.at(state.t, state.rates, share * policy.epsilon)
-                if made.epsilon <= self._left:
-                    spent = made.epsilon
-                    k = pricing.noise.draw(made.scale)
-                    drawn = PreparedNoise(state.t, state.digest, made, k, True)
-                    found = tally_offset(readings, pricing.zone, state.zone)
-                    release, pricing.state = step(state, found, drawn)
-                    self._price = release.rate
-            if not spent:
-                pricing.state = skip(state, self._price)
-            self._left -= spent
-            optimal = float(optimal_rate(int(readings.sum(dtype=np.int64)), state.tariff))
-            reward = -((self._price / optimal - 1) ** 2)
-            over = pricing.state.t > min(days * DAY, policy.horizon)
-            return self._seen(), reward, False, over, {"epsilon": spent, "price": self._price}
-
-        def _seen(self) -> Any:
-            at = 2 * np.pi * ((self._pricing.state.t - 1) % DAY) / DAY
-            own = (self._price / self._homes.usual, self._left / budget, np.sin(at), np.cos(at))
-            return np.array(own)
-
-    return PriceSetting()
-
-
-def car_env(prices: Callable[[int], Sequence[float]]) -> Any:
-    """A Gymnasium environment: charge one car at published prices, from its arrival on.
-
-    The action is the share of the charger's power; a car that would not be full in time charges
-    anyway. Observed are the price over the mean of the last day, the energy left and the time left
-    as shares of what they were, and how many of the next steps of the forecast are cheaper. The
-    reward is minus the cost over that of charging at once at the usual price.
-
-    Args:
-        prices: From a seed to the prices of three days, (288,).
-
-    Returns:
-        The environment.
-    """
-    import gymnasium
-    from gymnasium.spaces import Box
-
-    class CarCharging(gymnasium.Env):  # type: ignore[misc,unused-ignore]
-        """A charger that chooses when to charge."""
-
-        observation_space = Box(-np.inf, np.inf, (4,), np.float64)
-        action_space = Box(0.0, 1.0, (1,), np.float64)
-
-        def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, Any]:
-            """One day passes before the car arrives."""
-            super().reset(seed=seed, options=options)
-            self._prices = [float(p) for p in prices(int(self.np_random.integers(2**31)))]
-            level = float(np.mean(self._prices[:DAY]))
-            self._memory = PriceMemory(np.full(DAY, level), level)
-            one = np.ones(1, np.bool_)
-            self._car = Vehicles(one, np.zeros(1, np.intp), self.np_random)
-            self._car.new_day(DAY, self.np_random)
-            self._t = int(self._car.arrive[0])
-            for price in self._prices[: self._t]:
-                self._memory.note(price)
-            self._all, self._last = float(self._car.energy[0]), int(self._car.depart[0])
-            self._first, self._level = self._t, level
-            return self._seen(self._all), {}
-
-        def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-            """One interval."""
-            price = self._prices[self._t]
-            share = np.clip(np.asarray(action, np.float64).ravel()[:1], 0, 1)
-            drawn = float(self._car.step(self._t, self._memory.market(price), share)[0])
-            self._memory.note(price)
-            self._t += 1
-            left = float(self._car.left[0])
-            reward = -drawn * price / (self._all * self._level)
-            return (
-                self._seen(left),
-                reward,
-                left <= 0 or self._t >= self._last,
-                False,
-                {"wh": drawn},
-            )
-
-        def _seen(self, left: float) -> Any:
-            market = self._memory.market(self._prices[self._t])
-            window = self._last - self._t
-            cheaper = market.cheaper[max(window - 1, 0)] / max(window, 1)
-            part = window / (self._last - self._first)
-            return np.array([market.price / market.usual, left / self._all, part, cheaper])
-
-    return CarCharging()
