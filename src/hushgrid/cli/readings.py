@@ -70,7 +70,7 @@ def import_(
             for path, delivery, kept in deliveries:
                 try:
                     by = _in_unit(ingest.mapped(columns), path, unit)
-                    batches = map(kept.of, batches_of_file(path, by, advance))
+                    batches: Iterator[Parsed] = map(kept.of, batches_of_file(path, by, advance))
                     if not yes and unit != "Wh":
                         batches = _checked(ingest, batches)
                     delivery.take(ingest, batches)

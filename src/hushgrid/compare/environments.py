@@ -92,7 +92,7 @@ def _seen(space: Box, figures: Sequence[float]) -> Observation:
     return np.clip(np.array(figures, np.float32), space.low, space.high)
 
 
-class PriceSetting(gymnasium.Env[Observation, Observation]):
+class PriceSetting(gymnasium.Env[Observation, Observation]):  # type: ignore[misc,unused-ignore]
     """Spend a privacy budget on the prices of a day.
 
     The action is the share of the policy's epsilon that the next release may spend, from 0 to 1; 0
@@ -112,7 +112,7 @@ class PriceSetting(gymnasium.Env[Observation, Observation]):
         PolicyError: If the budget is not above 0, or the policy has blocks of steps or a window.
     """
 
-    metadata = {"render_modes": []}  # noqa: RUF012
+    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012
     observation_space = _space([-RATIO, 0, -1, -1])
     action_space = Box(0.0, 1.0, (1,), np.float32)
 
@@ -187,7 +187,7 @@ class PriceSetting(gymnasium.Env[Observation, Observation]):
         return _seen(self.observation_space, (ratio, left, np.sin(at), np.cos(at)))
 
 
-class CarCharging(gymnasium.Env[Observation, Observation]):
+class CarCharging(gymnasium.Env[Observation, Observation]):  # type: ignore[misc,unused-ignore]
     """Charge one car at published prices, from its arrival on.
 
     The action is the share of the charger's power; a car that would not be full in time charges
@@ -199,7 +199,7 @@ class CarCharging(gymnasium.Env[Observation, Observation]):
         prices: From a seed to the prices of three days, (288,).
     """
 
-    metadata = {"render_modes": []}  # noqa: RUF012
+    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012
     observation_space = _space([-RATIO, 0, 0, 0])
     action_space = Box(0.0, 1.0, (1,), np.float32)
 

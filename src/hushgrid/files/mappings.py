@@ -109,9 +109,9 @@ def _replaced(changes: Mapping[str, Any]) -> dict[str, Any]:
     """Fields of a base that do not hold beside what a file says of the length of readings."""
     if not any(name in changes for name in _LENGTH):
         return {}
-    depending = (*_LENGTH, "duration_unit", "end_date", "end_shift_s")
+    depending = {*_LENGTH, "duration_unit", "end_date", "end_shift_s"}
     if "end" in changes or "until" in changes:
-        depending = (*depending, "marks")
+        depending.add("marks")
     return {
         field.name: field.default
         for field in fields(ColumnMapping)
