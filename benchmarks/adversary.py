@@ -7,11 +7,11 @@ from collections.abc import Callable
 import numpy as np
 
 from benchmarks import zones
-from benchmarks.measure import Question, Result, best_of_both
+from benchmarks.measure import Question, Result, best_of_both, sized
 from hushgrid import Factored, Knowledge, Release
 
-HOUSES = 1000
-REPETITIONS = 3
+HOUSES = sized(1000, 10)
+REPETITIONS = sized(3, 1)
 SCALE = 2000.0  # [Wh]
 
 

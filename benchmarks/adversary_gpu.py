@@ -14,11 +14,20 @@ import importlib
 import json
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from hushgrid import Calendar, Consumption, Histogram, Knowledge, OccupancyModel, Uniform, Zone
+from hushgrid import (
+    Calendar,
+    Consumption,
+    Histogram,
+    Knowledge,
+    OccupancyModel,
+    Release,
+    Uniform,
+    Zone,
+)
 from hushgrid.adversary.factored import Factored, house_likelihoods, law_nodes
 from hushgrid.adversary.knowledge import Blur, on_host
 
@@ -27,19 +36,6 @@ SLOTS = 4  # night, morning, day, evening
 SCALE = 2000.0  # [Wh]
 SUBSET = 1000  # houses checked one by one
 SMALLER = 20_000  # houses of the zone that is filtered twice
-
-
-class Seen(NamedTuple):
-    """The part of a release that an adversary reads."""
-
-    zone: str
-    t: int
-    load_hat: int
-    scale: float
-    look: float
-    rule: str
-    rate: float
-    digest: str
 
 
 def knowledge(houses: int, steps: int) -> Knowledge:
@@ -63,7 +59,7 @@ def skew(top: int, share: int) -> Histogram:
     return Histogram((x + 1) * np.exp(-x * share / top))
 
 
-def releases(known: Knowledge, steps: int) -> list[Seen]:
+def releases(known: Knowledge, steps: int) -> list[Release]:
     """Noisy loads about their expectation, as far off as the people and the noise make them."""
     rng = np.random.default_rng(2)
     laws = known.laws(1, None)
@@ -72,11 +68,17 @@ def releases(known: Knowledge, steps: int) -> list[Seen]:
     spread = 400 * np.sqrt(known.n_houses)
     off = spread * rng.standard_normal(steps) + rng.laplace(0, SCALE, steps)
     loads = np.rint(centre + off).astype(int).tolist()
-    rule = "eta=1 block union"
-    return [Seen("gpu", t, z, SCALE, 0.0, rule, 62.5, "gpu") for t, z in enumerate(loads, 1)]
+    return [
+        Release(
+            zone="gpu", t=t, applies_from=t + 1, load_hat=load, put_back=0.0, estimate=None,
+            rate=62.5, scale=SCALE, look=0.0, epsilon=1.0, delta=0.0, epsilon_any=1.0,
+            rule="eta=1 block union", digest="gpu", simulated=True,
+        )
+        for t, load in enumerate(loads, 1)
+    ]  # fmt: skip
 
 
-def timed(who: Factored, day: list[Any], wait: Callable[[], None]) -> float:
+def timed(who: Factored, day: list[Release], wait: Callable[[], None]) -> float:
     """Seconds of all steps."""
     who.step(who.start(), day[0])  # whatever is compiled or copied once
     wait()
@@ -88,7 +90,7 @@ def timed(who: Factored, day: list[Any], wait: Callable[[], None]) -> float:
     return time.perf_counter() - start
 
 
-def subset_difference(known: Knowledge, who: Factored, day: list[Any]) -> float:
+def subset_difference(known: Knowledge, who: Factored, day: list[Release]) -> float:
     """The first houses again in numpy: the others' mean and variance are all they need."""
     theta, f, few = known.models[0], known.consumption, slice(0, SUBSET)
     piece = theta.chains[0]
@@ -120,7 +122,7 @@ def zone_difference(like: Any, houses: int, steps: int, chunk: int) -> float:
     here, there = Factored(known), Factored(known, like=like, chunk=chunk)
     ours, theirs, worst = here.start(), there.start(), 0.0
     for release in releases(known, steps):
-        ours, theirs = here.step(ours, release), there.step(theirs, release)  # type: ignore[arg-type]
+        ours, theirs = here.step(ours, release), there.step(theirs, release)
         gap = here.home(ours.laws[0]) - on_host(there.home(theirs.laws[0]))
         worst = max(worst, float(np.abs(gap).max()))
     return worst
@@ -151,7 +153,7 @@ def main() -> None:
     like, wait, device = library(options.array)
     known = knowledge(options.houses, options.steps)
     who = Factored(known, like=like, chunk=options.chunk)
-    day: list[Any] = releases(known, options.steps)
+    day: list[Release] = releases(known, options.steps)
     seconds = timed(who, day, wait)
     found = {
         "device": device,

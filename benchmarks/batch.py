@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.measure import Question, Result, peak_mib
+from benchmarks.measure import Question, Result, peak_mib, sized
 from benchmarks.meters import folder
 from benchmarks.running import BEGINS, INTERVAL, service
 from hushgrid.files.deployment import ZoneService
@@ -28,8 +28,8 @@ from hushgrid.service.batch._expression import roster_of
 from hushgrid.service.batch.engines import MEMORY, engine_at, open_readings
 from hushgrid.service.batch.run import Aggregator
 
-METERS, STEPS, FILES = 1_000_000, 96, 8
-FEW = 100_000
+METERS, FEW = sized((1_000_000, 100_000), (200, 100))
+STEPS, FILES, TURNS = 96, 8, sized(3, 1)
 DUCKDB = "duckdb?threads=2"
 HAND = """
 SELECT zone, opens, sum(least(greatest(wh, 0), bound)) AS load, count(*) AS present
@@ -79,7 +79,7 @@ def ours(place: Path, url: str = DUCKDB) -> dict[str, float]:
         begin = time.perf_counter(), time.process_time()
         made = aggregator.over(BEGINS, BEGINS + STEPS * INTERVAL)
         found = _found(begin, [sums.load for sums in made.sums.values()])
-    assert made.mended == 0
+    assert made.by_house == 0
     assert made.rows == STEPS * len(zone.meters)
     return found
 
@@ -137,7 +137,7 @@ def _day(meters: int, *sides: str) -> dict[str, dict[str, float]]:
     with folder() as place:
         (place / "meters").write_text(str(meters))
         write_day(place, meters)
-        turns = [{side: _asked(side, str(place)) for side in sides} for _ in range(3)]
+        turns = [{side: _asked(side, str(place)) for side in sides} for _ in range(TURNS)]
     found = {side: min((turn[side] for turn in turns), key=_seconds) for side in sides}
     assert len({one["load"] for one in found.values()}) == 1  # the same integers
     return found

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from benchmarks.measure import Question, Result, best_of_both
+from benchmarks.measure import Question, Result, best_of_both, sized
 from hushgrid import Consumption, Gamma, Law, LogNormal, OccupancyModel, Policy, Zone, schedule
 from hushgrid.mechanism.calibrators import loss_of_pmfs
 
-HOUSES = 1000
+HOUSES = sized(1000, 10)
 BOUND = 2500  # [Wh]
 POLICY = Policy(0.5, horizon=1, eta=0.05)
-REPETITIONS = 25
+REPETITIONS = sized(25, 1)
 
 
 def laws(seed: int) -> list[tuple[Law, Law]]:

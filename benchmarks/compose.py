@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from benchmarks.measure import Question, Result, best_of_both
+from benchmarks.measure import Question, Result, best_of_both, sized
 from hushgrid.accounting.composition import compose
 from hushgrid.accounting.events import Event, Laplace, loss_distribution
 
-STEPS = 96
+STEPS = sized(96, 8)
 DELTA = 1e-6
-REPETITIONS = 7
+REPETITIONS = sized(7, 1)
 
 
 def different(steps: int) -> list[Event]:

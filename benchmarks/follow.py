@@ -11,16 +11,16 @@ import time
 import numpy as np
 
 from benchmarks import zones
-from benchmarks.measure import Question, Result
+from benchmarks.measure import Question, Result, sized
 from hushgrid import Policy
 from hushgrid.mechanism.policy import Blocks, EstimatorRule
 from hushgrid.mechanism.release import first_public
 
-HOUSES = 1000
+HOUSES = sized(1000, 20)
 SCALE = 2000.0  # [Wh]
 RELEASE, YEAR = 1.5e-3, 60.0  # limits [s]
-DAYS = 364  # of a year
-TURNS = 3
+DAYS = sized(364, 1)  # of a year
+TURNS = sized(3, 1)
 
 
 def _followed(estimator: EstimatorRule, days: int) -> float:

@@ -27,7 +27,7 @@ from typing import Any
 
 from tests.services import free_port
 
-from benchmarks.measure import Question, Result
+from benchmarks.measure import Question, Result, sized
 from benchmarks.meters import folder
 from benchmarks.running import INTERVAL
 from benchmarks.running import service as zone_of
@@ -40,8 +40,9 @@ from hushgrid.service.ingest import Ingest, Receipt
 from hushgrid.service.meters import open_meters
 from hushgrid.service.mqtt import MqttReadings
 
-ROUNDS = 5  # the first is not counted
-SMALL, LARGE = (1_000, 200, 16), (50_000, 10, 4)  # readings, deliveries, connections
+ROUNDS = sized(5, 2)  # the first is not counted
+# readings, deliveries, connections
+SMALL, LARGE = sized(((1_000, 200, 16), (50_000, 10, 4)), ((20, 4, 2), (50, 2, 2)))
 CONCENTRATORS, HEAD_ENDS = 0.3e6, 1e6  # [readings/s] needed
 
 

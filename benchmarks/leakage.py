@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from benchmarks.measure import Question, Result, best_of_both
+from benchmarks.measure import Question, Result, best_of_both, sized
 from hushgrid import Calendar, OccupancyModel
 from hushgrid.accounting.temporal import temporal_leakage
 
-HOUSES = 100_000
+HOUSES = sized(100_000, 50)
 STEPS = 96
 PERIODS = np.repeat(np.arange(4), 24)  # night, morning, day, evening
-REPETITIONS = 10
+REPETITIONS = sized(10, 1)
 
 
 def theta(slots: np.ndarray) -> OccupancyModel:

@@ -8,14 +8,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from benchmarks.measure import Question, Result, best_of_both
+from benchmarks.measure import Question, Result, best_of_both, sized
 from hushgrid.learn.em import Design, fit
 from hushgrid.learn.habits import assumed_habits
 
-HOMES = 50
-STEPS = 17_520
-ITERATIONS = 20
-PEER_HOMES = 10  # of hmmlearn, which takes homes one by one: a fifth of the time is told
+HOMES = sized(50, 3)
+STEPS = sized(17_520, 1_344)
+ITERATIONS = sized(20, 2)
+PEER_HOMES = sized(10, 1)  # of hmmlearn, which takes homes one by one: a fifth of the time is told
 
 
 def homes(count: int, steps: int = STEPS) -> np.ndarray:

@@ -19,7 +19,7 @@ from functools import cache
 import numpy as np
 
 from benchmarks import zones as bench
-from benchmarks.measure import Question, Result
+from benchmarks.measure import Question, Result, sized
 from benchmarks.meters import folder
 from benchmarks.million import resident
 from benchmarks.running import BEGINS, INTERVAL, service
@@ -30,7 +30,7 @@ from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.writer import create, load
 from hushgrid.service.meters import open_meters
 
-FEW, MANY, HOUSES, TICKS = 25, 100, 1_000, 5
+FEW, MANY, HOUSES, TICKS = sized((25, 100, 1_000, 5), (1, 2, 64, 2))
 
 
 def zones(many: int) -> list[ZoneService]:

@@ -17,12 +17,13 @@ from pathlib import Path
 import numpy as np
 from tests.services import postgres_binaries, running_postgres
 
-from benchmarks.measure import Question, Result, best_of_both
+from benchmarks.measure import Question, Result, best_of_both, sized
 from hushgrid.model.zone import tally
 from hushgrid.service.meters import MeterStore, open_meters
 from hushgrid.service.meters.columns import Columns
 
-METERS, INTERVAL, ZONE = 1_000_000, 900, "z"
+METERS, INTERVAL, ZONE = sized(1_000_000, 2_000), 900, "z"
+INTERVALS = sized(1_000, 10)  # of a store that is filled and purged
 RNG = np.random.default_rng(1)
 ORDER = RNG.permutation(METERS).astype(np.int32)
 WH = RNG.integers(0, 2500, METERS)
@@ -104,7 +105,7 @@ def read_time() -> Result:
     bound = np.full(METERS, 2500, np.int32)
     times, alone = [], []
     with folder() as place, open_meters(file(place)) as store:
-        ours = Ours(store, 100_000, 10)
+        ours = Ours(store, METERS // 10, 10)
         for k in range(1, 8):
             ours()
             store.close(ZONE, k * INTERVAL)
@@ -123,7 +124,7 @@ def read_time() -> Result:
 def memory() -> Result:
     """Peak bytes a meter beyond the roster's names: open, fill an interval, read it."""
     names = [str(k) for k in range(METERS)]
-    readings = batches(INTERVAL, 100_000, 10)
+    readings = batches(INTERVAL, METERS // 10, 10)
     with folder() as place, open_meters(file(place)) as store:
         store.open_zone("small", ["a"], INTERVAL)
         store.put("small", [0], [0], [INTERVAL], [1])  # what is loaded on first use is not counted
@@ -148,12 +149,12 @@ def flat() -> Result:
     with folder() as place, open_meters(file(place)) as store:
         store.open_zone(ZONE, names, INTERVAL)
         tracemalloc.start()
-        for k in range(1, 1001):
+        for k in range(1, INTERVALS + 1):
             store.put(ZONE, houses, np.full(1000, k * INTERVAL), lengths, houses)
             store.close(ZONE, k * INTERVAL)
             store.get(ZONE, k * INTERVAL)
             store.purge(ZONE, (k - 10) * INTERVAL)
-            if k % 200 == 0:
+            if k % (INTERVALS // 5) == 0:
                 peaks.append(tracemalloc.get_traced_memory()[1])
                 gc.collect()
                 tracemalloc.reset_peak()
@@ -168,14 +169,14 @@ def file_size(place: Path) -> int:
 
 
 QUESTIONS: dict[str, Question] = {
-    "meters_put_1k": lambda: pace(file, 1_000, 200, 5),
-    "meters_put_100k": lambda: pace(file, 100_000, 10, 5),
+    "meters_put_1k": lambda: pace(file, *sized((1_000, 200, 5), (10, 5, 1))),
+    "meters_put_100k": lambda: pace(file, *sized((100_000, 10, 5), (100, 5, 1))),
     "meters_get": read_time,
     "meters_memory": memory,
     "meters_flat": flat,
 }
 if postgres_binaries() is not None:
     QUESTIONS |= {
-        "meters_postgres_1k": lambda: on_postgres(1_000, 50),
-        "meters_postgres_100k": lambda: on_postgres(100_000, 5),
+        "meters_postgres_1k": lambda: on_postgres(*sized((1_000, 50), (10, 5))),
+        "meters_postgres_100k": lambda: on_postgres(*sized((100_000, 5), (100, 5))),
     }

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.measure import Question, Result, peak_mib
+from benchmarks.measure import Question, Result, peak_mib, sized
 from benchmarks.meters import folder
 from benchmarks.running import BEGINS, INTERVAL, service
 from hushgrid import SecureNoise
@@ -31,8 +31,8 @@ from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.writer import create, load
 from hushgrid.service.meters import MeterStore, open_meters
 
-METERS, TICKS = 1_000_000, 3
-FEW, INTERVALS, EARLY = 2_000, 1_000, 200
+METERS, TICKS = sized((1_000_000, 3), (2_000, 1))
+FEW, INTERVALS, EARLY = sized((2_000, 1_000, 200), (64, 10, 2))
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import tracemalloc
 from collections.abc import Callable, Sequence
 
 from benchmarks import zones
-from benchmarks.measure import Question, Result, best_of_both
+from benchmarks.measure import Question, Result, best_of_both, sized
 from hushgrid import (
     Calibration,
     Consumption,
@@ -18,7 +18,8 @@ from hushgrid import (
     schedule,
 )
 
-HOUSES, MANY = 1_000_000, 100_000
+HOUSES, WARM = sized((1_000_000, 10_000), (2_000, 2_000))
+MANY = sized(100_000, 2_000)
 TARIFF = Tariff(1e-6, 62.5)
 POLICY = Policy(0.5, horizon=96, eta=0.05)
 THETAS = range(4)
@@ -42,7 +43,7 @@ def mixed(n: int) -> Inputs:
 
 def growth(inputs: Callable[[int], Inputs], repetitions: int) -> tuple[float, float]:
     """Seconds for a million houses, and how many times as long two million take."""
-    _check(schedule(*inputs(10_000)))
+    _check(schedule(*inputs(WARM)))
     small, large = inputs(HOUSES), inputs(2 * HOUSES)
     two, one = best_of_both(
         lambda: schedule(*large), lambda: schedule(*small), repetitions=repetitions
@@ -52,20 +53,20 @@ def growth(inputs: Callable[[int], Inputs], repetitions: int) -> tuple[float, fl
 
 def shared_time() -> Result:
     """Two million houses over one million."""
-    seconds, ratio = growth(shared, repetitions=7)
+    seconds, ratio = growth(shared, repetitions=sized(7, 1))
     return Result(seconds, "s", ratio, "<= 2.2")
 
 
 def mixed_time() -> Result:
     """The same where there are as many groups as houses."""
-    seconds, ratio = growth(mixed, repetitions=2)
+    seconds, ratio = growth(mixed, repetitions=sized(2, 1))
     return Result(seconds, "s", ratio)
 
 
 def shared_memory() -> Result:
     """Peak bytes a house beyond the inputs."""
     inputs = shared(HOUSES)
-    schedule(*shared(10_000))  # what is imported on first use is nobody's memory
+    schedule(*shared(WARM))  # what is imported on first use is nobody's memory
     tracemalloc.start()
     made = schedule(*inputs)
     peak = tracemalloc.get_traced_memory()[1]

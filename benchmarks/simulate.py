@@ -12,15 +12,15 @@ import numpy as np
 from hmmlearn.hmm import CategoricalHMM, GaussianHMM
 
 from benchmarks import zones
-from benchmarks.measure import Question, Result, best_of_both
+from benchmarks.measure import Question, Result, best_of_both, sized
 from hushgrid import Gamma, Policy, Tariff
 from hushgrid._numbers import Floats
 from hushgrid.compare.simulation import World, simulate
 from hushgrid.model.zone import Scenario
 
-HOUSES = 200_000
-PEER_STEPS = 10_000
-REPETITIONS = 5
+HOUSES = sized(200_000, 64)
+PEER_STEPS = sized(10_000, 100)
+REPETITIONS = sized(5, 1)
 ABSENT, PRESENT = Gamma(1.5, 80.0, 1000), Gamma(2.5, 125.0, 1000)
 
 Peer = GaussianHMM | CategoricalHMM

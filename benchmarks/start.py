@@ -13,10 +13,10 @@ import time
 import urllib.request
 from pathlib import Path
 
-from benchmarks.measure import Question, Result
+from benchmarks.measure import Question, Result, sized
 
 COMMAND = [str(Path(sys.executable).with_name("hushgrid"))]
-TURNS = 5
+TURNS = sized(5, 1)
 
 
 def _help() -> float:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from benchmarks import zones
-from benchmarks.measure import Question, Result, best_of_both
+from benchmarks.measure import Question, Result, best_of_both, sized
 from hushgrid import Policy, SecureNoise, Tariff, aggregate, init, step
 
-HOUSES = 10_000_000
-REPETITIONS = 200
+HOUSES = sized(10_000_000, 1_000)
+REPETITIONS = sized(200, 2)
 
 
 def whole_step() -> Result:

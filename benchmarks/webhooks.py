@@ -19,7 +19,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from statistics import median
 
-from benchmarks.measure import Question, Result
+from benchmarks.measure import Question, Result, sized
 from benchmarks.meters import folder
 from benchmarks.running import BEGINS, service
 from hushgrid import SimulatedNoise
@@ -34,7 +34,7 @@ from hushgrid.service.openadr.app import Vtn
 from hushgrid.service.openadr.store import StoredObject, VtnStore
 from hushgrid.service.prices import History
 
-SUBSCRIBERS, FAILING, RELEASES, HOUSES = 1000, 300, 8, 200
+SUBSCRIBERS, FAILING, RELEASES, HOUSES = sized((1000, 300, 8, 200), (10, 3, 2, 64))
 WAIT = 90.0  # [s] for all to hear of a release
 CLOSED = "http://127.0.0.1:1/"  # nobody listens there
 
