@@ -189,12 +189,13 @@ def token_of(token_file: Path | None) -> str:
 
 
 @contextmanager
-def stages() -> Iterator[Callable[[str, int], Callable[..., None]]]:
+def stages() -> Iterator[Callable[[str, int | None], Callable[..., None]]]:
     """Progress bars on standard error, for work in several stages.
 
     Yields:
         A function that begins a bar: called with a label and a total it returns a function to call
-        after each piece, or with a number of pieces.
+        after each piece, or with a number of pieces. Without a total the bar only moves, until
+        the next one begins.
     """
     from rich.console import Console
     from rich.progress import (
@@ -214,7 +215,9 @@ def stages() -> Iterator[Callable[[str, int], Callable[..., None]]]:
     console = Console(stderr=True)
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
 
-        def begin(label: str, total: int) -> Callable[..., None]:
+        def begin(label: str, total: int | None) -> Callable[..., None]:
+            for moving in (each.id for each in bar.tasks if each.total is None):
+                bar.update(moving, total=1, completed=1)
             task = bar.add_task(label, total=total)
             return lambda by=1: bar.advance(task, by)
 
@@ -222,12 +225,12 @@ def stages() -> Iterator[Callable[[str, int], Callable[..., None]]]:
 
 
 @contextmanager
-def progress(label: str, total: int) -> Iterator[Callable[..., None]]:
+def progress(label: str, total: int | None) -> Iterator[Callable[..., None]]:
     """One progress bar on standard error.
 
     Args:
         label: Text before the bar.
-        total: Number of pieces.
+        total: Number of pieces; None: it is not known, and the bar only moves.
 
     Yields:
         A function to call after each piece, or with a number of pieces.

@@ -80,7 +80,8 @@ def recorded(
         )
     seconds = interval or given.seconds or STEP
     where = time_zone or given.time_zone
-    found = read_histories(path, mapping=mapping, time_zone=where, seconds=seconds)
+    with common.stages() as watch:
+        found = read_histories(path, mapping=mapping, time_zone=where, seconds=seconds, watch=watch)
     exporting = int((found.wh < 0).any(axis=1).sum())
     if exporting:
         raise IntakeError(
@@ -101,7 +102,8 @@ def recorded(
             " give fewer, so that two or more are left to compare on."
         )
     contract = bound if bound is not None else round(CONTRACT_W * seconds / 3600)
-    scenario = learn_habits(real.readings[:train_days], contract)
+    with common.progress("learning from the first days", None):
+        scenario = learn_habits(real.readings[:train_days], contract)
     origin = f"learned from the first {train_days} days, which are not compared"
     earlier, later = real.days(slice(train_days)), real.days(slice(train_days, None))
     return Recorded.of(scenario, later, earlier), origin

@@ -461,9 +461,10 @@ def learn(
     first, last = (None if text is None else common.instant(word, text) for word, text in span)
     if readings is None:
         seconds = seconds or 900
-        values, chains, written = _zone_from_survey(
-            out, survey, mix, zone, seconds, time_zone, bound, begins
-        )
+        with common.progress("making the models of the survey", None):
+            values, chains, written = _zone_from_survey(
+                out, survey, mix, zone, seconds, time_zone, bound, begins
+            )
         if figures:
             written += _draw_survey(out, values, chains, seconds)
         common.echo(_survey_prose(values), json)
@@ -504,32 +505,37 @@ def learn(
             own = replace(terms, law="auto") if net else terms
             pooled = pool_budget is not None
             results.append(learned(kind, habits, own, watch=watch, pooled=pooled))
-    noise = SecureNoise()
-    parts = [
-        _Part(
-            kind,
-            result,
-            export_models(result, kind, asked, noise),
-            {name: registers[name] for name in kind.ids if name in registers},
-        )
-        for kind, result in zip(kinds, results, strict=True)
-    ]
-    # before any figure: none of them may decide whether a pooled model is published
-    written = _write(out, parts, asked, begins, season)
-    each, contents = [], []
-    for kind, result, made, _ in parts:
-        judged = operator_figures(result, made, kind, habits, asked)
-        each.append(learned_values(result, made, judged, asked, kind))
-        each[-1] |= {"months": list(season)} if season else {}
-        contents.append(learned_content(result, made, judged, each[-1]))
-        if some := [name for name in kind.ids if name in panels]:
-            pairs = {n: (panels[n].export_meter, panels[n].production_meter) for n in some}
-            contents[-1]["roofs"] = pairs
-    values = each[0] if len(each) == 1 else zone_values(each)
-    written.append(save_learned(out, contents))
-    if figures:
-        written += _draw(out, parts, values)
-    values["verdict"] = _verdict(out)
+        noise = SecureNoise()
+        watch("making the models that are written", None)
+        parts = [
+            _Part(
+                kind,
+                result,
+                export_models(result, kind, asked, noise),
+                {name: registers[name] for name in kind.ids if name in registers},
+            )
+            for kind, result in zip(kinds, results, strict=True)
+        ]
+        # before any figure: none of them may decide whether a pooled model is published
+        written = _write(out, parts, asked, begins, season)
+        each, contents = [], []
+        tick = watch("judging them on days held out", len(parts))
+        for kind, result, made, _ in parts:
+            judged = operator_figures(result, made, kind, habits, asked)
+            each.append(learned_values(result, made, judged, asked, kind))
+            each[-1] |= {"months": list(season)} if season else {}
+            contents.append(learned_content(result, made, judged, each[-1]))
+            tick()
+            if some := [name for name in kind.ids if name in panels]:
+                pairs = {n: (panels[n].export_meter, panels[n].production_meter) for n in some}
+                contents[-1]["roofs"] = pairs
+        values = each[0] if len(each) == 1 else zone_values(each)
+        written.append(save_learned(out, contents))
+        if figures:
+            watch("drawing", None)
+            written += _draw(out, parts, values)
+        watch("planning the service", None)
+        values["verdict"] = _verdict(out)
     common.echo(f"{learned_prose(values)}\n\n{values['verdict']['sentence']}", json)
     written += common.write_json(values, json)
     common.echo_written(written, json, "\n")

@@ -140,7 +140,7 @@ def plan(
         "blocks": own.blocks if blocks is None else blocks,
     }
     dials = 1 + tables * (len(options.EPSILONS) + (0 if gaussian else len(options.ETAS)))
-    with common.progress("planning", dials) as tick:
+    with common.progress("planning", dials if dials > 1 else None) as tick:
         found = planned(*world, **request)
         tick()
         if within is not None:
