@@ -323,20 +323,26 @@ class Ingest:
 
     def _compare(self, columns: Columns, ends: list[int], results: list[_DeliveryResult]) -> None:
         """Note where the values of a delivery are far below the usual ones of a zone."""
-        zone_of = np.searchsorted(self._first, columns.house, side="right") - 1
-        homes = (
-            (columns.house >= 0)
-            & (self._least[zone_of] > 0)
-            & (columns.house < self._homes[zone_of])
-        )
-        large = homes & (np.abs(columns.wh) >= self._least[zone_of] * columns.duration)
         for each, (begin, end) in zip(results, pairwise([0, *ends]), strict=True):
-            own = homes[begin:end]
-            zones, places = zone_of[begin:end][own], columns.house[begin:end][own]
-            usual = set(zones[large[begin:end][own]].tolist())
-            for k in np.unique(zones).tolist():
-                few = None if k in usual else np.unique(places[zones == k])[:FEWEST].tolist()
-                each.small[self._zones[k].id] = None if few is None else frozenset(few)
+            each.small = self._sizes(columns, begin, min(begin + FEWEST, end))
+            if None in each.small.values() and len(self._zones) == 1:
+                continue  # most bodies: a usual value is among the first
+            each.small = self._sizes(columns, begin, end)
+
+    def _sizes(self, columns: Columns, begin: int, end: int) -> dict[str, frozenset[int] | None]:
+        """Of some readings as `Taken.small`."""
+        house, duration, wh = (
+            column[begin:end] for column in (columns.house, columns.duration, columns.wh)
+        )
+        zone_of = np.searchsorted(self._first, house, side="right") - 1
+        least = self._least[zone_of]
+        homes = (house >= 0) & (house < self._homes[zone_of]) & (least > 0)
+        large = homes & (np.abs(wh) >= least * duration)
+        usual, sizes = set(zone_of[large].tolist()), dict[str, frozenset[int] | None]()
+        for k in np.unique(zone_of[homes]).tolist():
+            small = None if k in usual else np.unique(house[homes & (zone_of == k)])[:FEWEST]
+            sizes[self._zones[k].id] = None if small is None else frozenset(small.tolist())
+        return sizes
 
     def _place(
         self, readings: Readings, sender: str | None = None, terms: SenderTerms | None = None
