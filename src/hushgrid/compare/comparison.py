@@ -30,6 +30,7 @@ from hushgrid.compare.methods import (
     GROUP,
     HUSHGRID_ETA0,
     HUSHGRID_ETA05,
+    IN_A_RUN,
     WEVENT,
     Method,
     MethodPromise,
@@ -46,6 +47,7 @@ from hushgrid.errors import PlanError, PolicyError
 from hushgrid.model.laws import Clamp
 from hushgrid.model.zone import Scenario, Tariff, optimal_rate, public_rate, relative_to
 from hushgrid.planning.expected_error import RHO
+from hushgrid.planning.planner import Plan
 from hushgrid.statistics import Summary, ratio_of_means, summarise
 
 METHODS: tuple[Method, ...] = (
@@ -136,6 +138,8 @@ class Bench:
         self.source, self.promise, self.methods = source, promise, tuple(methods)
         self._seed, self._rho = seed, rho
         self._ready: dict[int, dict[str, Ready | MethodRefusal]] = {}
+        self._plans: dict[tuple[float, bool], Plan] = {}
+        self._losses: dict[int, float] = {}
         self._models: dict[tuple[int, Clamp, str], PublicKnowledge] = {}
         self._known: dict[str, tuple[int, FollowedKnowledge]] = {}  # the next day, what is known
 
@@ -148,10 +152,11 @@ class Bench:
     def ready(self, zone: int = 0) -> Mapping[str, Ready | MethodRefusal]:
         """Each method prepared for a zone, or its refusal."""
         if zone not in self._ready:
-            rho = self._rho if isinstance(self.source, Recorded) else None
-            setting = MethodSetting.of(
-                self.source.scenarios[zone], self.promise, self.source.horizon, rho
-            )
+            terms = (self.source.scenarios[zone], self.promise, self.source.horizon)
+            setting = MethodSetting.of(*terms)
+            if isinstance(self.source, Recorded):
+                setting = MethodSetting.of(*terms, self._rho, self.source.scenarios[0])
+                setting = replace(setting, plans=self._plans, losses=self._losses)
             self._ready[zone] = {m.name: _prepare(m, setting) for m in self.methods}
         return self._ready[zone]
 
@@ -346,7 +351,10 @@ def _mean_row(rows: Sequence[Row]) -> Row:
 def _prepare(method: Method, setting: MethodSetting) -> Ready | MethodRefusal:
     """A promise that the method's own planning finds out of reach is a refusal, too."""
     try:
-        return method.prepare(setting)
+        ready = method.prepare(setting)
+        if setting.run is None or isinstance(ready, MethodRefusal) or not ready.scale:
+            return ready
+        return replace(ready, guarantee=ready.guarantee + IN_A_RUN)
     except (PlanError, PolicyError) as error:
         return MethodRefusal(str(error).rstrip("."))
 

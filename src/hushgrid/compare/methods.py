@@ -18,6 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushgrid._numbers import Floats, Ints, is_real
+from hushgrid.accounting.epochs import in_a_run
+from hushgrid.accounting.temporal import worst_leakage
 from hushgrid.belief.estimate import SHAPES, USUAL_FACTOR, PublicKnowledge
 from hushgrid.errors import PlanError, PolicyError
 from hushgrid.mechanism.noise import SimulatedNoise
@@ -27,10 +29,17 @@ from hushgrid.mechanism.scheduler import schedule
 from hushgrid.model.laws import Clamp
 from hushgrid.model.occupancy import OccupancyModel
 from hushgrid.model.zone import Scenario, Zone
-from hushgrid.planning.planner import Secret, plan
+from hushgrid.planning.planner import Plan, Secret, plan
+from hushgrid.planning.tradeoff import running
 
 FRESH = "; given occupancy, readings are drawn afresh at each step"  # an assumption over time
 FRESH_BLOCKS = "; given occupancy, readings of different blocks of steps are drawn afresh"
+IN_A_RUN = (
+    "; about any one step this counts the releases of all days before and after, if the occupancy"
+    " model is true"
+)
+_RUNS = 4  # times the steps in which silence is forgotten: releases slow down forgetting
+_WIDTH = 1e-6  # relative width at which a search for a loss stops
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +79,18 @@ class MethodSetting:
     Methods of one zone share `public`, so that its results are computed once. Its prior of the
     common factor is the one a service publishes by, a day after the factor was known to be 1.
 
+    Where days follow each other, what is published on one of them also tells of the days before and
+    after it. The promise about an interval then counts the releases of all days, of any number.
+
     Attributes:
         scenario: The zone and its models.
         promise: What the method has to keep.
         horizon: Steps of a day.
         public: Public knowledge before the first release.
         rho: Relative error by which hushgrid's plan chooses a clamp; None: no clamp.
+        run: The zone on the first of days that follow each other; None: days on their own.
+        plans: Plans of the run by trust and blocks, shared by all kinds of days.
+        losses: Largest losses of the run by the length of blocks, shared likewise.
     """
 
     scenario: Scenario
@@ -83,6 +98,9 @@ class MethodSetting:
     horizon: int
     public: PublicKnowledge = field(repr=False)
     rho: float | None = None
+    run: Scenario | None = None
+    plans: dict[tuple[float, bool], Plan] = field(default_factory=dict, repr=False)
+    losses: dict[int, float] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(
@@ -91,6 +109,7 @@ class MethodSetting:
         promise: MethodPromise,
         horizon: int,
         rho: float | None = None,
+        run: Scenario | None = None,
     ) -> MethodSetting:
         """The setting of a zone whose readings do not react to rates."""
         if scenario.consumption.reacts or (scenario.consumed and scenario.consumed.reacts):
@@ -99,7 +118,40 @@ class MethodSetting:
                 " publish; give a zone without elasticity."
             )
         public = PublicKnowledge.start(scenario.models, scenario.consumption)
-        return cls(scenario, promise, horizon, public.since(USUAL_FACTOR, horizon), rho)
+        if promise.secret != "interval":  # of a step or a day, which other days do not count in
+            run = None
+        return cls(scenario, promise, horizon, public.since(USUAL_FACTOR, horizon), rho, run)
+
+    @property
+    def run_steps(self) -> int | None:
+        """Steps of a run with which a plan for any number of days begins; None: days apart."""
+        return None if self.run is None else running(self.run.models, self.horizon, "interval")
+
+    @property
+    def step_epsilon(self) -> float:
+        """The largest loss of every release that keeps the promise about an interval in a run."""
+        return self._largest_loss(1)
+
+    @property
+    def day_epsilon(self) -> float:
+        """The largest loss about a house's whole day that keeps the promise."""
+        return self.promise.epsilon if self.run is None else self._largest_loss(self.horizon)
+
+    def _largest_loss(self, length: int) -> float:
+        """The largest loss of all blocks of steps of one length, over any number of days."""
+        assert self.run is not None
+        if length in self.losses:
+            return self.losses[length]
+        models, epsilon = self.run.models, self.promise.epsilon
+        steps = _RUNS * (self.run_steps or self.horizon)
+        lengths = (length,) * (steps // length) if length > 1 else ()
+        low, high = 0.0, epsilon
+        while high - low > _WIDTH * high:
+            middle = (low + high) / 2
+            kept = worst_leakage(models, np.full(steps, middle), lengths=lengths).total <= epsilon
+            low, high = (middle, high) if kept else (low, middle)
+        self.losses[length] = low
+        return low
 
     @property
     def alone(self) -> bool:
@@ -288,7 +340,10 @@ def part_of(scenario: Scenario, some: NDArray[np.integer]) -> Scenario:
 
 
 def _prepare_group(setting: MethodSetting) -> Ready:
-    b = setting.horizon * setting.largest / setting.promise.epsilon
+    lost = setting.promise.epsilon / setting.horizon
+    if setting.run is not None:
+        lost = min(lost, setting.step_epsilon)
+    b = setting.largest / lost
     return noisy(
         setting,
         [b] * setting.horizon,
@@ -326,22 +381,30 @@ def _prepare_hushgrid(eta: float, blocks: bool, setting: MethodSetting) -> Ready
     exceptions = promise.delta if promise.secret == "trajectory" else 0.0
     normal = eta == 1 and exceptions > 0
     estimator: EstimatorRule = "model" if setting.rho is None else "filter"  # of recorded days
-    found = plan(
-        *scenario.terms,
-        secret=promise.secret,
-        epsilon=promise.epsilon,
-        delta=exceptions,
-        terms=Policy(promise.epsilon, setting.horizon, eta=eta, estimator=estimator),
-        rho=setting.rho,
-        gaussian=normal,
-        blocks=blocks,
-    )
+    found = setting.plans.get((eta, blocks))
+    if found is None:
+        found = setting.plans[eta, blocks] = plan(
+            *(setting.run or scenario).terms,
+            secret=promise.secret,
+            epsilon=promise.epsilon,
+            delta=exceptions,
+            terms=Policy(promise.epsilon, setting.horizon, eta=eta, estimator=estimator),
+            rho=setting.rho,
+            gaussian=normal,
+            running=setting.run_steps,
+            blocks=blocks,
+        )
+    scales = found.scale
+    if setting.run is not None and setting.run is not scenario:  # another kind of day
+        models = in_a_run(scenario.models, setting.run_steps or setting.horizon)
+        made = schedule(models, scenario.zone, scenario.consumption, found.policy)
+        scales = tuple(calibration.scale for calibration in made)
     trust = _TRUST.get(eta, f"{_TRUST[0.0]} but for a share of {eta:g}")
     kind = "(epsilon, delta)" if exceptions else "pure epsilon"
     shared = found.policy.schedule
     fresh = "" if promise.secret == "step" else FRESH_BLOCKS if shared.lengths else FRESH
     words, clamp = f"{kind}, {trust}{fresh}", found.policy.clamp
-    return noisy(setting, found.scale, words, shared.noise, clamp, shared.lengths)
+    return noisy(setting, scales, words, shared.noise, clamp, shared.lengths)
 
 
 def _prepare_forecast(setting: MethodSetting) -> Ready:
@@ -358,7 +421,7 @@ def _prepare_wevent(setting: MethodSetting) -> Ready:
     w = 1 if promise.secret == "step" else setting.horizon
     zone = setting.scenario.terms
     states = [
-        init(*zone, Policy(promise.epsilon, setting.horizon, schedule=Window(w), publish=how))
+        init(*zone, Policy(setting.day_epsilon, setting.horizon, schedule=Window(w), publish=how))
         for how in ("raw", "estimate")
     ]
     states = [
@@ -375,7 +438,7 @@ def _prepare_wevent(setting: MethodSetting) -> Ready:
             _last_published(raw), guess, seen, np.array([release.scale for release in raw])
         )
 
-    widest = 2 * w * setting.largest / promise.epsilon
+    widest = 2 * w * setting.largest / setting.day_epsilon
     return Ready(
         f"pure epsilon for any {w} steps in a row, whatever anyone consumes", widest, publish
     )
@@ -395,6 +458,8 @@ def _prepare_dphmm(setting: MethodSetting) -> Ready | MethodRefusal:
         return MethodRefusal(
             "its constraint leaves out houses that are all but certain: give a delta"
         )
+    if setting.run is not None:
+        return MethodRefusal("its chances of an exception add up over days that follow each other")
     parts = 1 if promise.secret == "step" else setting.horizon
     leaving = Negligible(promise.delta / parts)
     policy = Policy(promise.epsilon / parts, setting.horizon, schedule=leaving)

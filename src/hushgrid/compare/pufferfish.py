@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hushgrid._numbers import Bools, Floats, Ints, float_array, is_real
+from hushgrid.accounting.epochs import in_a_run
 from hushgrid.accounting.temporal import worst_leakage
 from hushgrid.compare.methods import FRESH, Method, MethodRefusal, MethodSetting, Ready, noisy
 from hushgrid.errors import ConsumptionError, PolicyError
@@ -319,6 +320,8 @@ def _prepare_quilt(setting: MethodSetting) -> Ready | MethodRefusal:
         return MethodRefusal("a quilt hides one step of a house, not its trajectory")
     if not setting.alone:
         return MethodRefusal("houses move together, and the quilt is for one chain a house")
+    if setting.run is not None:
+        return MethodRefusal("its quilts are of a day on its own, and these days have no end")
     each = [_model_multiples(model, setting.horizon, promise.epsilon) for model in scenario.models]
     multiple = np.max(each, axis=0)
     if len(scenario.models) > 1:  # certain under each model, yet not known: all of T counts
@@ -395,8 +398,11 @@ def _prepare_wasserstein(setting: MethodSetting) -> Ready | MethodRefusal:
     promise, scenario = setting.promise, setting.scenario
     if not setting.alone:
         return MethodRefusal("houses move together, and the quantile gap is one house's")
+    models = scenario.models
+    if setting.run_steps is not None:
+        models = in_a_run(models, setting.run_steps)
     exposures = exposures_of(
-        scenario.models, scenario.zone, scenario.consumption, Policy(1.0, setting.horizon)
+        models, scenario.zone, scenario.consumption, Policy(1.0, setting.horizon)
     )
     by_slot: dict[int, Floats] = {}
     gaps = []
@@ -408,7 +414,7 @@ def _prepare_wasserstein(setting: MethodSetting) -> Ready | MethodRefusal:
     reach = np.array(gaps)
     widest = np.maximum(reach.max(axis=1), MIN_SCALE)
     shares = reach / widest[:, None]  # of what a step loses, by house
-    each = _largest(setting, shares)
+    each = _largest(setting, shares) if setting.run is None else setting.step_epsilon
     return noisy(
         setting,
         np.maximum(widest / each, MIN_SCALE).tolist(),

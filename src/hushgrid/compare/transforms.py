@@ -201,7 +201,7 @@ def choose_k(mean: Floats, bound: float, epsilon: float) -> int:
 
 
 def _prepare_fourier(setting: MethodSetting) -> Ready:
-    epsilon = setting.promise.epsilon
+    epsilon = setting.day_epsilon
     k = choose_k(setting.forecast, setting.largest, epsilon)
     basis = fourier_basis(setting.horizon, k)
     b = fourier_scale(setting.horizon, k, setting.largest, epsilon)
@@ -309,7 +309,7 @@ def _check(horizon: int) -> None:
 
 def _prepare_wavelet(setting: MethodSetting) -> Ready:
     transform = haar(setting.horizon)
-    total = wavelet_sensitivity(setting.horizon) * setting.largest / setting.promise.epsilon
+    total = wavelet_sensitivity(setting.horizon) * setting.largest / setting.day_epsilon
     return offline(
         setting,
         transform.forward,
