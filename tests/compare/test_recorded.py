@@ -38,17 +38,23 @@ def test_days_are_local_and_whole() -> None:
     """Five days of hours from a Friday: local midnight is 23:00 UTC, and Sunday has 23 hours."""
     wh = np.tile(np.arange(120), (2, 1))
     found = real_days(histories(FRIDAY, wh, "Europe/Zurich"))
-    assert found.weekday.tolist() == [5, 0, 1]  # Sunday lacks an hour
+    assert (found.date % 7).tolist() == [5, 0, 1]  # Sunday lacks an hour
+    assert np.diff(found.date).tolist() == [2, 1]
     assert found.readings[0, :, 0].tolist() == list(range(23, 47))
     assert found.readings[1, 0, 0] == 70  # Sunday 22:00 UTC: summer time by then
-    assert real_days(histories(FRIDAY, wh, "UTC")).weekday.tolist() == [4, 5, 6, 0, 1]
+    dates = real_days(histories(FRIDAY, wh, "UTC")).date
+    assert (dates % 7).tolist() == [4, 5, 6, 0, 1]
+    assert np.diff(dates).tolist() == [1, 1, 1, 1], "a Monday follows a Sunday"
+    for zone in ("Pacific/Kiritimati", "Pacific/Pago_Pago"):
+        days = real_days(histories(FRIDAY, np.tile(np.arange(480), (1, 1)), zone)).date
+        assert (np.diff(days) == 1).all()
 
 
 def test_missing_and_exported() -> None:
     wh = np.full((2, 72), 7.0)
     wh[0, 3], wh[1, 4], wh[:, 30] = np.nan, -5, np.nan
     found = real_days(histories(FRIDAY, wh, "UTC"))
-    assert found.weekday.tolist() == [4, 6]  # nobody told an hour of Saturday
+    assert (found.date % 7).tolist() == [4, 6]  # nobody told an hour of Saturday
     assert found.readings[0, 3].tolist() == [-1, 7]
     assert found.readings[0, 4].tolist() == [7, 0]
 

@@ -42,6 +42,7 @@ from hushgrid.compare.methods import (
     part_of,
 )
 from hushgrid.compare.pufferfish import QUILT, WASSERSTEIN
+from hushgrid.compare.rolling import EVENING, DailySums, Rolling, choose_sums
 from hushgrid.compare.transforms import FOURIER, WAVELET
 from hushgrid.errors import PlanError, PolicyError
 from hushgrid.model.laws import Clamp
@@ -96,7 +97,10 @@ AUCS = ("auc", "auc_others")  # the adversary knows prices alone; all other read
 HELD = "coverage95"  # of recorded days: the shares of steps whose loads 95 % intervals hold
 KINDS_HELD = ("estimate", "one_step", "day_ahead")  # intervals of the estimate and of two forecasts
 _HELD_STEPS = 7  # an interval is computed at one of so many steps, on each day at others
+AHEAD = "ahead"  # of recorded days: FIGURES of the list made at 18:00 for the next day
 SLOT_MEAN = "slot_mean"  # mean loads of the days before, by time of day: no reading is used
+ROLLING_MEAN = "rolling_mean"  # of the last five days of the same kind, true loads: no promise
+ROLLING_MEAN_NOISY = "rolling_mean_noisy"  # the same from one noisy sum a day
 OPEN = "open"  # no noise at all
 BATTERY_SIZE, BATTERY_POWER = 2.0, POWER  # of a house's bound: capacity, and in or out a step
 _NOISE, _COINS = 3, 4  # what a random stream is for
@@ -142,23 +146,37 @@ class Bench:
         self._losses: dict[int, float] = {}
         self._models: dict[tuple[int, Clamp, str], PublicKnowledge] = {}
         self._known: dict[str, tuple[int, FollowedKnowledge]] = {}  # the next day, what is known
+        self._rolling: Rolling | None = None
 
     def drawing(self, seed: int) -> Bench:
         """The same with other draws of noise."""
-        found = Bench(self.source, self.promise, seed, self.methods)
+        found = Bench(self.source, self.promise, seed, self.methods, self._rho)
         found._ready, found._models = self._ready, self._models
+        found._plans, found._losses = self._plans, self._losses
         return found
 
     def ready(self, zone: int = 0) -> Mapping[str, Ready | MethodRefusal]:
         """Each method prepared for a zone, or its refusal."""
         if zone not in self._ready:
-            terms = (self.source.scenarios[zone], self.promise, self.source.horizon)
-            setting = MethodSetting.of(*terms)
-            if isinstance(self.source, Recorded):
-                setting = MethodSetting.of(*terms, self._rho, self.source.scenarios[0])
-                setting = replace(setting, plans=self._plans, losses=self._losses)
+            setting = self._setting(zone)
             self._ready[zone] = {m.name: _prepare(m, setting) for m in self.methods}
         return self._ready[zone]
+
+    def _setting(self, zone: int) -> MethodSetting:
+        terms = (self.source.scenarios[zone], self.promise, self.source.horizon)
+        if not isinstance(self.source, Recorded):
+            return MethodSetting.of(*terms)
+        setting = MethodSetting.of(*terms, self._rho, self.source.scenarios[0])
+        return replace(setting, plans=self._plans, losses=self._losses)
+
+    @property
+    def sums(self) -> DailySums | MethodRefusal:
+        """How noisy sums of recorded days are published at the promise."""
+        assert isinstance(self.source, Recorded)
+        try:
+            return choose_sums(self.source, self._setting(0).day_epsilon)
+        except PlanError as error:
+            return MethodRefusal(str(error).rstrip("."))
 
     def kept(self, rows: Sequence[Row]) -> dict[str, Ready | MethodRefusal]:
         """The same for all days: a method that any day lacks is left out."""
@@ -179,17 +197,21 @@ class Bench:
             if isinstance(method, MethodRefusal):
                 continue
             made, held = self._published(method, number, day), list[float]()
+            ahead: Floats | None = None
             if made.independent and isinstance(self.source, Recorded):
-                made, held = self._followed(self.source, name, number, made, day)
+                made, held, ahead = self._followed(self.source, name, number, made, day)
+            elif made.seen is None and isinstance(self.source, Recorded):
+                ahead = self._forecast_ahead(self.source, name, number)
             out[name] = _day_errors(made, day, scenario.tariff)
             if held:
                 out[name][HELD] = held
+            if ahead is not None:
+                out[name][AHEAD] = errors(ahead, self.source.day(number + 1).load, scenario.tariff)
             for key, watcher in watchers.items():
                 out[name][key] = [watcher.auc(made, _home(day))]
         out |= self._batteries(scenario, day, number)
-        if isinstance(self.source, Recorded) and self.source.usual is not None:
-            usual = self.source.usual[int(self.source.weekend[number])]
-            out[SLOT_MEAN] = {part: errors(usual, day.load, scenario.tariff) for part in PARTS}
+        if isinstance(self.source, Recorded):
+            out |= self._without_filter(self.source, number)
         if watchers:
             bare = day.load.astype(np.float64)
             openly = Outcome(bare, bare, bare, np.zeros(len(bare)))
@@ -205,8 +227,11 @@ class Bench:
 
     def _followed(
         self, source: Recorded, name: str, number: int, made: Outcome, day: ReadingDay
-    ) -> tuple[Outcome, list[float]]:
-        """What the releases of a day and of all days before it say about its loads."""
+    ) -> tuple[Outcome, list[float], Floats | None]:
+        """What the releases of a day and of all days before it say about its loads.
+
+        With the shares of loads held, and the list for the next day where that is recorded.
+        """
         then, known = self._known.get(name, (0, None))
         if then > number:
             then, known = 0, None
@@ -215,14 +240,61 @@ class Bench:
             if isinstance(method, Ready):
                 before = self._published(method, earlier, source.day(earlier))
                 known = self._begun(source, name, earlier, before, known)
-                known = _follow(known, before)[2]
+                known = _follow(known, before).known
         known = self._begun(source, name, number, made, known)
-        after = None
-        if number + 1 < len(source.date) and source.date[number + 1] == source.date[number] + 1:
-            after = _Day(source.horizon, bool(source.weekend[number + 1])), source.day(number + 1)
-        raw, estimated, known, held = _follow(known, made, day.load, number, after)
+        after, follows = None, source.following(number)
+        if follows is not None:
+            after = _Day(source.horizon, bool(source.weekend[follows])), source.day(follows)
+        raw, estimated, known, held, ahead = _follow(known, made, day.load, number, after)
         self._known[name] = (number + 1, known)
-        return made._replace(raw=raw, estimated=estimated), held
+        return made._replace(raw=raw, estimated=estimated), held, ahead
+
+    def _forecast_ahead(self, source: Recorded, name: str, number: int) -> Floats | None:
+        """The next day of a method that uses no reading."""
+        follows = source.following(number)
+        if follows is None:
+            return None
+        method = self.ready(source.zone_of(follows))[name]
+        assert isinstance(method, Ready)
+        return self._published(method, follows, source.day(follows)).estimated
+
+    def _without_filter(self, source: Recorded, number: int) -> Row:
+        """Means of days before: of all that the model is from, and of the last ones."""
+        if self._rolling is None:
+            sums = self.sums
+            self._rolling = Rolling.of(
+                source, None if isinstance(sums, MethodRefusal) else sums, self._seed
+            )
+        today = self._means(source, number, self._rolling, ahead=False)
+        follows = source.following(number)
+        next_day = (
+            {} if follows is None else self._means(source, follows, self._rolling, ahead=True)
+        )
+        tariff, out = source.scenarios[0].tariff, Row()
+        for name, load in today.items():
+            true = source.day(number).load
+            out[name] = {part: errors(load, true, tariff, cut=part != "raw") for part in PARTS}
+            if follows is not None:
+                out[name][AHEAD] = errors(next_day[name], source.day(follows).load, tariff)
+        return out
+
+    def _means(
+        self, source: Recorded, number: int, rolling: Rolling, *, ahead: bool
+    ) -> dict[str, Floats]:
+        """Loads by name; the model's forecast before any day is over."""
+        usual = source.usual
+        out: dict[str, Floats] = {}
+        if usual is not None:
+            out[SLOT_MEAN] = usual[int(source.weekend[number])]
+        profile = out.get(SLOT_MEAN)
+        if profile is None:
+            profile = self._setting(source.zone_of(number)).forecast
+        mean = rolling.mean(number, ahead=ahead)
+        out[ROLLING_MEAN] = profile if mean is None else mean
+        if rolling.sums is not None:
+            noisy = rolling.noisy_mean(number, profile, ahead=ahead)
+            out[ROLLING_MEAN_NOISY] = profile if noisy is None else noisy
+        return out
 
     def _begun(
         self,
@@ -285,20 +357,36 @@ class _Day(NamedTuple):
         return EvenDays(self.steps)
 
 
+class _Followed(NamedTuple):
+    """A day as releases tell of it.
+
+    Attributes:
+        raw: (T,): loads behind the raw rates [Wh].
+        estimated: (T,): estimated loads [Wh].
+        known: What is known after the day.
+        held: Shares of loads that intervals hold.
+        ahead: (T,): the loads of the next day [Wh], as foreseen at 18:00; None where none follows.
+    """
+
+    raw: Floats
+    estimated: Floats
+    known: FollowedKnowledge
+    held: list[float]
+    ahead: Floats | None
+
+
 def _follow(
     known: FollowedKnowledge,
     made: Outcome,
     load: Ints | None = None,
     number: int = 0,
     after: tuple[_Day, ReadingDay] | None = None,
-) -> tuple[Floats, Floats, FollowedKnowledge, list[float]]:
-    """Raw and estimated loads of a day, what is known after it, and the shares of loads held.
-
-    With the day after it, where that follows, forecasts of a day ahead are among them.
-    """
+) -> _Followed:
+    """What the releases of a day say; with the day after it, forecasts of a day ahead too."""
     assert made.seen is not None
     raw, estimated = made.seen.copy(), np.empty(len(made.seen))
     held: tuple[list[bool], ...] = ([], [], [])
+    listed: Floats | None = None
     for t, (seen, scale) in enumerate(zip(made.seen.tolist(), made.scale.tolist(), strict=True)):
         if load is not None and t % _HELD_STEPS == number % _HELD_STEPS:
             found = [(posterior_interval(known, seen, scale), load[t])]
@@ -308,9 +396,22 @@ def _follow(
                 found.append((ahead.interval(LEVEL), after[1].load[t]))
             for kind, (one, true) in zip(held, found, strict=False):
                 kind.append(bool(one.low <= true <= one.high))
+        if after is not None and t == round(EVENING * len(raw)):
+            listed = _list_ahead(replace(known, days=after[0]).passed(len(raw) - t), len(raw))
         raw[t] += known.clamped_energy()
         estimated[t], known = known.learn(seen, scale)
-    return raw, estimated, known, [float(np.mean(kind)) for kind in held if kind]
+    shares = [float(np.mean(kind)) for kind in held if kind]
+    return _Followed(raw, estimated, known, shares, listed)
+
+
+def _list_ahead(known: FollowedKnowledge, steps: int) -> Floats:
+    """(steps,): the loads of the next steps [Wh], with nothing published in between."""
+    out = np.empty(steps)
+    for t in range(steps):
+        law = known.predicted()
+        out[t] = float(law.weights @ law.mean)
+        known = known.passed()
+    return out
 
 
 def copied(source: Recorded, copies: int) -> Recorded:
@@ -331,8 +432,8 @@ def copied(source: Recorded, copies: int) -> Recorded:
         larger, tariff = part_of(one, some), one.tariff
         less = replace(tariff, alpha=tariff.alpha / copies)
         scenarios.append(replace(larger, tariff=less))
-    usual = None if source.usual is None else source.usual * copies
-    return replace(source, scenarios=scenarios, readings=source.readings[:, :, some], usual=usual)
+    before = None if source.before is None else copied(source.before, copies)
+    return replace(source, scenarios=scenarios, readings=source.readings[:, :, some], before=before)
 
 
 def _mean_row(rows: Sequence[Row]) -> Row:
@@ -415,12 +516,14 @@ class Comparison:
         methods: All methods, those that refused included.
         ready: Each prepared method or its refusal, by name.
         rows: One for each day.
+        sums: How daily sums are published on recorded days, or why they are not; None elsewhere.
     """
 
     promise: MethodPromise
     methods: tuple[Method, ...]
     ready: Mapping[str, Ready | MethodRefusal]
     rows: tuple[Row, ...]
+    sums: DailySums | MethodRefusal | None = None
 
     @property
     def days(self) -> int:
@@ -457,6 +560,12 @@ class Comparison:
         if not all(each) or not any(len(one) > at for one in each):
             return None
         return summarise([one[at] for one in each if len(one) > at])
+
+    def ahead(self, name: str) -> Summary | None:
+        """Relative error of the lists made at 18:00 for the next day, on recorded days."""
+        at = FIGURES.index("rmsre")
+        found = [row[name][AHEAD][at] for row in self.rows if AHEAD in row.get(name, {})]
+        return summarise(found) if len(found) > 1 else None
 
     def ratio(self, above: str, below: str, part: str) -> Summary:
         """Error of one method over another's, on paired days."""
@@ -512,7 +621,8 @@ def compare(
     bench = Bench(source, promise, seed, methods, rho)
     benches = [bench, *(bench.drawing(seed + k * _DRAW) for k in range(1, draws))]
     rows = tuple(_rows(benches, days, attack_days, known, tick))
-    return Comparison(promise, bench.methods, bench.kept(rows), rows)
+    sums = bench.sums if isinstance(source, Recorded) else None
+    return Comparison(promise, bench.methods, bench.kept(rows), rows, sums)
 
 
 def _rows(

@@ -33,6 +33,7 @@ CLASSES, PERIODS, ROUNDS = 5, 6, 30
 HOURS = 24  # groups of steps a day whose laws are fitted
 _USUAL = 50.0  # readings by which the laws of a group follow those of the whole day
 SATURDAY = 5  # days after Monday
+_THURSDAY = 3  # the first day of 1970
 _LEAST = 0.005  # chance a step of any move
 _SPREAD = 1e-3  # share of every law that lies anywhere below the bound
 _MEAN_RATE = 250_000 / 1000  # the tariff is scaled until the mean load costs what the paper's does
@@ -339,13 +340,13 @@ class Real(NamedTuple):
     Attributes:
         meters: Their names.
         readings: (days, T, meters): readings [Wh], -1 where missing.
-        weekday: (days,): 0 is a Monday.
+        date: (days,): number of the day; 0 is a Monday.
         month: (days,): from 1 to 12; None where it is not known.
     """
 
     meters: tuple[str, ...]
     readings: Int32s
-    weekday: Ints
+    date: Ints
     month: Ints | None = None
 
     def of(self, meters: Sequence[str]) -> Real:
@@ -357,7 +358,7 @@ class Real(NamedTuple):
     def days(self, which: slice) -> Real:
         """Some of the days."""
         month = None if self.month is None else self.month[which]
-        return Real(self.meters, self.readings[which], self.weekday[which], month)
+        return Real(self.meters, self.readings[which], self.date[which], month)
 
 
 def real_days(found: Histories) -> Real:
@@ -379,9 +380,11 @@ def real_days(found: Histories) -> Real:
     at = at[plain & reported]
     wh = np.moveaxis(found.wh[:, at], 0, 2)
     readings = np.where(np.isfinite(wh), np.clip(wh, 0, 2**31 - 1), -1).astype(np.int32)
+    near = (found.begins + found.seconds * at[:, 0]) // DAY + _THURSDAY
     weekday = np.asarray(found.local_time[at[:, 0]] // DAY, np.int64)
+    date = near + (weekday - near + 3) % 7 - 3  # the local day nearest to that of UTC
     month = None if found.month is None else found.month[at[:, 0]]
-    return Real(found.ids, readings, weekday, month)
+    return Real(found.ids, readings, date, month)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -393,15 +396,14 @@ class Recorded:
         readings: (days, T, houses): readings [Wh].
         kind: (days,): index of the day's scenario.
         date: (days,): number of the day; 0 is a Monday.
-        usual: (2, T): mean loads [Wh] of the days before, on weekdays and on weekends; None where
-            none were given.
+        before: The days before them, from which the model was learned; None where none were given.
     """
 
     scenarios: Sequence[Scenario]
     readings: Int32s
     kind: Ints  # (days,): which scenario
     date: Ints
-    usual: Floats | None = None
+    before: Recorded | None = None
 
     @classmethod
     def of(cls, scenario: Scenario, real: Real, before: Real | None = None) -> Recorded:
@@ -410,27 +412,38 @@ class Recorded:
         Args:
             scenario: The zone and its model; laws of each month need days with months.
             real: The days to compare on.
-            before: Days before them, for the mean load of each time of day.
+            before: Days before them.
         """
         steps = real.readings.shape[1]
         scenarios: dict[bytes, Scenario] = {}
-        kind = np.empty(len(real.weekday), np.int64)
-        for number, weekday in enumerate(real.weekday.tolist()):
+        kind = np.empty(len(real.date), np.int64)
+        for number, date in enumerate(real.date.tolist()):
             month = 1 if real.month is None else int(real.month[number])
-            today = scenario.of_month(month, steps).starting(weekday * steps)
+            today = scenario.of_month(month, steps).starting(date % 7 * steps)
             scenarios.setdefault(slots := _slots(today, steps), today)
             kind[number] = list(scenarios).index(slots)
         readings = np.array(real.readings)
         for at, today in enumerate(scenarios.values()):
             readings[kind == at] = imputed(readings[kind == at], today)
-        usual = None if before is None else cls.of(scenario, before).usual_loads()
-        return cls(tuple(scenarios.values()), readings, kind, real.weekday, usual)
+        earlier = None if before is None else cls.of(scenario, before)
+        return cls(tuple(scenarios.values()), readings, kind, real.date, earlier)
 
-    def usual_loads(self) -> Floats:
-        """(2, T): mean loads [Wh] on weekdays and on weekends; of all days where one is absent."""
-        loads, weekend = self.readings.sum(axis=2, dtype=np.float64), self.weekend
+    @property
+    def usual(self) -> Floats | None:
+        """(2, T): mean loads [Wh] of the days before, on weekdays and weekends; None without any.
+
+        Of all days before where one kind is absent.
+        """
+        if self.before is None:
+            return None
+        loads, weekend = self.before.readings.sum(axis=2, dtype=np.float64), self.before.weekend
         parts = [loads[~weekend], loads[weekend]]
         return np.array([(some if len(some) else loads).mean(axis=0) for some in parts])
+
+    def following(self, number: int) -> int | None:
+        """The day after a day; None where that is not recorded."""
+        follows = number + 1 < len(self.date) and self.date[number + 1] == self.date[number] + 1
+        return number + 1 if follows else None
 
     @property
     def weekend(self) -> Bools:

@@ -17,6 +17,7 @@ from hushgrid._numbers import Floats, UInt8s
 from hushgrid.compare.attack import Attack
 from hushgrid.compare.battery import LABELS, NO_PROMISE, BatteryScore
 from hushgrid.compare.comparison import (
+    AHEAD,
     AUCS,
     BATTERY_POWER,
     BATTERY_SIZE,
@@ -25,11 +26,14 @@ from hushgrid.compare.comparison import (
     KINDS_HELD,
     OPEN,
     PARTS,
+    ROLLING_MEAN,
+    ROLLING_MEAN_NOISY,
     SLOT_MEAN,
     Comparison,
 )
-from hushgrid.compare.methods import Method, Ready
+from hushgrid.compare.methods import IN_A_RUN, Method, MethodRefusal, Ready
 from hushgrid.compare.paper import HOUSES, PUBLISHED, Experiment, Sweep, mechanisms
+from hushgrid.compare.rolling import DailySums
 from hushgrid.compare.simulation import SIMULATION_FIGURES, Study
 from hushgrid.report._figures import day_line, finish, light_grid, panels, render, table
 from hushgrid.report.promise import finite_or_none
@@ -440,13 +444,35 @@ def sweep_figures(sweeps: Mapping[str, Sweep]) -> dict[str, Figure]:
     return figures
 
 
-_SLOT_MEAN = "slot mean of the days before"
+_MEANS = {
+    SLOT_MEAN: "slot mean of the days before",
+    ROLLING_MEAN_NOISY: "mean of the last five days of the same kind, from noisy daily sums",
+    ROLLING_MEAN: "mean of the last five days of the same kind, TRUE LOADS, NO PROMISE",
+}
 RECORDED_PROSE = (
     "RMSRE of the rate (usual formula). estimated: the model and a filter of all releases so far,"
     " weighed by how well they foresaw them (docs/estimate.md); raw: the noisy load, and where"
-    " readings are cut the energy that is expected above."
+    " readings are cut the energy that is expected above; next day: the list made at 18:00 for all"
+    " steps of the next day. A row without a promise publishes what meters read: it says what"
+    " yesterday's loads are worth, not what may be published."
 )
 _NO_READING = "no reading of the days compared is used, so nothing about them is given away"
+_TRUE_LOADS = "none: loads are published as they are"
+
+
+def _mean_guarantees(result: Comparison) -> dict[str, str]:
+    """What each mean of days before promises; those that are there on all days."""
+    sums = result.sums
+    found = {SLOT_MEAN: _NO_READING, ROLLING_MEAN: _TRUE_LOADS}
+    if isinstance(sums, DailySums):
+        found[ROLLING_MEAN_NOISY] = (
+            "pure epsilon for a house's whole day, whatever anyone consumes: one sum a day, of at"
+            f" most {sums.cut} Wh a home, with Laplace noise of scale {sums.scale:.0f} Wh; the"
+            " profile is that of the days before, or the model's"
+            + (IN_A_RUN if result.promise.secret == "interval" else "")
+        )
+    there = {name for name in found if all(name in row for row in result.rows)}
+    return {name: text for name, text in found.items() if name in there}
 
 
 def _summary(s: Summary) -> dict[str, Any]:
@@ -503,12 +529,19 @@ def _mechanisms(result: Comparison, batteries: Sequence[BatteryScore]) -> dict[s
             "scale": ready.scale,
             **_aucs(result, method.name),
             **_held(result, method.name),
+            **_ahead(result, method.name),
         }
-    if all(SLOT_MEAN in row for row in result.rows):
-        out[SLOT_MEAN] = {
-            part: {f: _summary(result.summary(SLOT_MEAN, part, f)) for f in FIGURES}
-            for part in PARTS
-        } | {"label": _SLOT_MEAN, "online": True, "eta": None, "guarantee": _NO_READING}
+    for name, guarantee in _mean_guarantees(result).items():
+        out[name] = {
+            part: {f: _summary(result.summary(name, part, f)) for f in FIGURES} for part in PARTS
+        } | {
+            "label": _MEANS[name],
+            "online": True,
+            "eta": 1.0 if name == ROLLING_MEAN_NOISY else None,
+            "guarantee": guarantee,
+            "promise": name != ROLLING_MEAN,
+            **_ahead(result, name),
+        }
     for name in LABELS:
         moved = summarise([row[name]["moved"][0] for row in result.rows])
         out[name] = {
@@ -537,8 +570,14 @@ def _held(result: Comparison, name: str) -> dict[str, Any]:
     return means | {f"{key}_ci95": list(held.ci95) for key, held in found.items()}
 
 
+def _ahead(result: Comparison, name: str) -> dict[str, Any]:
+    """Error of the list for the next day; nothing where days are apart."""
+    found = result.ahead(name)
+    return {} if found is None else {AHEAD: {"rmsre": _summary(found)}}
+
+
 def recorded_table(result: Comparison) -> str:
-    """Errors on recorded days: estimated, raw, forecast and slot mean.
+    """Errors on recorded days: estimated, raw, of a day ahead, of the forecast and of means.
 
     Args:
         result: The comparison.
@@ -546,22 +585,29 @@ def recorded_table(result: Comparison) -> str:
     Returns:
         A Markdown table, smallest error first; empty where days are apart.
     """
-    names = [name for name in result.names if result.held(name) is not None]
-    if not names:
+    if result.sums is None:
         return ""
-    labels = {m.name: m.label for m in result.methods} | {SLOT_MEAN: _SLOT_MEAN}
-    usual = [SLOT_MEAN] if all(SLOT_MEAN in row for row in result.rows) else []
-    rest = [name for name in ("forecast", *usual) if name == SLOT_MEAN or name in result.names]
+    names = [name for name in result.names if result.held(name) is not None]
+    labels = {m.name: m.label for m in result.methods} | _MEANS
+    means = _mean_guarantees(result)
+    without = [name for name in ("forecast", SLOT_MEAN) if name in (*result.names, *means)]
     order = sorted(names, key=lambda name: result.summary(name, "estimated", "rmsre").mean)
     holds = ("95 % intervals hold, %", "of one step ahead", "of a day ahead")
-    rows: list[tuple[str, ...]] = [("method", "estimated, %", "raw, %", *holds)]
+    rows: list[tuple[str, ...]] = [("method", "estimated, %", "raw, %", "next day, %", *holds)]
+
+    def listed(name: str) -> str:
+        found = result.ahead(name)
+        return _percent(found) if found else "-"
+
     for name in order:
         each = [result.held(name, kind) for kind in KINDS_HELD]
         errors = (_percent(result.summary(name, part, "rmsre")) for part in ("estimated", "raw"))
-        rows.append((labels[name], *errors, *(_percent(x, ".1%") if x else "-" for x in each)))
-    for name in rest:
-        error = _percent(result.summary(name, "raw", "rmsre"))
-        rows.append((f"{labels[name]} (no reading)", error, "-", "-", "-", "-"))
+        shares = (_percent(x, ".1%") if x else "-" for x in each)
+        rows.append((labels[name], *errors, listed(name), *shares))
+    for name in (*without, *(n for n in (ROLLING_MEAN_NOISY, ROLLING_MEAN) if n in means)):
+        label = labels[name] + (" (no reading)" if name in without else "")
+        error = _percent(result.summary(name, "estimated", "rmsre"))
+        rows.append((label, error, "-", listed(name), "-", "-", "-"))
     return table(rows)
 
 
@@ -718,6 +764,9 @@ def guarantee_prose(result: Comparison) -> str:
             lines.append(f"- {method.label}: {ready.guarantee}.")
         else:
             lines.append(f"- {method.label}: left out: {ready.reason}.")
+    lines += [f"- {_MEANS[name]}: {text}." for name, text in _mean_guarantees(result).items()]
+    if isinstance(result.sums, MethodRefusal):
+        lines.append(f"- {_MEANS[ROLLING_MEAN_NOISY]}: left out: {result.sums.reason}.")
     return "\n".join(lines)
 
 
