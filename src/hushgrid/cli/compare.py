@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 World = Literal["paper", "large", "survey"]
-STEP, CONTRACT_W = 1800, 15_000  # defaults of real readings: [s], [W]
+STEP, CONTRACT_W, TRAIN_DAYS = 1800, 15_000, 90  # defaults of real readings: [s], [W], days
 
 
 def _simulated(
@@ -46,7 +46,7 @@ def recorded(
     zone: str | None,
     interval: int | None,
     bound: int | None,
-    train_days: int,
+    train_days: int | None,
     time_zone: str | None,
 ) -> tuple[Recorded, str]:
     """Real days, with a model from a file or learned from the first days.
@@ -58,7 +58,8 @@ def recorded(
         zone: Zone of a service file that has several.
         interval: Step [s]; None: the zone's, or 1800.
         bound: Contract bound [Wh a step] of a learned model; None: that of 15 kW.
-        train_days: First days, to learn from.
+        train_days: First days, which are not compared: to learn from, and to take means of; None:
+            90, and none with a config.
         time_zone: IANA name; None: the zone's, or UTC.
 
     Returns:
@@ -94,19 +95,21 @@ def recorded(
             f"readings has no day with a value in every step of {seconds} s; give interval the"
             " length of its steps, or a config that has it."
         )
-    if given.scenario is not None:
-        return Recorded.of(given.scenario, of_zone(real, given)), given.origin
-    if len(real.readings) < train_days + 2:
+    first = train_days if train_days is not None else 0 if config else TRAIN_DAYS
+    if len(real.readings) < first + 2:
         raise PlanError(
-            f"train_days is {train_days} but there are {len(real.readings)} whole days;"
+            f"train_days is {first} but there are {len(real.readings)} whole days;"
             " give fewer, so that two or more are left to compare on."
         )
-    contract = bound if bound is not None else round(CONTRACT_W * seconds / 3600)
-    with common.progress("learning from the first days", None):
-        scenario = learn_habits(real.readings[:train_days], contract)
-    origin = f"learned from the first {train_days} days, which are not compared"
-    earlier, later = real.days(slice(train_days)), real.days(slice(train_days, None))
-    return Recorded.of(scenario, later, earlier), origin
+    if given.scenario is not None:
+        real, scenario, origin = of_zone(real, given), given.scenario, given.origin
+    else:
+        contract = bound if bound is not None else round(CONTRACT_W * seconds / 3600)
+        with common.progress("learning from the first days", None):
+            scenario = learn_habits(real.readings[:first], contract)
+        origin = f"learned from the first {first} days, which are not compared"
+    earlier, later = real.days(slice(first)), real.days(slice(first, None))
+    return Recorded.of(scenario, later, earlier if first else None), origin
 
 
 class GivenZone(NamedTuple):
@@ -221,7 +224,12 @@ def compare(
     bound: Annotated[
         int | None, typer.Option(min=1, help="Contract bound of real homes [Wh]; else 15 kW.")
     ] = None,
-    train_days: Annotated[int, typer.Option(min=2, help="First days, to learn from.")] = 90,
+    train_days: Annotated[
+        int | None,
+        typer.Option(
+            min=2, help="First days, to learn from; not compared. Else 90, with a config none."
+        ),
+    ] = None,
     copies: Annotated[
         int, typer.Option(min=1, help="A larger zone: so many copies of each real home.")
     ] = 1,
