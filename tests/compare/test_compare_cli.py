@@ -121,7 +121,7 @@ def test_real_readings(tmp_path: Path) -> None:
     zone = hushgrid("compare", *FEW, "--readings", SGSC, "--config", "examples/release.toml",
                     "--out", tmp_path / "given")  # fmt: skip
     assert zone.returncode == 2
-    assert "50 meters" in zone.stderr
+    assert "every step of 900 s" in zone.stderr
 
 
 ZONE = """

@@ -13,6 +13,7 @@ from hushgrid.compare.methods import (
     BOUND,
     BOUND_INDEPENDENT,
     GROUP,
+    HUSHGRID_ETA0,
     HUSHGRID_ETA05,
     Method,
     MethodPromise,
@@ -22,6 +23,7 @@ from hushgrid.compare.methods import (
 )
 from hushgrid.compare.pufferfish import QUILT, WASSERSTEIN
 from hushgrid.compare.transforms import FOURIER, WAVELET
+from hushgrid.planning.planner import Secret
 
 T, U, DAYS = 24, 900, 60
 
@@ -30,12 +32,15 @@ def chain(stay: float) -> list[list[float]]:
     return [[stay, 1 - stay], [1 - stay, stay]]
 
 
-def source(*, weekly: bool = False) -> Recorded:
+def source(*, weekly: bool = False, quiet: bool = False) -> Recorded:
     """Sixty days of three homes that stay away, or at home, for most of a day."""
     calendar = Calendar.week(weekday=[0] * T, weekend=[1] * T) if weekly else Calendar([0] * T)
     moves = [[chain(0.95)], [chain(0.8)]] if weekly else [[chain(0.95)]]
     theta = OccupancyModel.factored([[0.3, 0.7]], moves, calendar=calendar, chain_of=[0] * 3)
     f = Consumption.by_class(absent=[Uniform(200)], present=[Uniform(U)], class_of=[0] * 3)
+    if quiet:  # at weekends
+        laws = (Uniform(200), Uniform(U), Uniform(300))
+        f = Consumption(laws, np.array([[0], [0]]), np.array([[1], [2]]), np.zeros(3), calendar)
     scenario = Scenario(Zone("z", [U] * 3), Tariff(1.0, 1.0), (theta,), f)
     readings = np.random.default_rng(1).integers(0, U + 1, (DAYS, T, 3)).astype(np.int32)
     return Recorded.of(scenario, Real(("a", "b", "c"), readings, np.arange(DAYS)))
@@ -114,3 +119,12 @@ def test_a_promise_about_a_step_is_of_that_step() -> None:
     assert isinstance(apart, Ready)
     assert isinstance(run, Ready)
     assert run.scale == apart.scale
+
+
+@pytest.mark.parametrize("secret", ["step", "interval"])
+def test_every_kind_of_day_has_noise_for_its_own_laws(secret: Secret) -> None:
+    days = source(weekly=True, quiet=True)
+    bench = Bench(days, MethodPromise(secret, 1.0), 1, (HUSHGRID_ETA0,))
+    both = [bench.ready(kind)[HUSHGRID_ETA0.name] for kind in (0, 1)]
+    scales = [ready.scale for ready in both if isinstance(ready, Ready)]
+    assert scales[1] < 0.8 * scales[0]

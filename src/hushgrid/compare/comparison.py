@@ -167,6 +167,8 @@ class Bench:
         if not isinstance(self.source, Recorded):
             return MethodSetting.of(*terms)
         setting = MethodSetting.of(*terms, self._rho, self.source.scenarios[0])
+        if setting.run is None:
+            return setting
         return replace(setting, plans=self._plans, losses=self._losses)
 
     @property

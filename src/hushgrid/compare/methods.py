@@ -36,7 +36,7 @@ FRESH = "; given occupancy, readings are drawn afresh at each step"  # an assump
 FRESH_BLOCKS = "; given occupancy, readings of different blocks of steps are drawn afresh"
 IN_A_RUN = (
     "; about any one step this counts the releases of all days before and after, if the occupancy"
-    " model is true"
+    " model is true and readings hang together through occupancy alone"
 )
 _RUNS = 4  # times the steps in which silence is forgotten: releases slow down forgetting
 _WIDTH = 1e-6  # relative width at which a search for a loss stops

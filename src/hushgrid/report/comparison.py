@@ -466,9 +466,9 @@ def _mean_guarantees(result: Comparison) -> dict[str, str]:
     found = {SLOT_MEAN: _NO_READING, ROLLING_MEAN: _TRUE_LOADS}
     if isinstance(sums, DailySums):
         found[ROLLING_MEAN_NOISY] = (
-            "pure epsilon for a house's whole day, whatever anyone consumes: one sum a day, of at"
-            f" most {sums.cut} Wh a home, with Laplace noise of scale {sums.scale:.0f} Wh; the"
-            " profile is that of the days before, or the model's"
+            "pure epsilon for a house's whole day, without any law of consumption: one sum a day,"
+            f" of at most {sums.cut} Wh a home, with Laplace noise of scale {sums.scale:.0f} Wh;"
+            " the profile is that of the days before, or the model's"
             + (IN_A_RUN if result.promise.secret == "interval" else "")
         )
     there = {name for name in found if all(name in row for row in result.rows)}
