@@ -68,7 +68,7 @@ RUN: dict[str, dict[str, list[str]]] = {
         "indented": [
             "compare/test_compare_cli.py::test_compare_writes_what_it_names_and_resumes",
             "compare/test_real_zones.py",
-            "compare/test_real_zones.py",
+            "compare/test_compare_cli.py::test_a_zone_file_finds_its_meters_steps_and_days",
         ]
     },
     "demo.md": {"indented": ["service/demo/test_demo_once.py"]},
