@@ -16,13 +16,13 @@ from numpy.typing import ArrayLike
 
 from hushgrid._numbers import Int32s
 from hushgrid.compare.flexible import Flexibility, Homes, PriceMemory
-from hushgrid.compare.loop import PriceTables, with_devices
+from hushgrid.compare.loop import PriceTables, signed_readings, with_devices
 from hushgrid.compare.simulation import NOISE_STREAM, World
 from hushgrid.mechanism.noise import SimulatedNoise
 from hushgrid.mechanism.policy import Policy
 from hushgrid.mechanism.release import Release, init, step
 from hushgrid.model.occupancy import STEPS_PER_DAY as DAY
-from hushgrid.model.zone import Scenario, tally_offset
+from hushgrid.model.zone import Scenario, Tally, tally
 
 SECONDS = 86_400 // DAY
 
@@ -37,21 +37,32 @@ class Pricing:
     """
 
     def __init__(self, scenario: Scenario, policy: Policy, seed: int) -> None:
-        self.zone, self.state = scenario.zone, init(*scenario.terms, policy)
+        self.state = init(*scenario.terms, policy)
         self.noise = SimulatedNoise(np.random.SeedSequence([seed, NOISE_STREAM]))
 
     def publish(self, readings: ArrayLike) -> Release:
         """The release of the next step.
 
         Args:
-            readings: One reading for each house [Wh], (N,).
+            readings: One reading for each house [Wh], (N,); below 0 where it exports.
 
         Returns:
             The release; its rate applies from the next step.
         """
-        found = tally_offset(np.asarray(readings, np.int32), self.zone, self.state.zone)
-        release, self.state = step(self.state, found, self.noise)
+        release, self.state = step(self.state, self.tally(readings), self.noise)
         return release
+
+    def tally(self, readings: ArrayLike) -> Tally:
+        """Signed readings, clamped and added up for the next step.
+
+        Args:
+            readings: One reading for each house [Wh], (N,); below 0 where it exports.
+
+        Returns:
+            The load, with the offset of the zone.
+        """
+        zone = self.state.zone
+        return tally(np.asarray(readings, np.int32), zone.bound, zone.export)
 
 
 class Demand:
@@ -81,13 +92,13 @@ class Demand:
             price: The price in force [currency/kWh].
 
         Returns:
-            (N,): readings [Wh], within the bounds.
+            (N,): readings [Wh], within the bounds; below 0 where a home exports.
         """
         self._world.step(())
-        market = self._memory.market(price)
+        market, zone = self._memory.market(price), self.scenario.zone
         self._memory.note(price)
-        readings = self._homes.step(self._world.readings, self._world.occupancy, market)
-        return np.asarray(np.minimum(readings, self.scenario.zone.bound), np.int32)
+        readings = signed_readings(self._homes, self._world, market, zone.export)
+        return np.asarray(np.minimum(readings, zone.bound - zone.export), np.int32)
 
 
 def mosaik_simulator(pricing: Callable[[], Pricing], demand: Callable[[], Demand]) -> type[Any]:

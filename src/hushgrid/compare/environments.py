@@ -31,7 +31,7 @@ from hushgrid.errors import PolicyError
 from hushgrid.mechanism.policy import Policy
 from hushgrid.mechanism.release import PreparedNoise, skip, step
 from hushgrid.model.occupancy import STEPS_PER_DAY as DAY
-from hushgrid.model.zone import Scenario, optimal_rate, tally_offset
+from hushgrid.model.zone import Scenario, optimal_rate, relative_to
 
 PRICES, CAR = "hushgrid/PriceSetting-v0", "hushgrid/CarCharging-v0"
 RATIO = 10.0  # times the usual price, beyond which a price is observed as this
@@ -170,14 +170,14 @@ class PriceSetting(gymnasium.Env[Observation, Observation]):  # type: ignore[mis
                 spent = made.epsilon
                 k = pricing.noise.draw(made.scale)
                 drawn = PreparedNoise(state.t, state.digest, made, k, True)
-                load = tally_offset(readings, pricing.zone, state.zone)
-                release, pricing.state = step(state, load, drawn)
+                release, pricing.state = step(state, pricing.tally(readings), drawn)
                 self._price = release.rate
         if not spent:
             pricing.state = skip(state, self._price)
         self._left -= spent
-        optimal = float(optimal_rate(int(readings.sum(dtype=np.int64)), state.tariff))
-        reward = -((self._price / optimal - 1) ** 2)
+        load = int(readings.sum(dtype=np.int64)) + state.tariff.offset
+        optimal = np.array(optimal_rate(float(load), state.tariff))
+        reward = -float(((self._price - optimal) / relative_to(optimal, state.tariff)) ** 2)
         over = pricing.state.t > min(self._days * DAY, self._policy.horizon)
         return self._observed(), reward, False, over, {"epsilon": spent, "price": self._price}
 

@@ -211,18 +211,29 @@ def with_devices(scenario: Scenario, homes: Homes) -> Scenario:
 
     Returns:
         The zone.
-
-    Raises:
-        PlanError: If houses of the zone export energy.
     """
-    if scenario.zone.offset:
-        raise PlanError(
-            f"zone {scenario.zone.id!r} has homes that export, which the loop does not simulate;"
-            " give a zone without export."
-        )
-    own = scenario.zone.bound
-    bound = np.maximum(own, np.minimum(own + homes.reach, CONNECTION))
-    return replace(scenario, zone=Zone(scenario.zone.id, bound))
+    zone = scenario.zone
+    bound = np.maximum(zone.bound, np.minimum(zone.bound + homes.reach, CONNECTION + zone.export))
+    return replace(scenario, zone=Zone(zone.id, bound, zone.export))
+
+
+def signed_readings(homes: Homes, world: World, market: Market, export: Int32s) -> Int32s:
+    """The readings of homes with devices after the last step of a world.
+
+    Devices and people act on what a home takes; what its panels feed in is netted against that.
+
+    Args:
+        homes: The homes with devices.
+        world: The homes without them, whose readings hold the export limits.
+        market: What devices know of prices.
+        export: (N,): export limits [Wh].
+
+    Returns:
+        (N,): readings [Wh], below 0 where a home exports.
+    """
+    net = world.readings - export
+    taken = homes.step(np.maximum(net, 0), world.occupancy, market)
+    return np.asarray(taken + np.minimum(net, 0), np.int32)
 
 
 class PriceTables:
@@ -241,10 +252,11 @@ class PriceTables:
         loads = np.zeros((_PILOT_DAYS, DAY))
         for t in range(_PILOT_DAYS * DAY):
             world.step(())
-            readings = homes.step(world.readings, world.occupancy, flat)
+            readings = signed_readings(homes, world, flat, scenario.zone.export)
             loads[divmod(t, DAY)] = readings.sum(dtype=np.int64)
         z = loads[1:].mean(axis=0)
         self.usual = optimal_rate(z, scenario.tariff)
+        z = np.maximum(z, 0.0)  # what the zone takes from the grid
         self.level = float((self.usual * z).sum() / z.sum())
         self.tou = np.full(DAY, self.level)
         peak = np.zeros(DAY, np.bool_)
@@ -431,6 +443,11 @@ def close_loop(
     Raises:
         PlanError: If the promise cannot be kept, or houses export energy.
     """
+    if scenario.zone.offset:
+        raise PlanError(
+            f"zone {scenario.zone.id!r} has homes that export, which the loop does not simulate;"
+            " give a zone without export."
+        )
     scenario = replace(
         scenario,
         consumption=replace(scenario.consumption, elasticity=None),
