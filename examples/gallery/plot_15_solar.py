@@ -8,6 +8,10 @@ what noise does to each home.
 """
 
 import os
+import re
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -53,6 +57,47 @@ change = np.sort(np.sqrt(spread * 2 / np.pi) / np.abs(due))  # expected size
 low, high = np.quantile(change, [0.5, 0.95])
 print(f"expected change of a bill: median {low:.2%}, 95 % of homes {high:.2%} or less")
 print(f"total paid: {paid.sum() / due.sum() - 1:+.2%}")
+
+
+# %%
+# Other skies than the model's: all roofs have the same share of its sun. The policy stays.
+def under(sun):
+    """The zone with so much of the sun."""
+    text = re.sub(
+        r"centre = (\d+), spread = (\d+)",
+        lambda law: f"centre = {int(law[1]) * sun:.0f}, spread = {int(law[2]) * sun:.0f}",
+        Path("../sunny.toml").read_text(),
+    )
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "zone.toml"
+        path.write_text(text)
+        return load_zone(path).scenario
+
+
+for sun in (0.1, 0.25, 0.5, 0.75, 1.0, 1.2):
+    world, noise, net = World(under(sun), (1,)), SimulatedNoise(2), []
+    errors = {"raw": [], "estimate": []}
+    for _ in range(min(days, 6)):
+        states = {
+            name: init(*scenario.terms, replace(found.policy, publish=name)) for name in errors
+        }
+        for t in range(steps):
+            world.step(())
+            x = world.readings - zone.export
+            for name, state in states.items():
+                seen = tally(x, state.zone.bound, state.zone.export)
+                release, states[name] = step(state, seen, noise)
+                load = release.estimate or release.load_hat + release.put_back
+                if 44 <= t < 60:
+                    errors[name].append((load - zone.offset - x.sum()) / 1000)
+            net += [x.sum() / 1000] * (44 <= t < 60)
+    print(f"sun x {sun}: {np.mean(net):.0f} kWh from 11 to 15 h", end="")
+    for name, off in errors.items():
+        print(
+            f"; {name} off by {np.mean(off):+.0f}, rms {np.sqrt(np.mean(np.square(off))):.0f}",
+            end="",
+        )
+    print()
 
 # %%
 figure, (above, below) = plt.subplots(2, layout="constrained")

@@ -235,15 +235,20 @@ def test_blocks_of_steps_reach_over_both_directions() -> None:
     assert [state.scheduler.at(t).scale for t in (1, 3)] == pytest.approx([2600, 5200])
 
 
-def test_a_chosen_clamp_holds_zero_and_may_cut_exports() -> None:
+def test_a_chosen_clamp_holds_zero_and_may_cut_rare_exports() -> None:
     """And can be written into a zone file, which gives it in net Wh."""
     n, same = 9, [0] * 9
     theta = OccupancyModel.factored([[0.5, 0.5]], [[[[0.9, 0.1], [0.2, 0.8]]]], chain_of=same)
-    rare = Histogram([0.99] + [0] * 1499 + [0.01])  # all export all, but now and then
-    f = Consumption.by_class(absent=[rare], present=[rare], class_of=same)
+    rare = Histogram([0.01] + [0] * 499 + [0.99])  # nothing, and now and then all is exported
+    sunny = Histogram([0.99] + [0] * 499 + [0.01])
+    f, often = (
+        Consumption.by_class(absent=[law], present=[law], class_of=same) for law in (rare, sunny)
+    )
     zone = Zone.net("z", [1000] * n, [500] * n)
     found = choose_clamp([theta], zone, f, Policy(0.1, horizon=2))
-    assert found.clamp == ((500, 501),), "without exports it would be 1"
+    assert found.clamp == ((500, 501),)
+    clear = choose_clamp([theta], zone, often, Policy(0.1, horizon=2)).clamp
+    assert clear == (501,), "what all export on a clear day is not cut"
     terms = Policy(0.1, horizon=2, clamp=found.clamp)
     made = plan(zone, TARIFF, [theta], f, secret="step", epsilon=0.1, terms=terms, rho=None)
     assert (made.policy.clamp, made.clamp) == (((500, 501),), ((0, 1),))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -28,10 +29,12 @@ from hushgrid import (
     Uniform,
     Zone,
     init,
+    load_zone,
+    plan,
     step,
     tally,
 )
-from hushgrid.compare.simulation import days
+from hushgrid.compare.simulation import World, days
 from hushgrid.mechanism.noise import pmf
 from hushgrid.model.laws import split
 from hushgrid.planning.expected_error import choose_clamp, expected_error, prospect
@@ -297,3 +300,31 @@ def test_an_estimate_that_follows_releases_is_clamped_by_its_own_error(
         other = tuple(min(round(times * max(own)), most) for most in (2000, 8000))
         assert error(own) <= 1.01 * error(other)
     assert error(own) < error(raw)
+
+
+SUNNY = Path(__file__).parents[2] / "examples" / "sunny.toml"
+
+
+def test_a_planned_clamp_holds_what_all_roofs_do_under_any_sky(tmp_path: Path) -> None:
+    """Sun is common to all roofs: what is cut of it is no noise, and the laws know a mean sky."""
+    s = load_zone(SUNNY).scenario
+    found = plan(*s.terms, secret="interval", epsilon=1.0, blocks=True)
+    lower = min(at[0] for at in found.clamp if isinstance(at, tuple))
+    assert lower <= -550, "the expected sun of the sunniest hours alone"
+    for sun in (0.1, 0.5, 1.0, 1.2):
+        text = re.sub(
+            r"centre = (\d+), spread = (\d+)",
+            lambda law, sun=sun: f"centre = {int(law[1]) * sun}, spread = {int(law[2]) * sun}",
+            SUNNY.read_text(),
+        )
+        (tmp_path / "sky.toml").write_text(text)
+        world, noise = World(load_zone(tmp_path / "sky.toml").scenario, (1,)), SimulatedNoise(1)
+        state, off = init(*s.terms, found.policy), []
+        for t in range(60):
+            world.step(())
+            net = world.readings - s.zone.export
+            seen = tally(net, state.zone.bound, state.zone.export)
+            shown = seen.load - state.zone.offset  # what the release shows without its noise
+            release, state = step(state, seen, noise)
+            off += [shown + release.put_back - net.sum()] * (44 <= t < 60)
+        assert abs(np.mean(off)) < 8000, f"noon is wrong by {np.mean(off):.0f} Wh at {sun} the sun"

@@ -662,6 +662,9 @@ class _Moments(Value):
                 cut.append(sum_moments(belief, model, f, parts[..., 2], parts[..., 3]))
             columns = [*zip(*kept, strict=True), *zip(*cut, strict=True)]
             mean, variance, missed, above = map(np.array, columns)
+            if any(clamp_ends(at)[0] for at in self._clamp):
+                # readings hold their export limits: their factor is none of what is cut
+                missed = np.repeat(missed[:, :1], missed.shape[1], axis=1)
             self._below[key] = (mean, variance, missed, above)
         return self._below[key]
 

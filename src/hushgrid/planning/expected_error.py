@@ -55,6 +55,7 @@ RHO = 0.2  # relative error to expect of the model
 # Of the zone's expected energy at most this share may lie above a planned clamp. Were the model
 # worthless there, the load would be wrong by a fifth: what RHO grants the forecast of all of it.
 MOST_CUT = 0.2
+CLEAR = 0.1  # share of days that count as clear
 _CANDIDATES = 12  # scales tried at once
 _ROUNDS = 4  # each closes in on the neighbours of the best
 _LOWS = 7  # lower ends tried of each class that exports
@@ -191,9 +192,13 @@ class _Search:
         np.maximum.at(self._bound, consumption.class_of, zone.bound)
         self._lowest = np.ones(kinds, np.int64)  # a clamp holds the reading 0 of every house
         np.maximum.at(self._lowest, consumption.class_of, zone.export + 1)
+        self._export = self._lowest - 1
         least = np.full(kinds, np.iinfo(np.int64).max)
         np.minimum.at(least, consumption.class_of, zone.export)
-        self._lows = np.stack([np.zeros(kinds, np.int64), np.minimum(least, self._lowest)])
+        clear, dull = _skies(consumption)
+        highest = np.minimum(np.minimum(least, self._lowest), clear)
+        self._lows = np.stack([np.zeros(kinds, np.int64), highest])
+        self._lowest = np.where(self._export > 0, np.maximum(self._lowest, dull), self._lowest)
         self._share = np.ones(kinds)  # houses of a block that flip together share epsilon
         for model in models:
             for piece in model.chains:
@@ -205,7 +210,7 @@ class _Search:
 
     def _whole(self) -> Floats:
         """(models,): expected energy that houses import and export over the horizon [Wh]."""
-        f, v = self._consumption, self._lowest - 1
+        f, v = self._consumption, self._export
         net = [np.abs(np.arange(law.top + 1)[:, None] - v).T @ law.pmf for law in f.laws]
         found = np.zeros(len(self._models))
         for m, model in enumerate(self._models):
@@ -352,6 +357,19 @@ class _Search:
             fits = self._holds(kind, pairs, b, low, middle)
             held, high = (middle, high) if fits else (held, middle)
         return held
+
+
+def _skies(f: Consumption) -> tuple[Ints, Ints]:
+    """What a home reads on a clear day at its sunniest, and without sun; (classes,) each [Wh].
+
+    All roofs have the same sky, and what a clamp cuts of all of them at once shows in no release.
+    So no clamp of homes that export is tighter than that, whatever the laws expect of a mean sky.
+    """
+    lowest = np.array([np.searchsorted(np.cumsum(law.pmf), CLEAR) for law in f.laws])
+    means = np.array([np.arange(law.top + 1) @ law.pmf for law in f.laws])
+    clear = np.minimum(lowest[f.absent], lowest[f.present]).min(axis=0)
+    dull = np.maximum(means[f.absent], means[f.present]).max(axis=0)
+    return np.asarray(clear, np.int64), np.ceil(dull).astype(np.int64)
 
 
 class ClampMoments(NamedTuple):
