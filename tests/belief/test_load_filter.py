@@ -331,7 +331,23 @@ def test_without_a_model_nothing_of_it_enters() -> None:
             known = known.after(load, 3000.0).passed(3)
         found.append((seen, known.forecast(3), known.clamped_energy(), known.share))
     assert found[0] == found[1]
-    assert found[0][2:] == (0.0, 0.0)
+    assert found[0][2] > 0, "the energy above the clamp is put back, by no model"
+    assert found[0][3] == 0
+
+
+def test_without_a_model_the_energy_above_a_clamp_is_put_back() -> None:
+    """Readings of real homes are about log-normal; before, all prices were low by what was cut."""
+    rng, clamp = np.random.default_rng(1), 600
+    known = FollowedKnowledge.start(_model((clamp,)), EvenDays(), usual=150.0 * HOUSES)
+    true, estimates = [], []
+    for t in range(192):
+        mean = 150 * (1 + 0.3 * np.sin(2 * np.pi * t / 96))
+        readings = rng.lognormal(np.log(mean) - 1.1**2 / 2, 1.1, HOUSES)
+        true.append(readings.sum())
+        seen = np.minimum(readings, clamp).sum() + rng.laplace(0, 500.0)
+        estimate, known = known.learn(float(seen), 500.0)
+        estimates.append(estimate)
+    assert np.mean(estimates) == pytest.approx(np.mean(true), rel=0.02)
 
 
 def test_releases_before_the_first_step_are_followed_bit_for_bit() -> None:

@@ -42,7 +42,7 @@ from hushgrid.learn.learner import LearningTerms, learn
 from hushgrid.mechanism.noise import SimulatedNoise
 from hushgrid.model.laws import LogNormal, Mixture, Uniform
 from hushgrid.report.learn import learned_content, learned_prose, learned_values
-from hushgrid.report.promise import verdict
+from hushgrid.report.promise import price_error, verdict
 from hushgrid.service.promise import outlook
 from tests.learn.test_learn_survey import columns
 
@@ -131,7 +131,12 @@ def test_learn_writes_what_its_guide_says(folder: Path, tmp_path: Path) -> None:
     assert (zone.begins, len(zone.meters)) == (1_767_571_200, 3)
     policy = zone.policy  # what docs/operations.md says a first real zone needs
     assert (policy.eta, policy.publish, policy.estimator) == (1.0, "estimate", "releases")
-    assert policy.usual == 94
+    assert policy.usual == 94.2
+    assert policy.schedule.lengths, "noise lasts blocks of steps"
+    assert policy.clamp
+    tariff, announced = zone.scenario.tariff, outlook(zone).seen.prospect
+    assert announced.load == pytest.approx(3 * 94.2), "errors are relative to the usual load"
+    assert tariff.alpha * 3 * 94.2 / 1000 == pytest.approx(0.1, rel=0.05)
     assert zone.promise is not None
     assert (zone.promise.secret, zone.promise.renew, policy.horizon) == ("interval", True, 672)
     assert zone.memory is not None
@@ -177,9 +182,11 @@ def test_a_verdict_says_what_to_do_next(folder: Path) -> None:
     assert found["noise_then"] == pytest.approx(found["noise"] * 16 / found["houses"], rel=1e-6)
     assert found["noise_then"] <= 0.1 < found["noise"] * 16 / (0.6 * found["houses"])
     assert found["sentence"] == (
-        f"16 homes: the noise is {found['noise']:.2g} times the load; {found['houses']:,} such"
-        f" homes would give {found['noise_then']:.0%}; publish the estimate from past releases"
-        ' (estimator = "releases"), join zones, or promise less (a larger epsilon).'
+        f"16 homes at epsilon = 0.5 for each price on its own: the noise is"
+        f" {found['noise']:.2g} times the load; {found['houses']:,} such homes would give"
+        f" {found['noise_then']:.0%}; the price is off by {price_error(outlook(zone)):.0%}: publish"
+        ' the estimate from past releases (estimator = "releases"), join zones, or promise less (a'
+        " larger epsilon)."
     )
     assert found["sentence"] not in (folder / "zone" / "model.json").read_text()
 

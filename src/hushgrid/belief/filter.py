@@ -505,15 +505,23 @@ class Expectations:
         houses: Numbers of the houses; by default all of them.
         private: Whether the models are private. They may not shape what is published, so every
             expectation is then 0 Wh.
+        usual: What a house usually consumes [Wh], where models have no part in the estimate: then
+            the expectation of every house, private or not. 0: by the models.
     """
 
     def __init__(
-        self, scenario: Scenario, houses: Ints | None = None, *, private: bool = False
+        self,
+        scenario: Scenario,
+        houses: Ints | None = None,
+        *,
+        private: bool = False,
+        usual: float = 0.0,
     ) -> None:
         some = slice(None) if houses is None else houses
         self._kinds = scenario.consumption.class_of[some]
-        self._private, self._nothing = private, scenario.zone.export[some].astype(np.int64)
-        if private:
+        self._fixed: Ints | None = None
+        if private or usual:
+            self._fixed = scenario.zone.export[some].astype(np.int64) + round(usual)
             return
         self._models, self._consumption = tuple(scenario.models), scenario.consumption
         self._cells = [cells(model)[some] for model in self._models]
@@ -532,8 +540,8 @@ class Expectations:
         Returns:
             (houses,) whole Wh.
         """
-        if self._private:
-            return self._nothing
+        if self._fixed is not None:
+            return self._fixed
         if t < self._t:
             self._begin()
         while self._t < t:

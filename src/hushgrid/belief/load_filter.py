@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hushgrid._numbers import Bools, Floats, Ints, is_real
+from hushgrid._numbers import Bools, Floats, Int32s, Ints, is_real
 from hushgrid.belief.estimate import (
     FACTOR_STEP,
     GAUSSIAN,
@@ -41,6 +41,7 @@ from hushgrid.belief.estimate import (
     posterior_weights,
 )
 from hushgrid.errors import ModelError, NoiseError
+from hushgrid.model.laws import Clamp, clamp_ends
 from hushgrid.model.zone import Covariate
 
 Values = Mapping[str, float | None]  # of covariates by name; None for a missing one
@@ -436,8 +437,8 @@ class FollowedKnowledge:
     The forecast of the model with its common factor is one component, the bank of filters is the
     other; each release weighs them by how well they foresaw it. The filters are relative to the
     model's forecast, or to one number where no model may be used. They follow the energy that
-    releases cover; the energy above a clamp is the one that the model has at the same level, and is
-    left out where there is no model.
+    releases cover; the energy above a clamp is the one that the model has at the same level, or
+    without a model readings that are log-normal about the usual one.
 
     Attributes:
         model: Public knowledge by the model.
@@ -638,8 +639,8 @@ class FollowedKnowledge:
         return replace(self, widths=posterior_weights(kept, logs), noise_sizes=sizes)
 
     def clamped_energy(self, rates: Sequence[float] = ()) -> float:
-        """The expected energy of step t above the clamp [Wh]; 0 without a clamp or a model."""
-        if not self.model.clamp or self.usual:
+        """The expected energy of step t above the clamp [Wh]; 0 without a clamp."""
+        if not self.model.clamp:
             return 0.0
         law = self.parts(rates)
         return float(law.weights @ law.cut)
@@ -739,7 +740,10 @@ class FollowedKnowledge:
 
     def _base(self, law: ReleaseParts | None, rates: Sequence[float]) -> float:
         if law is None:
-            return max(self.usual * self.model.consumption.factor(rates), 1.0)
+            usual, f = self.usual, self.model.consumption
+            if self.model.clamp:
+                usual = float(usual_parts(self.model.clamp, f.class_of, usual, np.ones(1))[0, 0])
+            return max(usual * f.factor(rates), 1.0)
         return max(float(law.mean[:, 0].mean()), 1.0)  # of the factor 1, models equally likely
 
     def _cut_law(
@@ -766,18 +770,23 @@ class FollowedKnowledge:
         return cut, whole, gain * theirs + slope * common
 
     def _above(self, below: Floats, law: ReleaseParts | None) -> Floats:
-        """The model's energy above the clamp where the load below has some means.
+        """The energy above the clamp where the load below has some means.
 
         Args:
             below: (n,): means of the load below the clamp [Wh].
-            law: The model's law of the step; None without a model.
+            law: The model's law of the step; None: readings are log-normal about the usual one.
 
         Returns:
             (6, n): its mean, the slope of that over `below`, its variance, the variance below the
             clamp, the covariance of both, and the change of its mean by all readings' logarithm.
         """
-        if law is None or not self.model.clamp:
+        if not self.model.clamp:
             return np.zeros((6, len(below)))
+        if law is None:
+            class_of = self.model.consumption.class_of
+            mean, *curves = usual_parts(self.model.clamp, class_of, self.usual, LEVELS)
+            rows = (curves[0], np.gradient(curves[0], mean), *curves[1:])
+            return np.array([np.interp(below, mean, row) for row in rows])
         columns = (law.mean, law.cut, law.cut_variance, law.variance, law.joint)
         each = [x[:, 1:].mean(axis=0) for x in columns]
         over = np.gradient(each[1], FACTOR_STEP)
@@ -790,6 +799,46 @@ class FollowedKnowledge:
         if low:  # where small loads are all at their lower ends
             mean = np.maximum.accumulate(mean) + 1e-6 * np.arange(len(mean))
         return np.array([np.interp(below, mean, x) for x in (cut, np.gradient(cut, mean), *rest)])
+
+
+SPREAD = 1.1  # of the logarithm of readings of many homes about their mean
+LEVELS = np.concatenate([[1e-3], np.geomspace(0.1, 10.0, 41)])  # of the usual load
+
+
+def usual_parts(clamp: Clamp, class_of: Int32s, usual: float, levels: Floats) -> Floats:
+    """A load in two parts, below a clamp and above it, where all that is known is its usual size.
+
+    Readings are taken as log-normal about their mean: no model of these homes has a part in it, so
+    it is public.
+
+    Args:
+        clamp: Clamp of each class [Wh].
+        class_of: Class of each house.
+        usual: The usual load of all houses [Wh].
+        levels: (n,): multiples of the usual load.
+
+    Returns:
+        (6, n): mean below the clamp, mean above it, variance above, variance below, covariance of
+        both, and the mean of readings above it [Wh, Wh^2].
+    """
+    from scipy.special import ndtr
+
+    found, m = np.zeros((6, len(levels))), levels * usual / len(class_of)
+    counts = np.bincount(class_of, minlength=len(clamp)).tolist()
+    for (_, at), count in zip(map(clamp_ends, clamp), counts, strict=True):
+        d = np.log(m / at) / SPREAD
+        beyond, readings, squares = (
+            factor * ndtr(d + shift * SPREAD)
+            for shift, factor in ((-0.5, 1.0), (0.5, m), (1.5, m**2 * math.exp(SPREAD**2)))
+        )
+        above = readings - at * beyond
+        below = m - above
+        above_variance = squares - 2 * at * readings + at**2 * beyond - above**2
+        below_variance = m**2 * math.exp(SPREAD**2) - squares + at**2 * beyond - below**2
+        joint = at * above - below * above
+        each = (below, above, above_variance, below_variance, joint, readings)
+        found += count * np.maximum(each, 0.0)
+    return found
 
 
 _WIDTHS = np.exp(np.linspace(math.log(0.5), math.log(2.5), 13))

@@ -130,7 +130,9 @@ def _exact(service: ZoneService, readings: Readings, starts: set[int]) -> dict[i
 
     house = {meter: i for i, meter in enumerate(service.meters)}
     place = np.array([house.get(name, -1) for name in readings.ids], np.int64)
-    expected = Expectations(service.scenario, private=service.learned.private)
+    expected = Expectations(
+        service.scenario, private=service.learned.private, usual=service.policy.usual
+    )
     found: dict[int, int] = {}
     for start in sorted(starts & set(np.unique(readings.start).tolist())):
         t = (start - service.begins) // service.seconds + 1

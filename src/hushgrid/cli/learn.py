@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 
 DAY = 86_400  # [s]
-USUAL = 3300  # [kWh a year] of a home by published figures, where nothing else is known
 LawFamily = Literal["auto", "lognormal", "gamma", "histogram"]
 
 
@@ -68,8 +67,9 @@ def _zone_from_survey(
     time_zone: str,
     bound: int | None,
     begins: datetime | None,
+    usual: float,
 ) -> tuple[dict[str, Any], tuple[PublishedGroup, ...], list[Path]]:
-    """A zone of the survey's chains only: public, with uniform laws.
+    """A zone of the survey's chains and of a usual consumption: public.
 
     Returns:
         The figures of the command, the chains by number of residents, and the files written.
@@ -77,7 +77,7 @@ def _zone_from_survey(
     from hushgrid.errors import FileError
     from hushgrid.files.results import make_folder, save_model, write_text
     from hushgrid.learn.evaluation import PublishedGroup
-    from hushgrid.learn.export import ZoneSettings, zone_text
+    from hushgrid.learn.export import ZoneSettings, assumed_laws, usual_wh, zone_text
     from hushgrid.learn.habits import (
         PSEUDO_COUNT,
         RESPONDENTS,
@@ -105,23 +105,21 @@ def _zone_from_survey(
         provenance="public",
         homes=0,
         epsilon=0.0,
-        law="uniform",
+        law="assumed, of the usual mean",
+        usual=usual_wh(usual, seconds),
         prior=f"survey, pseudo-count {PSEUDO_COUNT:g} of {RESPONDENTS:g}",
         days=0.0,
         digest=models[0].digest,
     )
-    flat = {"law": "uniform"}
     first = 0
     groups = []
     for n, count in counts.items():
         habits = survey_chain(given, n, seconds=seconds, definition=definition)
         meters = [f"{zone}-{first + i + 1:05d}" for i in range(count)]
-        groups.append((PublishedGroup(habits, flat, (flat,), (0,), count), meters))
+        absent, present = assumed_laws(offer.usual, float(habits.home.mean()))
+        groups.append((PublishedGroup(habits, absent, (present,), (0,), count), meters))
         first += count
-    # uniform laws say nothing about a load: the estimate follows past releases alone
-    usual = round(USUAL * 1000 * seconds / (365 * DAY))
-    way = f'publish = "estimate"\nestimator = "releases"\nusual = {usual}'
-    text = zone_text(offer, groups).replace('publish = "estimate"', way)
+    text = zone_text(offer, groups)
     names = ["theta.json", *(f"theta{i}.json" for i in range(2, len(models) + 1))]
     for name in names[1:]:
         text += f'\n[[models]]\nfile = "{name}"\n'
@@ -130,6 +128,7 @@ def _zone_from_survey(
         write_text(out / "zone.toml", text),
         *_service_files(out, offer, _first_interval(0, seconds, begins)),
     ]
+    _plan(out)
     week = 7 * 86_400 // seconds
     values = {
         "zone": zone,
@@ -146,6 +145,7 @@ def _zone_from_survey(
             "smoothed": slots_unprotected(models),
             "raw": slots_unprotected(raw),
         },
+        "verdict": _verdict(out),
     }
     return values, tuple(public for public, _ in groups), written
 
@@ -172,7 +172,8 @@ def _survey_prose(values: dict[str, Any]) -> str:
         f"Chances have pseudo-count {values['pseudo_count']:g} of {values['respondents']:g} diaries"
         " on each side.\n"
         f"Slots of the week in which some house leaves the protected set: {slots['smoothed']} of"
-        f" {values['slots']} smoothed, {slots['raw']} with the survey's sampling zeros."
+        f" {values['slots']} smoothed, {slots['raw']} with the survey's sampling zeros.\n\n"
+        f"{values['verdict']['sentence']}"
     )
 
 
@@ -198,7 +199,7 @@ def _write(
     import numpy as np
 
     from hushgrid.files.results import save_model, write_text
-    from hushgrid.learn.export import ZoneSettings, groups_of, zone_text
+    from hushgrid.learn.export import ZoneSettings, groups_of, usual_wh, zone_text
     from hushgrid.learn.habits import model_of
 
     by_part = [groups_of(part.result, part.made) for part in parts]
@@ -229,16 +230,56 @@ def _write(
             prior=result.habits,
             days=result.terms.days,
             digest=digest,
+            usual=usual_wh(asked.usual, result.seconds),
+            pool_budget=asked.pool_budget or 0.0,
         )
         for part in parts
     ]
     more = list(zip(offers[1:], by_part[1:], strict=True))
     first = _first_interval(max(one.result.ends for one in parts), result.seconds, begins)
-    return [
+    written = [
         save_model(out / "theta.json", model),
         write_text(out / "zone.toml", zone_text(offers[0], by_part[0], more)),
         *_service_files(out, offers[0], first),
     ]
+    if made.provenance != "private":
+        _plan(out)
+    return written
+
+
+def _plan(out: Path) -> None:
+    """Write the blocks of steps and the clamp of least error into a zone with an interval promise.
+
+    From the public files alone. Where no plan with blocks of steps keeps the promise, the zone
+    stays as it is: it keeps its promise with noise of its own at every step.
+    """
+    from hushgrid.errors import PlanError
+    from hushgrid.files.interval_plan import interval_run
+    from hushgrid.files.results import write_text
+    from hushgrid.files.service_file import load_deployment
+    from hushgrid.learn.export import with_plan
+    from hushgrid.planning.planner import plan
+    from hushgrid.report.promise import block_keys
+
+    (zone,) = load_deployment(out / "service.toml").zones
+    run = interval_run(zone)
+    assert run is not None
+    assert zone.pattern is not None
+    assert zone.promise is not None
+    world, running = run
+    terms = replace(zone.pattern.terms, horizon=zone.policy.horizon)
+    try:
+        found = plan(
+            *world.terms, secret="interval", epsilon=zone.promise.epsilon, terms=terms,
+            running=running, blocks=terms.eta == 1, slotwise=False,
+        )  # fmt: skip
+    except PlanError:
+        return
+    lines = block_keys(found) if found.policy.schedule.lengths else []
+    ends = [list(at) if isinstance(at, tuple) else at for at in found.clamp]
+    lines += [f"clamp = {ends}"] * bool(ends)
+    path = out / "zone.toml"
+    write_text(path, with_plan(path.read_text("utf-8"), lines))
 
 
 def _service_files(out: Path, offer: ZoneSettings, begins: datetime) -> list[Path]:
@@ -415,6 +456,9 @@ def learn(
         float | None, typer.Option(min=0, max=1, help="Set eta yourself; needs --eta-set-by.")
     ] = None,
     eta_set_by: Annotated[str, typer.Option(help="Who set eta, and why.")] = "",
+    usual: Annotated[
+        float, typer.Option(help="What a home uses in a year [kWh], by published figures.")
+    ] = 3300.0,
     mapping: common.Columns = "canonical",
     begins: Annotated[
         datetime | None,
@@ -454,7 +498,7 @@ def learn(
     from hushgrid.mechanism.noise import SecureNoise
     from hushgrid.report.learn import learned_content, learned_prose, learned_values, zone_values
 
-    asked = ZoneChoices(zone, time_zone, bound, bound_budget, pool_budget, eta, eta_set_by)
+    asked = ZoneChoices(zone, time_zone, bound, bound_budget, pool_budget, eta, eta_set_by, usual)
     if figures:
         common.require("matplotlib", "plot")
     seconds, span = _seconds(interval), (("from", begin), ("to", end))
@@ -463,7 +507,7 @@ def learn(
         seconds = seconds or 900
         with common.progress("making the models of the survey", None):
             values, chains, written = _zone_from_survey(
-                out, survey, mix, zone, seconds, time_zone, bound, begins
+                out, survey, mix, zone, seconds, time_zone, bound, begins, usual
             )
         if figures:
             written += _draw_survey(out, values, chains, seconds)
@@ -535,7 +579,7 @@ def learn(
             watch("drawing", None)
             written += _draw(out, parts, values)
         watch("planning the service", None)
-        values["verdict"] = _verdict(out)
+        values["verdict"] = _verdict(out, [one["held_out"] for one in each])
     common.echo(f"{learned_prose(values)}\n\n{values['verdict']['sentence']}", json)
     written += common.write_json(values, json)
     common.echo_written(written, json, "\n")
@@ -583,14 +627,21 @@ def _check_panels(panels: dict[str, Roof], export: int | None, pool_budget: floa
         )
 
 
-def _verdict(out: Path) -> dict[str, Any]:
-    """What the written service is worth as it is, for the operator alone."""
+def _verdict(out: Path, held: Sequence[dict[str, Any] | None] = ()) -> dict[str, Any]:
+    """What the written service is worth as it is, for the operator alone.
+
+    A model is granted the error that it had on the days held out, where that is more than usual.
+    """
     from hushgrid.files.service_file import load_deployment
     from hushgrid.report.promise import verdict
     from hushgrid.service.promise import outlook
 
     (zone,) = load_deployment(out / "service.toml").zones
-    return verdict(outlook(zone), len(zone.meters), zone.accept_error)
+    found = outlook(zone)
+    rho = max([found.rho, *(one["forecast_error"] for one in held if one)])
+    if zone.policy.estimator != "releases":  # in which no model has a part
+        found = replace(found, rho=rho)
+    return verdict(found, len(zone.meters), zone.accept_error)
 
 
 def _groups(asked: str, *, public: bool) -> tuple[int, ...]:

@@ -39,6 +39,9 @@ from hushgrid.learn.private import (
 from hushgrid.mechanism.noise import Noise
 
 CONTRACT_W = 10_000  # [W] assumed where no contract is given
+USUAL = 3300.0  # [kWh a year] of a home by published figures, where nothing else is known
+_GROWING = 0.1  # [currency/kWh] the part of the rate that grows with the load, at the usual load
+_POOLED = 5000  # homes at epsilon 1 from which on the noise of a pool leaves a usable forecast
 _PEAK, _QUANTILE = 0.999, 0.98  # of a home's readings; of homes whose peak a bound covers
 
 
@@ -54,6 +57,7 @@ class ZoneChoices:
         pool_budget: Epsilon for a pooled model, or None.
         eta: Eta, or None.
         eta_set_by: Who set eta, and why; required with `eta`.
+        usual: What a home usually uses in a year [kWh], by published figures.
     """
 
     zone: str = "learned"
@@ -63,6 +67,7 @@ class ZoneChoices:
     pool_budget: float | None = None
     eta: float | None = None
     eta_set_by: str = ""
+    usual: float = USUAL
 
     def __post_init__(self) -> None:
         budgets = (("pool budget", self.pool_budget), ("bound budget", self.bound_budget))
@@ -346,8 +351,9 @@ class ZoneSettings:
         prior: Source of the habits.
         days: Weight of the prior [days].
         digest: Digest of the models.
+        usual: What a home usually uses in a step [Wh], by published figures.
         policy_epsilon: Epsilon of all releases about one interval; of private models of one.
-        alpha: Slope of the rate.
+        pool_budget: Epsilon of a pooled model; 0 of others.
         beta: Rate at load 0 [currency/kWh].
         currency: ISO code.
         by: Program that wrote the file.
@@ -371,8 +377,9 @@ class ZoneSettings:
     prior: str
     days: float
     digest: str
+    usual: float
     policy_epsilon: float = 0.5
-    alpha: float = 0.012
+    pool_budget: float = 0.0
     beta: float = 0.05
     currency: str = "EUR"
     by: str = "hushgrid learn"
@@ -381,8 +388,60 @@ class ZoneSettings:
     months: tuple[int, ...] = ()
     seasons: tuple[tuple[int, ...], ...] = ()
 
+    def alpha(self, homes: int) -> float:
+        """Slope of the rate: the usual load of so many homes costs beta and a tenth more."""
+        return float(f"{_GROWING / (homes * self.usual / 1000):.2g}")
+
+    @property
+    def follows(self) -> bool:
+        """Whether the estimate follows past releases alone.
+
+        A survey says nothing about loads, and the noise of a small pool drowns what it says.
+        """
+        few = self.provenance == "pooled" and self.homes * self.pool_budget < _POOLED
+        return (self.provenance == "public" or few) and not self.export
+
 
 Groups = Sequence[tuple[PublishedGroup, Sequence[str]]]
+
+
+def usual_wh(kwh_a_year: float, seconds: int) -> float:
+    """What a home usually uses in a step.
+
+    Args:
+        kwh_a_year: In a year, by published figures [kWh].
+        seconds: Length of the step [s].
+
+    Returns:
+        Energy [Wh], to a tenth.
+
+    Raises:
+        PolicyError: If it is not above 0.
+    """
+    if not (is_real(kwh_a_year) and kwh_a_year > 0):
+        raise PolicyError(f"usual is {kwh_a_year}; give the kWh of a home in a year, above 0.")
+    return max(round(kwh_a_year * 1000 * seconds / (365 * 86_400), 1), 0.1)
+
+
+def assumed_laws(usual: float, home: float) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Laws of an empty and of an occupied home whose readings have the usual mean.
+
+    Args:
+        usual: Mean of a reading [Wh].
+        home: Share of the time at which someone is at home.
+
+    Returns:
+        Tables of a zone file: an empty home uses half of what an occupied one does (assumed).
+    """
+    present = usual / (home + (1 - home) / 2)
+    median = present / math.exp(_SPREAD**2 / 2)
+    return (
+        {"law": "gamma", "shape": 2.0, "scale": round(present / 4, 2)},
+        {"law": "lognormal", "median": round(median, 2), "spread": _SPREAD},
+    )
+
+
+_SPREAD = 1.0  # of the logarithm of an occupied home's readings (assumed)
 
 
 def zone_text(
@@ -401,6 +460,9 @@ def zone_text(
     private = offer.provenance == "private"
     # an interval promise shares out the budget by the models, which must not be private then
     promise = {} if private else {"secret": "interval", "renew": True}
+    by = {"estimator": "releases", "usual": offer.usual} if offer.follows else {}
+    kinds = [meters for _, some in ((offer, groups), *more) for _, meters in some]
+    alpha = offer.alpha(sum(map(len, kinds)))
     day = 86_400 // offer.seconds
     parts = [
         "# Written by hushgrid learn; docs/zone-file.md explains the keys.",
@@ -429,7 +491,7 @@ def zone_text(
                 "time_zone": offer.time_zone,
             },
         ),
-        _table("tariff", {"alpha": offer.alpha, "beta": offer.beta, "floor": 0.0, "cap": 2.0}),
+        _table("tariff", {"alpha": alpha, "beta": offer.beta, "floor": 0.0, "cap": 2.0}),
         _table(
             "policy",
             {
@@ -439,6 +501,7 @@ def zone_text(
                 "eta_set_by": offer.eta_by,
                 "horizon": 7 * day,
                 "publish": "raw" if private else "estimate",
+                **by,
             },
         ),
     ]
@@ -543,3 +606,16 @@ def _value(value: Any) -> str:
     if isinstance(value, np.generic):
         return _value(value.item())
     return json.dumps(value, ensure_ascii=False)
+
+
+def with_plan(text: str, lines: Sequence[str]) -> str:
+    """A zone file with lines of its plan in [policy].
+
+    Args:
+        text: The zone file.
+        lines: Keys and values.
+
+    Returns:
+        TOML.
+    """
+    return text.replace('publish = "estimate"', "\n".join([*lines, 'publish = "estimate"']), 1)

@@ -297,13 +297,21 @@ def init(
         The state.
 
     Raises:
-        PolicyError: If the tariff smooths rates and the policy has a window.
+        PolicyError: If the tariff smooths rates and the policy has a window, or homes export where
+            a clamp is put back by the usual load.
     """
     if tariff.smooth and policy.schedule.adaptive:
         raise PolicyError(
             f"tariff smooth is {tariff.smooth:g} with a window, which compares loads with the last"
             " rate; give smooth = 0, or no window.",
             fields=("window",),
+        )
+    if policy.usual and policy.clamp and zone.offset:
+        raise PolicyError(
+            "policy estimator is 'releases' with a clamp, but homes export, and what a usual load"
+            " has beyond a clamp is known of homes without panels alone; leave the clamp out, or"
+            " give 'filter'.",
+            fields=("estimator", "clamp"),
         )
     if exposures is None:
         exposures = exposures_of(models, zone, consumption, policy)

@@ -41,7 +41,7 @@ from hushgrid.belief.filter import (
     marginals,
     sum_moments,
 )
-from hushgrid.belief.load_filter import LoadFilter, SeenLoads, Spreads
+from hushgrid.belief.load_filter import LoadFilter, SeenLoads, Spreads, usual_parts
 from hushgrid.errors import PolicyError
 from hushgrid.mechanism.calibrators import loss_of_pmfs
 from hushgrid.mechanism.policy import EstimatorRule, Policy
@@ -58,6 +58,7 @@ MOST_CUT = 0.2
 CLEAR = 0.1  # share of days that count as clear
 _CANDIDATES = 12  # scales tried at once
 _ROUNDS = 4  # each closes in on the neighbours of the best
+_NO_CLAMP = 1 << 40  # [Wh]
 _LOWS = 7  # lower ends tried of each class that exports
 
 
@@ -318,6 +319,10 @@ class _Search:
         return found.chosen_by(self._rho) ** 2 * len(load)
 
     def _parts(self, clamps: Ints) -> ClampMoments:
+        if self._policy.estimator == "releases" and not self._zone.offset:
+            highs = [tuple(row) for row in clamps[:, :, 1].tolist()]
+            each = [_usual_moments(self._consumption, self._policy, row)[0] for row in highs]
+            return ClampMoments(*(np.array(part)[None, None] for part in zip(*each, strict=True)))
         return _parts(self._models, self._consumption, clamps, self._policy.horizon)
 
     def _cut_error(self, parts: ClampMoments) -> Floats:
@@ -440,6 +445,13 @@ def _parts(
             for k, each in ((4, over), (5, low)):
                 out[k, m, t], _ = sum_moments(belief, model, f, each, above_variance)
     return ClampMoments(*out)
+
+
+def _usual_moments(f: Consumption, policy: Policy, clamp: Clamp) -> tuple[ClampMoments, float]:
+    """Moments of the usual load above and below a clamp, and the variance of all of it."""
+    at, usual = clamp or (_NO_CLAMP,) * f.absent.shape[1], policy.usual * len(f.class_of)
+    seen, missed, cut, kept, joint, over = usual_parts(at, f.class_of, usual, np.ones(1))[:, 0]
+    return ClampMoments(missed, cut, kept, seen, over, np.zeros(())), kept + cut + 2 * joint
 
 
 def _by_class(f: Consumption, table: Int32s, clamps: Ints) -> Floats:
@@ -635,11 +647,10 @@ class Prospect:
         """The squared error of an estimate that follows releases, at every step [Wh^2].
 
         Readings above the clamp that are 1 + rho times the model's change the energy above it by
-        rho times those readings, and no release shows it. Without a model nothing is put back.
+        rho times those readings, and no release shows it.
         """
         flat = self.estimator == "releases"
-        above = self.missed if flat else rho * self.over
-        return np.asarray(self._followed(rho, flat=flat) + self.cut + above**2)
+        return np.asarray(self._followed(rho, flat=flat) + self.cut + (rho * self.over) ** 2)
 
     def _followed(self, rho: float, *, flat: bool) -> Floats:
         """Variance of the load below the clamp after each release, by a filter in its third week.
@@ -765,7 +776,7 @@ class _UsualMoments(NamedTuple):
 
 
 @lru_cache(maxsize=4)
-def _usual_moments(
+def _model_moments(
     models: tuple[OccupancyModel, ...], consumption: Consumption, horizon: int
 ) -> _UsualMoments:
     classes = consumption.absent.shape[1]
@@ -803,8 +814,8 @@ def prospect(
         The parts, each of shape (T,).
     """
     horizon = len(scales)
-    usual = _usual_moments(tuple(models), consumption, horizon)
-    load, variance = usual.load, usual.variance
+    foreseen = _model_moments(tuple(models), consumption, horizon)
+    load, variance = foreseen.load, foreseen.variance
     b = np.array(scales)
     noise = policy.schedule.variance(b)
     missed, cut, over, low = np.zeros((4, horizon))
@@ -812,6 +823,11 @@ def prospect(
     if policy.clamp:
         kinds = tuple(models), consumption, policy.clamp, horizon
         missed, cut, kept, _, over, low = cut_moments(*kinds)
+    if policy.estimator == "releases" and not tariff.offset:
+        # models have no part in such prices: all is relative to the usual load
+        parts, whole = _usual_moments(consumption, policy, policy.clamp)
+        missed, cut, kept, seen, over, low = (np.full(horizon, part) for part in parts)
+        load, variance = seen + missed, np.full(horizon, whole)
     weights = (tariff.alpha / 1000 / relative_to(optimal_rate(load, tariff), tariff)) ** 2
     return Prospect(
         noise, cut, missed, kept, load, variance, weights, policy.estimator, over,

@@ -191,6 +191,7 @@ def plan_json(
         "rmsre_paper_forecast": prospect.forecast(rho),
         "error_share_of_load": prospect.share(rho),
         "bill_change": _bill_change(found),
+        "shortfall": _shortfall(found, rho),
         "assumptions": list(found.assumptions),
     }
 
@@ -332,6 +333,7 @@ def _plan_lines(
         f" {prospect.forecast(rho):.3e} for a forecast without any reading.",
         f"Expected error of the load: {prospect.share(rho):.2%} (raw, root mean square).",
         *_bill_lines(found),
+        *_shortfall_lines(found, rho),
         _advice(prospect, rho, private),
     ]
     return lines, errors
@@ -525,6 +527,29 @@ def _bill_change(found: Plan) -> dict[str, float | None]:
     return dict(zip(("expected", "most"), map(finite_or_none, found.bill_change), strict=True))
 
 
+def _shortfall(found: Plan, rho: float) -> dict[str, float] | None:
+    """What lies above the clamp, and what an error of that part does to all prices alike."""
+    if not found.clamp:
+        return None
+    load, over, above = found.prospect.load, found.prospect.over, found.prospect.missed
+    rates = found.prospect.weights**0.5  # relative errors of the rate, of a Wh each
+    return {
+        "above": float(above.mean() / load.mean()),
+        "price": float((rates * rho * over).mean()),
+    }
+
+
+def _shortfall_lines(found: Plan, rho: float) -> list[str]:
+    share = _shortfall(found, rho)
+    if share is None:
+        return []
+    return [
+        f"Apart from noise: {share['above']:.1%} of the energy lies above the clamp and is put back"
+        f" by its public expectation. Were readings there {rho:.0%} off, all prices and bills would"
+        f" be off by {share['price']:.1%} in one direction."
+    ]
+
+
 def _bill_lines(found: Plan) -> list[str]:
     expected, most = found.bill_change
     return [
@@ -582,6 +607,7 @@ def outlook_json(outlook: Outlook) -> dict[str, Any]:
         "forecast_error": price_error(outlook, "forecast"),
         "error_share_of_load": seen.prospect.share(outlook.rho),
         "bill_change": _bill_change(seen),
+        "shortfall": _shortfall(seen, outlook.rho),
         "publish": seen.policy.publish,
         "publish_advised": seen.prospect.best(outlook.rho, _ways(outlook.private)),
         "assumptions": list(seen.assumptions),
@@ -626,6 +652,7 @@ def outlook_prose(outlook: Outlook) -> str:
         " without any reading.",
         f"Expected error of the noisy load: {seen.prospect.share(outlook.rho):.1%}.",
         *_bill_lines(seen),
+        *_shortfall_lines(seen, outlook.rho),
         *_better(outlook),
         "Assumptions:",
         *(f"- {line}" for line in seen.assumptions),
@@ -655,7 +682,11 @@ def verdict(outlook: Outlook, houses: int, accept: float) -> dict[str, Any]:
     more = (int(n) for n in round_ones if n > houses and noise > WORTH)
     larger = next((n for n in more if prospect.share(rho, n / houses) <= WORTH), None)
     then = None if larger is None else prospect.share(rho, larger / houses)
-    parts = [f"{houses:,} homes: the noise is {_times(noise)} the load"]
+    what = _PROMISED.get(outlook.secret, "all prices together")
+    parts = [
+        f"{houses:,} homes at epsilon = {outlook.epsilon:g} for {what}: the noise is"
+        f" {_times(noise)} the load"
+    ]
     if larger is not None and then is not None:
         parts.append(f"{larger:,} such homes would give {then:.0%}")
     if error <= accept:
@@ -666,9 +697,18 @@ def verdict(outlook: Outlook, houses: int, accept: float) -> dict[str, Any]:
         first = "publish the forecast, which spends nothing"
         if outlook.private:
             first = 'publish the estimate from past releases (estimator = "releases")'
-        steps = f"{first}, join zones, or promise less (a larger epsilon)"
+        steps = (
+            f"the price is off by {error:.0%}: {first}, join zones, or promise less (a larger"
+            " epsilon)"
+        )
     sentence = "; ".join([*parts, steps]) + "."
     return {"sentence": sentence, "noise": noise, "houses": larger, "noise_then": then}
+
+
+_PROMISED = {
+    "step": "each price on its own",
+    "interval": "all prices together about any one interval",
+}
 
 
 def _times(share: float) -> str:

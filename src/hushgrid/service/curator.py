@@ -476,7 +476,11 @@ class Curator:
         for i in range(len(self._publishers)):
             if self._last is not None:
                 self._unshown[i] = self._last  # at least once: show the newest again
-        self._expectations = Expectations(self._scenario, private=self.service.learned.private)
+        self._expectations = Expectations(
+            self._scenario,
+            private=self.service.learned.private,
+            usual=self.service.policy.usual,
+        )
         self._imputed: tuple[int, Ints] | None = None  # of a step
         self._draws = self._drawn()
 

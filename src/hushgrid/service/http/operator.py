@@ -356,7 +356,9 @@ class Loads:
     def renew(self, zone: ZoneService) -> None:
         """Go on with a zone in another epoch; its loads that are known stay."""
         self._zones[zone.id] = zone
-        self._expected[zone.id] = Expectations(zone.scenario, private=zone.learned.private)
+        self._expected[zone.id] = Expectations(
+            zone.scenario, private=zone.learned.private, usual=zone.policy.usual
+        )
 
     def of(self, zone: str, starts: Sequence[int], now: float) -> dict[int, Sum]:
         """Return the loads of intervals of the present epoch whose readings are still stored.
