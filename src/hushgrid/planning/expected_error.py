@@ -740,7 +740,7 @@ def bill_change(
     Returns:
         The expected size of the change, and what it stays below with 95 %, as shares of the bill.
     """
-    moments = _usual_moments(tuple(models), consumption, len(found.load))
+    moments = _model_moments(tuple(models), consumption, len(found.load))
     sizes = np.bincount(consumption.class_of, minlength=moments.mean.shape[1])
     limit = np.bincount(consumption.class_of, export, len(sizes)) / np.maximum(sizes, 1)
     x = moments.mean - limit
@@ -759,7 +759,7 @@ def bill_change(
     return share * math.sqrt(2 / math.pi), 1.96 * share
 
 
-class _UsualMoments(NamedTuple):
+class _ModelMoments(NamedTuple):
     """Moments of every step, the mean over the models; elasticity is ignored.
 
     Attributes:
@@ -778,9 +778,9 @@ class _UsualMoments(NamedTuple):
 @lru_cache(maxsize=4)
 def _model_moments(
     models: tuple[OccupancyModel, ...], consumption: Consumption, horizon: int
-) -> _UsualMoments:
+) -> _ModelMoments:
     classes = consumption.absent.shape[1]
-    found = _UsualMoments(*np.zeros((2, horizon)), *np.zeros((2, horizon, classes)))
+    found = _ModelMoments(*np.zeros((2, horizon)), *np.zeros((2, horizon, classes)))
     for model in models:
         for t, belief in enumerate(islice(marginals(model), horizon)):
             load = load_moments(belief, model, consumption)
