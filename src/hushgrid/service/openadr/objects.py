@@ -574,10 +574,10 @@ class Objects:
 
     def _ven_of(self, client: str) -> str:
         """Return the id of a client's ven."""
-        vens = self._store.find("VEN", client=client, limit=1)
-        if not vens:
+        ven = next(self._store.find("VEN", client=client, limit=1), None)
+        if ven is None:
             raise Refusal(404, "venID is missing and the client has no ven; register one first.")
-        return vens[0].id
+        return ven.id
 
     def _check_subscription(self, body: Mapping[str, Any]) -> None:
         if not self._webhooks:
