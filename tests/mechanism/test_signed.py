@@ -254,6 +254,14 @@ def test_a_chosen_clamp_holds_zero_and_may_cut_rare_exports() -> None:
     assert (made.policy.clamp, made.clamp) == (((500, 501),), ((0, 1),))
 
 
+def test_a_usual_load_puts_nothing_back_where_homes_export() -> None:
+    zone, theta, f = zone_of_two(300)
+    kinds = f.absent.shape[1]
+    policy = Policy(0.5, horizon=4, estimator="releases", usual=90.0, clamp=(700,) * kinds)
+    with pytest.raises(PolicyError, match="homes export"):
+        init(zone, TARIFF, [theta], f, policy)
+
+
 def test_a_net_law_is_consumption_less_generation() -> None:
     rng = np.random.default_rng(2)
     f, g = Histogram(rng.random(6)), Histogram(rng.random(5))

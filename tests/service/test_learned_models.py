@@ -117,7 +117,6 @@ def grouped(of_home: str, *, backwards: bool = False, followed: bool = False) ->
     text += "floor = -9.0\n[policy]\nepsilon = 0.5\nhorizon = 8\n"
     if followed:
         text += 'estimator = "releases"\npublish = "estimate"\nusual = 70.0\n'
-        text += f"clamp = {[[-v, u // 2] for (u, v, _), _ in each]}\n"
     text += '[learned]\nprovenance = "private"\nhomes = 8\n'
     for (bound, export, chain), meters in each:
         text += f'[[houses]]\ncount = {len(meters)}\nmeters = {meters}\nchain = "{chain}"\n'
