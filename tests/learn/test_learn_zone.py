@@ -443,6 +443,8 @@ def test_nothing_computed_from_readings_is_in_a_pooled_zone_file(
         content = tomllib.loads((out / "zone.toml").read_text())
         (group,) = content["houses"]
         del group["absent"], group["present"], content["learned"]["digest"]
+        for key in ("block_steps", "block_epsilon", "clamp"):  # planned from the noisy chains
+            content["policy"].pop(key, None)
         told.append((content, (out / "service.toml").read_text()))
     assert told[0] == told[1]
     assert told[0][0]["policy"]["eta_set_by"] == "no one set eta"
