@@ -23,22 +23,20 @@ except ImportError:
 FORMAT = "hushgrid-ledger/1"
 KINDS = {
     "genesis": "created_at format key mode",
-    "epoch": "digest exact first horizon roster seconds",
+    "epoch": "digest exact first horizon houses roster seconds together",
     "schedule": "digest steps",
     "release": "applies_from applies_start counts delta digest epsilon epsilon_any estimate"
     " load_hat look published_at put_back rate rule scale simulated source start t zone",
-    "transfer": "delta direction epsilon house other out",
+    "transfer": "delta direction epsilon house last other out total",
     "charge": "digest epsilon homes what",
     "gap": "first last why",
     "resume": "delta epsilon first last",
 }
-OPTIONAL = {  # that records of earlier versions lack
+OPTIONAL = {
     "epoch": {
         "interval",
         "leakage",
         "accepted",
-        "together",
-        "houses",
         "window",
         "window_epsilon",
         "promised_from",
@@ -46,9 +44,8 @@ OPTIONAL = {  # that records of earlier versions lack
         "occupancy",
     },
     "release": {"noise", "base", "model_share", "covariates", "block", "offset", "feed_in"},
-    "transfer": {"total", "leakage", "last", "together"},
     "gap": {"heads", "least"},
-    "resume": {"together", "until", "interval", "terms"},
+    "resume": {"together", "until", "interval"},
 }
 COSTS = ("scale", "look", "epsilon", "delta", "epsilon_any", "put_back")
 
@@ -151,7 +148,7 @@ class Chain:
 
     def take_genesis(self, body):
         """Mode and key."""
-        need(body["format"] == FORMAT, "the format is unknown")
+        need(body["format"] == 1, "the format is not 1")
         need(body["mode"] in ("production", "simulation"), "the mode is unknown")
         need(re.fullmatch("[0-9a-f]{64}", body["key"]), "the key is not 64 hexadecimal digits")
         self.mode, self.key = body["mode"], body["key"]
@@ -159,8 +156,7 @@ class Chain:
     def take_epoch(self, body):
         """New terms, for steps not yet published."""
         later = body["first"] * body["seconds"] >= self.reach
-        # earlier versions compared step numbers, also of steps of different length
-        need(later or body["first"] > self.t, "an epoch begins before what is published ends")
+        need(later, "an epoch begins before what is published ends")
         need(self.gap is None, "an epoch while a gap is not booked")
         self.epoch, self.committed, self.t = body, False, min(self.t, body["first"] - 1)
 

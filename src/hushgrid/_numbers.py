@@ -114,7 +114,7 @@ class Rule(NamedTuple):
     Attributes:
         fits: Whether a value is allowed.
         give: What is allowed, in words, for the error's message.
-        optional: The field is absent where it would be null: records of earlier versions lack it.
+        optional: The field is absent where it would be null.
         infinite: Null is infinity, which JSON does not have.
     """
 

@@ -111,23 +111,6 @@ def test_a_scale_that_follows_the_data(tmp_path: Path) -> None:
     assert found.first_bad == 4 + first
 
 
-@pytest.mark.parametrize(("missing", "status"), [(0, "passed"), (1, "passed"), (10_000, "failed")])
-def test_counts_that_no_one_can_compute_are_named(
-    tmp_path: Path, missing: int, status: str
-) -> None:
-    """Earlier versions recorded how many meters were missing; more than there are is a load."""
-    zone, told = terms(), []
-    for kind, body in story(terms(), releases(terms())):
-        counts = {"counts": {**body["counts"], "missing": missing}} if kind == "release" else {}
-        told.append((kind, {**body, **(counts if missing else {})}))
-    found = audited(tmp_path, sealed(told, zone=zone.zone.id), zone).check("post_processing")
-    assert found.status == status
-    assert ("missing meters" in found.text, "state counts" in found.text) == (
-        missing > 1,
-        missing == 1,
-    )
-
-
 def test_a_rate_off_the_grid(tmp_path: Path) -> None:
     zone = terms()
 

@@ -108,8 +108,8 @@ def run(*arguments: str) -> int:
     return int(ended.value.code or 0)
 
 
-def test_a_model_of_before_is_validated_as_before(tmp_path: Path) -> None:
-    """Its homes have no weeks: daily scores are compared by Welch's test, and all commands work."""
+def test_a_model_of_one_week_is_validated_by_days(tmp_path: Path) -> None:
+    """Weeks cannot be compared: daily scores are, by Welch's test."""
     wh, _ = lived_in(10)
     readings = csv(tmp_path / "readings.csv", wh)
     asked = ["--readings", str(readings), "--law", "lognormal", "--prototypes", "1"]
@@ -119,9 +119,7 @@ def test_a_model_of_before_is_validated_as_before(tmp_path: Path) -> None:
     content = json.loads(model.read_text())
     assert len(content["homes"][0]["weeks"]) == 4
     for home in content["homes"]:
-        del home["weeks"]
-    held = {"days": 7.0, "log_likelihood": -5.1234, "plain": -6.0, "worst_slot": "07:00"}
-    content |= {"held_out": {**held, "worst": -7.0}, "law_tried": {"gamma": -5.1}}
+        home["weeks"] = home["weeks"][:1]
     model.write_text(json.dumps(content))
     wh[3] *= 4
     later = csv(tmp_path / "later.csv", wh[:, : 14 * 48], BEGINS + 28 * DAY)
@@ -130,8 +128,6 @@ def test_a_model_of_before_is_validated_as_before(tmp_path: Path) -> None:
         run("model", "validate", str(folder), "--readings", str(later), "--json", str(answer)) == 1
     )
     assert json.loads(answer.read_text())["drifted"] == ["m003"]
-    assert run("model", "show", str(folder), "--json", str(answer)) == 0
-    assert "5.1234" not in answer.read_text()
 
 
 @pytest.fixture(scope="module")

@@ -199,11 +199,10 @@ class Street:
     def _next(self) -> Head:
         return Head(self.standing.head.seq + 1, "")
 
-    def move(self, direction: Direction, epsilon: float, last: int | None = None) -> None:
+    def move(self, direction: Direction, epsilon: float, last: int = 0) -> None:
         """A house leaves or comes with so much lost until `last` [s]; no budget counts it."""
         head = self._next()
-        lost = {"total": epsilon, "leakage": epsilon}
-        one = TransferRecord("h", direction, "y", 0.0, seq=head.seq, last=last, **lost)
+        one = TransferRecord("h", direction, "y", 0.0, seq=head.seq, total=epsilon, last=last)
         transfers = (*self.standing.transfers, one)
         self.standing = replace(self.standing, transfers=transfers, head=head)
 

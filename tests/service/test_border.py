@@ -20,17 +20,17 @@ from hushgrid.audit.certificate import certify
 from hushgrid.audit.evidence import LostSteps
 from hushgrid.cli import main
 from hushgrid.errors import LedgerError
-from hushgrid.files.deployment import Promise, ZoneService
+from hushgrid.files.deployment import ZoneService
 from hushgrid.files.interval_plan import EpochTimes, in_epoch, kept
 from hushgrid.files.service_file import load_deployment
 from hushgrid.mechanism.policy import Even
 from hushgrid.mechanism.scheduler import house_losses, schedule
 from hushgrid.model.occupancy import Calendar
 from hushgrid.service.audit import load_case, load_ledger, terms_of
-from hushgrid.service.border import Border, border, opening
+from hushgrid.service.border import border
 from hushgrid.service.curator import Curator
-from hushgrid.service.earlier_epochs import known, of_run, past_epochs, silence
-from hushgrid.service.epoch import check_same, first_state
+from hushgrid.service.earlier_epochs import known, of_run, past_epochs
+from hushgrid.service.epoch import first_state
 from hushgrid.service.gaps import book, largest_loss
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import check
@@ -48,7 +48,6 @@ from hushgrid.service.same_terms import as_begun, zone_as_begun
 from tests.service.borders import FIRST, Street, World, from_file
 from tests.service.setups import example
 from tests.service.test_curator import Shown, curator
-from tests.test_before import laid_out
 
 BEGINS = 1_767_225_600  # 2026-01-01T00:00:00Z, a Thursday
 HOUR, DAY = 3600, 86_400
@@ -85,6 +84,10 @@ periods = [
   { from = "09:00", leave = 0.3, come = 0.4 },
 ]
 """
+NEVER = tuple(  # occupancy that never changes: no later epoch is planned for
+    (f"leave = {leave}, come = {come}", "leave = 1e-7, come = 1e-7")
+    for leave, come in ((0.02, 0.1), (0.5, 0.2), (0.1, 0.5), (0.05, 0.2), (0.3, 0.4))
+)
 _FIRST: dict[tuple[tuple[str, str], ...], ZoneService] = {}
 
 
@@ -138,14 +141,6 @@ def epoch(folder: Path, one: ZoneService, releases: int = 24) -> None:
         publish(it, releases)
 
 
-def epoch_of_before(folder: Path, one: ZoneService | None, releases: int = 24) -> None:
-    """The same with the record that earlier versions wrote, which states no promise."""
-    assert one is not None
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("hushgrid.service.border._stated", lambda *_: {})
-        epoch(folder, replace(one, promise=None), releases)
-
-
 def standing(folder: Path) -> LedgerState:
     with open_store(str(folder / "ledger.db"), create=False) as store:
         report = check(store.records("elm-street"), verify_signature, {})
@@ -183,10 +178,7 @@ def test_what_is_planned_for_one_day_says_so(tmp_path: Path) -> None:
     assert found.memory is not None
     assert found.memory % 24 == 0
     assert found.leakage == pytest.approx(1.0, abs=1e-5)
-    alone = in_epoch(found, BEGINS, alone=True)
-    assert alone is not None
-    assert alone.policy.epsilon > 1.2 * found.policy.epsilon
-    assert leakage_of([alone]) <= 1 + 1e-6 < leakage_of([alone, alone])
+    assert leakage_of([found]) < leakage_of([found, found]) <= 1 + 1e-6
 
 
 @pytest.mark.parametrize("hours", [20, 31])
@@ -235,50 +227,24 @@ def test_releases_that_may_be_lost_are_counted(tmp_path: Path) -> None:
     assert counted.leakage > without.leakage
 
 
-def test_an_epoch_of_before_ends_as_it_began_and_is_followed(tmp_path: Path) -> None:
-    """Its schedule was planned on its own: it goes on, and the next one waits or is accepted."""
-    one = load(tmp_path)
-    alone = in_epoch(one, BEGINS, alone=True)
-    assert alone is not None
-    epoch_of_before(tmp_path, alone, 12)
-    written = {"digest", "first", "horizon", "seconds", "roster", "exact"}
-    assert set(bodies(tmp_path)[0]) - {"houses"} == written
-    deployment = replace(
-        load_deployment(tmp_path / "service.toml"), ledger=str(tmp_path / "ledger.db")
-    )
-    with pytest.raises(LedgerError, match="not those of its epoch"):
-        check_same(one, standing(tmp_path))
-    (goes_on,) = as_begun(deployment).zones
-    check_same(goes_on, standing(tmp_path))
-    assert goes_on.policy.epsilon == alone.policy.epsilon
-    with curator(tmp_path, goes_on, Shown(), now=BEGINS + 12 * HOUR) as it:
-        publish(it, 12)
-    following = zone(tmp_path, BEGINS + DAY)
-    with pytest.raises(LedgerError, match=r"to 1\.\d+ where 1 is promised") as refused:
-        epoch(tmp_path, following)
-    assert len(bodies(tmp_path)) == 1, "what is refused leaves no trace"
-    epoch(tmp_path, zone(tmp_path, BEGINS + DAY + later(refused.value) * HOUR), 2)
-    assert bodies(tmp_path)[1]["leakage"] == pytest.approx(1.0, abs=2e-6)
-    verified(tmp_path)
-
-
 @pytest.mark.soak
 def test_the_certificate_counts_epochs_together(tmp_path: Path) -> None:
-    """Two days that were each planned on their own: 1 each, and more than that together."""
-    days = [in_epoch(zone(tmp_path), BEGINS + k * DAY, alone=True) for k in range(2)]
+    """Two days: each says less on its own."""
+    days = [zone(tmp_path, BEGINS + k * DAY) for k in range(2)]
     for day in days:
-        epoch_of_before(tmp_path, day)
+        epoch(tmp_path, day)
     evidence, _ = load_ledger(str(tmp_path / "ledger.db"), zone=None, key=None, heads=())
     found = certify(evidence, [terms_of(zone(tmp_path))], commit=schedule_digest)
     assert len(found.recomputed) == 2, "both epochs are known from the one file"
     assert "All releases are of the terms given" in found.check("terms").text
     assert found.check("schedule").status == "passed"
     worst = [float(one.leakage.max()) for one in found.houses if one.leakage is not None]
-    expected = leakage_of([day for day in days if day is not None])
-    assert max(worst) == pytest.approx(expected, abs=1e-9)
-    assert max(worst) > 1.001
-    assert found.check("promise").status == "failed"
-    assert "where 1 is promised" in found.check("promise").text
+    assert max(worst) == pytest.approx(leakage_of(days), abs=1e-9)
+    assert found.check("promise").status == "passed"
+    less = replace(terms_of(zone(tmp_path)), epsilon=max(worst) - 1e-3)
+    broken = certify(evidence, [less], commit=schedule_digest).check("promise")
+    assert broken.status == "failed"
+    assert "is promised" in broken.text
 
     def leaked(evidence: Any, *services: Any) -> list[float]:
         made = certify(evidence, [terms_of(one) for one in services], commit=schedule_digest)
@@ -302,43 +268,34 @@ def test_the_certificate_counts_epochs_together(tmp_path: Path) -> None:
     begun = replace(second, entries=(), place=second.place - 1)  # and was begun again
     three = leaked([replace(one, epochs=(first, begun, second))], zone(tmp_path))
     assert [three[0], three[2]] == pytest.approx(worst)
-    accepted = replace(terms_of(zone(tmp_path)), epsilon=max(worst) + 1e-6)
-    assert certify(evidence, [accepted]).check("promise").status == "passed"
 
 
 @pytest.mark.soak
 def test_the_certificate_counts_epochs_of_several_files_together(tmp_path: Path) -> None:
     """An operator keeps the file of each epoch; they differ in the hour they begin with."""
-    days = [in_epoch(zone(tmp_path), BEGINS + k * (DAY + HOUR), alone=True) for k in range(2)]
+    days = [zone(tmp_path, BEGINS + k * (DAY + HOUR)) for k in range(2)]
     for day in days:
-        epoch_of_before(tmp_path, day)
+        epoch(tmp_path, day)
     evidence, _ = load_ledger(str(tmp_path / "ledger.db"), zone=None, key=None, heads=())
     found = []
     for services in ([zone(tmp_path)], days, days[::-1]):
-        terms = [terms_of(one) for one in services if one is not None]
+        terms = [terms_of(one) for one in services]
         made = certify(evidence, terms, commit=schedule_digest)
         found.append([float(one.leakage.max()) for one in made.houses if one.leakage is not None])
-    assert len({terms_of(one).digests for one in days if one is not None}) == 2
+    assert len({terms_of(one).digest for one in days}) == 2
     assert found[1] == pytest.approx(found[0])
     assert found[2] == pytest.approx(found[0])
 
 
-def planned_alone(folder: Path) -> ZoneService:
-    """The first epoch as an earlier version planned and recorded it: as if none followed."""
-    alone = in_epoch(zone(folder), BEGINS, alone=True)
-    assert alone is not None
-    return alone
-
-
 def test_a_figure_can_be_accepted_in_public(tmp_path: Path) -> None:
-    epoch_of_before(tmp_path, planned_alone(tmp_path))
-    following = load(tmp_path, BEGINS + DAY)
+    epoch(tmp_path, zone(tmp_path, BEGINS, *NEVER))
+    following = load(tmp_path, BEGINS + DAY, *NEVER)
     found = border(following, standing(tmp_path))
     assert found is not None
     assert not found.holds
     with pytest.raises(LedgerError, match="--accept-leakage"):
         epoch(tmp_path, replace(following, accepts=1.0))
-    epoch(tmp_path, replace(following, accepts=1.5))
+    epoch(tmp_path, replace(following, accepts=2.5))
     assert bodies(tmp_path)[1]["leakage"] == pytest.approx(found.leakage)
     assert found.leakage > 1.001
     verified(tmp_path)
@@ -357,8 +314,8 @@ def test_what_an_epoch_without_a_price_in_its_horizon_accepted_is_no_room_for_ot
     tmp_path: Path, has: str
 ) -> None:
     """What it accepted would raise the promise of steps before it: 3.0016 at 3, 1.91 at 1.67."""
-    epoch_of_before(tmp_path, planned_alone(tmp_path))
-    following = load(tmp_path, BEGINS + DAY)
+    epoch(tmp_path, zone(tmp_path, BEGINS, *NEVER))
+    following = load(tmp_path, BEGINS + DAY, *NEVER)
 
     def allowed() -> list[float]:
         now = standing(tmp_path)
@@ -367,7 +324,7 @@ def test_what_an_epoch_without_a_price_in_its_horizon_accepted_is_no_room_for_ot
 
     assert allowed() == [1.0, 1.0]
     with curator(
-        tmp_path, replace(following, accepts=1.5), Shown(), now=following.begins, new_epoch=True
+        tmp_path, replace(following, accepts=2.5), Shown(), now=following.begins, new_epoch=True
     ) as it:
         if has == "a gap":
             it._ledger.write(GapRecord(it.t, it.t, "failover"))
@@ -375,7 +332,7 @@ def test_what_an_epoch_without_a_price_in_its_horizon_accepted_is_no_room_for_ot
         elif has == "a price after its horizon":
             it.leave_out_until(following.begins + DAY)
             publish(it, 1)
-    assert bodies(tmp_path)[1]["accepted"] == pytest.approx(1.036, abs=1e-3)
+    assert bodies(tmp_path)[1]["accepted"] == pytest.approx(2.0, abs=1e-3)
     assert set(allowed()) == {1.0}
     (terms,) = load_case(str(tmp_path / "ledger.db"), [tmp_path / "service.toml"]).terms
     stated = bodies(tmp_path)[1]["accepted"] if has == "a gap" else 1.0  # what may be lost counts
@@ -384,15 +341,11 @@ def test_what_an_epoch_without_a_price_in_its_horizon_accepted_is_no_room_for_ot
 
 def test_occupancy_that_never_changes_has_one_epoch(tmp_path: Path) -> None:
     """No silence helps: a second epoch is refused, or accepted with its figure."""
-    never = tuple(
-        (f"leave = {leave}, come = {come}", "leave = 1e-7, come = 1e-7")
-        for leave, come in ((0.02, 0.1), (0.5, 0.2), (0.1, 0.5), (0.05, 0.2), (0.3, 0.4))
-    )
-    one = zone(tmp_path, BEGINS, *never)
+    one = zone(tmp_path, BEGINS, *NEVER)
     assert one.memory is None
     assert one.leakage == pytest.approx(1.0, abs=1e-4)
     epoch(tmp_path, one)
-    following = zone(tmp_path, BEGINS + DAY, *never)
+    following = zone(tmp_path, BEGINS + DAY, *NEVER)
     with pytest.raises(LedgerError, match="no later begins within 32 days helps"):
         epoch(tmp_path, following)
     epoch(tmp_path, replace(following, accepts=2.0), 1)
@@ -515,13 +468,10 @@ BLOCKS = (
 def test_what_is_accepted_is_stated_wherever_the_promise_is(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], blocks: bool
 ) -> None:
-    """Also for terms that every version plans in the same way."""
+    """Of blocks that are given, and of occupancy that never changes."""
     rare = tuple((move, "leave = 0.0008, come = 0.0008") for move, _ in SLOW)
-    edits = (*rare, promising(4.0), *BLOCKS) if blocks else ()
-    if blocks:
-        epoch(tmp_path, load(tmp_path, BEGINS, *edits))
-    else:
-        epoch_of_before(tmp_path, planned_alone(tmp_path))
+    edits = (*rare, promising(4.0), *BLOCKS) if blocks else NEVER
+    epoch(tmp_path, load(tmp_path, BEGINS, *edits))
     after = load(tmp_path, BEGINS + DAY, *edits, *PLACES)
     epoch(tmp_path, replace(after, accepts=9.0), 24)
     figure = bodies(tmp_path)[1]["leakage"]
@@ -565,9 +515,9 @@ def test_batch_takes_the_figure_that_is_given_and_no_other(
             main(["batch", str(tmp_path / "service.toml"), *words, "--new-epoch"])
         return capsys.readouterr().err
 
-    epoch_of_before(tmp_path, planned_alone(tmp_path))
+    epoch(tmp_path, zone(tmp_path, BEGINS, *NEVER))
     begins = [BEGINS + DAY, BEGINS + DAY + HOUR]
-    meters = load(tmp_path, begins[0], *PLACES).meters
+    meters = load(tmp_path, begins[0], *PLACES, *NEVER).meters
     rows = [(meter, start, HOUR, 300) for meter in meters for start in begins]
     write(tmp_path / "rows" / "a.parquet", rows)
     place = ("--readings", str(tmp_path / "rows"), "--seed", "4", "--from")
@@ -577,7 +527,7 @@ def test_batch_takes_the_figure_that_is_given_and_no_other(
     assert asked is not None
     assert run(*first, "--accept-leakage", asked[1]) == ""
     assert len(bodies(tmp_path)) == 2
-    load(tmp_path, begins[1], *PLACES)
+    load(tmp_path, begins[1], *PLACES, *NEVER)
     assert "state the figure in public" in run(*place, times[1], "--to", times[2])
     assert len(bodies(tmp_path)) == 2
 
@@ -684,29 +634,3 @@ def test_a_chain_of_the_same_terms_ends_where_a_house_came_back() -> None:
             street.move("in", 5.0, (FIRST + 23) * HOUR)
         street.lose(FIRST, [0.01])
         assert bool(known(next_epoch(one, FIRST + 24), street.standing)) is not came
-
-
-def test_the_next_epoch_of_a_ledger_from_before(tmp_path: Path) -> None:
-    """Its epoch has no promise and no blocks on record, and was planned on its own."""
-    folder = laid_out(tmp_path)
-    text = (folder / "service.toml").read_text()
-    (folder / "service.toml").write_text(re.sub(r"zones = .*", 'zones = ["interval.toml"]', text))
-    (one,) = load_deployment(folder / "service.toml").zones
-    with open_store(str(folder / "ledger.db"), create=False) as store:
-        state = check(store.records("interval"), verify_signature, {}).standings["interval"]
-    (begun,) = state.epochs
-    assert (begun.interval, begun.together) == (None, None)
-    begins = (state.last_t + 1) * one.seconds
-
-    def found(zone: ZoneService, begins: int, state: LedgerState = state) -> Border:
-        counted = border(in_epoch(zone, begins) or replace(zone, begins=begins), state)
-        assert counted is not None
-        return counted
-
-    same = found(one, begins)
-    assert same.leakage > 0.4
-    less = replace(one, promise=Promise("interval", 0.1))
-    waits = silence(in_epoch(less, begins) or less, state)
-    assert waits is not None
-    assert waits[1] >= begins + 2 * DAY
-    assert "forecast_until" not in opening(in_epoch(less, int(waits[1])) or less, state)

@@ -20,7 +20,7 @@ from hushgrid.mechanism.policy import Window
 from hushgrid.service import serve
 from hushgrid.service.curator import Curator
 from hushgrid.service.doctor import examine
-from hushgrid.service.ledger import checkpoint, open_store
+from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import LedgerStore
 from hushgrid.service.ledger.checkpoint import Checkpoint, decode, encode
 from hushgrid.service.ledger.store import CHECKPOINTS, SqlLedger
@@ -285,19 +285,3 @@ def test_on_a_server(tmp_path: Path, postgres: Postgres) -> None:
     world.without(removed)
     with world.open() as curator:
         assert value(curator) == found
-
-
-def test_a_store_without_a_place_for_it(tmp_path: Path) -> None:
-    """A read-only ledger of an earlier version has no such table, and is opened as it is."""
-    world = World(tmp_path, service(policy=POLICIES["raw"]))
-    with world.open() as curator:
-        world.play(curator, "rr")
-    with open_store(world.url) as store:
-        assert isinstance(store, SqlLedger)
-        with store.begin() as link:
-            CHECKPOINTS.drop(link)
-    with open_store(world.url, create=False) as store:
-        assert checkpoint.read(store, world.zone.id, "", lambda *_: True) is None
-    with world.open() as curator:  # the table is made
-        world.play(curator, "c")
-        assert curator._checkpoint > 0

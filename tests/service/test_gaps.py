@@ -24,7 +24,7 @@ from hushgrid.service.access.clients import Client, ClientStore
 from hushgrid.service.access.tokens import make_token
 from hushgrid.service.audit import load_ledger, terms_of
 from hushgrid.service.curator import Curator
-from hushgrid.service.epoch import first_state, roster_digests
+from hushgrid.service.epoch import first_state, roster_digest
 from hushgrid.service.gaps import _is_beyond, book, largest_loss, note_loss, resume_zones
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import fold
@@ -482,7 +482,7 @@ def test_other_meters_are_others_than_those_that_were_lost(order: int) -> None:
     """The digest of terms does not have the meters."""
     one = plain(2)
     first, digest = one.begins // one.seconds, first_state(one).digest
-    old = EpochRecord(digest, first, 16, one.seconds, roster=roster_digests(one)[0])
+    old = EpochRecord(digest, first, 16, one.seconds, roster=roster_digest(one))
     gap = GapRecord(first, first, "fork")
     lost = LedgerState("elm", "", "", Head(1, ""), "", old, None, (old,), (), (), {}, gap=gap)
     twice = largest_loss(one, lost, [replace(one, meters=one.meters[::order])])[0]

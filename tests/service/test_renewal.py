@@ -277,7 +277,7 @@ def test_epochs_that_may_have_renewed_themselves_are_named(tmp_path: Path) -> No
 
 
 def test_without_the_key_the_horizon_ends(tmp_path: Path) -> None:
-    """Files of before go on as they did: forecasts, until an operator begins an epoch."""
+    """Forecasts, until an operator begins an epoch."""
     with curator(tmp_path, zone(tmp_path, ""), Shown(), now=BEGINS) as it:
         publish(it, STEPS)
         made = it.run(it.next_due())
@@ -294,28 +294,6 @@ def test_the_key_can_be_added_while_an_epoch_runs(tmp_path: Path) -> None:
     found = standing(tmp_path)
     assert len(found.epochs) == 2
     assert max(truly_said(found, house).max() for house in range(4)) <= 1.0
-
-
-def test_what_exceeds_the_promise_is_not_renewed(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An epoch that was planned as if none followed, and no operator to accept a figure."""
-    for name in CHAINS:
-        monkeypatch.setitem(CHAINS, name, [(0, 0.04, 0.06)])
-        monkeypatch.setitem(AT_START, name, 0.6)
-    one = zone(tmp_path)
-    alone = in_epoch(one, BEGINS, alone=True)
-    assert alone is not None
-    renewed = replace(alone, promise=one.promise, memory=one.memory)
-    with curator(tmp_path, renewed, Shown(), now=BEGINS) as it:
-        publish(it, STEPS)
-        assert len(it._ledger.standing.epochs) == 1
-        made = it.run(it.next_due())
-        again = it.run(it.next_due())
-    assert [each.source for each in (*made, *again)] == ["forecast"] * 2
-    refused = [each for each in caplog.records if each.message == "epoch not renewed"]
-    assert len(refused) == 1, "said once, and not tried at every interval"
-    assert "is promised" in refused[0].reason  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ from hushgrid.service.earlier_epochs import forgotten, has_begun, known, silence
 from hushgrid.service.epoch import check_same, first_state, occupancy_digest
 from hushgrid.service.gaps import book, held_back, waits_until
 from hushgrid.service.ledger.chain import fold
-from hushgrid.service.ledger.records import GapRecord, ResumeRecord, schedule_digest
+from hushgrid.service.ledger.records import GapRecord, schedule_digest
 from hushgrid.service.ledger.writer import verify_signature
 from hushgrid.service.promise import Running, outlook, zone_json
 from tests.audit.zones import releases, terms
@@ -320,7 +320,7 @@ def test_a_silent_epoch_of_the_same_terms_does_not_begin_the_silence_anew() -> N
     assert found[1] > end, "the promise of that epoch was about steps with a forecast"
 
 
-@pytest.mark.parametrize("why", ["a gap in the wait", "two histories", "an earlier version"])
+@pytest.mark.parametrize("why", ["a gap in the wait", "two histories"])
 @pytest.mark.parametrize("days", [1, 3])
 @pytest.mark.sampled
 def test_the_wait_of_renewed_epochs_ends(why: str, days: int) -> None:
@@ -334,11 +334,6 @@ def test_the_wait_of_renewed_epochs_ends(why: str, days: int) -> None:
         until = stated.get("forecast_until", 0) // HOUR
         street.begin(renewing(now))
         begins = now.begins // HOUR
-        if k == 0 and why == "an earlier version":
-            epochs = street.standing.epochs
-            old = replace(epochs[-1], promised_from=None, forecast_until=None)
-            street.standing = replace(street.standing, epoch=old, epochs=(*epochs[:-1], old))
-            until = begins
         free = [t for t in range(begins, begins + 24 * days) if t >= until]
         if k == 0 and why == "a gap in the wait":
             street.lose(begins + 1, [0.0])
@@ -1082,25 +1077,8 @@ def test_after_a_wait_the_same_terms_go_on(tmp_path: Path, why: str) -> None:
     assert "forecast_until" not in opening(zone(tmp_path, after, longer), found)
 
 
-def test_the_present_terms_promise_what_their_record_does_not_state(tmp_path: Path) -> None:
-    """Earlier versions recorded no promise; the file of the epoch has it."""
-    one, lost = zone(tmp_path, BEGINS, LONG), zone(tmp_path, BEGINS, LONG, STEP)
-    with curator(tmp_path, one, Shown(), now=one.begins) as it:
-        publish(it, 6)
-        ledger = it._ledger
-        old = replace(ledger.standing.epochs[0], interval=None, leakage=None)
-        ledger.write(GapRecord(it.t, it.t, "witness"))
-        before = replace(ledger.standing, epoch=old, epochs=(old,))
-        monkey = pytest.MonkeyPatch()
-        with monkey.context() as patch:
-            patch.setattr(type(ledger), "standing", property(lambda _: before))
-            book(one, ledger, [lost])
-    (gap,) = standing(tmp_path).booked
-    assert gap.interval == 1.0
-
-
 def test_sums_after_two_histories_wait_as_the_service_does() -> None:
-    """A promise of before, then sums; the two histories are booked after later releases."""
+    """A promise, then sums; the two histories are booked after later releases."""
     street, slow = Street(1), zone_of(alone(SLOW), (FIRST + 200) * HOUR, 0.1, 24, None)
     street.begin(one := zone_of(alone(QUICK), FIRST * HOUR, 0.1, 24, 1.0))
     street.publish(one, range(1, 25))
@@ -1110,16 +1088,6 @@ def test_sums_after_two_histories_wait_as_the_service_does() -> None:
     street.lose(FIRST + 100, [1.0, 1.0], interval=0.5)
     assert silence(slow, street.standing) == (math.inf, math.inf)
     assert held_back(slow, street.standing, FIRST + 200)
-
-
-def test_a_record_of_an_earlier_version_that_waits_for_ever(tmp_path: Path) -> None:
-    one = zone(tmp_path, BEGINS, LONG)
-    epoch(tmp_path, one, 2)
-    found = standing(tmp_path)
-    gap = ResumeRecord(found.done + 1, found.done + 1, 1.0, seq=found.head.seq, until=2**53 - 1)
-    found = replace(found, booked=(gap,))
-    assert math.isinf(waits_until(one, found))
-    assert zone_json(one, outlook(one), Running(one, found))["forecast_until"] == "never"
 
 
 # ---- a policy that counts from nothing known

@@ -150,7 +150,7 @@ def test_windows_wait_where_houses_moved_together_in_a_lost_epoch(tmp_path: Path
 def test_the_audit_counts_windows_that_end_in_later_epochs(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As an earlier version let them begin."""
+    """Where a publisher let them begin all the same."""
     monkeypatch.setattr("hushgrid.service.border._check_windows", lambda *_: None)
     zones = FIRST, later(LATER[kind], 0)
     lost = publish(tmp_path, zones)

@@ -29,7 +29,7 @@ from hushgrid.errors import HorizonError, PlanError, PolicyError
 from hushgrid.mechanism.calibrators import case_loss, loss_of_pmfs
 from hushgrid.mechanism.exposure import Exposure
 from hushgrid.mechanism.policy import MAX_SCALE
-from hushgrid.mechanism.release import Release, State, nominal_shares, shares, spend
+from hushgrid.mechanism.release import Release, State, shares, spend
 from hushgrid.mechanism.scheduler import cases_of
 
 
@@ -375,19 +375,14 @@ class Account:
 
 
 def _windowed(state: State) -> dict[tuple[float, float], float]:
-    """Scale and probe scale that the next step under a window may state, with their loss.
-
-    Releases of an earlier version kept to the rule's nominal shares.
-    """
-    found: dict[tuple[float, float], float] = {}
-    for rule in (nominal_shares, shares):
-        try:
-            look, anew = rule(state)
-        except HorizonError:
-            continue
-        found[look.scale, 0.0] = look.epsilon
-        if anew is not None:
-            found[anew.scale, look.scale] = look.epsilon + anew.epsilon
+    """Scale and probe scale that the next step under a window may state, with their loss."""
+    try:
+        look, anew = shares(state)
+    except HorizonError:
+        return {}
+    found = {(look.scale, 0.0): look.epsilon}
+    if anew is not None:
+        found[anew.scale, look.scale] = look.epsilon + anew.epsilon
     return found
 
 

@@ -163,7 +163,6 @@ def worst_leakage(
     epsilon_t: ArrayLike,
     class_of: ArrayLike | None = None,
     *,
-    cautious: bool = False,
     lengths: Sequence[int] = (),
 ) -> WorstLeakage:
     """The largest total leakage of every house: the figure a plan, a check or an audit states.
@@ -178,7 +177,6 @@ def worst_leakage(
         models: One occupancy model, or several.
         epsilon_t: Loss of each release, (T,), (T, N), or (T, classes) with `class_of` [nats].
         class_of: Loss class of each house, (N,); None: columns of `epsilon_t` are houses.
-        cautious: As for `leakage_by_houses`.
         lengths: As for `temporal_leakage`.
 
     Returns:
@@ -191,7 +189,7 @@ def worst_leakage(
     (1.20726, 2, 1, [0.24, 1.21, 0.24])
     """
     each, at = np.array([]), np.array([], np.int64)
-    parts = leakage_by_houses(models, epsilon_t, class_of, cautious=cautious, lengths=lengths)
+    parts = leakage_by_houses(models, epsilon_t, class_of, lengths=lengths)
     for houses, column, found in parts:
         if not each.size:
             first = models if isinstance(models, OccupancyModel) else models[0]
@@ -208,7 +206,6 @@ def leakage_by_houses(
     class_of: ArrayLike | None = None,
     inflow: Floats | None = None,
     *,
-    cautious: bool = False,
     lengths: Sequence[int] = (),
 ) -> Iterator[tuple[NDArray[np.integer], NDArray[np.integer], Floats]]:
     """Total leakage in chunks of a few million numbers, corrected as in `worst_leakage`.
@@ -221,8 +218,6 @@ def leakage_by_houses(
         inflow: Leakage of releases outside these steps about a step of every house, (T,) [nats]. It
             adds to the losses, in a block of steps to the block's, but does not mean that a house
             is protected there.
-        cautious: Correct for contradictions under one model too, which has none: where it makes
-            every house certain, all are protected and would seem contradicted.
         lengths: As for `temporal_leakage`.
 
     Yields:
@@ -242,7 +237,7 @@ def leakage_by_houses(
     outside = more.sum()
     if lengths:
         more = np.repeat(np.add.reduceat(more, _starts(lengths)), lengths, axis=0)
-    corrected = cautious or len(models) > 1
+    corrected = len(models) > 1  # one model contradicts nothing
     torn = contradicted_houses(models, len(e))
     if any(len(model.chains) > 1 or model.chains[0].size > 1 for model in models):
         # houses that move together are few

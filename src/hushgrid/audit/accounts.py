@@ -68,7 +68,7 @@ def transfers(evidence: Evidence) -> list[Check]:
         evidence: The records of a zone.
 
     Returns:
-        The first failure, or that a house may be in a window of the zone it left; or no check.
+        The first failure, or no check.
     """
     for place, stated, due in evidence.left:
         if stated < due:
@@ -77,31 +77,20 @@ def transfers(evidence: Evidence) -> list[Check]:
                 f" its models cost, {due:.6g}: what is spent was forgotten."
             )
             return [Check("budget", "failed", text, place)]
-    early = []
     for one in (one for one in evidence.moves if one.leaves):
-        least, window = _taken_along(evidence, one)
-        for name, due in least.items():
-            given = one.stated.get(name, math.inf)
+        for name, due in _taken_along(evidence, one).items():
+            given = one.stated[name]
             if given < due * (1 if name == "last" else 1 - _CLOSE):
                 text = (
                     f"Record {one.place} states {given:.10g} for {name} of a house that leaves,"
                     f" where the records before it lead to at least {due:.10g}."
                 )
                 return [Check("budget", "failed", text, one.place)]
-        if one.stated.get("last", math.inf) < window:
-            early.append(one.place)
-    if not early:
-        return []
-    text = (
-        f"Record {early[0]}, as earlier versions did, lets another zone publish about a house that"
-        f" left while a window here still counts it ({len(early)} such records): together they may"
-        " lose more about it than the window's epsilon."
-    )
-    return [Check("budget", "noted", text, early[0])]
+    return []
 
 
-def _taken_along(evidence: Evidence, move: RecordedMove) -> tuple[dict[str, float], float]:
-    """The least `total` and `last` of a house that leaves; when the windows with its steps end.
+def _taken_along(evidence: Evidence, move: RecordedMove) -> dict[str, float]:
+    """The least `total` and `last` of a house that leaves: no window here counts it after `last`.
 
     Counts all that was recorded since it first came (after it last left), the gaps since it left,
     what it came with, and what models cost. Blocks of houses can only make it more.
@@ -113,18 +102,17 @@ def _taken_along(evidence: Evidence, move: RecordedMove) -> tuple[dict[str, floa
     gaps = [one for one in evidence.gaps if left < one.place < move.place]
     lost = [cost for place, cost in evidence.charges if place < move.place]
     lost += [gap.epsilon for gap in gaps if gap.epsilon is not None]
-    lost.append(max((one.stated.get("total", math.inf) for one in came), default=0.0))
+    lost.append(max((one.stated["total"] for one in came), default=0.0))
     ends = [(gap.last + 1) * (gap.seconds or 1) for gap in gaps]
-    last, window = max([*ends, *(one.stated.get("last", 0.0) for one in came)], default=0.0), 0.0
+    last = max([*ends, *(one.stated["last"] for one in came)], default=0.0)
     for epoch in evidence.epochs:
         entries = [one for one in epoch.entries if since < one.place < move.place]
         lost += [one.epsilon_any for one in counted(entries)]
         starts = [one.start or 0 for one in entries if one.source == "readings"]
         if starts:
             seconds = epoch.seconds or 1
-            last = max(last, max(starts) + seconds)
-            window = max(window, max(starts) + (epoch.stated.get("window") or 0) * seconds)
-    return {"total": sum_up(lost), "last": last}, window
+            last = max(last, max(starts) + (epoch.stated.get("window") or 1) * seconds)
+    return {"total": sum_up(lost), "last": last}
 
 
 class _Spending(NamedTuple):
@@ -282,7 +270,7 @@ def _noise_of(entry: RecordedRelease) -> tuple[int, int | None]:
     """Names the noise of a release: that of its step, or of its block of steps."""
     if entry.block is None:
         return entry.step, None
-    return entry.step - entry.block["place"], entry.block.get("mark", -1)
+    return entry.step - entry.block["place"], entry.block.get("mark")
 
 
 def losses_before(evidence: Evidence, epoch: RecordedEpoch, steps: int) -> tuple[float, ...]:
@@ -470,20 +458,13 @@ def _in_gaps(
 
 
 def _unbounded_release(evidence: Evidence, digests: Mapping[str, Terms]) -> Check | None:
-    """A release without a finite loss under terms with a budget.
-
-    Earlier versions left the epsilon out where no house was uncertain: such a release costs 0.
-    """
+    """A release without a finite loss under terms with a budget."""
     for epoch in evidence.epochs:
         terms = digests.get(epoch.digest)
         if terms is None or terms.budget is None:
             continue
         for entry in epoch.entries:
-            if entry.source != "readings" or math.isfinite(entry.epsilon):
-                continue
-            scheduler, rates = terms.first_state().scheduler, (1.0,) * entry.step
-            # which houses are uncertain does not depend on rates, so any will do
-            if entry.step > terms.policy.horizon or scheduler.booked(entry.step, rates).cases:
+            if entry.source == "readings" and math.isinf(entry.epsilon):
                 text = (
                     f"Record {entry.place} is a release without a finite loss, above the budget of"
                     f" {terms.budget:g} or any other."
@@ -525,18 +506,15 @@ def _unbooked(evidence: Evidence, digests: Mapping[str, Terms]) -> Check | None:
 def _restart(evidence: Evidence, digests: Mapping[str, Terms]) -> Check | None:
     """An epoch of the same terms that begins inside the one before: the count starts again.
 
-    The same terms may have two digests, that of the first version and the present one. A window and
-    a promise about one interval continue across epochs, a promise about one release counts none;
-    without a budget nothing else is counted.
+    A window and a promise about one interval continue across epochs, a promise about one release
+    counts none; without a budget nothing else is counted.
     """
     for before, after in zip(evidence.epochs, evidence.epochs[1:], strict=False):
         terms = digests.get(after.digest)
         if terms is not None and terms.secret != "trajectory" and terms.budget is None:
             continue
         inside = after.first < before.first + before.horizon
-        one, other = digests.get(before.digest), digests.get(after.digest)
-        same = before.digest == after.digest or (one is not None and one is other)
-        same = same and before.seconds == after.seconds
+        same = (before.digest, before.seconds) == (after.digest, after.seconds)
         if same and inside and before.entries and after.entries:
             text = (
                 f"Record {after.place} opens an epoch of the same terms at step {after.first},"

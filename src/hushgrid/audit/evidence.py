@@ -130,7 +130,6 @@ class RecordedRelease(HasRelease):
         houses: How many the publisher says there are.
         carried: The most that a house had spent elsewhere before.
         start: [UTC epoch s] of its interval, where it is on record.
-        counted: Counts of meters or readings that earlier versions recorded, by name.
         published_at: [UTC epoch s], where it is on record.
         applies_start: When its rate begins [UTC epoch s], where it is on record.
     """
@@ -141,7 +140,6 @@ class RecordedRelease(HasRelease):
     houses: int | None = None
     carried: float = 0.0
     start: int | None = None
-    counted: tuple[tuple[str, int], ...] = ()
     published_at: int | None = None
     applies_start: int | None = None
 
@@ -213,8 +211,7 @@ class RecordedMove:
         place: The record.
         house: Its public name.
         leaves: Whether it leaves.
-        stated: `epsilon`, `total` and `leakage` (infinite without a bound) and `last` [UTC epoch s]
-            by name; without those that records of earlier versions lack.
+        stated: `epsilon`, `total` (infinite without a bound) and `last` [UTC epoch s] by name.
     """
 
     place: int

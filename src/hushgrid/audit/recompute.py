@@ -163,7 +163,7 @@ class _Walk:
             first = replace(first, public=self._public)
         self.terms, self.first = terms, with_earlier_losses(first, before)
         self._lost, self._brought = lost, brought
-        self._state, self._last_digits, self._counted = self.first, 0, 0
+        self._state, self._last_digits = self.first, 0
         self._rates: list[float] = []
         self._drawn: tuple[int, int | None] = (-1, None)  # first step less 1 and mark of a block
         self.losses: list[Floats] = []
@@ -215,8 +215,8 @@ class _Walk:
     def _due(self, entry: RecordedRelease) -> Release | None:
         """The release that the noisy load leads to.
 
-        None where the scales are those of a version before windows counted what releases book, or
-        what was lost before the epoch: `windows` then checks the promised sum.
+        None where a window holds what was lost before the epoch: `windows` then checks the promised
+        sum.
         """
         try:
             due = release_of(self._state, int(entry.load_hat or 0), published=entry.look != 0)
@@ -224,12 +224,7 @@ class _Walk:
             return None
         if _same(due.scale, entry.scale) and _same(due.look, entry.look):
             return due
-        if not self._state.policy.schedule.adaptive:
-            return due
-        look, anew = nominal_shares(self._state)
-        then = (anew.scale, look.scale) if entry.look and anew else (look.scale, 0.0)
-        before = _same(entry.scale, then[0]) and _same(entry.look, then[1])
-        return None if before or any(self._state.carried) else due
+        return None if any(self._state.carried) else due
 
     def _check_booked(self, entry: RecordedRelease) -> None:
         """The stated loss must be at least that of the scales, whatever rule led to them."""
@@ -294,9 +289,8 @@ class _Walk:
 
     def _check_stated(self, entry: RecordedRelease, due: Release) -> None:
         """Every figure stated with the noisy load must follow from public figures only."""
-        exact = entry.scale == due.scale == 0  # older publishers stated none where it costs nothing
         if not _same(entry.epsilon, due.epsilon) and (
-            entry.epsilon < due.epsilon or (math.isinf(entry.epsilon) and not exact)
+            entry.epsilon < due.epsilon or math.isinf(entry.epsilon)
         ):
             fault = f"states an epsilon of {entry.epsilon:g} where it loses {due.epsilon:g}"
             self._fault("budget", entry, fault)
@@ -331,26 +325,21 @@ class _Walk:
             fault = f"states a scale of {entry.scale!r} Wh where its window leaves {due.scale!r}"
             self._fault("noise_scale", entry, fault)
         for name in ("scale", "look", "epsilon", "epsilon_any", "delta"):
-            if name == "epsilon" and exact and math.isinf(entry.epsilon):
-                continue
             if not self._near(getattr(entry, name), getattr(due, name), _CLOSE):
                 fault = f"states a figure for {name} that does not follow from the terms"
                 self._fault("post_processing", entry, fault)
         if schedule.adaptive and not self._near(entry.rate, due.rate):
             fault = "has a rate that does not follow from its noisy load"
             self._fault("post_processing", entry, fault)
-        if entry.rule not in (None, due.rule):
+        if entry.rule != due.rule:
             self._fault("post_processing", entry, "names another rule than that of the terms")
-        if entry.noise not in (None, schedule.noise_at(entry.scale)):
+        if entry.noise != schedule.noise_at(entry.scale):
             self._fault("post_processing", entry, "names another noise than that of the terms")
         self._check_houses(entry)
 
     def _check_houses(self, entry: RecordedRelease) -> None:
         if entry.houses not in (None, self.terms.zone.n_houses):
             self._fault("post_processing", entry, "counts another number of houses than the zone")
-        if dict(entry.counted).get("missing", 0) > self.terms.zone.n_houses:
-            self._fault("post_processing", entry, "counts more missing meters than there are")
-        self._counted += bool(entry.counted)
 
     def _near(self, one: float | None, other: float | None, close: float = _NEAR) -> bool:
         """Equal up to differences of exp and erf between machines, which are counted."""
@@ -362,10 +351,10 @@ class _Walk:
     def _check_stand_in(self, entry: RecordedRelease) -> None:
         """A release without readings must follow from public figures."""
         self._check_houses(entry)
-        if entry.rule not in (None, entry.source):
+        if entry.rule != entry.source:
             self._fault("post_processing", entry, f"is a {entry.source} under another rule")
         tariff = self.terms.tariff
-        if entry.offset not in (None, tariff.offset or None):  # earlier versions stated none
+        if entry.source == "forecast" and entry.offset != (tariff.offset or None):
             fault = "states another sum of export limits than the terms"
             self._fault("post_processing", entry, fault)
         if entry.source == "fallback":
@@ -377,9 +366,8 @@ class _Walk:
         guess = float((law.weights * law.mean).sum())
         own = entry.estimate is None or self._near(entry.estimate, guess)
         own = own and self._near(entry.feed_in, feed_in_rate(guess, tariff))
-        # smoothed as a release is; the first ledgers with a smoothed tariff did not do that
-        due = [public_rate(guess, tariff, last) for last in (*self._rates[-1:], None)]
-        if not own or not any(self._near(entry.rate, one) for one in due):
+        due = public_rate(guess, tariff, self._rates[-1] if self._rates else None)
+        if not own or not self._near(entry.rate, due):
             self._fault("post_processing", entry, "is a forecast that is not the public's own")
 
     def _loss(self, entry: RecordedRelease) -> Floats:
@@ -407,11 +395,6 @@ class _Walk:
             "post_processing": "Estimates, forecasts and energy put back are the public's own.",
             "protected_set": f"{n} scales cover every house that is uncertain.",
         }
-        if self._counted:
-            fine["post_processing"] += (
-                f" {self._counted} releases state counts of meters, as earlier versions did; no one"
-                " can compute these again."
-            )
         found = [
             self._faults.get(name) or Check(name, "passed", text) for name, text in fine.items()
         ]
@@ -491,9 +474,6 @@ def openings(
 ) -> list[Check]:
     """Whether what records of epochs state follows from the terms and from what was before them.
 
-    Records of earlier versions lack some figures, which are not compared. Once an epoch names its
-    houses, it and all later ones have every figure.
-
     Args:
         evidence: The records of a zone.
         digests: Terms by digest.
@@ -513,14 +493,6 @@ def openings(
             " those that follow from the terms, as on another kind of machine."
         )
         return [Check("terms", "noted", text)]
-    if found.without_silence:
-        place = found.without_silence[0]
-        text = (
-            f"Record {place}, as earlier versions did, begins other terms while what was published"
-            " before still counts for a promise about one interval"
-            f" ({len(found.without_silence)} such records); its leakage is not computed again."
-        )
-        return [Check("terms", "noted", text, place)]
     text = f"The records of {found.seen} epochs state what follows from the terms."
     return [Check("terms", "passed", text)] if found.seen else []
 
@@ -531,34 +503,28 @@ class _Openings:
     def __init__(self, evidence: Evidence, given: Sequence[Terms]) -> None:
         self._zone, self._ledger = evidence.zone, evidence.ledger
         self._given = [one.openings for one in given if one.zone.id == self._zone and one.openings]
-        self._complete = False  # records are of a version that states all figures
         self._names: dict[str, tuple[int, Sequence[str]]] = {}  # record and names by roster
         self.seen, self.last_digits = 0, 0
-        self.without_silence: list[int] = []  # records
 
     def fault(self, number: int, epoch: RecordedEpoch, terms: Terms | None) -> str | None:
         """The first figure that does not follow."""
-        self._complete = self._complete or "houses" in epoch.stated
         if terms is None or terms.zone.id != self._zone or not epoch.stated:
             return None
         self.seen += 1
+        adaptive = terms.policy.schedule.adaptive
         due: dict[str, Any] = {
             "horizon": terms.policy.horizon,
             "exact": terms.policy.on_empty == "publish_exact",
             "together": max(piece.size for model in terms.models for piece in model.chains),
+            "window": terms.policy.schedule.shared_by if adaptive else None,
+            "window_epsilon": terms.policy.epsilon if adaptive else None,
         }
-        if "window" in epoch.stated:  # else of a version that did not state it
-            adaptive = terms.policy.schedule.adaptive
-            due["window"] = terms.policy.schedule.shared_by if adaptive else None
-            due["window_epsilon"] = terms.policy.epsilon if adaptive else None
         fault, _ = self._other(epoch, due)
         return fault or self._other_houses(epoch, terms) or self._other_leakage(number, epoch)
 
     def _other_houses(self, epoch: RecordedEpoch, terms: Terms) -> str | None:
         """A name needs the publisher's secret: names are counted and compared with each other."""
-        if not self._complete:
-            return None
-        names, n = epoch.stated.get("houses", ()), terms.zone.n_houses
+        names, n = epoch.stated["houses"], terms.zone.n_houses
         if len(names) != n:
             return f"{len(names)} names for houses where {n} follow from the terms"
         if list(names) != sorted(names):
@@ -569,9 +535,15 @@ class _Openings:
         return None
 
     def _other_leakage(self, number: int, epoch: RecordedEpoch) -> str | None:
-        """As this version counts it, or one before."""
-        names = ["interval", "leakage", "accepted", "promised_from", "forecast_until"]
-        names += ["occupancy"] if "occupancy" in epoch.stated else []  # not in earlier versions
+        """The figures that other epochs and the promise determine."""
+        names = (
+            "interval",
+            "leakage",
+            "accepted",
+            "promised_from",
+            "forecast_until",
+            "occupancy",
+        )
         first = None
         for made in self._given if self._ledger is not None else ():
             for due in made(self._ledger, number):
@@ -579,7 +551,6 @@ class _Openings:
                 fault, digits = self._other(epoch, figures, near=("leakage", "accepted"))
                 if fault is None:
                     self.last_digits += digits
-                    self.without_silence += [epoch.place] if "without_silence" in due else []
                     return None
                 first = first or fault
         return first
@@ -591,7 +562,7 @@ class _Openings:
         digits = 0
         for name, right in due.items():
             given = epoch.stated.get(name)
-            if given == right or not (self._complete or name in epoch.stated):
+            if given == right:
                 continue
             if name in near and given and right and math.isclose(given, right, rel_tol=_NEAR):
                 digits += 1

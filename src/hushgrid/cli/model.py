@@ -33,10 +33,10 @@ def show(model: Folder, html: HtmlFile = None, json: common.Json = None) -> None
     Args: see the help of each option.
     """
     from hushgrid.files.models import load_learned, published_groups
-    from hushgrid.report.learn import HELD_OUT, learned_prose, zone_values
+    from hushgrid.report.learn import learned_prose, zone_values
 
     contents = load_learned(model)
-    left_out = ("prototypes", "homes", "roofs", *HELD_OUT)  # models of before hold held-out scores
+    left_out = ("prototypes", "homes", "roofs")
     parts = []
     for content in contents:
         part = {key: value for key, value in content.items() if key not in left_out}
@@ -313,7 +313,7 @@ def _validated(
     scores = by_day(marginal_scores(new, public, which, top), new.steps_a_day)
     compared = [n for n, name in enumerate(new.ids) if name in known]
     moved: dict[int, dict[str, Any]] = {}
-    if all(len(known[new.ids[n]].get("weeks", ())) > 1 for n in compared):
+    if all(len(known[new.ids[n]]["weeks"]) > 1 for n in compared):
         weeks = [np.array(known[new.ids[n]]["weeks"], np.float64) for n in compared]
         if weeks:
             figures = weekly_figures(new, public, which, top)[compared]

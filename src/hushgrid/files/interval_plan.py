@@ -363,7 +363,6 @@ def plan_of(world: Scenario, promise: Promise, terms: Policy, **more: Any) -> Pl
         if promise.rho is not None:
             known = (world.models, world.zone, world.consumption)
             most = more.get("most_cut", MOST_CUT)
-            most = 1.0 if most is None else most
             policy = replace(policy, clamp=choose_clamp(*known, policy, promise.rho, most).clamp)
         return check_blocks(
             world.terms,

@@ -258,7 +258,7 @@ _HEADER: dict[str, type] = {
     "truth": bool,
 }
 _RULES = rules_of(Release)
-_REQUIRED = {name for name, rule in _RULES.items() if not rule.optional}
+_REQUIRED = {name for name, rule in _RULES.items() if not rule.optional} | {"noise"}
 
 
 def save_trace(path: Path, recorded: Recording) -> Path:

@@ -15,7 +15,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple, get_args
 from pydantic import AfterValidator, Field, PlainValidator, TypeAdapter
 
 from hushgrid._numbers import is_real
-from hushgrid.errors import ConfigError, FileError, IntakeError, PolicyError, Problem
+from hushgrid.errors import ConfigError, FileError, IntakeError, PolicyError
 from hushgrid.files._tables import (
     Bool,
     Context,
@@ -625,22 +625,8 @@ def load_deployment(path: Path | str, *, planned: bool = True) -> Deployment:
 
 
 def _witness(path: Path, key: Path) -> Path:
-    """One folder for all service files of a folder and key, which may write to one ledger.
-
-    Earlier versions had one for each service file; where there is such a folder it stays.
-
-    Raises:
-        ConfigError: There are both: what another service file wrote is not in the older one.
-    """
-    own, shared = path.with_suffix(".witness"), path.with_name(f"{key.name}.witness")
-    if own.is_dir() and shared.is_dir():
-        text = (
-            f"stores.witness: there are two folders, {own.name} of this file and {shared.name} of"
-            " other service files with its key; give, in all service files of one ledger, the"
-            " folder of the one that wrote last, and move the other away."
-        )
-        raise ConfigError((Problem(str(path), 1, "stores.witness", text),))
-    return own if own.is_dir() else shared
+    """One folder for all service files of a folder and key, which may write to one ledger."""
+    return path.with_name(f"{key.name}.witness")
 
 
 def is_service(content: Mapping[str, Any]) -> bool:

@@ -1076,6 +1076,4 @@ class PolicyTable(Policy):
                 " give one of them.",
                 fields=("negligible", "window", "gaussian"),
             )
-        # a whole 0 as it is written: the first version's digest is of its text
-        own = bool(self.negligible) or isinstance(self.negligible, int)
-        return chosen or (leaving if own else per_step(self.epsilon_t))
+        return chosen or (leaving if self.negligible else per_step(self.epsilon_t))

@@ -125,8 +125,7 @@ class Release:
     rule: Annotated[str, TEXT]
     digest: Annotated[str, HASH]
     simulated: Annotated[bool, TRUTH]
-    # absent before releases named their noise
-    noise: Annotated[NoiseName, optional(one_of(NoiseName))] = None  # type: ignore[assignment]
+    noise: Annotated[NoiseName, optional(one_of(NoiseName))] = "none"
     base: Annotated[float | None, optional(LOSS)] = None
     model_share: Annotated[float | None, optional(CHANCE)] = None
     covariates: Annotated[Values | None, optional(_VALUES)] = None
@@ -137,9 +136,7 @@ class Release:
     __repr__ = brief
 
     def __post_init__(self) -> None:
-        if self.noise is None:
-            object.__setattr__(self, "noise", unnamed_noise(self.scale, self.epsilon))
-        elif self.noise not in get_args(NoiseName):
+        if self.noise not in get_args(NoiseName):
             raise PolicyError(
                 f"release noise is {self.noise!r}; give one of {', '.join(get_args(NoiseName))}."
             )
@@ -194,23 +191,6 @@ class HasRelease:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(object.__getattribute__(self, "release"), name)
-
-
-def unnamed_noise(scale: float, epsilon: float) -> NoiseName:
-    """The noise law of a release that does not name it: a record of an earlier version.
-
-    Laplace noise always leaves a release a finite epsilon of its own, Gaussian noise never.
-
-    Args:
-        scale: Scale of the noise [Wh].
-        epsilon: Booked loss [nats].
-
-    Returns:
-        The law; `none` where the scale is 0.
-    """
-    if scale == 0:
-        return "none"
-    return "gaussian" if math.isinf(epsilon) else "laplace"
 
 
 @dataclass(frozen=True, slots=True)

@@ -242,7 +242,7 @@ def plan(
     delta: float = 0.0,
     terms: Policy | None = None,
     rho: float | None = RHO,
-    most_cut: float | None = MOST_CUT,
+    most_cut: float = MOST_CUT,
     slotwise: bool | None = False,
     gaussian: bool = False,
     running: int | None = None,
@@ -261,8 +261,7 @@ def plan(
         terms: Eta, the horizon and the rules; its epsilon is ignored.
         rho: Relative error to expect of the model; None keeps the contract bounds (or the terms'
             own clamp).
-        most_cut: The largest share of the zone's expected energy that a chosen clamp may cut off;
-            None chooses as versions before this bound did, by the raw price alone.
+        most_cut: The largest share of the zone's expected energy that a chosen clamp may cut off.
         slotwise: Spend more epsilon at times of day when occupancy changes quickly; None: for an
             interval without blocks of steps, where that is quick.
         gaussian: Gaussian noise, for trajectories.
@@ -305,15 +304,14 @@ def plan(
     best = _solved(task, secret, epsilon, delta, slotwise, joint)
     if rho is not None:
         for _ in range(_PLANNING_ROUNDS):
-            most = 1.0 if most_cut is None else most_cut
-            clamp = choose_clamp(*world, best.policy, rho, most).clamp
+            clamp = choose_clamp(*world, best.policy, rho, most_cut).clamp
             if clamp == best.policy.clamp:
                 break
             cut = Task(world, tariff, replace(bare, clamp=clamp), running)
             rival = _solved(cut, secret, epsilon, delta, slotwise, joint)
             if rival.prospect.chosen_by(rho) >= best.prospect.chosen_by(rho):
                 break
-            if most_cut is not None and rival.prospect.least(rho) > best.prospect.least(rho):
+            if rival.prospect.least(rho) > best.prospect.least(rho):
                 break
             best = rival
     if running is None or secret != "interval":
@@ -666,11 +664,7 @@ class Task:
 
         Over `running` steps where that is set: `each` again and again, and the chain goes on.
         """
-        # one horizon is planned as by earlier versions: their epochs go on
-        cautious = self.running is None
-        worst = worst_leakage(
-            self.models, *self._by_class(each), cautious=cautious, lengths=self.lengths
-        )
+        worst = worst_leakage(self.models, *self._by_class(each), lengths=self.lengths)
         return worst.total, worst.step, worst.house
 
     def _by_class(self, each: Sequence[float]) -> tuple[Floats, Int32s]:

@@ -44,7 +44,7 @@ from hushgrid.mechanism.policy import Blocks
 from hushgrid.model.occupancy import OccupancyModel
 from hushgrid.service.border import stated_by
 from hushgrid.service.earlier_epochs import forgotten
-from hushgrid.service.epoch import public_scenario, roster_digests
+from hushgrid.service.epoch import public_scenario, roster_digest
 from hushgrid.service.ledger import check_digits, is_there, open_records, verifier
 from hushgrid.service.ledger.chain import ChainReport, check
 from hushgrid.service.ledger.records import (
@@ -221,12 +221,12 @@ def terms_of(service: ZoneService) -> Terms:
     Returns:
         Its terms, as an audit uses them; houses as in `public_scenario`.
     """
-    promise, rosters = service.promise, roster_digests(service)
+    promise = service.promise
     return Terms(
         *public_scenario(service).terms,
         service.policy,
         budget=service.budget,
-        roster=rosters[0],
+        roster=roster_digest(service),
         secret="step" if promise is None else promise.secret,
         epsilon=None if promise is None else stated_epsilon(service),
         delta=0.0 if promise is None else promise.delta,
@@ -423,11 +423,9 @@ def _stated(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _move(record: Record, place: int) -> RecordedMove:
-    """A transfer with what it states; one of an earlier version states its `epsilon` alone."""
+    """A transfer with what it states."""
     one = TransferRecord.from_record(record)
-    stated = {"epsilon": one.epsilon}
-    if {"total", "last"} & set(record.body):
-        stated |= {"total": one.total, "last": one.last or 0}
+    stated = {"epsilon": one.epsilon, "total": one.total, "last": one.last}
     return RecordedMove(place, one.house, one.direction == "out", stated)
 
 
@@ -467,7 +465,7 @@ class _Brought:
         self._came.pop(body["house"], None)
         if body["direction"] == "in":
             self._here[body["house"]] = float(body["epsilon"])
-            self._last[body["house"]] = int(body.get("last") or 0)
+            self._last[body["house"]] = int(body["last"])
         else:
             self._gone[body["house"]] = place
 
@@ -492,9 +490,8 @@ def _entry(record: Record, place: int, first: int, carried: float) -> RecordedRe
     found = ReleaseRecord.from_record(record)
     own = replace(found.release, t=found.t - first + 1, applies_from=found.applies_from - first + 1)
     houses = found.counts.get("houses")
-    counted = tuple(pair for pair in found.counts.items() if pair[0] != "houses")
     times = (found.published_at, found.applies_start)
-    return RecordedRelease(place, own, found.source, houses, carried, found.start, counted, *times)
+    return RecordedRelease(place, own, found.source, houses, carried, found.start, *times)
 
 
 def load_heads(path: Path) -> list[str]:

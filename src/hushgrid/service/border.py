@@ -21,8 +21,6 @@ The rules across epochs, gaps and moves; docs/ledger.md and docs/serve.md have t
 6. An epoch that may be lost must be named: where nothing of the last one is on record, or where
    what is lost is of another one or older than the witness.
 7. A lost history is named by its last record once it is booked. Any other one is booked in full.
-
-Ledgers of earlier versions may have what rules 2 to 4 refuse. An epoch goes on as it began.
 """
 
 from __future__ import annotations
@@ -44,7 +42,6 @@ from hushgrid.files.interval_plan import (
 from hushgrid.service.earlier_epochs import (
     DAY,
     EarlierEpoch,
-    came_at,
     came_in,
     contradict_each_other,
     known,
@@ -56,7 +53,7 @@ from hushgrid.service.earlier_epochs import (
     together,
     windows_end,
 )
-from hushgrid.service.epoch import first_state, interval_promise, occupancy_digest, roster_digests
+from hushgrid.service.epoch import first_state, interval_promise, occupancy_digest, roster_digest
 from hushgrid.service.ledger.records import (
     EpochRecord,
     LedgerState,
@@ -186,12 +183,10 @@ def stated_by(
         before: The zone's ledger before that record.
 
     Yields:
-        Fields as from `opening`, whatever was accepted, for each way in which this version or one
-        before plans these terms; nothing where the terms are others. Where a version before began
-        other terms without silence, `without_silence` and its figures as they are: they are not
-        computed again.
+        Fields as from `opening`, whatever was accepted, for each way in which these terms may be
+        planned; nothing where the terms are others.
     """
-    if epoch.seconds != service.seconds or epoch.roster not in (None, *roster_digests(service)):
+    if epoch.seconds != service.seconds or epoch.roster not in (None, roster_digest(service)):
         return
     begins = epoch.first * epoch.seconds
     same = service.begins == begins or service.pattern is None or interval_promise(service) is None
@@ -201,18 +196,13 @@ def stated_by(
             then = replace(one, begins=begins)
             spans = known(then, before)
             stated = _stated(then, border(then, before, spans))
-            quiet = silence(then, before, spans)
-            if quiet is not None and epoch.forecast_until is None:
-                kept = {"leakage": epoch.leakage, "accepted": epoch.accepted}
-                yield stated | kept | {"without_silence": True}
-            else:
-                yield stated | _silence(then, quiet)
+            yield stated | _silence(then, silence(then, before, spans))
 
 
 def _check_last(service: ZoneService, standing: LedgerState) -> None:
     """Refuse to publish about steps of a house that another zone has published about already."""
     here = [one for one in standing.moved.values() if one.direction == "in" and one.total]
-    last = max((one.last or 0 for one in here), default=0)
+    last = max((one.last for one in here), default=0)
     if service.begins < last:
         raise LedgerError(
             f"begins of zone {service.id!r} is {service.begins} but what another zone published"
@@ -227,7 +217,7 @@ def _check_kept_apart(service: ZoneService, standing: LedgerState) -> None:
         return
     other = [one for one in past_epochs(standing) if one.epoch.seconds != service.seconds]
     ends = [one.last + one.epoch.seconds for one in other]
-    ends += [came_at(standing, one, service.begins) for one in came_in(standing)]
+    ends += [one.last for one in came_in(standing)]
     longest = max([service.seconds, *(one.epoch.seconds for one in other)])
     until = max(ends, default=0) + service.policy.schedule.shared_by * longest
     if ends and service.begins < until:
@@ -311,7 +301,7 @@ def _refusal(
     if math.isinf(found.leakage):
         return (
             f"{text.removesuffix('or ')}there is no figure to accept: a release without an epsilon"
-            " of its own, or a transfer that an earlier version recorded, has no bound."
+            " of its own has no bound."
         )
     return text + f"state the figure in public with --accept-leakage {least}."
 

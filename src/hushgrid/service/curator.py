@@ -860,7 +860,7 @@ class Curator:
         draw: two sizes in a block would lose twice.
         """
         if self._begun:
-            return begun.get("mark", 0)
+            return begun["mark"]
         return 1 if isinstance(self._noise, Stepwise) else 1 + secrets.randbits(52)
 
     def _leave_out(self, steps: int) -> None:
@@ -911,12 +911,10 @@ def status_of(zone: ZoneService, standing: LedgerState | None, now: float) -> St
         return Status(zone.id, 0, 0.0, zone.budget, None, NOT_BEGUN)
     spent = Replay(zone).follow(standing).spent
     left = None if zone.budget is None else spent.left(zone.budget)
-    last = standing.releases[-1] if standing.releases else None
-    missing = last.counts.get("missing") if last else None  # in records of earlier versions
     state = _state(zone, standing, spent, now)
     counted = standing.epoch.leakage if standing.epoch else None
     t = standing.done if standing.releases else 0
-    return Status(zone.id, t, spent.total, left, missing, state, leakage=counted)
+    return Status(zone.id, t, spent.total, left, None, state, leakage=counted)
 
 
 def _state(zone: ZoneService, standing: LedgerState, spent: Spent, now: float) -> str:

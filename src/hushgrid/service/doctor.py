@@ -196,18 +196,13 @@ def _again() -> str:
 
 
 def _plain(what: str, url: str, schema: Schema) -> Iterator[Finding]:
-    """A store whose rows need no other store: every row is read.
-
-    A store of an earlier version lacks tables until it is next opened for writing.
-    """
+    """A store whose rows need no other store: every row is read."""
     if not exists(url, schema):
         yield Finding(what, note="not begun")
         return
     with Database(url, schema, create=False, read_only=True, still=True) as store:
-        known = store.found()
         for table in store.tables:
-            if table.name in known:
-                store.rows(table.select())
+            store.rows(table.select())
         whole = store.is_whole()
     yield Finding(what, None if whole else "the file is damaged", f"First {_COPY}.")
 

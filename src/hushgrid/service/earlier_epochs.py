@@ -35,7 +35,7 @@ from hushgrid.mechanism.scheduler import Scheduler
 from hushgrid.model.occupancy import OccupancyModel
 from hushgrid.model.zone import Scenario
 from hushgrid.planning.planner import Task
-from hushgrid.service.epoch import first_state, interval_promise, occupancy_digest, roster_digests
+from hushgrid.service.epoch import first_state, interval_promise, occupancy_digest, roster_digest
 from hushgrid.service.ledger.records import (
     EpochRecord,
     LedgerState,
@@ -195,7 +195,7 @@ def silence(
     """
     past = past_epochs(standing)
     if service.policy.schedule.negligible:  # who is left out follows from all releases
-        last = _last(standing, past, service.begins)
+        last = _last(standing, past)
     elif interval_promise(service) is None:
         last = _promised_until(service, standing, past)
         if last:  # prices since then are of other models, until some are from readings
@@ -206,7 +206,7 @@ def silence(
             return None
         run = _run(service, standing, past, _MOST)
         read = [span.past.last + service.seconds for span in run.spans]
-        last = max([_last(standing, run.before, service.begins), *read])
+        last = max([_last(standing, run.before), *read])
     middle, end = forgotten(service, last) if last else (0, 0)
     return (middle, end) if service.begins < end else None
 
@@ -220,16 +220,16 @@ def _promised_until(service: ZoneService, standing: LedgerState, past: Sequence[
     promised = [one.end for one in past if one.epoch.interval is not None]
     last = 0
     if promised or any(gap.interval is not None for gap in standing.booked):
-        last = max([*promised, _last(standing, (), service.begins)])
-    same = [one for one in past if one.epoch.roster in roster_digests(service)]
+        last = max([*promised, _last(standing, ())])
+    same = [one for one in past if one.epoch.roster == roster_digest(service)]
     if any(release.start >= last for one in same for release in one.releases):
         last = 0  # other promises have begun since
     return max([last, *(end for _, end in booked_since(service, standing))])
 
 
-def _last(standing: LedgerState, past: Iterable[PastEpoch], to: int) -> int:
+def _last(standing: LedgerState, past: Iterable[PastEpoch]) -> int:
     """When all of these epochs ended, and what was published elsewhere about houses that came."""
-    came = [came_at(standing, one, to) for one in came_in(standing)]
+    came = [one.last for one in came_in(standing)]
     return max([0, *came, *(one.end for one in past)])
 
 
@@ -248,8 +248,8 @@ def booked_since(
         The gap, and when it and that release had ended [UTC epoch s].
     """
     read = [one for one in standing.releases if one.source == "readings"]
-    own = roster_digests(service)
-    seq = next((one.seq for one in reversed(read) if standing.epoch_of(one).roster in own), 0)
+    own = roster_digest(service)
+    seq = next((one.seq for one in reversed(read) if standing.epoch_of(one).roster == own), 0)
     for gap in standing.booked:
         if gap.seq > seq and (plain or gap.interval is not None):
             last = next((one for one in reversed(read) if one.seq < gap.seq), None)
@@ -340,7 +340,7 @@ def known(service: ZoneService, standing: LedgerState) -> list[EarlierEpoch]:
 
     How far that is depends on the releases since: the leakage with what may come in from older
     epochs must be that without it. Where they follow something else, silence must have preceded
-    them; versions before this one asked for none, and then they are not known.
+    them, or they are not known.
 
     Args:
         service: The zone with the terms that are to begin.
@@ -427,7 +427,7 @@ def _run(
         waited |= epoch.forecast_until is not None and since >= epoch.forecast_until
     if waited:
         return _Run(found, before, True)
-    last = _last(standing, before, service.begins)
+    last = _last(standing, before)
     apart = found and (not last or since >= forgotten(found[0].service, last)[1])
     return _Run(found, before, bool(apart))
 
@@ -461,11 +461,11 @@ def _in_chain(
     came = max((one.seq for one in standing.transfers if one.direction == "in"), default=0)
     if epoch.seq < came or epoch.seconds != service.seconds:
         return None
-    if epoch.together is not None and epoch.interval is None:  # another promise
+    if epoch.interval is None:  # another promise
         return None
     if epoch.occupancy not in (None, occupancy_digest(service)):
         return None
-    if epoch.roster not in roster_digests(service):
+    if epoch.roster != roster_digest(service):
         return None
     return same_terms(service, epoch.digest, epoch.first, epoch.horizon)
 
@@ -521,7 +521,7 @@ def _held(one: PastEpoch, promised: float) -> float:
 
     Args:
         one: The epoch.
-        promised: What its terms promise; a record of an earlier version does not state it.
+        promised: What the zone promises, where the epoch promised nothing about an interval.
     """
     own = one.epoch.interval
     return max(promised if own is None else own, accepted(one.epoch))
@@ -780,16 +780,6 @@ def came_in(standing: LedgerState) -> list[TransferRecord]:
     return [one for one in standing.transfers if one.direction == "in" and one.total]
 
 
-def came_at(standing: LedgerState, came: TransferRecord, to: int) -> int:
-    """When the last release elsewhere about a house was at the latest [s].
-
-    A transfer of an earlier version has no time; the next release has one.
-    """
-    if came.last is not None:
-        return came.last
-    return min((one.published_at for one in standing.releases if one.seq > came.seq), default=to)
-
-
 def together(service: ZoneService) -> int:
     """The most houses that move together: states of a block differ in that many.
 
@@ -810,24 +800,10 @@ def moved_alone(service: ZoneService, past: PastEpoch) -> bool:
         past: The epoch.
 
     Returns:
-        False also where an epoch of an earlier version has other terms and does not state it.
+        True if so.
     """
-    return max([1, *(gap.together or 1 for gap in past.gaps)]) == 1 and _alone_in(service, past)
-
-
-def _alone_in(service: ZoneService, past: PastEpoch) -> bool:
-    """The same of the releases alone, whatever the epoch lost."""
-    one = past.epoch
-    if max(together(service), one.together or 1) > 1:
-        return False
-    return one.together is not None or _has_terms_of(service, one)
-
-
-def _has_terms_of(service: ZoneService, epoch: EpochRecord) -> bool:
-    """Whether an epoch has the terms of a zone, at whatever time."""
-    return epoch.digest == first_state(service).digest or (
-        same_terms(service, epoch.digest, epoch.first, epoch.horizon) is not None
-    )
+    lost = (gap.together or 1 for gap in past.gaps)
+    return max(together(service), past.epoch.together, *lost) == 1
 
 
 def moves_alone(service: ZoneService, standing: LedgerState) -> bool:
@@ -840,10 +816,10 @@ def moves_alone(service: ZoneService, standing: LedgerState) -> bool:
         standing: Its ledger.
 
     Returns:
-        False also where an epoch of an earlier version has other terms and does not state it.
+        True if so.
     """
-    each = past_epochs(standing)
-    return together(service) == 1 and all(_alone_in(service, one) for one in each)
+    each = (one.epoch.together for one in past_epochs(standing))
+    return max(together(service), *each) == 1
 
 
 def _models(service: ZoneService, start: int, steps: int) -> Sequence[OccupancyModel]:

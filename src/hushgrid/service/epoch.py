@@ -170,8 +170,7 @@ def check_moves(
     """Refuse a roster with a house of another zone whose spending has not come along.
 
     A house that an epoch of another zone in the ledger has, and the last epoch of its own zone has
-    not, needs a transfer on record. Epochs that published nothing have no part in it. Those of
-    earlier versions do not name their houses.
+    not, needs a transfer on record. Epochs that published nothing have no part in it.
 
     Args:
         zones: The zones as they are to run.
@@ -248,7 +247,7 @@ def check_same(service: ZoneService, standing: LedgerState) -> None:
     now_first = service.begins // service.seconds
     then = (standing.epoch.first, standing.epoch.seconds)
     same = then == (now_first, service.seconds)
-    same = same and standing.epoch.roster in roster_digests(service)
+    same = same and standing.epoch.roster == roster_digest(service)
     same = same and not states_other_promise(service, standing.epoch)
     digest = standing.epoch.digest
     if not same or first_state(service).digest != digest:
@@ -293,9 +292,9 @@ def states_other_promise(service: ZoneService, epoch: EpochRecord) -> bool:
         epoch: The record.
 
     Returns:
-        False also for a record of an earlier version, as far as it does not state them.
+        True if so.
     """
-    if epoch.together is not None and epoch.interval != interval_promise(service):
+    if epoch.interval != interval_promise(service):
         return True
     return epoch.occupancy is not None and epoch.occupancy != occupancy_digest(service)
 
@@ -412,27 +411,11 @@ def roster_digest(service: ZoneService) -> str:
     Returns:
         64 hexadecimal digits.
     """
-    return roster_digests(service)[0]
-
-
-def roster_digests(service: ZoneService) -> tuple[str, ...]:
-    """What records may call the meters of a zone.
-
-    Args:
-        service: The zone.
-
-    Returns:
-        `roster_digest`; where houses have registers of energy fed in, also the digest without
-        them, as earlier versions recorded it.
-    """
     second = service.export_meters or ("",) * len(service.meters)
     houses = list(zip(service.meters, second, strict=True))
     if service.learned.private:
         houses.sort()
     lines = [meter for meter, _ in houses]
-    found = [lines]
     if any(second):
-        found.insert(0, [*lines, "", *(register for _, register in houses)])
-    return tuple(
-        hashlib.sha256("".join(f"{line}\n" for line in one).encode()).hexdigest() for one in found
-    )
+        lines += ["", *(register for _, register in houses)]
+    return hashlib.sha256("".join(f"{line}\n" for line in lines).encode()).hexdigest()

@@ -12,7 +12,7 @@ import logging
 import math
 import sys
 import time
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from itertools import pairwise
@@ -28,11 +28,10 @@ from hushgrid.service.earlier_epochs import (
     most_lost_in,
     together,
 )
-from hushgrid.service.epoch import charge, check_same, first_state, interval_promise, roster_digests
+from hushgrid.service.epoch import charge, check_same, first_state, interval_promise
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import LedgerStore, fold
 from hushgrid.service.ledger.records import (
-    ALWAYS,
     Cause,
     EpochRecord,
     GapRecord,
@@ -104,7 +103,7 @@ def note_loss(
     here = here and not found.since
     # by time: an epoch that was set aside numbers later steps than those that are lost
     reach = reach_of(standing)
-    beyond = closed is not None and _is_beyond(closed, standing, set(roster_digests(service)))
+    beyond = closed is not None and _is_beyond(closed, standing)
     causes: dict[Cause, bool] = {
         "fork": found.forked is not None,
         "witness": found.lost,
@@ -156,13 +155,12 @@ def reach_of(standing: LedgerState) -> int:
     return standing.reach or min(one.first * one.seconds for one in standing.epochs)
 
 
-def _is_beyond(closed: int, standing: LedgerState, own: Set[str]) -> bool:
+def _is_beyond(closed: int, standing: LedgerState) -> bool:
     """Whether an interval that the meter store closed ends after all that is on record.
 
     Args:
         closed: Its start [UTC epoch s].
         standing: A ledger with an epoch.
-        own: Digests of the present roster, whichever version recorded it.
 
     Returns:
         False also for the interval that the roster or step length of the last epoch closed.
@@ -170,8 +168,7 @@ def _is_beyond(closed: int, standing: LedgerState, own: Set[str]) -> bool:
     with_roster = {
         (new.first - 1) * new.seconds
         for old, new in pairwise(standing.epochs[-2:])
-        if old.seconds != new.seconds
-        or (old.roster != new.roster and not {old.roster, new.roster} <= own)
+        if (old.seconds, old.roster) != (new.seconds, new.roster)
     }
     return closed >= reach_of(standing) and closed not in with_roster
 
@@ -310,7 +307,7 @@ def book(service: ZoneService, ledger: Ledger, lost_epochs: Sequence[ZoneService
     windows = (one.policy.schedule.shared_by * one.seconds for one in adaptive)
     until = end + max(windows, default=0)
     promises = [one.interval for one in standing.epochs]
-    promises += map(interval_promise, (service, *lost))  # earlier versions did not record theirs
+    promises += map(interval_promise, lost)
     read = [(one.t, one.t) for one in standing.current if one.source == "readings"]
     read += [(one.first, one.last) for one in standing.booked_now]
     twice = any(a <= last and first <= b for a, b in read)  # two histories
@@ -370,7 +367,7 @@ def waits_until(
             known[one.seq] = forgotten(service, last)[1]
         found.append(known[one.seq])
     for one in standing.booked:
-        found.append(math.inf if one.until == ALWAYS else one.until or 0)
+        found.append(one.until or 0)
         if schedule.adaptive:
             seconds = standing.epoch_of(one).seconds
             reach = (schedule.shared_by - 1) * max(seconds, service.seconds)

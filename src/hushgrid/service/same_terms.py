@@ -1,7 +1,6 @@
 """The zone as an epoch of the same terms ran it, or will run it.
 
-The same terms are those of the file but for `begins` and the horizon. An epoch that an earlier
-version began was planned otherwise; it is known by its digest and goes on as it began.
+The same terms are those of the file but for `begins` and the horizon.
 """
 
 from __future__ import annotations
@@ -83,10 +82,7 @@ def accepted(epoch: EpochRecord) -> float:
     Returns:
         The figure; 0 where none was accepted.
     """
-    if epoch.accepted is not None:
-        return epoch.accepted
-    counted = epoch.leakage or 0.0
-    return counted if counted > (epoch.interval or 0.0) * (1 + CLOSE) else 0.0
+    return epoch.accepted or 0.0
 
 
 def next_epoch(service: ZoneService, t: int, *, renewed: bool = True) -> ZoneService | None:

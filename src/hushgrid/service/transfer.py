@@ -24,7 +24,6 @@ from hushgrid.service.epoch import charge, check_same, house_names
 from hushgrid.service.gaps import look_for_loss
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.records import (
-    ALWAYS,
     LedgerState,
     ReleaseRecord,
     ResumeRecord,
@@ -144,8 +143,7 @@ def takes_along(standing: LedgerState, name: str, now: float = math.inf) -> dict
     Returns:
         `total` and `last` of the record. No other zone publishes about the house before `last`:
         what is published counts for a window of an epoch here until then. `total` is infinite where
-        houses moved together in an epoch that may be lost, or, by a record of an earlier version,
-        where the house was before.
+        houses moved together in an epoch that may be lost.
     """
     left, since = _here_since(standing, name)
     own = (one for one in standing.transfers if one.house == name and one.seq > left)
@@ -158,18 +156,17 @@ def takes_along(standing: LedgerState, name: str, now: float = math.inf) -> dict
     )
     models = [*standing.charged.values()]  # of readings until the epoch was recorded: all of it
     total = max((one.total for one in came), default=0.0)
-    blocks = [one.together for one in came] + [gap.together for gap in standing.booked]
-    if max((n or 1 for n in blocks), default=1) > 1:
+    if max((gap.together or 1 for gap in standing.booked), default=1) > 1:
         total = math.inf
     ends = [_end(standing, one) for one in releases[-1:]]
     if standing.charges and math.isfinite(now):  # when they were charged is not on record
         ends.append(math.floor(now))
     ends += [_end(standing, gap) for gap in gaps]
-    ends += [one.last or 0 for one in came]
-    ends += [one.until for one in standing.booked if one.until and one.until < ALWAYS]
+    ends += [one.last for one in came]
+    ends += [one.until for one in standing.booked if one.until]
     return {
         "total": sum_up([*models, total, *lost, *(gap.epsilon for gap in gaps)]),
-        "last": max([*ends, windows_end(standing)]) or None,
+        "last": max([*ends, windows_end(standing)]),
     }
 
 
@@ -220,7 +217,7 @@ class Moved(NamedTuple):
     Attributes:
         house: Its public name.
         epsilon: What it has spent.
-        delta: What an earlier version booked with it.
+        delta: What it has spent.
         out: Digest of the record by which it left.
         into: Digest of the record by which it came.
         anew: False where both records were there already.
@@ -327,9 +324,8 @@ def _check_alone(zone: ZoneService, standing: LedgerState, verb: str) -> None:
     if not moves_alone(zone, standing):
         raise LedgerError(
             f"no house {verb} zone {zone.id!r}, where models of this or an earlier epoch have"
-            " houses that move together, or an epoch of an earlier version does not state it; what"
-            " one zone publishes would say something of houses in the other. Keep the meter where"
-            " it is."
+            " houses that move together; what one zone publishes would say something of houses in"
+            " the other. Keep the meter where it is."
         )
 
 
@@ -374,8 +370,7 @@ def _leaving(
             " are older than the longest horizon of both zones."
         )
     stated = takes_along(old.standing, name, now)
-    _, delta = old.standing.spent.get(name, (0.0, 0.0))  # of earlier versions
-    entry = TransferRecord(name, "out", target, float(cost), delta, **stated)
+    entry = TransferRecord(name, "out", target, float(cost), **stated)
     old.check(entry)
     return entry
 

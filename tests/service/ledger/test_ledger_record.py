@@ -75,8 +75,8 @@ def test_a_release_says_this_and_nothing_else() -> None:
     [
         ({"load": 41_234}, "'load'"),
         ({"counts": {"clamped": 3}}, "counts"),
-        ({"counts": {"missing": 3.5}}, "counts"),
-        ({"counts": {"missing": -1}}, "counts"),
+        ({"counts": {"houses": 3.5}}, "counts"),
+        ({"counts": {"houses": -1}}, "counts"),
         ({"load_hat": 41_234.5}, "load_hat"),
         ({"load_hat": True}, "load_hat"),
         ({"rate": "41234"}, "rate"),

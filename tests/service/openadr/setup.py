@@ -59,7 +59,7 @@ def release(zone: str, t: int, rate: float = 0.25, **changes: Any) -> ReleaseRec
     }  # fmt: skip
     rest: dict[str, Any] = {
         "source": "readings", "start": start, "applies_start": start + 2 * SECONDS,
-        "published_at": start + SECONDS + 1, "counts": {"houses": 6, "missing": 0}, "seq": t,
+        "published_at": start + SECONDS + 1, "counts": {"houses": 6}, "seq": t,
         "head": "ab" * 32, "signature": "cd" * 64,
     }  # fmt: skip
     own = {name: changes.pop(name, value) for name, value in own.items()}

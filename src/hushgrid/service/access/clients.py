@@ -9,8 +9,6 @@ them.
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import re
 import secrets
 import threading
@@ -146,32 +144,26 @@ def secret_matches(secret: str, stored: str) -> bool:
 
     Args:
         secret: what a client sent.
-        stored: text of `hash_secret`, or a scrypt hash of an older version.
+        stored: text of `hash_secret`.
 
     Returns:
         True if it is that secret.
 
     Raises:
-        AccessError: if the stored text is neither.
+        AccessError: if the stored text is none.
     """
     given = secret[:LONGEST].encode("utf-8", "surrogatepass")
     try:
-        if stored.startswith(SCRYPT):
-            salt, digest = map(bytes.fromhex, stored.removeprefix(SCRYPT).split("$"))
-            found = hashlib.scrypt(given, salt=salt, n=1 << 14, r=8, p=1, maxmem=64 << 20, dklen=32)
-            right = hmac.compare_digest(found, digest)
-        else:
-            right = HASHER.verify(stored, given)
+        right = HASHER.verify(stored, given)
     except VerifyMismatchError:
         return False
-    except (InvalidHashError, VerificationError, ValueError):
+    except (InvalidHashError, VerificationError):
         raise AccessError(
             "server_error", "A stored secret is of no known form; add the client again."
         ) from None
     return right and len(secret) <= LONGEST
 
 
-SCRYPT = "scrypt$16384$8$"
 # compared with the secret for an unknown client, so that the time of an answer reveals nothing
 NO_CLIENT = f"$argon2id$v=19$m=19456,t=2,p=1${'A' * 22}${'A' * 43}"
 
@@ -314,8 +306,6 @@ class ClientStore(Database):
     def __init__(self, url: str | Path, *, create: bool = True, read_only: bool = False) -> None:
         super().__init__(url, CLIENTS, create=create, read_only=read_only, still=read_only)
         self._table, self._meters, self._first, self._changes = self.tables
-        # one of an earlier version that is only read
-        self._binds = not read_only or self._meters.name in self.found()
 
     def add(self, client: Client) -> None:
         """Store a new client durably; AccessError if its id was ever used."""
@@ -362,9 +352,8 @@ class ClientStore(Database):
 
     def _find(self, which: Any, whose: Any) -> list[Client]:
         meters: dict[str, list[str]] = {}
-        if self._binds:
-            for client, one in self.rows(sa.select(self._meters).where(whose).order_by("meters")):
-                meters.setdefault(client, []).append(one)
+        for client, one in self.rows(sa.select(self._meters).where(whose).order_by("meters")):
+            meters.setdefault(client, []).append(one)
         rows = self.rows(sa.select(self._table).where(which).order_by("id"))
         return [
             Client(

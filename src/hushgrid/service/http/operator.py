@@ -542,7 +542,7 @@ def _row(zone: ZoneService, one: ReleaseRecord, found: Sum | None) -> dict[str, 
         "put_back": one.put_back,
         "scale": one.scale,
         "spread": one.spread,
-        "missing": one.counts.get("missing") if found is None else found.missing,
+        "missing": None if found is None else found.missing,
         "source": one.source,
     }
 

@@ -318,9 +318,8 @@ Direction = Literal["in", "out"]
 # failover: another database server answers than the one last written to; fork: two histories
 Cause = Literal["witness", "meters", "failover", "fork"]
 
-# `houses` is the zone's public number of houses. `missing` and `late` are in records of earlier
-# versions alone: how many meters report is for operators.
-COUNTS = ("houses", "missing", "late")
+# the zone's public number of houses; how many meters report is for operators
+COUNTS = ("houses",)
 
 
 def _are_counts(value: Any) -> bool:
@@ -329,7 +328,6 @@ def _are_counts(value: Any) -> bool:
     )
 
 
-_FORMAT = Rule(lambda v: v == FORMAT, FORMAT)
 HOUSE_DIGITS = 12
 _HOUSES = Rule(
     lambda v: isinstance(v, str) and len(v) % HOUSE_DIGITS == 0 and is_hex(v, len(v)),
@@ -394,14 +392,14 @@ class GenesisRecord(LedgerEntry):
         mode: Whether the releases are real or simulated.
         key: Public key of all signatures (hex).
         created_at: [UTC epoch s]
-        format: The version of the ledger's format.
+        format: The ledger's format, 1.
     """
 
     kind = "genesis"
     mode: Annotated[Mode, one_of(Mode)]
     key: Annotated[str, HASH]
     created_at: Annotated[int, whole(0)]
-    format: Annotated[str, _FORMAT] = FORMAT
+    format: Annotated[int, whole(1)] = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -443,8 +441,8 @@ class EpochRecord(LedgerEntry):
     interval: Annotated[float | None, optional(LOSS)] = None
     leakage: Annotated[float | None, optional(LOSS)] = None
     accepted: Annotated[float | None, optional(LOSS)] = None
-    together: Annotated[int | None, optional(whole(1))] = None
-    houses: Annotated[str | None, optional(_HOUSES)] = None
+    together: Annotated[int, whole(1)] = 1
+    houses: Annotated[str, _HOUSES] = ""
     window: Annotated[int | None, optional(whole(1))] = None
     window_epsilon: Annotated[float | None, optional(LOSS)] = None
     promised_from: Annotated[int | None, optional(whole(0))] = None
@@ -455,8 +453,8 @@ class EpochRecord(LedgerEntry):
 
     @property
     def house_names(self) -> frozenset[str]:
-        """The names of its houses; none in records of earlier versions."""
-        text, n = self.houses or "", HOUSE_DIGITS
+        """The names of its houses."""
+        text, n = self.houses, HOUSE_DIGITS
         return frozenset(text[at : at + n] for at in range(0, len(text), n))
 
     def step(self, t: int) -> int:
@@ -652,11 +650,7 @@ class TransferRecord(LedgerEntry):
         epsilon: What it has spent, as far as a budget may count it; delta: likewise.
         out: The digest of the record by which a house that comes in has left.
         total: The sum of the losses of all that was ever published about it, in every zone.
-        leakage: In records of earlier versions the most that all of it says about its occupancy at
-            the last release before it left. Nothing depends on it.
-        last: When the interval of that release ended [UTC epoch s].
-        together: In records of one earlier version alone, where houses of the zone it left moved
-            together: how many. Its figures are then no bound.
+        last: When the interval of the last of it ended [UTC epoch s]; 0 where there is none.
     """
 
     kind = "transfer"
@@ -668,10 +662,8 @@ class TransferRecord(LedgerEntry):
     out: Annotated[str | None, or_null(HASH)] = None
     seq: int = 0
     head: str = ""
-    total: Annotated[float, optional(or_null(LOSS, infinite=True))] = math.inf
-    leakage: Annotated[float, optional(or_null(LOSS, infinite=True))] = math.inf
-    last: Annotated[int | None, optional(whole(0))] = None
-    together: Annotated[int | None, optional(whole(1))] = None
+    total: Annotated[float, or_null(LOSS, infinite=True)] = math.inf
+    last: Annotated[int, whole(0)] = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -719,9 +711,6 @@ class GapRecord(LedgerEntry):
     head: str = ""
 
 
-ALWAYS = 2**53 - 1  # [s]
-
-
 @dataclass(frozen=True, slots=True)
 class ResumeRecord(LedgerEntry):
     """Ends the gap `first` to `last`: what its steps may have lost, booked in full.
@@ -736,12 +725,10 @@ class ResumeRecord(LedgerEntry):
         together: Where an epoch of other terms may be lost, the most houses that move together in
             it.
         until: Where that epoch or the present one promises a window, when none reaches into the gap
-            any more [UTC epoch s]; releases get the forecast until then. `ALWAYS` in records of
-            earlier versions.
+            any more [UTC epoch s]; releases get the forecast until then.
         interval: Where more may be lost than the epoch's own schedule (an epoch of other terms,
             records that are known, steps of two histories), the least that any epoch promises about
             one step. Releases get the forecast until their models have forgotten the gap.
-        terms: The digest of that epoch, as earlier versions wrote it. Nothing depends on it.
     """
 
     kind = "resume"
@@ -753,7 +740,6 @@ class ResumeRecord(LedgerEntry):
     together: Annotated[int | None, optional(whole(1))] = None
     until: Annotated[int | None, optional(whole(0))] = None
     interval: Annotated[float | None, optional(LOSS)] = None
-    terms: Annotated[str | None, optional(HASH)] = None
 
 
 TYPES: Mapping[str, type[LedgerEntry]] = {
@@ -932,7 +918,7 @@ class LedgerState:
         after = next((one for one in self.releases if one.seq > came.seq), None)
         if after is None or self.epoch is None:
             return True
-        end = max(after.start + self.epoch_of(after).seconds, came.last or 0)
+        end = max(after.start + self.epoch_of(after).seconds, came.last)
         return self.epoch.first * self.epoch.seconds < end + self.longest
 
     @property
@@ -1058,7 +1044,7 @@ def _again(standing: LedgerState, house: str) -> bool:
 
 
 def _brings(one: TransferRecord) -> tuple[float, ...]:
-    return (one.epsilon, one.delta, one.total, one.leakage, one.last or 0)
+    return (one.epsilon, one.delta, one.total, one.last)
 
 
 def _moves(standing: LedgerState, direction: str) -> list[TransferRecord]:

@@ -65,7 +65,7 @@ ON_SERVER = _records(
     " FOR EACH STATEMENT EXECUTE FUNCTION hushgrid_ledger_grows()",
 )
 # which server a zone was last opened on; a promoted standby has another timeline, and a dump that
-# was restored has another number of the table. Earlier versions did not note the number.
+# was restored has another number of the table
 HOME = sa.Table(
     "hushgrid_ledger_home",
     sa.MetaData(),
@@ -165,9 +165,7 @@ class SqlLedger(Database):
             after_seq = page[-1].seq
 
     def checkpoint(self, zone: str) -> Sequence[Any] | None:
-        """The zone's checkpoint; None where there is none, or the store is of before there were."""
-        if self._read_only and CHECKPOINTS.name not in self.found():
-            return None
+        """The zone's checkpoint; None where there is none."""
         rows = self.rows(sa.select(CHECKPOINTS).where(CHECKPOINTS.c.zone == zone))
         return tuple(rows[0]) if rows else None
 
@@ -207,7 +205,7 @@ def row_of(record: Record) -> dict[str, Any]:
         Values by column.
     """
     row = {name: getattr(record, name) for name in COLUMNS}
-    # an interval is published once. Rows of earlier versions have the step: no start is so small
+    # an interval is published once
     start = None if record.t is None else record.body.get("start")
     return {**row, "t": start, "body": canonical(record.body)}
 
@@ -367,10 +365,8 @@ class PostgresLedger(SqlLedger):
     def moved(self, zone: str) -> bool | None:
         """Whether another server may answer than when the zone was last opened.
 
-        None: it was not noted. Without the number of the table it may be a restored dump.
+        None: it was not noted.
         """
-        if not self.rows(sa.select(sa.func.to_regclass(HOME.name)))[0][0]:
-            return None
         noted = self.rows(sa.select(HOME.c.server).where(HOME.c.zone == zone))
         return noted[0].server != self.server() if noted else None
 
@@ -393,7 +389,7 @@ class PostgresLedger(SqlLedger):
         known = {row.server: int(row.since) for row in self.rows(sa.select(SERVERS))}
         if now is None or now in known:
             return known.get(now or "", 0)
-        other = sa.select(HOME.c.zone).where(HOME.c.server.not_in(names_of(now))).limit(1)
+        other = sa.select(HOME.c.zone).where(HOME.c.server != now).limit(1)
         return int(time.time()) if known or self.rows(other) else 0
 
     @contextmanager
@@ -412,18 +408,6 @@ class PostgresLedger(SqlLedger):
                 with suppress(LedgerError), self.on(session):
                     session.execute(sa.select(sa.func.pg_advisory_unlock(lock_of(zone))))
                 session.close()
-
-
-def names_of(server: str) -> list[str]:
-    """A server as it is noted, and as earlier versions did.
-
-    Args:
-        server: As `PostgresLedger.server` says it.
-
-    Returns:
-        Both texts.
-    """
-    return [server, server.rpartition("/")[0]]
 
 
 def standbys(url: str) -> tuple[str, int]:
