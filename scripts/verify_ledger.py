@@ -148,7 +148,8 @@ class Chain:
 
     def take_genesis(self, body):
         """Mode and key."""
-        need(body["format"] == 1, "the format is not 1")
+        form = body["format"]
+        need(type(form) is int and form == 1, f"the ledger has format {form}; give one of format 1")
         need(body["mode"] in ("production", "simulation"), "the mode is unknown")
         need(re.fullmatch("[0-9a-f]{64}", body["key"]), "the key is not 64 hexadecimal digits")
         self.mode, self.key = body["mode"], body["key"]

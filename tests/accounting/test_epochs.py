@@ -241,6 +241,8 @@ def test_a_run_must_fit_its_schedule() -> None:
 
 
 ZONE = """
+format = 1
+
 [zone]
 id = "z"
 [tariff]

@@ -31,6 +31,8 @@ from tests.service.worlds import MemoryMeters
 ROOT = Path(__file__).parent.parent.parent
 ZONE = ROOT / "examples" / "release.toml"
 SMALL = """
+format = 1
+
 [zone]
 id = "elm"
 [tariff]

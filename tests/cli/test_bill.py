@@ -20,6 +20,8 @@ from hushgrid.service.ledger import open_store
 from tests.service.test_curator import Shown, curator
 
 SERVICE = """
+format = 1
+
 [service]
 mode = "simulation"
 begins = 2026-01-05T00:00:00Z

@@ -28,6 +28,8 @@ from tests.compare.test_attack import day, run, world
 ECO = Path(__file__).parents[3] / "shared/data/eco_house2/eco_house2_15min.parquet"
 MONDAY = 1_357_516_800  # 2013-01-07
 ZONE_TEXT = """
+format = 1
+
 [zone]
 id = "pair"
 [tariff]

@@ -125,6 +125,8 @@ def test_real_readings(tmp_path: Path) -> None:
 
 
 ZONE = """
+format = 1
+
 [zone]
 id = "lane"
 [service]

@@ -16,6 +16,8 @@ from hushgrid.report.comparison import simulation_json
 from tests.service.setups import example
 
 OAK = """
+format = 1
+
 [zone]
 id = "oak"
 [tariff]
@@ -137,7 +139,7 @@ def test_real_readings_are_compared_under_the_patterns_of_a_service_file(tmp_pat
     path = put(tmp_path)
     text = path.read_text()
     zone = tmp_path / "zone.toml"
-    zone.write_text(text[text.index("[zone]") :])
+    zone.write_text("format = 1\n" + text[text.index("[zone]") :])
     found = GivenZone.read(path, None)
     assert found.scenario is not None
     alone = load_zone(zone).scenario

@@ -124,6 +124,8 @@ def test_noise_that_no_epsilon_gives_is_refused() -> None:
 
 
 FILE = """
+format = 1
+
 [zone]
 id = "z"
 [tariff]

@@ -88,6 +88,8 @@ def service_text(
         more: Lines of its first table.
     """
     return f"""
+format = 1
+
 [service]
 mode = "simulation"
 begins = {begins}

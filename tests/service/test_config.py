@@ -71,6 +71,21 @@ def test_service_files_of_one_folder_and_key_have_one_witness(tmp_path: Path) ->
     }
 
 
+@pytest.mark.parametrize(
+    ("line", "state"), [("", "missing"), ("format = 2", "2"), ("format = true", "True")]
+)
+def test_a_file_of_another_format_is_refused_in_one_sentence(
+    tmp_path: Path, line: str, state: str
+) -> None:
+    """Whatever else is wrong with it."""
+    path = put(tmp_path, ("format = 1", line), ('mode = "simulation"', 'mode = "other"'))
+    with pytest.raises(ConfigError) as caught:
+        load_deployment(path)
+    (problem,) = caught.value.problems
+    assert (problem.file, problem.key) == (str(path), "format")
+    assert problem.message.startswith(f"format is {state}; give format = 1 at the top of the file")
+
+
 def test_the_example_runs(tmp_path: Path) -> None:
     found = load_deployment(put(tmp_path))
     (zone,) = found.zones
@@ -295,6 +310,8 @@ def test_a_clamp_is_planned_where_rho_is_given(tmp_path: Path) -> None:
 
 
 OTHER = """
+format = 1
+
 [service]
 interval = 1800
 budget = 3.5

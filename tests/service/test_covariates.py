@@ -458,7 +458,8 @@ def test_a_service_file_names_covariates_and_who_vouches(written: Callable[..., 
     assert zone.policy.covariates == (Covariate("temperature", 10.0, 8.0),)
     assert zone.covariates[0].file == path.parent / "weather.csv"
     alone = path.with_name("zone.toml")
-    alone.write_text("[zone]" + path.read_text().partition("[zone]")[2].replace("eta_set", "# "))
+    zone_part = path.read_text().partition("[zone]")[2].replace("eta_set", "# ")
+    alone.write_text(f"format = 1\n[zone]{zone_part}")
     assert load_zone(alone).policy.covariates == zone.policy.covariates
     (sentence,) = [text for text in zone_assumptions(zone) if "covariate temperature" in text]
     assert "vouched for by MeteoSwiss, station Kloten" in sentence

@@ -106,8 +106,8 @@ def test_days_without_a_date_have_one_month(
     text = text_of().replace('id = "elm-street"', f'id = "elm-street"\n{zone}')
     head, _, rest = text.partition("[service]")
     path = tmp_path / "zone.toml"
-    path.write_text(f"{times or '[service]'}\ninterval = 'PT4H'\n[zone]" + rest.split("[zone]")[1])
-    assert not head.strip()
+    head += times or "[service]"
+    path.write_text(f"{head}\ninterval = 'PT4H'\n[zone]" + rest.split("[zone]")[1])
     found = load_zone(path).scenario.consumption
     assert len(found.calendar.slots) == 6
     assert found.law(4, 0, occupied=True) == Gamma(2.0, scale, 90)

@@ -2,7 +2,7 @@
 
 A survey is a CSV or Parquet file of chains, or the installed package richardsonpy. A learned model
 is a folder with zone.toml, theta.json, service.toml and model.json; model.json (format
-`hushgrid-learned/1`) holds what decoding and validation need (hidden states, laws, daily scores)
+1) holds what decoding and validation need (hidden states, laws, daily scores)
 and no reading, and is for the utility only where its models are private. A recorded day (format
 `hushgrid-trace/1`, docs/trace.md) is one JSON object a line: a header, every release (public), then
 the truth of every step (secret, simulations only); cut after its releases it is a public trace.
@@ -129,7 +129,7 @@ def _numbers(path: Path) -> Any:
 
 # ---- learned models
 
-MODEL_FORMAT = "hushgrid-learned/1"
+MODEL_FORMAT = 1
 FILE = "model.json"
 _KEYS = (
     *("zone", "houses", "log_likelihood", "eta", "eta_basis", "provenance", "seconds"),
@@ -170,9 +170,11 @@ def load_learned(path: Path | str) -> list[dict[str, Any]]:
         content = json.loads(read_text(path))
     except (ValueError, RecursionError) as error:
         raise FileError(f"{path} is not JSON ({error}); give a folder of hushgrid learn.") from None
-    if not isinstance(content, dict) or content.get("format") != MODEL_FORMAT:
+    found = content.get("format") if isinstance(content, dict) else None
+    if type(found) is not int or found != MODEL_FORMAT:
         raise FileError(
-            f"{path} is no {MODEL_FORMAT} file; give a folder that hushgrid learn wrote."
+            f"{path} has format {found!r}; give a folder whose {FILE} has format {MODEL_FORMAT}, as"
+            " hushgrid learn writes it."
         )
     more = content.pop("more", [])
     kinds = [content, *(more if isinstance(more, list) else [more])]

@@ -1,8 +1,8 @@
 """Models, figures and results to and from disk.
 
-Occupancy model file, format `hushgrid-occupancy/1`: one JSON object with
+Occupancy model file: one JSON object with
 
-    format            "hushgrid-occupancy/1"
+    format            1
     name              what messages call the model
     digest            SHA-256 (hex) of the model's numbers; checked when the file is read
     structural_zeros  null, or a sentence saying who declares the model's zeros impossible, and why
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-FORMAT = "hushgrid-occupancy/1"
+FORMAT = 1
 
 
 def save_model(path: Path, model: OccupancyModel, *, structural_zeros: str | None = None) -> Path:
@@ -99,10 +99,10 @@ def load_model(path: Path | str) -> OccupancyModel:
     try:
         content = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise FileError(f"{path} is not JSON ({error}); give a {FORMAT} file.") from None
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
-        found = content.get("format") if isinstance(content, dict) else type(content).__name__
-        raise FileError(f"{path} has format {found!r}; give a {FORMAT} file.")
+        raise FileError(f"{path} is not JSON ({error}); give a model of format {FORMAT}.") from None
+    found = content.get("format") if isinstance(content, dict) else None
+    if type(found) is not int or found != FORMAT:
+        raise FileError(f"{path} has format {found!r}; give a model of format {FORMAT}.")
     try:
         pieces = tuple(_piece(chains) for chains in content["chains"])
         model = OccupancyModel(pieces, Calendar(content["calendar"]), str(content["name"]))

@@ -577,7 +577,7 @@ def load_deployment(path: Path | str, *, planned: bool = True) -> Deployment:
         ConfigError: Every mistake in these files, each with its line.
     """
     main = TomlFile(Path(path))
-    main.check()
+    main.check_format()
     faults, named = main.faults, main.table("service").get("zones")
     names = named if isinstance(named, list) else []
     lone = bool(names) and not set(main.content) & set(keys_of(ZoneTables))
@@ -591,6 +591,7 @@ def load_deployment(path: Path | str, *, planned: bool = True) -> Deployment:
         if further.unreadable:
             faults.add(f"service.zones[{i}]", f"service.zones: {further.unreadable}")
         else:
+            further.check_format()
             files.append(further)
     zones = [_zone(file, main, planned=planned) for file in files]
     _check_apart(zones, files)

@@ -20,6 +20,7 @@ from hushgrid.errors import ConfigError, FileError, HushgridError, Problem
 from hushgrid.files.results import read_text
 
 Table = Mapping[str, Any]
+FORMAT = 1  # of service and zone files
 
 _STRING = (  # three quotes before one; up to two more may close a long string
     r'"""(?:[^\\]|\\[\s\S])*?"{3,5}(?!")|\'\'\'[\s\S]*?\'{3,5}(?!\')'
@@ -263,6 +264,23 @@ class TomlFile:
             for key, message in self.faults.found.items()
         ]
         return sorted(found, key=lambda problem: problem.line)
+
+    def check_format(self) -> None:
+        """Refuse a file of another format before anything else of it is looked at.
+
+        Raises:
+            ConfigError: The file cannot be read, or `format` is not 1.
+        """
+        value = self.content.get("format")
+        if not self.broken and (type(value) is not int or value != FORMAT):
+            state = "missing" if value is None else display(value)
+            self.faults.add(
+                "format",
+                f"format is {state}; give format = {FORMAT} at the top of the file and its keys as"
+                " docs/service.md and docs/zone-file.md have them.",
+            )
+        self.check()
+        self.content = {key: part for key, part in self.content.items() if key != "format"}
 
     def check(self) -> None:
         """Raise a `ConfigError` with every fault found so far, if any."""

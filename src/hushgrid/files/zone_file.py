@@ -803,7 +803,7 @@ def zone_of(written: str, path: Path, *, seconds: int | None = None) -> ZoneFile
         FileError: If `seconds` does not divide a day.
     """
     file = TomlFile(path, written)
-    file.check()
+    file.check_format()
     if seconds is not None and step_seconds(seconds) is None:
         raise FileError(
             f"the interval is {seconds} s; give one that divides a day, such as {SECONDS}."

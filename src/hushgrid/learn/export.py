@@ -465,7 +465,7 @@ def zone_text(
     alpha = offer.alpha(sum(map(len, kinds)))
     day = 86_400 // offer.seconds
     parts = [
-        "# Written by hushgrid learn; docs/zone-file.md explains the keys.",
+        "# Written by hushgrid learn; docs/zone-file.md explains the keys.\nformat = 1",
         _table("zone", {"id": offer.zone}),
         _table(
             "learned",
@@ -540,6 +540,7 @@ def service_text(offer: ZoneSettings, begins: str) -> str:
         "\n\n".join(
             [
                 "# A service for the learned zone: hushgrid check service.toml, hushgrid serve.",
+                "format = 1",
                 head,
                 _table("stores", {"ledger": "ledger.sqlite", "meters": "meters.sqlite"}),
                 _table("http", {"host": "127.0.0.1", "port": 8080, "token_digests": []}),

@@ -33,6 +33,7 @@ ENVIRONMENT = {
 }
 
 ZONE = """
+format = 1
 [zone]
 id = "{zone}"
 [tariff]
@@ -57,6 +58,7 @@ home_at_start = 0.5
 periods = [{{ from = "00:00", leave = 0.1, come = 0.2 }}]
 """
 SERVICE = """
+format = 1
 [service]
 mode = "simulation"
 begins = {begins}

@@ -100,6 +100,11 @@ def _followed(
             f"record {record.seq} of zone {record.zone!r} is of kind {record.kind};"
             " a chain begins with genesis and has no other."
         )
+    if isinstance(entry, GenesisRecord) and entry.format != 1:
+        raise LedgerError(
+            f"the ledger of zone {record.zone!r} has format {entry.format}; give a ledger of format"
+            " 1, or read it with the version of hushgrid that wrote it."
+        )
     key = entry.key if isinstance(entry, GenesisRecord) else place.key if place else ""
     if verify is not None and not verify(key, record.digest, record.signature):
         raise LedgerError(
