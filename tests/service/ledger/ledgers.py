@@ -23,7 +23,7 @@ KEY = Key(Ed25519PrivateKey.from_private_bytes(bytes(range(32))))
 TERMS, OTHER_TERMS = "ab" * 32, "cd" * 32
 ROOT = Path(__file__).parents[3]
 ZONE = "elm-street"
-START = 1_750_000_500  # [UTC epoch s], on a quarter hour
+START = 900  # [UTC epoch s], of step 1
 SCALES = (1000.0, 812.5, 1 / 3 * 1000)
 
 

@@ -24,8 +24,8 @@ from tests.service.ledger.ledgers import KEY, SCALES, TERMS, lines_of, read, sea
 
 GOLDEN = Path(__file__).parents[2] / "data" / "ledger.ndjson"
 # printed by the sha256sum and openssl lines of docs/ledger.md for its records 3 and 12
-RECORD_3 = "6f325c77cf8df90e665d15651de151f0961292d1fcb5307a95cf2ec4c40589c1"
-HEAD = "9085c87fa4c4666d12236e2462466c20b575a2107c7beb3d699bab0e1e7b629d"
+RECORD_3 = "88ee64543d9a2eddc477a84d4265264c09a51bdcce8e4d45a095dac6198c967f"
+HEAD = "3157c6f6046d987676b3cb033f123b8836e4898284029682c5a5ed83270f251d"
 
 
 def test_the_format_has_not_changed() -> None:
@@ -41,7 +41,7 @@ def test_a_digest_typed_out_by_hand() -> None:
         '"elm-street"\n'
         "3\n"
         "schedule\n"
-        "5bf97816bba314a05f897361e865178fd4676ef50f70557c18c7a1fe26a217df\n"
+        "d075e531190afb6ae6a3c02ce7d91bdeaa4d242b8e01239d772e916ad2dd80c5\n"
         '{"digest":"3e1b51fb94f7c524552c4649466b7e0bda01f6447a1c5d8f12cf7bc36805cfe6","steps":3}\n'
     )
     assert hashlib.sha256(text.encode()).hexdigest() == RECORD_3
