@@ -841,8 +841,7 @@ def _largest(
     """shape times the largest factor that keeps the promise, by bisection on the logarithm.
 
     For an uneven shape by secants between the ends of the bracket (the Illinois rule), in a third
-    of the time; an even one is found as by earlier versions, bit for bit, so that their epochs go
-    on.
+    of the time; an even one by halves, whose figures the documents print.
     """
     top, even = max(shape), min(shape) == max(shape) and not task.lengths
 
