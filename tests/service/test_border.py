@@ -482,8 +482,6 @@ def test_what_is_accepted_is_stated_wherever_the_promise_is(
             main([command, str(tmp_path / "service.toml")])
         out = capsys.readouterr().out
         assert f"{figure:g}" in out, command
-        if command == "check" and not blocks:
-            assert f"before and after included: at most {figure:.3f}." in out
 
 
 def test_who_is_certain_where_a_day_begins_is_not_certain_before(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ from hushgrid.service.epoch import first_state, house_names
 from hushgrid.service.gaps import book, held_back, resume_zones
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import Fold, check
-from hushgrid.service.ledger.records import LedgerState, Record, TransferRecord
+from hushgrid.service.ledger.records import LedgerState, Record
 from hushgrid.service.ledger.witness import open_witnesses
 from hushgrid.service.ledger.writer import Ledger, _summary, load, verify_signature
 from hushgrid.service.readiness import from_ledger, refusals
@@ -624,19 +624,6 @@ def test_a_lost_epoch_of_houses_together_forbids_no_transfer(tmp_path: Path) -> 
         assert moves_alone(elm, state)
         figures.append(takes_along(state, "house")["total"])
     assert figures == [pytest.approx(found.booked[0].epsilon), math.inf]
-    came = TransferRecord("house", "in", "oak", 0.1, out="0" * 64, total=1.0, last=1)
-    state = replace(found, transfers=(replace(came, together=2, seq=found.head.seq + 1),))
-    assert takes_along(state, "house")["total"] == math.inf
-
-
-def test_a_house_moves_where_an_epoch_from_before_has_the_same_terms(tmp_path: Path) -> None:
-    """Its blocks are not on record; under other terms they might be any."""
-    elm, oak = two()
-    run_on(tmp_path, elm, 1)
-    found = standing(tmp_path, "elm")
-    old = replace(found, epochs=(replace(found.epochs[0], together=None),))
-    assert moves_alone(elm, old)
-    assert not moves_alone(oak, old)
 
 
 @pytest.mark.parametrize("eta", [0.05, 1.0])

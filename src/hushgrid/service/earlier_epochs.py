@@ -803,7 +803,7 @@ def moved_alone(service: ZoneService, past: PastEpoch) -> bool:
         True if so.
     """
     lost = (gap.together or 1 for gap in past.gaps)
-    return max(together(service), past.epoch.together, *lost) == 1
+    return max([together(service), past.epoch.together, *lost]) == 1
 
 
 def moves_alone(service: ZoneService, standing: LedgerState) -> bool:
@@ -819,7 +819,7 @@ def moves_alone(service: ZoneService, standing: LedgerState) -> bool:
         True if so.
     """
     each = (one.epoch.together for one in past_epochs(standing))
-    return max(together(service), *each) == 1
+    return max([together(service), *each]) == 1
 
 
 def _models(service: ZoneService, start: int, steps: int) -> Sequence[OccupancyModel]:
