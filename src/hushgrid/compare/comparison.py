@@ -31,7 +31,6 @@ from hushgrid.compare.methods import (
     HUSHGRID_ETA0,
     HUSHGRID_ETA05,
     IN_A_RUN,
-    WEVENT,
     Method,
     MethodPromise,
     MethodRefusal,
@@ -44,6 +43,7 @@ from hushgrid.compare.methods import (
 from hushgrid.compare.pufferfish import QUILT, WASSERSTEIN
 from hushgrid.compare.rolling import EVENING, DailySums, Rolling, choose_sums
 from hushgrid.compare.transforms import FOURIER, WAVELET
+from hushgrid.compare.wevent import WEVENT
 from hushgrid.errors import PlanError, PolicyError
 from hushgrid.model.laws import Clamp
 from hushgrid.model.zone import Scenario, Tariff, optimal_rate, public_rate, relative_to

@@ -2,9 +2,8 @@
 
 A method that cannot give the requested promise answers with a `MethodRefusal`; it runs at no other
 promise. Here are hushgrid at three trusts, the forecast without readings, group privacy (a house's
-whole day is one group of T readings, noise T u / epsilon), `wevent` (budgets for any w steps,
-Kellaris et al. 2014) and `dphmm` (a house that is nearly certain is left out: Xiao and Xiong's
-location sets, docs/proofs/unlikely.md).
+whole day is one group of T readings, noise T u / epsilon) and `dphmm` (a house that is nearly
+certain is left out: Xiao and Xiong's location sets, docs/proofs/unlikely.md).
 """
 
 from __future__ import annotations
@@ -23,8 +22,7 @@ from hushgrid.accounting.temporal import worst_leakage
 from hushgrid.belief.estimate import SHAPES, USUAL_FACTOR, PublicKnowledge
 from hushgrid.errors import PlanError, PolicyError
 from hushgrid.mechanism.noise import SimulatedNoise
-from hushgrid.mechanism.policy import EstimatorRule, Negligible, NoiseLaw, Policy, Window
-from hushgrid.mechanism.release import Release, init, releases
+from hushgrid.mechanism.policy import EstimatorRule, Negligible, NoiseLaw, Policy
 from hushgrid.mechanism.scheduler import schedule
 from hushgrid.model.laws import Clamp
 from hushgrid.model.occupancy import OccupancyModel
@@ -416,42 +414,6 @@ def _prepare_forecast(setting: MethodSetting) -> Ready:
     return Ready("no reading is used, so nothing is given away", 0.0, publish)
 
 
-def _prepare_wevent(setting: MethodSetting) -> Ready:
-    promise = setting.promise
-    w = 1 if promise.secret == "step" else setting.horizon
-    zone = setting.scenario.terms
-    states = [
-        init(*zone, Policy(setting.day_epsilon, setting.horizon, schedule=Window(w), publish=how))
-        for how in ("raw", "estimate")
-    ]
-    states = [
-        state if state.public is None else replace(state, public=setting.public) for state in states
-    ]
-
-    def publish(load: Ints, seed: np.random.SeedSequence) -> Outcome:
-        raw, guessed = (
-            list(releases(state, load.tolist(), SimulatedNoise(seed))) for state in states
-        )
-        seen = np.array([release.load_hat for release in raw], np.float64)
-        guess = np.array([release.estimate for release in guessed], np.float64)
-        return Outcome(
-            _last_published(raw), guess, seen, np.array([release.scale for release in raw])
-        )
-
-    widest = 2 * w * setting.largest / setting.day_epsilon
-    return Ready(
-        f"pure epsilon for any {w} steps in a row, whatever anyone consumes", widest, publish
-    )
-
-
-def _last_published(releases: Sequence[Release]) -> Floats:
-    """The loads [Wh] behind the raw rates: a step that publishes nothing anew holds the last."""
-    out = [float(releases[0].load_hat)]
-    for release in releases[1:]:
-        out.append(float(release.load_hat) if release.look > 0 else out[-1])
-    return np.array(out)
-
-
 def _prepare_dphmm(setting: MethodSetting) -> Ready | MethodRefusal:
     promise, scenario = setting.promise, setting.scenario
     if promise.delta == 0:
@@ -477,5 +439,4 @@ HUSHGRID_ETA05 = hushgrid("hushgrid_eta05", 0.05)
 BOUND = hushgrid("bound", 1.0, blocks=True)
 BOUND_INDEPENDENT = hushgrid("bound_independent", 1.0)
 FORECAST = Method("forecast", "forecast, no readings", True, None, _prepare_forecast)
-WEVENT = Method("wevent", "w-event", True, 1.0, _prepare_wevent)
 DPHMM = Method("dphmm", "probabilistic constraint", True, 1.0, _prepare_dphmm)
