@@ -165,7 +165,6 @@ def keys() -> str:
     """Each table of a service or zone file with its keys."""
     from hushgrid.files import deployment, service_file, zone_file
     from hushgrid.files._tables import _key, keys_of
-    from hushgrid.mechanism.policy import Window
     from hushgrid.model.consumption import Elasticity
     from hushgrid.model.zone import Tariff
 
@@ -179,7 +178,6 @@ def keys() -> str:
         "[zone]": [zone_file.ZoneTable],
         "[tariff]": [Tariff],
         "[policy]": [zone_file.PolicyTable, service_file.Promised],
-        "[policy.window]": [Window],
         "[[houses]]": [service_file.Metered],
         "[[models]]": [zone_file.Chained, zone_file.ModelFile],
         "[models.chains.NAME]": [zone_file.Chain],

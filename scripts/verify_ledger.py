@@ -37,15 +37,13 @@ OPTIONAL = {
         "interval",
         "leakage",
         "accepted",
-        "window",
-        "window_epsilon",
         "promised_from",
         "forecast_until",
         "occupancy",
     },
     "release": {"noise", "base", "model_share", "covariates", "block", "offset", "feed_in"},
     "gap": {"heads", "least"},
-    "resume": {"together", "until", "interval"},
+    "resume": {"together", "interval"},
 }
 COSTS = ("scale", "look", "epsilon", "delta", "epsilon_any", "put_back")
 

@@ -32,7 +32,7 @@ def test_every_interval_promise_says_that_a_long_absence_is_not_covered(
     policy: Policy, continued: bool
 ) -> None:
     assert ABSENCE in promise_sentence(policy, "interval", 1.0, continued=continued)
-    for secret in ("step", "trajectory", "window"):
+    for secret in ("step", "trajectory"):
         assert ABSENCE not in promise_sentence(policy, secret, 1.0, continued=continued)
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import beta, binom, laplace
 
-from hushgrid import Policy, SimulatedNoise
+from hushgrid import SimulatedNoise
 from hushgrid.audit.behaviour import hushgrid, secure
 from hushgrid.audit.black_box import certify_publisher, neighbours
 from hushgrid.audit.bounds import at_least, at_most, lower_bound, p_similar_noise, p_small_noise
@@ -101,17 +101,6 @@ def test_a_slow_publisher_needs_no_sampler() -> None:
 def test_what_cannot_be_tested_is_refused(samples: int, confidence: float, word: str) -> None:
     with pytest.raises(PolicyError, match=word):
         certify_publisher(hushgrid, terms(), samples=samples, confidence=confidence, seed=1)
-
-
-def test_a_window_is_not_tested_so() -> None:
-    from dataclasses import replace
-
-    from hushgrid import Window
-
-    zone = terms()
-    zone = replace(zone, policy=Policy(1.0, horizon=24, schedule=Window(4)))
-    with pytest.raises(PolicyError, match="window"):
-        certify_publisher(hushgrid, zone, samples=500, confidence=0.95, seed=1)
 
 
 @given(k=st.integers(0, 300), n=st.integers(300, 5000), level=st.floats(1e-6, 0.4))

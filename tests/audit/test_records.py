@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hushgrid import Noise, SimulatedNoise, Window
+from hushgrid import Noise, SimulatedNoise
 from hushgrid.accounting.composition import Account
 from hushgrid.accounting.temporal import temporal_leakage
 from hushgrid.audit.behaviour import hushgrid
@@ -332,7 +332,7 @@ def told(zone: Terms, made: list[Release], change: Any, **more: Any) -> list[Rec
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("epsilon", 3.25), ("epsilon_any", 1234.5), ("delta", 0.125), ("look", 2500.0),
+    [("epsilon", 3.25), ("epsilon_any", 1234.5), ("delta", 0.125),
      ("rule", "load 2500"), ("counts", {"houses": 2500})],
 )  # fmt: skip
 def test_figures_beside_the_load_cannot_carry_it(tmp_path: Path, name: str, value: Any) -> None:
@@ -387,27 +387,6 @@ def test_a_forecast_tells_nothing(tmp_path: Path) -> None:
     assert bad.check("post_processing").first_bad == 8
     hidden = with_forecasts(zone, 4, lambda body: {"rate": body["rate"] + 1e-9})
     assert audited(tmp_path, hidden, zone).check("post_processing").status == "noted"
-
-
-def windowed() -> Terms:
-    zone = terms(eta=1.0, horizon=60)
-    return replace(zone, policy=replace(zone.policy, schedule=Window(8)))
-
-
-def test_a_window_is_computed_again(tmp_path: Path) -> None:
-    zone = windowed()
-    made = releases(zone)
-    assert any(one.look for one in made)
-    assert (
-        failed(audited(tmp_path, told(zone, made, lambda _n, _body: {}, scales=()), zone)) == set()
-    )
-    first = next(i for i, one in enumerate(made) if one.look)
-    less = told(zone, made, lambda _n, b: {"scale": 5.0} if b["look"] else {}, scales=())
-    assert audited(tmp_path, less, zone).check("noise_scale").first_bad == 4 + first
-    free = told(zone, made, lambda _n, _body: {"epsilon": 0.0}, scales=())
-    assert audited(tmp_path, free, zone).check("budget").first_bad == 4
-    other = told(zone, made, lambda _n, body: {"rate": body["rate"] + 0.5}, scales=())
-    assert audited(tmp_path, other, zone).check("post_processing").first_bad == 4
 
 
 def test_what_was_spent_before_counts(tmp_path: Path) -> None:

@@ -19,7 +19,6 @@ from hushgrid.audit.certificate import certify, largest_move
 from hushgrid.audit.evidence import RecordedEpoch, RecordedRelease, Terms
 from hushgrid.audit.recompute import Recomputed, recompute
 from hushgrid.cli import main
-from hushgrid.mechanism.policy import Window
 from hushgrid.report.certificate import certificate_json, certificate_page
 from hushgrid.service.audit import load_ledger, terms_of
 from hushgrid.service.ledger.records import schedule_digest
@@ -85,12 +84,6 @@ def test_without_noise_she_goes_far_beyond_what_is_promised() -> None:
     assert honest is not None
     assert seen.moved.max() > 2 * honest.moved.max()
     assert given.policy.epsilon == 0.05
-
-
-def test_a_window_is_read_by_no_filter() -> None:
-    given = terms(eta=1.0)
-    windowed = replace(given, policy=replace(given.policy, schedule=Window(4)))
-    assert largest_move(recomputed(windowed)) is None
 
 
 def test_a_trace_is_attacked_without_being_told(

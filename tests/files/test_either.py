@@ -98,12 +98,6 @@ def test_plan_a_service_file_as_it_promises(
     assert (other["secret"], other["epsilon"]) == ("step", 2.0)
 
 
-def test_plan_says_what_it_cannot_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = put(tmp_path, ('secret = "step"', "window = {steps = 4}"), ("\neta = 0.05", "\neta = 1"))
-    assert run("plan", "--config", path) == 2
-    assert "for a window of steps" in capsys.readouterr().err
-
-
 def test_a_trace_of_a_service_can_be_attacked_and_holds_no_service_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -123,8 +123,6 @@ for _chain in SERVICE["models"][0]["chains"].values():  # steps of half an hour
     for _periods in ("periods", "weekend"):
         if _periods in _chain:
             _chain[_periods] = [PERIODS[0], PERIODS[1] | {"from": "07:30"}]
-WINDOWED = deepcopy(SERVICE)
-WINDOWED["policy"] = {"epsilon": 0.5, "horizon": 4, "window": {"steps": 2, "by": "distribution"}}
 GAUSSIAN = deepcopy(SERVICE)
 GAUSSIAN["policy"] = {"epsilon": 0.5, "horizon": 4, "gaussian": 500.0, "delta": 1e-6}
 # each file with the tables that are changed
@@ -132,7 +130,6 @@ FILES: dict[str, tuple[dict[str, Any], Callable[[Path], Any], set[str]]] = {
     "zone": (ZONE, load_zone, set(ZONE)),
     "steps": (deepcopy(ZONE) | {"service": {"interval": "PT15M"}}, load_zone, {"service"}),
     "service": (SERVICE, load_deployment, set(SERVICE)),
-    "window": (WINDOWED, load_deployment, {"policy"}),
     "gaussian": (GAUSSIAN, load_deployment, {"policy"}),
 }
 # values of the right kind that no file may hold; every other key is tried with a wrong kind alone

@@ -24,7 +24,6 @@ from hushgrid import (
     SimulatedNoise,
     Tariff,
     Uniform,
-    Window,
     Zone,
     init,
     step,
@@ -89,7 +88,6 @@ def test_a_new_schedule_is_one_class() -> None:
         ({}, Even()),
         ({"epsilon_t": [1.0, 0.5, 0.5, 0.2]}, PerStep((1.0, 0.5, 0.5, 0.2))),
         ({"gaussian": 50.0, "delta": 1e-6}, Gaussian(50.0, 1e-6)),
-        ({"window": Window(3, "absorption")}, Window(3, "absorption")),
         ({"negligible": 0.01}, Negligible(0.01)),
         ({"negligible": 0.01, "epsilon_t": [0.5] * 4}, Negligible(0.01, (0.5,) * 4)),
         ({"negligible": 0.0, "epsilon_t": [0.5] * 4}, PerStep((0.5,) * 4)),
@@ -106,10 +104,5 @@ def test_keys_of_a_file(keys: dict[str, Any], schedule: Schedule) -> None:
     assert [first.epsilon_at(t) for t in (1, 2)] == [policy.epsilon_at(t) for t in (1, 2)]
 
 
-def test_what_steps_lose_together() -> None:
-    assert Even().lost_by([0.5, 0.25]) == 0.75
-    assert Window(2).lost_by([0.5, 1.0, 0.5]) == 2.0, "once for every window begun"
+def test_no_release_has_an_epsilon_of_its_own_under_gaussian_noise() -> None:
     assert Gaussian(50.0, 1e-6).epsilon_at(1.0, 1) == math.inf
-    share = Policy(1.0, schedule=Window(4)).at_even_share()
-    assert share == Policy(0.25)
-    assert Policy(1.0, schedule=Negligible(0.1)).at_even_share().schedule.negligible == 0.1

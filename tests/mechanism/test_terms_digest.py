@@ -21,12 +21,11 @@ from hushgrid import (
     Tariff,
     TruncatedNormal,
     Uniform,
-    Window,
     Zone,
     init,
 )
 from hushgrid.files.zone_file import PolicyTable
-from hushgrid.mechanism.policy import Gaussian, PerStep
+from hushgrid.mechanism.policy import Gaussian, Negligible, PerStep
 from hushgrid.model.laws import Binned, Cut, Law, Mixture
 from hushgrid.model.zone import Covariate, FeedIn
 
@@ -66,12 +65,12 @@ def test_a_new_optional_field_moves_nothing() -> None:
 
 def test_how_a_class_prints_moves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Regrouped, renamed or printed in another way: the terms are the same."""
-    made = [digest(), digest(policy=Policy(0.5, schedule=Window(8)))]
+    made = [digest(), digest(policy=Policy(0.5, schedule=Negligible(0.01)))]
     laws = [Uniform(300), Gamma(2.0, 20.0, 600), LogNormal(60.0, 0.8, 600)]
     own = replace(F, laws=tuple(laws), elasticity=Elasticity(70.0, 1.0))
-    for kind in (Policy, Tariff, Window, Elasticity, Uniform, Gamma, LogNormal, Zone):
+    for kind in (Policy, Tariff, Negligible, Elasticity, Uniform, Gamma, LogNormal, Zone):
         monkeypatch.setattr(kind, "__repr__", lambda _: "another")
-    assert [digest(), digest(policy=Policy(0.5, schedule=Window(8)))] == made
+    assert [digest(), digest(policy=Policy(0.5, schedule=Negligible(0.01)))] == made
     assert replace(own).digest == own.digest
 
 
@@ -111,7 +110,6 @@ GOLDEN: dict[str, dict[str, Any]] = {
     "trusting": {"policy": Policy(0.4, 48, 0.05, clamp=(400,), publish="estimate")},
     "planned": {"policy": Policy(0.7, horizon=3, schedule=PerStep((0.7, 0.1, 0.35)))},
     "gaussian": {"policy": Policy(1.0, horizon=24, schedule=Gaussian(25.0, 1e-5))},
-    "window": {"policy": Policy(2.0, schedule=Window(8, "absorption"))},
     "tariff": {"tariff": Tariff(0.012, 0.05, 1.5, 700, 0.01, 2.0)},
 }
 PINNED = {
@@ -119,7 +117,6 @@ PINNED = {
     "trusting": "089c6896c78c3909",
     "planned": "c2cdb0a39f83e089",
     "gaussian": "86a4bc75b36ec8e2",
-    "window": "227d789aee980dd2",
     "tariff": "84f12be2bbc3297a",
 }
 
@@ -139,7 +136,6 @@ POLICIES: dict[str, dict[str, Any]] = {
     "usual": {"estimator": "releases", "usual": 90.0},
     "gaussian": {"gaussian": 90.0, "delta": 0.1},
     "delta": {"gaussian": 90.0, "delta": 0.2},
-    "window": {"window": Window(8)},
     "block_steps": {"block_steps": (48, 48), "block_epsilon": (0.5, 0.4)},
     "block_epsilon": {"block_steps": (48, 48), "block_epsilon": (0.5, 0.3)},
     "negligible": {"negligible": 0.01},
@@ -156,7 +152,6 @@ def test_every_term_moves_it() -> None:
     """A field that is added to one of these classes must be named in the digest, and here."""
     for kind, cases in (
         (PolicyTable, POLICIES), (Tariff, TARIFFS), (Elasticity, ELASTICITIES),
-        (Window, {"steps": 9, "by": "absorption"}),
         (Zone, {"id": "oak", "bound": [1000, 601], "export": [0, 9]}),
     ):  # fmt: skip
         names = {field.name for field in fields(kind) if field.init}
@@ -182,8 +177,6 @@ def test_every_term_moves_it() -> None:
             for k, v in ELASTICITIES.items()
         ),
         *(digest(policy=policy) for policy in followed),
-        digest(policy=Policy(0.5, schedule=Window(9))),
-        digest(policy=Policy(0.5, schedule=Window(8, "absorption"))),
         digest(zone=Zone("oak", [1000, 600])),
         digest(zone=Zone("elm", [1000, 601])),
         digest(zone=Zone("elm", [600, 1000])),

@@ -84,13 +84,6 @@ def test_a_part_of_the_horizon_counts_in_proportion() -> None:
     assert there.raw == pytest.approx(error, rel=0.02), "another trust, the same proportion"
 
 
-def test_a_share_of_a_window() -> None:
-    each = Policy(0.1, horizon=STEPS)
-    picture = tradeoff(WORLD, each, secret="step", epsilon=1.0, share=0.1, etas=())
-    assert [curve.eta for curve in picture.curves] == [1.0]
-    assert picture.curves[0].points[6].raw == pytest.approx(picture.chosen.raw, rel=1e-9)
-
-
 def test_gaussian_noise_has_one_curve() -> None:
     """The balanced closed form has 41.3932 for epsilon 1 and 21.8541 for 2 (solved with scipy)."""
     policy = Policy(1.0, horizon=96, schedule=Gaussian(41.4, 1e-6))

@@ -42,7 +42,6 @@ from hushgrid.service.meters.columns import NoiseBlock
 from hushgrid.service.meters.store import back_up
 from hushgrid.service.meters.tables import NOISE
 from hushgrid.service.promise import Running, affordable, outlook
-from hushgrid.service.replay import lost_before
 from hushgrid.service.same_terms import same_terms
 from hushgrid.service.transfer import spent_by, takes_along
 from tests.service.borders import Street, zone_of
@@ -473,7 +472,6 @@ def test_terms_that_earlier_versions_could_not_plan_are_others(tmp_path: Path) -
         ("block_steps = [6]\nblock_epsilon = [-0.3]", ":52: .* block 1 is -0.3"),
         ("block_steps = [6]\nblock_epsilon = [1.5]", "at most epsilon = 1"),
         ("block_steps = [6]\nblock_epsilon = [0.3]\nnegligible = 0.01", "give one of block_steps"),
-        ("block_steps = [6]\nblock_epsilon = [0.3]\nwindow = {steps = 4}", "block_steps|window"),
         ('block_steps = [6]\nblock_epsilon = [0.3]\nsecret = "step"#', "say as much as the block"),
         ('block_steps = [6]\nblock_epsilon = [0.3]\nsecret = "trajectory"#', "1.2 about one traj"),
     ],
@@ -720,18 +718,6 @@ def test_a_gap_books_every_block_that_it_touches(tmp_path: Path) -> None:
     with open_store(str(tmp_path / "ledger.db")) as store:
         sources = [r.body["source"] for r in store.records("elm") if r.kind == "release"]
     assert sources == ["readings"] * 3 + ["forecast", "readings"]  # step 8 is a block of its own
-
-
-def test_a_window_after_blocks_counts_each_once(tmp_path: Path) -> None:
-    """At its last release: a window that reaches there pays for all of it."""
-    zone = blocks()
-    go_on(tmp_path, zone, 6)
-    state = standing(tmp_path, zone)
-    assert state.epoch is not None
-    later = replace(state.epoch, first=FIRST + 7, seq=state.head.seq + 1)
-    after = replace(state, epoch=later, epochs=(*state.epochs, later))
-    assert lost_before(after, 7) == pytest.approx([0.3, 0, 0, 0, 0.5, 0])
-    assert lost_before(after, 3) == pytest.approx([0.5, 0])
 
 
 def test_a_house_that_moves_takes_whole_blocks_along(tmp_path: Path) -> None:

@@ -210,7 +210,6 @@ def test_leakage_of_a_day_is_that_of_the_first_day_alone(tmp_path: Path) -> None
             'secret = "trajectory"',
             "between any two courses of a home's occupancy by at most a factor of 1.65 (e^0.5)",
         ),
-        ("window = {steps = 8}", "that differ only within 8 intervals in a row"),
         ("gaussian = 500.0\ndelta = 1e-6", "times the probability under the other plus 1e-06"),
     ],
 )

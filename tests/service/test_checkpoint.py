@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from hushgrid import Policy, SimulatedNoise
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import ZoneService
-from hushgrid.mechanism.policy import Window
 from hushgrid.service import serve
 from hushgrid.service.curator import Curator
 from hushgrid.service.doctor import examine
@@ -35,7 +34,6 @@ POLICIES = {
     "clamp": Policy(0.5, horizon=300, clamp=(700,)),
     "filter": Policy(0.5, horizon=300, publish="estimate", estimator="filter", clamp=(700,)),
     "releases": Policy(0.5, horizon=300, estimator="releases", usual=300.0),
-    "window": Policy(2.0, horizon=300, schedule=Window(8), publish="estimate"),
 }
 
 
@@ -97,7 +95,7 @@ def value(curator: Curator) -> dict[str, Any]:
         "state": replay.state,
         "public": {name: own.tobytes() for name, own in public.to_arrays().items()},
         "forecast": [own.tobytes() for own in (law.weights, law.mean, law.variance)],
-        "noise": (draws.t, draws.digest, draws.noise, draws.probe_noise, draws.cost),
+        "noise": (draws.t, draws.digest, draws.noise, draws.calibration.epsilon),
         "next": (curator.t, draws.calibration.scale, curator._expected().tolist()),
     }
 
@@ -185,7 +183,7 @@ WRONG = {
 def test_what_differs_is_not_used(
     how: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    world = World(tmp_path, service(policy=POLICIES["window"]))
+    world = World(tmp_path, service(policy=POLICIES["estimate"]))
     with world.open() as curator:
         world.play(curator, "rrfrrc")
         curator._replay.learn(10)

@@ -185,7 +185,6 @@ def test_each_mistake_alone(tmp_path: Path, old: str, new: str, words: str) -> N
         ("epsilon = 0.5", 'epsilon = 0.5\nrho = 0.2\nclamp = [1, 1]', "rho and clamp are both set"),
         ("[[models]]", "[elasticity]\nreference = 1\nexponent = 0.5\n[[models]]", "give eta = 1"),
         ('secret = "step"', 'secret = "interval"\ndelta = 0.1', "delta is 0.1"),
-        ('secret = "step"', 'secret = "interval"\nwindow = {steps = 4}', "with a window"),
         ('secret = "step"', 'secret = "interval"\non_empty = "publish_exact"', "protect_all"),
         ("shape = 2.0, scale = 40.0", "shape = 999, scale = 40.0", "puts no mass on 0..4000"),
         ('publish = "estimate"', 'publish = "pg://me:hunter2@b"', "policy publish is 'pg://***@b'"),

@@ -17,7 +17,6 @@ from hushgrid import (
     NoiseError,
     Policy,
     SimulatedNoise,
-    Window,
     init,
     step,
     tally,
@@ -417,19 +416,3 @@ def test_a_clock_that_goes_back_publishes_nothing_twice(tmp_path: Path) -> None:
     steps = [r.t for r in shown.releases]
     assert steps == sorted(set(steps))
     assert len(steps) == 3 + LATE
-
-
-@pytest.mark.parametrize("by", ["distribution", "absorption"])
-def test_a_window_resumes_where_it_was(tmp_path: Path, by: str) -> None:
-    policy = Policy(2.0, horizon=10**6, schedule=Window(4, by), publish="estimate")  # type: ignore[arg-type]
-    zone, shown = service(policy=policy), Shown()
-    states = []
-    for resumed in range(2):
-        with curator(tmp_path, zone, shown, now=BEGINS + resumed * 8 * 900) as it:
-            if resumed:
-                assert it._replay.state.spent == states[-1].spent
-                assert it._replay.state.rates == states[-1].rates
-            for _ in range(8):
-                feed(it, it.t, everyone(zone))
-                it.run(it.next_due())
-            states.append(it._replay.state)

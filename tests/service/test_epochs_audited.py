@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hushgrid import OccupancyModel, Policy, Window
+from hushgrid import OccupancyModel, Policy
 from hushgrid.audit.certificate import Certificate, certify
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import Promise, ZoneService
@@ -38,7 +38,6 @@ HALVES = replace(ALL, schedule=Blocks((1, 3), (0.3, 0.5)))
 KINDS: dict[str, Callable[[], ZoneService]] = {
     "plain": lambda: service(policy=ALL),
     "exact": lambda: service(policy=replace(ALL, on_empty="publish_exact")),
-    "window": lambda: service(policy=replace(ALL, schedule=Window(4))),
     "export": lambda: two_registers(service(n=4, export=400, policy=ALL)),
     "blocks": lambda: service(policy=HALVES),
     "blocks of an interval": lambda: service(policy=HALVES, promise=Promise("interval", 0.9)),

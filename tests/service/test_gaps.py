@@ -13,8 +13,8 @@ from random import Random
 
 import pytest
 
-from hushgrid import OccupancyModel, Policy, Window, Zone
-from hushgrid.audit.accounts import budget, windows
+from hushgrid import OccupancyModel, Policy, Zone
+from hushgrid.audit.accounts import budget
 from hushgrid.audit.recompute import steps
 from hushgrid.cli import main
 from hushgrid.errors import LedgerError, MeterError
@@ -25,7 +25,7 @@ from hushgrid.service.access.tokens import make_token
 from hushgrid.service.audit import load_ledger, terms_of
 from hushgrid.service.curator import Curator
 from hushgrid.service.epoch import first_state, roster_digest
-from hushgrid.service.gaps import _is_beyond, book, largest_loss, note_loss, resume_zones
+from hushgrid.service.gaps import _is_beyond, largest_loss, note_loss, resume_zones
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import fold
 from hushgrid.service.ledger.records import (
@@ -41,7 +41,7 @@ from hushgrid.service.meters import open_meters
 from hushgrid.service.process import make_noise
 from hushgrid.service.readiness import from_ledger
 from hushgrid.service.transfer import move
-from tests.bodies import gap, resume
+from tests.bodies import resume
 from tests.service.faults import FIRST, QUARTER, World, lose_meters, no_pauses, service, zone
 from tests.service.http.test_access import KEPT
 from tests.service.setups import service as plain
@@ -194,56 +194,6 @@ def test_an_audit_finds_a_gap_that_is_booked_too_low(tmp_path: Path) -> None:
     found = budget(evidence[0], terms, {evidence[0].epochs[0].digest: terms})
     assert found.status == "failed"
     assert "may have cost 1.5" in found.text
-
-
-def test_a_window_reaches_over_the_gap(tmp_path: Path) -> None:
-    policy = Policy(1.0, horizon=500, schedule=Window(4))
-    world = World(service(tmp_path, zone("elm", policy=policy)))
-    looked(older_copy(world, lost=1))
-    (found,) = resume_zones(world.made, None, world.time)
-    assert found.epsilon == pytest.approx(1.0)  # all of one window
-    looked(world, 4)
-    assert found.last is not None
-    sources = {one.t - found.last: one.source for one in world.standing().releases}
-    after = {t: source for t, source in sources.items() if t > 0}
-    assert after == {1: "forecast", 2: "forecast", 3: "forecast", 4: "readings", 5: "readings"}
-
-
-@pytest.mark.parametrize("held", [True, False])
-def test_a_window_reaches_over_a_gap_of_its_own_steps(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: bool
-) -> None:
-    """An earlier epoch had longer steps; the audit finds a publisher that does not wait."""
-    from hushgrid.service import curator as running
-    from tests.service.setups import BEGINS
-    from tests.service.setups import service as zone_of
-    from tests.service.test_curator import Shown, curator, feed
-
-    policy, shown = Policy(600.0, horizon=10**6, schedule=Window(4)), Shown()
-    old = zone_of(2, policy=Policy(0.1, horizon=10), seconds=1800)
-    new = zone_of(2, policy=policy, begins=BEGINS + 86_400)
-    if not held:
-        monkeypatch.setattr(running, "held_back", lambda *_: False)
-    with curator(tmp_path, old, shown) as it:
-        feed(it, it.t, [0, 1])
-        it.run(it.next_due())
-    with curator(tmp_path, new, shown, now=new.begins, new_epoch=True) as it:
-        feed(it, it.t, [0, 1])
-        it.run(it.next_due())
-        first = it.t
-        it._ledger.append("gap", gap(first, first + 1, "witness"))
-        book(new, it._ledger)
-    with curator(tmp_path, new, shown, now=900 * (first + 2)) as it:
-        for _ in range(6):
-            feed(it, it.t, [0, 1])
-            it.run(it.next_due())
-        sources = [one.source for one in it.releases if one.t > first]
-    waits = ["forecast"] * 3 if held else ["readings"] * 3
-    assert sources == waits + ["readings"] * 3
-    ((found,), _) = load_ledger(str(tmp_path / "ledger.db"), zone=None, key=None, heads=())
-    terms = terms_of(new)
-    faults = windows(found, dict.fromkeys(terms.digests, terms))
-    assert bool(faults) is not held
 
 
 def test_gaussian_noise_has_no_epsilon_of_its_own_to_book(tmp_path: Path) -> None:
@@ -489,15 +439,14 @@ def test_other_meters_are_others_than_those_that_were_lost(order: int) -> None:
     assert twice == pytest.approx((1 + (order < 0)) * largest_loss(one, lost, [one])[0])
 
 
-@pytest.mark.parametrize("kind", ["window", "exact"])
+@pytest.mark.parametrize("kind", ["even", "exact"])
 def test_a_lost_end_counts_for_houses_that_are_certain(kind: str) -> None:
     """The large house is at home for certain, so that the noise is not set by it; or by none."""
     stay, move = [[1.0, 0.0], [0.0, 1.0]], [[0.5, 0.5], [0.5, 0.5]]
     chains = [[stay, stay if kind == "exact" else move]]
     theta = OccupancyModel.factored([[0.0, 1.0], [0.0, 1.0]], chains)
-    window = Policy(1.0, horizon=16, schedule=Window(4, "distribution"))
-    exact = Policy(1.0, horizon=16, on_empty="publish_exact")
-    one = plain(2, policy=window if kind == "window" else exact)
+    even = Policy(1.0, horizon=16)
+    one = plain(2, policy=replace(even, on_empty="publish_exact") if kind == "exact" else even)
     homes = Zone("elm", [10_000, 1000])
     one = replace(one, scenario=replace(one.scenario, zone=homes, models=(theta,)))
     first, state = one.begins // one.seconds, first_state(one)
@@ -506,8 +455,8 @@ def test_a_lost_end_counts_for_houses_that_are_certain(kind: str) -> None:
     head = Head(1, "")
     lost = LedgerState("elm", "", "", head, "", epoch, None, (epoch,), (), (), {}, gap=gap)
     booked, _ = largest_loss(one, lost)
-    # 6 steps: two windows, each with a publication with all of its epsilon, or none with noise
-    assert booked == pytest.approx(2 * 10_000 / 1000 if kind == "window" else math.inf)
+    # 6 steps, each with noise for the small house, or with none
+    assert booked == pytest.approx(6 * 10_000 / 1000 if kind == "even" else math.inf)
 
 
 @pytest.mark.parametrize("place", ["one server", "meters in a file"])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hushgrid import PlanError, Policy, Tariff, Window
+from hushgrid import PlanError, Policy, Tariff
 from hushgrid.accounting.composition import noise_multiple
 from hushgrid.audit.certificate import certify
 from hushgrid.audit.evidence import Terms
@@ -16,8 +16,7 @@ from hushgrid.files.deployment import Promise, ZoneService
 from hushgrid.files.zone_file import Provenance
 from hushgrid.mechanism.policy import Gaussian, Negligible
 from hushgrid.report.certificate import certificate_json
-from hushgrid.report.promise import figures, outlook_prose, plan_prose, price_error
-from hushgrid.service.audit import terms_of
+from hushgrid.report.promise import outlook_prose, plan_prose, price_error
 from hushgrid.service.http import prices as promises
 from hushgrid.service.http.models import PromiseTerms, TradeoffAnswer
 from hushgrid.service.promise import outlook, promise_json, sentence, tradeoff_json
@@ -52,9 +51,6 @@ MORE = (
          " set of outcomes of all 96 prices, the probability under one course is at most 7.39 (e^2)"
          f" times the probability under the other plus 1e-06, {MODEL} and {LINKED} The odds can"
          " shift by more than that factor, with a probability that can exceed 1e-06."),
-        (replace(DAY, schedule=Window(4)), None, "All prices together shift the odds between any"
-         " two courses of a home's occupancy that differ only within 4 intervals in a row by at"
-         f" most a factor of 1.65 (e^0.5), {MODEL} and {LINKED}"),
         (replace(DAY, eta=0.05), None,
          f"{STEP}{MODEL} and at least 95 % of each reading's law is as published{MORE}"),
         (replace(DAY, eta=0.0), Promise("interval", 1.0), "All 96 prices together shift the odds"
@@ -118,7 +114,6 @@ def zones() -> dict[str, ZoneService]:
         "plain": service(policy=DAY),
         "estimate": service(policy=replace(DAY, eta=0.2, publish="estimate")),
         "clamp": service(policy=clamp, promise=Promise("step", 0.5, rho=0.4)),
-        "window": service(policy=Policy(4.0, horizon=96, schedule=Window(4))),
         "gaussian": service(policy=Policy(1.0, horizon=96, schedule=Gaussian(41.4, 1e-6))),
     }
 
@@ -143,7 +138,7 @@ def test_the_choice_lies_on_its_own_curve(name: str) -> None:
         assert there[kind] == pytest.approx(chosen[kind], rel=0.005)
     assert len(own["points"]) == 13
     etas = {curve["eta"] for curve in found["curves"]}
-    assert etas == ({1.0} if name in ("window", "gaussian") else {0.0, 0.05, 1.0, chosen["eta"]})
+    assert etas == ({1.0} if name == "gaussian" else {0.0, 0.05, 1.0, chosen["eta"]})
 
 
 def test_the_figures_of_a_promise() -> None:
@@ -194,15 +189,3 @@ def test_each_is_computed_once_and_may_be_kept(monkeypatch: pytest.MonkeyPatch) 
     refused(face.call("GET", "/v1/tradeoff"), 400)
     refused(face.call("GET", "/v1/promise?zone=none"), 404)
     assert math.isfinite(face.call("GET", "/v1/promise?zone=oak-lane").json()["error"])
-
-
-def test_a_window_states_no_even_share() -> None:
-    """How it shares out its budget is not known ahead: one release may lose all of it."""
-    zone = service(policy=Policy(4.0, horizon=96, schedule=Window(4)))
-    found = outlook(zone)
-    assert figures(found) == {"step": 4.0, "day": None, "week": None}
-    text = outlook_prose(found)
-    assert "Each release loses at most 4, as does a whole window." in text
-    assert "Leakage about one interval" not in text
-    stated = certificate_json(certify([], [terms_of(zone)]))["promise"]
-    assert stated["leakage"] == figures(found)

@@ -1088,6 +1088,9 @@ def test_sums_after_two_histories_wait_as_the_service_does() -> None:
     street.lose(FIRST + 100, [1.0, 1.0], interval=0.5)
     assert silence(slow, street.standing) == (math.inf, math.inf)
     assert held_back(slow, street.standing, FIRST + 200)
+    assert math.isinf(waits_until(slow, street.standing))
+    on = Running(slow, street.standing)
+    assert zone_json(slow, outlook(slow), on)["forecast_until"] == "never"
 
 
 # ---- a policy that counts from nothing known

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from hushgrid import OccupancyModel, Policy, Window
+from hushgrid import OccupancyModel
 from hushgrid.audit.accounts import budget
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import Promise, ZoneService
@@ -28,7 +28,6 @@ from hushgrid.service.ledger.chain import fold, follow
 from hushgrid.service.ledger.records import LedgerState, TransferRecord
 from hushgrid.service.ledger.writer import verify_signature
 from hushgrid.service.prices import History
-from hushgrid.service.replay import lost_before
 from tests import bodies
 from tests.service.faults import QUARTER, World, service, wh, zone
 from tests.service.http.test_web import NDJSON, as_ndjson
@@ -142,14 +141,9 @@ def test_a_gap_of_shorter_steps_holds_up_no_longer_ones(tmp_path: Path) -> None:
     assert left(tmp_path, after, oak) == pytest.approx(found.booked[0].epsilon + 0.5)
 
 
-WINDOW = Policy(1.0, horizon=96, schedule=Window(4), publish="raw", eta=1.0)
-
-
 def changed(kind: str, seconds: int, at: int) -> ZoneService:
-    """Zone elm with a window, an interval promise, or a promise about one release."""
+    """Zone elm with an interval promise, or a promise about one release."""
     made, _ = two(seconds, at=at)
-    if kind == "window":
-        return replace(made, policy=WINDOW)
     if kind == "step":
         return made
     stay = [[0.5, 0.5], [0.4, 0.6]]
@@ -162,9 +156,6 @@ def changed(kind: str, seconds: int, at: int) -> ZoneService:
 @pytest.mark.parametrize(
     ("before", "after", "wait"),
     [
-        ("step", "window", 4 * 1800),
-        ("window", "window", 4 * 1800),
-        ("window", "step", 3 * 900),
         ("step", "step", 0),
         ("step", "interval", 2 * 86_400),
         ("interval", "step", 2 * 86_400),
@@ -175,24 +166,17 @@ def changed(kind: str, seconds: int, at: int) -> ZoneService:
 def test_another_interval_length_begins_once_nothing_before_it_counts(
     tmp_path: Path, before: str, after: str, wait: int, seconds: int
 ) -> None:
-    wait = wait // 1800 * max(seconds, 900) if after == "window" else wait
     run_on(tmp_path, changed(before, 900, BEGINS), STEPS)
     end = BEGINS + STEPS * 900
     if wait:
         for late in (0, wait - seconds):
             at = -(-(end + late) // seconds) * seconds
-            if "interval" in (before, after):
-                found = silence(changed(after, seconds, at), standing(tmp_path))
-                assert found is not None
-                assert found[1] == -(-end // seconds) * seconds + wait
-                continue
-            with pytest.raises(LedgerError, match=r"still counts.* a begins of"):
-                run_on(tmp_path, changed(after, seconds, at), 1, new_epoch=True)
+            found = silence(changed(after, seconds, at), standing(tmp_path))
+            assert found is not None
+            assert found[1] == -(-end // seconds) * seconds + wait
     at = -(-(end + wait) // seconds) * seconds
     run_on(tmp_path, changed(after, seconds, at), 1, new_epoch=True)
     assert len(standing(tmp_path).current) == 1
-    if after == "window":
-        assert sum(lost_before(standing(tmp_path), 4)) == 0
 
 
 def test_another_interval_length_waits_for_what_was_published_elsewhere(tmp_path: Path) -> None:

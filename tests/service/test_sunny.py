@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from hushgrid import Policy, PolicyError, Tariff, Window, init
+from hushgrid import Policy, Tariff
 from hushgrid.audit.certificate import Certificate, certify
 from hushgrid.cli.ledger import export
 from hushgrid.files.deployment import ZoneService
@@ -262,10 +262,3 @@ def test_a_feed_in_rate_has_limits_of_its_own() -> None:
         assert feed_in_rate(net + 1000, tariff) == pytest.approx(due)
     assert feed_in_rate(None, tariff) == 1.0
     assert feed_in_rate(7, Tariff(1.0, 2.0)) is None
-
-
-def test_a_window_that_repeats_rates_has_no_feed_in_rate() -> None:
-    s = sunny().scenario
-    with pytest.raises(PolicyError, match="feed-in"):
-        init(*s.terms, Policy(4.0, schedule=Window(4)))
-    init(*s.terms, Policy(4.0, schedule=Window(4), publish="estimate"))

@@ -7,7 +7,6 @@ import math
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from hushgrid.cli import main
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import Deployment, Promise, ZoneService
 from hushgrid.files.zone_file import Provenance
-from hushgrid.mechanism.policy import Gaussian, Negligible, Window
+from hushgrid.mechanism.policy import Gaussian, Negligible
 from hushgrid.service import epoch
 from hushgrid.service.audit import load_ledger, terms_of
 from hushgrid.service.curator import status_of
@@ -295,7 +294,7 @@ def test_what_models_cost_is_charged_after_a_crash_or_a_loss(
     if then == "lost":
         with curator(tmp_path, elm, Shown(), now=elm.begins) as it:
             it._ledger.append("gap", bodies.gap(it.t, it.t + 5, "witness"))
-            book(elm, it._ledger, [replace(pooled, policy=KINDS["window"])])
+            book(elm, it._ledger, [replace(pooled, policy=replace(pooled.policy, epsilon=0.4))])
     else:
         with monkeypatch.context() as crash:
             crash.setattr(epoch, "charge", lambda *_: 1 / 0)
@@ -415,7 +414,6 @@ def left(folder: Path, *zones: ZoneService) -> float:
 KINDS = {
     "gaussian": Policy(1.0, horizon=20, schedule=Gaussian(24.0, 1e-6)),
     "negligible": Policy(0.5, horizon=20, schedule=Negligible(0.01)),
-    "window": Policy(1.0, horizon=20, schedule=Window(4), eta=1.0),
 }
 
 
@@ -424,7 +422,6 @@ KINDS = {
 def test_no_house_moves_under_a_policy_whose_losses_do_not_add_up_ahead(
     tmp_path: Path, kind: str, where: str
 ) -> None:
-    """It may leave a window: each release there has an epsilon, and they add up."""
     policy = {where: KINDS[kind]}
     plain = Policy(0.5, horizon=20)
     elm, oak = (
@@ -432,10 +429,6 @@ def test_no_house_moves_under_a_policy_whose_losses_do_not_add_up_ahead(
     )
     run_on(tmp_path, oak, 0)
     run_on(tmp_path, elm, 2)
-    if (kind, where) == ("window", "elm"):
-        lost = sum(one.epsilon for one in standing(tmp_path, "elm").releases)
-        assert left(tmp_path, elm, oak) == pytest.approx(lost)
-        return
     with pytest.raises(LedgerError, match=rf"zone '{where}' while its policy has .*--new-epoch"):
         left(tmp_path, elm, oak)
     after = {where: replace({"elm": elm, "oak": oak}[where], policy=plain, begins=BEGINS + 1800)}
@@ -471,52 +464,6 @@ def test_a_house_that_was_left_out_takes_along_what_it_lost(tmp_path: Path) -> N
     assert scheduler.most(3) == pytest.approx(5.0)  # what a lost step is booked with
 
 
-def test_a_transfer_that_was_stopped_under_a_window_is_completed(tmp_path: Path) -> None:
-    """A version before this one wrote the first of the two records."""
-    elm, oak = two()
-    run_on(tmp_path, oak, 0)
-    run_on(tmp_path, elm, 2)
-    with curator(tmp_path, elm, Shown(), now=BEGINS) as it:
-        (name,) = house_names(load(tmp_path / "key"), ["elm-0"])
-        it._ledger.append("transfer", transfer(name, "out", other="oak", epsilon=1.0))
-    assert left(tmp_path, elm, replace(oak, policy=KINDS["window"])) == 1.0
-
-
-@pytest.mark.parametrize(("published", "late"), [(2, 3), (2, 4), (0, 0)])
-def test_a_window_begins_after_what_was_published_elsewhere(
-    tmp_path: Path, published: int, late: int
-) -> None:
-    elm, oak = two()
-    run_on(tmp_path, oak, 0)
-    run_on(tmp_path, elm, published)
-    left(tmp_path, elm, oak)
-    begins = BEGINS + (published + late) * 900
-    policy = Policy(1.0, horizon=96, schedule=Window(4), eta=1.0)
-    after = replace(oak, meters=("oak-0", "elm-0"), policy=policy, begins=begins)
-    if late == 3:
-        with pytest.raises(LedgerError, match=rf"give a begins of {begins + 900} or later"):
-            run_on(tmp_path, after, 1, new_epoch=True)
-    else:
-        run_on(tmp_path, after, 1, new_epoch=True)
-        assert len(standing(tmp_path, "oak").current) == 1
-
-
-def test_a_house_that_left_a_window_waits_until_none_reaches_back(tmp_path: Path) -> None:
-    """Published about at once, it would lose more in four steps than the zone it left promises."""
-    elm, oak = two()
-    elm = replace(elm, policy=KINDS["window"])
-    run_on(tmp_path, oak, 0)
-    run_on(tmp_path, elm, 3)
-    left(tmp_path, elm, oak)
-    until = BEGINS + (2 + 4) * 900  # four steps after the last release
-    for begins in (until - 900, until):
-        after = replace(oak, meters=("oak-0", "elm-0"), begins=begins)
-        refused = pytest.raises(LedgerError, match=rf"counts until {until} \(UTC epoch s\)")
-        with refused if begins < until else nullcontext():
-            run_on(tmp_path, after, 1, new_epoch=True)
-    assert len(standing(tmp_path, "oak").current) == 1
-
-
 @pytest.mark.parametrize(("seconds", "releases"), [(1800, 1), (900, 1), (900, 0)])
 def test_a_house_takes_along_a_booked_gap(tmp_path: Path, seconds: int, releases: int) -> None:
     """Whatever the steps of the next epoch are, and with or without a release in it."""
@@ -546,22 +493,6 @@ def booked_as_lost(
         return t, it._ledger.standing
 
 
-def test_what_a_lost_epoch_promises_about_windows_holds_after_it_is_booked(tmp_path: Path) -> None:
-    """All terms publish the forecast until no window reaches into the gap; a house waits too."""
-    elm, oak = two()
-    lost = replace(elm, policy=KINDS["window"])
-    run_on(tmp_path, oak, 0)
-    t, found = booked_as_lost(tmp_path, elm, lost)
-    (gap,) = found.booked
-    assert gap.until == (t + 6 + 4) * 900
-    assert [held_back(elm, found, t + n) for n in (6, 9, 10)] == [True, True, False]
-    assert takes_along(found, "house")["last"] == gap.until
-    assert found.epoch is not None
-    digest = first_state(lost).digest  # the lost epoch's own terms wait too
-    own = replace(found, epoch=replace(found.epoch, digest=digest))
-    assert [held_back(elm, own, t + n) for n in (6, 9, 10)] == [True, True, False]
-
-
 @pytest.mark.parametrize("of", ["lost", "present"])
 def test_a_promise_about_an_interval_holds_after_an_epoch_is_booked_as_lost(
     tmp_path: Path, of: str
@@ -576,7 +507,7 @@ def test_a_promise_about_an_interval_holds_after_an_epoch_is_booked_as_lost(
         elm = replace(elm, promise=promise, accepts=math.inf)
     t, found = booked_as_lost(tmp_path, elm, lost)
     (gap,) = found.booked
-    assert (gap.interval, gap.until) == (5.0, None)
+    assert gap.interval == 5.0
     for stay, days in ((0.7, 2), (0.98, 12), (1 - 1e-6, math.inf)):
         theta = OccupancyModel.factored(
             [[0.5, 0.5]], [[[[stay, 1 - stay], [1 - stay, stay]]]], chain_of=[0] * len(elm.meters)
@@ -780,7 +711,7 @@ def test_an_epoch_that_published_nothing_goes_on_with_houses_that_are_still_its_
 @pytest.mark.parametrize("published", [STEPS, 0])
 @pytest.mark.sampled
 def test_a_house_that_comes_back_needs_a_new_epoch(tmp_path: Path, published: int) -> None:
-    """Elm did not go on while oak published about the house; a window of elm's lost 1.6 of 1."""
+    """Elm did not go on while oak published about the house."""
     world = World(service(tmp_path, zone("elm"), zone("oak", 3)))
     world.play(lambda world: world.whole(STEPS))
     if not published:  # the epoch is recorded, and that is all

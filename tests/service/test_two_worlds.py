@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from hushgrid import Noise, Policy, SimulatedNoise, Window
+from hushgrid import Noise, Policy, SimulatedNoise
 from hushgrid.belief.filter import Expectations
 from hushgrid.mechanism.policy import Blocks
 from hushgrid.service import ingest
@@ -42,7 +42,6 @@ BLOCKS = Blocks((5,) * 100, (0.5,) * 100)
 POLICIES = {
     "blocks": Policy(0.5, horizon=500, clamp=(700,), publish="estimate", schedule=BLOCKS),
     "clamp": Policy(0.5, horizon=500, eta=0.3, clamp=(700,), publish="estimate"),
-    "window": Policy(4.0, horizon=500, schedule=Window(4)),
     "estimate": Policy(0.5, horizon=500, eta=0.3, publish="estimate"),
 }
 

@@ -1,4 +1,4 @@
-"""What a zone's records add up to: budget, windows, charges of models and houses that moved.
+"""What a zone's records add up to: budget, charges of models and houses that moved.
 
 Computed from the records and the public terms alone, without the service's own accounts.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import accumulate, groupby
@@ -19,7 +18,6 @@ from hushgrid.audit.bounds import (
     Check,
 )
 from hushgrid.audit.evidence import (
-    ArrivedHouse,
     Evidence,
     LostSteps,
     RecordedEpoch,
@@ -28,7 +26,6 @@ from hushgrid.audit.evidence import (
     Terms,
 )
 from hushgrid.belief.load_filter import EarlierRelease
-from hushgrid.mechanism.policy import largest_so_far
 
 Commit = Callable[[str, Sequence[float]], str]  # (terms, scales) -> the digest committed to
 
@@ -90,7 +87,7 @@ def transfers(evidence: Evidence) -> list[Check]:
 
 
 def _taken_along(evidence: Evidence, move: RecordedMove) -> dict[str, float]:
-    """The least `total` and `last` of a house that leaves: no window here counts it after `last`.
+    """The least `total` and `last` of a house that leaves.
 
     Counts all that was recorded since it first came (after it last left), the gaps since it left,
     what it came with, and what models cost. Blocks of houses can only make it more.
@@ -110,8 +107,7 @@ def _taken_along(evidence: Evidence, move: RecordedMove) -> dict[str, float]:
         lost += [one.epsilon_any for one in counted(entries)]
         starts = [one.start or 0 for one in entries if one.source == "readings"]
         if starts:
-            seconds = epoch.seconds or 1
-            last = max(last, max(starts) + (epoch.stated.get("window") or 1) * seconds)
+            last = max(last, max(starts) + (epoch.seconds or 1))
     return {"total": sum_up(lost), "last": last}
 
 
@@ -273,27 +269,6 @@ def _noise_of(entry: RecordedRelease) -> tuple[int, int | None]:
     return entry.step - entry.block["place"], entry.block.get("mark")
 
 
-def losses_before(evidence: Evidence, epoch: RecordedEpoch, steps: int) -> tuple[float, ...]:
-    """Losses of the steps before an epoch, without those of houses that moved in just before it.
-
-    Args:
-        evidence: The records of a zone.
-        epoch: The epoch.
-        steps: Length of a window.
-
-    Returns:
-        The losses of the last `steps` - 1 steps, latest last.
-    """
-    if steps == 1:
-        return ()
-    lost = [Spent() for _ in range(steps - 1)]
-    moves = [one for one in epoch.came if not just_came(epoch, one)]
-    for ago, epsilon in [*_earlier(evidence, epoch), *_moves(evidence, epoch, moves)]:
-        if ago < steps:
-            lost[-ago] = lost[-ago].add(epsilon)
-    return tuple(each.total for each in lost)
-
-
 def releases_before(evidence: Evidence, epoch: RecordedEpoch) -> list[EarlierRelease]:
     """Releases of earlier epochs with steps of the same length, after the last of another length.
 
@@ -316,145 +291,6 @@ def releases_before(evidence: Evidence, epoch: RecordedEpoch) -> list[EarlierRel
                 seen = (one.load_hat, one.scale, one.base, share, known)
                 found.append(EarlierRelease(t, *seen, one.block))
     return found
-
-
-def just_came(epoch: RecordedEpoch, house: ArrivedHouse) -> bool:
-    """Whether the first release after the house's record is the epoch's own first."""
-    return (house.start, house.seconds) == (epoch.entries[0].start, epoch.seconds)
-
-
-def _earlier(
-    evidence: Evidence, epoch: RecordedEpoch, only: RecordedEpoch | None = None
-) -> Iterator[tuple[int, float]]:
-    """(steps before an epoch, loss) of all releases before it, or of those of one epoch.
-
-    Steps are counted in the longest step length since, so every release that a window of any of
-    these lengths touches counts; the loss is that of any house for any consumption.
-    """
-    if epoch.seconds is None or not epoch.entries:
-        return
-    begins, longest = epoch.first * epoch.seconds, epoch.seconds
-    for other in reversed(evidence.epochs[: evidence.epochs.index(epoch)]):
-        if other.seconds is None:
-            continue
-        longest = max(longest, other.seconds)
-        if only is not None and other is not only:
-            continue
-        for entry in counted(reversed(other.entries)):
-            if entry.start is not None:
-                gap = max(begins - entry.start - other.seconds, 0)
-                yield gap // longest + 1, max(entry.epsilon, entry.epsilon_any)
-
-
-def _moves(
-    evidence: Evidence, epoch: RecordedEpoch, came: Sequence[ArrivedHouse]
-) -> Iterator[tuple[int, float]]:
-    """(steps before an epoch, loss) of houses that moved in, as if one house had brought the most.
-
-    All of it may have been lost at the last step before the first release after the house moved in.
-    Within the epoch that is 0 or fewer steps before it: 1 is the last step before the epoch.
-    """
-    if epoch.seconds is None or not epoch.entries:
-        return
-    lost: dict[int, float] = {}
-    until = evidence.epochs[: evidence.epochs.index(epoch) + 1]
-    for one in came:
-        since = [each.seconds for each in until if _published_since(each, one.start)]
-        gap = max(epoch.first * epoch.seconds - one.start, 0)
-        ago = gap // max([one.seconds, epoch.seconds, *filter(None, since)]) + 1
-        if just_came(epoch, one):
-            ago = 2 - epoch.entries[0].step
-        lost[ago] = max(lost.get(ago, 0.0), one.epsilon)
-    yield from largest_so_far(lost).items()
-
-
-def _published_since(epoch: RecordedEpoch, start: int) -> bool:
-    return any(entry.start is not None and entry.start >= start for entry in epoch.entries[-1:])
-
-
-def windows(evidence: Evidence, digests: Mapping[str, Terms]) -> list[Check]:
-    """Whether any w consecutive steps lose at most epsilon.
-
-    Windows reach across epochs, and include the loss booked for steps that may be lost (at the last
-    of them) and the earlier loss of houses that moved in.
-
-    Args:
-        evidence: The records of a zone.
-        digests: Terms by digest.
-
-    Returns:
-        One failure for each epoch that has one.
-    """
-    found = []
-    for epoch in evidence.epochs:
-        for w, promised, last in _window_promises(evidence, epoch, digests):
-            earlier = [*_earlier(evidence, epoch), *_moves(evidence, epoch, epoch.came)]
-            earlier = [one for one in earlier if one[0] < w]
-            inside: deque[RecordedRelease] = deque()
-            running = Fraction()
-            for entry in epoch.entries:
-                if entry.source != "readings" or math.isinf(entry.epsilon) or entry.step > last:
-                    continue
-                if not inside or _noise_of(inside[-1]) != _noise_of(entry):
-                    running += Fraction(_lost_in(entry, digests.get(epoch.digest)))
-                inside.append(entry)
-                while inside[0].step <= entry.step - w:
-                    gone = inside.popleft()
-                    if _noise_of(inside[0]) != _noise_of(gone):
-                        running -= Fraction(_lost_in(gone, digests.get(epoch.digest)))
-                over = [epsilon for ago, epsilon in earlier if ago <= w - entry.step]
-                total = Spent(running).add(*over, *_in_gaps(evidence, epoch, entry, w))
-                if total.exceeds(promised * (1 + _CLOSE)):
-                    text = (
-                        f"Record {entry.place} brings the last {w} steps to {total.total:.6g},"
-                        f" above the {promised:g} that any {w} consecutive steps may lose together."
-                    )
-                    found.append(Check("budget", "failed", text, entry.place))
-                    break
-    return found
-
-
-def _window_promises(
-    evidence: Evidence, epoch: RecordedEpoch, digests: Mapping[str, Terms]
-) -> Iterator[tuple[int, float, float]]:
-    """Promises about windows that end in an epoch: steps, epsilon, the last step of such a window.
-
-    Those of earlier epochs hold for windows that begin there. Their steps are counted in the
-    longest step length since.
-    """
-    if (terms := digests.get(epoch.digest)) is not None and terms.policy.schedule.adaptive:
-        yield terms.policy.schedule.shared_by, terms.policy.epsilon, math.inf
-    for other in evidence.epochs[: evidence.epochs.index(epoch)]:
-        before = digests.get(other.digest)
-        if before is None or not before.policy.schedule.adaptive:
-            continue
-        ago = min((ago for ago, _ in _earlier(evidence, epoch, other)), default=None)
-        w = before.policy.schedule.shared_by
-        ends = [one.start + w * (other.seconds or 0) for one in other.entries if one.start]
-        if epoch.first * (epoch.seconds or 0) >= max(ends, default=0):  # in its own steps
-            continue
-        if ago is not None and ago < w:
-            yield w, before.policy.epsilon, w - ago
-
-
-def _lost_in(entry: RecordedRelease, terms: Terms | None) -> float:
-    """The loss of a release, for any consumption where its own terms have no window."""
-    if terms is not None and terms.policy.schedule.adaptive:
-        return float(entry.epsilon)
-    return max(float(entry.epsilon), float(entry.epsilon_any))
-
-
-def _in_gaps(
-    evidence: Evidence, epoch: RecordedEpoch, entry: RecordedRelease, w: int
-) -> Iterator[float]:
-    """Losses booked for gaps within the window of w steps that ends with a release."""
-    for gap in evidence.gaps:
-        seconds, own, booked = gap.seconds, epoch.seconds, gap.epsilon
-        if seconds is None or own is None or booked is None or entry.start is None:
-            continue
-        silent = entry.start - (gap.last + 1) * seconds
-        if gap.place < entry.place and silent < (w - 1) * max(seconds, own):
-            yield booked
 
 
 def _unbounded_release(evidence: Evidence, digests: Mapping[str, Terms]) -> Check | None:
@@ -489,7 +325,7 @@ def _unbooked(evidence: Evidence, digests: Mapping[str, Terms]) -> Check | None:
         steps = [t for t in own if t <= terms.policy.horizon]
         most = terms.first_state().scheduler.most
         by_block = {terms.policy.schedule.span(t): most(t) for t in steps}
-        due = terms.policy.schedule.lost_by([*by_block.values()])
+        due = sum_up(by_block.values())
         before = [e.epsilon for e in counted(epoch.entries) if e.place < one.place]
         filled = terms.budget is not None and Spent().add(
             *before, one.epsilon, terms.charged
@@ -506,8 +342,8 @@ def _unbooked(evidence: Evidence, digests: Mapping[str, Terms]) -> Check | None:
 def _restart(evidence: Evidence, digests: Mapping[str, Terms]) -> Check | None:
     """An epoch of the same terms that begins inside the one before: the count starts again.
 
-    A window and a promise about one interval continue across epochs, a promise about one release
-    counts none; without a budget nothing else is counted.
+    A promise about one interval continues across epochs, a promise about one release counts none;
+    without a budget nothing else is counted.
     """
     for before, after in zip(evidence.epochs, evidence.epochs[1:], strict=False):
         terms = digests.get(after.digest)

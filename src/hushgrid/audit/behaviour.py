@@ -423,12 +423,6 @@ def check_behaviour(factory: Factory, terms: Terms, *, seed: int) -> list[Check]
         All checks of behaviour.
     """
     first = terms.first_state()
-    if terms.policy.schedule.adaptive:
-        text = "Not checked on the publisher: a policy with a window spends by its releases."
-        ids = ("noise_scale", "data_dependent_scale", "protected_set", "seed_reuse", "budget")
-        return [Check(name, "not_checked", text) for name in ids] + [
-            _check_republication(factory, terms, first, seed)
-        ]
     steps = min(terms.policy.horizon, LONGEST)
     rng = np.random.default_rng(np.random.SeedSequence([seed, 2]))
     quiet = terms.zone.low_ends(first.zone)

@@ -125,10 +125,8 @@ def neighbours(terms: Terms, first: State, steps: int = 1) -> Neighbours:
         The two worlds.
 
     Raises:
-        PolicyError: If the policy has a window, or no house is uncertain at step 1.
+        PolicyError: If no house is uncertain at step 1.
     """
-    if first.policy.schedule.adaptive:
-        raise PolicyError("a policy with a window spends by its releases; it is not tested so.")
     exposure, at = first.scheduler.exposure(1), first.scheduler.at(1)
     if not exposure.cases:
         raise PolicyError("no house is uncertain at step 1; there is nothing to distinguish.")

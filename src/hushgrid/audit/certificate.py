@@ -22,10 +22,8 @@ from hushgrid.adversary.knowledge import Knowledge
 from hushgrid.audit.accounts import (
     budget,
     charges,
-    losses_before,
     releases_before,
     transfers,
-    windows,
 )
 from hushgrid.audit.behaviour import Factory, check_behaviour
 from hushgrid.audit.black_box import BlackBox, certify_publisher
@@ -300,15 +298,14 @@ def _check_record(
     if not digests:
         return [*found, budget(evidence, None)]
     found += [release_terms(evidence, digests, zones), *charges(evidence, digests)]
-    found += [*transfers(evidence), *windows(evidence, digests)]
+    found += transfers(evidence)
     found.append(budget(evidence, max(own, key=_allows, default=None), digests))
     found += openings(evidence, digests, given)
     for epoch in evidence.epochs:
         terms = digests.get(epoch.digest)
         if terms is None or terms.zone.id != evidence.zone:
             continue
-        before = losses_before(evidence, epoch, terms.policy.schedule.shared_by)
-        made, checks = recompute(epoch, terms, before, releases_before(evidence, epoch))
+        made, checks = recompute(epoch, terms, releases_before(evidence, epoch))
         recomputed.append(made)
         found += [*checks, schedule(made, commit), roster(epoch, same[epoch.digest])]
     return found

@@ -150,24 +150,6 @@ class RecordedRelease(HasRelease):
 
 
 @dataclass(frozen=True, slots=True)
-class ArrivedHouse:
-    """A house that moved in.
-
-    The first release after its record is of the interval from `start` on. All that the house had
-    spent was lost before that interval.
-
-    Attributes:
-        epsilon: Loss of the house elsewhere, until then.
-        start: Start of that interval [UTC epoch s].
-        seconds: Length of a step in its epoch [s].
-    """
-
-    epsilon: float
-    start: int
-    seconds: int
-
-
-@dataclass(frozen=True, slots=True)
 class RecordedEpoch:
     """Releases under the same terms.
 
@@ -182,7 +164,6 @@ class RecordedEpoch:
         committed: Number of those scales, or None.
         seconds: Length of a step [s], where it is on record.
         lost: Steps of the epoch whose release may have been published and lost.
-        came: Houses that moved in before its first release.
         accepted: Leakage about one step above a promise, accepted when the epoch began.
         stated: Figures of its record that follow from the terms, by name; `houses` as a tuple of
             names.
@@ -198,7 +179,6 @@ class RecordedEpoch:
     committed: int | None = None
     seconds: int | None = None
     lost: frozenset[int] = frozenset()
-    came: tuple[ArrivedHouse, ...] = ()
     accepted: float = 0.0
     stated: Mapping[str, Any] = field(default_factory=dict)
 

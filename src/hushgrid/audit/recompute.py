@@ -1,7 +1,7 @@
 """A zone's record checked against its public terms: every scale, rate and loss computed again.
 
 It does not use the replay of the service, so that a fault there is not repeated here. Also checks
-commitments and the reuse of noise across epochs and zones; budget and windows are in `accounts`.
+commitments and the reuse of noise across epochs and zones; the budget is in `accounts`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from hushgrid._numbers import Floats, Ints
-from hushgrid.audit.accounts import just_came
 from hushgrid.audit.behaviour import PublicAnswer, coverage_fault, grid_fault
 from hushgrid.audit.bounds import (
     FALSE_ALARM,
@@ -31,16 +30,13 @@ from hushgrid.audit.evidence import (
     Terms,
 )
 from hushgrid.belief.load_filter import EarlierRelease, FollowedKnowledge, informed
-from hushgrid.errors import HorizonError, HushgridError
+from hushgrid.errors import HushgridError
 from hushgrid.mechanism.release import (
     Release,
     State,
-    nominal_shares,
     release_of,
     replay,
     skip,
-    with_added_loss,
-    with_earlier_losses,
 )
 from hushgrid.model.zone import feed_in_rate, public_rate
 
@@ -112,7 +108,6 @@ def _release(first: State, entry: RecordedRelease) -> Release:
 def recompute(
     epoch: RecordedEpoch,
     terms: Terms,
-    before: Sequence[float] = (),
     earlier: Sequence[EarlierRelease] = (),
 ) -> tuple[Recomputed, list[Check]]:
     """Compute an epoch again from its terms and noisy loads.
@@ -120,15 +115,13 @@ def recompute(
     Args:
         epoch: The epoch on record.
         terms: Its terms.
-        before: Losses of the steps before the epoch, latest last, as windows count them.
         earlier: Releases before the epoch, for an estimator that follows releases.
 
     Returns:
         The recomputed epoch, and its checks with the first fault of each kind.
     """
     terms = replace(terms, days=terms.days.of_epoch(epoch.first))
-    late = (one.epsilon for one in epoch.came if just_came(epoch, one))
-    walk = _Walk(terms, before, epoch.lost, max(late, default=0.0), earlier)
+    walk = _Walk(terms, epoch.lost, earlier)
     for entry in epoch.entries:
         walk.take(entry)
     walk.finish()
@@ -152,17 +145,14 @@ class _Walk:
     def __init__(
         self,
         terms: Terms,
-        before: Sequence[float] = (),
         lost: Collection[int] = (),
-        brought: float = 0.0,
         earlier: Sequence[EarlierRelease] = (),
     ) -> None:
         first, self._public = terms.first_state(), terms.first_public()
         if isinstance(self._public, FollowedKnowledge):
             self._public = self._public.continued(earlier)
             first = replace(first, public=self._public)
-        self.terms, self.first = terms, with_earlier_losses(first, before)
-        self._lost, self._brought = lost, brought
+        self.terms, self.first, self._lost = terms, first, lost
         self._state, self._last_digits = self.first, 0
         self._rates: list[float] = []
         self._drawn: tuple[int, int | None] = (-1, None)  # first step less 1 and mark of a block
@@ -178,7 +168,6 @@ class _Walk:
         """Add the next release."""
         while len(self._rates) + 1 < entry.step:  # steps that were left out
             self._pass(self._rates[-1] if self._rates else self.terms.fallback_rate)
-        self._state, self._brought = with_added_loss(self._state, self._brought), 0.0
         if entry.source != "readings" or entry.step > self.terms.policy.horizon:
             if entry.source == "readings":
                 self._fault("budget", entry, f"lies beyond the horizon ({entry.step})")
@@ -190,11 +179,7 @@ class _Walk:
         if (public := self._state.public) is not None:
             self._state = replace(self._state, public=informed(public, entry.covariates))
         self._check(entry)
-        due = self._due(entry)
-        if due is not None:
-            self._check_stated(entry, due)
-        else:
-            self._check_booked(entry)
+        self._check_stated(entry, release_of(self._state, int(entry.load_hat or 0)))
         law = self._public.predicted(self._rates)
         guess = float((law.weights * law.mean).sum()) - self._public.clamped_energy(self._rates)
         self.used.append(entry)
@@ -212,27 +197,6 @@ class _Walk:
         while len(self._rates) < last:
             self._pass(self._rates[-1] if self._rates else self.terms.fallback_rate)
 
-    def _due(self, entry: RecordedRelease) -> Release | None:
-        """The release that the noisy load leads to.
-
-        None where a window holds what was lost before the epoch: `windows` then checks the promised
-        sum.
-        """
-        try:
-            due = release_of(self._state, int(entry.load_hat or 0), published=entry.look != 0)
-        except HorizonError:
-            return None
-        if _same(due.scale, entry.scale) and _same(due.look, entry.look):
-            return due
-        return None if any(self._state.carried) else due
-
-    def _check_booked(self, entry: RecordedRelease) -> None:
-        """The stated loss must be at least that of the scales, whatever rule led to them."""
-        lost = float(self._loss(entry).max(initial=0.0))
-        if entry.epsilon < lost * (1 - _CLOSE):
-            fault = f"states an epsilon of {entry.epsilon:g} where it loses {lost:g}"
-            self._fault("budget", entry, fault)
-
     def _pass(self, rate: float) -> None:
         self._public = self._public.passed()
         self._state = skip(self._state, rate)
@@ -248,35 +212,24 @@ class _Walk:
     def _lost_at(self, t: int) -> Floats:
         """(N,) what a release of step t that was lost can have cost each house."""
         scheduler = self.first.scheduler
-        if self.terms.policy.schedule.adaptive or scheduler.weaker:
+        if scheduler.weaker:
             return np.full(self.terms.zone.n_houses, scheduler.most(t))
         return scheduler.losses(t, scheduler.at(t, self._rates).scale, self._rates)
 
     def _check(self, entry: RecordedRelease) -> None:
-        adaptive, t = self.terms.policy.schedule.adaptive, entry.step
-        if not adaptive:
-            due = self.first.scheduler.at(t, self._rates)
-            self.due.append(due.scale)
-            if not _same(entry.scale, due.scale):
-                fault = (
-                    f"states a scale of {entry.scale!r} Wh where the terms lead to {due.scale!r}"
-                )
-                self._fault("data_dependent_scale", entry, fault)
-                if entry.scale < due.scale:
-                    self._fault("noise_scale", entry, fault)
-            if lacking := coverage_fault(self.first, t, entry.scale, self._rates):
-                self._fault("protected_set", entry, lacking)
-        else:
-            look, _ = nominal_shares(self._state)
-            self.due.append(entry.scale)
-            if look.scale not in (entry.scale, entry.look):
-                fault = (
-                    f"states scales of {entry.scale:g} and {entry.look:g} Wh; neither is the look's"
-                )
-                self._fault("data_dependent_scale", entry, fault)
+        t = entry.step
+        due = self.first.scheduler.at(t, self._rates)
+        self.due.append(due.scale)
+        if not _same(entry.scale, due.scale):
+            fault = f"states a scale of {entry.scale!r} Wh where the terms lead to {due.scale!r}"
+            self._fault("data_dependent_scale", entry, fault)
+            if entry.scale < due.scale:
+                self._fault("noise_scale", entry, fault)
+        if lacking := coverage_fault(self.first, t, entry.scale, self._rates):
+            self._fault("protected_set", entry, lacking)
         answer = PublicAnswer(
             None if entry.load_hat is None else float(entry.load_hat),
-            None if adaptive else entry.rate,
+            entry.rate,
             entry.scale,
             entry.epsilon,
             entry.put_back,
@@ -320,20 +273,13 @@ class _Walk:
         if stated and self._drawn[0] == drawn[0] and self._drawn != drawn:
             self._fault("post_processing", entry, "states noise drawn anew within a block of steps")
         self._drawn = drawn
-        schedule = self.terms.policy.schedule
-        if schedule.adaptive and entry.scale < due.scale * (1 - _CLOSE):
-            fault = f"states a scale of {entry.scale!r} Wh where its window leaves {due.scale!r}"
-            self._fault("noise_scale", entry, fault)
         for name in ("scale", "look", "epsilon", "epsilon_any", "delta"):
             if not self._near(getattr(entry, name), getattr(due, name), _CLOSE):
                 fault = f"states a figure for {name} that does not follow from the terms"
                 self._fault("post_processing", entry, fault)
-        if schedule.adaptive and not self._near(entry.rate, due.rate):
-            fault = "has a rate that does not follow from its noisy load"
-            self._fault("post_processing", entry, fault)
         if entry.rule != due.rule:
             self._fault("post_processing", entry, "names another rule than that of the terms")
-        if entry.noise != schedule.noise_at(entry.scale):
+        if entry.noise != self.terms.policy.schedule.noise_at(entry.scale):
             self._fault("post_processing", entry, "names another noise than that of the terms")
         self._check_houses(entry)
 
@@ -416,7 +362,7 @@ def _same(one: float, other: float) -> bool:
 def _spread(made: Recomputed) -> Check:
     """Whether releases scatter at least as much as their noise requires."""
     planned = made.terms.policy.schedule
-    if planned.adaptive or not len(made.residual) or made.scale.min() <= 0:
+    if not len(made.residual) or made.scale.min() <= 0:
         return Check("noise_scale", "not_applicable", "No fixed noise to look for in the releases.")
     p = p_small_noise(made.residual, made.scale, planned.noise, made.block)
     word = f"{len(made.residual)} releases about the public guess, p = {p:.2g}"
@@ -709,13 +655,7 @@ def seed_reuse(streams: Sequence[Recomputed]) -> Check:
         The check.
     """
     name = "seed_reuse"
-    usable = [
-        made
-        for made in streams
-        if len(made.used) >= LEAST
-        and made.scale.min() > 0
-        and not made.terms.policy.schedule.adaptive
-    ]
+    usable = [made for made in streams if len(made.used) >= LEAST and made.scale.min() > 0]
     for made in usable:
         lag, p = p_repeated_noise(made.residual, made.scale, block=made.block)
         if p < FALSE_ALARM / len(usable) and made.terms.policy.schedule.noise != "gaussian":

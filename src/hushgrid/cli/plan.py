@@ -109,11 +109,6 @@ def plan(
         raise PlanError(f"paper is {paper}; give a sigma of 0 or more.")
     scenario, terms, private, own, service = _zone(config, zone, paper, seed)
     secret = own.secret if secret is None else secret
-    if secret == "window":
-        raise PlanError(
-            f"the service promises epsilon = {own.epsilon:g} for a window of steps, which needs no"
-            " plan; give --secret for another promise."
-        )
     epsilon = own.epsilon if epsilon is None else epsilon
     delta = (own.delta if secret == own.secret else 0.0) if delta is None else delta
     gaussian = own.gaussian and secret == own.secret if gaussian is None else gaussian

@@ -54,7 +54,7 @@ class Distribution(NamedTuple):
         return left if left > _LITTLE * self.epsilon else 0.0
 
 
-class _Step(NamedTuple):
+class _Observed(NamedTuple):
     load_hat: float  # [Wh]
     scale: float  # [Wh]
     held: float  # the load behind the raw rate: a step that is only probed keeps the last [Wh]
@@ -96,10 +96,10 @@ def _published_day(
     load: Ints,
     seed: np.random.SeedSequence,
     public: PublicKnowledge | None = None,
-) -> list[_Step]:
+) -> list[_Observed]:
     """Probe and publish a day; without `public` the load behind the last rate is expected."""
     noise, spent = SimulatedNoise(seed), deque[float](maxlen=shares.steps - 1)
-    expected, steps = 0.0, list[_Step]()
+    expected, steps = 0.0, list[_Observed]()
     for t, z in enumerate(load.tolist(), 1):
         offer = shares.offer(spent)
         probe = scale = scale_of(t, shares.probe)
@@ -120,7 +120,7 @@ def _published_day(
             held = steps[-1].held
         else:
             expected = _load_behind(public_rate(seen, tariff), tariff)
-        steps.append(_Step(float(seen), scale, held, estimate))
+        steps.append(_Observed(float(seen), scale, held, estimate))
     return steps
 
 

@@ -48,8 +48,7 @@ class Promise:
 
     Attributes:
         secret: "step": epsilon holds for each release. "interval": for all releases, of this and
-            other epochs. "trajectory": for all releases of the horizon. "window": for those of any
-            window of the policy.
+            other epochs. "trajectory": for all releases of the horizon.
         epsilon: Privacy loss.
         delta: Probability of an exception.
         rho: Relative error expected of the model, by which a clamp is chosen; None: no clamp is
@@ -57,7 +56,7 @@ class Promise:
         renew: Whether an epoch of the same terms begins by itself where the horizon ends.
     """
 
-    secret: Literal["step", "interval", "trajectory", "window"]
+    secret: Literal["step", "interval", "trajectory"]
     epsilon: float
     delta: float = 0.0
     rho: float | None = None

@@ -348,7 +348,7 @@ def plan_of(world: Scenario, promise: Promise, terms: Policy, **more: Any) -> Pl
 
     Args:
         world: The zone over the steps of its horizon.
-        promise: What is promised about a secret other than a window.
+        promise: What is promised.
         terms: Policy before planning. Its blocks of steps stay as they are, if there are any.
         more: As in `hushgrid.plan`.
 
@@ -367,13 +367,13 @@ def plan_of(world: Scenario, promise: Promise, terms: Policy, **more: Any) -> Pl
         return check_blocks(
             world.terms,
             policy,
-            secret=promise.secret,  # type: ignore[arg-type]
+            secret=promise.secret,
             epsilon=promise.epsilon,
             running=more.get("running"),
         )
     return plan(
         *world.terms,
-        secret=promise.secret,  # type: ignore[arg-type]
+        secret=promise.secret,
         epsilon=promise.epsilon,
         delta=promise.delta,
         terms=terms,

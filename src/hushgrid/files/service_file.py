@@ -92,11 +92,6 @@ def _short_enough(horizon: Any) -> Any:
 def _with_noise(secret: str, info: Info) -> str:
     if info.data["gaussian"] is not None and secret != "trajectory":
         raise mistake(f"is {display(secret)} with Gaussian noise; give the secret trajectory.")
-    if info.data["window"] is not None and secret != "step":
-        raise mistake(
-            f"is {display(secret)} with a window, which shares out the budget by itself; give the"
-            " secret step, or no window."
-        )
     if info.data["block_steps"] and secret == "step":
         raise mistake(
             "is 'step' with blocks of steps, of which one price can say as much as the block; give"
@@ -126,7 +121,6 @@ class Promised(FileTable):
 
     Attributes:
         gaussian: Whether noise is Gaussian.
-        window: Whether a window shares out the budget.
         block_steps: Whether noise lasts blocks of steps.
         clamp: Whether a clamp is given.
         horizon: Steps.
@@ -137,7 +131,6 @@ class Promised(FileTable):
     """
 
     gaussian: Any = None
-    window: Any = None
     block_steps: Any = None
     clamp: Any = None
     horizon: Annotated[Any, AfterValidator(_short_enough)] = 1
@@ -173,7 +166,7 @@ def _terms(given: Any, info: Info) -> PolicyTerms:
         policy = policy_of(given)
     if said is not None and policy is not None:
         implied = "trajectory" if {"gaussian", "block_steps"} & set(table) else "step"
-        secret: Any = "window" if "window" in table else said.secret or implied
+        secret: Any = said.secret or implied
         delta = float(table.get("delta", 0.0))
         promise = Promise(secret, policy.epsilon, delta, said.rho, said.renew)
         if info.data.get("learned", Provenance()).private:
@@ -520,7 +513,7 @@ def _planned(
 ) -> Planned:
     """The policy that keeps the promise: the terms themselves where epsilon is each release's."""
     terms, (low, high) = pattern.terms, _EPSILONS
-    if promise.secret == "window" or not terms.schedule.per_release:
+    if not terms.schedule.per_release:
         return Planned(terms)
     if promise.secret == "step" and promise.rho is None:
         return Planned(terms)

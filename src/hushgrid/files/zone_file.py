@@ -62,7 +62,6 @@ from hushgrid.mechanism.policy import (
     PerStep,
     Policy,
     Schedule,
-    Window,
     per_step,
 )
 from hushgrid.model.consumption import MONTHS, Consumption, Elasticity
@@ -229,7 +228,7 @@ def leaks(policy: Policy, secret: str, rho: float | None) -> Iterator[tuple[str,
 
     Args:
         policy: The policy.
-        secret: What is promised: "step", "interval", "trajectory" or "window".
+        secret: What is promised: "step", "interval" or "trajectory".
         rho: Relative error by which a clamp is chosen; None: no clamp is chosen.
 
     Yields:
@@ -1007,7 +1006,6 @@ class PolicyTable(Policy):
         epsilon_t: Epsilon of each step.
         gaussian: Scale of Gaussian noise as a multiple of the bound; None: Laplace noise.
         delta: Delta of Gaussian noise.
-        window: A window of steps that shares one budget.
         negligible: Leave a house out once one of its occupancies has at most this probability.
         block_steps: Steps of each block with one noise; of a part of the horizon that repeats.
         block_epsilon: Epsilon of each of these blocks.
@@ -1016,14 +1014,11 @@ class PolicyTable(Policy):
         PolicyError: If keys of several schedules are set, or a value is not allowed.
     """
 
-    tables: ClassVar[Mapping[str, Any]] = {"window": Window}
-
     schedule: Schedule = field(default_factory=Even, init=False)
     covariates: tuple[Covariate, ...] = field(default=(), init=False)  # tables of their own
     epsilon_t: tuple[float, ...] = ()
     gaussian: float | None = None
     delta: float = 0.0
-    window: Window | None = None
     negligible: float = 0.0
     block_steps: tuple[int, ...] = ()
     block_epsilon: tuple[float, ...] = ()
@@ -1050,21 +1045,12 @@ class PolicyTable(Policy):
                 f"policy delta is {self.delta}; it goes with gaussian noise only.",
                 fields=("delta", "gaussian"),
             )
-        if self.window is not None:
-            if self.gaussian is not None or self.epsilon_t:
-                raise PolicyError(
-                    f"policy window is {self.window.steps} steps with another schedule of the"
-                    " budget; give one of window, epsilon_t and gaussian.",
-                    fields=("window", "epsilon_t", "gaussian"),
-                )
-            chosen = self.window
         if self.block_steps or self.block_epsilon:
             if chosen is not None or self.epsilon_t or self.negligible:
                 raise PolicyError(
                     f"policy block_steps has {len(self.block_steps)} blocks with another schedule"
-                    " of the budget; give one of block_steps, window, epsilon_t, gaussian and"
-                    " negligible.",
-                    fields=("block_steps", "window", "epsilon_t", "gaussian", "negligible"),
+                    " of the budget; give one of block_steps, epsilon_t, gaussian and negligible.",
+                    fields=("block_steps", "epsilon_t", "gaussian", "negligible"),
                 )
             blocks = Blocks(self.block_steps, self.block_epsilon)
             whole = self.horizon % sum(blocks.lengths) == 0
@@ -1072,8 +1058,7 @@ class PolicyTable(Policy):
         leaving = Negligible(self.negligible, self.epsilon_t)
         if self.negligible and chosen is not None:
             raise PolicyError(
-                f"policy negligible is {self.negligible:g} with a window or Gaussian noise;"
-                " give one of them.",
-                fields=("negligible", "window", "gaussian"),
+                f"policy negligible is {self.negligible:g} with Gaussian noise; give one of them.",
+                fields=("negligible", "gaussian"),
             )
         return chosen or (leaving if self.negligible else per_step(self.epsilon_t))

@@ -292,7 +292,6 @@ def tradeoff(
     epsilon: float,
     delta: float = 0.0,
     rho: float = RHO,
-    share: float = 1.0,
     steps: int | None = None,
     etas: Sequence[float] = ETAS,
 ) -> Tradeoff:
@@ -305,7 +304,6 @@ def tradeoff(
         epsilon: The promised epsilon.
         delta: The promised delta, of a trajectory.
         rho: Relative error to expect of the model.
-        share: The share of a promise about the secret `step` that one release may lose.
         steps: Steps the promise covers, by default the horizon; where it is more, the spending of
             the horizon counts in proportion to what the policy itself spends in it.
         etas: Trusts to draw a curve for, besides the policy's own.
@@ -324,7 +322,7 @@ def tradeoff(
         joint = eta < 1 and policy.schedule.lengths
         own = replace(policy, eta=eta, schedule=Even() if joint else policy.schedule)
         try:
-            scales = _scales(world, own, secret, epsilon, delta, share, total)
+            scales = _scales(world, own, secret, epsilon, delta, total)
             points = [_point_at(base, own, scales, epsilon * k, rho) for k in TIMES]
         except HushgridError:  # this trust has no curve
             continue
@@ -344,7 +342,6 @@ def _scales(
     secret: Secret,
     epsilon: float,
     delta: float,
-    share: float,
     total: int,
 ) -> Scales:
     zone, tariff, models, consumption = world
@@ -359,7 +356,7 @@ def _scales(
         here = _multiple(epsilon, delta, total)
         return lambda e: (own * _multiple(e, delta, total) / here).tolist()
     if secret == "step":
-        return lambda e: task.scales([e * share] * policy.horizon)
+        return lambda e: task.scales([e] * policy.horizon)
     spent = spending(task, secret, delta)
     whole, near = 1.0, 1 / math.sqrt(policy.horizon)
     if total > policy.horizon:

@@ -130,12 +130,10 @@ def _largest(policy: Policy) -> float:
 
 
 def _leakage(terms: Terms) -> dict[str, float | None] | None:
-    """What one release, the first day's and week's say about one step; None if models are private.
+    """What one release, the first day's and week's say about one step.
 
-    How a window shares out its budget is not known ahead: one release may lose all of it.
+    None if models are private.
     """
-    if terms.policy.schedule.adaptive and not terms.private_models:
-        return {"step": terms.policy.epsilon, "day": None, "week": None}
     day = round(24 / terms.days.hours)
     policy = terms.policy.first(7 * day)
     if terms.private_models:

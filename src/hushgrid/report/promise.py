@@ -51,10 +51,6 @@ _BOUNDS = {
         "All {steps} prices together shift the odds between any two courses of a home's occupancy"
         " by at most a factor of {factor}"
     ),
-    "window": (
-        "All prices together shift the odds between any two courses of a home's occupancy that"
-        " differ only within {steps} intervals in a row by at most a factor of {factor}"
-    ),
 }
 _APPROXIMATE = (
     "For any two courses of a home's occupancy and any set of outcomes of all {steps} prices, the"
@@ -89,10 +85,10 @@ def promise_sentence(
 
     Args:
         policy: the policy that keeps it; its eta, horizon and schedule are used.
-        secret: "step", "interval", "trajectory" or "window".
+        secret: "step", "interval" or "trajectory".
         epsilon: bound on the shift of the log odds.
         delta: of a trajectory promise; 0 for a pure one.
-        steps: how many releases it is about; by default those of the window, or of the horizon.
+        steps: how many releases it is about; by default those of the horizon.
         continued: whether an interval promise counts the epochs before and after.
 
     Returns:
@@ -103,7 +99,7 @@ def promise_sentence(
     'All 96 prices together shift the odds that a home is occu'
     """
     if steps is None:
-        steps = policy.schedule.covers(policy.horizon)
+        steps = policy.horizon
     bound = _APPROXIMATE if delta else _BOUNDS[secret]
     if continued and secret == "interval":
         bound = _BOUNDS["continued"]
@@ -567,8 +563,6 @@ def figures(outlook: Outlook) -> dict[str, float | None]:
     Returns:
         `step`, `day`, `week`; None where there is no bound.
     """
-    if outlook.secret == "window":  # how its budget is shared out is not known ahead
-        return {"step": outlook.epsilon, "day": None, "week": None}
     step = finite_or_none(max(outlook.seen.epsilon_t))
     return {"step": step, "day": outlook.leakage_day, "week": outlook.leakage_week}
 
@@ -582,7 +576,7 @@ def outlook_json(outlook: Outlook) -> dict[str, Any]:
     Returns:
         The values; a figure that does not exist is None.
     """
-    seen, window = outlook.seen, outlook.secret == "window"
+    seen = outlook.seen
     return {
         "secret": outlook.secret,
         "promise": {
@@ -595,7 +589,7 @@ def outlook_json(outlook: Outlook) -> dict[str, Any]:
         "horizon": outlook.steps,
         "eta": seen.policy.eta,
         "epsilon_t_max": figures(outlook)["step"],
-        "epsilon_any": None if window else finite_or_none(seen.epsilon_any),
+        "epsilon_any": finite_or_none(seen.epsilon_any),
         "scale_min": min(seen.scale),
         "scale_max": max(seen.scale),
         "clamp": list(seen.clamp) or None,
@@ -633,9 +627,6 @@ def outlook_prose(outlook: Outlook) -> str:
         continued=outlook.memory is not None,
     )
     lines = [f"Promise: {promise}", *_noise_lines(seen)]
-    if outlook.secret == "window":
-        lines[2:] = [f"Each release loses at most {outlook.epsilon:g}, as does a whole window."]
-        lines[1] = f"{lines[1].removesuffix('.')} (at an even share of the window)."
     if outlook.leakage_day is not None:
         lines.append(
             f"Leakage about one interval of one house from the first day's {outlook.day} releases:"

@@ -22,7 +22,6 @@ from hushgrid._numbers import is_hex, sum_up
 from hushgrid.audit.behaviour import Factory
 from hushgrid.audit.bounds import Check
 from hushgrid.audit.evidence import (
-    ArrivedHouse,
     Evidence,
     LostSteps,
     RecordedEpoch,
@@ -334,7 +333,7 @@ def _evidence(zone: str, records: Sequence[Record], places: Mapping[int, int]) -
     mode, repeated = "simulation", None
     charges: list[tuple[int, float]] = []
     gaps: list[LostSteps] = []
-    brought, moved = _Brought(), _Moved()
+    brought = _Brought()
     left: list[tuple[int, float, float]] = []
     moves: list[RecordedMove] = []
     for record in records:
@@ -353,7 +352,6 @@ def _evidence(zone: str, records: Sequence[Record], places: Mapping[int, int]) -
                         "seconds": int(body["seconds"]),
                         "entries": [],
                         "lost": set(),
-                        "came": (),
                         "accepted": accepted(EpochRecord.from_record(record)),
                         "stated": _stated(body),
                     }
@@ -366,8 +364,6 @@ def _evidence(zone: str, records: Sequence[Record], places: Mapping[int, int]) -
                     repeated = place
                 elif step not in seen and epochs:
                     own = epochs[-1]
-                    came = moved.at(int(body["start"]), own["seconds"])
-                    own["came"] = own["came"] if own["entries"] else came
                     own["entries"].append(
                         _entry(record, place, own["first"], brought.at(int(body["start"]), epochs))
                     )
@@ -378,7 +374,6 @@ def _evidence(zone: str, records: Sequence[Record], places: Mapping[int, int]) -
                 if body["direction"] == "out":
                     left.append((place, float(body["epsilon"]), brought.due(body, charges)))
                 brought.take(body, place)
-                moved.take(body)
                 moves.append(_move(record, place))
             elif record.kind == "gap" and epochs:
                 first, last = int(body["first"]), int(body["last"])
@@ -409,8 +404,6 @@ def _stated(body: Mapping[str, Any]) -> dict[str, Any]:
         "accepted",
         "together",
         "houses",
-        "window",
-        "window_epsilon",
         "promised_from",
         "forecast_until",
         "occupancy",
@@ -427,27 +420,6 @@ def _move(record: Record, place: int) -> RecordedMove:
     one = TransferRecord.from_record(record)
     stated = {"epsilon": one.epsilon, "total": one.total, "last": one.last}
     return RecordedMove(place, one.house, one.direction == "out", stated)
-
-
-class _Moved:
-    """Houses that came in and are still here, each with the first release after its record."""
-
-    def __init__(self) -> None:
-        self._here: dict[str, float | ArrivedHouse] = {}
-
-    def take(self, body: Mapping[str, Any]) -> None:
-        """A house comes or goes."""
-        self._here.pop(body["house"], None)
-        if body["direction"] == "in":
-            self._here[body["house"]] = float(body["epsilon"])
-
-    def at(self, start: int, seconds: int) -> tuple[ArrivedHouse, ...]:
-        """The houses here as of a release of the interval from `start` [UTC epoch s] on."""
-        for house, one in self._here.items():
-            self._here[house] = (
-                one if isinstance(one, ArrivedHouse) else ArrivedHouse(one, start, seconds)
-            )
-        return tuple(one for one in self._here.values() if isinstance(one, ArrivedHouse))
 
 
 class _Brought:

@@ -8,13 +8,10 @@ The rules across epochs, gaps and moves; docs/ledger.md and docs/serve.md have t
    first release from readings: other terms, houses that came, releases of other terms that may be
    lost. The new epoch publishes forecasts meanwhile (`silence`). So it does after all that was
    published, where its policy has `negligible`.
-3. After a window, other terms and another interval length begin when no window reaches back. Other
-   promises count sums.
-4. A house moves where each loss is known ahead: not under Gaussian noise or `negligible`, and not
-   into a window, which begins a window after what another zone published about a house that came.
-   One that left a zone with a window is published about again when no window of that zone reaches
-   back. A house that comes back brings all that was ever published about it. No house leaves or
-   comes to a zone that publishes, or ever published, about houses that move together.
+3. Other promises count sums.
+4. A house moves where each loss is known ahead: not under Gaussian noise or `negligible`. A house
+   that comes back brings all that was ever published about it. No house leaves or comes to a zone
+   that publishes, or ever published, about houses that move together.
 5. A gap is booked with one sum (`gaps.largest_loss`): what lost records state, and the most that
    the present epoch and each one named as lost can have cost from the gap's first step on; where it
    begins with its epoch, from the `begins` of each.
@@ -45,13 +42,11 @@ from hushgrid.service.earlier_epochs import (
     came_in,
     contradict_each_other,
     known,
-    moved_alone,
     of_run,
     own_leakage,
     past_epochs,
     silence,
     together,
-    windows_end,
 )
 from hushgrid.service.epoch import first_state, interval_promise, occupancy_digest, roster_digest
 from hushgrid.service.ledger.records import (
@@ -89,22 +84,18 @@ def opening(service: ZoneService, standing: LedgerState) -> dict[str, Any]:
         standing: its ledger, where the new epoch is not yet recorded.
 
     Returns:
-        The most houses that move together as `together`. A window's steps as `window` and what they
-        may lose as `window_epsilon`. The promise as `interval` with its models as `occupancy`, as
-        `leakage` the figure that was counted and, where a promise is exceeded, as `accepted` the
-        figure that takes its place. Where it begins in silence, its middle as `promised_from` and
-        its end as `forecast_until`.
+        The most houses that move together as `together`. The promise as `interval` with its models
+        as `occupancy`, as `leakage` the figure that was counted and, where a promise is exceeded,
+        as `accepted` the figure that takes its place. Where it begins in silence, its middle as
+        `promised_from` and its end as `forecast_until`.
 
     Raises:
         LedgerError: models contradict each other under a promise about one interval; another zone
-            published about a house after the epoch begins; a window of an earlier epoch still
-            counts; all its prices would be forecasts; or a promise would be exceeded, and the
-            operator has not accepted the figure.
+            published about a house after the epoch begins; all its prices would be forecasts; or a
+            promise would be exceeded, and the operator has not accepted the figure.
     """
     check_models_agree(service)
     _check_last(service, standing)
-    _check_kept_apart(service, standing)
-    _check_windows(service, standing)
     spans = known(service, standing)
     found = border(service, standing, spans)
     stated = _stated(service, found) | _silence(service, silence(service, standing, spans))
@@ -158,9 +149,6 @@ def _stated(service: ZoneService, found: Border | None) -> dict[str, Any]:
     """What the record of an epoch states, with its account."""
     exceeded = 0.0 if found is None or found.holds else found.leakage
     stated: dict[str, Any] = {"together": together(service)}
-    if service.policy.schedule.adaptive:
-        window = service.policy.schedule.shared_by
-        stated |= {"window": window, "window_epsilon": service.policy.epsilon}
     if exceeded:
         stated |= {"leakage": exceeded, "accepted": exceeded}
     promised = interval_promise(service)
@@ -208,50 +196,6 @@ def _check_last(service: ZoneService, standing: LedgerState) -> None:
             f"begins of zone {service.id!r} is {service.begins} but what another zone published"
             f" about a house that came from there counts until {last} (UTC epoch s); give a later"
             " begins."
-        )
-
-
-def _check_kept_apart(service: ZoneService, standing: LedgerState) -> None:
-    """Refuse a window that counts steps of another length, or what was published elsewhere."""
-    if not service.policy.schedule.adaptive:
-        return
-    other = [one for one in past_epochs(standing) if one.epoch.seconds != service.seconds]
-    ends = [one.last + one.epoch.seconds for one in other]
-    ends += [one.last for one in came_in(standing)]
-    longest = max([service.seconds, *(one.epoch.seconds for one in other)])
-    until = max(ends, default=0) + service.policy.schedule.shared_by * longest
-    if ends and service.begins < until:
-        raise LedgerError(
-            f"begins of zone {service.id!r} is {service.begins}, where its window still counts what"
-            " was published in intervals of another length, or elsewhere about a house that came;"
-            f" give a begins of {until} or later (UTC epoch s)."
-        )
-
-
-def _check_windows(service: ZoneService, standing: LedgerState) -> None:
-    """Refuse to take consecutive steps above what an earlier epoch promises about a window.
-
-    A window of the new epoch counts what was lost before it, so one that is as long and allows no
-    more keeps the earlier promise, if its models make no house certain: what it says of such a
-    house is not counted. Nor is what a release says of houses that move together. Other terms begin
-    when no window reaches back any more.
-    """
-    own = service.policy.schedule
-    certain = any(model.has_zeros for model in service.scenario.models)
-    window = own.shared_by * service.seconds if own.adaptive else 0
-    until, alone = windows_end(standing, 0 if certain else window, service.policy.epsilon), True
-    for one in past_epochs(standing):
-        reaches = max(window, (one.epoch.window or 0) * one.epoch.seconds)
-        if reaches and one.last + reaches > until and not moved_alone(service, one):
-            until, alone = one.last + reaches, False
-    if service.begins < until:
-        way = "a window that is as long and an epsilon that is as small"
-        if certain:
-            way += ", with models that declare nothing impossible"
-        raise LedgerError(
-            f"begins of zone {service.id!r} is {service.begins}, where a window of this epoch or of"
-            f" an earlier one still counts; give {f'{way}, or ' if alone else ''}a begins of"
-            f" {until} or later (UTC epoch s)."
         )
 
 

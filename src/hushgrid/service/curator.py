@@ -38,11 +38,9 @@ from hushgrid.mechanism.policy import NoiseName, Schedule
 from hushgrid.mechanism.release import (
     Mode,
     PreparedNoise,
-    State,
     noise_spread,
     prepare,
     step,
-    with_added_loss,
 )
 from hushgrid.model.zone import feed_in_rate, public_rate
 from hushgrid.service.border import opening
@@ -56,7 +54,7 @@ from hushgrid.service.ledger.records import Head, LedgerState, ReleaseRecord, Tr
 from hushgrid.service.ledger.witness import Witness
 from hushgrid.service.ledger.writer import Ledger, Signer, verify_signature
 from hushgrid.service.meters.columns import Closed, IntervalSource, NoiseBlock
-from hushgrid.service.replay import Replay, brought_now, last_block
+from hushgrid.service.replay import Replay, last_block
 from hushgrid.service.same_terms import next_epoch, renews, zone_as_begun
 
 
@@ -764,7 +762,7 @@ class Curator:
         cut = self._replay.state.zone
         low = self._scenario.zone.low_ends(cut)
         found = interval.tally(cut, lambda: self._expected() - low)
-        state = self._counted
+        state = self._replay.state
         if state.public is not None:
             state = replace(state, public=informed(state.public, self._covariates(start)))
         release, _ = step(state, found, draws)
@@ -776,14 +774,6 @@ class Curator:
         if self._imputed is None or self._imputed[0] != t:
             self._imputed = (t, self._expectations.at(t))
         return self._imputed[1]
-
-    @property
-    def _counted(self) -> State:
-        """The state before the next step; before the first release, with what houses brought."""
-        standing = self._ledger.standing
-        if not self.service.policy.schedule.adaptive or standing.current:
-            return self._replay.state
-        return with_added_loss(self._replay.state, brought_now(standing))
 
     def _drawn(self) -> PreparedNoise | None:
         """The noise of the next step; None where the budget or the horizon is exhausted.
@@ -798,7 +788,7 @@ class Curator:
                 return None
             noise = self._noise(self.t) if isinstance(self._noise, Stepwise) else self._noise
             mark = self._kept[0].mark if self._kept and self._kept[0] else 0
-            draws = prepare(self._counted, noise, size, mark)
+            draws = prepare(self._replay.state, noise, size, mark)
         except HorizonError:
             return None
         except MeterError:  # its store is away: the zone is opened again

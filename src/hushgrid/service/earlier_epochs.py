@@ -148,29 +148,6 @@ def past_epochs(standing: LedgerState) -> list[PastEpoch]:
     return found
 
 
-def windows_end(standing: LedgerState, length: int = 0, epsilon: float = math.inf) -> int:
-    """When no window that an epoch of a zone promises reaches back to what it published.
-
-    Args:
-        standing: The zone's ledger.
-        length: A window [s] that also counts what was lost before it.
-        epsilon: What that window may lose. It keeps the promise about every window that is not
-            longer and allows no less.
-
-    Returns:
-        [UTC epoch s]; 0 without such an epoch.
-    """
-    until = 0
-    for one in past_epochs(standing):
-        epoch = one.epoch
-        if epoch.window is None or epoch.window_epsilon is None:
-            continue
-        window = epoch.window * epoch.seconds
-        if length < window or epsilon > epoch.window_epsilon:
-            until = max(until, one.last + window)
-    return until
-
-
 def silence(
     service: ZoneService, standing: LedgerState, spans: Sequence[EarlierEpoch] | None = None
 ) -> tuple[float, float] | None:
@@ -792,18 +769,9 @@ def together(service: ZoneService) -> int:
     return max(piece.size for model in service.scenario.models for piece in model.chains)
 
 
-def moved_alone(service: ZoneService, past: PastEpoch) -> bool:
-    """Whether each house moves on its own, now and in an earlier epoch with what it lost.
+def _alone_in(service: ZoneService, past: PastEpoch) -> bool:
+    """Whether each house moves on its own, now and in an earlier epoch, whatever it lost.
 
-    Args:
-        service: The zone.
-        past: The epoch.
-
-    Returns:
-        True if so.
-    """
-    lost = (gap.together or 1 for gap in past.gaps)
-    return max([together(service), past.epoch.together, *lost]) == 1
 
 
 def moves_alone(service: ZoneService, standing: LedgerState) -> bool:

@@ -274,17 +274,14 @@ def _most(service: ZoneService, start: int, end: int) -> tuple[float, float]:
 
 
 def _most_of_one(service: ZoneService, start: int, end: int) -> tuple[float, float]:
-    """Of one epoch: each step its epsilon of the schedule, a block that it touches all of its own.
-
-    A window policy costs its budget for each window begun.
-    """
+    """Of one epoch: each step its epsilon of the schedule, a block that it touches all its own."""
     policy, seconds, begins = service.policy, service.seconds, service.begins
     first, after = max((start - begins) // seconds, 0), -((begins - end) // seconds)
     steps = range(first + 1, min(after, policy.horizon) + 1)
     if not steps or end <= start:
         return 0.0, 0.0
     scheduler = first_state(service).scheduler
-    lost = policy.schedule.lost_by(most_lost_in(service, scheduler, steps))
+    lost = sum_up(most_lost_in(service, scheduler, steps))
     return lost * (1 + CLOSE), policy.schedule.delta
 
 
@@ -301,11 +298,8 @@ def book(service: ZoneService, ledger: Ledger, lost_epochs: Sequence[ZoneService
     if standing.gap is None or standing.epoch is None:
         return
     first, last = standing.gap.first, standing.gap.last
-    lost, end = _others(service, standing.epoch, lost_epochs), (last + 1) * standing.epoch.seconds
+    lost = _others(service, standing.epoch, lost_epochs)
     n = max(map(together, lost), default=None)
-    adaptive = [one for one in (service, *lost) if lost and one.policy.schedule.adaptive]
-    windows = (one.policy.schedule.shared_by * one.seconds for one in adaptive)
-    until = end + max(windows, default=0)
     promises = [one.interval for one in standing.epochs]
     promises += map(interval_promise, lost)
     read = [(one.t, one.t) for one in standing.current if one.source == "readings"]
@@ -315,8 +309,7 @@ def book(service: ZoneService, ledger: Ledger, lost_epochs: Sequence[ZoneService
     promised = min((one for one in promises if other and one is not None), default=None)
     for one in (service, *lost):
         charge(one, ledger)
-    booking = ResumeRecord(first, last, float(epsilon), float(delta), 0, n, interval=promised)
-    ledger.write(replace(booking, until=until) if until > end else booking)
+    ledger.write(ResumeRecord(first, last, float(epsilon), float(delta), 0, n, interval=promised))
     ledger.resumed()
     fields = {"zone": service.id, "first": first, "last": last, "epsilon": epsilon}
     log.warning("gap booked", extra=fields)
@@ -344,11 +337,10 @@ def waits_until(
 ) -> float:
     """Until when a zone takes nothing from readings because of what is before, or booked as lost.
 
-    In the silence that the epoch begins with; as long as a window of a lost epoch counts; where any
-    epoch promises something about one step, until the zone's models have forgotten a lost one and
-    what was published until it was booked, up to the first release from readings since; under a
-    policy that leaves out houses which are all but certain, so after every gap; and under a window
-    policy as long as a window reaches into a gap, in which all of its budget may have been spent.
+    In the silence that the epoch begins with; where any epoch promises something about one step,
+    until the zone's models have forgotten a lost one and what was published until it was booked, up
+    to the first release from readings since; and under a policy that leaves out houses which are
+    all but certain, so after every gap.
 
     Args:
         service: The zone.
@@ -361,17 +353,11 @@ def waits_until(
     """
     known = {} if known is None else known
     found = [0.0 if standing.epoch is None else float(standing.epoch.forecast_until or 0)]
-    schedule = service.policy.schedule
-    for one, last in booked_since(service, standing, plain=schedule.negligible > 0):
+    leaving = service.policy.schedule.negligible > 0
+    for one, last in booked_since(service, standing, plain=leaving):
         if one.seq not in known:
             known[one.seq] = forgotten(service, last)[1]
         found.append(known[one.seq])
-    for one in standing.booked:
-        found.append(one.until or 0)
-        if schedule.adaptive:
-            seconds = standing.epoch_of(one).seconds
-            reach = (schedule.shared_by - 1) * max(seconds, service.seconds)
-            found.append((one.last + 1) * seconds + reach)
     return max(found)
 
 

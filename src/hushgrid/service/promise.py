@@ -19,7 +19,7 @@ from hushgrid.files.toml import duration_text
 from hushgrid.mechanism.policy import Policy
 from hushgrid.model.zone import FeedIn, Tariff
 from hushgrid.planning.expected_error import PRIVATE_WAYS, RHO, WAYS
-from hushgrid.planning.planner import Secret, assumptions, examine
+from hushgrid.planning.planner import assumptions, examine
 from hushgrid.planning.stability import Stability, loop_of
 from hushgrid.planning.tradeoff import ETAS, Tradeoff, expected, tradeoff
 from hushgrid.report.promise import (
@@ -37,7 +37,7 @@ from hushgrid.service.curator import utc
 from hushgrid.service.epoch import epoch_record, first_state
 from hushgrid.service.gaps import CLOSE, waits_until
 from hushgrid.service.ledger.records import LedgerState
-from hushgrid.service.replay import Replay, brought_now, initial_state, last_block
+from hushgrid.service.replay import Replay, last_block
 
 DAY = 86_400  # [s]
 
@@ -98,11 +98,9 @@ def zone_assumptions(zone: ZoneService) -> tuple[str, ...]:
         A sentence for each.
     """
     scenario = zone.scenario
-    # the losses of a window add up like those of a trajectory, and rest on the same
-    secret = promise_of(zone).secret
-    counted: Secret = "trajectory" if secret == "window" else secret
     models, exports = len(scenario.models), scenario.zone.offset > 0
-    return assumptions(counted, zone.policy, scenario.consumption, models, exports=exports)
+    secret = promise_of(zone).secret
+    return assumptions(secret, zone.policy, scenario.consumption, models, exports=exports)
 
 
 def stated(zone: ZoneService) -> dict[str, Any]:
@@ -199,7 +197,7 @@ def expected_error(zone: ZoneService) -> float | None:
 
 
 def first_day(zone: ZoneService) -> Policy:
-    """The policy of the first day; a window's at an even share of its budget.
+    """The policy of the first day.
 
     Args:
         zone: The zone.
@@ -207,7 +205,7 @@ def first_day(zone: ZoneService) -> Policy:
     Returns:
         The policy over the steps of one day.
     """
-    return zone.policy.first(DAY // zone.seconds).at_even_share()
+    return zone.policy.first(DAY // zone.seconds)
 
 
 def tradeoff_json(zone: ZoneService) -> dict[str, Any]:
@@ -241,16 +239,15 @@ def tradeoff_json(zone: ZoneService) -> dict[str, Any]:
 
 
 def _tradeoff(zone: ZoneService) -> Tradeoff:
-    promise, schedule = promise_of(zone), zone.policy.schedule
-    fixed = schedule.adaptive or zone.scenario.consumption.reacts  # these go with eta = 1 alone
+    promise = promise_of(zone)
+    fixed = zone.scenario.consumption.reacts  # it goes with eta = 1 alone
     return tradeoff(
         zone.scenario.terms,
         first_day(zone),
-        secret="step" if promise.secret == "window" else promise.secret,
+        secret=promise.secret,
         epsilon=promise.epsilon,
         delta=promise.delta,
         rho=_rho(zone),
-        share=1 / schedule.shared_by,
         steps=zone.policy.horizon,
         etas=() if fixed else ETAS,
     )
@@ -276,24 +273,21 @@ def outlook(zone: ZoneService) -> Outlook:
     scenario = zone.own or zone.scenario
     promise = promise_of(zone)
     day = min(DAY // zone.seconds, zone.policy.horizon)
-    steps = zone.policy.schedule.covers(zone.policy.horizon)
-    policy = zone.policy.first(_DAYS * DAY // zone.seconds).at_even_share()
+    policy = zone.policy.first(_DAYS * DAY // zone.seconds)
     seen = examine(
         *scenario.terms,
         policy,
-        secret="step" if promise.secret == "window" else promise.secret,
+        secret=promise.secret,
         epsilon=promise.epsilon,
         delta=promise.delta,
     )
     leakage, week = (seen.leaked_by(scenario.models, n) for n in (day, policy.horizon))
-    if zone.policy.schedule.adaptive:
-        leakage = week = None
     return Outlook(
         seen,
         promise.secret,
         stated_epsilon(zone),
         promise.delta,
-        steps,
+        zone.policy.horizon,
         leakage,
         day,
         _rho(zone),
@@ -387,9 +381,8 @@ def affordable(zone: ZoneService, on: Running | None = None) -> Affordable:
     """How many releases the budget pays for, counted as the curator counts.
 
     Each step costs what its calibration books, and one that does not fit is published as the
-    forecast. Where the cost depends on what will be published, the most that it can be is
-    counted: with a window epsilon for every `steps`, with demand that answers rates the step's
-    epsilon. Where no such bound is known, no number is given.
+    forecast. Where demand answers rates, the cost depends on what will be published, and the
+    step's epsilon is counted. Where no such bound is known, no number is given.
 
     Args:
         zone: The zone of the service file.
@@ -408,14 +401,10 @@ def affordable(zone: ZoneService, on: Running | None = None) -> Affordable:
     if on is not None and on.standing.gap is not None:
         why = "releases may be lost; what they cost is booked by hushgrid resume"
         return Affordable(None, steps, why=why)
-    since = on.standing if on is not None and planned.adaptive else None
-    if since is not None and (_lost_before(zone, since) or since.booked):
-        why = "windows still count what was lost before the epoch or in a gap"
-        return Affordable(None, steps, why=why)
     if zone.budget is None:
         return Affordable(steps, steps)
     scheduler = first_state(zone).scheduler
-    fixed = not planned.adaptive and (scheduler.ahead or not planned.per_release)
+    fixed = scheduler.ahead or not planned.per_release
     if not fixed and scheduler.weaker:
         why = (
             "the rules bound less than a release discloses, and what is published decides its cost"
@@ -424,9 +413,6 @@ def affordable(zone: ZoneService, on: Running | None = None) -> Affordable:
     if not fixed and planned.epsilons:
         why = "what is published decides what each step costs, and so which steps still fit"
         return Affordable(None, steps, why=why)
-    if planned.adaptive:
-        within = planned.shared_by * spent.more(policy.epsilon, zone.budget)
-        return Affordable(min(within, steps), steps, least=True)
     paid, begun = 0, None if on is None else last_block(on.standing).get("number")
     for t in range(first, policy.horizon + 1):
         ahead, block = scheduler.ahead, planned.place(t).get("number")
@@ -435,11 +421,6 @@ def affordable(zone: ZoneService, on: Running | None = None) -> Affordable:
         if spent.fits(cost, zone.budget):
             spent, paid, begun = spent.add(cost), paid + 1, block
     return Affordable(paid, steps, least=not fixed)
-
-
-def _lost_before(zone: ZoneService, standing: LedgerState) -> bool:
-    """Whether windows count releases before the epoch, or what houses brought along."""
-    return any(initial_state(zone, standing).carried) or brought_now(standing) > 0
 
 
 def _next(zone: ZoneService, standing: LedgerState) -> int:

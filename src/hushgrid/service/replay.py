@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from itertools import tee
 from typing import Any, Self
 
 import numpy as np
@@ -22,15 +21,12 @@ from hushgrid.accounting.events import booked
 from hushgrid.belief.load_filter import EarlierRelease, FollowedKnowledge, Knowledge, informed
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import ZoneService
-from hushgrid.mechanism.policy import largest_so_far
 from hushgrid.mechanism.release import (
     State,
     check_terms,
     first_public,
     replay,
     skip,
-    with_added_loss,
-    with_earlier_losses,
 )
 from hushgrid.service.epoch import first_state
 from hushgrid.service.ledger.checkpoint import Checkpoint, decode
@@ -191,13 +187,11 @@ class Replay:
         assert standing is not None
         if self._state is None:
             self._state = initial_state(self.service, standing)
-        if self._state.public is None and not self.service.policy.schedule.adaptive:
-            self._state = self._with_rates(self._state, standing)
+        if self._state.public is None:
+            self._state = self._with_rates(self._state)
         while self._pending:
             one = self._pending[0]
             state = self._kept_up(self._state, one.t)
-            if len(self._pending) == self._taken:  # the first of the epoch
-                state = with_added_loss(state, brought_now(standing))
             if one.source == "readings":
                 state = replay(state, one.in_epoch(epoch))
             else:
@@ -206,10 +200,8 @@ class Replay:
             self._pending.popleft()
         return self._state
 
-    def _with_rates(self, state: State, standing: LedgerState) -> State:
+    def _with_rates(self, state: State) -> State:
         """The state after all releases where only their rates matter."""
-        if self._pending and len(self._pending) == self._taken:  # the first of the epoch
-            state = with_added_loss(state, brought_now(standing))
         rates = list(state.rates)
         for one in self._pending:
             if one.source == "readings":
@@ -274,9 +266,8 @@ class Replay:
         public = state.public
         if public is None and self._public is not None and not self._unread:
             public = self._public.knowledge
-        window = {name: np.array(getattr(state, name)) for name in _WINDOW}
         known = {} if public is None or public.t != state.t else public.to_arrays()
-        return {"rates": _digest(state.rates), **window, **known}
+        return {"rates": _digest(state.rates), **known}
 
     def resume(self, one: Checkpoint) -> bool:
         """Take the state after a release from a checkpoint; only what follows is replayed.
@@ -301,10 +292,9 @@ class Replay:
         state = initial_state(self.service, standing, followed=False)
         add_rates(public.rates, known, epoch.first, self.service.fallback_rate)
         learned = "weights" in arrays
-        if not (learned or state.public is None) or set(arrays).isdisjoint(_WINDOW):
+        if not (learned or state.public is None) or "rates" not in arrays:
             return False
         try:
-            window: dict[str, Any] = {name: tuple(arrays[name].tolist()) for name in _WINDOW}
             same = np.array_equal(arrays["rates"], _digest(public.rates))
             if learned:
                 public.knowledge = public.knowledge.from_arrays(arrays)
@@ -312,15 +302,12 @@ class Replay:
             return False
         if not same or (learned and public.knowledge.t != len(public.rates) + 1):
             return False
-        state = replace(state, rates=tuple(public.rates), **window)
+        state = replace(state, rates=tuple(public.rates))
         self._state = state if state.public is None else replace(state, public=public.knowledge)
         self._pending = deque(rest)
         if learned:
             self._public, self._unread = public, deque(rest)
         return True
-
-
-_WINDOW = ("spent", "carried", "lost")  # of a state, under a policy with a window
 
 
 def _paid(releases: Iterable[ReleaseRecord]) -> Iterator[ReleaseRecord]:
@@ -346,7 +333,7 @@ def _digest(rates: Iterable[float]) -> NDArray[np.uint8]:
 
 
 def initial_state(service: ZoneService, standing: LedgerState, *, followed: bool = True) -> State:
-    """The mechanism's state before step 1 of the present epoch, with earlier losses of its windows.
+    """The mechanism's state before step 1 of the present epoch.
 
     Args:
         service: The zone under the epoch's terms.
@@ -362,7 +349,7 @@ def initial_state(service: ZoneService, standing: LedgerState, *, followed: bool
         earlier = releases_before(standing)
         known = with_earlier_releases(state.public, earlier, epoch.first)
         state = replace(state, public=known)
-    return with_earlier_losses(state, lost_before(standing, service.policy.schedule.shared_by))
+    return state
 
 
 def releases_before(standing: LedgerState) -> Sequence[ReleaseRecord]:
@@ -396,83 +383,6 @@ def with_earlier_releases(
             seen = (one.load_hat, one.scale, one.base, one.model_share or 0.0, one.covariates or {})
             found.appendleft(EarlierRelease(one.t - first + 1, *seen, one.block))
     return public.continued(found)
-
-
-def lost_before(standing: LedgerState, steps: int) -> tuple[float, ...]:
-    """What the last `steps` - 1 steps before the present epoch lost, latest last.
-
-    Counted by the longest steps of the epochs since, which reach back furthest, and with the loss
-    of any house whatever it consumes. A house that came in before the epoch's
-    first release may have lost all it had spent at the last step before the release that follows
-    its record; where that is a release of the present epoch, `brought_now` has it.
-
-    Args:
-        standing: The zone's ledger state.
-        steps: Steps of a window.
-
-    Returns:
-        `steps` - 1 losses; none where the ledger has no epoch.
-    """
-    lost, epoch = [Spent() for _ in range(steps - 1)], standing.epoch
-    if epoch is None or not lost:
-        return ()
-    begins = epoch.first * epoch.seconds
-    furthest = (steps - 1) * max(one.seconds for one in standing.epochs)
-    earlier, again = tee(_paid(reversed(releases_before(standing))))
-    each = booked(again, loss=lambda one: max(one.epsilon, one.epsilon_any))
-    for one, loss in zip(earlier, each, strict=True):
-        if begins - one.start > 2 * furthest:  # older than any window reaches, whatever its length
-            break
-        gap = begins - (one.start + standing.epoch_of(one).seconds)
-        ago = max(gap // _longest_since(standing, one), 0) + 1
-        if ago < steps:
-            lost[-ago] = lost[-ago].add(loss)
-    moves: dict[int, float] = {}
-    for epsilon, after in _brought(standing):
-        if after is not None and after.seq < epoch.seq:
-            ago = max(begins - after.start, 0) // _longest_since(standing, after) + 1
-            moves[ago] = max(moves.get(ago, 0.0), epsilon)
-    for ago, epsilon in largest_so_far(moves).items():
-        if ago < steps:
-            lost[-ago] = lost[-ago].add(epsilon)
-    return tuple(each.total for each in lost)
-
-
-def _longest_since(standing: LedgerState, one: ReleaseRecord) -> int:
-    """The longest steps [s] of a release's epoch and of all later ones."""
-    seq = standing.epoch_of(one).seq
-    return max(epoch.seconds for epoch in standing.epochs if epoch.seq >= seq)
-
-
-def brought_now(standing: LedgerState) -> float:
-    """The most that a house had spent which came since the last release before the present epoch.
-
-    It counts as lost at the last step before the epoch's first release, whenever that is made.
-
-    Args:
-        standing: The zone's ledger state.
-
-    Returns:
-        The largest epsilon; 0 where no house came.
-    """
-    seq = standing.epoch.seq if standing.epoch else 0
-    late = (e for e, after in _brought(standing) if after is None or after.seq > seq)
-    return max(late, default=0.0)
-
-
-def _brought(standing: LedgerState) -> Iterator[tuple[float, ReleaseRecord | None]]:
-    """What each house that moved in had spent, and the first release after its record.
-
-    As of the present epoch's first release: with a house that came later `check_all_here` refuses
-    to go on.
-    """
-    first = next((one.seq for one in standing.current), None)
-    moved = {one.house: one for one in standing.transfers if first is None or one.seq < first}
-    for move in moved.values():
-        if move.direction == "in":
-            after = bisect_right(standing.releases, move.seq, key=lambda one: one.seq)
-            late = after == len(standing.releases)
-            yield move.epsilon, None if late else standing.releases[after]
 
 
 def spent_before(service: ZoneService, standing: LedgerState) -> Spent:

@@ -19,7 +19,7 @@ from hushgrid.accounting.events import booked
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.mechanism.release import State
-from hushgrid.service.earlier_epochs import moves_alone, windows_end
+from hushgrid.service.earlier_epochs import moves_alone
 from hushgrid.service.epoch import charge, check_same, house_names
 from hushgrid.service.gaps import look_for_loss
 from hushgrid.service.ledger import open_store
@@ -141,9 +141,8 @@ def takes_along(standing: LedgerState, name: str, now: float = math.inf) -> dict
             nothing and do not put off when it may be published about again.
 
     Returns:
-        `total` and `last` of the record. No other zone publishes about the house before `last`:
-        what is published counts for a window of an epoch here until then. `total` is infinite where
-        houses moved together in an epoch that may be lost.
+        `total` and `last` of the record. No other zone publishes about the house before `last`.
+        `total` is infinite where houses moved together in an epoch that may be lost.
     """
     left, since = _here_since(standing, name)
     own = (one for one in standing.transfers if one.house == name and one.seq > left)
@@ -163,10 +162,9 @@ def takes_along(standing: LedgerState, name: str, now: float = math.inf) -> dict
         ends.append(math.floor(now))
     ends += [_end(standing, gap) for gap in gaps]
     ends += [one.last for one in came]
-    ends += [one.until for one in standing.booked if one.until]
     return {
         "total": sum_up([*models, total, *lost, *(gap.epsilon for gap in gaps)]),
-        "last": max([*ends, windows_end(standing)]),
+        "last": max(ends, default=0),
     }
 
 
@@ -269,8 +267,7 @@ def move(deployment: Deployment, meter: str, source: str, target: str, now: floa
             look_for_loss(deployment, leaves, old, now)
             old.settle()
             out = _left(old.standing, name, target)
-            steps = max(comes.policy.horizon, comes.policy.schedule.shared_by)
-            span = steps * comes.seconds
+            span = comes.policy.horizon * comes.seconds
             if out is None:  # refused before the other zone's ledger is created
                 _check_kinds(leaves, comes)
                 _check_alone(leaves, old.standing, "leaves")
@@ -301,18 +298,14 @@ def move(deployment: Deployment, meter: str, source: str, target: str, now: floa
 
 
 def _check_kinds(leaves: ZoneService, comes: ZoneService) -> None:
-    """Refuse policies under which what a house lost is not a sum that is known ahead.
-
-    A house may leave a zone with a window: each of its releases has an epsilon.
-    """
+    """Refuse policies under which what a house lost is not a sum that is known ahead."""
     for zone, verb in ((leaves, "leaves"), (comes, "comes to")):
-        schedule = zone.policy.schedule
-        if schedule.known_ahead or (schedule.adaptive and zone is leaves):
+        if zone.policy.schedule.known_ahead:
             continue
         raise LedgerError(
-            f"no house {verb} zone {zone.id!r} while its policy has gaussian, negligible or a"
-            " window; begin an epoch without them there (hushgrid serve --new-epoch), transfer the"
-            " house, and begin one with them afterwards."
+            f"no house {verb} zone {zone.id!r} while its policy has gaussian or negligible; begin"
+            " an epoch without them there (hushgrid serve --new-epoch), transfer the house, and"
+            " begin one with them afterwards."
         )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hushgrid import Policy, SimulatedNoise, Window
+from hushgrid import Policy, SimulatedNoise
 from hushgrid.errors import LedgerError
 from hushgrid.mechanism import release as mechanism
 from hushgrid.service import curator as curators
@@ -320,8 +320,7 @@ def test_a_stop_signal_comes_before_the_next_zone(tmp_path: Path) -> None:
 @pytest.mark.parametrize("policy", [
     Policy(0.5, horizon=300),
     Policy(0.5, horizon=300, publish="estimate"),
-    Policy(0.5, horizon=300, schedule=Window(24)),
-], ids=["plain", "estimate", "window"])  # fmt: skip
+], ids=["plain", "estimate"])  # fmt: skip
 def test_steps_left_out_together_are_those_left_out_one_by_one(policy: Policy) -> None:
     state = first_state(setups.service(policy=policy))
     for load in (1500, 2500):

@@ -81,7 +81,7 @@ def test_every_promise_and_assumption_is_translated_as_a_whole(language: str) ->
     used: set[str] = set()
     consumption = service().scenario.consumption
     for policy in _policies():
-        secrets = ("step", "interval", "trajectory", "window")
+        secrets = ("step", "interval", "trajectory")
         for secret, delta in [*itertools.product(secrets, [0.0]), ("trajectory", 1e-6)]:
             for continued in (False, True):
                 used.add(

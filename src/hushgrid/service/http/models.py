@@ -357,7 +357,7 @@ class PromiseAnswer(AnswerModel):
 
     sentence: str
     assumptions: list[str]
-    secret: Literal["step", "interval", "trajectory", "window"]
+    secret: Literal["step", "interval", "trajectory"]
     epsilon: float
     delta: float
     eta: float

@@ -203,7 +203,7 @@ def _source(health: ZoneHealth) -> list[Alert]:
     if health.status.state == WAITS:
         text = (
             "The terms changed, a house came or an epoch is booked as lost, and a promise is about"
-            f" one interval or a window, or policy.negligible is set, so the price is {instead}"
+            f" one interval, or policy.negligible is set, so the price is {instead}"
             " until what was published before no longer counts (hushgrid check states the time)."
         )
         return [Alert("warning", text)]

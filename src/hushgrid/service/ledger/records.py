@@ -420,9 +420,6 @@ class EpochRecord(LedgerEntry):
         together: The most houses that move together under its models: their largest block.
         houses: The first `HOUSE_DIGITS` digits of every house's name, sorted; the name is that of
             a transfer.
-        window: How many consecutive steps lose at most `window_epsilon` together, those of later
-            epochs included, if that is promised.
-        window_epsilon: The most that they lose.
         promised_from: Where other terms were before it, or a house came: the promise `interval` is
             about steps from then on, promises before it about earlier ones [UTC epoch s]. Without a
             price then or later, before other terms follow, promises before it go on.
@@ -443,8 +440,6 @@ class EpochRecord(LedgerEntry):
     accepted: Annotated[float | None, optional(LOSS)] = None
     together: Annotated[int, whole(1)] = 1
     houses: Annotated[str, _HOUSES] = ""
-    window: Annotated[int | None, optional(whole(1))] = None
-    window_epsilon: Annotated[float | None, optional(LOSS)] = None
     promised_from: Annotated[int | None, optional(whole(0))] = None
     forecast_until: Annotated[int | None, optional(whole(0))] = None
     occupancy: Annotated[str | None, optional(HASH)] = None
@@ -724,8 +719,6 @@ class ResumeRecord(LedgerEntry):
         seq: The number of its record.
         together: Where an epoch of other terms may be lost, the most houses that move together in
             it.
-        until: Where that epoch or the present one promises a window, when none reaches into the gap
-            any more [UTC epoch s]; releases get the forecast until then.
         interval: Where more may be lost than the epoch's own schedule (an epoch of other terms,
             records that are known, steps of two histories), the least that any epoch promises about
             one step. Releases get the forecast until their models have forgotten the gap.
@@ -738,7 +731,6 @@ class ResumeRecord(LedgerEntry):
     delta: Annotated[float, CHANCE] = 0.0
     seq: int = 0
     together: Annotated[int | None, optional(whole(1))] = None
-    until: Annotated[int | None, optional(whole(0))] = None
     interval: Annotated[float | None, optional(LOSS)] = None
 
 
