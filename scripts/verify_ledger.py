@@ -26,7 +26,7 @@ KINDS = {
     "epoch": "digest exact first horizon houses roster seconds together",
     "schedule": "digest steps",
     "release": "applies_from applies_start counts delta digest epsilon epsilon_any estimate"
-    " load_hat look published_at put_back rate rule scale simulated source start t zone",
+    " load_hat published_at put_back rate rule scale simulated source start t zone",
     "transfer": "delta direction epsilon house last other out total",
     "charge": "digest epsilon homes what",
     "gap": "first last why",
@@ -45,7 +45,7 @@ OPTIONAL = {
     "gap": {"heads", "least"},
     "resume": {"together", "interval"},
 }
-COSTS = ("scale", "look", "epsilon", "delta", "epsilon_any", "put_back")
+COSTS = ("scale", "epsilon", "delta", "epsilon_any", "put_back")
 
 
 class BadRecordError(Exception):

@@ -71,7 +71,6 @@ NAMES = [
     "TruncatedNormal",
     "TrustCalibrator",
     "Uniform",
-    "Window",
     "Zone",
     "ZoneError",
     "aggregate",

@@ -36,7 +36,6 @@ from hushgrid import (
     TruncatedNormal,
     TrustCalibrator,
     Uniform,
-    Window,
     Zone,
     init,
     plan,
@@ -70,7 +69,7 @@ def made() -> list[Any]:
         Histogram(np.ones(300) / 300), Elasticity(0.2, 0.1, 0.5, 2.0), Naive(2500), Uniform(9),
         SimulatedNoise(1),
         Policy(0.5, schedule=PerStep((0.1,) * 96)), PerStep((0.1,) * 96), SecureNoise(),
-        Policy(0.5, schedule=Window(96)), Gaussian(3.0, 1e-6), *laws,
+        Gaussian(3.0, 1e-6), *laws,
         Negligible(1e-6, (0.5,) * 96), FeedIn(0.001, 0.05), Net(laws[1], laws[2], 2500),
     ]  # fmt: skip
 

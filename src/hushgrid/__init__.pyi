@@ -47,7 +47,6 @@ from hushgrid.mechanism.policy import Negligible as Negligible
 from hushgrid.mechanism.policy import PerStep as PerStep
 from hushgrid.mechanism.policy import Policy as Policy
 from hushgrid.mechanism.policy import Schedule as Schedule
-from hushgrid.mechanism.policy import Window as Window
 from hushgrid.mechanism.release import Release as Release
 from hushgrid.mechanism.release import State as State
 from hushgrid.mechanism.release import init as init

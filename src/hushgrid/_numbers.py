@@ -214,15 +214,6 @@ def sum_up(losses: Iterable[float]) -> float:
     return math.nextafter(total, math.inf) if rest > 0 else total
 
 
-def within(losses: Iterable[float], budget: float) -> bool:
-    """Whether the exact sum of losses is at most a budget.
-
-    >>> within([0.5, 0.5], 1.0), within([0.1, 0.1, 0.1], 0.3)
-    (True, False)
-    """
-    return math.fsum((*losses, -budget)) <= 0  # fsum rounds once, so the sign is exact
-
-
 @dataclass(frozen=True, slots=True)
 class Spent:
     """The exact sum of losses so far.

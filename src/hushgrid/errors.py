@@ -45,7 +45,7 @@ class PlanError(HushgridError):
 
 
 class HorizonError(HushgridError):
-    """A release requested where the policy has none: beyond its horizon, or in a full window."""
+    """A release requested where the policy has none: beyond its horizon."""
 
 
 class NoiseError(HushgridError):

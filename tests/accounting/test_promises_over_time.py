@@ -20,7 +20,6 @@ from hushgrid import (
     SimulatedNoise,
     Tariff,
     Uniform,
-    Window,
     Zone,
     init,
     plan,
@@ -41,12 +40,6 @@ ONE = OccupancyModel.factored([[0.5, 0.5]], [[STAY]])
 
 def laws(n: int) -> Consumption:
     return Consumption.by_class(absent=[Uniform(50)] * n, present=[Uniform(100)] * n)
-
-
-def test_a_window_looks_twice_so_it_trusts_nothing() -> None:
-    """At eta = 0 the two sights of one reading lost 1.733 where 1 was booked."""
-    with pytest.raises(PolicyError, match="look at a load twice"):
-        Policy(1.0, eta=0.0, schedule=Window(1, "absorption"))
 
 
 def test_a_block_mate_that_repeats_the_past_is_counted() -> None:

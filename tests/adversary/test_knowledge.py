@@ -49,7 +49,6 @@ KNOWN = Knowledge(ZONE, [THETA], F)
             [release(1, 3, 2.0), release(2, 3, 2.0, digest="e" * 64)],
             "release of step 2 is under terms eeeeeeeeeeee but the others under d",
         ),
-        ([release(1, 3, 2.0, look=4.0)], "release of step 1 also spent a look of 4 Wh"),
         ([release(1, 3, float("nan"))], "release of step 1 has scale nan"),
     ],
 )

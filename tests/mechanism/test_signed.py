@@ -184,20 +184,6 @@ def test_the_rate_and_the_release_are_of_the_net_load() -> None:
     assert cost(load.load, state.tariff) == pytest.approx(0.15**2 / 2 - 62.5 * 0.15)
 
 
-def test_a_window_expects_the_net_load_of_the_last_rate() -> None:
-    """A probe near what the last rate says repeats it: the offset is on both sides."""
-    from hushgrid import Window
-
-    zone, theta, f = zone_of_two(400)
-    state = init(zone, TARIFF, [theta], f, Policy(40.0, schedule=Window(2)))
-    load, noise = tally([-300, -300], zone.bound, zone.export), SimulatedNoise(1)
-    rates = set()
-    for _ in range(12):
-        release, state = step(state, load, noise)
-        rates.add(release.rate)
-    assert len(rates) < 8, "a load that stays is not published anew at each step"
-
-
 def test_without_exports_everything_is_as_before() -> None:
     plain, net = Zone("z", [1000, 1000]), Zone.net("z", [1000, 1000], [0, 0])
     _, theta, f = zone_of_two(0)

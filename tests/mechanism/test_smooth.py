@@ -11,7 +11,6 @@ from hushgrid.audit.behaviour import check_behaviour, grid_fault, hushgrid, load
 from hushgrid.audit.evidence import Terms
 from hushgrid.errors import PolicyError, ZoneError
 from hushgrid.mechanism.noise import SimulatedNoise
-from hushgrid.mechanism.policy import Window
 from hushgrid.mechanism.release import init, releases
 from hushgrid.model.zone import public_rate
 from tests.cli import test_cli as command
@@ -80,11 +79,6 @@ def test_a_smoothed_day_passes_its_audit(tmp_path):
 def test_a_rate_alone_has_no_load_where_rates_are_smoothed():
     with pytest.raises(PolicyError, match=r"smooth is 0\.6 and the publisher states rates alone"):
         load_of(read_answer({"rate": 70.0}), TARIFF)
-
-
-def test_a_window_refuses_smoothing():
-    with pytest.raises(PolicyError, match=r"smooth is 0\.6 with a window"):
-        init(ZONE, TARIFF, [THETA], F, Policy(0.5, schedule=Window(8)))
 
 
 @pytest.mark.parametrize("wrong", [-0.1, 1.0, float("nan"), "x"])

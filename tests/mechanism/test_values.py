@@ -20,7 +20,6 @@ from hushgrid import (
     Tariff,
     TrustCalibrator,
     Uniform,
-    Window,
     Zone,
     init,
     step,
@@ -37,7 +36,6 @@ POLICIES = {
     "clamped": Policy(0.5, horizon=6, clamp=(700,)),
     "gaussian": Policy(0.5, horizon=6, schedule=Gaussian(60.0, 1e-6)),
     "negligible": Policy(0.5, horizon=6, schedule=Negligible(0.05)),
-    "window": Policy(2.0, horizon=6, schedule=Window(3)),
     "one by one": Policy(0.5, horizon=6, blocks="minimal", models="paper"),
 }
 

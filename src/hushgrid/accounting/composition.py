@@ -25,11 +25,11 @@ from hushgrid.accounting.events import (
     loss_distribution,
     noise_event,
 )
-from hushgrid.errors import HorizonError, PlanError, PolicyError
+from hushgrid.errors import PlanError, PolicyError
 from hushgrid.mechanism.calibrators import case_loss, loss_of_pmfs
 from hushgrid.mechanism.exposure import Exposure
 from hushgrid.mechanism.policy import MAX_SCALE
-from hushgrid.mechanism.release import Release, State, shares, spend
+from hushgrid.mechanism.release import Release, State
 from hushgrid.mechanism.scheduler import cases_of
 
 
@@ -133,13 +133,11 @@ class AccountEntry(NamedTuple):
         t: The step.
         scale: Scale of the noise [Wh].
         rate: Published rate [currency/kWh].
-        look: Scale of the probe [Wh], under a policy with a window; else 0.
     """
 
     t: int
     scale: float
     rate: float
-    look: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -163,7 +161,7 @@ class Account:
                 f"release is of step {release.t} but the account is before step {expected};"
                 " add releases in order, each once."
             )
-        entry = AccountEntry(release.t, release.scale, release.rate, release.look)
+        entry = AccountEntry(release.t, release.scale, release.rate)
         return replace(self, entries=(*self.entries, self._checked(entry)))
 
     def losses(self, entry: AccountEntry) -> Floats:
@@ -171,13 +169,7 @@ class Account:
 
         Infinite where it is uncertain and the policy's rules allow a release without noise.
         """
-        rates = self._rates_before(entry)
-        lost = self.first.scheduler.losses(entry.t, entry.scale, rates)
-        if entry.look:
-            lost = np.nextafter(
-                lost + self.first.scheduler.losses(entry.t, entry.look, rates), np.inf
-            )
-        return lost
+        return self.first.scheduler.losses(entry.t, entry.scale, self._rates_before(entry))
 
     @property
     def pure(self) -> Floats:
@@ -214,11 +206,9 @@ class Account:
                 " has no bound and there is no event for it."
             )
         return [
-            self._event(house, entry, scale)
+            self._event(house, entry)
             for entry in self._counted
-            if self._is_exposed(house, self._exposure(entry))
-            for scale in (entry.scale, entry.look)
-            if scale
+            if entry.scale and self._is_exposed(house, self._exposure(entry))
         ]
 
     @property
@@ -286,7 +276,7 @@ class Account:
 
     def _checked(self, entry: AccountEntry) -> AccountEntry:
         """The entry, if a release of this zone can have these values."""
-        t, scale, rate, look = entry
+        t, scale, rate = entry
         policy = self.first.policy
         if t > policy.horizon:
             raise PolicyError(
@@ -301,38 +291,17 @@ class Account:
             )
         if not is_real(rate):
             raise PolicyError(f"rate of step {t} is {rate!r}; give the release's own, a number.")
-        self._check_scales(entry)
-        looked = policy.schedule.adaptive and is_real(look) and policy.min_scale <= look
-        if look != 0 and not looked:
-            raise PolicyError(
-                f"look of step {t} is {look!r}; give the release's own: 0, or its scale under a"
-                " policy with a window."
-            )
-        return AccountEntry(t, float(scale), float(rate), float(look))
+        self._check_scale(entry)
+        return AccountEntry(t, float(scale), float(rate))
 
-    def _check_scales(self, entry: AccountEntry) -> None:
-        """Refuse scales that do not follow from the terms."""
-        policy, scheduler = self.first.policy, self.first.scheduler
-        rates = self._rates_before(entry)
-        if not policy.schedule.adaptive:
-            due = {(scheduler.at(entry.t, rates).scale, 0.0)}
-        else:
-            due = set(_windowed(self._state()))
-        if (entry.scale, entry.look) not in due:
+    def _check_scale(self, entry: AccountEntry) -> None:
+        """Refuse a scale that does not follow from the terms."""
+        due = self.first.scheduler.at(entry.t, self._rates_before(entry)).scale
+        if entry.scale != due:
             raise PolicyError(
-                f"scale of step {entry.t} is {entry.scale!r} where the terms lead to"
-                f" {' or '.join(f'{scale:g}' for scale, _ in sorted(due))};"
+                f"scale of step {entry.t} is {entry.scale!r} where the terms lead to {due:g};"
                 " the record is damaged or of other terms."
             )
-
-    def _state(self) -> State:
-        """The state of a policy with a window, after the entries so far."""
-        state = self.first
-        for entry in self.entries:
-            lost = _windowed(state)[entry.scale, entry.look]
-            state = spend(state, lost, published=entry.look > 0)
-            state = state.with_rates(entry.rate)
-        return state
 
     def _check_mine(self, zone: str, digest: str) -> None:
         if not isinstance(digest, str):
@@ -354,9 +323,9 @@ class Account:
     def _exposure(self, entry: AccountEntry) -> Exposure:
         return self.first.scheduler.booked(entry.t, self._rates_before(entry))
 
-    def _event(self, house: int, entry: AccountEntry, scale: float) -> Event:
+    def _event(self, house: int, entry: AccountEntry) -> Event:
         """The tightest event known for a house: its own pair of laws, or a pure loss in a block."""
-        eta = self.first.policy.eta
+        eta, scale = self.first.policy.eta, entry.scale
         exposure, f = self._exposure(entry), self.first.scheduler.consumption
         blocks = [block for block in exposure.blocks if house in block]
         together = [case for block in blocks for case in cases_of(exposure, block)]
@@ -372,18 +341,6 @@ class Account:
         if eta == 0:
             return Laws(laws[0], laws[1], scale)
         return Pure(loss_of_pmfs(laws[0].pmf, laws[1].pmf, bound, scale, eta))
-
-
-def _windowed(state: State) -> dict[tuple[float, float], float]:
-    """Scale and probe scale that the next step under a window may state, with their loss."""
-    try:
-        look, anew = shares(state)
-    except HorizonError:
-        return {}
-    found = {(look.scale, 0.0): look.epsilon}
-    if anew is not None:
-        found[anew.scale, look.scale] = look.epsilon + anew.epsilon
-    return found
 
 
 # ---- Gaussian noise of a horizon

@@ -427,11 +427,6 @@ class Knowledge:
             raise PolicyError(
                 f"{place} comes after step {t}; give releases in order, each step once."
             )
-        if release.look:
-            raise PolicyError(
-                f"{place} also spent a look of {release.look:g} Wh, which depends on the"
-                " load in a way that no filter here reads; give releases without a window."
-            )
         if not (is_real(release.scale) and release.scale >= 0):
             raise PolicyError(f"{place} has scale {release.scale}; give Wh of 0 or more.")
         if release.scale == 0:

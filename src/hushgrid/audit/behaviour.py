@@ -235,7 +235,9 @@ class Hushgrid:
         except HorizonError:
             return self._forecast()
         block = state.policy.schedule.span(state.t)
-        cost = 0.0 if block == self._block else draws.cost  # a block of steps is spent once
+        cost = (
+            0.0 if block == self._block else draws.calibration.epsilon
+        )  # a block of steps is spent once
         if not self._spent.fits(cost, self.terms.budget):
             return self._forecast()
         found = tally_offset(readings, self.terms.zone, state.zone)
@@ -264,7 +266,7 @@ class Hushgrid:
         n, steps, _ = readings.shape
         low = self.terms.zone.low_ends(first.zone)
         loads = np.clip(readings, low, low + first.zone.bound).sum(axis=2, dtype=np.int64)
-        if first.scheduler.fixed and first.policy.schedule.noise == "laplace":
+        if first.scheduler.ahead and first.policy.schedule.noise == "laplace":
             for t in range(steps):
                 loads[:, t] += self.noise.draws(first.scheduler.at(t + 1).scale, n)
             return {"load_hat": loads}

@@ -299,12 +299,11 @@ def houses(made: Recomputed, leakage: Floats | None) -> Houses:
     if not len(losses):
         losses, stated = np.zeros((1, first.zone.n_houses)), np.zeros(1)
     each = np.where(stated > 0, 1 / np.where(stated > 0, stated, 1), 0.0)
-    for t in made.epoch.lost if first.scheduler.fixed else ():  # booked by the schedule
+    for t in made.epoch.lost if first.scheduler.ahead else ():  # booked by the schedule
         if t <= min(len(each), first.policy.horizon) and not each[t - 1]:
             each[t - 1] = 1 / max(first.scheduler.at(t).scale, first.policy.min_scale)
-    looks = sum(1 / entry.look for entry in made.used if entry.look)
     bare = any(entry.scale == 0 for entry in made.used) or not first.policy.schedule.per_release
-    whole = math.inf if bare else _by_blocks(made, each).sum() + looks
+    whole = math.inf if bare else _by_blocks(made, each).sum()
     total = np.array([sum_up(column) for column in _by_blocks(made, losses).T.tolist()])
     any_total = np.maximum(_reach(made) * whole, total)
     by = total if leakage is None else leakage

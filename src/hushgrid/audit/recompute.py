@@ -273,7 +273,7 @@ class _Walk:
         if stated and self._drawn[0] == drawn[0] and self._drawn != drawn:
             self._fault("post_processing", entry, "states noise drawn anew within a block of steps")
         self._drawn = drawn
-        for name in ("scale", "look", "epsilon", "epsilon_any", "delta"):
+        for name in ("scale", "epsilon", "epsilon_any", "delta"):
             if not self._near(getattr(entry, name), getattr(due, name), _CLOSE):
                 fault = f"states a figure for {name} that does not follow from the terms"
                 self._fault("post_processing", entry, fault)
@@ -319,13 +319,10 @@ class _Walk:
     def _loss(self, entry: RecordedRelease) -> Floats:
         scheduler, t = self.first.scheduler, entry.step
         try:
-            lost = scheduler.losses(t, entry.scale, self._rates)
-            if entry.look:
-                lost = lost + scheduler.losses(t, entry.look, self._rates)
+            return scheduler.losses(t, entry.scale, self._rates)
         except HushgridError:  # no noise where a house is uncertain
             self._fault("noise_scale", entry, "has no noise though houses are uncertain")
             return np.full(self.terms.zone.n_houses, math.inf)
-        return lost
 
     def _fault(self, name: str, entry: RecordedRelease, fault: str) -> None:
         text = f"Record {entry.place} (step {entry.step}) {fault}."

@@ -361,7 +361,7 @@ def versions(
         return found
     found = {"open": Version(_open(scenario, recorded))} | found
     given = policy.schedule
-    if given.adaptive or not given.per_release:
+    if not given.per_release:
         return found
     shared = per_step(given.epsilons) if given.lengths else given.protecting_all()
     plain = replace(policy, eta=1.0, clamp=(), publish="raw", schedule=shared)
@@ -408,7 +408,6 @@ def without_noise(release: Release, readings: Int32s, scenario: Scenario) -> Rel
         estimate=None,
         rate=optimal_rate(load, scenario.tariff),
         scale=0.0,
-        look=0.0,
         epsilon=np.inf,
         delta=0.0,
         epsilon_any=np.inf,

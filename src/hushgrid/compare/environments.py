@@ -109,7 +109,7 @@ class PriceSetting(gymnasium.Env[Observation, Observation]):  # type: ignore[mis
         days: Days of an episode.
 
     Raises:
-        PolicyError: If the budget is not above 0, or the policy has blocks of steps or a window.
+        PolicyError: If the budget is not above 0, or the policy has blocks of steps.
     """
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012
@@ -126,8 +126,8 @@ class PriceSetting(gymnasium.Env[Observation, Observation]):  # type: ignore[mis
         self._policy = Policy(1.0, DAY) if policy is None else policy
         if not budget > 0:
             raise PolicyError(f"budget is {budget}; give an epsilon above 0.")
-        if self._policy.schedule.lengths or self._policy.schedule.adaptive:
-            raise PolicyError("the policy has blocks of steps or a window; give one without.")
+        if self._policy.schedule.lengths:
+            raise PolicyError("the policy has blocks of steps; give one without.")
         self._demand, self._budget, self._days = demand, float(budget), days
 
     def reset(

@@ -41,7 +41,6 @@ _POLICY_USUAL: dict[str, Any] = {
     "covariates": [],
     "gaussian": None,
     "delta": 0.0,
-    "window": None,
     "negligible": 0.0,
     "block_steps": [],
     "block_epsilon": [],
@@ -90,7 +89,7 @@ def _policy_values(policy: Policy) -> dict[str, tuple[Any, _Form]]:
 
 
 _NO_SCHEDULE: dict[str, Any] = {
-    "epsilon_t": (), "gaussian": None, "delta": 0.0, "window": None, "negligible": 0.0,
+    "epsilon_t": (), "gaussian": None, "delta": 0.0, "negligible": 0.0,
     "block_steps": (), "block_epsilon": (),
 }  # fmt: skip
 

@@ -1,21 +1,8 @@
 """Policies and schedules: what is promised, and how epsilon is shared out over releases.
 
-A policy has one schedule. The schedule alone defines the noise law, the epsilon of a step, the loss
-of several steps together, its keys in a file and its sentences; no other module tests its class,
-except `release`, which takes two observations of a load within a window, and `zone_file`, which
-chooses a schedule from the keys of a file. A new schedule is a final class here.
-
-A `Window` is a w-event budget (Kellaris, Papadopoulos, Xiao, Papadias 2014): any w consecutive
-steps of an endless stream lose at most epsilon together. Half of the budget probes, at every step,
-whether the load has moved away from what the public expects; the other half is spent where it has.
-
-    distribution  a publication takes half of what the last w - 1 publications have left
-    absorption    every step has an equal share; a publication takes the shares of the skipped
-                  steps before it, and the steps after it give up as many
-
-These shares are what a step may take at most. The booked loss decides: a probe or a publication
-that brings any w consecutive steps above epsilon by the exact sum of their booked losses is not
-made, under any terms and rules of the steps before.
+A policy has one schedule. The schedule alone defines the noise law, the epsilon of a step, its keys
+in a file and its sentences; no other module tests its class, except `zone_file`, which chooses a
+schedule from the keys of a file. A new schedule is a final class here.
 """
 
 from __future__ import annotations
@@ -29,17 +16,14 @@ from typing import Any, ClassVar, Literal, Protocol, TypeVar, cast, final, get_a
 
 import numpy as np
 
-from hushgrid._numbers import Floats, brief, is_real, is_whole, sum_up
+from hushgrid._numbers import Floats, brief, is_real, is_whole
 from hushgrid.errors import PolicyError
 from hushgrid.model.laws import Clamp
 from hushgrid.model.zone import Covariate
 
 NoiseLaw = Literal["laplace", "gaussian", "block"]
 NoiseName = Literal["laplace", "gaussian", "block", "none"]
-Method = Literal["distribution", "absorption"]
 Wh = TypeVar("Wh", float, Floats)
-
-ROUNDING = 1e-9  # of a probe's share: what calibration and rounding may add to it
 
 
 class _Policy(Protocol):
@@ -66,7 +50,6 @@ class Schedule:
         noise: The law of the noise.
         noise_words: The law and its scale, for sentences.
         secret: The secret that epsilon is about where a zone promises nothing else.
-        adaptive: Whether a step's budget depends on its load, so that its scale is not known ahead.
         per_release: Whether each release has a finite epsilon of its own, which sets its noise.
         assumption: A sentence for the list of assumptions; or empty.
         epsilons: The epsilon of each step of the horizon, where they differ; else empty.
@@ -80,8 +63,7 @@ class Schedule:
     __slots__ = ()
     noise: ClassVar[NoiseLaw] = "laplace"
     noise_words: ClassVar[str] = "Laplace, scale"
-    secret: ClassVar[Literal["step", "trajectory", "window"]] = "step"
-    adaptive: ClassVar[bool] = False
+    secret: ClassVar[Literal["step", "trajectory"]] = "step"
     per_release: ClassVar[bool] = True
     assumption: ClassVar[str] = ""
     epsilons: tuple[float, ...] = ()
@@ -96,11 +78,6 @@ class Schedule:
         return {}
 
     @property
-    def shared_by(self) -> int:
-        """How many consecutive steps share epsilon."""
-        return 1
-
-    @property
     def words(self) -> str:
         """The schedule in a policy's rule, after a space; or empty."""
         return ""
@@ -113,7 +90,7 @@ class Schedule:
     @property
     def known_ahead(self) -> bool:
         """Whether every release has a finite loss that is known before the first reading."""
-        return self.per_release and not self.adaptive and not self.negligible
+        return self.per_release and not self.negligible
 
     def epsilon_at(self, epsilon: float, t: int) -> float:
         """What release t may lose at most, of a policy's epsilon."""
@@ -138,14 +115,6 @@ class Schedule:
     def over(self, steps: int) -> Schedule:  # noqa: ARG002
         """The schedule again and again over so many steps, whose epsilons are given one by one."""
         return self.with_epsilons(())
-
-    def covers(self, horizon: int) -> int:
-        """Number of releases that the promise covers."""
-        return horizon
-
-    def lost_by(self, most: Sequence[float]) -> float:
-        """The most that consecutive steps lose together, from the most that each can lose."""
-        return sum_up(most)
 
     def with_epsilons(self, each: tuple[float, ...]) -> Schedule:  # noqa: ARG002
         """The schedule with these epsilons, or one for all steps; unchanged where it has none."""
@@ -351,120 +320,6 @@ class Gaussian(Schedule):
 
 @final
 @dataclass(frozen=True, slots=True)
-class Window(Schedule):
-    """Epsilon is what any `steps` consecutive steps may lose together, for endless streams.
-
-    Attributes:
-        steps: w, 1 or more.
-        by: How the half for publications is shared out.
-    """
-
-    secret = "window"
-    adaptive = True
-
-    steps: int
-    by: Method = "distribution"
-
-    __repr__ = brief
-
-    def __post_init__(self) -> None:
-        if not is_whole(self.steps) or self.steps < 1:
-            raise PolicyError(
-                f"window steps is {self.steps}; give 1 step or more.", fields=("steps",)
-            )
-        if self.by not in get_args(Method):
-            raise PolicyError(
-                f"window by is {self.by!r}; give one of {', '.join(get_args(Method))}.",
-                fields=("by",),
-            )
-        object.__setattr__(self, "steps", int(self.steps))
-
-    @property
-    def terms(self) -> Mapping[str, Any]:
-        """`window`, a table of its own."""
-        return {"window": {"steps": self.steps, "by": self.by}}
-
-    @property
-    def shared_by(self) -> int:
-        """w."""
-        return self.steps
-
-    @property
-    def words(self) -> str:
-        """The method and w."""
-        return f" {self.by} over {self.steps}"
-
-    def covers(self, horizon: int) -> int:  # noqa: ARG002
-        """w, however long the stream."""
-        return self.steps
-
-    def lost_by(self, most: Sequence[float]) -> float:
-        """The most that a step can lose, once for every window begun."""
-        return max(most, default=0.0) * math.ceil(len(most) / self.steps)
-
-    def check(self, policy: _Policy) -> None:
-        """Noise at every step, and eta = 1."""
-        if policy.on_empty == "publish_exact":
-            raise PolicyError(
-                "policy on_empty is publish_exact with a window; an endless stream protects all.",
-                fields=("on_empty", "window"),
-            )
-        if policy.eta != 1:  # two sights of one reading: their losses add up at eta = 1 alone
-            raise PolicyError(
-                f"policy eta is {policy.eta:g} with a window, which may look at a load twice;"
-                " give eta = 1.",
-                fields=("eta", "window"),
-            )
-
-    def probe_epsilon(self, epsilon: float) -> float:
-        """What the probe of every step may lose."""
-        return epsilon / (2 * self.steps)
-
-    def publication_epsilon(self, epsilon: float, spent: Sequence[float]) -> float:
-        """The loss that a publication may have now; 0: no publication.
-
-        Args:
-            epsilon: The policy's epsilon.
-            spent: What each earlier step spent on a publication, latest last.
-
-        >>> Window(4).publication_epsilon(1.0, []), Window(4).publication_epsilon(1.0, [0.25, 0.0])
-        (0.25, 0.125)
-        >>> Window(4, "absorption").publication_epsilon(1.0, [0.0, 0.0])  # two skipped, its own
-        0.375
-        """
-        recent = self.recent(spent)
-        if self.by == "distribution":
-            return max((epsilon / 2 - sum(recent)) / 2, 0.0)
-        unit = self.probe_epsilon(epsilon)
-        last = max((i for i, e in enumerate(recent) if e > 0), default=-1)
-        skipped = len(recent) - last - 1
-        # a publication at the border of an epoch may be a fraction of shares: rounded up
-        given_up = math.ceil(recent[last] / unit - ROUNDING) - 1 if last >= 0 else 0
-        return unit * max(min(skipped - given_up + 1, self.steps), 0)
-
-    def recent(self, lost: Sequence[float]) -> tuple[float, ...]:
-        """The losses of the steps that share a window with the next step.
-
-        Args:
-            lost: Loss of each step, latest last.
-
-        >>> Window(3).recent([0.3, 0.2, 0.1]), Window(1).recent([0.3])
-        ((0.2, 0.1), ())
-        """
-        return tuple(lost)[-(self.steps - 1) :] if self.steps > 1 else ()
-
-    def published(self, epsilon: float, lost: Sequence[float]) -> tuple[float, ...]:
-        """The part of each step's loss that counts as spent on a publication.
-
-        That is the loss above a probe's share, at most epsilon, so that an infinite loss counts.
-        """
-        probe = self.probe_epsilon(epsilon)
-        above = (min(e - probe, epsilon) for e in lost)
-        return tuple(e if e > ROUNDING * probe else 0.0 for e in above)
-
-
-@final
-@dataclass(frozen=True, slots=True)
 class Blocks(Schedule):
     """One joint noise for each block of steps (docs/proofs/blocks-of-steps.md).
 
@@ -640,30 +495,6 @@ def _phi(x: float) -> float:
     return math.erfc(-x / math.sqrt(2)) / 2
 
 
-def largest_so_far(lost: Mapping[int, float]) -> dict[int, float]:
-    """Turn losses of different houses into those of one house that has the largest sums.
-
-    Over any last steps they add up to at least the largest loss there, and hardly to more.
-
-    Args:
-        lost: Loss by the number of steps since it happened.
-
-    Returns:
-        Loss by the number of steps since, in rising order.
-
-    >>> largest_so_far({3: 0.75, 1: 0.5, 2: 0.25})
-    {1: 0.5, 3: 0.25000000000000006}
-    """
-    found: dict[int, float] = {}
-    largest = 0.0
-    for ago in sorted(lost):
-        if lost[ago] > largest:
-            more = lost[ago] - largest
-            found[ago] = math.nextafter(more, math.inf) if largest else more
-            largest = lost[ago]
-    return found
-
-
 # ---- the policy
 
 
@@ -767,8 +598,7 @@ class Policy:
             )
         if not isinstance(self.schedule, Schedule):
             raise PolicyError(
-                f"policy schedule is {self.schedule!r}; give a Window such as Window(96), or"
-                " another schedule.",
+                f"policy schedule is {self.schedule!r}; give a schedule such as Even().",
                 fields=("schedule",),
             )
         self.schedule.check(self)
@@ -782,12 +612,6 @@ class Policy:
         horizon = min(self.horizon, steps)
         schedule = self.schedule.with_epsilons(self.schedule.epsilons[:horizon])
         return replace(self, horizon=horizon, schedule=schedule)
-
-    def at_even_share(self) -> Policy:
-        """The policy with epsilon shared out evenly, where the schedule is adaptive."""
-        if not self.schedule.adaptive:
-            return self
-        return replace(self, epsilon=self.epsilon / self.schedule.shared_by, schedule=Even())
 
     @property
     def rule(self) -> str:

@@ -1,8 +1,7 @@
 """Algorithm 1 as `init` and `step`: one release a step, the state passed in and out.
 
 A `Release` holds neither the load nor the optimal rate, so it can be given to anyone. Its fields
-are declared here alone; those with a `Rule` form the body of its ledger record. Under a policy with
-a window each step first probes the load and publishes it only if it has moved.
+are declared here alone; those with a `Rule` form the body of its ledger record.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
@@ -22,14 +20,12 @@ from hushgrid._numbers import (
     TEXT,
     TRUTH,
     Rule,
-    Spent,
     brief,
     number,
     one_of,
     optional,
     or_null,
     whole,
-    within,
 )
 from hushgrid.belief.estimate import SHAPES, PublicKnowledge
 from hushgrid.belief.load_filter import (
@@ -40,12 +36,12 @@ from hushgrid.belief.load_filter import (
     Values,
     informed,
 )
-from hushgrid.errors import HorizonError, NoiseError, PolicyError, ReadingError
+from hushgrid.errors import NoiseError, PolicyError, ReadingError
 from hushgrid.mechanism.calibrators import Calibrator
 from hushgrid.mechanism.digest import calibrator_name, terms_digest
 from hushgrid.mechanism.exposure import Exposures
 from hushgrid.mechanism.noise import Noise, SecureNoise
-from hushgrid.mechanism.policy import ROUNDING, NoiseName, Policy, Window
+from hushgrid.mechanism.policy import NoiseName, Policy
 from hushgrid.mechanism.rates import Rates
 from hushgrid.mechanism.scheduler import Calibration, Scheduler, exposures_of
 from hushgrid.model.consumption import Consumption
@@ -88,7 +84,6 @@ class Release:
         estimate: The public's best estimate of the load [Wh], where the policy makes one.
         rate: Published rate [currency/kWh].
         scale: Scale of the noise [Wh]; the standard deviation of Gaussian noise.
-        look: Scale of the probe that the release also spent, under a policy with a window [Wh].
         epsilon: Loss of the most exposed house [nats], under the policy's trust and the rules
             `block` and `union`, whichever rules set the noise. Where the noise lasts a block of
             steps, this and `epsilon_any` are the block's.
@@ -118,7 +113,6 @@ class Release:
     estimate: Annotated[float | None, or_null(number(-math.inf))]
     rate: Annotated[float, number(-math.inf)]
     scale: Annotated[float, LOSS]
-    look: Annotated[float, LOSS]
     epsilon: Annotated[float, or_null(LOSS, infinite=True)]
     delta: Annotated[float, CHANCE]
     epsilon_any: Annotated[float, or_null(LOSS, infinite=True)]
@@ -158,7 +152,7 @@ class Release:
         Args:
             **stated: The fields that have other values, among them all that name the release.
         """
-        costs = dict.fromkeys(("put_back", "scale", "look", "epsilon", "delta", "epsilon_any"), 0.0)
+        costs = dict.fromkeys(("put_back", "scale", "epsilon", "delta", "epsilon_any"), 0.0)
         return cls(**{"estimate": None, "rate": 0.0, **costs, **stated})
 
 
@@ -210,10 +204,6 @@ class State:
         most: Sum of all bounds [Wh]: no load can be larger.
         public: Public knowledge, where the estimate or the energy above the clamp is needed.
         rates: Rates published so far [currency/kWh].
-        spent: Losses spent on publications, under a policy with a window, latest last.
-        carried: Under a window of w steps: loss of each of the w - 1 steps before step 1, latest
-            last; empty where nothing was lost.
-        lost: Under a window of w steps: booked loss of each of the last w - 1 steps since step 1.
     """
 
     zone: Zone
@@ -225,9 +215,6 @@ class State:
     most: int
     public: Knowledge | None = None
     rates: Sequence[float] = Rates()
-    spent: tuple[float, ...] = ()
-    carried: tuple[float, ...] = ()
-    lost: tuple[float, ...] = ()
 
     __repr__ = brief
 
@@ -277,15 +264,8 @@ def init(
         The state.
 
     Raises:
-        PolicyError: If the tariff smooths rates and the policy has a window, or homes export where
-            a clamp is put back by the usual load.
+        PolicyError: If homes export where a clamp is put back by the usual load.
     """
-    if tariff.smooth and policy.schedule.adaptive:
-        raise PolicyError(
-            f"tariff smooth is {tariff.smooth:g} with a window, which compares loads with the last"
-            " rate; give smooth = 0, or no window.",
-            fields=("window",),
-        )
     if policy.usual and policy.clamp and zone.offset:
         raise PolicyError(
             "policy estimator is 'releases' with a clamp, but homes export, and what a usual load"
@@ -296,12 +276,6 @@ def init(
     if exposures is None:
         exposures = exposures_of(models, zone, consumption, policy)
     tariff = offset_tariff(zone, tariff, consumption)
-    if tariff.feed_in is not None and policy.schedule.adaptive and policy.publish == "raw":
-        raise PolicyError(
-            f"policy publish is {policy.publish!r} with a window, which repeats a rate where the"
-            " load has not moved, and the tariff has a feed-in rate; give 'estimate'.",
-            fields=("publish", "window"),
-        )
     exposures.check_made_for(models, zone, consumption, policy)
     scheduler = Scheduler(exposures, policy, calibrator)
     public = None
@@ -357,8 +331,6 @@ class PreparedNoise:
         calibration: Calibration of the release.
         noise: The draw [Wh].
         simulated: Whether the source has a seed.
-        probe: Calibration of the probe, under a policy with a window.
-        probe_noise: The draw of the probe [Wh].
         mark: Public mark of the draw of the block's M; 0: none.
     """
 
@@ -367,18 +339,10 @@ class PreparedNoise:
     calibration: Calibration
     noise: int
     simulated: bool
-    probe: Calibration | None = None
-    probe_noise: int = 0
     mark: int = 0
 
     def __repr__(self) -> str:
         return f"PreparedNoise(t={self.t})"
-
-    @property
-    def cost(self) -> float:
-        """The largest loss of the release: under a window, of probe and publication together."""
-        both = self.probe is not None and self.probe is not self.calibration
-        return self.calibration.epsilon + (self.probe.epsilon if both and self.probe else 0.0)
 
 
 def prepare(state: State, noise: Noise, size: int | None = None, mark: int = 0) -> PreparedNoise:
@@ -398,188 +362,17 @@ def prepare(state: State, noise: Noise, size: int | None = None, mark: int = 0) 
     """
     if not isinstance(noise, Noise):
         raise NoiseError(f"noise is {noise!r}; give a source such as SecureNoise().")
-    policy, simulated = state.policy, not isinstance(noise, SecureNoise)
-    if not policy.schedule.adaptive:
-        calibration = state.scheduler.at(state.t, state.rates)
-        k = 0
-        if policy.schedule.lengths:
-            span = policy.schedule.span(state.t)
-            k = (
-                noise.in_block(state.digest, calibration.scale, span, state.t)
-                if size is None
-                else noise.draw_within(size)
-            )
-        elif calibration.scale:
-            k = noise.drawn(policy.schedule.noise, calibration.scale)
-        return PreparedNoise(state.t, state.digest, calibration, k, simulated, mark=mark)
-    probe, publication = shares(state)
-    k = noise.draw(probe.scale)
-    publication = probe if publication is None else publication
-    return PreparedNoise(
-        state.t, state.digest, publication, noise.draw(publication.scale), simulated, probe, k
-    )
-
-
-def with_earlier_losses(state: State, before: Sequence[float]) -> State:
-    """The state before step 1 of a stream that continues earlier releases.
-
-    Args:
-        state: As `init` makes it.
-        before: Loss of each step before step 1 [nats], latest last; 0 where nothing was published,
-            infinite where no bound is known.
-
-    Returns:
-        The state whose windows count these steps; unchanged without a window, or where nothing was
-        lost.
-    """
-    if not state.policy.schedule.adaptive:
-        return state
-    window, epsilon = _window(state), state.policy.epsilon
-    recent = window.recent(before)
-    if not any(recent):
-        return state
-    recent = (0.0,) * (window.steps - 1 - len(recent)) + recent
-    return replace(state, carried=recent, spent=window.published(epsilon, recent), lost=())
-
-
-def with_added_loss(state: State, epsilon: float) -> State:
-    """Count a loss from elsewhere as lost at the last step before the next one.
-
-    Args:
-        state: The state before the next step.
-        epsilon: Largest loss of a house that moved in, at its former zone [nats].
-
-    Returns:
-        The state whose windows count it; unchanged without a window, or with one of a single step.
-    """
-    steps = state.policy.schedule.shared_by
-    if steps == 1 or epsilon <= 0:
-        return state
-    if state.lost:
-        return replace(state, lost=_with(state.lost, epsilon))
-    carried = state.carried or (0.0,) * (steps - 1)
-    return replace(state, carried=_with(carried, epsilon))
-
-
-def _with(lost: tuple[float, ...], epsilon: float) -> tuple[float, ...]:
-    return (*lost[:-1], Spent().add(lost[-1], epsilon).total)
-
-
-def shares(state: State) -> tuple[Calibration, Calibration | None]:
-    """Under a policy with a window: the next step's probe, and a publication if there may be one.
-
-    Both fit the window by their booked losses, and a publication leaves later probes their shares.
-    Under rules that bound less than what a release discloses about one house, probes book more than
-    their shares: then there is none where a due publication would not fit too, so that probes alone
-    do not fill the window.
-
-    Args:
-        state: The state before the step.
-
-    Returns:
-        Calibrations of the probe and of the publication, or None for the latter.
-
-    Raises:
-        HorizonError: If the probe does not fit the window with the losses of the steps before, or
-            under such rules the publication does not.
-    """
-    window, epsilon, scheduler = _window(state), state.policy.epsilon, state.scheduler
-    probe, publication = nominal_shares(state)
-    lost = _lost_in_window(state)
-    if not within([*lost, probe.epsilon], epsilon):
-        raise _no_room(state)
-    if publication is None or _fits_easily(state, lost, probe, publication):
-        return probe, publication
-    room, share = _room(state, lost, probe), window.probe_epsilon(epsilon)
-    offer = window.publication_epsilon(epsilon, state.spent)
-    for _ in range(2):
-        booked = Fraction(publication.epsilon + probe.epsilon)  # the sum is what is booked
-        own = booked - Fraction(probe.epsilon)
-        if own <= room:
-            return probe, publication
-        offer *= float(room / own) * (1 - _LITTLE)  # at eta = 1 the loss is proportional to it
-        if offer < share * (1 - ROUNDING):  # too little to say more than the probe
-            break
-        publication = scheduler.at(state.t, state.rates, offer)
-    if probe.epsilon > share * (1 + ROUNDING):
-        raise _no_room(state)
-    return probe, None
-
-
-def _no_room(state: State) -> HorizonError:
-    return HorizonError(
-        f"step {state.t} has no room in its window of {_window(state).steps} steps: what they have"
-        " lost leaves less than it would cost; publish the public forecast."
-    )
-
-
-def nominal_shares(state: State) -> tuple[Calibration, Calibration | None]:
-    """`shares` by the window's rule alone, whatever the releases book.
-
-    Args:
-        state: The state before the step.
-
-    Returns:
-        Calibrations of the probe and of the publication, or None for the latter.
-    """
-    window, policy, scheduler = _window(state), state.policy, state.scheduler
-    probe = scheduler.at(state.t, state.rates, window.probe_epsilon(policy.epsilon))
-    offer = window.publication_epsilon(policy.epsilon, state.spent)
-    some = offer > _LITTLE * policy.epsilon
-    return probe, scheduler.at(state.t, state.rates, offer) if some else None
-
-
-_LITTLE = 1e-12  # relative: what rounding may add to a loss, or leave of an offer
-
-
-def _lost_in_window(state: State) -> tuple[float, ...]:
-    """Booked loss of each of the last w - 1 steps, latest last; fewer at the beginning."""
-    return (*state.carried[state.t - 1 :], *state.lost)
-
-
-def _fits_easily(
-    state: State, lost: Sequence[float], probe: Calibration, publication: Calibration
-) -> bool:
-    """Whether a publication fits every window it will be in, by far more than rounding."""
-    window, epsilon = _window(state), state.policy.epsilon
-    share = window.probe_epsilon(epsilon)
-    running = most = math.fsum((*lost, probe.epsilon, publication.epsilon))
-    for past in (*(0.0,) * (window.steps - 1 - len(lost)), *lost):
-        running += share - past
-        most = max(most, running)
-    return most <= epsilon * (1 - 1e3 * ROUNDING)
-
-
-def _room(state: State, lost: Sequence[float], probe: Calibration) -> Fraction:
-    """The largest loss that a publication may book in every window it will be in, exactly.
-
-    Windows that end later hold fewer steps before this one, and probes of steps after it, unless
-    these book more than their shares.
-    """
-    window, policy = _window(state), state.policy
-    share = window.probe_epsilon(policy.epsilon)
-    running = Fraction(policy.epsilon) - sum(map(Fraction, (*lost, probe.epsilon)))
-    room = running
-    before = (*(0.0,) * (window.steps - 1 - len(lost)), *lost)
-    for t, past in enumerate(before, state.t + 1):
-        running += Fraction(past)
-        if t <= policy.horizon:
-            coming = state.scheduler.at(t, state.rates, share).epsilon
-            running -= Fraction(coming if coming <= share * (1 + ROUNDING) else 0)
-        room = min(room, running)
-    return room
-
-
-def _window(state: State) -> Window:
-    window = state.policy.schedule
-    if not isinstance(window, Window):
-        raise PolicyError("the policy has no window; ask the scheduler for the step's noise.")
-    return window
-
-
-def _over_the_border(state: State) -> bool:
-    """Whether the window that ends with the next step holds losses from before step 1."""
-    return any(state.carried[state.t - 1 :])
+    schedule, simulated = state.policy.schedule, not isinstance(noise, SecureNoise)
+    calibration, k = state.scheduler.at(state.t, state.rates), 0
+    if schedule.lengths:
+        k = (
+            noise.in_block(state.digest, calibration.scale, schedule.span(state.t), state.t)
+            if size is None
+            else noise.draw_within(size)
+        )
+    elif calibration.scale:
+        k = noise.drawn(schedule.noise, calibration.scale)
+    return PreparedNoise(state.t, state.digest, calibration, k, simulated, mark)
 
 
 def step(state: State, load: int | Tally, noise: Noise | PreparedNoise) -> tuple[Release, State]:
@@ -616,9 +409,7 @@ def step(state: State, load: int | Tally, noise: Noise | PreparedNoise) -> tuple
             f" {state.digest[:12]} is next; draw it again."
         )
     z = _checked_load(load, state)
-    if draws.probe is not None:
-        return _step_in_window(state, z, draws, draws.probe)
-    return _published(state, draws.calibration, z + draws.noise, draws.simulated, mark=draws.mark)
+    return _published(state, draws.calibration, z + draws.noise, draws.simulated, draws.mark)
 
 
 def releases(state: State, loads: Iterable[int | Tally], noise: Noise) -> Iterator[Release]:
@@ -637,37 +428,17 @@ def releases(state: State, loads: Iterable[int | Tally], noise: Noise) -> Iterat
         yield release
 
 
-def _step_in_window(
-    state: State, z: int, draws: PreparedNoise, probe: Calibration
-) -> tuple[Release, State]:
-    """Probe whether the load has moved from what the public expects, and publish it if so."""
-    publication, observed = draws.calibration, z + draws.probe_noise
-    moved = abs(observed - _expected(state)) - probe.scale  # less what the probe's own noise adds
-    if publication is probe or moved <= publication.scale:
-        return _published(
-            state, probe, observed, draws.simulated, keep=state.policy.publish == "raw"
-        )
-    return _published(state, publication, z + draws.noise, draws.simulated, probe=probe)
-
-
-def release_of(state: State, load_hat: int, *, published: bool = False) -> Release:
+def release_of(state: State, load_hat: int) -> Release:
     """The release that a noisy load leads to: everything in it follows from public figures.
 
     Args:
         state: The state before the step.
         load_hat: Noisy load [Wh].
-        published: Under a policy with a window: whether the load was published, not only probed.
 
     Returns:
         The release, marked as simulated.
     """
-    policy, t, rates = state.policy, state.t, state.rates
-    if not policy.schedule.adaptive:
-        return _published(state, state.scheduler.at(t, rates), load_hat, True)[0]
-    probe, own = shares(state)
-    if not published or own is None:
-        return _published(state, probe, load_hat, True, keep=policy.publish == "raw")[0]
-    return _published(state, own, load_hat, True, probe=probe)[0]
+    return _published(state, state.scheduler.at(state.t, state.rates), load_hat, True)[0]
 
 
 def replay(state: State, release: Release) -> State:
@@ -688,7 +459,7 @@ def replay(state: State, release: Release) -> State:
     if public is not None:
         public = informed(public, release.covariates)
         _, public = public.learn(release.load_hat, release.scale, state.rates)
-    return _after(state, public, release)
+    return state.with_rates(release.rate, public=public)
 
 
 def check_terms(state: State, digest: str | None, t: int | None = None) -> State:
@@ -724,51 +495,8 @@ def skip(state: State, rate: float, steps: int = 1) -> State:
     Returns:
         The state after them.
     """
-    if state.policy.schedule.adaptive:
-        for _ in range(min(steps, _window(state).steps)):  # after a window nothing is left in it
-            state = spend(state, 0.0, published=False)
     public = state.public.passed(steps) if state.public is not None else None
     return state.with_rates(*[rate] * steps, public=public)
-
-
-def _after(state: State, public: Knowledge | None, release: Release) -> State:
-    if state.policy.schedule.adaptive:
-        state = spend(state, release.epsilon, published=release.look > 0)
-    return state.with_rates(release.rate, public=public)
-
-
-def spend(state: State, epsilon: float, *, published: bool) -> State:
-    """Under a policy with a window: count the loss of the next step.
-
-    Args:
-        state: The state before the step.
-        epsilon: Its booked loss [nats].
-        published: Whether part of it was spent on a publication.
-
-    Returns:
-        The state with the loss counted.
-    """
-    window, spent, lost = _window(state), state.spent, state.lost
-    own = 0.0
-    if published and _over_the_border(state):  # less than the window's own rule offers
-        (own,) = window.published(state.policy.epsilon, [epsilon])
-    elif published:
-        own = window.publication_epsilon(state.policy.epsilon, spent)
-    return replace(
-        state, spent=(*spent, own)[-window.steps :], lost=window.recent((*lost, epsilon))
-    )
-
-
-def _expected(state: State) -> float:
-    """The load below the clamp that the public expects [Wh]: the forecast, or the last rate's."""
-    above = state.public.clamped_energy(state.rates) if state.public else 0.0
-    if state.policy.publish == "estimate" and state.public:
-        law = state.public.predicted(state.rates)
-        return float((law.weights * law.mean).sum()) - above
-    if not state.rates:
-        return 0.0
-    z = (state.rates[-1] - state.tariff.beta) / state.tariff.alpha * 1000
-    return z - state.tariff.inelastic + state.tariff.offset - above
 
 
 def _published(
@@ -776,12 +504,9 @@ def _published(
     calibration: Calibration,
     load_hat: int,
     simulated: bool,
-    *,
-    probe: Calibration | None = None,
-    keep: bool = False,
     mark: int = 0,
 ) -> tuple[Release, State]:
-    """The release of a noisy load; `keep` repeats the last rate."""
+    """The release of a noisy load, and the state after it."""
     public, put_back, estimate = state.public, 0.0, None
     base = model_share = covariates = None
     if public is not None:
@@ -795,8 +520,6 @@ def _published(
     last = state.rates[-1] if state.rates else None
     load = load_hat + put_back if estimate is None else estimate
     rate = public_rate(load, state.tariff, last)
-    if keep and last is not None:
-        rate = last
     release = Release(
         zone=state.zone.id,
         t=calibration.t,
@@ -806,10 +529,9 @@ def _published(
         estimate=estimate,
         rate=rate,
         scale=calibration.scale,
-        look=probe.scale if probe else 0.0,
-        epsilon=calibration.epsilon + (probe.epsilon if probe else 0.0),
+        epsilon=calibration.epsilon,
         delta=state.policy.schedule.negligible,
-        epsilon_any=calibration.epsilon_any + (probe.epsilon_any if probe else 0.0),
+        epsilon_any=calibration.epsilon_any,
         rule=state.rule,
         digest=state.digest,
         simulated=simulated,
@@ -822,7 +544,7 @@ def _published(
         offset=state.tariff.offset or None,
         feed_in=feed_in_rate(load, state.tariff),
     )
-    return release, _after(state, public, release)
+    return release, state.with_rates(rate, public=public)
 
 
 def _checked_load(load: int | Tally, state: State) -> int:

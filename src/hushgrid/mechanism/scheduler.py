@@ -188,14 +188,9 @@ class Scheduler(Value):
                 house_losses(self.zone, self.consumption, s, answer.scale, self._policy.eta)[0]
             )
 
-    @property
-    def fixed(self) -> bool:
-        """Whether the scale of every step is known before the first reading."""
-        return self.ahead and not self._policy.schedule.adaptive
-
     def scales(self) -> list[float]:
         """The scale of every step [Wh]; none where they are not known before the first reading."""
-        steps = range(1, self._policy.horizon + 1) if self.fixed else ()
+        steps = range(1, self._policy.horizon + 1) if self.ahead else ()
         return [self.at(t).scale for t in steps]
 
     def most(self, t: int) -> float:

@@ -535,7 +535,7 @@ def _check(
         raise PlanError("slotwise and gaussian are both asked; give one of them.")
     if any(terms.schedule.terms.values()):
         raise PlanError(
-            "the terms already share out a budget (window, gaussian, epsilon_t or negligible);"
+            "the terms already share out a budget (gaussian, epsilon_t or negligible);"
             " give terms without them."
         )
     if terms.on_empty == "publish_exact":

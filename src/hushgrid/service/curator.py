@@ -218,15 +218,15 @@ class Inside:
         """
         if draws is None:
             return cls(None, None, None, None, None, None, away)
-        own, look = draws.calibration, draws.probe
+        own = draws.calibration
         law: NoiseName = "laplace"
         steps = 1
         if schedule is not None:
             law, steps = schedule.noise, schedule.place(own.t).get("length", 1)
         return cls(
             own.scale,
-            draws.cost,
-            own.epsilon_any + (look.epsilon_any if look and look is not own else 0.0),
+            own.epsilon,
+            own.epsilon_any,
             own.house,
             own.model,
             len(own.protected),
@@ -582,11 +582,13 @@ class Curator:
         """Why the next release gets its noise, and who does not take prices; for the operator."""
         draws, budget = self._draws, self.service.budget
         paid = None
-        if draws is not None and budget is not None and draws.cost > 0:
+        if draws is not None and budget is not None and draws.calibration.epsilon > 0:
             (first, last), ahead = self.service.policy.schedule.span(draws.t), 0
             if self._begun:  # the rest of its block of steps is paid
                 ahead, first = last - draws.t + 1, last
-            paid = ahead + self._replay.spent.more(draws.cost, budget) * (last - first + 1)
+            paid = ahead + self._replay.spent.more(draws.calibration.epsilon, budget) * (
+                last - first + 1
+            )
         schedule = self.service.policy.schedule
         return Inside.of(draws, tuple(sorted(self._away)), paid, schedule)
 
@@ -799,7 +801,7 @@ class Curator:
                 "no usable model", extra={"zone": self.service.id, "error": type(error).__name__}
             )
             return None
-        cost = 0.0 if self._begun else draws.cost
+        cost = 0.0 if self._begun else draws.calibration.epsilon
         return draws if self._replay.spent.fits(cost, self.service.budget) else None
 
     def _size(self) -> int | None:

@@ -769,11 +769,6 @@ def together(service: ZoneService) -> int:
     return max(piece.size for model in service.scenario.models for piece in model.chains)
 
 
-def _alone_in(service: ZoneService, past: PastEpoch) -> bool:
-    """Whether each house moves on its own, now and in an earlier epoch, whatever it lost.
-
-
-
 def moves_alone(service: ZoneService, standing: LedgerState) -> bool:
     """Whether each house of a zone moves on its own, now and in every epoch that published.
 

@@ -12,8 +12,6 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from hushgrid._numbers import sum_up
 from hushgrid.accounting.events import booked
 from hushgrid.errors import LedgerError
@@ -204,9 +202,7 @@ def _loss(state: State, step: _Step, house: int) -> float:
         return math.inf
     if not step.record.scale:  # published without noise: what is booked is 0 or without a bound
         return step.record.release.epsilon
-    scales = [scale for scale in (step.record.scale, step.record.look) if scale]
-    lost = [float(state.scheduler.losses(step.t, scale, step.rates)[house]) for scale in scales]
-    return float(np.nextafter(sum_up(lost), np.inf)) if len(lost) > 1 else sum_up(lost)
+    return float(state.scheduler.losses(step.t, step.record.scale, step.rates)[house])
 
 
 class Moved(NamedTuple):

@@ -38,7 +38,6 @@ def released(t: int, *, zone: str = "elm-street", **changes: Any) -> Release:
         "estimate": None,
         "rate": 0.05 + 0.1 * t,
         "scale": SCALES[(t - 1) % 3],
-        "look": 0.0,
         "epsilon": 0.5,
         "delta": 0.0,
         "epsilon_any": 2.5,

@@ -109,7 +109,7 @@ def test_the_account_of_an_epoch() -> None:
     saved = fold(sealed(told)).account()
     assert (saved["zone"], saved["digest"]) == ("elm-street", TERMS)
     assert saved["entries"] == [
-        {"t": t, "scale": SCALES[t - 1], "rate": released(t).rate, "look": 0.0} for t in (1, 2, 3)
+        {"t": t, "scale": SCALES[t - 1], "rate": released(t).rate} for t in (1, 2, 3)
     ]
     with pytest.raises(LedgerError, match="no epoch"):
         fold(sealed(told[:1])).account()

@@ -25,7 +25,7 @@ from tests.service.ledger.ledgers import KEY, SCALES, TERMS, lines_of, read, sea
 GOLDEN = Path(__file__).parents[2] / "data" / "ledger.ndjson"
 # printed by the sha256sum and openssl lines of docs/ledger.md for its records 3 and 12
 RECORD_3 = "88ee64543d9a2eddc477a84d4265264c09a51bdcce8e4d45a095dac6198c967f"
-HEAD = "3157c6f6046d987676b3cb033f123b8836e4898284029682c5a5ed83270f251d"
+HEAD = "039f51e032e0b68bb976c0a7c079ba8a6e52e7cdbc7dd4385e062d13c43b0557"
 
 
 def test_the_format_has_not_changed() -> None:
@@ -61,7 +61,7 @@ def test_a_release_says_this_and_nothing_else() -> None:
     followed = {"base", "model_share", "covariates"}  # where the estimate follows releases
     net = {"offset", "feed_in"}  # where homes export, or have a rate for what they feed in
     assert set(read(1)) | followed | net | {"block"} == known == {
-        "zone", "t", "applies_from", "load_hat", "put_back", "estimate", "rate", "scale", "look",
+        "zone", "t", "applies_from", "load_hat", "put_back", "estimate", "rate", "scale",
         "epsilon", "delta", "epsilon_any", "rule", "digest", "simulated",
         "source", "start", "applies_start", "published_at", "counts", "noise",
         "base", "model_share", "covariates", "block", "offset", "feed_in",

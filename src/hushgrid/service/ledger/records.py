@@ -947,7 +947,7 @@ class LedgerState:
                 f"the ledger of zone {self.zone!r} has no epoch; append one before resuming."
             )
         entries = [
-            {"t": self.epoch.step(one.t), "scale": one.scale, "rate": one.rate, "look": one.look}
+            {"t": self.epoch.step(one.t), "scale": one.scale, "rate": one.rate}
             for one in self.current
             if one.source == "readings"
         ]
