@@ -92,10 +92,12 @@ class Standby:
         self._since = clock.now()
         self._last = {zone: self._noted(zone) for zone in self._zones}
         self._passed, self._stop = steady(), threading.Event()
+        self._asked = -math.inf  # when the last renewal was begun, gone through or not
         self._away = False
         self.stage: SwappableApp | None = None
         if deployment.http is not None:
-            self.stage = SwappableApp([Route("/healthz", _alive)], absent=STANDS_BY)
+            health = Route("/healthz", _alive)
+            self.stage = SwappableApp([health], absent=STANDS_BY, answers=self.awake)
             http = deployment.http
             server = Server(self.stage, http.host, http.port, http)
             server.start()
@@ -147,6 +149,7 @@ class Standby:
             return False
         self.lost.clear()
         self.passed()
+        self._asked = now
         threading.Thread(target=self._renew, name="lease", daemon=True).start()
         return True
 
@@ -198,18 +201,37 @@ class Standby:
         """Note that the loop over the zones goes on."""
         self._passed = self._steady()
 
+    def awake(self) -> bool:
+        """Whether this curator is active and asked for its row within the last lease.
+
+        Until a curator that was paused has asked, another may be active, and what this one has in
+        memory may be old.
+        """
+        return not self.lost.is_set() and self._steady() - self._asked < self.lease.seconds
+
+    def wake(self, stop: threading.Event) -> None:
+        """After a pause, wait until the row was asked for.
+
+        Args:
+            stop: Ends the wait once it is set.
+        """
+        while not (self.awake() or self.lost.is_set() or stop.is_set()):
+            self.lost.wait(0.05)
+
     def _renew(self) -> None:
         """Renew the row until this curator has lost it or stops."""
         while not self._stop.wait(self.lease.beat) and not self.lost.is_set():
-            if self._steady() - self._passed > HANGS:
+            begun = self._steady()
+            if begun - self._passed > HANGS:
                 continue
             try:
                 mine = self.store.renew()
             except LedgerError:  # the zones notice it, too
-                continue
+                mine = True
             if not mine:
                 log.warning("no longer active", extra={"curator": self.me})
                 self.lost.set()
+            self._asked = begun
 
     def give(self) -> None:
         """Stop being active; the row is free at once where this curator still has it."""
@@ -274,6 +296,7 @@ def serve_in_turn(
 
                     def ended() -> bool:
                         standby.passed()
+                        standby.wake(stop)
                         return stop.is_set() or standby.lost.is_set()
 
                     run(process, ended)

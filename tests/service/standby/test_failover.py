@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import socket
 import threading
 import time
 from collections import Counter
@@ -230,6 +231,28 @@ def _status(curator: Running, path: str) -> int:
         return curator.web.get(path).status_code
     except httpx.TransportError:
         return 0
+
+
+def test_a_curator_that_was_paused_answers_no_price(fleet: tuple[Fleet, Witness]) -> None:
+    """Its memory ends where it was paused: it would call a price expected that is published."""
+    made, _ = fleet
+    wait_for(lambda: made.active() is not None, made.curators)
+    paused = made.active()
+    assert paused is not None
+    others = [curator for curator in made.curators if curator is not paused]
+    path = f"/v1/price?zone={ZONES[0]}"
+    assert _status(paused, path) == 200
+    paused.send(signal.SIGSTOP)
+    try:
+        wait_for(lambda: any(curator.ready() for curator in others), others)
+        with socket.create_connection(("127.0.0.1", paused.port), timeout=60) as line:
+            line.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            paused.send(signal.SIGCONT)
+            assert line.recv(12) == b"HTTP/1.1 503"
+    finally:
+        paused.send(signal.SIGCONT)
+    wait_for(lambda: paused.events()[-1].get("event") == "standing by", made.curators)
+    assert _status(paused, path) == 503
 
 
 @pytest.mark.soak

@@ -206,6 +206,7 @@ class SwappableApp:
         between: routes that are answered while there is no app.
         stale: browsers revalidate cached answers each time, for simulated clocks.
         absent: why requests are refused while there is no app; None: they wait for one.
+        answers: whether the app may answer now; False: as if there were none.
     """
 
     def __init__(
@@ -214,9 +215,10 @@ class SwappableApp:
         *,
         stale: bool = False,
         absent: str | None = None,
+        answers: Callable[[], bool] = lambda: True,
     ) -> None:
         self._app: App | None = None
-        self._absent = absent
+        self._absent, self._answers = absent, answers
         limits = [Middleware(BodyLimit, usual=FORM)]
         app = Starlette(routes=between, middleware=limits, exception_handlers=ERRORS)
         self._between = SecurityHeaders(app)
@@ -238,13 +240,16 @@ class SwappableApp:
         self._ended = True
         self.clear()
 
+    def _present(self) -> App | None:
+        return self._app if self._answers() else None
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        if self._app is None and scope["path"] in self._at_once:
+        if self._present() is None and scope["path"] in self._at_once:
             await self._between(scope, receive, send)
             return
         until = time.monotonic() + PATIENCE
-        while (app := self._app) is None:
+        while (app := self._present()) is None:
             if self._absent or self._ended or time.monotonic() > until:
                 why = self._absent or "The service begins again; try later."
                 gone = problem(503, why, RETRY)
