@@ -18,6 +18,7 @@ from hushgrid.service.http import server as protocol
 from hushgrid.service.http.server import Server
 from tests.service.http.test_web import Face
 from tests.service.test_feeds import release
+from tests.service.worlds import TOKEN
 
 WAIT = 20.0  # [s] for what must come; nothing is timed by it
 
@@ -245,4 +246,16 @@ def test_a_stop_refuses_a_listener_that_comes_again_at_once(
     again.until(b"HTTP/1.1 503 ")
     served.server.stop()
     assert again.ended()
+    assert not [one for one in caplog.records if one.levelname == "ERROR"]
+
+
+def test_a_stop_does_not_wait_for_the_rest_of_a_body(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    with socket.create_connection(("127.0.0.1", served.server.port), timeout=WAIT) as line:
+        head = "POST /v1/readings HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-ndjson\r\n"
+        head += f"Authorization: Bearer {TOKEN}\r\nContent-Length: 900\r\n"
+        line.sendall(f"{head}Expect: 100-continue\r\n\r\n".encode())
+        assert b" 100 " in line.recv(100), "the body is being read"
+        served.server.stop()
     assert not [one for one in caplog.records if one.levelname == "ERROR"]

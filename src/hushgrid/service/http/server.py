@@ -168,9 +168,10 @@ class LimitedProtocol(HttpToolsProtocol):
         super().resume_writing()
 
     def shutdown(self) -> None:
-        """Finish open answers; close connections whose clients do not read."""
+        """Finish open answers; close connections whose clients do not read, or do not send on."""
         super().shutdown()
-        if self.transport.get_write_buffer_size() > 0:
+        sends = self.cycle is not None and self.cycle.more_body
+        if sends or self.transport.get_write_buffer_size() > 0:
             self.loop.call_later(PARTING, self.transport.abort)
 
     def send_400_response(self, msg: str) -> None:
