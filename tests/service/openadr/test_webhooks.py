@@ -457,3 +457,13 @@ def test_without_webhooks_nobody_can_subscribe(tmp_path: Path) -> None:
         answer = vtn.post("/subscriptions", subscription(), "ven-1")
         assert answer.status_code == 403
         assert vtn.get("/subscriptions", "ven-1").json() == []
+
+
+def test_a_release_while_the_store_is_away_ends_no_thread(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with world(tmp_path) as vtn:
+        vtn.store.close()
+        (tmp_path / "vtn.sqlite").write_bytes(b"no database" * 1000)
+        vtn.vtn._forecast(ZONES[0], release(ZONES[0].id, FIRST, 0.2))
+    assert "subscriptions away" in caplog.text

@@ -606,8 +606,12 @@ class Vtn:
 
     def _forecast(self, zone: ZoneService, release: ReleaseRecord) -> None:
         """Notify of the new forecast, which is made only where a callback wants it."""
-        wanted = (None, forecast_id(zone.id))
-        for one in self.callbacks():
+        wanted, known = (None, forecast_id(zone.id)), list[Callback]()
+        try:
+            known += self.callbacks()
+        except VtnError:
+            log.warning("subscriptions away")
+        for one in known:
             if one.program in wanted and "EVENT" in one.objects and "UPDATE" in one.operations:
                 coming = self._history.ahead(zone.id, self._clock.now(), LONGEST)
                 if coming:
