@@ -8,7 +8,7 @@ import re
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,10 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 from starlette.routing import BaseRoute, Mount
 
+from hushgrid.service.access.clients import Grant
 from hushgrid.service.http import common
 from hushgrid.service.http.app import FORMS
-from hushgrid.service.http.middleware import BODY, REPORT
+from hushgrid.service.http.middleware import BODY, REPORT, Caller, caller_name
 from hushgrid.service.openadr import app as vtn_app
 from hushgrid.service.openadr import store as kept
 from hushgrid.service.openadr._generated import ReportRequest
@@ -302,3 +303,46 @@ def test_listeners_of_one_caller_are_a_share(tmp_path: Path) -> None:
         statuses = [unread(stack, it, path, {}, "127.0.0.2")[1] for _ in range(66)]
         assert statuses == ["200"] * 64 + ["503"] * 2
         assert unread(stack, it, path, {}, "127.0.0.3")[1] == "200"
+
+
+def name(client: str | None, address: str = "192.0.2.99") -> str:
+    return caller_name({"caller": Caller(Grant(client), address)})
+
+
+def test_strangers_of_many_addresses_leave_half_of_the_bytes_to_clients(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(common, "SHED", 0.0)
+    under_way, size = common.UnderWay(), 2 << 20
+
+    async def held() -> int:
+        for i in range(40):
+            with suppress(common.Refusal):
+                await under_way.take(name(None, f"192.0.2.{i}"), size)
+        strangers = under_way.total
+        for i in range(10):
+            await under_way.take(name(f"ven-{i}"), size)
+        return strangers
+
+    assert 0 < asyncio.run(held()) <= under_way.all_callers // 2
+
+
+def test_strangers_of_many_addresses_leave_half_of_the_places_to_clients(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(common, "SHED", 0.0)
+    heavy, waits = common.Heavy(), threading.Event()
+
+    async def asked() -> object:
+        strangers = [
+            asyncio.create_task(heavy.run(waits.wait, name(None, f"192.0.2.{i % 30}")))
+            for i in range(200)
+        ]
+        await asyncio.sleep(0)
+        client = asyncio.create_task(heavy.run(lambda: "answer", name("ven")))
+        await asyncio.sleep(0)
+        waits.set()
+        await asyncio.gather(*strangers, return_exceptions=True)
+        return await client
+
+    assert asyncio.run(asked()) == "answer"

@@ -170,10 +170,18 @@ class Pieces(NamedTuple):
     media: str
 
 
+STRANGER = "address "  # begins the name of a caller that is no client; ids have no space
+
+
+def _of_strangers(counts: Mapping[str, int]) -> int:
+    return sum(count for caller, count in counts.items() if caller.startswith(STRANGER))
+
+
 class UnderWay:
     """Bytes of bodies and answers in memory: those beyond a caller's or all callers' are refused.
 
-    A caller without any may have one answer of any size. Belongs to one event loop.
+    Strangers together have half. A caller without any may have one answer of any size. Belongs to
+    one event loop.
 
     Args:
         each: most bytes of one caller.
@@ -208,10 +216,10 @@ class UnderWay:
         Raises:
             Refusal: if there are too many, after a pause.
         """
-        if any(
-            held and held + size > most
-            for held, most in ((self._held[caller], self.each), (self.total, self.all_callers))
-        ):
+        limits = [(self._held[caller], self.each), (self.total, self.all_callers)]
+        if caller.startswith(STRANGER):
+            limits.append((_of_strangers(self._held), self.all_callers // 2))
+        if any(held and held + size > most for held, most in limits):
             self._refused()
             await pause()
             raise Refusal(503, "Too many bytes are under way; read the answers first.", RETRY)
@@ -230,7 +238,7 @@ class Heavy:
     Args:
         threads: requests that are computed at the same time; half of them of one sender.
         waiting: requests that wait, or whose answers are being sent; more are refused, and more
-            than a quarter of one sender.
+            than a quarter of one sender, or half of all that are no clients.
         under_way: counts the bytes of answers.
     """
 
@@ -246,7 +254,10 @@ class Heavy:
     async def run(self, work: Callable[[], Any], sender: str = "") -> Any:
         """Run it in a thread; Refusal, after a pause, if too many wait already."""
         present = self._here[sender] if sender else 0
-        if self._here.total() >= self._most or present >= self._most // 4:
+        full = self._here.total() >= self._most or present >= self._most // 4
+        if sender.startswith(STRANGER):
+            full |= _of_strangers(self._here) >= self._most // 2
+        if full:
             await pause()
             raise Refusal(503, "Too many such requests at once; try again later.", RETRY)
         (await self.under_way.take(sender, 1))()  # before the work, where the answer has no room

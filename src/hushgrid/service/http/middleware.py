@@ -28,6 +28,7 @@ from hushgrid.service.access.tokens import Access, sender_network
 from hushgrid.service.clock import Clock
 from hushgrid.service.http.common import (
     COOKIE,
+    STRANGER,
     Refusal,
     access_problem,
     conditional,
@@ -332,7 +333,7 @@ def caller_name(scope: Scope) -> str:
         The name; empty without the middleware `Callers`.
     """
     caller = caller_of(scope)
-    return caller.grant.client or caller.sender
+    return caller.grant.client or (caller.sender and STRANGER + caller.sender)
 
 
 class _ByToken(HTTPBearer):
