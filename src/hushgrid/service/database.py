@@ -491,10 +491,11 @@ class Database:
                 " postgresql://USER@HOST/DATABASE."
             )
         passing = _may_pass(error)
-        # what PostgreSQL says of other errors may hold a row's values; SQLite never says them
+        # what PostgreSQL says of other errors may hold a row's values; SQLite shows a text alone
         why = f"{name} {state or ''}"
         if self.path or passing:
             why = getattr(getattr(error, "diag", None), "message_primary", None) or str(error)
+            why = why.partition(" with text ")[0]
         place = "its disk is there, writable and not full" if self.path else "the server is there"
         return (self.schema.retry if passing and self.schema.retry else self.schema.error)(
             f"{self.schema.name} {self.place} cannot be used ({' '.join(why.split()) or name});"

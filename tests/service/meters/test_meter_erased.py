@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
+import pytest
 from sqlalchemy import select
 
+from hushgrid.errors import MeterError
 from hushgrid.service.meters import MeterStore
 from hushgrid.service.meters.block_keys import BlockKeys
 from hushgrid.service.meters.columns import NoiseBlock
@@ -98,3 +102,15 @@ def test_a_copy_of_the_store_shows_no_size_of_a_block_that_is_over(tmp_path: Pat
         assert archive.noise_size("elm", block, None) == SECRET, "a stand-by that followed nothing"
         other.follow("elm", 1800)
         assert archive.noise_size("elm", block, None) is None
+
+
+def test_an_error_of_sqlite_repeats_no_value(tmp_path: Path) -> None:
+    """It shows the bytes of a text that is no UTF-8, as a damaged delivery may be."""
+    with MeterStore(str(tmp_path / "meters.sqlite")) as store:
+        store.open_zone("elm", ["elm-1"], 900)
+        store.put("elm", [0], [900], [900], [12345])
+        with closing(sqlite3.connect(tmp_path / "meters.sqlite")) as file, file:
+            file.execute("UPDATE hushgrid_meter_delivery SET readings = CAST(x'ff4d59' AS TEXT)")
+        with pytest.raises(MeterError) as caught:
+            store.get("elm", 900)
+    assert "MY" not in str(caught.value)
