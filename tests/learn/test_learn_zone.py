@@ -140,6 +140,12 @@ def test_learn_writes_what_its_guide_says(folder: Path, tmp_path: Path) -> None:
     assert zone.promise is not None
     assert (zone.promise.secret, zone.promise.renew, policy.horizon) == ("interval", True, 672)
     assert zone.memory is not None
+    meters = tmp_path / "meters.txt"
+    meters.write_text("hall\nmill\ninn\n")
+    listed = ["--no-figures", "--meters", str(meters), "--out", str(tmp_path / "listed")]
+    assert run("learn", *asked, *listed) == 0
+    (zone,) = load_deployment(tmp_path / "listed" / "service.toml").zones
+    assert zone.meters == ("hall", "mill", "inn"), "no hand work before readings come"
     page = (out / "report.html").read_text()
     assert "data:image/png" in page
     assert "prefers-color-scheme:dark" in page
@@ -290,6 +296,27 @@ def test_a_pooled_model_is_charged_to_the_budget(folder: Path, tmp_path: Path) -
     service.write_text(service.read_text().replace("budget = 13.0", "budget = 2.0"))
     with pytest.raises(ConfigError, match=r"learned\.epsilon"):
         load_deployment(service)
+
+
+def test_a_pool_that_is_mostly_noise_has_no_part_in_prices(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its forecast may be off by anything: the file has the usual load, and the report says so."""
+    asked = ["--readings", str(folder / "readings.csv"), "--pool-budget", "1", "--bound", "5000"]
+    assert run("learn", *asked, "--no-figures", "--out", str(tmp_path), *public(tmp_path)) == 0
+    told = capsys.readouterr().out
+    (zone,) = load_deployment(tmp_path / "service.toml").zones
+    usual = zone.policy.usual
+    assert (zone.policy.estimator, usual) == ("releases", 188.4)
+    (houses,) = tomllib.loads((tmp_path / "zone.toml").read_text())["houses"]
+    means = [law.mean for law in zone.scenario.consumption.laws]
+    assert houses["absent"]["law"] == "gamma", "no law of the pool's noise"
+    assert min(means) < usual < max(means) < 2 * usual
+    assert "drowns what it says of loads" in told
+    announced = price_error(outlook(zone))
+    last = told.split("\n\nWritten")[0].splitlines()[-1]
+    assert f"the usual load alone, is off by {announced:.0%}" in last
+    assert zone.scenario.tariff.alpha * 16 * usual / 1000 == pytest.approx(0.1, rel=0.05)
 
 
 def test_recovery_with_labels_gives_an_eta_above_the_truth() -> None:

@@ -68,16 +68,20 @@ def _zone_from_survey(
     bound: int | None,
     begins: datetime | None,
     usual: float,
+    listed: Path | None,
 ) -> tuple[dict[str, Any], tuple[PublishedGroup, ...], list[Path]]:
     """A zone of the survey's chains and of a usual consumption: public.
+
+    Meters have the ids of the list, else made-up ones.
 
     Returns:
         The figures of the command, the chains by number of residents, and the files written.
     """
     from hushgrid.errors import FileError
+    from hushgrid.files.readings import read_meters
     from hushgrid.files.results import make_folder, save_model, write_text
     from hushgrid.learn.evaluation import PublishedGroup
-    from hushgrid.learn.export import ZoneSettings, assumed_laws, usual_wh, zone_text
+    from hushgrid.learn.export import ASSUMED, ZoneSettings, assumed_laws, usual_wh, zone_text
     from hushgrid.learn.habits import (
         PSEUDO_COUNT,
         RESPONDENTS,
@@ -90,6 +94,11 @@ def _zone_from_survey(
         raise FileError("readings and survey are both unset; give histories, a survey, or both.")
     given, counts, definition = read_mix(survey, mix or "2:20")
     houses = [n for n, count in counts.items() for _ in range(count)]
+    ids = [f"{zone}-{i + 1:05d}" for i in range(len(houses))]
+    if listed is not None and len(ids := read_meters(listed)) != len(houses):
+        raise FileError(
+            f"meters has {len(ids)} meters but mix has {len(houses)} houses; give a mix of as many."
+        )
     models = survey_models(given, houses, seconds=seconds, definition=definition)
     raw = survey_models(given, houses, seconds=seconds, definition=definition, pseudo_count=0.0)
     make_folder(out)
@@ -105,7 +114,7 @@ def _zone_from_survey(
         provenance="public",
         homes=0,
         epsilon=0.0,
-        law="assumed, of the usual mean",
+        law=ASSUMED,
         usual=usual_wh(usual, seconds),
         prior=f"survey, pseudo-count {PSEUDO_COUNT:g} of {RESPONDENTS:g}",
         days=0.0,
@@ -115,7 +124,7 @@ def _zone_from_survey(
     groups = []
     for n, count in counts.items():
         habits = survey_chain(given, n, seconds=seconds, definition=definition)
-        meters = [f"{zone}-{first + i + 1:05d}" for i in range(count)]
+        meters = ids[first : first + count]
         absent, present = assumed_laws(offer.usual, float(habits.home.mean()))
         groups.append((PublishedGroup(habits, absent, (present,), (0,), count), meters))
         first += count
@@ -410,7 +419,8 @@ def learn(
         typer.Option(metavar="STEP", help="Steps: 1800 [s] or PT30M; else as most readings are."),
     ] = None,
     meters: Annotated[
-        Path | None, typer.Option(help="Meters of the zone, one a line; else all in the readings.")
+        Path | None,
+        typer.Option(help="Meters of the zone, one a line; else all of the readings, or made up."),
     ] = None,
     prototypes: Annotated[int, typer.Option(min=0, help="Shared models; 0: one a home.")] = 4,
     law: Annotated[LawFamily, typer.Option(help="Laws of a reading.")] = "auto",
@@ -507,7 +517,7 @@ def learn(
         seconds = seconds or 900
         with common.progress("making the models of the survey", None):
             values, chains, written = _zone_from_survey(
-                out, survey, mix, zone, seconds, time_zone, bound, begins, usual
+                out, survey, mix, zone, seconds, time_zone, bound, begins, usual, meters
             )
         if figures:
             written += _draw_survey(out, values, chains, seconds)

@@ -40,8 +40,9 @@ from hushgrid.mechanism.noise import Noise
 
 CONTRACT_W = 10_000  # [W] assumed where no contract is given
 USUAL = 3300.0  # [kWh a year] of a home by published figures, where nothing else is known
+ASSUMED = "assumed, of the usual mean"  # laws that say no more than the usual load
 _GROWING = 0.1  # [currency/kWh] the part of the rate that grows with the load, at the usual load
-_POOLED = 5000  # homes at epsilon 1 from which on the noise of a pool leaves a usable forecast
+ENOUGH = 5000  # homes at epsilon 1 from which on the noise of a pool leaves a usable forecast
 _PEAK, _QUANTILE = 0.999, 0.98  # of a home's readings; of homes whose peak a bound covers
 
 
@@ -398,11 +399,32 @@ class ZoneSettings:
 
         A survey says nothing about loads, and the noise of a small pool drowns what it says.
         """
-        few = self.provenance == "pooled" and self.homes * self.pool_budget < _POOLED
+        few = self.provenance == "pooled" and drowned(self.homes, self.pool_budget)
         return (self.provenance == "public" or few) and not self.export
+
+    @property
+    def lawless(self) -> bool:
+        """Whether laws of the usual mean stand in for those of a pool that is mostly noise.
+
+        Not where a person set eta below 1: that is a statement about the laws of the pool.
+        """
+        return self.follows and self.provenance == "pooled" and self.eta == 1
 
 
 Groups = Sequence[tuple[PublishedGroup, Sequence[str]]]
+
+
+def drowned(homes: int, pool_budget: float) -> bool:
+    """Whether the noise of a pool drowns what it says of loads: by public numbers alone.
+
+    Args:
+        homes: Number of homes on the public list.
+        pool_budget: Epsilon of the pool.
+
+    Returns:
+        True where a forecast by the pool's laws would be worse than a usual load.
+    """
+    return homes * pool_budget < ENOUGH
 
 
 def usual_wh(kwh_a_year: float, seconds: int) -> float:
@@ -474,7 +496,7 @@ def zone_text(
                 "homes": offer.homes,
                 "epsilon": offer.epsilon,
                 "by": offer.by,
-                "law": offer.law,
+                "law": ASSUMED if offer.lawless else offer.law,
                 "prior": offer.prior,
                 "days": offer.days,
                 **({"months": list(offer.months)} if offer.months else {}),
@@ -552,6 +574,9 @@ def service_text(offer: ZoneSettings, begins: str) -> str:
 
 
 def _houses(public: PublishedGroup, meters: Sequence[str], offer: ZoneSettings) -> str:
+    if offer.lawless:
+        absent, present = assumed_laws(offer.usual, float(public.chain.home.mean()))
+        public = PublishedGroup(public.chain, absent, (present,), (0,), public.homes)
     lines = ["[[houses]]", f"count = {len(meters)}", f"meters = {_value(list(meters))}"]
     lines += [f"provenance = {_value(f'{offer.provenance}, by {offer.by}')}"]
     v = offer.export

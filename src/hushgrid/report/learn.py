@@ -12,7 +12,7 @@ import numpy as np
 
 from hushgrid._numbers import Floats, Int8s, Ints
 from hushgrid.learn.evaluation import PublishedGroup
-from hushgrid.learn.export import ExportedModels, OperatorFigures, ZoneChoices
+from hushgrid.learn.export import ENOUGH, ExportedModels, OperatorFigures, ZoneChoices, drowned
 from hushgrid.learn.histories import AILMENTS, Histories
 from hushgrid.learn.learner import HeldOut, Learned
 from hushgrid.learn.solar import dependence
@@ -87,6 +87,8 @@ def learned_values(
         },
         "accuracy": figures.accuracy,
         "held_out": _held(found, made, figures.held_out),
+        "drowned": made.provenance == "pooled"
+        and drowned(len(found.ids), choices.pool_budget or 0.0),
     }
 
 
@@ -254,6 +256,14 @@ def learned_prose(values: Mapping[str, Any]) -> str:
     if values.get("groups_tried"):
         tried = ", ".join(f"{n}: {score:.4f}" for n, score in values["groups_tried"].items())
         lines.append(f"Slot groups a day, by held-out log-likelihood of a reading: {tried}.")
+    if values.get("drowned"):
+        lines.append(
+            f"The noise of a pool of {values['houses']:,} homes at epsilon"
+            f" {values['epsilon_spent']:g} drowns what it says of loads ({ENOUGH:,} homes at"
+            " epsilon 1 are enough): no forecast of it has a part in prices. The zone file has the"
+            ' usual load (--usual) and estimator = "releases", the estimate that follows past'
+            " prices alone."
+        )
     if values["provenance"] == "pooled":
         lines.append(_POOLED)
     for what, names in values["ailments"].items():

@@ -680,22 +680,23 @@ def verdict(outlook: Outlook, houses: int, accept: float) -> dict[str, Any]:
     ]
     if larger is not None and then is not None:
         parts.append(f"{larger:,} such homes would give {then:.0%}")
+    policy = outlook.seen.policy
+    follows = policy.publish == "estimate" and policy.estimator == "releases"
+    price = f"the price{_FOLLOWED * follows} is off by {error:.0%}"
     if error <= accept:
-        steps = f"the price is off by {error:.0%}: run hushgrid check, then hushgrid serve"
+        steps = f"{price}: run hushgrid check, then hushgrid serve"
         if larger is not None:
             steps += "; join zones for less"
     else:
         first = "publish the forecast, which spends nothing"
         if outlook.private:
             first = 'publish the estimate from past releases (estimator = "releases")'
-        steps = (
-            f"the price is off by {error:.0%}: {first}, join zones, or promise less (a larger"
-            " epsilon)"
-        )
+        steps = f"{price}: {first}, join zones, or promise less (a larger epsilon)"
     sentence = "; ".join([*parts, steps]) + "."
     return {"sentence": sentence, "noise": noise, "houses": larger, "noise_then": then}
 
 
+_FOLLOWED = ", which follows past prices and the usual load alone,"
 _PROMISED = {
     "step": "each price on its own",
     "interval": "all prices together about any one interval",
