@@ -234,6 +234,28 @@ def test_the_interval_of_a_share_holds_what_noise_does() -> None:
     assert 0.9 < np.mean(np.abs(shares) <= 1) < 0.99
 
 
+def test_what_all_prices_are_off_by_is_apart_from_noise() -> None:
+    """Prices 5 % low for all homes are no noise: the mean price says so in each period."""
+    rng = np.random.default_rng(8)
+    starts = np.arange(2000) * 900
+    readings = Readings.of(["a", "b"] * 1000, starts, np.full(2000, 900), np.full(2000, 300))
+    low, even = (
+        {
+            int(s): BillRates(share * 0.3 + k, 0.1, (0.3, 0.1), (0.05, 0.05))
+            for s, k in zip(starts, rng.normal(0, 0.05, 2000), strict=True)
+        }
+        for share in (0.95, 1.0)
+    )
+    for rates, off in ((low, -0.05), (even, 0.0)):
+        rows = bill_rows(readings, rates, lambda start: str(start // 900_000), operator=True)
+        assert len(rows) == 4
+        for row in rows:
+            noise = row["price_bias_noise"]
+            assert noise == pytest.approx(1.96 * 0.05 / 1000**0.5 / 0.3, rel=1e-4)
+            assert abs(row["price_bias"] - off) < 1.5 * noise
+            assert off == 0 or row["price_bias"] < -2 * noise
+
+
 def test_two_registers_are_billed_as_one_net_reading(
     ran: tuple[Path, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -134,11 +134,13 @@ def _exact(service: ZoneService, readings: Readings, starts: set[int]) -> dict[i
         service.scenario, private=service.learned.private, usual=service.policy.usual
     )
     found: dict[int, int] = {}
-    for start in sorted(starts & set(np.unique(readings.start).tolist())):
+    ours = np.flatnonzero(place[readings.code] >= 0)
+    ours = ours[np.argsort(readings.start[ours], kind="stable")]
+    reported, first = np.unique(readings.start[ours], return_index=True)
+    for start, rows in zip(reported.tolist(), np.split(ours, first[1:]), strict=True):
         t = (start - service.begins) // service.seconds + 1
-        if t < 1:
+        if t < 1 or start not in starts:
             continue
-        rows = (readings.start == start) & (place[readings.code] >= 0)
         wh, there = np.zeros(len(house), np.int64), np.zeros(len(house), bool)
         own = place[readings.code[rows]]
         wh[own], there[own] = readings.wh[rows], True

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from hushgrid._numbers import Bools, Floats, Ints
+from hushgrid._numbers import Bools, Floats, Indices, Ints
 from hushgrid.intake.readings import Readings
 
 SURE = 1.96  # standard deviations on either side that hold 95 %
@@ -42,8 +42,9 @@ def bill_rows(
         readings: One for each meter and interval, negative where it was fed in.
         rates: By start of the interval [UTC epoch s].
         period: Name of the period of a start [UTC epoch s].
-        operator: Also cost at exact prices and what noise changed. Secret: with a home's readings
-            these give the exact prices, and so the load, back.
+        operator: Also cost at exact prices, what noise changed, and how far the mean price of the
+            period was off. Secret: with a home's readings these give the exact prices, and so the
+            load, back.
 
     Returns:
         A row for each, by period and meter. Energy of intervals without a published price, or with
@@ -82,6 +83,9 @@ def bill_rows(
         spread = SURE * np.sqrt(of(lambda one: one.spread, 2))
         columns["noise_share"] = (columns["cost"] - exact) * share
         columns |= {"noise_share_low": -spread * share, "noise_share_high": spread * share}
+        columns |= {
+            key: np.repeat(part, meters) for key, part in _price_bias(known, priced, number).items()
+        }
     rows = np.flatnonzero(columns["intervals"])
     return [
         {"meter_id": readings.ids[row % meters], "period": str(names[row // meters])}
@@ -90,6 +94,27 @@ def bill_rows(
             rows.tolist(), key=lambda row: (row // meters, readings.ids[row % meters])
         )
     ]
+
+
+def _price_bias(
+    rates: Sequence[BillRates | None], priced: Bools, period: Indices
+) -> dict[str, Floats]:
+    """How far the mean price of each period was off, and what noise keeps it below with 95 %.
+
+    What is more than noise is off in one direction for all homes: an estimate that starts, or the
+    energy above a clamp that is put back by a public expectation.
+    """
+    values = np.zeros((3, len(priced)))
+    for i, one in enumerate(rates):
+        if one is not None and one.exact is not None and priced[i]:
+            values[:, i] = one.rate, one.exact[0], one.spread[0] ** 2
+    paid, exact, variance = (np.bincount(period, row) for row in values)
+    size = np.abs(exact)
+    share = np.divide(1.0, size, out=np.zeros_like(size), where=size != 0)
+    return {
+        "price_bias": (paid - exact) * share,
+        "price_bias_noise": SURE * np.sqrt(variance) * share,
+    }
 
 
 def revenue(rows: list[dict[str, Any]]) -> dict[str, float]:
