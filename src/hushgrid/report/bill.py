@@ -108,7 +108,7 @@ def _price_bias(
     for i, one in enumerate(rates):
         if one is not None and one.exact is not None and priced[i]:
             values[:, i] = one.rate, one.exact[0], one.spread[0] ** 2
-    paid, exact, variance = (np.bincount(period, row) for row in values)
+    paid, exact, variance = (np.asarray(np.bincount(period, row), np.float64) for row in values)
     size = np.abs(exact)
     share = np.divide(1.0, size, out=np.zeros_like(size), where=size != 0)
     return {

@@ -527,12 +527,21 @@ def _shortfall(found: Plan, rho: float) -> dict[str, float] | None:
     """What lies above the clamp, and what an error of that part does to all prices alike."""
     if not found.clamp:
         return None
+    off = _above_off(found, rho)
     load, over, above = found.prospect.load, found.prospect.over, found.prospect.missed
     rates = found.prospect.weights**0.5  # relative errors of the rate, of a Wh each
     return {
         "above": float(above.mean() / load.mean()),
-        "price": float((rates * rho * over).mean()),
+        "price": float((rates * off * over).mean()),
     }
+
+
+def _above_off(found: Plan, rho: float) -> float:
+    """Relative error that is granted to readings above the clamp: more where no model has them."""
+    return max(rho, _UNSEEN) if found.policy.estimator == "releases" else rho
+
+
+_UNSEEN = 0.3  # set by homes of London and New South Wales (docs/estimate.md)
 
 
 def _shortfall_lines(found: Plan, rho: float) -> list[str]:
@@ -541,8 +550,8 @@ def _shortfall_lines(found: Plan, rho: float) -> list[str]:
         return []
     return [
         f"Apart from noise: {share['above']:.1%} of the energy lies above the clamp and is put back"
-        f" by its public expectation. Were readings there {rho:.0%} off, all prices and bills would"
-        f" be off by {share['price']:.1%} in one direction."
+        f" by its public expectation. Were readings there {_above_off(found, rho):.0%} off, all"
+        f" prices and bills would be off by {share['price']:.1%} in one direction."
     ]
 
 
