@@ -543,33 +543,47 @@ def _best_blocks(back, ahead, weights, grid, cost, came, loss):  # type: ignore[
     """State (t, i, j): block ends at t, backward leakage grid[i], forward from t + 1 grid[j]."""
     horizon, longest, size = back.shape
     target, width = grid[-1], grid[1]
-    for t in range(1, horizon + 1):
+    most, price = np.empty(size), np.empty((size, size))
+    least = np.empty((horizon + 1, size, size), np.int64)  # f of the least cost from f on
+    for t in range(horizon + 1):
         for s in range(max(0, t - longest), t):
             n = t - s
             unit = (weights[t] - weights[s]) * (n + 1.0) * (n + 2.0) / 3.0
-            for i in range(size):
-                known = False
+            into, out = back[s, n - 1], ahead[t - 1, n - 1]
+            for j in range(size):
                 for f in range(size):
-                    known = known or cost[s, i, f] < np.inf
-                if not known:
+                    e = grid[f] - out[j]
+                    price[j, f] = unit / (e * e) if e > 1e-6 else np.inf
+            for i in range(size):
+                if cost[s, i, least[s, i, 0]] == np.inf:
                     continue
+                most[:] = 0.0
+                for k in range(n):
+                    for j in range(size):
+                        now = back[s, k, i] + ahead[t - 1, n - 1 - k, j]
+                        most[j] = now if now > most[j] else most[j]
                 for j in range(size):
-                    most = 0.0
-                    for k in range(n):
-                        most = max(most, back[s, k, i] + ahead[t - 1, n - 1 - k, j])
-                    room = target - most
+                    room = target - most[j]
                     if room <= 1e-6:
                         break  # no less for a larger j
+                    more = int(np.ceil((into[i] - out[j]) / width - 1e-9))
                     for f in range(size):
-                        e = min(grid[f] - ahead[t - 1, n - 1, j], room)
-                        if e <= 1e-6 or cost[s, i, f] == np.inf:
-                            continue
-                        reached = e + back[s, n - 1, i]
-                        place = int(np.ceil(reached / width - 1e-9))
-                        if place >= size:
-                            continue
-                        total = cost[s, i, f] + unit / (e * e)
-                        if total < cost[t, place, j]:
+                        e = grid[f] - out[j]
+                        if e >= room:  # a larger f allows no more
+                            place = int(np.ceil((room + into[i]) / width - 1e-9))
+                            f = least[s, i, f]
+                            total, e = cost[s, i, f] + unit / (room * room), room
+                        else:
+                            place, total = f + more, cost[s, i, f] + price[j, f]
+                        if place < size and total < cost[t, place, j]:
                             cost[t, place, j] = total
                             came[t, place, j] = (s * size + i) * size + f
                             loss[t, place, j] = e
+                        if e == room:
+                            break
+        for i in range(size):
+            best = size - 1
+            for f in range(size - 1, -1, -1):
+                if cost[t, i, f] <= cost[t, i, best]:
+                    best = f
+                least[t, i, f] = best

@@ -90,6 +90,7 @@ class Scheduler(Value):
         self._booked: Exposures | None = None
         self._losses: dict[tuple[Exposure, float], float] = {}
         self._merged: dict[tuple[Exposure, ...], Exposure] = {}
+        self._of_block: dict[tuple[int, int], Exposure] = {}
         self.ahead = policy.eta == 1 or not exposures.consumption.reacts
         self._leaving = given.negligible > 0
         if self._leaving and not self.ahead:
@@ -169,10 +170,13 @@ class Scheduler(Value):
         first, last = self._policy.schedule.span(t)
         if first == last:
             return exposures.at(t)
-        steps = tuple(dict.fromkeys(exposures.at(s) for s in range(first, last + 1)))
-        if steps not in self._merged:
-            self._merged[steps] = merged(steps)
-        return self._merged[steps]
+        key = (id(exposures), first)
+        if key not in self._of_block:
+            steps = tuple(dict.fromkeys(exposures.at(s) for s in range(first, last + 1)))
+            if steps not in self._merged:
+                self._merged[steps] = merged(steps)
+            self._of_block[key] = self._merged[steps]
+        return self._of_block[key]
 
     def _coarsest(self, t: int) -> float:
         """The least scale that noise of the block of step t can have [Wh]."""

@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from functools import lru_cache
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -32,7 +33,7 @@ from hushgrid.mechanism.policy import Blocks, Gaussian, Policy, per_step, weaker
 from hushgrid.mechanism.scheduler import Scheduler, exposures_of
 from hushgrid.model.consumption import Consumption
 from hushgrid.model.laws import Clamp
-from hushgrid.model.occupancy import STEPS_PER_DAY, OccupancyModel
+from hushgrid.model.occupancy import STEPS_PER_DAY, OccupancyModel, check_models
 from hushgrid.model.zone import Tariff, Zone, ZoneTerms, offset_tariff
 from hushgrid.planning.expected_error import (
     MOST_CUT,
@@ -159,8 +160,9 @@ class Plan:
         policy: The policy that keeps the promise.
         scale: (T,): scale of the noise at every step [Wh].
         epsilon_any: The largest loss of a release to an adversary with any prior.
-        distinct_losses: (rows, houses): the different losses of releases about each house.
+        distinct_losses: (rows, kinds): the different losses of releases about houses of each kind.
         row_of_step: (T,): the row of `distinct_losses` of each step.
+        kind_of: (houses,): the column of `distinct_losses` of each house.
         leakage: The worst total leakage about one step of one house; None where releases have no
             epsilon of their own.
         house: The house where the promise binds.
@@ -182,6 +184,7 @@ class Plan:
     epsilon_any: float
     distinct_losses: Floats
     row_of_step: Indices
+    kind_of: Int32s
     leakage: float | None
     house: int
     step: int
@@ -196,7 +199,7 @@ class Plan:
     @property
     def losses(self) -> Floats:
         """(T, houses): the loss of each release about each house."""
-        return self.distinct_losses[self.row_of_step]
+        return self.distinct_losses[:, self.kind_of][self.row_of_step]
 
     @property
     def largest_losses(self) -> Floats:
@@ -227,7 +230,7 @@ class Plan:
         lengths = self.policy.first(steps).schedule.lengths
         kinds, class_of = _loss_classes(self.distinct_losses)
         return worst_leakage(
-            models, kinds[self.row_of_step[:steps]], class_of, lengths=lengths
+            models, kinds[self.row_of_step[:steps]], class_of[self.kind_of], lengths=lengths
         ).total
 
 
@@ -548,8 +551,68 @@ def _check(
 ZoneModels = tuple[Sequence[OccupancyModel], Zone, Consumption]
 
 
+class Kinds(NamedTuple):
+    """A house for each kind: houses of one kind have the same chains, density class and limits.
+
+    Noise, losses and leakage are the same for all houses of a kind.
+
+    Attributes:
+        models: Theta of these houses.
+        zone: These houses and their bounds.
+        consumption: The laws of their readings at the usual demand.
+        kind_of: The kind of each house, (N,).
+        first: The first house of each kind, (kinds,), ascending.
+    """
+
+    models: tuple[OccupancyModel, ...]
+    zone: Zone
+    consumption: Consumption
+    kind_of: Int32s
+    first: Indices
+
+
+@lru_cache(maxsize=4)
+def _kinds(models: tuple[OccupancyModel, ...], zone: Zone, consumption: Consumption) -> Kinds:
+    """The kinds of houses of a zone; each house is its own kind where houses move together."""
+    consumption.check_fits(zone.bound)
+    check_models(models, zone.n_houses)
+    usual = replace(consumption, elasticity=None)
+    if any(piece.size > 1 for model in models for piece in model.chains):
+        houses = np.arange(zone.n_houses)
+        return Kinds(models, zone, usual, houses.astype(np.int32), houses)
+    chains = [model.chains[0].chain_of[_order(model)] for model in models]
+    kind, first = same_labels([*chains, consumption.class_of, zone.bound, zone.export])
+    order = np.argsort(first)
+    first, kind_of = first[order], np.argsort(order).astype(np.int32)[kind]
+    members = np.arange(len(first), dtype=np.int32)[:, None]
+    few = tuple(
+        replace(model, chains=(replace(model.chains[0], members=members, chain_of=chain[first]),))
+        for model, chain in zip(models, chains, strict=True)
+    )
+    alone = Zone(zone.id, zone.bound[first], zone.export[first])
+    return Kinds(few, alone, replace(usual, class_of=usual.class_of[first]), kind_of, first)
+
+
+def _rules(policy: Policy) -> Policy:
+    """The part of a policy that exposures depend on."""
+    if policy.schedule.negligible:
+        return policy
+    return Policy(
+        1.0,
+        blocks=policy.blocks,
+        models=policy.models,
+        on_empty=policy.on_empty,
+        clamp=policy.clamp,
+    )
+
+
+_exposures = lru_cache(maxsize=4)(exposures_of)  # of many tasks
+
+
 class Task:
     """Scales, losses and leakage of one zone under one policy, cached during a search for epsilon.
+
+    All is worked out for one house of each kind (`kinds`).
 
     Args:
         world: Models, zone and consumption.
@@ -573,8 +636,8 @@ class Task:
         self.policy, self.running = policy, running
         # demand that answers rates is planned for at its usual size; losses are then capped
         self.capped = self.consumption.reacts and policy.eta < 1
-        usual = replace(self.consumption, elasticity=None)
-        exposures = exposures_of(self.models, self.zone, usual, policy)
+        self.kinds = _kinds(tuple(self.models), self.zone, self.consumption)
+        exposures = _exposures(*self.kinds[:3], _rules(policy))
         if exposures.booked() is not exposures and not any_rules:
             raise PlanError(
                 f"policy blocks, models and negligible are {policy.blocks}, {policy.models},"
@@ -596,7 +659,7 @@ class Task:
     def net_clamp(self) -> Clamp:
         """The policy's clamp in net Wh, of each class."""
         each = np.zeros(self.consumption.absent.shape[1], np.int64)
-        np.maximum.at(each, self.consumption.class_of, self.zone.export)
+        np.maximum.at(each, self.kinds.consumption.class_of, self.kinds.zone.export)
         pairs = (
             list(zip(self.policy.clamp, each.tolist(), strict=True)) if self.policy.clamp else []
         )
@@ -629,12 +692,12 @@ class Task:
         return list(zip(self._kinds, each, strict=False))
 
     def losses(self, each: Sequence[float]) -> Floats:
-        """(T, houses): the loss of every release about every house."""
+        """(T, kinds): the loss of every release about a house of every kind."""
         distinct, row = self.distinct_losses(each)
         return distinct[row]
 
     def distinct_losses(self, each: Sequence[float]) -> tuple[Floats, Indices]:
-        """The distinct losses (rows, houses) of releases, and the row of every step."""
+        """The distinct losses (rows, kinds) of releases, and the row of every step."""
         rows: dict[bytes, int] = {}  # by content: each block of steps has its own array
         found: list[Floats] = []
         place: dict[tuple[int, float], int] = {}
@@ -664,11 +727,11 @@ class Task:
 
         Over `running` steps where that is set: `each` again and again, and the chain goes on.
         """
-        worst = worst_leakage(self.models, *self._by_class(each), lengths=self.lengths)
-        return worst.total, worst.step, worst.house
+        worst = worst_leakage(self.kinds.models, *self._by_class(each), lengths=self.lengths)
+        return worst.total, worst.step, int(self.kinds.first[worst.house])
 
     def _by_class(self, each: Sequence[float]) -> tuple[Floats, Int32s]:
-        """Losses (steps, classes) of all steps that count, and the class of every house."""
+        """Losses (steps, classes) of all steps that count, and the class of every kind."""
         if self.running is not None:
             each = [each[t % len(each)] for t in range(self.running)]
         distinct, row = self.distinct_losses(each)
@@ -694,7 +757,9 @@ class Task:
         def worst(steps: slice, *places: int) -> float:
             more = np.zeros(len(losses))
             more[list(places)] = inflow
-            found = leakage_by_houses(self.models, losses, class_of, more, lengths=self.lengths)
+            found = leakage_by_houses(
+                self.kinds.models, losses, class_of, more, lengths=self.lengths
+            )
             return max(float(total[steps].max()) for _, _, total in found)
 
         above = max(worst(slice(0, 2 * part), -1), worst(slice(2 * part, 3 * part), part, -1))
@@ -808,7 +873,7 @@ def _of_a_day(task: Task, even: Plan, day: int) -> tuple[tuple[int, ...], tuple[
 
 
 def _loss_classes(distinct: Floats) -> tuple[Floats, Int32s]:
-    """The different columns of losses (rows, houses), and the column of every house."""
+    """The different columns of losses (rows, kinds), and the column of every kind."""
     labels = [np.unique(row, return_inverse=True)[1].astype(np.int32) for row in distinct]
     class_of, first = same_labels(labels)
     return distinct[:, first], class_of
@@ -880,7 +945,7 @@ def _shape(
     if secret == "trajectory":  # least sum of c/e^2 under a sum of e: e ~ c^(1/3)
         return [float(x) for x in np.cbrt(costs)]
     shares = task.losses(each) / e[:, None]
-    return [float(x) for x in spread(task.models, shares, costs, each, epsilon)]
+    return [float(x) for x in spread(task.kinds.models, shares, costs, each, epsilon)]
 
 
 def _cost(task: Task, each: Sequence[float], weights: Floats) -> float:
@@ -902,8 +967,8 @@ def _made(task: Task, secret: Secret, epsilon: float, delta: float) -> Plan:
         finite = np.where(np.isinf(losses), reach**2, losses)
         by = finite.sum(axis=0) if secret == "trajectory" else finite.max(axis=0)
         ties = np.flatnonzero(by >= by.max() * (1 - 1e-12))
-        house = int(ties[task.scheduler.zone.bound[ties].argmax()])
-        step = int(finite[:, house].argmax()) + 1
+        kind = int(ties[task.scheduler.zone.bound[ties].argmax()])
+        house, step = int(task.kinds.first[kind]), int(finite[:, kind].argmax()) + 1
     scales = tuple(c.scale for c in calibrations)
     ahead = prospect(task.models, task.consumption, task.tariff, policy, scales)
     return Plan(
@@ -915,6 +980,7 @@ def _made(task: Task, secret: Secret, epsilon: float, delta: float) -> Plan:
         max(c.epsilon_any for c in calibrations),
         distinct,
         row,
+        task.kinds.kind_of,
         leakage,
         house,
         step,

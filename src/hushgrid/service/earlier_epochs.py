@@ -726,15 +726,14 @@ class _Rows:
         policy = replace(with_even_epsilons(service.policy), horizon=self._steps)
         if n := len(self._lengths):
             policy = replace(policy, schedule=Blocks(self._lengths, (policy.epsilon,) * n))
-        scheduler = Task(
-            (world.models, world.zone, world.consumption), world.tariff, policy
-        ).scheduler
+        task = Task((world.models, world.zone, world.consumption), world.tariff, policy)
+        scheduler = task.scheduler
         known: dict[tuple[int, float], int] = {}
         for t, scale in scales.items():
             key = (id(scheduler.booked(t)), scale)
             if key not in known:
                 known[key] = len(self._found)
-                self._found.append(scheduler.losses(t, scale))
+                self._found.append(scheduler.losses(t, scale)[task.kinds.kind_of])
             self._row[t - 1] = known[key]
 
     def grouped(self) -> tuple[Floats, Indices]:
