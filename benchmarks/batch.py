@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import sys
 import time
 from functools import cache
@@ -20,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.measure import Question, Result, peak_mib, sized
+from benchmarks.measure import Question, Result, apart, peak_mib, sized
 from benchmarks.meters import folder
 from benchmarks.running import BEGINS, INTERVAL, service
 from hushgrid.files.deployment import ZoneService
@@ -137,7 +136,7 @@ def _day(meters: int, *sides: str) -> dict[str, dict[str, float]]:
     with folder() as place:
         (place / "meters").write_text(str(meters))
         write_day(place, meters)
-        turns = [{side: _asked(side, str(place)) for side in sides} for _ in range(TURNS)]
+        turns = [{side: _asked(side, place) for side in sides} for _ in range(TURNS)]
     found = {side: min((turn[side] for turn in turns), key=_seconds) for side in sides}
     assert len({one["load"] for one in found.values()}) == 1  # the same integers
     return found
@@ -147,10 +146,15 @@ def _seconds(found: dict[str, float]) -> float:
     return found["seconds"]
 
 
-def _asked(*arguments: str) -> dict[str, float]:
-    command = [sys.executable, "-m", "benchmarks.batch", *arguments]
-    out = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-    return dict(json.loads(out.splitlines()[-1]))
+def _run(side: str, place: Path) -> dict[str, float]:
+    if side in ("ours", "hand"):
+        return ours(place) if side == "ours" else hand(place)
+    many = side.removeprefix("spark")
+    return ours(place, f"spark:local-cluster[{many},1,2048]?spark.executor.memory=2g")
+
+
+def _asked(side: str, place: Path) -> dict[str, float]:
+    return apart(lambda: _run(side, place), "benchmarks.batch", side, str(place))
 
 
 def seconds() -> Result:
@@ -182,7 +186,7 @@ def on_spark(executors: int) -> Result:
 
 @cache
 def _leakage() -> dict[str, float]:
-    return _asked("leakage")
+    return apart(leakage, "benchmarks.batch", "leakage")
 
 
 def leakage_peak() -> Result:
@@ -207,13 +211,4 @@ if shutil.which("java") is not None:
 
 if __name__ == "__main__":
     side, *rest = sys.argv[1:]
-    if side == "leakage":
-        print(json.dumps(leakage()))
-    elif side == "hand":
-        print(json.dumps(hand(Path(rest[0]))))
-    elif side == "ours":
-        print(json.dumps(ours(Path(rest[0]))))
-    else:
-        many = side.removeprefix("spark")
-        cluster = f"spark:local-cluster[{many},1,2048]?spark.executor.memory=2g"
-        print(json.dumps(ours(Path(rest[0]), cluster)))
+    print(json.dumps(_run(side, Path(rest[0])) if rest else leakage()))

@@ -9,7 +9,6 @@ store, one SQLite ledger, secure noise; the houses differ from zone to zone.
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import time
 from contextlib import ExitStack
@@ -19,7 +18,7 @@ from functools import cache
 import numpy as np
 
 from benchmarks import zones as bench
-from benchmarks.measure import Question, Result, sized
+from benchmarks.measure import Question, Result, apart, sized
 from benchmarks.meters import folder
 from benchmarks.million import resident
 from benchmarks.running import BEGINS, INTERVAL, service
@@ -83,8 +82,7 @@ def _bytes(curators: list[Curator]) -> int:
 
 @cache
 def _asked(many: int) -> dict[str, float]:
-    command = [sys.executable, "-m", "benchmarks.many", str(many)]
-    return dict(json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout))
+    return apart(lambda: run(many), "benchmarks.many", str(many))
 
 
 def tick() -> Result:

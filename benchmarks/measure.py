@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 T = TypeVar("T")
+TOY = bool(os.environ.get("HUSHGRID_TOY"))
 
 
 def sized(full: T, toy: T) -> T:
     """A size of a benchmark: the toy one, where HUSHGRID_TOY is set, only shows that it runs."""
-    return toy if os.environ.get("HUSHGRID_TOY") else full
+    return toy if TOY else full
+
+
+def apart(work: Callable[..., dict[str, float]], module: str, *words: str) -> dict[str, float]:
+    """What `python -m module words` prints, which is `work()` as JSON.
+
+    In a process of its own, so that its memory is its own; at toy size in this one, which is
+    quicker.
+    """
+    if TOY:
+        return work()
+    command = [sys.executable, "-m", module, *words]
+    out = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    return dict(json.loads(out.splitlines()[-1]))
 
 
 class Result(NamedTuple):

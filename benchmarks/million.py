@@ -11,7 +11,6 @@ from __future__ import annotations
 import gc
 import json
 import resource
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -21,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.measure import Question, Result, peak_mib, sized
+from benchmarks.measure import Question, Result, apart, peak_mib, sized
 from benchmarks.meters import folder
 from benchmarks.running import BEGINS, INTERVAL, service
 from hushgrid import SecureNoise
@@ -84,6 +83,9 @@ def flat() -> dict[str, float]:
     return found
 
 
+WORK = {"tick": tick, "flat": flat}
+
+
 def resident() -> float:
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * resource.getpagesize() / 2**20
@@ -91,8 +93,7 @@ def resident() -> float:
 
 @cache
 def _asked(what: str) -> dict[str, float]:
-    command = [sys.executable, "-m", "benchmarks.million", what]
-    return dict(json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout))
+    return apart(WORK[what], "benchmarks.million", what)
 
 
 def seconds() -> Result:
@@ -118,4 +119,4 @@ QUESTIONS: dict[str, Question] = {
 }
 
 if __name__ == "__main__":
-    print(json.dumps({"tick": tick, "flat": flat}[sys.argv[1]]()))
+    print(json.dumps(WORK[sys.argv[1]]()))
