@@ -31,7 +31,7 @@ SECONDS = sized(1.0, 0.1)  # of load in one round
 ROUNDS = sized(10, 1)  # of each, in turn, so that a busy moment hits both; the best of each counts
 CONNECTIONS = 16
 LISTENERS, LAZY = sized((2000, 50), (20, 2))  # the lazy ones never read
-ASK = b"GET /v1/stream HTTP/1.1\r\nHost: x\r\nLast-Event-ID: 1\r\n\r\n"
+ASK = b"GET /v1/stream HTTP/1.1\r\nHost: x\r\n\r\n"
 RELEASES = 5
 
 
@@ -70,17 +70,18 @@ class _Zone:
         self.history = History([self.zone])
 
     def publish(self, t: int) -> None:
+        """Release t, of an interval of its own: a second release of one would not be sent."""
         from hushgrid.mechanism.release import Release
         from hushgrid.service.ledger.records import ReleaseRecord
 
-        now = int(time.time()) // 900 * 900
+        end = int(time.time()) // 900 * 900 + 900 * (t - 1)
         fields: dict[str, Any] = dict.fromkeys(Release.__dataclass_fields__, 0)
         fields |= {
             "zone": "elm-street", "t": t, "rate": 0.2317, "rule": "eta=1 block union",
             "simulated": True, "noise": "none", "load_hat": 500, "scale": 100.0,
         }  # fmt: skip
         place = {"head": f"{t:064x}", "signature": "cd" * 64}
-        record = ReleaseRecord(Release(**fields), "readings", now - 900, now, now, {}, **place)
+        record = ReleaseRecord(Release(**fields), "readings", end - 900, end, end, {}, **place)
         self.history.publish(self.zone, record)
 
 
@@ -258,7 +259,7 @@ class _Listeners:
     async def _listen(self, i: int) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
         writer.write(ASK)
-        await reader.readuntil(b"retry: 5000")
+        await reader.readuntil(b"\nid: ")  # the newest release, which every listener is sent first
         self._ready += 1
         while True:
             await reader.readuntil(b"\nid: ")
@@ -273,6 +274,9 @@ class _Listeners:
         for first in range(0, LISTENERS, 20):
             tasks += [asyncio.create_task(self._listen(i)) for i in range(first, first + 20)]
             while self._ready < first + 20:
+                failed = [task for task in tasks if task.done()]
+                if failed:
+                    failed[0].result()  # raises
                 await asyncio.sleep(0.02)
         late, held = [], []
         for n in range(1, RELEASES + 1):
