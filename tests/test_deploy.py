@@ -524,7 +524,6 @@ HEALTHY = {
     'hushgrid_readings_lost{zone="a"}': "0x72",
     'hushgrid_releases_total{zone="a",source="readings"}': "0+1x72",
     'hushgrid_releases_total{zone="a",source="forecast"}': "0x72",
-    'hushgrid_epsilon_left{zone="a"}': "10-0.005x72",
     'hushgrid_epsilon_spent{zone="a"}': "0+0.005x72",
     'hushgrid_zone_errors_total{zone="a"}': "0x72",
     'hushgrid_publisher_failures_total{publisher="MqttPrices"}': "0x72",
@@ -541,7 +540,6 @@ FAULTS = {
     "HushgridWithoutReadings": (
         'hushgrid_releases_total{zone="a",source="forecast"}', "0x40 1+1x32",
     ),
-    "HushgridBudgetEnds": ('hushgrid_epsilon_left{zone="a"}', "0.1x72"),
     "HushgridZoneErrors": ('hushgrid_zone_errors_total{zone="a"}', "0x40 1+1x32"),
     "HushgridNotPublished": (
         'hushgrid_publisher_failures_total{publisher="MqttPrices"}', "0x40 1+1x32",

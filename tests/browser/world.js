@@ -44,7 +44,7 @@
       zone: "elm-street", mode: "simulation", state: "publishing", now: utc(START + t * STEP), t, interval_s: STEP, time_zone: "UTC", currency: "EUR", houses: 1000,
       promise: { sentence: "A promise.", assumptions: ["An assumption."], secret: "interval", epsilon: 1, delta: 0, eta: 0.05, eta_set_by: null },
       noise: { scale: 1000 + t, house: 1, model: 1, epsilon: 0.1, epsilon_any: 1, protected: 1000, why: "Because." },
-      budget: { spent: t / 100, total: 10, left: 10 - t / 100, runs_out: utc(START + 999 * STEP), per_release: 0.01 },
+      spending: { spent: t / 100, per_release: 0.01, horizon_ends: utc(START + 999 * STEP) },
       missing: { meters: t % 5, share: 0.001 },
       series: range(t - 192, t, (i) => ({ t: i, start: utc(START + i * STEP), applies_from: utc(START + (i + 1) * STEP), load: 150000, optimal: wave(i), rate: wave(i) + 0.001, load_hat: 151000, put_back: 500, scale: 1000, missing: 0, source: "readings" })),
       alerts: t % 2 ? [{ level: "warning", text: `A warning of step ${t}.` }] : [], head: "ab".repeat(32),

@@ -82,7 +82,7 @@ def test_commands_are_in_groups(capsys: pytest.CaptureFixture[str]) -> None:
         (["client", "add"], "Missing argument 'ID'; see hushgrid client add --help."),
         (["ledger", "show", "--foo"], "No such option: --foo; see hushgrid ledger show --help."),
         (["nothing"], "No such command 'nothing'; see hushgrid --help."),
-        (["plan", "--secret", "day"], "'trajectory'; see hushgrid plan --help."),
+        (["plan", "--secret", "day"], "'interval'; see hushgrid plan --help."),
     ],
 )
 def test_a_usage_error_names_the_help_of_its_command(
@@ -95,7 +95,7 @@ def test_a_usage_error_names_the_help_of_its_command(
 
 
 @pytest.mark.parametrize(
-    ("typed", "found"), [("hushgrid lea", "learn"), ("hushgrid plan --secret tr", "trajectory")]
+    ("typed", "found"), [("hushgrid lea", "learn"), ("hushgrid plan --secret in", "interval")]
 )
 def test_shells_complete_commands_and_choices(typed: str, found: str) -> None:
     words = {"COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split()) - 1)}

@@ -75,7 +75,6 @@ def test_simulate_a_service_file(tmp_path: Path, capsys: pytest.CaptureFixture[s
         'secret = "step"',
         'secret = "interval"',
         'secret = "step"\nrho = 0.1',
-        'secret = "trajectory"',
     ],
 )
 @pytest.mark.sampled

@@ -91,7 +91,6 @@ OWN: dict[str, Any] = {
     "retention": "P7D",
     "currency": "EUR",
     "fallback_rate": 0.25,
-    "budget": 400.0,
     "accept_error": 0.9,
     "accept_error_set_by": "the engineer",
 }
@@ -116,6 +115,8 @@ SERVICE: dict[str, Any] = deepcopy(ZONE) | {
         "url": "https://prices.example", "mqtt": True, "mqtt_uris": ["mqtts://broker:8883"],
     },
 }  # fmt: skip
+for _key in ("blocks", "models", "on_empty", "negligible", "epsilon_t"):  # of zone files alone
+    del SERVICE["policy"][_key]
 SERVICE["policy"] |= {"secret": "step", "eta_set_by": "the engineer", "renew": False}
 SERVICE["houses"][0]["meters"] = {"prefix": "elm-", "first": 1}
 SERVICE["houses"][1]["meters"] = ["oak-1"]
@@ -123,14 +124,14 @@ for _chain in SERVICE["models"][0]["chains"].values():  # steps of half an hour
     for _periods in ("periods", "weekend"):
         if _periods in _chain:
             _chain[_periods] = [PERIODS[0], PERIODS[1] | {"from": "07:30"}]
-GAUSSIAN = deepcopy(SERVICE)
+GAUSSIAN = deepcopy(ZONE)
 GAUSSIAN["policy"] = {"epsilon": 0.5, "horizon": 4, "gaussian": 500.0, "delta": 1e-6}
 # each file with the tables that are changed
 FILES: dict[str, tuple[dict[str, Any], Callable[[Path], Any], set[str]]] = {
     "zone": (ZONE, load_zone, set(ZONE)),
     "steps": (deepcopy(ZONE) | {"service": {"interval": "PT15M"}}, load_zone, {"service"}),
     "service": (SERVICE, load_deployment, set(SERVICE)),
-    "gaussian": (GAUSSIAN, load_deployment, {"policy"}),
+    "gaussian": (GAUSSIAN, load_zone, {"policy"}),
 }
 # values of the right kind that no file may hold; every other key is tried with a wrong kind alone
 OUT = {
@@ -142,7 +143,7 @@ OUT = {
     "edges": [0, 300, 200], "share": 1.5, "home_at_start": 1.5, "leave": -0.1, "come": 2.0,
     "from": "7:3x", "mode": "live", "interval": "PT1X", "begins": "soon", "time_zone": "Mars",
     "meter_interval": "15 min", "grace": "1 min", "retention": 1, "currency": "Euro",
-    "fallback_rate": -1.0, "budget": 0.0, "accept_error": 0.0, "ledger": "mysql://b/c",
+    "fallback_rate": -1.0, "accept_error": 0.0, "ledger": "mysql://b/c",
     "port": 0, "limit": 1,
     "token_lifetime": 1, "metrics": "me", "rate_limit": 0.0, "proxies": ["nowhere"],
     "connections": 1, "prices": "p/#", "url": "prices", "mqtt_uris": ["http://x"],
@@ -383,7 +384,7 @@ def test_two_mistakes_are_both_reported_and_nothing_else(tmp_path: Path, name: s
 
 def test_a_mistake_in_the_service_is_not_repeated_for_its_zones(tmp_path: Path) -> None:
     """A further zone file takes the service's times; where those are wrong it is not blamed."""
-    oak = deepcopy(ZONE) | {"zone": {"id": "oak"}}
+    oak = deepcopy(ZONE) | {"zone": {"id": "oak"}, "policy": {"epsilon": 0.5}}
     oak["houses"][0]["meters"], oak["houses"][1]["meters"] = ["a", "b"], ["c"]
     (tmp_path / "oak.toml").write_text(written(oak)[0])
     both = deepcopy(SERVICE)

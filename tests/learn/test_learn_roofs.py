@@ -12,7 +12,6 @@ import pytest
 
 from hushgrid.errors import FileError, IntakeError, ModelError
 from hushgrid.files.readings import read_roofs
-from hushgrid.files.service_file import load_deployment
 from hushgrid.files.zone_file import load_zone
 from hushgrid.learn.evaluation import (
     PublishedGroup,
@@ -216,8 +215,6 @@ def test_one_run_learns_a_zone_of_both_kinds(written: Path) -> None:
     made = load_zone(written / "out" / "zone.toml").scenario
     law = law_of_table(model["more"][0]["prototypes"][0]["present"][2], 5000 + LIMIT)
     assert np.array_equal(made.consumption.law(25, 1, occupied=True).pmf, law.pmf)
-    (service,) = load_deployment(written / "out" / "service.toml").zones
-    assert service.registers == {"roof": "roof-out"}
     values = json.loads((written / "v.json").read_text())
     assert [one["houses"] for one in values["parts"]] == [2, 1, 1]
     assert [one.get("solar", {}).get("register") for one in values["parts"]] == [

@@ -13,7 +13,7 @@ import pytest
 
 from hushgrid.errors import IntakeError
 from hushgrid.files.interval_plan import local_months
-from hushgrid.files.service_file import load_deployment
+from hushgrid.files.zone_file import load_zone
 from hushgrid.learn.evaluation import PublishedGroup, law_of_table, marginal_scores
 from hushgrid.learn.habits import assumed_habits
 from hushgrid.learn.histories import Histories, check_seasons, of_seasons
@@ -104,7 +104,7 @@ def test_a_season_without_readings_is_refused() -> None:
 def test_one_file_has_the_laws_of_all_seasons(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Written, run by a service at its dates, and compared with new readings of one season."""
+    """Written, and compared with new readings of one season."""
     readings = csv(tmp_path / "readings.csv", summer(2).wh, JUNE)
     out, text = tmp_path / "out", "1,2,3,4,5,6;7,8,9,10,11,12"
     asked = ["--no-figures", "--law", "lognormal", "--groups", "4", "--prototypes", "1"]
@@ -118,12 +118,11 @@ def test_one_file_has_the_laws_of_all_seasons(
     assert [law["months"] for law in group["present"]] == [list(HALVES[0])] * 4 + [
         list(HALVES[1])
     ] * 4
-    (service,) = load_deployment(out / "service.toml").zones
-    own = service.own
-    assert own is not None, "models without noise are private"
+    own = load_zone(out / "zone.toml").whole
+    assert own is not None
     expected = law_of_table(model["prototypes"][0]["present"][6], 5000)
-    assert np.array_equal(own.consumption.law(25, 0, occupied=True).pmf, expected.pmf)
-    assert service.scenario.consumed == own.consumption, "meters of a simulation follow them"
+    at_noon = 6 * 48 + 24  # of a day in July
+    assert np.array_equal(own.consumption.law(at_noon, 0, occupied=True).pmf, expected.pmf)
     july = csv(tmp_path / "july.csv", summer(2).wh[:, MONTH == 7], JUNE + 10 * 86_400)
     assert main(["model", "validate", str(out), "--readings", str(july)]) == 0
     assert "2 homes scored; 0 drifted" in capsys.readouterr().out

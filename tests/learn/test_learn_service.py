@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from contextlib import ExitStack
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -16,19 +15,9 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 
-from hushgrid.errors import PlanError
-from hushgrid.files.interval_plan import without_private_models
 from hushgrid.files.service_file import load_deployment
-from hushgrid.mechanism.policy import Policy
-from hushgrid.mechanism.release import init
-from hushgrid.model.consumption import Consumption
-from hushgrid.model.laws import LogNormal
-from hushgrid.model.occupancy import OccupancyModel, possible_states
-from hushgrid.model.zone import Scenario, Tariff, Zone
-from hushgrid.service.epoch import first_state, roster_digest
 from hushgrid.service.ledger import open_store
 from hushgrid.service.process import Process
-from hushgrid.service.promise import outlook, promise_json, tradeoff_json
 from tests.learn.test_learn_zone import BEGINS, csv, lived_in, run
 
 SGSC = Path(__file__).parents[3] / "shared/data/sgsc/readings_2013_50homes.parquet"
@@ -144,70 +133,3 @@ def test_fifty_real_homes_through_every_command(tmp_path: Path) -> None:
     # local hours, weekdays and houses are the model's own; in UTC days it is off by 0.39
     assert found["mechanisms"]["forecast"]["estimated"]["rmsre"]["mean"] < 0.3
     served(SGSC, tmp_path)
-
-
-def test_other_private_models_leave_no_trace_in_a_service(homes: Path, tmp_path: Path) -> None:
-    """Two utilities alike but for what their homes did: the same terms, the same schedule."""
-    zones = []
-    for seed in (1, 2):
-        wh = lived_in(16, seed=seed)[0] * seed
-        readings = csv(tmp_path / f"{seed}.csv", wh)
-        out = tmp_path / str(seed)
-        asked = ["--readings", str(readings), "--law", "lognormal", "--prototypes", "2"]
-        assert (
-            run("learn", *asked, "--out", str(out), "--no-figures", "--begins", "2013-02-01") == 0
-        )
-        (zone,) = load_deployment(out / "service.toml").zones
-        zones.append(zone)
-    one, two = zones
-    assert one.own is not None
-    assert two.own is not None
-    assert one.own.models[0].digest != two.own.models[0].digest
-    # houses stand in the order of their groups, which the roster's digest must not tell
-    assert one.meters != two.meters
-    assert roster_digest(one) == roster_digest(two)
-    assert first_state(one).digest == first_state(two).digest
-    assert one.learned.digest != one.own.models[0].digest
-    assert promise_json(one, "production") == promise_json(two, "production")
-    with pytest.raises(PlanError, match="private"):
-        tradeoff_json(one)
-    # the operator's own figures are of the true models
-    assert outlook(one).seen.leakage != outlook(two).seen.leakage
-
-
-def models_with_zeros(rng: np.random.Generator) -> OccupancyModel:
-    a = rng.random((5, 3, 2, 2)) * (rng.random((5, 3, 2, 2)) < 0.6) + 1e-9 * np.eye(2)
-    pi = rng.random((3, 2)) * (rng.random((3, 2)) < 0.7) + np.array([1e-9, 0.0])
-    return OccupancyModel.factored(
-        pi / pi.sum(axis=1, keepdims=True),
-        a / a.sum(axis=3, keepdims=True),
-        chain_of=rng.integers(0, 3, 12),
-    )
-
-
-def test_a_veil_keeps_what_is_possible_and_the_noise() -> None:
-    rng = np.random.default_rng(4)
-    for _ in range(20):
-        theta = models_with_zeros(rng)
-        bound = rng.integers(100, 103, 12)
-        laws = [LogNormal(30.0, 0.5, int(b)) for b in bound]
-        f = Consumption.by_class(absent=laws, present=laws)
-        open_ = Scenario(Zone("z", bound), Tariff(1.0, 1.0), (theta,), f)
-        shut = without_private_models(open_)
-        assert shut.truth is theta
-        assert shut.consumed is f
-        for old, new in islice(
-            zip(possible_states(theta), possible_states(shut.models[0]), strict=False), 8
-        ):
-            was, now = theta.chains[0], shut.models[0].chains[0]
-            assert (old[0][was.chain_of] == new[0][now.chain_of]).all()
-        policy = Policy(0.5, eta=1.0, horizon=8)
-        scales = [
-            [init(s.zone, s.tariff, s.models, s.consumption, policy).scheduler.at(t).scale
-             for t in range(1, 9)]
-            for s in (open_, shut)
-        ]  # fmt: skip
-        assert scales[0] == scales[1]
-        # nothing of how probable a move is: every possible one is as probable as any
-        a = shut.models[0].chains[0].transition
-        assert all(len(set(row[row > 0])) == 1 for row in a.reshape(-1, 2))

@@ -10,7 +10,6 @@ import pytest
 
 from hushgrid.cli import main as command
 from hushgrid.errors import ModelError
-from hushgrid.files.service_file import load_deployment
 from hushgrid.files.zone_file import load_zone
 from hushgrid.learn._families import common_edges
 from hushgrid.learn.habits import assumed_habits
@@ -83,8 +82,6 @@ def test_a_learned_zone_of_panels_follows_the_sun_and_runs(
         seen = wh[:, (hours >= start) & (hours < start + 3)].mean()
         assert absent <= present
         assert absent - 40 <= seen <= present + 40
-    (zone,) = load_deployment(out / "service.toml").zones
-    assert zone.scenario.zone.offset == HOMES * LIMIT
     capsys.readouterr()
     assert main(["model", "validate", str(out), "--readings", str(path)]) == 0
     assert main(["model", "show", str(out)]) == 0

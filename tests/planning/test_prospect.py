@@ -33,7 +33,6 @@ from hushgrid.compare.simulation import Mechanism, first_states, play
 from hushgrid.files.zone_file import load_zone
 from hushgrid.planning.expected_error import (
     MOST_CUT,
-    PRIVATE_WAYS,
     Prospect,
     bill_change,
     choose_clamp,
@@ -96,15 +95,6 @@ def test_the_advice_is_the_best_of_the_figures(tmp_path: Path) -> None:
     assert found["publish"] == "estimate"
     errors = {way: found[f"rmsre_paper_{name}"] for way, name in FIGURES.items()}
     assert found["rmsre_paper"] == errors["estimate"] == min(errors.values())  # type: ignore[type-var]
-
-
-def test_private_models_are_advised_what_check_allows(tmp_path: Path) -> None:
-    path = four_houses(tmp_path, '\n[learned]\nprovenance = "private"\n')
-    said, found = planned(tmp_path, "--config", path, "--epsilon", "0.5")
-    assert found["rmsre_paper_estimated"] < found["rmsre_paper_raw"]  # type: ignore[operator]
-    assert 'publish = "estimate"' not in said
-    assert 'Publish the raw price (publish = "raw")' in said
-    assert (found["publish"], found["rmsre_paper"]) == ("raw", found["rmsre_paper_raw"])
 
 
 def test_the_forecast_has_the_models_error_in_all_of_the_load(tmp_path: Path) -> None:
@@ -196,8 +186,6 @@ def test_equal_errors_go_to_the_way_that_needs_least() -> None:
     assert of(1e6, 1.0).best(0.0) == "forecast"
     assert of(1e-6, 1.0).best(0.0) == "raw"
     assert of(1.0, 1.0).best(0.0) == "estimate"
-    assert of(1.0, 1.0).best(0.0, PRIVATE_WAYS) == "raw"
-    assert of(1e6, 1.0).best(0.0, PRIVATE_WAYS) == "raw"
 
 
 def eco_like(n: int) -> Scenario:

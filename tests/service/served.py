@@ -20,7 +20,7 @@ def described(folder: Path, http: int, mqtt: int, begins: int) -> Deployment:
     return deployment(
         folder,
         service(begins=begins, seconds=SECONDS, early_limit=60),
-        service("oak-lane", 3, begins=begins, seconds=SECONDS, budget=1.2, early_limit=60),
+        service("oak-lane", 3, begins=begins, seconds=SECONDS, early_limit=60),
         http=Http(port=http, tokens=(hashlib.sha256(TOKEN.encode()).hexdigest(),)),
         mqtt=Mqtt(
             "127.0.0.1", mqtt, readings="hushgrid/+/readings", prices="hushgrid/{zone}/price"

@@ -41,7 +41,7 @@ from hushgrid.service.meters.block_keys import BlockKeys
 from hushgrid.service.meters.columns import NoiseBlock
 from hushgrid.service.meters.store import back_up
 from hushgrid.service.meters.tables import NOISE
-from hushgrid.service.promise import Running, affordable, outlook
+from hushgrid.service.promise import outlook
 from hushgrid.service.same_terms import same_terms
 from hushgrid.service.transfer import spent_by, takes_along
 from tests.service.borders import Street, zone_of
@@ -209,18 +209,6 @@ def test_steps_without_readings_spend_nothing(tmp_path: Path) -> None:
     place = {"number": 4, "length": 3, "place": 2}
     assert made[0].block == {**place, "mark": made[0].block["mark"]}
     assert status.spent == pytest.approx(1.5)
-
-
-def test_a_budget_pays_for_whole_blocks(tmp_path: Path) -> None:
-    """A block that does not fit gets the forecast; a smaller one after it is published."""
-    zone = blocks(budget=0.95)
-    assert affordable(zone).releases == 2 + 4 + 1
-    made, status = go_on(tmp_path, zone, 4)
-    on = Running(zone, standing(tmp_path, zone))
-    assert affordable(zone, on).releases == 2 + 1
-    more, status = go_on(tmp_path, zone, 8)
-    assert "".join(one.source[0] for one in made + more) == "rr" + "rrrr" + "r" + "fffff"
-    assert status.spent == pytest.approx(0.9)
 
 
 def test_a_seed_gives_the_same_noise_after_a_restart(tmp_path: Path) -> None:
@@ -471,9 +459,7 @@ def test_terms_that_earlier_versions_could_not_plan_are_others(tmp_path: Path) -
         ("block_steps = [0, 6]\nblock_epsilon = [0.3, 0.3]", "give 1 step or more"),
         ("block_steps = [6]\nblock_epsilon = [-0.3]", ":52: .* block 1 is -0.3"),
         ("block_steps = [6]\nblock_epsilon = [1.5]", "at most epsilon = 1"),
-        ("block_steps = [6]\nblock_epsilon = [0.3]\nnegligible = 0.01", "give one of block_steps"),
         ('block_steps = [6]\nblock_epsilon = [0.3]\nsecret = "step"#', "say as much as the block"),
-        ('block_steps = [6]\nblock_epsilon = [0.3]\nsecret = "trajectory"#', "1.2 about one traj"),
     ],
 )  # fmt: skip
 def test_mistakes_in_blocks(tmp_path: Path, keys: str, says: str) -> None:

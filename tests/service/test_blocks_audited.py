@@ -33,7 +33,7 @@ def audited(folder: Path, *zones: ZoneService, **more: Any) -> Certificate:
 )
 def test_a_zone_with_a_lost_size_and_a_silent_step(tmp_path: Path, policy: Policy) -> None:
     """The size of block 2 is lost after its first release; no meter reports at step 9."""
-    zone = replace(blocks(budget=1.501), policy=policy)
+    zone = replace(blocks(), policy=policy)
     noise, silent = Stepwise(4, "elm"), zone.begins // 900 + 8
     made, _ = go_on(tmp_path, zone, 3, noise=noise)
     with MeterStore(tmp_path / "meters") as store, store.open().begin() as link:

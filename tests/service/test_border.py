@@ -59,7 +59,6 @@ EDITS = (
     ("\neta = 0.05", "\neta = 1.0"),
     ('interval = "PT15M"', 'interval = "PT1H"'),
     ('meter_interval = "PT15M"', 'meter_interval = "PT1H"'),
-    ("budget = 400.0", "# no budget"),
     ("count = 30", "count = 3"),
     ("count = 10", "count = 1"),
 )

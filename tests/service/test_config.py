@@ -13,8 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from hushgrid import OccupancyModel, Policy
 from hushgrid.accounting.temporal import temporal_leakage
-from hushgrid.errors import ConfigError, FileError, ServiceError
+from hushgrid.errors import ConfigError, FileError, PolicyError, ServiceError
 from hushgrid.files._tables import keys_of
 from hushgrid.files.deployment import (
     Deployment,
@@ -26,13 +27,15 @@ from hushgrid.files.deployment import (
     Stores,
     as_curator,
 )
+from hushgrid.files.results import save_model
 from hushgrid.files.service_file import OwnTables, load_deployment
 from hushgrid.files.toml import instant_of, seconds_of
-from hushgrid.files.zone_file import GROUP_KEYS, POLICY_KEYS, PublicSeries
+from hushgrid.files.zone_file import GROUP_KEYS, POLICY_KEYS, Provenance, PublicSeries
+from hushgrid.mechanism.policy import Gaussian, Negligible
 from hushgrid.mechanism.scheduler import house_losses, schedule
 from hushgrid.model.occupancy import Calendar
 from tests.examples import examples
-from tests.service.setups import example
+from tests.service.setups import example, service
 
 BEGINS = 1_767_225_600  # 2026-01-01T00:00:00Z, a Thursday
 EXAMPLE = example(BEGINS)
@@ -184,8 +187,6 @@ def test_each_mistake_alone(tmp_path: Path, old: str, new: str, words: str) -> N
         ("[stores]", "[store]", "store is not known; did you mean stores?"),
         ("epsilon = 0.5", 'epsilon = 0.5\nrho = 0.2\nclamp = [1, 1]', "rho and clamp are both set"),
         ("[[models]]", "[elasticity]\nreference = 1\nexponent = 0.5\n[[models]]", "give eta = 1"),
-        ('secret = "step"', 'secret = "interval"\ndelta = 0.1', "delta is 0.1"),
-        ('secret = "step"', 'secret = "interval"\non_empty = "publish_exact"', "protect_all"),
         ("shape = 2.0, scale = 40.0", "shape = 999, scale = 40.0", "puts no mass on 0..4000"),
         ('publish = "estimate"', 'publish = "pg://me:hunter2@b"', "policy publish is 'pg://***@b'"),
         ('name = "survey"', 'file = "none.json"', "none.json does not exist"),
@@ -292,13 +293,60 @@ def test_an_interval_is_promised_from_one_epoch_to_the_next(tmp_path: Path) -> N
     assert leakage <= 1 + 1e-6
 
 
-def test_a_trajectory_is_promised(tmp_path: Path) -> None:
-    (zone,) = load_deployment(put(tmp_path, *short("trajectory"))).zones
-    assert zone.policy.epsilon == pytest.approx(1 / 96, rel=1e-3)
-    (loose,) = load_deployment(put(tmp_path, *short("trajectory", "\ndelta = 1e-5"))).zones
-    assert loose.promise is not None
-    assert loose.promise.delta == 1e-5
-    assert loose.policy.epsilon > 2 * zone.policy.epsilon
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('"step"', '"trajectory"', "policy.secret is 'trajectory'; give one of step, interval."),
+        ("horizon", "delta = 1e-6\nhorizon", "policy.delta is 1e-06; leave it out: a service"),
+        ("horizon", "gaussian = 41.4\nhorizon", "policy.gaussian is 41.4; leave it out: a service"),
+        ("horizon", "negligible = 0.01\nhorizon", "policy.negligible is 0.01; leave it out:"),
+        ("horizon", 'on_empty = "publish_exact"\nhorizon', "policy.on_empty is 'publish_exact';"),
+        ("horizon", 'blocks = "block"\nhorizon', "policy.blocks is 'block'; leave it out: each"),
+        ("horizon", 'models = "paper"\nhorizon', "policy.models is 'paper'; leave it out: a"),
+        ("horizon", "epsilon_t = [0.5]\nhorizon", "policy.epsilon_t is [0.5]; leave it out: the"),
+        ("currency", "budget = 400.0\ncurrency", "service.budget is 400.0; leave it out: the"),
+        ("[tariff]", '[learned]\nprovenance = "private"\n[tariff]',
+         "learned.provenance is 'private'; all that they shape would reveal"),
+        ("[tariff]", '[learned]\nprovenance = "public"\nbound_by = "private"\n[tariff]',
+         "learned.bound_by is 'private'; all that"),
+        ("count = 30", 'count = 30\nprovenance = "Private, by hushgrid learn"',
+         "houses[0].provenance is 'Private, by hushgrid learn'; all that"),
+    ],
+)  # fmt: skip
+def test_what_experiments_alone_use_is_refused(
+    tmp_path: Path, old: str, new: str, said: str
+) -> None:
+    """One sentence with the key, its value and what to use instead."""
+    with pytest.raises(ConfigError) as caught:
+        load_deployment(put(tmp_path, (old, new)))
+    (problem,) = caught.value.problems
+    assert problem.message.startswith(said)
+    assert "  " not in problem.message
+
+
+def test_a_model_of_homes_that_move_together_is_refused(tmp_path: Path) -> None:
+    theta = OccupancyModel.blocked(
+        [[2 * i, 2 * i + 1] for i in range(20)],
+        [np.full(4, 0.25)] * 20,
+        [np.full((1, 4, 4), 0.25)] * 20,
+    )
+    save_model(tmp_path / "pairs.json", theta)
+    path = put(tmp_path)
+    text = path.read_text()
+    path.write_text(text[: text.index("[[models]]")] + '[[models]]\nfile = "pairs.json"\n')
+    with pytest.raises(ConfigError, match=r"models\[0\] has 2 homes that move together; give"):
+        load_deployment(path)
+    zone = service(2)
+    pair = OccupancyModel.joint(np.full(4, 0.25), [np.full((4, 4), 0.25)])
+    for change in (
+        {"scenario": replace(zone.scenario, models=(pair,))},
+        {"learned": Provenance("private")},
+        {"policy": Policy(1.0, horizon=96, schedule=Gaussian(41.4, 1e-6))},
+        {"policy": Policy(1.0, schedule=Negligible(0.01))},
+        {"policy": Policy(1.0, on_empty="publish_exact")},
+    ):
+        with pytest.raises(PolicyError, match="'elm'"):
+            replace(zone, **change)  # type: ignore[arg-type]
 
 
 def test_a_clamp_is_planned_where_rho_is_given(tmp_path: Path) -> None:
@@ -313,7 +361,6 @@ format = 1
 
 [service]
 interval = 1800
-budget = 3.5
 [zone]
 id = "oak"
 [tariff]
@@ -348,8 +395,8 @@ def test_many_zones(tmp_path: Path) -> None:
     found = load_deployment(two_zones(tmp_path))
     elm, oak = found.zones
     assert (elm.id, oak.id) == ("elm-street", "oak")
-    assert (oak.seconds, oak.budget, oak.time_zone) == (1800, 3.5, "Europe/Zurich")
-    assert (elm.seconds, elm.budget) == (900, 400.0)
+    assert (oak.seconds, oak.time_zone) == (1800, "Europe/Zurich")
+    assert elm.seconds == 900
     assert oak.meters == ("oak-1", "oak-2")
     (alone,) = load_deployment(two_zones(tmp_path, lone=True)).zones
     assert alone.id == "oak"
@@ -358,7 +405,7 @@ def test_many_zones(tmp_path: Path) -> None:
 def test_mistakes_in_further_files_are_named_by_their_own_lines(tmp_path: Path) -> None:
     path = two_zones(tmp_path, "elm-0007\noak-2\n")
     (found,) = mistakes(path)
-    assert found.startswith("oak.toml:12: houses has the meter 'elm-0007', which is of zone elm-s")
+    assert found.startswith("oak.toml:11: houses has the meter 'elm-0007', which is of zone elm-s")
     bad = OTHER.replace('"oak"', '"elm-street"').replace("1800", "600")
     (tmp_path / "oak.toml").write_text(bad)
     path.write_text(path.read_text().replace("port = 8080", "port = 0"))
@@ -432,7 +479,7 @@ TOML_VALUES = st.one_of(
     st.sampled_from(
         ["true", "inf", "-nan", "[]", "{}", '""', "1979-05-27", "07:32:00", "[[1], ['a']]",
          "1979-05-27T07:32:00Z", "9999-12-31T23:59:59Z", '"\\u0000"', "{a = 1}", "'PT15M'",
-         f'"{URL}"', f'["{URL}"]', f'{{ x = "{URL}" }}', "'interval'", "'trajectory'", "'..'"]
+         f'"{URL}"', f'["{URL}"]', f'{{ x = "{URL}" }}', "'interval'", "'..'"]
     ),
     st.text(st.characters(codec="ascii", exclude_characters="'"), max_size=8)
     .filter(str.isprintable).map(lambda text: f"'{text}'"),

@@ -1,4 +1,4 @@
-"""The tick of one zone on real stores: one release a step, resumed, budgeted, never two values."""
+"""The tick of one zone on real stores: one release a step, resumed, never two values."""
 
 from __future__ import annotations
 
@@ -173,8 +173,8 @@ def test_missing_readings_are_expected_ones(tmp_path: Path) -> None:
 
 
 def test_an_interval_without_readings_costs_nothing(tmp_path: Path) -> None:
-    """The forecast, the budget as it was; what was drawn for the step is never used."""
-    zone, shown = service(budget=1.2), Shown()
+    """The forecast, the spending as it was; what was drawn for the step is never used."""
+    zone, shown = service(), Shown()
     with curator(tmp_path, zone, shown, noise=_Counting(1)) as it:
         feed(it, it.t, everyone(zone))
         it.run(it.next_due())
@@ -253,22 +253,6 @@ def test_late_readings_change_nothing(tmp_path: Path) -> None:
         assert (counts.accepted, counts.late) == (0, 1)
         assert it.run(it.next_due() - 1) == []
         assert shown.releases == [made]
-
-
-def test_budget_exhausted_gives_the_forecast(tmp_path: Path) -> None:
-    zone, shown = service(budget=1.2), Shown()
-    for resumed in range(2):
-        with curator(tmp_path, zone, shown, now=BEGINS + resumed * 2700) as it:
-            for _ in range(3):
-                feed(it, it.t, everyone(zone))
-                it.run(it.next_due())
-            assert it.status.spent == pytest.approx(1.0)
-            assert it.status.state == "forecast only"
-    by_t = {r.t: r for r in shown.releases}
-    assert [by_t[FIRST + i].source for i in range(6)] == ["readings"] * 2 + ["forecast"] * 4
-    last = by_t[FIRST + 5]
-    assert (last.load_hat, last.epsilon, last.rule) == (None, 0, "forecast")
-    assert 2 < last.rate < 2 + 6 * 1000 / 1000
 
 
 def test_a_published_forecast_is_smoothed_and_was_expected(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from hushgrid import OccupancyModel, Policy
@@ -23,13 +22,12 @@ from hushgrid.service.epoch import roster_digest
 from hushgrid.service.gaps import book
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.records import GapRecord, Record, schedule_digest
-from tests.service.borders import FIRST, HOUR, from_file, world, zone_of
+from tests.service.borders import FIRST, HOUR, from_file, zone_of
 from tests.service.ledger.ledgers import KEY, lines_of, sealed
 from tests.service.setups import service, two_registers
 from tests.service.test_curator import Shown, curator, everyone, feed
 
 THETA = OccupancyModel.factored([[0.5, 0.5]], [[[[0.9, 0.1], [0.2, 0.8]]]], chain_of=[0] * 3)
-PAIRS = world(np.random.default_rng(3), 3, blocks=True).model()
 BEGINS = FIRST * HOUR
 ALL = Policy(0.5, horizon=4)
 HALVES = replace(ALL, schedule=Blocks((1, 3), (0.3, 0.5)))
@@ -37,13 +35,11 @@ HALVES = replace(ALL, schedule=Blocks((1, 3), (0.3, 0.5)))
 
 KINDS: dict[str, Callable[[], ZoneService]] = {
     "plain": lambda: service(policy=ALL),
-    "exact": lambda: service(policy=replace(ALL, on_empty="publish_exact")),
     "export": lambda: two_registers(service(n=4, export=400, policy=ALL)),
     "blocks": lambda: service(policy=HALVES),
     "blocks of an interval": lambda: service(policy=HALVES, promise=Promise("interval", 0.9)),
     "interval": lambda: zone_of(THETA, BEGINS, 0.5, 4, 1.0),
     "interval of a file": lambda: from_file(THETA, BEGINS, 0.8, 4),
-    "houses together": lambda: zone_of(PAIRS, BEGINS, 0.2, 4, 1.0),
 }
 
 

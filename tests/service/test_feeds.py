@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 
 from hushgrid import Policy
 from hushgrid.files.deployment import Charges
-from hushgrid.files.zone_file import Provenance
 from hushgrid.service import prices as pages_module
 from hushgrid.service.curator import utc
 from hushgrid.service.http.prices import feeds
@@ -412,12 +411,6 @@ def test_releases_of_the_last_intervals_have_ranges_whenever_they_were_folded(
     found = at_once.after(releases)
     assert list(found.ranges) == [T + i for i in range(10, 40)]
     assert later.after(releases) == found
-
-
-def test_private_models_make_no_forecast() -> None:
-    releases = [release(i) for i in range(3)]
-    assert all(Forecaster(service()).after(releases))
-    assert Forecaster(service(learned=Provenance("private"))).after(releases) == NOTHING
 
 
 def test_without_a_usable_model_the_forecast_is_the_fallback() -> None:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from hushgrid import Consumption, Policy, PolicyError, Scenario, Uniform, Zone
+from hushgrid import Policy
 from hushgrid.audit.certificate import certify
 from hushgrid.belief.load_filter import FollowedKnowledge
 from hushgrid.files.deployment import LocalDays, ZoneService
-from hushgrid.files.interval_plan import clamp_by_bound, without_private_models
-from hushgrid.files.zone_file import Provenance
 from hushgrid.service.audit import load_ledger, terms_of
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.records import ReleaseRecord
@@ -117,32 +113,6 @@ def test_a_filter_starts_anew_where_steps_change_their_length(tmp_path: Path) ->
         assert state.public.bank.hours == 0.5
 
 
-def _private(bound: int, present: int) -> ZoneService:
-    """A zone with private models, of which nothing is published."""
-    public = service(policy=ALONE)
-    world = public.scenario
-    of = [0] * world.zone.n_houses
-    laws = Consumption.by_class(absent=[Uniform(bound)], present=[Uniform(present)], class_of=of)
-    own = Scenario(world.zone, world.tariff, world.models, laws)
-    learned = Provenance("private", digest="ab" * 32)
-    return replace(public, scenario=without_private_models(own), own=own, learned=learned)
-
-
-def test_private_models_change_no_byte_of_what_is_published(tmp_path: Path) -> None:
-    """Two worlds: the zones differ in their private models alone."""
-    found: list[Any] = []
-    for name, zone in (("one", _private(100, 200)), ("other", _private(900, 1000))):
-        releases = ran(tmp_path / name, zone, (4, 4), silent=4)
-        guesses = Forecaster(zone).after(releases)
-        bodies = [
-            json.dumps(one.to_body() | {"counts": dict(one.counts)}, sort_keys=True)
-            for one in releases
-        ]
-        found.append((bodies, guesses))
-        assert releases[3].source == "forecast", "releases alone make a forecast"
-    assert found[0] == found[1]
-
-
 def test_local_days_follow_the_clocks() -> None:
     """The night of 2026-03-29 in Zurich: 01:45 is followed by 03:00."""
     days = LocalDays(1_774_742_400, 900, "Europe/Zurich")  # 2026-03-29T00:00Z, 01:00 there
@@ -164,19 +134,3 @@ def test_an_epoch_that_published_nothing_interrupts_nothing(tmp_path: Path) -> N
     assert len(evidence[0].epochs) == 3
     made = certify(evidence, [terms_of(service(policy=ALONE)), terms_of(last)])
     assert {one.id: one.status for one in made.checks}["post_processing"] == "passed"
-
-
-def test_clamps_of_private_models_go_with_bounds() -> None:
-    """Which home is in which group is private, so classes are those of equal bounds."""
-    world = service(policy=ALONE).scenario
-    f = Consumption.by_class(
-        absent=[Uniform(100)] * 3, present=[Uniform(900)] * 3, class_of=[0, 1, 2, 0, 1, 2]
-    )
-    zone = Zone("elm", [4000, 2500, 4000, 4000, 2500, 4000])
-    own = Scenario(zone, world.tariff, world.models, f)
-    assert clamp_by_bound(own, (700, 300, 700)) == (300, 700)
-    assert clamp_by_bound(own, ()) == ()
-    public = without_private_models(own)
-    assert public.consumption.class_of.tolist() == [1, 0, 1, 1, 0, 1]
-    with pytest.raises(PolicyError, match="groups of the same bound the same clamp"):
-        clamp_by_bound(own, (700, 300, 600))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import shutil
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -15,11 +14,9 @@ import pytest
 
 from hushgrid import OccupancyModel, Policy, Zone
 from hushgrid.audit.accounts import budget
-from hushgrid.audit.recompute import steps
 from hushgrid.cli import main
 from hushgrid.errors import LedgerError, MeterError
 from hushgrid.files.deployment import Deployment, ZoneService
-from hushgrid.mechanism.policy import Gaussian
 from hushgrid.service.access.clients import Client, ClientStore
 from hushgrid.service.access.tokens import make_token
 from hushgrid.service.audit import load_ledger, terms_of
@@ -163,25 +160,8 @@ def test_no_new_terms_and_no_house_leaves_before_the_gap_is_booked(tmp_path: Pat
     assert moved.epsilon == pytest.approx(3 * 0.5, rel=1e-6)  # two releases and the lost one
 
 
-def test_a_gap_is_not_capped_by_the_present_budget(tmp_path: Path) -> None:
-    """The budget of today need not be that of the time when the steps were published."""
-    world = World(service(tmp_path, zone("elm", budget=9.0)))
-    looked(older_copy(world, lost=8))
-    world.made = replace(world.made, zones=(replace(world.made.zones[0], budget=1.2),))
-    (found,) = resume_zones(world.made, None, world.time)
-    assert found.epsilon == pytest.approx(8 * 0.5)
-    looked(world)
-    (status,) = from_ledger(world.made, world.time)
-    assert (status.left, status.state) == (0.0, "forecast only")
-    evidence, chain = load_ledger(world.made.ledger, zone=None, key=None, heads=())
-    terms = terms_of(world.made.zones[0])
-    assert chain.status == "passed"
-    assert budget(evidence[0], terms, {evidence[0].epochs[0].digest: terms}).status == "passed"
-    assert "may have been published and lost" in steps(evidence[0]).text
-
-
 def test_an_audit_finds_a_gap_that_is_booked_too_low(tmp_path: Path) -> None:
-    world = looked(older_copy(World(service(tmp_path, zone("elm", budget=9.0))), lost=3))
+    world = looked(older_copy(World(service(tmp_path, zone("elm"))), lost=3))
     gap = world.standing().gap
     assert gap is not None
     with (
@@ -196,13 +176,6 @@ def test_an_audit_finds_a_gap_that_is_booked_too_low(tmp_path: Path) -> None:
     assert "may have cost 1.5" in found.text
 
 
-def test_gaussian_noise_has_no_epsilon_of_its_own_to_book(tmp_path: Path) -> None:
-    policy = Policy(6.0, horizon=20, schedule=Gaussian(20.0, 1e-6))
-    world = World(service(tmp_path, zone("elm", policy=policy)))
-    looked(older_copy(world, lost=2))
-    (found,) = resume_zones(world.made, None, world.time)
-    assert (found.epsilon, found.delta) == (None, 1e-6)
-    assert math.isinf(world.standing().epsilon)
 
 
 def test_two_histories_are_booked_by_resume(tmp_path: Path) -> None:
@@ -439,14 +412,12 @@ def test_other_meters_are_others_than_those_that_were_lost(order: int) -> None:
     assert twice == pytest.approx((1 + (order < 0)) * largest_loss(one, lost, [one])[0])
 
 
-@pytest.mark.parametrize("kind", ["even", "exact"])
-def test_a_lost_end_counts_for_houses_that_are_certain(kind: str) -> None:
-    """The large house is at home for certain, so that the noise is not set by it; or by none."""
+def test_a_lost_end_counts_for_houses_that_are_certain() -> None:
+    """The large house is at home for certain, so that the noise is not set by it."""
     stay, move = [[1.0, 0.0], [0.0, 1.0]], [[0.5, 0.5], [0.5, 0.5]]
-    chains = [[stay, stay if kind == "exact" else move]]
+    chains = [[stay, move]]
     theta = OccupancyModel.factored([[0.0, 1.0], [0.0, 1.0]], chains)
-    even = Policy(1.0, horizon=16)
-    one = plain(2, policy=replace(even, on_empty="publish_exact") if kind == "exact" else even)
+    one = plain(2, policy=Policy(1.0, horizon=16))
     homes = Zone("elm", [10_000, 1000])
     one = replace(one, scenario=replace(one.scenario, zone=homes, models=(theta,)))
     first, state = one.begins // one.seconds, first_state(one)
@@ -455,8 +426,8 @@ def test_a_lost_end_counts_for_houses_that_are_certain(kind: str) -> None:
     head = Head(1, "")
     lost = LedgerState("elm", "", "", head, "", epoch, None, (epoch,), (), (), {}, gap=gap)
     booked, _ = largest_loss(one, lost)
-    # 6 steps, each with noise for the small house, or with none
-    assert booked == pytest.approx(6 * 10_000 / 1000 if kind == "even" else math.inf)
+    # 6 steps, each with noise for the small house
+    assert booked == pytest.approx(6 * 10_000 / 1000)
 
 
 @pytest.mark.parametrize("place", ["one server", "meters in a file"])

@@ -25,7 +25,6 @@ from hushgrid import SimulatedNoise
 from hushgrid.errors import ConfigError
 from hushgrid.files.deployment import Charges, Deployment, Http, Mqtt, OpenAdr, Season
 from hushgrid.files.service_file import load_deployment
-from hushgrid.files.zone_file import Provenance
 from hushgrid.model.zone import FeedIn
 from hushgrid.service import prices
 from hushgrid.service.curator import status_of, utc
@@ -292,20 +291,18 @@ def first_next(it: Running) -> ReleaseRecord:
     return found
 
 
-@pytest.mark.parametrize("private", [False, True])
-def test_before_the_first_release_every_feed_answers(tmp_path: Path, private: bool) -> None:
+def test_before_the_first_release_every_feed_answers(tmp_path: Path) -> None:
     clock = Wall(WINTER + 10)
-    learned = Provenance("private") if private else Provenance()
-    with running(tmp_path, clock, zone={"fallback_rate": 0.31, "learned": learned}) as it:
+    with running(tmp_path, clock, zone={"fallback_rate": 0.31}) as it:
         it.process.turn(clock)
         found = it.get("/v1/price")
         assert (found["start"], found["kind"]) == (utc(WINTER), "forecast")
-        assert found["source"] == ("fallback" if private else "forecast")
-        assert (found["price"] == 0.31) == private
+        assert found["source"] == "forecast"
+        assert found["price"] != 0.31
         assert found["simulated"], "this service runs in simulation"
-        assert len(it.get("/v1/evcc")) == (1 if private else 96)
+        assert len(it.get("/v1/evcc")) == 96
         assert it.get("/v1/prices")["published"] == []
-        assert it.get("/v1/octopus")["count"] == (1 if private else 96)
+        assert it.get("/v1/octopus")["count"] == 96
         # what operators see agrees
         (status,) = it.get("/v1/status")["zones"]
         (zone,) = it.process._zones

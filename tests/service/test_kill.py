@@ -35,11 +35,10 @@ from tests.service.setups import BEGINS, reading, service, two_registers
 
 KILLS = int(os.environ.get("HUSHGRID_KILLS", "12"))
 STEPS = ("due", "closed", "read", "stepped", "recorded", "published", "drawn")
-ZONE = service(n=8, budget=60.0, retention=10 * 900)
+ZONE = service(n=8, retention=10 * 900)
 BLOCKS = two_registers(
     service(
         n=8,
-        budget=60.0,
         retention=10 * 900,
         export=40,  # of readings from -50 Wh on
         policy=Policy(0.5, horizon=2_000, schedule=Blocks((3,) * 500 + (1,) * 500, (0.5,) * 1000)),

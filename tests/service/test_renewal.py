@@ -299,7 +299,6 @@ def test_the_key_can_be_added_while_an_epoch_runs(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("edit", "says"),
     [
-        (('secret = "interval"', 'secret = "trajectory"'), "adds up from epoch to epoch"),
         (('secret = "interval"', 'secret = "step"'), "adds up from epoch to epoch"),
         (('secret = "interval"\n', ""), "adds up from epoch to epoch"),
         ((f"horizon = {STEPS}", f"horizon = {STEPS + 1}"), "give whole days, a multiple of 12"),

@@ -22,7 +22,7 @@ from hushgrid.cli import main
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import Pattern, Promise, ZoneService
 from hushgrid.files.interval_plan import in_epoch
-from hushgrid.mechanism.policy import Blocks, Gaussian, Negligible
+from hushgrid.mechanism.policy import Blocks
 from hushgrid.model.occupancy import Calendar
 from hushgrid.service import curator as curators
 from hushgrid.service.audit import load_ledger, terms_of
@@ -84,7 +84,7 @@ def test_no_output_shows_more_than_is_promised(seed: int) -> None:
     n = int(rng.integers(1, 4))
     street, at, promised = Street(n), FIRST, dict[int, float]()
     for _ in range(3):
-        each = world(rng, n, blocks=n > 1 and rng.random() < 0.4)
+        each = world(rng, n)
         model = street.law(each, at)
         horizon, epsilon = int(rng.integers(1, 7)), float(rng.choice([0.05, 0.2, 0.5, 1, 2]))
         factor = 1.0 if rng.random() < 0.75 else None
@@ -191,17 +191,6 @@ def test_check_says_until_when_prices_are_forecasts(
     assert figures["releases_of"] == 96 - 48
 
 
-def test_what_was_lost_is_forgotten_first_where_noise_has_no_epsilon(tmp_path: Path) -> None:
-    """Gaussian noise after an interval promise: no figure bounds what a release says."""
-    epoch(tmp_path, zone(tmp_path))
-    gaussian = replace(
-        zone(tmp_path, BEGINS + DAY, LONG, STEP),
-        policy=Policy(1.0, horizon=96, schedule=Gaussian(60.0, 1e-6)),
-        promise=Promise("trajectory", 1.0, 1e-6),
-    )
-    assert opening(gaussian, standing(tmp_path))["forecast_until"] == BEGINS + 3 * DAY
-
-
 @pytest.mark.parametrize("lost", [{}, {"together": 1, "interval": 0.5}])
 def test_a_gap_in_the_wait_does_not_end_it(lost: dict[str, Any]) -> None:
     """A promise about one interval, sums with a gap while they wait, other sums: 1.39 at 1."""
@@ -259,18 +248,13 @@ def test_a_horizon_that_ends_in_silence_is_refused(tmp_path: Path) -> None:
     assert "forecast_until" not in bodies(tmp_path)[1]
 
 
-@pytest.mark.parametrize("why", ["slow", "private"])
-def test_models_that_do_not_forget_in_public_are_refused(why: str) -> None:
-    """How fast private models forget is not public."""
+def test_models_that_do_not_forget_are_refused() -> None:
     street = Street(1)
     street.begin(one := from_file(alone(QUICK), FIRST * HOUR, 1.0, 24))
     street.publish(one, range(1, 25))
     after = zone_of(alone(QUICK), (FIRST + 999) * HOUR, 0.1, 24, None)
     assert silence(after, street.standing) is None
-    if why == "slow":
-        after = zone_of(alone(SLOW), (FIRST + 999) * HOUR, 0.1, 24, None)
-    else:
-        after = replace(after, learned=replace(after.learned, origin="private"))
+    after = zone_of(alone(SLOW), (FIRST + 999) * HOUR, 0.1, 24, None)
     with pytest.raises(LedgerError, match="a zone with another id"):
         opening(after, street.standing)
 
@@ -1091,41 +1075,6 @@ def test_sums_after_two_histories_wait_as_the_service_does() -> None:
     assert math.isinf(waits_until(slow, street.standing))
     on = Running(slow, street.standing)
     assert zone_json(slow, outlook(slow), on)["forecast_until"] == "never"
-
-
-# ---- a policy that counts from nothing known
-
-
-def test_houses_are_left_out_only_once_earlier_prices_are_forgotten() -> None:
-    """The public's knowledge of a house that is all but certain, at the outputs that raise it."""
-    rare = np.array([[0.9998, 0.0002], [0.0498, 0.9502]])
-    model = OccupancyModel.factored([[0.996, 0.004], [0.5, 0.5]], [[rare, QUICK]])
-    street, delta = Street(2), 0.01
-    one = zone_of(model, FIRST * HOUR, 0.5, 24, None, bounds=[2500, 250])
-    one = replace(one, policy=Policy(0.5, horizon=24, schedule=Negligible(delta)))
-    street.begin(one)
-    street.publish(one, range(1, 25))
-    assert street.standing.releases[0].scale == 500, "the house is left out"
-    later = replace(one, begins=(FIRST + 24) * HOUR)
-    longer = replace(later, policy=replace(one.policy, horizon=2000))
-    with pytest.raises(LedgerError, match="all its prices would be forecasts"):
-        opening(later, street.standing)
-    end = opening(longer, street.standing)["forecast_until"] // HOUR
-    law, known_at = np.array([0.996, 0.004]), dict[int, float]()
-    shown = {each.t: 2500 / each.scale for each in street.standing.releases}
-    for t in range(FIRST, end + 1):
-        known_at[t] = law[1]
-        law = law * [1, math.exp(shown.get(t, 0.0))]
-        law = law / law.sum() @ rare
-    assert known_at[FIRST + 24] > 10 * delta
-    assert known_at[end] <= 0.004 * (1 + 1e-6)
-    street.begin(longer)
-    gone = end + 10
-    street.publish(longer, range(end - FIRST - 23, gone - FIRST - 23))
-    assert not held_back(longer, street.standing, gone)
-    street.lose(gone, [0.5])
-    assert held_back(longer, street.standing, gone + 1), "a step may count twice"
-    assert not held_back(replace(longer, policy=Policy(0.5)), street.standing, gone + 1)
 
 
 def test_lost_records_that_are_known_are_forgotten_first(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def test_an_interval_becomes_longer_and_shorter_again(tmp_path: Path) -> None:
     ((elm,), chain) = load_ledger(str(tmp_path / "ledger.db"), zone="elm", key=None, heads=())
     assert (chain.status, elm.repeated) == ("passed", None)
     assert budget(elm, terms_of(last)).status == "passed"
-    over = budget(elm, terms_of(replace(last, budget=5.5)))
+    over = budget(elm, replace(terms_of(last), budget=5.5))
     assert "12 releases within one horizon" in over.text, "a horizon reaches over all of them"
 
 

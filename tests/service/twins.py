@@ -222,7 +222,6 @@ class Seen:
                 "oak-lane",
                 3,
                 policy=policy,
-                budget=1.2,
                 export=EXPORT["oak-lane"],
                 export_meters=REGISTERS["oak-lane"],
             ),

@@ -86,7 +86,7 @@ def largest_move(made: Recomputed) -> LargestMove | None:
     terms, n = made.terms, made.terms.zone.n_houses
     each = max(64 * n, 4096) if terms.policy.schedule.lengths else n  # every size of its noise
     releases = _releases(made)[: max(1, MOST // each)]
-    if not releases or terms.private_models:
+    if not releases:
         return None
     known = Knowledge(terms.zone, terms.models, terms.consumption, terms.policy.clamp)
     try:

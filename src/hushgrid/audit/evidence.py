@@ -61,7 +61,6 @@ class Terms:
         eta_set_by: Who set eta below 1.
         charged: Epsilon that the models have cost every house.
         provenance: Origin of the models, by name.
-        private_models: Whether the models give only what is possible, so that mixing is unknown.
         continued: Whether an interval promise counts the epochs before and after.
         other_epochs: The terms in other epochs; None where terms are given for one epoch only.
         days: Time of day of each step.
@@ -85,7 +84,6 @@ class Terms:
     eta_set_by: str = ""
     charged: float = 0.0
     provenance: Mapping[str, str] = field(default_factory=dict)
-    private_models: bool = False
     continued: bool = False
     other_epochs: OtherEpochs | None = None
     days: DayClock = EvenDays()  # noqa: RUF009

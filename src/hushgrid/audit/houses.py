@@ -369,7 +369,7 @@ def leakages(recomputed: Sequence[Recomputed], evidence: Sequence[Evidence]) -> 
             if made.terms.policy.schedule.lengths:  # and steps between epochs, each its own
                 steps = min(len(own), end - at)
                 lengths += (1,) * (at - begin - sum(lengths)) + made.lengths(steps)
-        if first.terms.private_models or not np.isfinite(losses).all():
+        if not np.isfinite(losses).all():
             continue
         other_epochs, models = first.terms.other_epochs, first.terms.models
         if other_epochs is not None and len(run) > 1:
@@ -535,10 +535,6 @@ def fifteen_fifteen(terms: Terms) -> Check:
     caveat = " The rule is a custom, not a proof: promises rest on the noise."
     if n < 15:
         return Check(name, "noted", f"{n} customers, fewer than 15.{caveat}")
-    if terms.private_models:
-        return Check(
-            name, "noted", f"{n} customers; what each is expected to use is private.{caveat}"
-        )
     steps, worst, at, who = min(terms.policy.horizon, _STEPS), 0.0, 1, 0
     for t, belief in enumerate(islice(marginals(terms.models[0]), steps), 1):
         expected = expected_readings(belief, terms.models[0], terms.consumption)

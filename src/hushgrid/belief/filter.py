@@ -503,10 +503,8 @@ class Expectations:
     Args:
         scenario: The models and the laws of consumption.
         houses: Numbers of the houses; by default all of them.
-        private: Whether the models are private. They may not shape what is published, so every
-            expectation is then 0 Wh.
         usual: What a house usually consumes [Wh], where models have no part in the estimate: then
-            the expectation of every house, private or not. 0: by the models.
+            the expectation of every house. 0: by the models.
     """
 
     def __init__(
@@ -514,13 +512,12 @@ class Expectations:
         scenario: Scenario,
         houses: Ints | None = None,
         *,
-        private: bool = False,
         usual: float = 0.0,
     ) -> None:
         some = slice(None) if houses is None else houses
         self._kinds = scenario.consumption.class_of[some]
         self._fixed: Ints | None = None
-        if private or usual:
+        if usual:
             self._fixed = scenario.zone.export[some].astype(np.int64) + round(usual)
             return
         self._models, self._consumption = tuple(scenario.models), scenario.consumption

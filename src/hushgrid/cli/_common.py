@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hushgrid.files.zone_file import ZoneFile
 
 
-Secret = Literal["step", "interval", "trajectory"]
+Secret = Literal["step", "interval"]
 Json = Annotated[
     str | None, typer.Option("--json", metavar="FILE|-", help="Write the figures as JSON.")
 ]
@@ -254,8 +254,7 @@ def say_duration(seconds: float, more: str = "") -> None:
 class Chosen(NamedTuple):
     """A zone, and how it runs if it comes from a service file.
 
-    The scenario of a service file begins at its `begins`, in local time. Where its models are
-    private, `service.own` holds them; the scenario is then what the service publishes from.
+    The scenario of a service file begins at its `begins`, in local time.
 
     Attributes:
         file: The zone.

@@ -71,9 +71,8 @@ def attack(
         policy, played = _labelled_days(trace, labels, mapping, config, zone, target, days, seed)
     belief: dict[str, Any] = {}
     if model is not None:
-        believed, service = common.load_either(model, zone)
-        private = service.own if service is not None else None
-        belief = {"models": (private or believed.scenario).models}
+        believed = common.load_either(model, zone).file
+        belief = {"models": believed.scenario.models}
     parts: dict[str, list[Attack]] = {}
     with common.progress("attacking, days", len(played)) as tick:
         for scenario, recorded, known in played:

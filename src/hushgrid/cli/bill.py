@@ -130,9 +130,7 @@ def _exact(service: ZoneService, readings: Readings, starts: set[int]) -> dict[i
 
     house = {meter: i for i, meter in enumerate(service.meters)}
     place = np.array([house.get(name, -1) for name in readings.ids], np.int64)
-    expected = Expectations(
-        service.scenario, private=service.learned.private, usual=service.policy.usual
-    )
+    expected = Expectations(service.scenario, usual=service.policy.usual)
     found: dict[int, int] = {}
     ours = np.flatnonzero(place[readings.code] >= 0)
     ours = ours[np.argsort(readings.start[ours], kind="stable")]

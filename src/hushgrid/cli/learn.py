@@ -202,9 +202,10 @@ def _write(
     begins: datetime | None,
     season: tuple[int, ...],
 ) -> list[Path]:
-    """theta.json, zone.toml and service.toml with a key; no evaluation figure affects them."""
-    from secrets import token_hex
+    """theta.json and zone.toml, and of public models service.toml with a key.
 
+    No evaluation figure affects them.
+    """
     import numpy as np
 
     from hushgrid.files.results import save_model, write_text
@@ -216,8 +217,9 @@ def _write(
     chain_of = np.repeat(np.arange(len(groups)), [len(names) for _, names in groups])
     model = model_of([one.chain for one, _ in groups], chain_of, f"{asked.zone} learned")
     result, made = parts[0].result, parts[0].made
-    # of private models it would be something to check guesses against
-    digest = token_hex(32) if made.provenance == "private" else model.digest
+    private = made.provenance == "private"
+    # of private models a digest would be something to check guesses against
+    digest = "" if private else model.digest
     offers = [
         ZoneSettings(
             zone=asked.zone,
@@ -249,9 +251,9 @@ def _write(
     written = [
         save_model(out / "theta.json", model),
         write_text(out / "zone.toml", zone_text(offers[0], by_part[0], more)),
-        *_service_files(out, offers[0], first),
     ]
-    if made.provenance != "private":
+    if not private:
+        written += _service_files(out, offers[0], first)
         _plan(out)
     return written
 
@@ -588,11 +590,20 @@ def learn(
         if figures:
             watch("drawing", None)
             written += _draw(out, parts, values)
-        watch("planning the service", None)
-        values["verdict"] = _verdict(out, [one["held_out"] for one in each])
-    common.echo(f"{learned_prose(values)}\n\n{values['verdict']['sentence']}", json)
+        values["verdict"] = None
+        if parts[0].made.provenance != "private":
+            watch("planning the service", None)
+            values["verdict"] = _verdict(out, [one["held_out"] for one in each])
+    advice = values["verdict"]["sentence"] if values["verdict"] else _FOR_EXPERIMENTS
+    common.echo(f"{learned_prose(values)}\n\n{advice}", json)
     written += common.write_json(values, json)
     common.echo_written(written, json, "\n")
+
+
+_FOR_EXPERIMENTS = (
+    "This model is for experiments (hushgrid plan, simulate, compare): hushgrid check and serve"
+    " refuse it. For a service learn with --pool-budget, or from a survey alone."
+)
 
 
 def _months(given: str | None) -> tuple[int, ...]:
@@ -633,7 +644,7 @@ def _check_panels(panels: dict[str, Roof], export: int | None, pool_budget: floa
     if panels and pool_budget is not None:
         raise PolicyError(
             f"pool-budget is {pool_budget:g} and roofs are set, but noisy sums are of readings from"
-            " 0 Wh on; learn without a pool budget."
+            " 0 Wh on; learn without a pool budget, for experiments."
         )
 
 

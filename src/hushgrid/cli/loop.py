@@ -17,7 +17,7 @@ def loop(
     zone: common.ZoneName = None,
     houses: Annotated[int, typer.Option(min=1, help="Homes of the street.")] = 1000,
     days: Annotated[int, typer.Option(min=2, help="Days that are counted.")] = 7,
-    secret: Annotated[str, typer.Option(help="step, interval or trajectory.")] = "interval",
+    secret: Annotated[common.Secret, typer.Option(help="What the promise is about.")] = "interval",
     epsilon: Annotated[float, typer.Option(help="What to promise about the secret.")] = 1.0,
     eta: Annotated[
         float, typer.Option(help="Trust of the private prices; below 1 the promise does not hold.")

@@ -28,10 +28,6 @@ def plan(
     epsilon: Annotated[
         float | None, typer.Option(help="What to promise about it; else the service's, 1.")
     ] = None,
-    delta: Annotated[
-        float | None,
-        typer.Option(help="Delta of (epsilon, delta), for a trajectory; else the service's."),
-    ] = None,
     eta: Annotated[
         float | None, typer.Option(help="Share of a law that may be anything; else the file's.")
     ] = None,
@@ -48,13 +44,6 @@ def plan(
     ] = None,
     slotwise: Annotated[
         bool | None, typer.Option("--slotwise/--no-slotwise", help=_SLOTWISE)
-    ] = None,
-    gaussian: Annotated[
-        bool | None,
-        typer.Option(
-            "--gaussian/--no-gaussian",
-            help="Gaussian noise (trajectory, delta); else as the service does, no.",
-        ),
     ] = None,
     blocks: Annotated[
         bool | None,
@@ -110,10 +99,7 @@ def plan(
     scenario, terms, private, own, service = _zone(config, zone, paper, seed)
     secret = own.secret if secret is None else secret
     epsilon = own.epsilon if epsilon is None else epsilon
-    delta = (own.delta if secret == own.secret else 0.0) if delta is None else delta
-    gaussian = own.gaussian and secret == own.secret if gaussian is None else gaussian
     clamp = (own.rho is not None or rho is not None) if clamp is None else clamp
-    clamp = clamp and not private  # a clamp is chosen by the laws, and would reveal them
     rho = rho if rho is not None else RHO if own.rho is None else own.rho
     if eta is not None:
         terms = replace(terms, eta=eta)
@@ -126,15 +112,13 @@ def plan(
     request: dict[str, Any] = {
         "secret": secret,
         "epsilon": epsilon,
-        "delta": delta,
         "terms": terms,
         "rho": rho if clamp else None,
-        "slotwise": False if slotwise is None and private else slotwise,
-        "gaussian": gaussian,
+        "slotwise": slotwise,
         "running": running,
         "blocks": own.blocks if blocks is None else blocks,
     }
-    dials = 1 + tables * (len(options.EPSILONS) + (0 if gaussian else len(options.ETAS)))
+    dials = 1 + tables * (len(options.EPSILONS) + len(options.ETAS))
     with common.progress("planning", dials if dials > 1 else None) as tick:
         found = planned(*world, **request)
         tick()
@@ -144,12 +128,12 @@ def plan(
     endless = found.leakage  # of a run, which represents any number of horizons
     if found.running is None:
         endless = options.endless_leakage(found, world)
-    values = report.plan_json(found, rho, endless, private)
+    values = report.plan_json(found, rho, endless)
     values["sensitivity"] = {dial: [c._asdict() for c in rows] for dial, rows in cells.items()}
     values["private"] = private
     closed = loop_of(found, scenario.tariff, scenario.consumption)
     values["loop"] = {name: report.finite_or_none(v) for name, v in closed._asdict().items()}
-    common.echo(report.plan_prose(found, rho, endless, private), json)
+    common.echo(report.plan_prose(found, rho, endless), json)
     more = [report.stability_line(closed), *([_PRIVATE] if private else [])]
     for line in more:
         common.echo(f"\n{line}", json)
@@ -158,15 +142,14 @@ def plan(
     written = common.write_json(values, json)
     if out is not None:
         figure = report.plan_figure(found, scenario.models)
-        page = report.plan_page(found, rho, endless, private, more, cells, png_of(figure))
+        page = report.plan_page(found, rho, endless, more, cells, png_of(figure))
         written += [write_text(out / "report.html", page), *save_figures(out, {"plan": figure})]
     common.echo_written(written, json, "\n")
 
 
 _PRIVATE = (
-    "The models are private: these figures are the utility's own. No clamp was chosen; a service"
-    " may publish raw prices at eta = 1 for the secret step or trajectory, and hushgrid check holds"
-    " it to that."
+    "The models are private: these figures are the utility's own, for experiments. No service runs"
+    " on such models; give those of a survey, or pooled ones (hushgrid learn --pool-budget)."
 )
 
 
@@ -175,8 +158,6 @@ class _Own(NamedTuple):
 
     secret: str = "interval"
     epsilon: float = 1.0
-    delta: float = 0.0
-    gaussian: bool = False
     rho: float | None = 0.2  # None: no clamp is chosen
     blocks: bool = True
 
@@ -202,7 +183,6 @@ def _zone(config: Path | None, zone: str | None, paper: float | None, seed: int)
     promise = service.promise or Promise("step", policy.epsilon)
     if promise.rho is not None:  # the clamp was chosen
         terms = replace(terms, clamp=())
-    gaussian = policy.schedule.noise == "gaussian"
     blocks = bool(policy.schedule.lengths)
-    own = _Own(promise.secret, promise.epsilon, promise.delta, gaussian, promise.rho, blocks)
-    return service.own or file.scenario, terms, private, own, service
+    own = _Own(promise.secret, promise.epsilon, promise.rho, blocks)
+    return file.scenario, terms, private, own, service

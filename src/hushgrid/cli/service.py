@@ -250,7 +250,7 @@ def status(
     token_file: common.TokenFile = None,
     json: common.Json = None,
 ) -> None:
-    """Show each zone's last step, budget spent and left, and state.
+    """Show each zone's last step, what is spent, and state.
 
     How many meters were missing in the last interval is for operators: give a URL and a token.
 
@@ -270,11 +270,10 @@ def status(
         found = from_service(service, common.token_of(token_file))
     else:
         found = from_ledger(load_deployment(Path(service), planned=False), time.time())
-    common.echo(f"{'zone':<20} {'t':>7} {'spent':>10} {'left':>10} {'missing':>8} state", json)
+    common.echo(f"{'zone':<20} {'t':>7} {'spent':>10} {'missing':>8} state", json)
     for one in found:
-        left = "-" if one.left is None else f"{one.left:.6g}"
         missing = "-" if one.missing is None else str(one.missing)
-        figures = f"{one.t:7d} {one.spent:10.6g} {left:>10} {missing:>8}"
+        figures = f"{one.t:7d} {one.spent:10.6g} {missing:>8}"
         common.echo(f"{one.zone:<20} {figures} {one.state}", json)
     for one in found:
         if one.leakage is not None:

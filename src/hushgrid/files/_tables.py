@@ -259,11 +259,13 @@ class FileTable:
 
     Attributes:
         unread: Further keys, which others read.
+        gone: Keys that are refused, with what to do instead.
     """
 
     __slots__ = ()
     __pydantic_config__ = ConfigDict(extra="forbid", alias_generator=_key)
     unread: ClassVar[frozenset[str]] = frozenset()
+    gone: ClassVar[Mapping[str, str]] = {}
 
     @classmethod
     def check_keys(cls, table: Mapping[str, Any]) -> Iterable[tuple[str, str]]:  # noqa: ARG003
@@ -275,6 +277,10 @@ class FileTable:
     def _read(cls, table: Any, handler: ValidatorFunctionWrapHandler) -> Any:
         """Add unknown keys to pydantic's mistakes."""
         mistakes, keys = Mistakes(), {*keys_of(cls), *cls.unread}  # type: ignore[arg-type]
+        if isinstance(table, Mapping) and (refused := cls.gone.keys() & table):
+            for key in refused:
+                mistakes.add(cls.gone[key], key, form="fix", value=table[key])
+            table = {key: value for key, value in table.items() if key not in refused}
         given = mistakes.named(table, keys)
         for key, text in cls.check_keys(given):
             mistakes.add(text, key)
@@ -284,13 +290,14 @@ class FileTable:
         return found
 
 
-def build(kind: Any, table: Any, unread: Iterable[str] = ()) -> Any:
+def build(kind: Any, table: Any, unread: Iterable[str] = (), hidden: Iterable[str] = ()) -> Any:
     """Construct a dataclass of the core from a table; it checks its fields itself.
 
     Args:
         kind: The dataclass. Its own `tables` are dataclasses that some of its fields hold.
         table: The table, or what was given in its place.
         unread: Further keys, which others read.
+        hidden: Keys of the dataclass that the table does not have.
 
     Returns:
         The value.
@@ -299,7 +306,7 @@ def build(kind: Any, table: Any, unread: Iterable[str] = ()) -> Any:
         ValidationError: Every mistake: a field that is refused is replaced, to find the next one.
     """
     mistakes, own = Mistakes(), {one.name: str(one.type) for one in fields(kind)}
-    given = mistakes.named(table, {*keys_of(kind), *unread})
+    given = mistakes.named(table, {*keys_of(kind), *unread} - {*hidden})
     given = {key: value for key, value in given.items() if key in own}
 
     def replace(key: str) -> None:

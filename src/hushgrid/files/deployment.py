@@ -11,12 +11,12 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, get_args
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_args
 from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
 
-from hushgrid.errors import ServiceError
+from hushgrid.errors import PolicyError, ServiceError
 from hushgrid.files._tables import (
     Bool,
     FilePath,
@@ -33,13 +33,14 @@ from hushgrid.files._tables import (
     mistake,
 )
 from hushgrid.files.toml import instant_of
-from hushgrid.files.zone_file import SECONDS, Interval, Provenance, PublicSeries
+from hushgrid.files.zone_file import PRIVATE, SECONDS, Interval, Provenance, PublicSeries
 from hushgrid.intake.text import ColumnMapping
 from hushgrid.mechanism.policy import Policy
 from hushgrid.mechanism.release import Mode
 from hushgrid.model.zone import Scenario
 
 ACCEPT_ERROR = 0.2  # relative, of a price; more is accepted by someone with a name
+Promised = Literal["step", "interval"]  # secrets that a service file names
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +49,15 @@ class Promise:
 
     Attributes:
         secret: "step": epsilon holds for each release. "interval": for all releases, of this and
-            other epochs. "trajectory": for all releases of the horizon.
+            other epochs.
         epsilon: Privacy loss.
-        delta: Probability of an exception.
         rho: Relative error expected of the model, by which a clamp is chosen; None: no clamp is
             chosen.
         renew: Whether an epoch of the same terms begins by itself where the horizon ends.
     """
 
-    secret: Literal["step", "interval", "trajectory"]
+    secret: Promised
     epsilon: float
-    delta: float = 0.0
     rho: float | None = None
     renew: bool = False
 
@@ -191,7 +190,6 @@ class ZoneService:
         retention: How long readings are kept [s].
         early_limit: How many intervals after the present one a reading may start.
         clock_limit: By how many intervals the clock may step before publishing stops.
-        budget: Most that all releases of an epoch may lose together; None: no limit.
         accept_error: Largest expected relative error of a price that `check` accepts.
         accept_error_set_by: Who accepts it.
         fallback_rate: Rate published where no model can be used [currency/kWh].
@@ -200,7 +198,6 @@ class ZoneService:
         promise: What is promised; None: the policy's epsilon at each step.
         provenance: Where models and laws come from, in words.
         learned: Origin of the models.
-        own: Scenario with the private models, for the operator only.
         pattern: The zone before its patterns are laid over time; None where it was not read from a
             file.
         leakage: For the secret "interval": what the plan counts about one interval of one house.
@@ -213,6 +210,9 @@ class ZoneService:
         planned: Whether the policy keeps the promise; else it has the terms of the file alone.
         export_meters: Id of each house's register of energy fed in, "" where its one meter is
             signed; empty: no house has such a register.
+
+    Raises:
+        PolicyError: A service does not run these terms or models; experiments do.
     """
 
     scenario: Scenario
@@ -225,7 +225,6 @@ class ZoneService:
     retention: int = 7 * 86400
     early_limit: int = 4
     clock_limit: int = 4
-    budget: float | None = None
     accept_error: float = ACCEPT_ERROR
     accept_error_set_by: str = ""
     fallback_rate: float = 0.0
@@ -234,7 +233,6 @@ class ZoneService:
     promise: Promise | None = None
     provenance: Mapping[str, str] = field(default_factory=dict)
     learned: Provenance = field(default_factory=Provenance)
-    own: Scenario | None = None
     pattern: Pattern | None = None
     leakage: float | None = None
     memory: int | None = None
@@ -244,6 +242,27 @@ class ZoneService:
     digits: int | None = None
     planned: bool = True
     export_meters: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        policy, schedule = self.policy, self.policy.schedule
+        rules = (policy.blocks, policy.models, policy.on_empty)
+        if schedule.noise == "gaussian" or schedule.negligible:
+            raise PolicyError(
+                f"zone {self.id!r} has Gaussian noise or leaves unlikely houses out, as experiments"
+                " alone do; give a policy of Laplace noise for every house."
+            )
+        if rules != ("block", "union", "protect_all"):
+            raise PolicyError(
+                f"zone {self.id!r} has the rules {', '.join(rules)}, which experiments alone use;"
+                " give block, union and protect_all."
+            )
+        if any(piece.size > 1 for model in self.scenario.models for piece in model.chains):
+            raise PolicyError(
+                f"zone {self.id!r} has a model of houses that move together, which experiments"
+                " alone use; give models of single houses."
+            )
+        if self.learned.private:
+            raise PolicyError(f"the models of zone {self.id!r} are private; {PRIVATE}.")
 
     @property
     def all_meters(self) -> tuple[str, ...]:
@@ -293,11 +312,6 @@ class ZoneService:
     def ends(self) -> int:
         """End of the horizon [UTC epoch s]."""
         return self.begins + self.policy.horizon * self.seconds
-
-    @property
-    def may_forecast(self) -> bool:
-        """Whether a forecast may be published: none that private models have a part in."""
-        return not self.learned.private or self.policy.estimator == "releases"
 
     @property
     def days(self) -> LocalDays:
@@ -396,10 +410,13 @@ class Times(FileTable):
         time_zone: Zone of times of day.
         currency: Three letters.
         fallback_rate: Rate published where no model can be used [currency/kWh].
-        budget: Most that all releases of an epoch may lose together; None: no limit.
         accept_error: Largest expected relative error of a price that `check` accepts.
         accept_error_set_by: Who accepts it.
     """
+
+    gone: ClassVar[Mapping[str, str]] = {
+        "budget": "leave it out: the secret interval bounds what all prices together say"
+    }
 
     meter_interval: Annotated[int, duration("PT15M", 1, _DAY)]
     interval: Annotated[
@@ -415,7 +432,6 @@ class Times(FileTable):
     time_zone: Annotated[ZoneInfo, fix(_TIME_ZONE)]
     currency: Annotated[str, fix("give three letters such as 'EUR'", pattern="^[A-Z]{3}$")] = "EUR"
     fallback_rate: Annotated[float, fix("give a rate of 0 or more [currency/kWh]", ge=0)]
-    budget: Positive | None = None
     accept_error: Positive = ACCEPT_ERROR
     accept_error_set_by: Annotated[str, fix("say who accepts that error")] = ""
 

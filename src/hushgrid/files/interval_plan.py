@@ -9,7 +9,6 @@ changes of month at which laws change, so that one epsilon a step holds for ever
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -18,18 +17,16 @@ from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 import numpy as np
-from numpy.typing import NDArray
 
-from hushgrid._numbers import Int32s, Ints
+from hushgrid._numbers import Ints
 from hushgrid.accounting.epochs import FORGOTTEN, PERIODS, anywhere, kept_by_silence
 from hushgrid.belief.filter import marginals
-from hushgrid.errors import ModelError, PolicyError
+from hushgrid.errors import ModelError
 from hushgrid.files.deployment import Pattern, Promise, ZoneService
 from hushgrid.mechanism.policy import Blocks, Policy
-from hushgrid.model.consumption import MONTHS, Consumption
-from hushgrid.model.laws import Clamp, Uniform
+from hushgrid.model.consumption import MONTHS
 from hushgrid.model.occupancy import Calendar, Chains
-from hushgrid.model.zone import Scenario, Zone
+from hushgrid.model.zone import Scenario
 from hushgrid.planning.expected_error import MOST_CUT, choose_clamp
 from hushgrid.planning.planner import Plan, check_blocks, plan
 
@@ -110,122 +107,6 @@ def local_calendar(
             f" a week from Monday ({7 * day})."
         )
     return Calendar(pattern.slots[local // seconds % length])
-
-
-def without_private_models(scenario: Scenario) -> Scenario:
-    """The scenario with models that state only what is declared impossible.
-
-    A number fitted to homes without noise reveals something about them wherever it is used, even in
-    a digest: an adversary that knows all homes but one can test guesses of that one against the
-    digest. So where models are private, the mechanism, the ledger and every feed use these models.
-    At eta = 1 the noise is the same: it depends on bounds and on which states are possible, and
-    zeros are declared, not learned. The private models stay in `truth` and `consumed`, for
-    simulated meters.
-
-    Args:
-        scenario: A scenario with private models.
-
-    Returns:
-        The same zone with uniform laws and uniform probabilities of all possible moves.
-    """
-    bounds, class_of = np.unique(_contracts(scenario), axis=1, return_inverse=True)
-    laws = [Uniform(int(bound)) for bound in bounds[0]]
-    return replace(
-        scenario,
-        models=tuple(
-            replace(model, chains=tuple(equally_probable(piece) for piece in model.chains))
-            for model in scenario.models
-        ),
-        consumption=Consumption.by_class(
-            absent=laws,
-            present=laws,
-            class_of=class_of.ravel(),
-            elasticity=scenario.consumption.elasticity,
-        ),
-        truth=scenario.truth or scenario.models[0],
-        consumed=scenario.consumed or scenario.consumption,
-    )
-
-
-def in_meter_order(scenario: Scenario, meters: Sequence[str]) -> Scenario:
-    """The scenario of `without_private_models` with its houses in the order of their meter ids.
-
-    In the file they are in the order of their groups, which are private: a figure that depends on
-    that order, such as a digest, would let anyone check a guess of the group of a home. Bound,
-    export limit and declared zeros of each meter are public.
-
-    Args:
-        scenario: The scenario.
-        meters: Meter id of each house.
-
-    Returns:
-        The same houses in another order; the same whichever order they were in.
-    """
-    order = np.array(sorted(range(len(meters)), key=meters.__getitem__))
-    place = order.argsort().astype(np.int32)
-    zone, consumption = scenario.zone, scenario.consumption
-    models = (
-        replace(model, chains=tuple(_renumbered(piece, place) for piece in model.chains))
-        for model in scenario.models
-    )
-    return Scenario(
-        Zone(zone.id, zone.bound[order], zone.export[order]),
-        scenario.tariff,
-        tuple(models),
-        replace(consumption, class_of=consumption.class_of[order]),
-    )
-
-
-def _renumbered(piece: Chains, place: Int32s) -> Chains:
-    """The chains of houses that become house `place[i]` each; blocks and their houses in order."""
-    given = place[piece.members]
-    inside = given.argsort(axis=1)  # the first house of a block is the highest bit of its states
-    members = np.take_along_axis(given, inside, axis=1)
-    blocks = members[:, 0].argsort()
-    kinds, of = np.unique(
-        np.column_stack([piece.chain_of, inside])[blocks], axis=0, return_inverse=True
-    )
-    bits = np.arange(2**piece.size).reshape((2,) * piece.size)
-    first, moves = [], []
-    for chain, *axes in kinds.tolist():
-        states = bits.transpose(axes).ravel()
-        first.append(piece.initial[chain, states])
-        moves.append(piece.transition[:, chain][:, states][:, :, states])
-    which = of.ravel().astype(np.int32)
-    return equally_probable(
-        Chains(np.stack(first), np.stack(moves, axis=1), members[blocks], which)
-    )
-
-
-def clamp_by_bound(scenario: Scenario, clamp: Clamp) -> Clamp:
-    """A clamp for the classes of `without_private_models`: those of equal bounds and exports.
-
-    Args:
-        scenario: The zone as its file describes it.
-        clamp: One for each density class [Wh], or none.
-
-    Returns:
-        One for each bound, the lowest bound first.
-
-    Raises:
-        PolicyError: If classes of equal bounds have different clamps: which home is in which group
-            is private.
-    """
-    bounds = map(tuple, _contracts(scenario).T.tolist())
-    pairs = list(zip(bounds, scenario.consumption.class_of.tolist(), strict=True))
-    own = dict(pairs)
-    if clamp and len({(bound, clamp[kind]) for bound, kind in pairs}) > len(own):
-        raise PolicyError(
-            f"policy clamp is {list(clamp)} with private models, whose groups are not public; give"
-            " groups of the same bound the same clamp.",
-            fields=("clamp",),
-        )
-    return tuple(clamp[own[bound]] for bound in sorted(own)) if clamp else ()
-
-
-def _contracts(scenario: Scenario) -> NDArray[np.int32]:
-    """(2, N): bound and export limit of each house."""
-    return np.stack([scenario.zone.bound, scenario.zone.export])
 
 
 def equally_probable(piece: Chains) -> Chains:
@@ -375,7 +256,6 @@ def plan_of(world: Scenario, promise: Promise, terms: Policy, **more: Any) -> Pl
         *world.terms,
         secret=promise.secret,
         epsilon=promise.epsilon,
-        delta=promise.delta,
         terms=terms,
         rho=promise.rho,
         **more,

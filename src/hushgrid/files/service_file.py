@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, NamedTuple, get_args
 
@@ -37,6 +37,7 @@ from hushgrid.files.deployment import (
     Pattern,
     Presentation,
     Promise,
+    Promised,
     Publish,
     Service,
     Stores,
@@ -46,11 +47,9 @@ from hushgrid.files.deployment import (
 from hushgrid.files.interval_plan import (
     EpochTimes,
     Planned,
-    clamp_by_bound,
     interval_plan,
     laid,
     plan_of,
-    without_private_models,
 )
 from hushgrid.files.mappings import BUILT_IN, mapping_of
 from hushgrid.files.results import read_text
@@ -58,11 +57,10 @@ from hushgrid.files.toml import Faults, TomlFile, display
 from hushgrid.files.zone_file import (
     GROUP_KEYS,
     MOST_HOUSES,
+    PRIVATE,
     REGISTER_KEYS,
     Group,
-    Provenance,
     ZoneTables,
-    leaks,
     policy_of,
     provenance_of,
     scenario_of,
@@ -73,14 +71,22 @@ from hushgrid.files.zone_file import (
 from hushgrid.intake.text import ColumnMapping
 from hushgrid.mechanism.policy import Policy
 from hushgrid.model.zone import Scenario
-from hushgrid.planning.planner import Secret
 
 # ---- what is promised
 
 MOST_STEPS = 200_000  # of a horizon: each has a slot of its own
 _EPSILONS = (1e-6, 100.0)  # that can be planned for
 
-_SECRETS, _SHARE = f"give one of {', '.join(get_args(Secret))}", "give a share from 0 to 1"
+_SECRETS, _SHARE = f"give one of {', '.join(get_args(Promised))}", "give a share from 0 to 1"
+_NOT_HERE = {  # keys of a zone file that a service does not take
+    "epsilon_t": "leave it out: the secret interval shares epsilon out over the steps",
+    "gaussian": "leave it out: a service draws Laplace noise, which has an epsilon a release",
+    "delta": "leave it out: a service promises epsilon without exceptions",
+    "negligible": "leave it out: a service protects every home at every step",
+    "on_empty": "leave it out: a service publishes every price with noise",
+    "blocks": "leave it out: each home of a service moves on its own",
+    "models": "leave it out: a service protects a home under all of its models together",
+}
 
 
 def _short_enough(horizon: Any) -> Any:
@@ -90,12 +96,10 @@ def _short_enough(horizon: Any) -> Any:
 
 
 def _with_noise(secret: str, info: Info) -> str:
-    if info.data["gaussian"] is not None and secret != "trajectory":
-        raise mistake(f"is {display(secret)} with Gaussian noise; give the secret trajectory.")
     if info.data["block_steps"] and secret == "step":
         raise mistake(
             "is 'step' with blocks of steps, of which one price can say as much as the block; give"
-            " the secret interval or trajectory."
+            " the secret interval."
         )
     return secret
 
@@ -109,32 +113,32 @@ def _alone(rho: float, info: Info) -> float:
 def _endless(renew: bool, info: Info) -> bool:
     if renew and info.data.get("secret", "interval") != "interval":
         raise mistake(
-            f"is true with the secret {info.data['secret'] or 'step'}, which adds up from epoch to"
+            f"is true with the secret {info.data['secret']}, which adds up from epoch to"
             " epoch; give the secret interval, or leave it out."
         )
     return renew
 
 
 @dataclass(frozen=True, slots=True)
-class Promised(FileTable):
+class PromiseKeys(FileTable):
     """What a service reads of [policy], and the keys that it depends on.
 
     Attributes:
-        gaussian: Whether noise is Gaussian.
         block_steps: Whether noise lasts blocks of steps.
         clamp: Whether a clamp is given.
         horizon: Steps.
-        secret: What is protected; None: what the noise implies.
+        secret: What is protected.
         rho: Relative error expected of the model, by which a clamp is chosen.
         eta_set_by: Who set eta, and why.
         renew: Whether an epoch of the same terms begins by itself where the horizon ends.
     """
 
-    gaussian: Any = None
     block_steps: Any = None
     clamp: Any = None
     horizon: Annotated[Any, AfterValidator(_short_enough)] = 1
-    secret: Annotated[Secret, fix(_SECRETS), AfterValidator(_with_noise)] | None = None
+    secret: Annotated[
+        Promised, fix(_SECRETS), AfterValidator(_with_noise), Field(validate_default=True)
+    ] = "step"
     rho: Annotated[float, fix(_SHARE, ge=0, le=1), AfterValidator(_alone)] | None = None
     eta_set_by: Annotated[str, fix("say who set eta, and why")] = ""
     renew: Annotated[Bool, AfterValidator(_endless)] = False
@@ -152,26 +156,22 @@ class PolicyTerms(NamedTuple):
     promise: Promise
 
 
-def _terms(given: Any, info: Info) -> PolicyTerms:
+def _terms(given: Any) -> PolicyTerms:
     mistakes, table = Mistakes(), given if isinstance(given, Mapping) else {}
     said = policy = None
     with mistakes.within():
-        own = {key: table[key] for key in keys_of(Promised) if key in table}
-        said = adapter(Promised).validate_python(own)
+        own = {key: table[key] for key in keys_of(PromiseKeys) if key in table}
+        said = adapter(PromiseKeys).validate_python(own)
+    for key in _NOT_HERE.keys() & table:
+        mistakes.add(_NOT_HERE[key], key, form="fix", value=table[key])
     left_out = {"horizon"} if mistakes.at("horizon") else set()
-    left_out |= {"delta"} if mistakes.at("secret") else set()  # it may go with a delta or not
+    left_out |= _NOT_HERE.keys() & table
     if left_out:
         given = {key: value for key, value in table.items() if key not in left_out}
     with mistakes.within():
-        policy = policy_of(given)
+        policy = policy_of(given, _NOT_HERE)
     if said is not None and policy is not None:
-        implied = "trajectory" if {"gaussian", "block_steps"} & set(table) else "step"
-        secret: Any = said.secret or implied
-        delta = float(table.get("delta", 0.0))
-        promise = Promise(secret, policy.epsilon, delta, said.rho, said.renew)
-        if info.data.get("learned", Provenance()).private:
-            for key, text in leaks(policy, secret, said.rho):
-                mistakes.add(text, key)
+        promise = Promise(said.secret, policy.epsilon, rho=said.rho, renew=said.renew)
     mistakes.check()
     return PolicyTerms(policy, promise)
 
@@ -401,22 +401,21 @@ def _zone(file: TomlFile, main: TomlFile, *, planned: bool) -> ZoneService | Non
         given = {key: tariff[key] for key in keys_of(Presentation) if key in tariff}
     presented: Presentation | None = read(Presentation, given, ("tariff",), faults, context)
     _check_trust(file, main.table("service").get("mode"))
+    _check_origins(file)
     _check_rates(file)
     if tables is None or scenario is None or presented is None or len(faults) > before:
         return None
     times, learned, promise = tables.service, tables.learned, tables.policy.promise
     terms, zone = with_series(tables.policy.policy, tables.covariates), times.time_zone.key
+    _check_single(scenario, faults)
     with faults.within("policy.clamp"):
         terms = with_offset_clamp(terms, tables.houses)
     if len(faults) > before:
         return None
     with faults.within("models"):
-        if learned.private:
-            terms = replace(terms, clamp=clamp_by_bound(scenario, terms.clamp))
         pattern = Pattern(scenario, terms)
         place = EpochTimes(times.begins, seconds, pattern.terms.horizon, zone)
-        local = own = laid(pattern, place)
-        local = without_private_models(local) if learned.private else local
+        local = laid(pattern, place)
         policy, leakage, memory, _ = Planned(pattern.terms)
         if planned:
             policy, leakage, memory, _ = _planned(local, pattern, promise, faults, place)
@@ -432,7 +431,6 @@ def _zone(file: TomlFile, main: TomlFile, *, planned: bool) -> ZoneService | Non
             retention=times.retention,
             early_limit=times.early_limit,
             clock_limit=times.clock_limit,
-            budget=times.budget,
             accept_error=times.accept_error,
             accept_error_set_by=times.accept_error_set_by,
             fallback_rate=times.fallback_rate,
@@ -441,7 +439,6 @@ def _zone(file: TomlFile, main: TomlFile, *, planned: bool) -> ZoneService | Non
             promise=promise,
             provenance=provenance_of(content),
             learned=learned,
-            own=own if learned.private else None,
             pattern=pattern,
             leakage=leakage,
             memory=memory,
@@ -474,16 +471,35 @@ def _check_trust(file: TomlFile, mode: Any) -> None:
         )
 
 
+def _check_origins(file: TomlFile) -> None:
+    """Refuse models, laws, bounds and usual loads that readings shaped without noise."""
+    learned = file.table("learned")
+    stated = {f"learned.{key}": learned.get(key) for key in ("provenance", "bound_by")}
+    for name in ("models", "houses"):
+        tables = file.content.get(name)
+        for i, table in enumerate(tables if isinstance(tables, list) else ()):
+            if isinstance(table, Mapping):
+                stated[f"{name}[{i}].provenance"] = table.get("provenance")
+    for key, origin in stated.items():
+        if isinstance(origin, str) and re.match(r"private\b", origin.strip(), re.IGNORECASE):
+            file.faults.add(key, f"{key} is {display(origin)}; {PRIVATE}.")
+
+
+def _check_single(scenario: Scenario, faults: Faults) -> None:
+    """Refuse models of homes that move together."""
+    for i, model in enumerate(scenario.models):
+        most = max(piece.size for piece in model.chains)
+        if most > 1:
+            faults.add(
+                f"models[{i}]",
+                f"models[{i}] has {most} homes that move together; give a model in which each home"
+                " moves on its own, such as those of hushgrid learn.",
+            )
+
+
 def _check_rates(file: TomlFile) -> None:
-    """The models' cost is charged to the budget; the fallback rate is one of the tariff."""
+    """The fallback rate is one of the tariff, whose limits a rounded price keeps."""
     tariff, service = file.table("tariff"), file.table("service")
-    budget, cost = service.get("budget"), file.table("learned").get("epsilon", 0)
-    if budget is not None and cost >= budget:
-        file.faults.add(
-            "service.budget",
-            f"service.budget is {budget:g} but the models have cost {cost:g} of it"
-            " (learned.epsilon); give more, or models that cost less.",
-        )
     floor, cap = tariff.get("floor", 0.0), tariff.get("cap", math.inf)
     rate = service.get("fallback_rate", floor)
     if not floor <= rate <= cap:
@@ -513,8 +529,6 @@ def _planned(
 ) -> Planned:
     """The policy that keeps the promise: the terms themselves where epsilon is each release's."""
     terms, (low, high) = pattern.terms, _EPSILONS
-    if not terms.schedule.per_release:
-        return Planned(terms)
     if promise.secret == "step" and promise.rho is None:
         return Planned(terms)
     if not low <= promise.epsilon <= high:
@@ -533,10 +547,6 @@ def _planned(
         return Planned(terms)
     blocks = terms.schedule.lengths
     with faults.within("policy.block_epsilon" if blocks else "policy.secret"):
-        if blocks and promise.delta:
-            raise PolicyError(
-                f"policy delta is {promise.delta:g} with blocks of steps; leave one of them out."
-            )
         if promise.secret == "interval":
             found = interval_plan(pattern, promise, place)
             if promise.renew and found.memory is None:

@@ -9,7 +9,7 @@ reading. Times HH:MM become steps of a day, periods with probabilities become tr
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
@@ -107,7 +107,7 @@ class Steps(FileTable):
     unread: ClassVar[frozenset[str]] = frozenset(
         {
             *("mode", "begins", "time_zone", "meter_interval", "grace", "retention", "currency"),
-            *("fallback_rate", "budget", "accept_error", "accept_error_set_by", "early_limit"),
+            *("fallback_rate", "accept_error", "accept_error_set_by", "early_limit"),
             *("clock_limit", "key", "zones", "standby"),
         }
     )
@@ -179,6 +179,10 @@ def _from_midnight(starts: Iterable[tuple[int, int]]) -> _Starts:
 Origin = Literal["public", "pooled", "private"]
 _ORIGINS = f"give one of {', '.join(get_args(Origin))}"
 LEAST_POOLED = 15  # homes
+PRIVATE = (  # why a service refuses what homes' own readings shaped without noise
+    "all that they shape would reveal something about these homes; give models of a survey, or"
+    " pooled ones (hushgrid learn --pool-budget)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +193,7 @@ class Provenance(FileTable):
         origin: "public" (a survey), "pooled" (noisy sums over many homes) or "private".
         epsilon: What every home has spent on the models.
         homes: Number of homes they were fitted to.
-        digest: Digest of the model; a random name where it is private.
+        digest: Digest of the model; empty where it is private.
     """
 
     unread: ClassVar[frozenset[str]] = frozenset(
@@ -219,44 +223,8 @@ class Provenance(FileTable):
 
     @property
     def private(self) -> bool:
-        """True if the model may shape nothing that is published."""
+        """True if the model is for experiments alone: no service runs on it."""
         return self.origin == "private"
-
-
-def leaks(policy: Policy, secret: str, rho: float | None) -> Iterator[tuple[str, str]]:
-    """Settings through which private models would shape what is published.
-
-    Args:
-        policy: The policy.
-        secret: What is promised: "step", "interval" or "trajectory".
-        rho: Relative error by which a clamp is chosen; None: no clamp is chosen.
-
-    Yields:
-        Keys of [policy], each with the sentence after it.
-    """
-    left_out, empty = policy.schedule.negligible, policy.on_empty
-    alone = policy.estimator == "releases"  # no model has a part in the estimate
-    how = "give 'raw', or the estimator 'releases'"
-    rules = (
-        ("eta", policy.eta != 1, f"{policy.eta:g}", "the scale of the noise; give eta = 1"),
-        ("publish", policy.publish != "raw" and not alone, repr(policy.publish),
-         f"the estimate; {how}"),
-        ("estimator", policy.estimator == "filter", "'filter'", "the estimate; give 'releases'"),
-        ("clamp", bool(policy.clamp) and not alone, "set", "what is put back; leave it out"),
-        ("rho", rho is not None, f"{rho}", "the choice of a clamp; leave it out"),
-        ("negligible", left_out != 0, f"{left_out:g}", "who is left out; give 0"),
-        ("secret", secret == "interval", repr(secret), "the budget of each step; give 'step'"),
-        (
-            "on_empty",
-            empty != "protect_all",
-            repr(empty),
-            "steps without noise; give 'protect_all'",
-        ),
-    )  # fmt: skip
-    why = "the models are private (learned.provenance) and would leak through"
-    for key, wrong, value, leak in rules:
-        if wrong:
-            yield key, f"is {value} but {why} {leak}."
 
 
 # ---- houses and models
@@ -620,11 +588,12 @@ class ZoneTable(FileTable):
 POLICY_KEYS = frozenset({"secret", "rho", "eta_set_by", "renew"})  # read by a service alone
 
 
-def policy_of(table: Any) -> Policy:
+def policy_of(table: Any, hidden: Iterable[str] = ()) -> Policy:
     """Read the [policy] table.
 
     Args:
         table: The table, or what was given in its place.
+        hidden: Keys that the file does not take.
 
     Returns:
         The policy.
@@ -636,7 +605,7 @@ def policy_of(table: Any) -> Policy:
         delta: Any = table.get("delta")  # the promise's, where it is not the noise's
         if "gaussian" not in table and is_real(delta) and 0 <= delta < 1:
             table = {key: value for key, value in table.items() if key != "delta"}
-    found: PolicyTable = build(PolicyTable, table, POLICY_KEYS)
+    found: PolicyTable = build(PolicyTable, table, POLICY_KEYS, hidden)
     return found.policy
 
 
@@ -979,16 +948,13 @@ def provenance_of(content: Mapping[str, Any]) -> dict[str, str]:
         content: The zone file.
 
     Returns:
-        The file's statement by model or group; "not stated" where it has none. Where models are
-        private the statements of all groups together: how many groups there are is private too.
+        The file's statement by model or group; "not stated" where it has none.
     """
     found = {
         f"model {table.get('name', table.get('file', i))}": _stated(table)
         for i, table in enumerate(content.get("models", ()))
     }
     laws = [_stated(table) for table in content.get("houses", ())]
-    if content.get("learned", {}).get("provenance") == "private":
-        return {**found, "laws of houses": "; ".join(sorted({*laws}))}
     return {**found, **{f"laws of houses {i}": text for i, text in enumerate(laws)}}
 
 

@@ -1,7 +1,7 @@
 """Learned models for publication: their provenance, cost and eta, and the zone and service files.
 
 A zone file is public. So no number computed from readings or labels goes into it except through
-noise that is charged to the budget, unless the models are private and may shape nothing.
+noise whose epsilon is charged to every home, unless the models are for experiments.
 """
 
 from __future__ import annotations
@@ -178,8 +178,8 @@ def export_models(
     else:
         models, public, which = result.shared.models, result.public, result.shared.which
         provenance, note = "private", (
-            "The models come from these homes without noise: nothing they shape may be published,"
-            " and hushgrid check holds a service to that."
+            "The models come from these homes without noise: they are for experiments, and no"
+            " service publishes what they shape."
         )  # fmt: skip
     eta, eta_by = _eta(provenance, choices)
     return ExportedModels(
@@ -291,7 +291,7 @@ def _bound(
     wh = np.clip(found.wh[result.usable], 0, sizes[-1])
     peaks = np.array([np.nanquantile(row, _PEAK) for row in wh]).astype(np.int64)
     at = bound_quantile(peaks, sizes, _QUANTILE, choices.bound_budget, noise)
-    return at, f"a private quantile at epsilon {choices.bound_budget:g}", choices.bound_budget
+    return at, f"a noisy quantile at epsilon {choices.bound_budget:g}", choices.bound_budget
 
 
 def _eta(provenance: LearnedFrom, choices: ZoneChoices) -> tuple[float, str]:
@@ -480,7 +480,6 @@ def zone_text(
         TOML.
     """
     private = offer.provenance == "private"
-    # an interval promise shares out the budget by the models, which must not be private then
     promise = {} if private else {"secret": "interval", "renew": True}
     by = {"estimator": "releases", "usual": offer.usual} if offer.follows else {}
     kinds = [meters for _, some in ((offer, groups), *more) for _, meters in some]

@@ -25,7 +25,7 @@ in part. Closed form, for normal loads and the best linear estimate from release
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import islice
@@ -550,7 +550,6 @@ Way = Literal["forecast", "raw", "estimate"]
 
 # The way that needs least comes first: no reading, no model below the clamp, both.
 WAYS: tuple[Way, ...] = ("forecast", "raw", "estimate")
-PRIVATE_WAYS: tuple[Way, ...] = ("raw",)  # what private models may publish (provenance.py)
 _TINY = 1e-9  # [Wh^2]; a load without noise or spread is known
 _FOLLOWED = (0.12, 0.72, 0.3, 0.45, 0.27, 0.3)  # spreads of a filter's parts over their sum
 _FLAT = (0.25, 0.08)  # of a profile and a weekend's about one number
@@ -688,9 +687,9 @@ class Prospect:
         """The error of the way with the least."""
         return min(self.error(way, rho) for way in WAYS)
 
-    def best(self, rho: float = RHO, allowed: Collection[Way] = WAYS) -> Way:
+    def best(self, rho: float = RHO) -> Way:
         """The way to publish with the least error; among equals the one that needs least."""
-        errors = {way: self.error(way, rho) for way in WAYS if way in allowed}
+        errors = {way: self.error(way, rho) for way in WAYS}
         enough = AS_GOOD * min(errors.values())
         return next(way for way, error in errors.items() if error <= enough)
 

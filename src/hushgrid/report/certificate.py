@@ -136,8 +136,6 @@ def _leakage(terms: Terms) -> dict[str, float | None] | None:
     """
     day = round(24 / terms.days.hours)
     policy = terms.policy.first(7 * day)
-    if terms.private_models:
-        return None
     try:
         seen = examine(terms.zone, terms.tariff, terms.models, terms.consumption, policy)
     except HushgridError:

@@ -23,7 +23,7 @@ from hushgrid.accounting.temporal import (
 from hushgrid.mechanism.policy import Policy, weaker_promise
 from hushgrid.model.laws import Clamp
 from hushgrid.model.occupancy import OccupancyModel
-from hushgrid.planning.expected_error import AS_GOOD, PRIVATE_WAYS, WAYS, Prospect, Way
+from hushgrid.planning.expected_error import AS_GOOD, Prospect, Way
 from hushgrid.planning.planner import Plan
 from hushgrid.planning.stability import HYSTERESIS, Stability
 from hushgrid.planning.tradeoff import Cell
@@ -144,23 +144,20 @@ def _factor(epsilon: float) -> str:
     return f"{top:.2f}".rstrip("0").rstrip(".") if top < 1000 else f"{top:,.0f}"
 
 
-def plan_json(
-    found: Plan, rho: float, endless: float | None, private: bool = False
-) -> dict[str, Any]:
+def plan_json(found: Plan, rho: float, endless: float | None) -> dict[str, Any]:
     """The plan under its public keys.
 
     Args:
         found: The plan.
         rho: Relative error to expect of the model.
         endless: Leakage about one step if the plan is repeated for ever, or None.
-        private: Whether the models are private.
 
     Returns:
         The values; `publish` is the best publication that the models allow, `rmsre_paper` its
         error; a figure that does not exist is None.
     """
     prospect, lengths = found.prospect, found.policy.schedule.lengths
-    way = prospect.best(rho, _ways(private))
+    way = prospect.best(rho)
     return {
         "secret": found.secret,
         "epsilon": found.epsilon,
@@ -192,11 +189,6 @@ def plan_json(
     }
 
 
-def _ways(private: bool) -> tuple[Way, ...]:
-    """The publications that the models allow."""
-    return PRIVATE_WAYS if private else WAYS
-
-
 def finite_or_none(value: float | None) -> float | None:
     """The value, or None where it is None, infinite or not a number.
 
@@ -209,20 +201,9 @@ def finite_or_none(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-def _advice(prospect: Prospect, rho: float, private: bool = False) -> str:
+def _advice(prospect: Prospect, rho: float) -> str:
     """The best publication that the models allow, in words."""
     best = prospect.best(rho)
-    if private:
-        text = (
-            'Publish the raw price (publish = "raw"), or the estimate from past releases'
-            ' (estimator = "releases"): private models have no part in anything else.'
-        )
-        if best == "forecast":
-            text += (
-                " At this promise readings lower the error of the models' own forecast by less"
-                " than 5 %: plan a larger zone or another promise."
-            )
-        return text
     if best == "forecast":
         return (
             "Publish the forecast, which spends no budget: at this promise readings lower its"
@@ -232,19 +213,18 @@ def _advice(prospect: Prospect, rho: float, private: bool = False) -> str:
     return f'Publish the {"raw price" if best == "raw" else "estimate"} (publish = "{best}").'
 
 
-def plan_prose(found: Plan, rho: float, endless: float | None, private: bool = False) -> str:
+def plan_prose(found: Plan, rho: float, endless: float | None) -> str:
     """The promise, the noise, the error and the assumptions of a plan.
 
     Args:
         found: The plan.
         rho: Relative error to expect of the model.
         endless: Leakage about one step if the plan is repeated for ever, or None.
-        private: Whether the models are private.
 
     Returns:
         Lines of text.
     """
-    noise, errors = _plan_lines(found, rho, endless, private)
+    noise, errors = _plan_lines(found, rho, endless)
     lines = [f"Promise: {_planned(found)}", "", *noise, "", *errors, "", "Assumptions:"]
     return "\n".join([*lines, *(f"- {line}" for line in found.assumptions)])
 
@@ -253,7 +233,6 @@ def plan_page(
     found: Plan,
     rho: float,
     endless: float | None,
-    private: bool,
     more: Sequence[str],
     cells: Mapping[str, Sequence[Cell]],
     picture: bytes,
@@ -264,7 +243,6 @@ def plan_page(
         found: The plan.
         rho: Relative error to expect of the model.
         endless: Leakage about one step if the plan is repeated for ever, or None.
-        private: Whether the models are private.
         more: Further lines.
         cells: As `sensitivity_tables` has them.
         picture: `plan_figure` as PNG.
@@ -272,7 +250,7 @@ def plan_page(
     Returns:
         The HTML; it loads nothing from the network.
     """
-    noise, errors = _plan_lines(found, rho, endless, private)
+    noise, errors = _plan_lines(found, rho, endless)
     keys = block_lines(found)
     dials = {
         dial: (head, _rows(rows)) for dial, head in _DIALS.items() if (rows := cells.get(dial))
@@ -301,9 +279,7 @@ def _planned(found: Plan) -> str:
     )
 
 
-def _plan_lines(
-    found: Plan, rho: float, endless: float | None, private: bool
-) -> tuple[list[str], list[str]]:
+def _plan_lines(found: Plan, rho: float, endless: float | None) -> tuple[list[str], list[str]]:
     """Lines about noise and leakage, and about errors."""
     policy, prospect, lines = found.policy, found.prospect, _noise_lines(found)
     if policy.clamp:
@@ -330,7 +306,7 @@ def _plan_lines(
         f"Expected error of the load: {prospect.share(rho):.2%} (raw, root mean square).",
         *_bill_lines(found),
         *_shortfall_lines(found, rho),
-        _advice(prospect, rho, private),
+        _advice(prospect, rho),
     ]
     return lines, errors
 
@@ -478,12 +454,10 @@ class Outlook:
         seen: The plan of those days.
         secret: What is promised.
         epsilon: Epsilon of the promise.
-        delta: Delta of the promise.
         steps: Number of releases it covers.
         leakage_day: Leakage about one step of one house from the first day's releases, or None.
         day: Number of releases of a day.
         rho: Relative error to expect of the model.
-        private: Whether the models are private, so that only raw prices may be published.
         leakage_week: As `leakage_day`, of the first week or the horizon.
         leakage: For an interval promise, the leakage counted for it.
         memory: Silent steps after which none of it is left; None if the epochs before and after are
@@ -493,12 +467,10 @@ class Outlook:
     seen: Plan
     secret: str
     epsilon: float
-    delta: float
     steps: int
     leakage_day: float | None
     day: int
     rho: float
-    private: bool = False
     leakage_week: float | None = None
     leakage: float | None = None
     memory: int | None = None
@@ -594,7 +566,6 @@ def outlook_json(outlook: Outlook) -> dict[str, Any]:
             **figures(outlook),
         },
         "epsilon": outlook.epsilon,
-        "delta": outlook.delta,
         "horizon": outlook.steps,
         "eta": seen.policy.eta,
         "epsilon_t_max": figures(outlook)["step"],
@@ -612,7 +583,7 @@ def outlook_json(outlook: Outlook) -> dict[str, Any]:
         "bill_change": _bill_change(seen),
         "shortfall": _shortfall(seen, outlook.rho),
         "publish": seen.policy.publish,
-        "publish_advised": seen.prospect.best(outlook.rho, _ways(outlook.private)),
+        "publish_advised": seen.prospect.best(outlook.rho),
         "assumptions": list(seen.assumptions),
     }
 
@@ -631,7 +602,6 @@ def outlook_prose(outlook: Outlook) -> str:
         policy,
         outlook.secret,
         outlook.epsilon,
-        delta=outlook.delta,
         steps=outlook.steps,
         continued=outlook.memory is not None,
     )
@@ -697,10 +667,10 @@ def verdict(outlook: Outlook, houses: int, accept: float) -> dict[str, Any]:
         if larger is not None:
             steps += "; join zones for less"
     else:
-        first = "publish the forecast, which spends nothing"
-        if outlook.private:
-            first = 'publish the estimate from past releases (estimator = "releases")'
-        steps = f"{price}: {first}, join zones, or promise less (a larger epsilon)"
+        steps = (
+            f"{price}: publish the forecast, which spends nothing, join"
+            " zones, or promise less (a larger epsilon)"
+        )
     sentence = "; ".join([*parts, steps]) + "."
     return {"sentence": sentence, "noise": noise, "houses": larger, "noise_then": then}
 
@@ -753,6 +723,6 @@ def _better(outlook: Outlook) -> list[str]:
     prospect, rho = outlook.seen.prospect, outlook.rho
     if prospect.best(rho) != "forecast":
         enough = AS_GOOD * prospect.least(rho)
-        if outlook.private or prospect.error(outlook.seen.policy.publish, rho) <= enough:
+        if prospect.error(outlook.seen.policy.publish, rho) <= enough:
             return []
-    return [_advice(prospect, rho, outlook.private)]
+    return [_advice(prospect, rho)]

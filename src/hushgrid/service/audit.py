@@ -43,7 +43,7 @@ from hushgrid.mechanism.policy import Blocks
 from hushgrid.model.occupancy import OccupancyModel
 from hushgrid.service.border import stated_by
 from hushgrid.service.earlier_epochs import forgotten
-from hushgrid.service.epoch import public_scenario, roster_digest
+from hushgrid.service.epoch import roster_digest
 from hushgrid.service.ledger import check_digits, is_there, open_records, verifier
 from hushgrid.service.ledger.chain import ChainReport, check
 from hushgrid.service.ledger.records import (
@@ -218,22 +218,19 @@ def terms_of(service: ZoneService) -> Terms:
         service: The zone.
 
     Returns:
-        Its terms, as an audit uses them; houses as in `public_scenario`.
+        Its terms, as an audit uses them.
     """
     promise = service.promise
     return Terms(
-        *public_scenario(service).terms,
+        *service.scenario.terms,
         service.policy,
-        budget=service.budget,
         roster=roster_digest(service),
         secret="step" if promise is None else promise.secret,
         epsilon=None if promise is None else stated_epsilon(service),
-        delta=0.0 if promise is None else promise.delta,
         fallback_rate=service.fallback_rate,
         eta_set_by=service.eta_set_by,
         charged=service.learned.epsilon,
         provenance=service.provenance,
-        private_models=service.learned.private,
         continued=service.memory is not None,
         other_epochs=None if service.pattern is None else _InOtherEpochs(service),
         days=service.days,

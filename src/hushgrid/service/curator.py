@@ -28,7 +28,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from hushgrid._numbers import Ints, Spent
+from hushgrid._numbers import Ints
 from hushgrid.belief.filter import Expectations
 from hushgrid.belief.load_filter import Values, informed
 from hushgrid.errors import HorizonError, HushgridError, MeterError
@@ -185,8 +185,6 @@ class Inside:
         model: The model that sets the scale, from 0; None where none does.
         protected: How many houses are protected.
         away: Publishers, by number, that did not take the last release.
-        paid: How many releases of that epsilon the budget still pays for; None without a budget
-            or a cost.
         spread: Planned standard deviation of the noise [Wh], whatever size the block has drawn.
     """
 
@@ -197,7 +195,6 @@ class Inside:
     model: int | None
     protected: int | None
     away: tuple[int, ...] = ()
-    paid: int | None = None
     spread: float | None = None
 
     @classmethod
@@ -205,7 +202,6 @@ class Inside:
         cls,
         draws: PreparedNoise | None,
         away: tuple[int, ...] = (),
-        paid: int | None = None,
         schedule: Schedule | None = None,
     ) -> Inside:
         """What is known of the next release.
@@ -213,7 +209,6 @@ class Inside:
         Args:
             draws: What is drawn for it; None where it has no noise of its own.
             away: See the class.
-            paid: See the class.
             schedule: The schedule of the policy; None: noise of its own at every step.
         """
         if draws is None:
@@ -231,7 +226,6 @@ class Inside:
             own.model,
             len(own.protected),
             away,
-            paid,
             noise_spread(law, own.scale, steps),
         )
 
@@ -248,25 +242,19 @@ def why(zone: ZoneService, inside: Inside) -> str:
     """
     if inside.scale is None:
         return "The next price uses no reading, so there is no noise."
-    if inside.scale == 0:
-        return "No house's occupancy is uncertain at this step, so the load goes out as it is."
     models = len(zone.scenario.models)
     by = "its model" if models == 1 else f"model {inside.model} of {models}"
     by = "all models together" if inside.model is None else by
     if inside.house is None:
         return f"The largest contract sets the scale of {inside.scale:,.0f} Wh."
-    policy, bound = zone.policy, int(zone.scenario.zone.bound[inside.house])
+    bound = int(zone.scenario.zone.bound[inside.house])
     meter = zone.meters[inside.house]
     export = int(zone.scenario.zone.export[inside.house])
     both = f" and {export:,} Wh of export" if export else ""
     who = f"House {inside.house} (meter {meter}, contract {bound - export:,} Wh{both}) under {by}"
-    if not policy.schedule.per_release:
-        kept = f"{policy.schedule.multiple:.3g} times what it can add"
-    else:
-        kept = f"so that one price loses at most {inside.epsilon:.3g}"
     return (
         f"{who} needs the most noise of the {inside.protected:,} protected houses:"
-        f" {inside.scale:,.0f} Wh, {kept}."
+        f" {inside.scale:,.0f} Wh, so that one price loses at most {inside.epsilon:.3g}."
     )
 
 
@@ -296,7 +284,6 @@ class Status:
         zone: The zone.
         t: The last step that is published or left out.
         spent: Epsilon spent so far.
-        left: What is left of the budget; None without one.
         missing: Meters without a reading in the last interval, for operators; None: not known.
         state: In words, such as `publishing` or `forecast only`.
         leakage: About one interval, counted when the epoch began.
@@ -305,7 +292,6 @@ class Status:
     zone: str
     t: int
     spent: float
-    left: float | None
     missing: int | None
     state: str
     leakage: float | None = None
@@ -376,7 +362,7 @@ class Curator:
         if checkpoint is not None:
             self._checkpoint = checkpoint.seq
             used = self._replay.follow(ledger.standing).resume(checkpoint)
-            if not (used or service.learned.private):
+            if not used:
                 why = "it has another state than that of the present terms"
                 log.warning("checkpoint not used", extra={"zone": service.id, "why": why})
         self._fold()
@@ -465,7 +451,7 @@ class Curator:
             yield curator
 
     def _fold(self) -> None:
-        """State, public knowledge and budget from the ledger alone."""
+        """State and public knowledge from the ledger alone."""
         standing = self._ledger.standing
         self._epoch = self._replay.follow(standing).epoch
         self._waits: dict[int, float] = {}
@@ -474,11 +460,7 @@ class Curator:
         for i in range(len(self._publishers)):
             if self._last is not None:
                 self._unshown[i] = self._last  # at least once: show the newest again
-        self._expectations = Expectations(
-            self._scenario,
-            private=self.service.learned.private,
-            usual=self.service.policy.usual,
-        )
+        self._expectations = Expectations(self._scenario, usual=self.service.policy.usual)
         self._imputed: tuple[int, Ints] | None = None  # of a step
         self._draws = self._drawn()
 
@@ -558,8 +540,6 @@ class Curator:
     @property
     def status(self) -> Status:
         """The present state of the zone."""
-        budget = self.service.budget
-        left = None if budget is None else self._replay.spent.left(budget)
         state = "no readings" if self._missing == len(self.service.meters) else "publishing"
         state = state if self._draws is not None else "forecast only"
         state = WAITS if self._held else NO_SIZE if self._block_lost else state
@@ -571,7 +551,6 @@ class Curator:
             self.service.id,
             self.t - 1,
             self._replay.spent.total,
-            left,
             self._missing,
             state,
             leakage=self._epoch.leakage,
@@ -580,17 +559,8 @@ class Curator:
     @property
     def inside(self) -> Inside:
         """Why the next release gets its noise, and who does not take prices; for the operator."""
-        draws, budget = self._draws, self.service.budget
-        paid = None
-        if draws is not None and budget is not None and draws.calibration.epsilon > 0:
-            (first, last), ahead = self.service.policy.schedule.span(draws.t), 0
-            if self._begun:  # the rest of its block of steps is paid
-                ahead, first = last - draws.t + 1, last
-            paid = ahead + self._replay.spent.more(draws.calibration.epsilon, budget) * (
-                last - first + 1
-            )
         schedule = self.service.policy.schedule
-        return Inside.of(draws, tuple(sorted(self._away)), paid, schedule)
+        return Inside.of(self._draws, tuple(sorted(self._away)), schedule)
 
     @property
     def releases(self) -> tuple[ReleaseRecord, ...]:
@@ -738,7 +708,7 @@ class Curator:
         }
         # nothing of a reading in it: no noise is used, and what was drawn for the step never is
         draws = self._draws if self._missing < interval.houses else None
-        if not self._usable or (draws is None and not self.service.may_forecast):
+        if not self._usable:
             rate = self.service.fallback_rate
             given = feed_in_rate(None, self._scenario.tariff)
             made = ReleaseRecord.stand_in(
@@ -778,7 +748,7 @@ class Curator:
         return self._imputed[1]
 
     def _drawn(self) -> PreparedNoise | None:
-        """The noise of the next step; None where the budget or the horizon is exhausted.
+        """The noise of the next step; None where the horizon is over.
 
         Terms that give no noise at all, whatever the reason, are not usable: then the fallback.
         """
@@ -801,8 +771,7 @@ class Curator:
                 "no usable model", extra={"zone": self.service.id, "error": type(error).__name__}
             )
             return None
-        cost = 0.0 if self._begun else draws.calibration.epsilon
-        return draws if self._replay.spent.fits(cost, self.service.budget) else None
+        return draws
 
     def _size(self) -> int | None:
         """The size M of the noise of the next step's block; None without blocks, or if it is lost.
@@ -897,19 +866,18 @@ def status_of(zone: ZoneService, standing: LedgerState | None, now: float) -> St
         now: [UTC epoch s]
 
     Returns:
-        The last step, what is spent and left, and the state in words.
+        The last step, what is spent, and the state in words.
     """
     if standing is None:
-        return Status(zone.id, 0, 0.0, zone.budget, None, NOT_BEGUN)
+        return Status(zone.id, 0, 0.0, None, NOT_BEGUN)
     spent = Replay(zone).follow(standing).spent
-    left = None if zone.budget is None else spent.left(zone.budget)
-    state = _state(zone, standing, spent, now)
+    state = _state(zone, standing, now)
     counted = standing.epoch.leakage if standing.epoch else None
     t = standing.done if standing.releases else 0
-    return Status(zone.id, t, spent.total, left, None, state, leakage=counted)
+    return Status(zone.id, t, spent.total, None, state, leakage=counted)
 
 
-def _state(zone: ZoneService, standing: LedgerState, spent: Spent, now: float) -> str:
+def _state(zone: ZoneService, standing: LedgerState, now: float) -> str:
     """Behind when an interval more than the next one should be out."""
     if standing.gap is not None:
         return UNTIL_RESUMED
@@ -923,10 +891,8 @@ def _state(zone: ZoneService, standing: LedgerState, spent: Spent, now: float) -
         return "behind"
     last = standing.releases[-1]
     ends = first + (standing.epoch.horizon if standing.epoch else 0)
-    costs = [one.epsilon for one in standing.current if one.source == "readings"]
-    next_cost = costs[-1] if costs else zone.policy.epsilon
     if standing.done + 1 < ends and held_back(zone, standing, standing.done + 1):
         return WAITS
-    if last.source == "forecast" and standing.done < ends and spent.fits(next_cost, zone.budget):
-        return "no readings"  # neither horizon nor budget are the reason
+    if last.source == "forecast" and standing.done < ends:
+        return "no readings"
     return _STATES[last.source]

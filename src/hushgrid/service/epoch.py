@@ -9,16 +9,12 @@ import hashlib
 import hmac
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from hushgrid._numbers import canonical_digest
 from hushgrid.errors import LedgerError, MeterError, MeterRetryError, PolicyError
 from hushgrid.files.deployment import ZoneService
-from hushgrid.files.interval_plan import in_meter_order
-from hushgrid.mechanism.digest import terms_digest
 from hushgrid.mechanism.release import State, init
-from hushgrid.model.zone import Scenario
 from hushgrid.service.ledger.chain import LedgerStore
 from hushgrid.service.ledger.records import (
     HOUSE_DIGITS,
@@ -125,7 +121,6 @@ def epoch_record(service: ZoneService, digest: str, **stated: Any) -> EpochRecor
         horizon=service.policy.horizon,
         seconds=service.seconds,
         roster=roster_digest(service),
-        exact=service.policy.on_empty == "publish_exact",
         **stated,
     )
 
@@ -345,10 +340,9 @@ def charge(service: ZoneService, ledger: Ledger) -> None:
     made = service.learned
     if made.epsilon > 0:
         given = re.fullmatch("[0-9a-f]{64}", made.digest)
-        now_and_before = (public_scenario(service), service.scenario)  # the same but for private
-        names = [made.digest] if given else [one.models[0].digest for one in now_and_before]
-        if not {*names} & {*ledger.standing.charged}:
-            entry = ChargeRecord("models", float(made.epsilon), names[0], max(made.homes, 1))
+        name = made.digest if given else service.scenario.models[0].digest
+        if name not in ledger.standing.charged:
+            entry = ChargeRecord("models", float(made.epsilon), name, max(made.homes, 1))
             ledger.write(entry)
 
 
@@ -375,35 +369,14 @@ def first_state(service: ZoneService) -> State:
             f"zone {service.id!r} was read without its plan, and its noise is not known; read its"
             " file with load_deployment(path)."
         )
-    state = init(*service.scenario.terms, service.policy, days=service.days)
-    if service.learned.private:
-        named = terms_digest(*public_scenario(service).terms, service.policy)
-        state = replace(state, digest=named)
-    return state
-
-
-def public_scenario(service: ZoneService) -> Scenario:
-    """What digests and certificates are made of.
-
-    Args:
-        service: The zone.
-
-    Returns:
-        Its scenario; where models are private with the houses in the order of their meter ids, as
-        in `roster_digest`.
-    """
-    if service.learned.private:
-        return in_meter_order(service.scenario, service.meters)
-    return service.scenario
+    return init(*service.scenario.terms, service.policy, days=service.days)
 
 
 def roster_digest(service: ZoneService) -> str:
     """SHA-256 over the meter ids in house order, a line each.
 
     Where houses have registers of energy fed in, an empty line follows, and a line for each house
-    with the id of its register, empty where it has none. Houses are in the order of their meter ids
-    where models are private: there they are in the order of their groups, and a guess about which
-    home is in which group could be checked against the digest.
+    with the id of its register, empty where it has none.
 
     Args:
         service: The zone.
@@ -412,10 +385,7 @@ def roster_digest(service: ZoneService) -> str:
         64 hexadecimal digits.
     """
     second = service.export_meters or ("",) * len(service.meters)
-    houses = list(zip(service.meters, second, strict=True))
-    if service.learned.private:
-        houses.sort()
-    lines = [meter for meter, _ in houses]
+    lines = list(service.meters)
     if any(second):
-        lines += ["", *(register for _, register in houses)]
+        lines += ["", *second]
     return hashlib.sha256("".join(f"{line}\n" for line in lines).encode()).hexdigest()

@@ -521,9 +521,6 @@ class Forecaster:
         release of an epoch they begin at `start` [UTC epoch s]. An interval that no release was
         for keeps what was expected after the last one before it.
 
-        None from private models, whose expectations reveal something about the homes they were
-        fitted to; before the first release the fallback.
-
         Args:
             releases: The releases.
             start: See above.
@@ -531,8 +528,6 @@ class Forecaster:
         """
         newest = releases[-1] if releases else None
         begun = newest is not None and newest.start >= self._zone.begins
-        if not self._zone.may_forecast:
-            return NOTHING if begun else ForecastPrices((fallback(self._zone, start),))
         with self._mutex:
             if newest is None or not begun:
                 found = self._unbegun(releases, start, until)

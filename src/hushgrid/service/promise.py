@@ -1,8 +1,7 @@
 """What a zone promises its homes and what that costs, computed from its models alone.
 
-Sentences, assumptions and figures of the promise, other promises and their error, and how many
-releases the budget pays for. No reading is used. Where models are private, figures computed from
-them are for the operator only.
+Sentences, assumptions and figures of the promise, other promises and their error. No reading is
+used.
 """
 
 from __future__ import annotations
@@ -12,13 +11,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from hushgrid._numbers import Spent
-from hushgrid.errors import HushgridError, PlanError
+from hushgrid.errors import HushgridError
 from hushgrid.files.deployment import ACCEPT_ERROR, Deployment, Promise, ZoneService
 from hushgrid.files.toml import duration_text
 from hushgrid.mechanism.policy import Policy
 from hushgrid.model.zone import FeedIn, Tariff
-from hushgrid.planning.expected_error import PRIVATE_WAYS, RHO, WAYS
+from hushgrid.planning.expected_error import RHO
 from hushgrid.planning.planner import assumptions, examine
 from hushgrid.planning.stability import Stability, loop_of
 from hushgrid.planning.tradeoff import ETAS, Tradeoff, expected, tradeoff
@@ -35,9 +33,8 @@ from hushgrid.report.promise import (
 )
 from hushgrid.service.curator import utc
 from hushgrid.service.epoch import epoch_record, first_state
-from hushgrid.service.gaps import CLOSE, waits_until
+from hushgrid.service.gaps import waits_until
 from hushgrid.service.ledger.records import LedgerState
-from hushgrid.service.replay import Replay, last_block
 
 DAY = 86_400  # [s]
 
@@ -49,11 +46,10 @@ def promise_of(zone: ZoneService) -> Promise:
         zone: The zone.
 
     Returns:
-        Secret, epsilon and delta.
+        Secret and epsilon.
     """
-    policy = zone.policy
-    own = Promise(policy.schedule.secret, policy.epsilon, policy.schedule.delta)
-    return own if zone.promise is None else zone.promise
+    kept: Any = "window" if zone.policy.schedule.adaptive else "step"
+    return Promise(kept, zone.policy.epsilon) if zone.promise is None else zone.promise
 
 
 def sentence(zone: ZoneService) -> str:
@@ -70,7 +66,6 @@ def sentence(zone: ZoneService) -> str:
         zone.policy,
         promise.secret,
         stated_epsilon(zone),
-        delta=promise.delta,
         continued=zone.memory is not None,
     )
 
@@ -118,7 +113,6 @@ def stated(zone: ZoneService) -> dict[str, Any]:
         "assumptions": list(zone_assumptions(zone)),
         "secret": promise.secret,
         "epsilon": stated_epsilon(zone),
-        "delta": promise.delta,
         "eta": zone.policy.eta,
     }
 
@@ -167,9 +161,7 @@ def _rate_terms(rate: Tariff | FeedIn) -> dict[str, float | None]:
 
 
 def _leakage(zone: ZoneService) -> dict[str, float | None] | None:
-    """What one price, a day's and a week's say about one interval; None from private models."""
-    if zone.learned.private:
-        return None
+    """What one price, a day's and a week's say about one interval."""
     try:
         return figures(outlook(zone))
     except HushgridError:
@@ -183,11 +175,8 @@ def expected_error(zone: ZoneService) -> float | None:
         zone: The zone.
 
     Returns:
-        The error; None where models are private, since their expectations reveal something about
-        the homes they were fitted to, or where no noise can be found for the terms.
+        The error; None where no noise can be found for the terms.
     """
-    if zone.learned.private:
-        return None
     policy = first_day(zone)
     try:
         found, _ = expected(zone.scenario.terms, policy, promise_of(zone).epsilon, _rho(zone))
@@ -216,14 +205,7 @@ def tradeoff_json(zone: ZoneService) -> dict[str, Any]:
 
     Returns:
         Values of GET /v1/tradeoff: relative error by epsilon and eta.
-
-    Raises:
-        PlanError: The models are private.
     """
-    if zone.learned.private:
-        raise PlanError(
-            f"the models of zone {zone.id!r} are private, so no figure of theirs is public."
-        )
     promise, found = promise_of(zone), _tradeoff(zone)
     return {
         "zone": zone.id,
@@ -246,7 +228,6 @@ def _tradeoff(zone: ZoneService) -> Tradeoff:
         first_day(zone),
         secret=promise.secret,
         epsilon=promise.epsilon,
-        delta=promise.delta,
         rho=_rho(zone),
         steps=zone.policy.horizon,
         etas=() if fixed else ETAS,
@@ -270,8 +251,7 @@ def outlook(zone: ZoneService) -> Outlook:
     Returns:
         Losses, leakage and errors, from which JSON and prose are made.
     """
-    scenario = zone.own or zone.scenario
-    promise = promise_of(zone)
+    scenario, promise = zone.scenario, promise_of(zone)
     day = min(DAY // zone.seconds, zone.policy.horizon)
     policy = zone.policy.first(_DAYS * DAY // zone.seconds)
     seen = examine(
@@ -279,19 +259,16 @@ def outlook(zone: ZoneService) -> Outlook:
         policy,
         secret=promise.secret,
         epsilon=promise.epsilon,
-        delta=promise.delta,
     )
     leakage, week = (seen.leaked_by(scenario.models, n) for n in (day, policy.horizon))
     return Outlook(
         seen,
         promise.secret,
         stated_epsilon(zone),
-        promise.delta,
         zone.policy.horizon,
         leakage,
         day,
         _rho(zone),
-        zone.learned.private,
         week,
         None if zone.leakage is None else max(zone.leakage, zone.accepts or 0.0),
         zone.memory,
@@ -309,7 +286,6 @@ def zone_json(zone: ZoneService, found: Outlook, on: Running | None = None) -> d
     Returns:
         Values of `hushgrid check --json` for the zone.
     """
-    paid = affordable(zone, on)
     return {
         "zone": zone.id,
         "houses": len(zone.meters),
@@ -323,10 +299,6 @@ def zone_json(zone: ZoneService, found: Outlook, on: Running | None = None) -> d
         "grace_s": zone.grace,
         "retention_s": zone.retention,
         "time_zone": zone.time_zone,
-        "budget": zone.budget,
-        "budget_releases": None if paid.releases == paid.steps else paid.releases,
-        "releases_affordable": paid.releases,
-        "releases_of": paid.steps,
         "running_epoch": on is not None and not on.new,
         "horizon_ends": utc(zone.ends),
         "forecast_until": None if on is None else _forecast_until(on),
@@ -361,80 +333,6 @@ class Running(NamedTuple):
         return cls(zone, replace(standing, epoch=epoch, epochs=epochs), True)
 
 
-class Affordable(NamedTuple):
-    """How many releases from readings the budget pays for.
-
-    Attributes:
-        releases: Their number; None where it is not known ahead.
-        steps: Steps of the epoch that are left.
-        least: Whether there may be more: what will be published decides what a release costs.
-        why: Why the number is not known.
-    """
-
-    releases: int | None
-    steps: int
-    least: bool = False
-    why: str = ""
-
-
-def affordable(zone: ZoneService, on: Running | None = None) -> Affordable:
-    """How many releases the budget pays for, counted as the curator counts.
-
-    Each step costs what its calibration books, and one that does not fit is published as the
-    forecast. Where demand answers rates, the cost depends on what will be published, and the
-    step's epsilon is counted. Where no such bound is known, no number is given.
-
-    Args:
-        zone: The zone of the service file.
-        on: The epoch of its ledger. The steps after the last release on record are counted, with
-            all that is spent. None: a fresh epoch, into which no house brings spending along.
-
-    Returns:
-        The number of releases and of steps left.
-    """
-    spent, first = Spent().add(zone.learned.epsilon), 1
-    if on is not None:
-        spent, first = Replay(on.zone).follow(on.standing).spent, _next(on.zone, on.standing)
-        zone = on.zone
-    policy, planned = zone.policy, zone.policy.schedule
-    steps = max(policy.horizon - first + 1, 0)
-    if on is not None and on.standing.gap is not None:
-        why = "releases may be lost; what they cost is booked by hushgrid resume"
-        return Affordable(None, steps, why=why)
-    if zone.budget is None:
-        return Affordable(steps, steps)
-    scheduler = first_state(zone).scheduler
-    fixed = scheduler.ahead or not planned.per_release
-    if not fixed and scheduler.weaker:
-        why = (
-            "the rules bound less than a release discloses, and what is published decides its cost"
-        )
-        return Affordable(None, steps, why=why)
-    if not fixed and planned.epsilons:
-        why = "what is published decides what each step costs, and so which steps still fit"
-        return Affordable(None, steps, why=why)
-    paid, begun = 0, None if on is None else last_block(on.standing).get("number")
-    for t in range(first, policy.horizon + 1):
-        ahead, block = scheduler.ahead, planned.place(t).get("number")
-        cost = scheduler.at(t).epsilon if ahead else policy.epsilon_at(t) * (1 + CLOSE)
-        cost = 0.0 if block is not None and block == begun else cost  # it is paid already
-        if spent.fits(cost, zone.budget):
-            spent, paid, begun = spent.add(cost), paid + 1, block
-    return Affordable(paid, steps, least=not fixed)
-
-
-def _next(zone: ZoneService, standing: LedgerState) -> int:
-    """The next step of the present epoch that is not kept from readings, in its own count.
-
-    Steps of gaps are not published.
-    """
-    epoch = standing.epoch
-    if epoch is None:
-        return 1
-    until = min(waits_until(zone, standing), zone.ends)
-    return max(epoch.step(standing.done) + 1, epoch.step(int(until) // epoch.seconds))
-
-
 def _forecast_until(on: Running) -> str | None:
     """Until when prices are forecasts since what was before still counts."""
     until = waits_until(on.zone, on.standing)
@@ -443,30 +341,8 @@ def _forecast_until(on: Running) -> str | None:
     return utc(int(until)) if math.isfinite(until) else "never"
 
 
-def _lasting(zone: ZoneService, on: Running | None) -> str:
-    """How long the budget lasts, in a sentence."""
-    paid = affordable(zone, on)
-    which = "" if on is None else " of the new epoch" if on.new else " in the running epoch"
-    rest = "whole horizon" if on is None or on.new else "rest of the horizon"
-    if zone.budget is None and paid.releases is not None:
-        return f"No budget is set: every interval of the {rest}{which} gets a release."
-    if paid.releases is None:
-        budget = (
-            "there will be" if zone.budget is None else f"the budget of {zone.budget:g} pays for"
-        )
-        return f"How many releases{which} {budget} is not known ahead: {paid.why}."
-    if paid.releases == paid.steps:
-        return f"The budget of {zone.budget:g} lasts for the {rest}{which}."
-    least = "at least " if paid.least else ""
-    left = "" if on is None or on.new else " that are left"
-    return (
-        f"The budget of {zone.budget:g} lasts for {least}{paid.releases} of"
-        f" {paid.steps} releases{left}{which}."
-    )
-
-
 def _loop(zone: ZoneService, found: Outlook) -> Stability:
-    scenario = zone.own or zone.scenario
+    scenario = zone.scenario
     return loop_of(found.seen, scenario.tariff, scenario.consumption, DAY // zone.seconds)
 
 
@@ -494,33 +370,17 @@ def zone_prose(zone: ZoneService, found: Outlook, on: Running | None = None) -> 
         f"A price comes {duration_text(zone.grace)} after its interval; readings are kept for"
         f" {duration_text(zone.retention)}, then deleted."
     )
-    lines.append(_lasting(zone, on))
     if on is not None and (until := _forecast_until(on)) is not None:
         when = "All prices are" if until == "never" else f"Until {until} prices are"
         lines.append(
-            f"{when} forecasts: other terms were before, a house came, releases are booked as lost"
-            " or the policy has negligible, and what was published then still counts."
+            f"{when} forecasts: other terms were before, a house came or releases are booked as"
+            " lost, and what was published then still counts."
         )
     if zone.learned.epsilon:
-        lines.append(
-            f"The models have cost every house {zone.learned.epsilon:g} of the budget already."
-        )
+        lines.append(f"The models have cost every house epsilon {zone.learned.epsilon:g} already.")
     constant = f"the constant {zone.fallback_rate:g} {zone.currency}/kWh"
-    if zone.learned.private and zone.may_forecast:
-        lines.append(
-            "The models are private and have no part in what is published. Budget spent, or no"
-            " meter reported: a forecast from past releases; a missing reading counts as 0 Wh."
-        )
-        return "\n".join(lines)
-    if zone.learned.private:
-        lines.append(
-            "The models are private: no forecast is published. Budget spent, or no meter reported:"
-            f" {constant}, marked; a missing reading counts as 0 Wh."
-        )
-        return "\n".join(lines)
     lines.append(
-        "Budget spent, or no meter reported: the public forecast, which uses no reading, is"
-        " published."
+        "No meter reported: the public forecast, which uses no reading, is published."
         f" No usable model: {constant}. Both are marked."
     )
     return "\n".join(lines)
@@ -539,10 +399,10 @@ def error_problem(zone: ZoneService, found: Outlook) -> str | None:
     error, policy = price_error(found), zone.policy
     if error <= zone.accept_error:
         return None
-    best = found.seen.prospect.best(found.rho, PRIVATE_WAYS if found.private else WAYS)
+    best = found.seen.prospect.best(found.rho)
     lower = [f'publish = "{best}" ({price_error(found, best):.1%})'] if best != "forecast" else []
     lower = lower if best != policy.publish else []
-    if not (policy.clamp or found.private):
+    if not policy.clamp:
         lower.append("policy.rho (a clamp)")
     if policy.eta == 1 and not policy.schedule.lengths and found.secret == "interval":
         lower.append("blocks of steps (hushgrid plan --blocks)")
@@ -587,11 +447,9 @@ def ended_problem(zone: ZoneService, on: Running | None, now: float) -> str | No
     ends = (zone if on is None else on.zone).ends
     if now < ends or (zone.promise is not None and zone.promise.renew):
         return None
-    instead = "forecasts are" if zone.may_forecast else "the fallback rate is"
-    way = "" if zone.learned.private else ", or set policy.renew with the secret interval"
     return (
-        f"zone {zone.id}: the horizon ended at {utc(ends)}, so that {instead} published; give a"
-        f" later begins and start with --new-epoch{way}."
+        f"zone {zone.id}: the horizon ended at {utc(ends)}, so that forecasts are published; give a"
+        " later begins and start with --new-epoch, or set policy.renew with the secret interval."
     )
 
 

@@ -484,7 +484,7 @@ def rehearse(zone: ZoneService) -> None:
         zone: The zone; simulated noise is used, and no reading.
     """
     state, noise = first_state(zone), SimulatedNoise(1)
-    expected = Expectations(zone.scenario, private=zone.learned.private)
+    expected = Expectations(zone.scenario)
     low = zone.scenario.zone.low_ends(state.zone)
     nothing = Interval(np.zeros(len(zone.meters), np.int64), np.zeros(len(zone.meters), np.bool_))
     for t in (1, 2)[: zone.policy.horizon]:

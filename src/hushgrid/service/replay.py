@@ -245,7 +245,7 @@ class Replay:
 
     def learn(self, releases: int) -> None:
         """Take at most so many releases into public knowledge, so that a forecast need not."""
-        if self.state.public is None and self.service.may_forecast:
+        if self.state.public is None:
             for _ in range(min(releases, len(self._unread))):
                 self._learn_next()
 
@@ -253,7 +253,7 @@ class Replay:
         """The state after the last release, by name, bit for bit; all of it is public.
 
         Public knowledge is left out where the state does not need it and `learn` has not taken all
-        releases. Of private models nothing is in it.
+        releases.
 
         Returns:
             None before the first release, and after steps without one.
@@ -261,8 +261,6 @@ class Replay:
         state, current = self.state, self._standing.current if self._standing else ()
         if not current or state.t != self.epoch.step(current[-1].t) + 1:
             return None
-        if not self.service.may_forecast:
-            return {}
         public = state.public
         if public is None and self._public is not None and not self._unread:
             public = self._public.knowledge

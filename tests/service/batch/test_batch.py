@@ -20,7 +20,7 @@ from hushgrid import Consumption, OccupancyModel, Policy, Scenario, Tariff, Unif
 from hushgrid.belief.filter import Expectations
 from hushgrid.errors import BatchError, LedgerError
 from hushgrid.files.deployment import Deployment, ZoneService
-from hushgrid.files.zone_file import Provenance, PublicSeries
+from hushgrid.files.zone_file import PublicSeries
 from hushgrid.mechanism.policy import Blocks
 from hushgrid.service.batch._expression import LEAST, roster_of
 from hushgrid.service.batch.engines import Engine, engine_at, open_engine, open_readings
@@ -56,24 +56,20 @@ def duckdb() -> Iterator[Engine]:
 
 
 def mixed(name: str = "elm", n: int = 9, **more: Any) -> ZoneService:
-    """Three chains, one of them in pairs, two models and two classes: houses that differ."""
+    """Three chains, two models and two classes: houses that differ."""
     stay = np.array(STAY)
     other = np.array([[0.6, 0.4], [0.5, 0.5]])
     alone = OccupancyModel.factored(
         [[0.5, 0.5], [0.9, 0.1]], [[stay, other]], chain_of=[i % 2 for i in range(n)]
     )
-    pairs = OccupancyModel.blocked(
-        [[i, i + 1] if i + 1 < n else [i] for i in range(0, n, 2)],
-        [np.full(4, 0.25) if i + 1 < n else [0.3, 0.7] for i in range(0, n, 2)],
-        [[np.kron(stay, other)] if i + 1 < n else [other] for i in range(0, n, 2)],
-    )
+    restless = OccupancyModel.factored([[0.3, 0.7]], [[other]], chain_of=[0] * n)
     f = Consumption.by_class(
         absent=[Uniform(300), Uniform(100)],
         present=[Uniform(1000), Uniform(700)],
         class_of=[i % 3 % 2 for i in range(n)],
     )
     scenario = Scenario(
-        Zone(name, [1000 + i for i in range(n)]), Tariff(1.0, 2.0), (alone, pairs), f
+        Zone(name, [1000 + i for i in range(n)]), Tariff(1.0, 2.0), (alone, restless), f
     )
     meters = tuple(f"{name}-{i}" for i in range(n))
     own: dict[str, Any] = {"policy": Policy(0.5, horizon=500), "grace": 0, "begins": BEGINS}
@@ -286,8 +282,7 @@ def test_a_home_lacks_where_one_of_its_registers_does(tmp_path: Path, duckdb: En
 @pytest.mark.parametrize(
     "kind",
     [
-        *("plain", "clamp", "estimate", "budget", "private", "export", "private export"),
-        *("registers", "both ends"),
+        *("plain", "clamp", "estimate", "export", "registers", "both ends"),
     ],
 )
 @pytest.mark.sampled
@@ -298,10 +293,7 @@ def test_batch_and_running_curator_keep_the_same_records(
         "plain": mixed(),
         "clamp": mixed(policy=Policy(0.5, horizon=500, clamp=(200, 150))),
         "estimate": mixed(policy=Policy(0.5, horizon=500, publish="estimate")),
-        "budget": mixed(budget=2.2),
-        "private": replace(service(9), learned=Provenance("private")),
         "export": service(9, export=40),
-        "private export": replace(service(9, export=40), learned=Provenance("private")),
         "registers": two_registers(service(9, export=400)),
         "both ends": service(9, export=40, policy=Policy(0.5, horizon=500, clamp=((25, 190),))),
     }[kind]
@@ -317,8 +309,7 @@ def test_batch_and_running_curator_keep_the_same_records(
     live(two, zone, ordered, BEGINS + DAY, seed=3)
     assert made.intervals == 8
     assert lines(one, zone.id) == lines(two, zone.id)  # digests and signatures too
-    sources = {body["source"] for body in bodies(one, zone.id)}
-    assert sources == ({"readings", "forecast"} if kind == "budget" else {"readings"})
+    assert {body["source"] for body in bodies(one, zone.id)} == {"readings"}
 
 
 def test_batch_reads_the_files_of_covariates(tmp_path: Path, duckdb: Engine) -> None:
@@ -335,14 +326,11 @@ def test_batch_reads_the_files_of_covariates(tmp_path: Path, duckdb: Engine) -> 
     assert found == [3.5] * 3 + [4.5] * 5
 
 
-@pytest.mark.parametrize("source", ["forecast", "fallback"])
 def test_an_interval_without_readings_spends_nothing_by_batch_and_service(
-    tmp_path: Path, duckdb: Engine, source: str
+    tmp_path: Path, duckdb: Engine
 ) -> None:
     """Half of an interval is no reading of it, either."""
     zone = service(6)
-    if source == "fallback":
-        zone = replace(zone, learned=Provenance("private"))
     third = BEGINS + 1800
     rows = [row for row in rows_of(zone, 8) if row[1] // 900 != third // 900]
     rows.append((zone.meters[0], third, 450, 5))
@@ -356,7 +344,7 @@ def test_an_interval_without_readings_spends_nothing_by_batch_and_service(
     assert report.stopped == {}
     assert lines(one, zone.id) == lines(two, zone.id)
     made = bodies(one, zone.id)
-    assert [body["source"] for body in made] == ["readings"] * 2 + [source] + ["readings"] * 5
+    assert [body["source"] for body in made] == ["readings"] * 2 + ["forecast"] + ["readings"] * 5
     assert (made[2]["epsilon"], made[2]["scale"], made[2]["load_hat"]) == (0, 0, None)
     assert made[2]["counts"] == {"houses": 6}
 

@@ -29,11 +29,9 @@ from hushgrid import (
     step,
 )
 from hushgrid.belief.filter import expected_readings, marginals
-from hushgrid.cli.service import status
 from hushgrid.errors import LedgerError, PolicyError
 from hushgrid.files.deployment import Http, ZoneService
-from hushgrid.files.zone_file import Provenance
-from hushgrid.mechanism.policy import Blocks, Gaussian
+from hushgrid.mechanism.policy import Blocks
 from hushgrid.mechanism.release import prepare
 from hushgrid.service import curator as curator_module
 from hushgrid.service.access.clients import Client, ClientStore
@@ -226,18 +224,6 @@ def test_what_cannot_be_read_is_left_out(tmp_path: Path, monkeypatch: pytest.Mon
         assert {row["load"] for row in it.zone()["series"]} == {load(service(), i) for i in (0, 1)}
 
 
-def test_private_models_put_nothing_in_for_a_missing_reading(tmp_path: Path) -> None:
-    zone = service(learned=Provenance("private"))
-    with desk(tmp_path, zone) as it:
-        it.interval(3)
-        rows = it.zone()["series"]
-        wanted = sum(min(max(reading(ELM, h, 2), 0), 1000) for h in range(1, 6))
-        assert rows[2]["load"] == wanted
-        assert it.web.get("/v1/tradeoff").status_code == 404
-        assert "private" in it.web.get("/v1/tradeoff").json()["detail"]
-        assert it.web.get("/v1/promise").json()["error"] is None
-
-
 def test_only_operators_see_it_and_no_log_or_figure_does(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -256,17 +242,6 @@ def test_only_operators_see_it_and_no_log_or_figure_does(
     assert len(loads) == 3
     assert len(said) > 8
     assert not re.search(rf"(?<![\d.])({'|'.join(loads)})(?!\d)", " ".join(said))
-
-
-def test_a_zone_whose_spending_has_no_bound_has_a_status(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    zone = service(policy=Policy(1.0, horizon=24, schedule=Gaussian(30.0, 1e-6)))
-    with desk(tmp_path, zone) as it:
-        it.interval(2)
-        assert from_service(str(it.web.base_url))[0].spent == math.inf
-        status(str(it.web.base_url))
-    assert " inf " in capsys.readouterr().out
 
 
 def test_how_many_report_is_for_operators(tmp_path: Path) -> None:
@@ -342,54 +317,13 @@ def test_why_there_is_this_much_noise(tmp_path: Path) -> None:
 
 def test_why_there_is_none() -> None:
     assert "uses no reading" in why(service(), Inside.of(None))
-    none = Inside(0.0, 0.0, 0.0, None, None, 0)
-    assert "goes out as it is" in why(service(), none)
-    wide = Inside(4e4, None, None, 2, 0, 6)
-    gaussian = service(policy=Policy(1.0, horizon=96, schedule=Gaussian(41.4, 1e-6)))
-    assert "41.4 times what it can add" in why(gaussian, wide)
-
-
-def test_gaussian_noise_has_no_epsilon_of_its_own(tmp_path: Path) -> None:
-    zone = service(policy=Policy(1.0, horizon=96, schedule=Gaussian(41.4, 1e-6)))
-    with desk(tmp_path, zone) as it:
-        it.interval()
-        found = it.zone()
-    assert found["noise"]["epsilon"] is found["budget"]["per_release"] is None
-    assert found["budget"]["runs_out"] is None
-    assert found["promise"]["secret"] == "trajectory"
-
-
-# the budget
-
-
-def test_the_budget_runs_out_when_it_is_said_to(tmp_path: Path) -> None:
-    with desk(tmp_path, service(budget=2.3), service(OAK, 2)) as it:
-        it.interval()
-        told = it.zone()["budget"]
-        assert told["spent"] == pytest.approx(0.5)
-        assert told["left"] == pytest.approx(1.8)
-        assert (told["total"], told["per_release"]) == (2.3, 0.5)
-        assert it.zone(OAK)["budget"]["runs_out"] is None, "no budget, no end"
-        it.interval(4)
-        found = it.zone()
-        sources = [row["source"] for row in found["series"]]
-        assert sources == ["readings"] * 4 + ["forecast"]
-        assert told["runs_out"] == utc(START + 900 * 5), "when the forecast came out"
-        assert found["state"] == "forecast only"
-        assert found["noise"]["scale"] is None
-        assert found["budget"]["runs_out"] is not None
-        assert it.alerts() == [
-            "error: The budget of 2.3 is spent, so the price is a forecast without readings;"
-            " give a later begins and start once with --new-epoch."
-        ]
 
 
 def test_a_horizon_that_ends_is_told(tmp_path: Path) -> None:
-    with desk(tmp_path, service(policy=Policy(0.5, horizon=98), budget=1e6)) as it:
+    with desk(tmp_path, service(policy=Policy(0.5, horizon=98))) as it:
         assert it.alerts() == []
         it.interval(2)
-        assert it.zone()["budget"]["runs_out"] is None, "the horizon ends first"
-        ends = it.zone()["budget"]["horizon_ends"]
+        ends = it.zone()["spending"]["horizon_ends"]
         assert ends == utc(START + 98 * 900)
         due = utc(START + 99 * 900)
         assert it.alerts() == [
@@ -485,7 +419,7 @@ def test_the_fallback_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_zone_that_is_behind_or_not_open_is_told() -> None:
     zone = service(begins=START, policy=Policy(0.5, horizon=500), grace=60)
-    status = Status(ELM, START // 900 + 4, 0.5, None, 0, "publishing")
+    status = Status(ELM, START // 900 + 4, 0.5, 0, "publishing")
     inside = Inside(2000.0, 0.5, 0.5, 0, 0, 6)
     seen = ZoneHealth(zone, START + 5500.0, status, inside, release(4), open=True)
     assert seen.due() == START + 6 * 900 + 60
@@ -498,10 +432,9 @@ def test_a_zone_that_is_behind_or_not_open_is_told() -> None:
     assert alerts(shut)[0].level == "error"
     new = replace(seen, status=None, inside=Inside.of(None), newest=None)
     assert alerts(new) == []
-    private = replace(zone, learned=Provenance("private"), budget=1.0)
-    spent = replace(status, state="forecast only", left=0.0)
-    told = alerts(replace(seen, zone=private, status=spent, inside=Inside.of(None)))
-    assert "so the price is the constant 0 EUR/kWh" in told[0].text
+    over = replace(status, state="forecast only")
+    told = alerts(replace(seen, status=over, inside=Inside.of(None)))
+    assert "so the price is a forecast without readings" in told[0].text
     (told,) = alerts(replace(seen, status=replace(status, state=NO_SIZE), inside=Inside.of(None)))
     assert "until the next block" in told.text
     (told,) = alerts(replace(seen, status=replace(status, state=WAITS), inside=Inside.of(None)))
@@ -512,8 +445,8 @@ def test_a_zone_that_is_behind_or_not_open_is_told() -> None:
 
 
 def test_every_alert_is_one_sentence_with_a_fix() -> None:
-    zone = service(budget=30.0)
-    status = Status(ELM, START // 900, 1.0, 0.2, 0, "publishing")
+    zone = service()
+    status = Status(ELM, START // 900, 1.0, 0, "publishing")
     near = ZoneHealth(zone, START + 900.0, status, Inside(1.0, 0.1, 0.1, 0, 0, 6), None, open=True)
     every = [near, replace(near, open=False), replace(near, away=["MqttPrices", "MqttEvents"])]
     for one in (alert for seen in every for alert in alerts(seen)):
@@ -558,7 +491,7 @@ def test_an_interval_without_readings_passes_the_audit(tmp_path: Path) -> None:
         assert "Whether a meter reports does not depend on occupancy." in found["assumptions"]
         rows = it.zone()["series"]
         assert [row["source"] for row in rows] == [*["readings"] * 2, "forecast", "readings"]
-        assert it.zone()["budget"]["spent"] == pytest.approx(1.5)
+        assert it.zone()["spending"]["spent"] == pytest.approx(1.5)
 
 
 def test_a_ledger_that_cannot_be_read_says_nothing_of_its_place(
@@ -586,4 +519,4 @@ def test_nothing_is_open_yet(tmp_path: Path) -> None:
     assert found["series"] == []
     assert found["head"] is None
     assert found["noise"]["scale"] == 2000.0
-    assert np.isfinite(found["budget"]["spent"])
+    assert np.isfinite(found["spending"]["spent"])

@@ -464,7 +464,7 @@ def test_ready_means_that_every_zone_is_open_and_ticking() -> None:
     assert face.call("GET", "/healthz").status_code == 200
     assert face.call("GET", "/readyz").json()["zones"] == ["elm-street", "oak-lane"]
     for zone in face.board.zones:
-        face.board.passed(Status(zone, 3, 1.5, None, 0, "publishing"))
+        face.board.passed(Status(zone, 3, 1.5, 0, "publishing"))
     assert face.call("GET", "/readyz").status_code == 200
     assert [one["t"] for one in face.call("GET", "/v1/status").json()["zones"]] == [3, 3]
     face.board.failed("oak-lane")
@@ -482,7 +482,7 @@ def test_figures_tell_what_happened_and_nothing_of_values(face: Face) -> None:
 
     face.post(as_ndjson(ROWS))
     face.metrics.released([shown()], 0.3)
-    face.metrics.zone_status(Status("elm-street", 7, 1.5, 8.5, 2, "publishing"))
+    face.metrics.zone_status(Status("elm-street", 7, 1.5, 2, "publishing"))
     face.metrics.readings_lost("elm-street", 1)
     with pytest.raises(ConnectionError):
         CountedPublisher(Away(), face.metrics).publish(face.zone, shown())
@@ -498,7 +498,6 @@ def test_figures_tell_what_happened_and_nothing_of_values(face: Face) -> None:
         'hushgrid_missing_houses{zone="elm-street"} 2.0',
         'hushgrid_readings_lost{zone="elm-street"} 1.0',
         'hushgrid_epsilon_spent{zone="elm-street"} 1.5',
-        'hushgrid_epsilon_left{zone="elm-street"} 8.5',
         'hushgrid_publisher_failures_total{publisher="Away"} 1.0',
         'hushgrid_tick_seconds_bucket{le="1.0",zone="elm-street"} 1.0',
         'hushgrid_tick_seconds_sum{zone="elm-street"} 1.0',  # took 0.3, told no finer

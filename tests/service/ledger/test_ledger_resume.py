@@ -24,7 +24,6 @@ from hushgrid import (
 )
 from hushgrid.accounting.composition import Account
 from hushgrid.errors import LedgerError
-from hushgrid.mechanism.policy import Gaussian
 from hushgrid.mechanism.release import State
 from hushgrid.service.ledger import writer as keys
 from hushgrid.service.ledger.store import SqliteLedger
@@ -88,20 +87,6 @@ def test_simulated_noise_goes_into_a_simulation_ledger_alone(tmp_path: Path) -> 
     with opened(tmp_path / "play.db", mode="simulation") as ledger:
         begin(ledger, first, 1)
         assert ledger.publish(bodies.release(release, mode="simulation", **times(1))).simulated
-
-
-def test_gaussian_noise_has_no_epsilon_of_its_own(tmp_path: Path) -> None:
-    theta = OccupancyModel.factored([[0.5, 0.5]], [[[[0.9, 0.1], [0.2, 0.8]]]])
-    f = Consumption.by_class(absent=[Uniform(500)], present=[Uniform(1000)])
-    policy = Policy(2.0, horizon=2, schedule=Gaussian(20.0, 1e-3))
-    first = init(Zone("elm-street", [1000]), Tariff(1.0, 62.5), [theta], f, policy)
-    release, _ = step(first, 700, SecureNoise())
-    with opened(tmp_path / "ledger.db") as ledger:
-        begin(ledger, first, 1)
-        shown = ledger.publish(bodies.release(release, mode="production", **times(1)))
-        assert ledger.standing.epoch is not None
-        assert shown.in_epoch(ledger.standing.epoch) == release
-        assert shown.epsilon == float("inf")
 
 
 def test_keys(tmp_path: Path) -> None:

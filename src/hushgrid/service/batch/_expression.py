@@ -162,12 +162,7 @@ def roster_of(zones: Sequence[ZoneService]) -> BatchRoster:
         house = np.empty(len(order), np.int64)
         house[order] = (first - 1 + np.cumsum(new)) * width + within % width
         sizes = np.diff([*np.flatnonzero(new), len(order)])
-        expectations = Expectations(
-            service.scenario,
-            order[new],
-            private=service.learned.private,
-            usual=service.policy.usual,
-        )
+        expectations = Expectations(service.scenario, order[new], usual=service.policy.usual)
         part = Part(service, first, sizes, order[new], cut_zone(service), expectations)
         houses.append(_houses(len(parts), part, house, split=split))
         parts.append(part)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import getpass
 import hashlib
-import math
 import shutil
 import socket
 import subprocess
@@ -185,9 +184,9 @@ def write_service(
         text = text.replace(f"{{{name}}}", str(value))
     path = folder / "service.toml"
     kept = kept_plans().get(dials) if (begins % 86_400, horizon) == (EVENING, HORIZON) else None
-    bare = text.replace("{budget}", "1e9")  # what the week costs is known when it is planned
+    bare = text
     if kept is not None:  # "step": the terms as they are, without a plan
-        bare = bare.replace('"interval"', '"step"', 1)
+        bare = text.replace('"interval"', '"step"', 1)
     write_text(path, bare.replace("{blocks}", ""))
     if not (folder / KEY_FILE).exists():
         create(folder / KEY_FILE)
@@ -201,8 +200,7 @@ def write_service(
         write_text(path, bare.replace("{blocks}", blocks))
         found = load_deployment(path)
         (zone,) = found.zones
-    zone = replace(zone, budget=budget_of(zone))
-    write_text(path, text.replace("{blocks}", blocks).replace("{budget}", str(zone.budget)))
+    write_text(path, text.replace("{blocks}", blocks))
     _add_operator(found, secrets)
     assert found.http is not None
     return replace(found, zones=(zone,), http=replace(found.http, token_lifetime=_FOR_EVER))
@@ -256,18 +254,6 @@ def _blocks(zone: ZoneService) -> str:
         blocks=True,
     )
     return "\n".join(block_keys(found)) if found.policy.schedule.lengths else ""
-
-
-def budget_of(zone: ZoneService) -> float:
-    """A budget for every release of the horizon, rounded up to a tenth.
-
-    Args:
-        zone: The zone.
-
-    Returns:
-        Epsilon.
-    """
-    return float(math.ceil(10 * zone.policy.epsilon * zone.policy.horizon + 1) / 10)
 
 
 def _add_operator(deployment: Deployment, secrets: Secrets) -> None:

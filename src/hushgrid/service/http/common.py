@@ -573,7 +573,6 @@ class Metrics:
         self._releases = Counter("releases", "Releases since the start.", ["zone", "source"], **own)
         self._step = Gauge("step", "The zone's last step.", zone, **own)
         self._spent = Gauge("epsilon_spent", "Loss of the epoch's releases.", zone, **own)
-        self._left = Gauge("epsilon_left", "Budget left.", zone, **own)
         self._open = Gauge("zone_open", "1 while the zone runs.", zone, **own)
         self._clock = Gauge("clock_in_doubt", "1 while the zone waits for the clock.", zone, **own)
         self._energy = Gauge("price_energy", "Price in force [currency/kWh].", zone, **own)
@@ -650,7 +649,6 @@ class Metrics:
             math.nan if status.missing is None else status.missing
         )
         self._spent.labels(status.zone).set(status.spent)
-        self._left.labels(status.zone).set(math.inf if status.left is None else status.left)
 
     def readings_lost(self, zone: str, intervals: int) -> None:
         """Set of how many intervals acknowledged readings are gone."""

@@ -232,7 +232,6 @@ class ZoneStatus(AnswerModel):
         zone: id of the zone.
         t: last step.
         spent: loss of the epoch's releases.
-        left: budget left; null without a budget.
         missing: meters without a reading in the last interval; for operators only.
         state: in words.
         leakage: about one interval, of all releases of the present terms.
@@ -241,7 +240,6 @@ class ZoneStatus(AnswerModel):
     zone: str
     t: int
     spent: float
-    left: float | None
     missing: Count | None = None
     state: str
     leakage: float | None
@@ -351,15 +349,13 @@ class PromiseAnswer(AnswerModel):
         assumptions: what it assumes.
         secret: what is protected.
         epsilon: bound of the loss.
-        delta: added to the bound on probabilities.
         eta: share of each reading's law that may differ from the published one.
     """
 
     sentence: str
     assumptions: list[str]
-    secret: Literal["step", "interval", "trajectory"]
+    secret: Literal["step", "interval"]
     epsilon: float
-    delta: float
     eta: float
 
 
@@ -428,9 +424,9 @@ class PromiseTerms(PromiseAnswer):
         interval_s: length of an interval [s].
         time_zone: of the zone.
         currency: of the prices.
-        error: expected error of a price; null if models are private.
-        leakage: of one price, the first day's and the first week's about one interval; null if
-            models are private.
+        error: expected error of a price; null if it is not known.
+        leakage: of one price, the first day's and the first week's about one interval; null if it
+            is not known.
         tariff: terms of the tariff.
         readings_wh: limits of readings over all homes, where homes export.
     """
@@ -568,22 +564,16 @@ class NoiseFigures(AnswerModel):
     why: str
 
 
-class BudgetFigures(AnswerModel):
-    """Budget of an epoch.
+class SpendingFigures(AnswerModel):
+    """Losses of an epoch.
 
     Attributes:
         spent: loss of its releases.
-        total: the budget.
-        left: what is left.
-        runs_out: first price that it does not cover.
         per_release: loss of the next release.
         horizon_ends: end of the epoch.
     """
 
     spent: float | None
-    total: float | None
-    left: float | None
-    runs_out: Time | None
     per_release: float | None
     horizon_ends: Time
 
@@ -671,7 +661,7 @@ class OperatorZone(AnswerModel):
         houses: number of homes.
         promise: what is promised.
         noise: of the next release.
-        budget: of the epoch.
+        spending: of the epoch.
         missing: meters without a reading.
         disagreements: readings that contradict each other, the newest last.
         series: last releases.
@@ -690,7 +680,7 @@ class OperatorZone(AnswerModel):
     houses: Count
     promise: OperatorPromise
     noise: NoiseFigures
-    budget: BudgetFigures
+    spending: SpendingFigures
     missing: MissingFigures
     disagreements: list[Disagreement]
     series: list[SeriesRow]

@@ -1,4 +1,4 @@
-"""/v1/operator: loads, noise, budget, alerts and certificates, for operators only.
+"""/v1/operator: loads, noise, spending, alerts and certificates, for operators only.
 
 The only module of the service that outputs true loads. Loads are kept in memory, and no longer
 than the readings themselves. No answer may be cached.
@@ -16,7 +16,6 @@ from typing import Annotated, Any, Literal, NamedTuple, Protocol
 from anyio import CapacityLimiter, to_thread
 from fastapi import APIRouter, Query
 
-from hushgrid._numbers import Spent
 from hushgrid.belief.filter import Expectations
 from hushgrid.errors import HushgridError
 from hushgrid.files.deployment import Deployment, ZoneService
@@ -102,29 +101,6 @@ class ZoneHealth:
         done = self.status.t - self.zone.begins // self.zone.seconds + 1
         return max(self.zone.policy.horizon - max(done, 0), 0)
 
-    @property
-    def runs_out(self) -> int | None:
-        """Time of the first price that the budget no longer covers [UTC epoch s].
-
-        At the cost of the next release; None without a budget, or if the horizon ends first.
-        """
-        if self.status is None or self.status.left is None:
-            return None
-        cost = self.inside.epsilon
-        if cost is None:
-            paid = 0
-            if self.releases_left == 0 or self.status.state != "forecast only":
-                return None
-        elif not math.isfinite(cost) or cost <= 0:
-            return None
-        else:
-            known = self.inside.paid
-            spent = Spent().add(self.status.spent)  # rounded up if another curator has the zone
-            paid = spent.more(cost, self.zone.budget or 0.0) if known is None else known
-        if paid >= self.releases_left:
-            return None
-        return self.due(paid)
-
     def due(self, ahead: int = 0) -> int:
         """Return when a future release is due [UTC epoch s]; 0 is the next one."""
         t = (self.zone.begins // self.zone.seconds - 1) if self.status is None else self.status.t
@@ -183,7 +159,7 @@ def _source(health: ZoneHealth) -> list[Alert]:
         return []
     zone = health.zone
     constant = f"the constant {zone.fallback_rate:g} {zone.currency}/kWh"
-    instead = "a forecast without readings" if zone.may_forecast else constant
+    instead = "a forecast without readings"
     if health.status.state == "fallback only":
         text = f"No model can be used, so the price is {constant}; run hushgrid check."
         return [Alert("error", text)]
@@ -203,33 +179,30 @@ def _source(health: ZoneHealth) -> list[Alert]:
     if health.status.state == WAITS:
         text = (
             "The terms changed, a house came or an epoch is booked as lost, and a promise is about"
-            f" one interval, or policy.negligible is set, so the price is {instead}"
-            " until what was published before no longer counts (hushgrid check states the time)."
+            f" one interval, so the price is {instead} until what was published before no longer"
+            " counts (hushgrid check states the time)."
         )
         return [Alert("warning", text)]
     if health.status.state != "forecast only":
         return []
-    if health.releases_left == 0:
-        what = f"The horizon of {zone.policy.horizon} releases is over"
-    else:
-        what = f"The budget of {zone.budget:g} is spent"
-    fix = "give a later begins and start once with --new-epoch"
-    return [Alert("error", f"{what}, so the price is {instead}; {fix}.")]
+    text = (
+        f"The horizon of {zone.policy.horizon} releases is over, so the price is {instead}; give a"
+        " later begins and start once with --new-epoch."
+    )
+    return [Alert("error", text)]
 
 
 def _spending(health: ZoneHealth) -> list[Alert]:
     if health.inside.scale is None:
         return []
-    ends, steps = health.runs_out, health.releases_left
-    plan = "plan the next epoch (hushgrid plan)"
-    if ends is not None and ends - health.now <= DAY:
-        return [Alert("warning", f"The budget lasts until {utc(ends)} only; {plan}.")]
+    steps = health.releases_left
     renews = health.zone.promise is not None and health.zone.promise.renew
     if renews or health.status is None:
         return []
     if steps * health.zone.seconds <= DAY < _whole(health.zone):
         last = utc(health.due(steps))
-        return [Alert("warning", f"The horizon ends at {last}; {plan}.")]
+        text = f"The horizon ends at {last}; plan the next epoch (hushgrid plan)."
+        return [Alert("warning", text)]
     return []
 
 
@@ -356,9 +329,7 @@ class Loads:
     def renew(self, zone: ZoneService) -> None:
         """Go on with a zone in another epoch; its loads that are known stay."""
         self._zones[zone.id] = zone
-        self._expected[zone.id] = Expectations(
-            zone.scenario, private=zone.learned.private, usual=zone.policy.usual
-        )
+        self._expected[zone.id] = Expectations(zone.scenario, usual=zone.policy.usual)
 
     def of(self, zone: str, starts: Sequence[int], now: float) -> dict[int, Sum]:
         """Return the loads of intervals of the present epoch whose readings are still stored.
@@ -488,7 +459,11 @@ class Operator:
             "houses": len(zone.meters),
             "promise": {**stated(zone), "eta_set_by": zone.eta_set_by or None},
             "noise": _noise(zone, health.inside),
-            "budget": _budget(health),
+            "spending": {
+                "spent": None if health.status is None else _finite(health.status.spent),
+                "per_release": _finite(health.inside.epsilon),
+                "horizon_ends": utc(zone.ends),
+            },
             "missing": {"meters": lost, "share": share},
             "disagreements": [
                 {"meter": meter, "start": utc(start)}
@@ -558,18 +533,6 @@ def _noise(zone: ZoneService, inside: Inside) -> dict[str, Any]:
     }
 
 
-def _budget(health: ZoneHealth) -> dict[str, Any]:
-    status, ends = health.status, health.runs_out
-    return {
-        "spent": None if status is None else _finite(status.spent),
-        "total": health.zone.budget,
-        "left": None if status is None else _finite(status.left),
-        "runs_out": None if ends is None else utc(ends),
-        "per_release": _finite(health.inside.epsilon),
-        "horizon_ends": utc(health.zone.ends),
-    }
-
-
 def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
@@ -605,7 +568,7 @@ def add_operator(
 
     @router.get(
         "/v1/operator/zone",
-        summary="Loads, noise and budget.",
+        summary="Loads, noise and spending.",
         response_model=OperatorZone,
         responses=OF_ZONE,
         dependencies=OPERATOR,

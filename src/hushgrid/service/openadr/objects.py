@@ -316,7 +316,7 @@ class PublicObjects:
         self._age = age
         zones = history.zones.values()
         self._zones = {program_id(zone.id): zone for zone in zones}
-        self._forecasts = {forecast_id(zone.id): zone for zone in zones if zone.may_forecast}
+        self._forecasts = {forecast_id(zone.id): zone for zone in zones}
         if len(self._zones) < len(zones) or self._zones.keys() & self._forecasts.keys():
             raise ServiceError("two zones have the same program id; give them other names.")
 

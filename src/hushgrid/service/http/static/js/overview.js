@@ -117,7 +117,7 @@ function render() {
   state(part, "ready");
   tiles(last(series));
   why();
-  budget();
+  spending();
   recent(series);
   const query = about("/v1/operator/certificate", current.zone);
   find("#certificate").href = `${query}&format=html`;
@@ -174,21 +174,12 @@ function why() {
   ]);
 }
 
-function budget() {
-  const { spent, total, left, runs_out: end, per_release: each } = current.budget;
-  const gauge = find("#gauge");
-  gauge.hidden = total === null || left === null;
-  if (!gauge.hidden) {
-    width(find(".part", gauge), spent / total);
-    gauge.toggleAttribute("data-low", left / total < 0.1);
-    gauge.setAttribute("aria-label", `${percent(spent / total)} of the budget is spent.`);
-  }
-  pairs(find("#budget"), [
-    ["Spent", spent === null ? "–" : `${short(spent)}${total === null ? "" : ` of ${short(total)} (${percent(spent / total)})`}`],
-    ["Left", total === null || left === null ? "no budget is set" : short(left)],
+function spending() {
+  const { spent, per_release: each, horizon_ends: end } = current.spending;
+  pairs(find("#spending"), [
+    ["Spent", spent === null ? "–" : short(spent)],
     ["A release", short(each)],
-    ["Runs out", end === null ? "not within the horizon" : times.full(seconds(end))],
-    ["Afterwards", "prices come from the public forecast"],
+    ["The horizon ends", times.full(seconds(end))],
   ]);
 }
 
@@ -256,7 +247,7 @@ function pictures() {
 // After logging out: remove all figures from the page.
 function forget() {
   charts = null;
-  for (const id of ["rates", "loads", "scales", "recent", "why", "budget", "alert-list", "zone-list"]) find(`#${id}`).replaceChildren();
+  for (const id of ["rates", "loads", "scales", "recent", "why", "spending", "alert-list", "zone-list"]) find(`#${id}`).replaceChildren();
   for (const node of document.querySelectorAll(".tiles dd")) say(node, "–");
   say(find("#sentence"), "");
   items(find("#assumptions"), []);
