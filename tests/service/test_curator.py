@@ -185,7 +185,7 @@ def test_an_interval_without_readings_costs_nothing(tmp_path: Path) -> None:
         assert (it.status.spent, it.status.state) == (pytest.approx(0.5), "no readings")
         feed(it, it.t, everyone(zone))
         (made,) = it.run(it.next_due())
-        assert (it.status.spent, it.status.state) == (pytest.approx(1.0), "forecast only")
+        assert (it.status.spent, it.status.state) == (pytest.approx(1.0), "publishing")
     load = sum(min(max(reading(h, made.t), 0), 1000) for h in everyone(zone))
     third = _Counting(3).draw(2000.0)
     assert made.load_hat == load + third
