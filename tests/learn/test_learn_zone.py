@@ -42,6 +42,7 @@ from hushgrid.learn.learner import LearningTerms, learn
 from hushgrid.mechanism.noise import SimulatedNoise
 from hushgrid.model.laws import LogNormal, Mixture, Uniform
 from hushgrid.report.learn import learned_content, learned_prose, learned_values
+from hushgrid.report.promise import price_error
 from hushgrid.service.promise import outlook
 from tests.learn.test_learn_survey import columns
 from tests.service.setups import service_text

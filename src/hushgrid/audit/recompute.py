@@ -454,13 +454,10 @@ class _Openings:
         if terms is None or terms.zone.id != self._zone or not epoch.stated:
             return None
         self.seen += 1
-        adaptive = terms.policy.schedule.adaptive
         due: dict[str, Any] = {
             "horizon": terms.policy.horizon,
             "exact": terms.policy.on_empty == "publish_exact",
             "together": max(piece.size for model in terms.models for piece in model.chains),
-            "window": terms.policy.schedule.shared_by if adaptive else None,
-            "window_epsilon": terms.policy.epsilon if adaptive else None,
         }
         fault, _ = self._other(epoch, due)
         return fault or self._other_houses(epoch, terms) or self._other_leakage(number, epoch)
