@@ -10,7 +10,7 @@ from hushgrid import Policy
 from hushgrid.mechanism.policy import Blocks
 from hushgrid.report.promise import promise_sentence
 from hushgrid.service.promise import sentence, stated
-from hushgrid.service.readiness import example
+from hushgrid.service.template import example
 from tests.service.worlds import service
 
 ROOT = Path(__file__).parents[1]

@@ -43,8 +43,8 @@ from hushgrid.service.ledger.records import (
 )
 from hushgrid.service.ledger.writer import verify_signature
 from hushgrid.service.promise import promise_json, sentence
-from hushgrid.service.readiness import from_ledger
 from hushgrid.service.same_terms import as_begun, zone_as_begun
+from hushgrid.service.status import from_ledger
 from tests.service.borders import FIRST, Street, World, from_file
 from tests.service.setups import example
 from tests.service.test_curator import Shown, curator

@@ -19,9 +19,10 @@ from hushgrid.files.service_file import load_deployment
 from hushgrid.learn.habits import survey_models
 from hushgrid.planning.planner import plan
 from hushgrid.report.promise import price_error
+from hushgrid.service.check import examine
 from hushgrid.service.ledger.writer import create
 from hushgrid.service.promise import outlook, zone_prose
-from hushgrid.service.readiness import placeholders, refusals
+from hushgrid.service.template import placeholders
 from tests.service.brokers import free_port
 from tests.service.setups import example
 from tests.service.worlds import deployment, service
@@ -88,7 +89,7 @@ def test_init_makes_the_first_block_key_and_check_looks_at_it(
         assert run("check", file) == 0
         return capsys.readouterr().out
 
-    assert "stores.block_keys" not in remarks()
+    assert "stores.block_keys: " not in remarks()
     first.chmod(0o640)
     first.parent.chmod(0o755)
     said = remarks()
@@ -114,8 +115,7 @@ def test_init_overwrites_nothing(
 @pytest.mark.parametrize(("seconds", "said"), [(60, 1), (1200, 1), (900, 0), (3600, 0)])
 def test_check_says_where_evcc_gets_means(tmp_path: Path, seconds: int, said: int) -> None:
     made = deployment(tmp_path, service(seconds=seconds), http=Http(port=0))
-    _, remarks = refusals(made)
-    found = [one for one in remarks if one.startswith("zone elm-street: ")]
+    found = [one for one in examine(made).remarks if one.startswith("zone elm-street: ")]
     assert len(found) == said
     assert all(f"{seconds} s" in one and "/v1/evcc" in one for one in found)
 
@@ -152,6 +152,13 @@ def test_check_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert zone["epsilon_t_max"] == 0.5
     assert zone["epsilon_any"] == pytest.approx(4000 / zone["scale_min"])
     assert zone["leakage_day"] > 0.5
+    assert values["ok"] is True
+    assert values["problems"] == []
+    assert (values["promise"]["secret"], values["promise"]["epsilon"]) == ("step", 0.5)
+    assert values["plan"] == {"blocks": [], "clamp": zone["clamp"], "estimator": "model"}
+    assert {"service.key", "stores.ledger", "stores.meters"} <= {
+        one["what"] for one in values["checks"]
+    }
 
 
 def test_ways_to_publish_are_compared_as_a_plan_compares_them(

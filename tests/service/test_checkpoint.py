@@ -17,8 +17,8 @@ from hushgrid import Policy, SimulatedNoise
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import ZoneService
 from hushgrid.service import serve
+from hushgrid.service.check import examine, repair
 from hushgrid.service.curator import Curator
-from hushgrid.service.doctor import examine
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import LedgerStore
 from hushgrid.service.ledger.checkpoint import Checkpoint, decode, encode
@@ -226,7 +226,7 @@ def test_another_fallback_rate_is_another_state(tmp_path: Path) -> None:
         assert value(curator) == found
 
 
-def test_doctor_computes_it_again(tmp_path: Path) -> None:
+def test_check_computes_it_again_and_doctor_removes_a_wrong_one(tmp_path: Path) -> None:
     zone = service(policy=POLICIES["estimate"])
     made = deployment(tmp_path, zone)
     (tmp_path / "key").symlink_to(tmp_path / "key.pem")
@@ -235,10 +235,10 @@ def test_doctor_computes_it_again(tmp_path: Path) -> None:
         world.play(curator, "rrfrc")
 
     def line() -> str:
-        (found,) = [one.line for one in examine(made) if one.what.startswith("checkpoint")]
-        return found
+        (found,) = [one for one in examine(made).checks if one.what.startswith("checkpoint")]
+        return found.sentence
 
-    assert line() == "good   checkpoint of zone elm: record 7, computed again"
+    assert line() == "checkpoint of zone elm: record 7, computed again"
 
     def wrong(store: Any, held: Checkpoint) -> None:
         arrays = decode(held.state)
@@ -246,9 +246,17 @@ def test_doctor_computes_it_again(tmp_path: Path) -> None:
         store.keep_checkpoint(bad._replace(signature=world.key.sign(bad.digest)))
 
     world.without(wrong)
-    assert line().startswith("WRONG")
+    assert "it is not what the records give" in line()
+    assert made.ledger == str(world.url)
+    with world.open():  # a service that runs keeps its own
+        assert repair(made)[0] == []
+    done, found = repair(made)
+    assert [what for what, _ in done] == ["checkpoint of zone elm"]
+    assert not [one for one in found.checks if one.what.startswith("checkpoint")]
+    with world.open() as curator:
+        world.play(curator, "rrrrr")
     world.without(lambda store, held: foreign(world, store, held))
-    assert line().startswith("good   checkpoint of zone elm: not used")
+    assert line().startswith("checkpoint of zone elm: not used")
 
 
 def test_a_stopped_service_leaves_one(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from hushgrid.files.deployment import Deployment, Http
 from hushgrid.files.service_file import load_deployment
 from hushgrid.service.curator import LATE
 from hushgrid.service.ledger.writer import create
-from hushgrid.service.readiness import from_ledger
+from hushgrid.service.status import from_ledger
 from tests.service.brokers import free_port
 from tests.service.faults import DIGEST, FIRST, QUARTER, World, judge_logs, service, zone
 from tests.service.setups import example

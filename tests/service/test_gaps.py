@@ -36,7 +36,7 @@ from hushgrid.service.ledger.witness import Witnesses, open_witnesses, sidecar_p
 from hushgrid.service.ledger.writer import Ledger, load, verify_signature
 from hushgrid.service.meters import open_meters
 from hushgrid.service.process import make_noise
-from hushgrid.service.readiness import from_ledger
+from hushgrid.service.status import from_ledger
 from hushgrid.service.transfer import move
 from tests.bodies import resume
 from tests.service.faults import FIRST, QUARTER, World, lose_meters, no_pauses, service, zone

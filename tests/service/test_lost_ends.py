@@ -19,7 +19,7 @@ from hushgrid.service.gaps import resume_zones
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.records import Record
 from hushgrid.service.ledger.witness import open_witnesses, sidecar_path
-from hushgrid.service.readiness import from_ledger
+from hushgrid.service.status import from_ledger
 from hushgrid.service.transfer import move
 from tests.service.batch.batches import write
 from tests.service.faults import FIRST, QUARTER, World, lose_meters, no_pauses, service, wh, zone

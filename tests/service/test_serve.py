@@ -30,7 +30,7 @@ from hushgrid.service.ledger.records import LedgerState
 from hushgrid.service.ledger.writer import verify_signature
 from hushgrid.service.meters import MeterStore, open_meters
 from hushgrid.service.process import ZoneRun
-from hushgrid.service.readiness import from_ledger, from_service
+from hushgrid.service.status import from_ledger, from_service
 from tests.service.brokers import Broker, free_port, until
 from tests.service.http.test_web import NDJSON, as_ndjson
 from tests.service.served import SECONDS, described

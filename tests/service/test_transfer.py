@@ -24,6 +24,7 @@ from hushgrid.files.deployment import Deployment, Promise, ZoneService
 from hushgrid.files.zone_file import Provenance
 from hushgrid.service import epoch
 from hushgrid.service.audit import load_ledger, terms_of
+from hushgrid.service.check import examine
 from hushgrid.service.curator import status_of
 from hushgrid.service.epoch import first_state, house_names
 from hushgrid.service.gaps import book, held_back, resume_zones
@@ -32,7 +33,7 @@ from hushgrid.service.ledger.chain import check
 from hushgrid.service.ledger.records import LedgerState, Record
 from hushgrid.service.ledger.witness import open_witnesses
 from hushgrid.service.ledger.writer import Ledger, load, verify_signature
-from hushgrid.service.readiness import from_ledger, refusals
+from hushgrid.service.status import from_ledger
 from hushgrid.service.transfer import move, spent_by
 from tests import bodies
 from tests.bodies import transfer
@@ -507,7 +508,7 @@ def test_a_transfer_that_is_lost_is_asked_for_again(world: World) -> None:
     with pytest.raises(LedgerError, match=r"house 4 of zone 'oak' was in zone 'elm'"):
         again.play(lambda again: again.whole(1), new_epoch=True)
     assert all(len(world.standing(name).epochs) == 1 for name in ("elm", "oak"))
-    problems, _ = refusals(again.made, new_epoch=True)
+    problems = examine(again.made, new_epoch=True).problems
     assert any("house 4 of zone 'oak' was in zone 'elm'" in one for one in problems)
     moved(world)
     carried: list[float] = []
@@ -568,7 +569,7 @@ def test_a_new_zone_is_new_until_its_first_epoch(world: World, meter: str) -> No
     number = 1 if meter == "elm-9" else 2
     with pytest.raises(LedgerError, match=rf"house {number} of zone 'ash' was in zone 'elm'"):
         made.play(lambda _: iter(()))
-    problems, _ = refusals(made.made, new_epoch=False)
+    problems = examine(made.made, new_epoch=False).problems
     assert any(f"house {number} of zone 'ash' was in zone 'elm'" in one for one in problems)
 
 
@@ -604,7 +605,7 @@ def test_a_house_that_comes_back_needs_a_new_epoch(tmp_path: Path, published: in
     back = World(service(tmp_path, world.made.zones[0]), there.t)
     with pytest.raises(LedgerError, match=r"house 2 of zone 'elm' came from zone 'oak' after"):
         back.play(lambda world: world.whole(1))
-    problems, _ = refusals(back.made, new_epoch=False)
+    problems = examine(back.made, new_epoch=False).problems
     assert any("came from zone 'oak' after the present epoch" in one for one in problems)
     elm = replace(zone("elm", 4, begins=there.t * QUARTER))
     anew = World(service(tmp_path, elm), there.t)

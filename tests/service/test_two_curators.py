@@ -20,7 +20,7 @@ from hushgrid.files.service_file import load_deployment
 from hushgrid.service import serve
 from hushgrid.service.clock import SystemClock
 from hushgrid.service.ledger.writer import create
-from hushgrid.service.readiness import from_ledger
+from hushgrid.service.status import from_ledger
 from tests.service.brokers import free_port, until
 from tests.service.setups import example
 from tests.services import Postgres

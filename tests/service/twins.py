@@ -40,7 +40,7 @@ from hushgrid.service.clock import log_lines
 from hushgrid.service.http import readings
 from hushgrid.service.ledger.writer import load as load_key
 from hushgrid.service.process import Process
-from hushgrid.service.readiness import from_ledger
+from hushgrid.service.status import from_ledger
 from tests.examples import SOAK
 from tests.service.http.test_access import KEPT
 from tests.service.http.test_web import AUTH, DIGEST, FORMATS, as_arrow, as_ndjson, as_parquet

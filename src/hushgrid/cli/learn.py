@@ -298,7 +298,7 @@ def _service_files(out: Path, offer: ZoneSettings, begins: datetime) -> list[Pat
     from hushgrid.files.results import write_text
     from hushgrid.learn.export import service_text
     from hushgrid.service.ledger.writer import create
-    from hushgrid.service.readiness import KEY_FILE
+    from hushgrid.service.template import KEY_FILE
 
     text, key = service_text(offer, begins.strftime("%Y-%m-%dT%H:%M:%SZ")), out / KEY_FILE
     written = [write_text(out / "service.toml", text)]

@@ -36,9 +36,10 @@ def init(
     from hushgrid.errors import FileError
     from hushgrid.files.results import make_folder, write_text
     from hushgrid.files.service_file import load_deployment
+    from hushgrid.service.check import rehearse
     from hushgrid.service.ledger.writer import create
     from hushgrid.service.meters.block_keys import BlockKeys
-    from hushgrid.service.readiness import BLOCK_KEYS, KEY_FILE, example, rehearse, with_survey
+    from hushgrid.service.template import BLOCK_KEYS, KEY_FILE, example, with_survey
 
     today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     text = example(int(today.timestamp()))
@@ -76,11 +77,13 @@ def check(
     ] = None,
     json: common.Json = None,
 ) -> None:
-    """Find every mistake in a service file at once; without any, say what it promises and costs.
+    """Check the file, keys and every stored record and reading; say what is promised and costs.
 
-    Nothing is written or created. Exit 1 where `hushgrid serve` would not start, and for production
-    where the file still has values of the template, the horizon has ended, or prices would be too
-    wrong (service.accept_error); exit 2 where the file itself is wrong.
+    Nothing is written or created, and the service may run meanwhile. Exit 1 where `hushgrid serve`
+    would not start or a store is damaged, and for production where others can use a secret file,
+    the file still has values of the template, the horizon has ended, or prices would be too wrong
+    (service.accept_error); exit 2 where the file itself is wrong. What can be repaired `hushgrid
+    doctor` repairs.
 
     Example: hushgrid check service.toml
 
@@ -89,7 +92,7 @@ def check(
 
     Raises:
         FileError: If the file has a mistake.
-        typer.Exit: With code 1 if `hushgrid serve` would not start.
+        typer.Exit: With code 1 if something is wrong.
     """
     import time
     from contextlib import suppress
@@ -97,9 +100,9 @@ def check(
 
     from hushgrid.errors import FileError, HushgridError
     from hushgrid.files.service_file import load_deployment
+    from hushgrid.service.check import examine, rehearse
     from hushgrid.service.ledger import standby_remark
     from hushgrid.service.promise import (
-        Running,
         deployment_prose,
         ended_problem,
         error_problem,
@@ -108,8 +111,8 @@ def check(
         zone_json,
         zone_prose,
     )
-    from hushgrid.service.readiness import placeholders, refusals, rehearse
     from hushgrid.service.same_terms import as_begun
+    from hushgrid.service.template import placeholders
 
     try:
         deployment = load_deployment(file)
@@ -132,9 +135,8 @@ def check(
         common.write_json({"ok": False, "problems": str(error).splitlines()}, json)
         raise
     agreed = tuple(replace(zone, accepts=accept_leakage) for zone in deployment.zones)
-    running: dict[str, Running] = {}
-    agreed_to = replace(deployment, zones=agreed)
-    problems, remarks = refusals(agreed_to, new_epoch=new_epoch, running=running)
+    looked = examine(replace(deployment, zones=agreed), new_epoch=new_epoch)
+    problems, remarks, running = looked.problems, looked.remarks, looked.running
     remarks += deployment.problems
     if (remark := standby_remark(deployment.ledger)) is not None:
         remarks.append(remark)
@@ -144,6 +146,8 @@ def check(
         unready += [one for one in (ended, error_problem(zone, seen), name_problem(zone)) if one]
     (problems if deployment.mode == "production" else remarks).extend(unready)
     prose = [zone_prose(zone, seen, running.get(zone.id)) for zone, seen in found]
+    good = [finding.sentence for finding in looked.checks if finding.problem is None]
+    prose.append("Checked, and nothing is wrong with it:\n" + "\n".join(f"- {one}" for one in good))
     common.echo(deployment_prose(deployment, prose, problems, remarks), json)
     zones = [zone_json(zone, seen, running.get(zone.id)) for zone, seen in found]
     values = {
@@ -153,6 +157,7 @@ def check(
         **(zones[0] if len(zones) == 1 else {}),
         "zones": zones,
         "remarks": remarks,
+        "checks": [finding._asdict() for finding in looked.checks],
     }
     common.echo_written(common.write_json(values, json), json, "\n")
     if problems:
@@ -163,9 +168,11 @@ def doctor(
     file: Annotated[Path, typer.Argument(help="Service file (TOML).")],
     json: common.Json = None,
 ) -> None:
-    """Check key, ledger, witness, readings, clients and file modes; say what can be done.
+    """Repair what is safe to repair in the stores and files of a service; say what is left.
 
-    Nothing is written, and the service may run meanwhile. Exit 1 where something is wrong.
+    Rights of other users on secret files are taken away, the first block key is made where there is
+    none, temporary files of killed processes and checkpoints that do not fit the records are
+    removed. The service may run meanwhile. Exit 1 where something is left to do for a person.
 
     Example: hushgrid doctor service.toml
 
@@ -173,16 +180,24 @@ def doctor(
     Args: see the help of each option.
 
     Raises:
-        typer.Exit: With code 1 if something is wrong.
+        typer.Exit: With code 1 if something is left to do.
     """
     from hushgrid.files.service_file import load_deployment
-    from hushgrid.service.doctor import examine
+    from hushgrid.service.check import repair
 
-    found = examine(load_deployment(file))
-    ok = all(one.problem is None for one in found)
-    common.echo("\n".join(one.line for one in found), json)
-    common.write_json({"ok": ok, "findings": [one._asdict() for one in found]}, json)
-    if not ok:
+    repaired, looked = repair(load_deployment(file))
+    lines = [f"Repaired: {what}: {done}." for what, done in repaired] or ["Nothing to repair."]
+    lines += [f"Warning: {remark}" for remark in looked.remarks]
+    lines += [f"Left to you: {problem}" for problem in looked.problems]
+    common.echo("\n".join(lines), json)
+    values = {
+        "ok": not looked.problems,
+        "repaired": [{"what": what, "done": done} for what, done in repaired],
+        "problems": looked.problems,
+        "remarks": looked.remarks,
+    }
+    common.write_json(values, json)
+    if looked.problems:
         raise typer.Exit(1)
 
 
@@ -263,7 +278,7 @@ def status(
     from dataclasses import asdict
 
     from hushgrid.files.service_file import load_deployment
-    from hushgrid.service.readiness import from_ledger, from_service
+    from hushgrid.service.status import from_ledger, from_service
 
     if service.startswith(("http://", "https://")):
         common.require("httpx", "serve")

@@ -156,7 +156,7 @@ def plan_json(found: Plan, rho: float, endless: float | None) -> dict[str, Any]:
         The values; `publish` is the best publication that the models allow, `rmsre_paper` its
         error; a figure that does not exist is None.
     """
-    prospect, lengths = found.prospect, found.policy.schedule.lengths
+    prospect = found.prospect
     way = prospect.best(rho)
     return {
         "secret": found.secret,
@@ -168,10 +168,7 @@ def plan_json(found: Plan, rho: float, endless: float | None) -> dict[str, Any]:
         "scale": list(found.scale),
         "clamp": list(found.clamp) or None,
         "gaussian": found.policy.schedule.terms.get("gaussian"),
-        "blocks": [
-            {"length": length, "epsilon": found.epsilon_t[sum(lengths[:k])]}
-            for k, length in enumerate(lengths)
-        ],
+        "blocks": _blocks(found),
         "epsilon_any": finite_or_none(found.epsilon_any),
         "leakage_max": found.leakage,
         "running": found.running,
@@ -548,6 +545,15 @@ def figures(outlook: Outlook) -> dict[str, float | None]:
     return {"step": step, "day": outlook.leakage_day, "week": outlook.leakage_week}
 
 
+def _blocks(found: Plan) -> list[dict[str, float]]:
+    """Length and epsilon of each block of steps."""
+    lengths = found.policy.schedule.lengths
+    return [
+        {"length": length, "epsilon": found.epsilon_t[sum(lengths[:k])]}
+        for k, length in enumerate(lengths)
+    ]
+
+
 def outlook_json(outlook: Outlook) -> dict[str, Any]:
     """The outlook under its public keys.
 
@@ -564,6 +570,11 @@ def outlook_json(outlook: Outlook) -> dict[str, Any]:
             "secret": outlook.secret,
             "epsilon": outlook.epsilon,
             **figures(outlook),
+        },
+        "plan": {
+            "blocks": _blocks(seen),
+            "clamp": list(seen.clamp) or None,
+            "estimator": seen.policy.estimator,
         },
         "epsilon": outlook.epsilon,
         "horizon": outlook.steps,

@@ -14,12 +14,12 @@ import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
 from hushgrid.files.deployment import Http, Mqtt, OpenAdr
+from hushgrid.service.check import examine
 from hushgrid.service.curator import utc
 from hushgrid.service.ledger.writer import load
 from hushgrid.service.mqtt import MqttOut, MqttReadings, hang_up
 from hushgrid.service.openadr.app import open_events
 from hushgrid.service.process import Process
-from hushgrid.service.readiness import refusals
 from tests.service.brokers import Broker, until
 from tests.service.worlds import START, deployment, service
 from tests.test_deploy import Secured, certify
@@ -157,20 +157,23 @@ def test_check_warns_of_a_broker_in_the_clear(tmp_path: Path) -> None:
     word = tmp_path / "word"
     word.write_text("w")
     made = deployment(tmp_path, service(), mqtt=Mqtt("broker", readings="r/#"))
-    problems, remarks = refusals(made)
-    assert problems == []
-    assert [one.partition(",")[0] for one in remarks] == [
+    found = examine(made)
+    assert found.problems == []
+    assert [one.partition(",")[0] for one in found.remarks] == [
         "mqtt.tls is not set",
         "mqtt has neither username and password_file nor tls_certificate",
     ]
     named = Mqtt("broker", username="u", password_file=word, tls=True, tls_ca=tmp_path / "tls.crt")
     word.chmod(0o604)
-    ((), (remark,)) = refusals(replace(made, mqtt=named))
-    assert remark == f"mqtt.password_file: anyone on this machine can use {word}; chmod 600 {word}."
+    found = examine(replace(made, mqtt=named))
+    assert found.problems == []
+    mode = f"{word} has mode 0604, so that others can use it; chmod 600 {word}."
+    assert found.remarks == [f"mqtt.password_file: {mode}"]
     word.chmod(0o600)
-    assert refusals(replace(made, mqtt=named)) == ([], [])
+    found = examine(replace(made, mqtt=named))
+    assert (found.problems, found.remarks) == ([], [])
     for broken in ({"tls_ca": word}, {"tls_certificate": word, "tls_key": word}):
-        ((problem,), _) = refusals(replace(made, mqtt=replace(named, **broken)))
+        (problem,) = examine(replace(made, mqtt=replace(named, **broken))).problems
         assert problem.startswith("mqtt: mqtt tls_")
 
 

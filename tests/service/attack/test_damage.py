@@ -4,18 +4,22 @@ reason for the other zones to stop.
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import shutil
 import sqlite3
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import psycopg
 import pytest
 
 from hushgrid.errors import LedgerError, MeterError
-from hushgrid.files.deployment import Deployment
-from hushgrid.service.doctor import Finding, examine
+from hushgrid.files.deployment import Deployment, Mqtt
+from hushgrid.files.service_file import load_deployment
+from hushgrid.service.check import Finding, examine, repair
 from hushgrid.service.ledger.writer import back_up
 from hushgrid.service.meters import Counts, open_meters
 from hushgrid.service.meters.store import back_up as copy_readings
@@ -25,7 +29,7 @@ from tests.services import Postgres
 
 
 def wrong(made: Deployment) -> list[Finding]:
-    return [one for one in examine(made) if one.problem is not None]
+    return [one for one in examine(made).checks if one.problem is not None]
 
 
 def lost(caplog: pytest.LogCaptureFixture) -> list[tuple[str, int]]:
@@ -61,8 +65,8 @@ def play(tmp_path: Path, **stores: str) -> World:
 
 def test_nothing_is_found_where_nothing_is_wrong(played: World) -> None:
     assert not wrong(played.made)
-    checked = {one.what for one in examine(played.made)}
-    for what in ("key", "ledger of zone elm", "readings of zone oak", "clients"):
+    checked = {one.what for one in examine(played.made).checks}
+    for what in ("service.key", "ledger of zone elm", "readings of zone oak", "stores.clients"):
         assert what in checked
 
 
@@ -118,7 +122,7 @@ def test_a_log_that_lost_acknowledged_readings_is_named(
 
 def test_a_meter_store_that_is_gone_is_named(played: World) -> None:
     Path(played.made.meters).unlink()
-    assert [one.what for one in wrong(played.made)] == ["meter store"]
+    assert [one.what for one in wrong(played.made)] == ["stores.meters"]
 
 
 def test_a_meter_store_older_than_the_ledger_is_named(played: World, tmp_path: Path) -> None:
@@ -252,7 +256,7 @@ def test_a_damaged_ledger_of_a_zone_stops_no_other(played: World, what: str) -> 
         world.ahead()
         yield
         yield
-        # a start checks digests up to its checkpoint; signatures before it are doctor's
+        # a start checks digests up to its checkpoint; signatures before it are check's
         expected = 200 if what == "signature" else 503
         assert world.get("/readyz").status_code == expected
 
@@ -286,13 +290,104 @@ def test_stores_that_are_no_database_are_named(played: World) -> None:
     for url in (played.made.client_store, played.made.meters):
         Path(url).write_bytes(b"nothing of the kind " * 500)
     Path(played.made.key).chmod(0o644)
-    assert {one.what for one in wrong(played.made)} == {"key", "clients", "meter store"}
+    found = {one.what for one in wrong(played.made)}
+    assert found == {"service.key", "stores.clients", "stores.meters"}
 
 
-def test_a_store_of_clients_of_an_earlier_version_is_whole(played: World) -> None:
-    drops = [f"DROP TABLE {name}" for name in ("hushgrid_client_meters", "hushgrid_first_senders")]
-    run_sql(played.made.client_store, *drops)
-    assert wrong(played.made) == []
+# ---- what doctor repairs, and what it leaves
+
+
+def cured(made: Deployment) -> set[str]:
+    return {what for what, _ in repair(made)[0]}
+
+
+def test_rights_of_others_are_taken_away_and_no_more(played: World, tmp_path: Path) -> None:
+    meters, password = Path(played.made.meters), tmp_path / "word"
+    password.write_text("w")
+    password.chmod(0o644)
+    meters.chmod(0o646)
+    mqtt = Mqtt("broker", username="u", password_file=password)
+    made = replace(played.made, mqtt=mqtt)
+    before = meters.read_bytes()
+    assert any(f"{meters} has mode 0646" in one for one in examine(made).remarks)
+    assert any(
+        f"{meters} has mode 0646" in one
+        for one in examine(replace(made, mode="production")).problems
+    )
+    assert cured(made) == {"stores.meters", "mqtt.password_file"}
+    assert meters.stat().st_mode & 0o777 == 0o640, "a group may have been meant"
+    assert password.stat().st_mode & 0o777 == 0o640
+    assert meters.read_bytes() == before
+    assert cured(made) == set()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_nothing_is_repaired_for_another_user(played: World) -> None:
+    meters = Path(played.made.meters)
+    meters.chmod(0o644)
+    os.chown(played.made.key, 12345, -1)
+    done, found = repair(played.made)
+    assert done == []
+    assert any("run hushgrid doctor as the user of the service" in one for one in found.remarks)
+    assert meters.stat().st_mode & 0o777 == 0o644
+
+
+def test_files_that_a_killed_process_left_are_removed(tmp_path: Path) -> None:
+    assert run_cli("init", str(tmp_path)) == 0
+    made = load_deployment(tmp_path / "service.toml")
+    keys, witness = tmp_path / "meters.sqlite.keys", made.witness_folder / "1"
+    witness.mkdir(parents=True)
+    (witness / "lock").touch()
+    left = [keys / "first.old", keys / f"{'0' * 16}.new", witness / f"{'0' * 16}.part"]
+    for path in left:
+        path.write_text("what was erased")
+        path.chmod(0o600)
+    assert cured(made) == set(), "a process may be writing them"
+    for path in left:
+        os.utime(path, (0, 0))
+    held = os.open(witness / "lock", os.O_RDWR)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    first = (keys / "first").read_bytes()
+    assert cured(made) == {"stores.block_keys"}
+    assert [path.exists() for path in left] == [False, False, True]
+    os.close(held)
+    assert cured(made) == {"stores.witness"}
+    assert not left[2].exists()
+    assert (keys / "first").read_bytes() == first
+    assert cured(made) == set()
+
+
+def test_a_first_block_key_is_made_unless_curators_stand_by(tmp_path: Path) -> None:
+    assert run_cli("init", str(tmp_path)) == 0
+    made = load_deployment(tmp_path / "service.toml")
+    keys = tmp_path / "meters.sqlite.keys"
+    shutil.rmtree(keys)
+    assert cured(replace(made, standby=True)) == set()
+    assert not keys.exists()
+    assert cured(made) == {"stores.block_keys"}
+    assert [path.stat().st_mode & 0o777 for path in (keys, keys / "first")] == [0o700, 0o600]
+    assert cured(made) == set()
+
+
+def test_damage_is_left_to_a_person(played: World) -> None:
+    """No record and no reading is touched, and the torn end of a witness keeps what it says."""
+    run_sql(played.made.meters, f"DELETE FROM hushgrid_meter_delivery WHERE {LAST}")
+    witness = next(path for path in played.made.witness_folder.glob("*/*") if path.stat().st_size)
+    witness.write_bytes(witness.read_bytes()[:-20])
+    files = [Path(played.made.meters), Path(played.made.ledger), witness]
+    before = [path.read_bytes() for path in files]
+    done, found = repair(played.made)
+    assert done == []
+    assert {one.what for one in found.checks if one.problem} == {"readings of zone elm"}
+    assert [path.read_bytes() for path in files] == before
+
+
+def run_cli(*words: str) -> int:
+    from hushgrid.cli import main
+
+    with pytest.raises(SystemExit) as left:
+        main(list(words))
+    return int(left.value.code or 0)
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -305,10 +400,20 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 
     file = str(street_in(tmp_path))
     status, text = run("doctor", file)
-    assert (status, "WRONG" in text) == (0, False)
+    assert (status, text) == (0, "Nothing to repair.\n")
     (tmp_path / "hushgrid.key").chmod(0o644)
-    status, text = run("doctor", file, "--json", "-")
+    status, text = run("check", file, "--json", "-")
     assert status == 1
     values = json.loads(text)
     assert not values["ok"]
-    assert "chmod 600" in values["findings"][0]["problem"]
+    assert "chmod 600" in values["problems"][0]
+    status, text = run("doctor", file, "--json", "-")
+    values = json.loads(text)
+    assert (status, values["ok"], values["problems"]) == (0, True, [])
+    (repaired,) = values["repaired"]
+    assert repaired["what"] == "service.key"
+    assert (tmp_path / "hushgrid.key").stat().st_mode & 0o777 == 0o600
+    (tmp_path / "hushgrid.key").unlink()
+    status, text = run("doctor", file)
+    assert status == 1
+    assert "Left to you: service.key: " in text

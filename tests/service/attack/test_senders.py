@@ -23,12 +23,12 @@ from hushgrid.files.service_file import load_deployment
 from hushgrid.service.access import clients as senders_module
 from hushgrid.service.access.clients import CACHED, Client, ClientStore, Senders, hash_secret
 from hushgrid.service.access.tokens import make_token
+from hushgrid.service.check import examine
 from hushgrid.service.curator import utc
 from hushgrid.service.ingest import Ingest, Receipt
 from hushgrid.service.ledger.writer import load
 from hushgrid.service.mqtt import MqttReadings, hang_up
 from hushgrid.service.process import Process
-from hushgrid.service.readiness import refusals
 from tests.service.brokers import Broker, free_port, until
 from tests.service.test_earlier_databases import IN_FILE
 from tests.service.test_ready import PRODUCTION, REAL, Folder
@@ -238,7 +238,7 @@ def run(folder: Folder, *words: str) -> int:
 
 
 def problems(folder: Folder) -> list[str]:
-    return refusals(load_deployment(folder.file))[0]
+    return examine(load_deployment(folder.file)).problems
 
 
 def test_check_exits_1_on_unbound_clients(

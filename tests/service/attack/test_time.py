@@ -19,7 +19,7 @@ from hushgrid.service.epoch import check_new, first_state
 from hushgrid.service.gaps import resume_zones
 from hushgrid.service.ingest import EARLY
 from hushgrid.service.meters import open_meters
-from hushgrid.service.readiness import from_ledger
+from hushgrid.service.status import from_ledger
 from hushgrid.service.transfer import move
 from tests.service import setups
 from tests.service.faults import FIRST, QUARTER, World, no_pauses, service, zone

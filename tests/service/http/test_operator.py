@@ -43,7 +43,7 @@ from hushgrid.service.ledger.chain import check
 from hushgrid.service.ledger.records import LedgerState
 from hushgrid.service.ledger.writer import verify_signature
 from hushgrid.service.process import Process
-from hushgrid.service.readiness import from_service
+from hushgrid.service.status import from_service
 from tests.service.http.test_access import KEPT as HASHED
 from tests.service.http.test_access import SECRET
 from tests.service.test_feeds import release

@@ -33,7 +33,7 @@ from hushgrid.service.access.clients import Client, ClientStore, expand_scopes, 
 from hushgrid.service.curator import utc
 from hushgrid.service.ledger.writer import create
 from hushgrid.service.meters.block_keys import BlockKeys
-from hushgrid.service.readiness import BLOCK_KEYS, KEY_FILE
+from hushgrid.service.template import BLOCK_KEYS, KEY_FILE
 
 PLACES = "/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin:/opt/homebrew/sbin"
 PATIENCE, LOOK = 10.0, 0.05  # [s] until it answers, and between two looks

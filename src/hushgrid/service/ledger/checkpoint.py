@@ -2,7 +2,7 @@
 
 It is no part of the ledger and proves nothing to others: the ledger's own key signs it, and it is
 used only where the ledger has the record that it names. The digests up to that record are checked
-when it is used; `hushgrid doctor` checks every record and computes the state again.
+when it is used; `hushgrid check` checks every record and computes the state again.
 """
 
 from __future__ import annotations

@@ -501,6 +501,35 @@ def witness_to_read(folder: Path, zone: str) -> Witness:
     return Witness(zone, others=lambda: sorted(folder.glob(f"*/{_name(zone)}")))
 
 
+def unfinished_files(folder: Path) -> list[Path]:
+    """Files that a witness makes for a moment when it is written anew.
+
+    Args:
+        folder: The folder of the witnesses.
+
+    Returns:
+        Their paths, of all processes on the folder.
+    """
+    return sorted(folder.glob("*/*.part"))
+
+
+def remove_unfinished(path: Path) -> None:
+    """Remove one of `unfinished_files`, unless a process writes next to it.
+
+    Args:
+        path: The file.
+
+    Raises:
+        OSError: A process holds the place, or the file cannot be removed.
+    """
+    lock = os.open(path.with_name("lock"), os.O_RDWR)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        path.unlink(missing_ok=True)
+    finally:
+        os.close(lock)
+
+
 def _doubt(folder: Path) -> None:
     """Mark the files of all zones as older than the ledgers: their `end` is taken away."""
     try:

@@ -217,6 +217,20 @@ class BlockKeys:
         """The folder and all files in it that hold keys."""
         return [self.folder, *sorted(self.folder.iterdir())] if self.folder.is_dir() else []
 
+    def unfinished(self) -> list[Path]:
+        """Files that a replacement makes for a moment; they may hold keys that are erased."""
+        return [path for path in self.files() if path.suffix in (".new", ".old")]
+
+    def finish(self) -> None:
+        """End what killed processes left of replacements.
+
+        Raises:
+            OSError: A file cannot be written.
+        """
+        with self._held():
+            for path in self.unfinished():
+                _finish(path.with_suffix(""))
+
     def _file(self, zone: str) -> Path:
         return self.folder / hashlib.sha256(zone.encode()).hexdigest()[:16]
 

@@ -720,7 +720,7 @@ def back_up(place: str, target: Path) -> Path:
         for problem in problems:
             target.unlink()
             raise MeterDamageError(
-                f"the readings were not copied: {problem} in zone {zone!r}; run hushgrid doctor."
+                f"the readings were not copied: {problem} in zone {zone!r}; run hushgrid check."
             )
     return target
 
