@@ -162,8 +162,8 @@ def _kind(schema: dict[str, Any]) -> str:
 
 
 def keys() -> str:
-    """Each table of a service or zone file with its keys."""
-    from hushgrid.files import deployment, service_file, zone_file
+    """Each table of a service or zone file, and [learn] of `hushgrid learn`, with its keys."""
+    from hushgrid.files import deployment, learn_file, service_file, zone_file
     from hushgrid.files._tables import _key, keys_of
     from hushgrid.model.consumption import Elasticity
     from hushgrid.model.zone import Tariff
@@ -185,6 +185,7 @@ def keys() -> str:
         "[[covariates]]": [zone_file.PublicSeries],
         "[elasticity]": [Elasticity],
         "[learned]": [zone_file.Provenance],
+        "[learn]": [learn_file.LearnTable],
     }
     lines = []
     for name, kinds in found.items():

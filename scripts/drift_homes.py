@@ -15,12 +15,13 @@ from pathlib import Path
 
 import numpy as np
 
+from hushgrid.compare.drift import drift, welch
 from hushgrid.files.readings import read_histories
-from hushgrid.learn.drift import by_day, daily_scores, drift, weekly_figures, welch
 from hushgrid.learn.evaluation import marginal_scores
 from hushgrid.learn.habits import assumed_habits
 from hushgrid.learn.histories import DAY, clamped
 from hushgrid.learn.learner import LearningTerms, learn
+from hushgrid.learn.weeks import by_day, daily_scores, weekly_figures
 
 
 def main() -> None:

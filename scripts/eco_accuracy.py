@@ -44,7 +44,9 @@ def main() -> None:
     for residents in ("2,3", "2", "3", "assumed"):
         if survey is None and residents != "assumed":
             continue
-        habits = read_habits(None if residents == "assumed" else survey, residents, 900)
+        assumed = residents == "assumed"
+        numbers = [] if assumed else [int(n) for n in residents.split(",")]
+        habits = read_habits(None if assumed else survey, numbers, 900)
         for law in AUTO:
             terms = LearningTerms(law=law)
             cells = []

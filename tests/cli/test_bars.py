@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.learn.options import learn_words
 from tests.learn.test_learn_zone import csv, lived_in
 
 ROOT = Path(__file__).parents[2]
@@ -51,10 +52,9 @@ def readings(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_learn_has_a_bar_for_each_stage(readings: Path) -> None:
-    found = labels(
-        readings.parent, "learn", "--readings", readings, "--law", "lognormal",
-        "--prototypes", "1", "--groups", "4", "--out", "zone",
-    )  # fmt: skip
+    out = str(readings.parent / "zone")
+    few = ("--law", "lognormal", "--prototypes", "1", "--groups", "4", "--out", out)
+    found = labels(readings.parent, *learn_words("learn", "--readings", str(readings), *few))
     assert found[:2] == ["reading, bytes", "fitting, lognormal"]
     assert found[-4:] == [
         "making the models that are written",

@@ -36,7 +36,8 @@ def house() -> Histories:
 
 
 def habits(kind: str) -> Habits:
-    return assumed_habits(900) if kind == "assumed" else read_habits(str(CHAINS), kind, 900)
+    numbers = [int(n) for n in kind.split(",")] if kind != "assumed" else []
+    return assumed_habits(900) if kind == "assumed" else read_habits(str(CHAINS), numbers, 900)
 
 
 @needs_eco

@@ -23,6 +23,7 @@ from hushgrid.learn.habits import Habits, assumed_habits, stationary
 from hushgrid.learn.histories import Histories, Roof, ailments, netted, of_months, split_roofs
 from hushgrid.learn.learner import LearningTerms, learn, split_held_out
 from hushgrid.learn.solar import dependence
+from tests.learn.options import learn_words
 from tests.learn.test_learn_signed import main
 from tests.learn.test_learn_zone import BEGINS, SHOWN, lived_in
 
@@ -197,7 +198,7 @@ def learned(folder: Path, file: str, out: str, *more: str) -> tuple[dict, dict]:
     """The zone file and model.json that a run writes."""
     asked = ["--no-figures", "--law", "lognormal", "--groups", "4", "--prototypes", "1"]
     given = ["--readings", str(folder / file), "--out", str(folder / out)]
-    assert main(["learn", *given, *asked, *more]) == 0
+    assert main(learn_words("learn", *given, *asked, *more)) == 0
     text = (folder / out / "zone.toml").read_text()
     return tomllib.loads(text), json.loads((folder / out / "model.json").read_text())
 

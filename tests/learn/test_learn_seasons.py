@@ -18,6 +18,7 @@ from hushgrid.learn.evaluation import PublishedGroup, law_of_table, marginal_sco
 from hushgrid.learn.habits import assumed_habits
 from hushgrid.learn.histories import Histories, check_seasons, of_seasons
 from hushgrid.learn.learner import LearningTerms, learn
+from tests.learn.options import learn_words
 from tests.learn.test_learn_signed import main
 from tests.learn.test_learn_zone import SHOWN, csv, lived_in
 
@@ -109,7 +110,7 @@ def test_one_file_has_the_laws_of_all_seasons(
     out, text = tmp_path / "out", "1,2,3,4,5,6;7,8,9,10,11,12"
     asked = ["--no-figures", "--law", "lognormal", "--groups", "4", "--prototypes", "1"]
     given = ["--readings", str(readings), "--out", str(out), "--begins", "2026-07-01T00:00:00"]
-    assert main(["learn", *given, *asked, "--seasons", text]) == 0
+    assert main(learn_words("learn", *given, *asked, "--seasons", text)) == 0
     assert "Seasons, by their months: 1,2,3,4,5,6; 7,8,9,10,11,12." in capsys.readouterr().out
     zone = tomllib.loads((out / "zone.toml").read_text())
     model = json.loads((out / "model.json").read_text())
@@ -127,7 +128,7 @@ def test_one_file_has_the_laws_of_all_seasons(
     assert main(["model", "validate", str(out), "--readings", str(july)]) == 0
     assert "2 homes scored; 0 drifted" in capsys.readouterr().out
     both = ["--months", "1,2", "--seasons", text]
-    assert main(["learn", *given, *asked, *both]) != 0
+    assert main(learn_words("learn", *given, *asked, *both)) != 0
     assert "months and seasons are both set" in capsys.readouterr().err
-    assert main(["learn", *given, *asked, "--seasons", "1-12"]) != 0
-    assert "seasons is '1-12'; give groups of months" in capsys.readouterr().err
+    assert main(learn_words("learn", *given, *asked, "--seasons", "'1-12'")) != 0
+    assert "learn.seasons is [['1-12']]; give groups of months" in capsys.readouterr().err

@@ -15,6 +15,7 @@ from hushgrid.learn._families import common_edges
 from hushgrid.learn.habits import assumed_habits
 from hushgrid.learn.histories import Histories, ailments, clamped
 from hushgrid.learn.learner import LearningTerms, learn
+from tests.learn.options import learn_words
 from tests.learn.test_learn_zone import BEGINS, SHOWN, lived_in
 
 LIMIT = 700  # [Wh in half an hour] of an inverter
@@ -69,7 +70,8 @@ def test_a_learned_zone_of_panels_follows_the_sun_and_runs(
     path, out = tmp_path / "r.csv", tmp_path / "out"
     path.write_text("meter_id,start_utc,duration_s,wh\n" + "\n".join(rows))
     asked = ["--readings", str(path), "--out", str(out), "--no-figures", "--prototypes", "1"]
-    assert main(["learn", *asked, "--export", str(LIMIT), "--groups", "8"]) == 0
+    words = learn_words("learn", *asked, "--export", str(LIMIT), "--groups", "8")
+    assert main(words) == 0
     text = tomllib.loads((out / "zone.toml").read_text())
     (houses,) = text["houses"]
     assert (houses["export"], houses["bound"]) == (LIMIT, 5000)

@@ -6,19 +6,20 @@ import json
 import re
 import tomllib
 from csv import writer
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hushgrid.compare.drift import welch
 
 from hushgrid.cli import main
-from hushgrid.errors import IntakeError, ModelError, PolicyError
+from hushgrid.errors import FileError, IntakeError, ModelError, PolicyError
+from hushgrid.files.learn_file import LearnTable, load_learn
 from hushgrid.files.readings import _has_whole_lines, read_histories
 from hushgrid.files.service_file import load_deployment
 from hushgrid.files.zone_file import load_zone
 from hushgrid.intake.readings import Readings
-from hushgrid.learn.drift import welch
 from hushgrid.learn.evaluation import (
     check_law,
     clopper_pearson,
@@ -44,6 +45,7 @@ from hushgrid.model.laws import LogNormal, Mixture, Uniform
 from hushgrid.report.learn import learned_content, learned_prose, learned_values
 from hushgrid.report.promise import price_error
 from hushgrid.service.promise import outlook
+from tests.learn.options import learn_words
 from tests.learn.test_learn_survey import columns
 from tests.service.setups import service_text
 
@@ -92,7 +94,7 @@ def public(folder: Path, homes: int = 16) -> list[str]:
 
 def run(*arguments: str) -> int:
     with pytest.raises(SystemExit) as ended:
-        main(list(arguments))
+        main(learn_words(*arguments) if arguments[0] == "learn" else list(arguments))
     return int(ended.value.code or 0)
 
 
@@ -115,6 +117,20 @@ def documented(column: int) -> set[str]:
     assert len(rows) == 6
     return {name for row in rows if row[column].strip() == "yes"
             for name in re.findall(r"`([^`]+)`", row[0])}  # fmt: skip
+
+
+def test_the_guide_states_the_defaults(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "learn.md").read_text()
+    (block,) = re.findall(r"^```toml\n(.*?)^```", text, re.M | re.S)
+    file = tmp_path / "learn.toml"
+    file.write_text(block)
+    assert load_learn(file) == load_learn(None) == LearnTable()
+    unset = re.findall(r"^Keys without a value of their own: (.*)$", text, re.M)[0]
+    stated = {*tomllib.loads(block)["learn"], *re.findall(r"`(\w+)`", unset)}
+    assert stated == {one.name for one in fields(LearnTable)}
+    file.write_text("[learn]\nlaws = 'gamma'\n[policy]\n")
+    with pytest.raises(FileError, match=r"learn\.laws is not known; did you mean law\?"):
+        load_learn(file)
 
 
 def test_learn_writes_what_its_guide_says(folder: Path, tmp_path: Path) -> None:
@@ -558,11 +574,11 @@ def test_a_pooled_model_is_validated_by_itself(folder: Path, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--law", "weibull"], "'weibull' is not one of 'auto', 'lognormal', 'gamma', 'histogram'"),
-        (["--days", "0"], "days is 0"),
-        (["--groups", "5"], "'5' is not one of 'auto', '4', '8', '12', '24'"),
+        (["--law", "weibull"], "learn.law is 'weibull'; give auto, lognormal, gamma or histogram."),
+        (["--days", "0"], "learn.days is 0; give a positive number."),
+        (["--groups", "5"], "learn.groups is 5; give 'auto', 4, 8, 12 or 24."),
         (["--time-zone", "Mars/Base"], "time zone is 'Mars/Base'"),
-        (["--eta", "0.1"], "eta-set-by"),
+        (["--eta", "0.1"], "eta_set_by"),
         (["--pool-budget", "-1"], "pool budget"),
         (["--survey", "nowhere.csv"], "nowhere.csv does not exist"),
         (["--interval", "700"], "divides a day"),
@@ -571,7 +587,7 @@ def test_a_pooled_model_is_validated_by_itself(folder: Path, tmp_path: Path) -> 
         (["--from", "2013-01-04T00:10Z"], "from is 2013-01-04T00:10:00Z"),
         (["--to", "2012-01-01"], "from is not before to"),
         (["--meters", "nowhere.txt"], "nowhere.txt does not exist"),
-        (["--bound-budget", "0"], "bound budget"),
+        (["--bound-budget", "0"], "learn.bound_budget is 0; give a positive number."),
         (["--bound-budget", "1", "--interval", "1800"], "--from, --to, --meters are not"),
         (["--pool-budget", "1"], "give --from, --to, --interval and --meters"),
     ],

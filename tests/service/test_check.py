@@ -155,7 +155,7 @@ def test_check_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert values["ok"] is True
     assert values["problems"] == []
     assert (values["promise"]["secret"], values["promise"]["epsilon"]) == ("step", 0.5)
-    assert values["plan"] == {"blocks": [], "clamp": zone["clamp"], "estimator": "model"}
+    assert values["plan"] == {"blocks": [], "clamp": zone["clamp"], "estimator": "filter"}
     assert {"service.key", "stores.ledger", "stores.meters"} <= {
         one["what"] for one in values["checks"]
     }

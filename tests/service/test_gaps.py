@@ -176,8 +176,6 @@ def test_an_audit_finds_a_gap_that_is_booked_too_low(tmp_path: Path) -> None:
     assert "may have cost 1.5" in found.text
 
 
-
-
 def test_two_histories_are_booked_by_resume(tmp_path: Path) -> None:
     world = older_copy(World(service(tmp_path)), lost=2, new_machine=False)
     kept = tmp_path / "kept"

@@ -363,8 +363,7 @@ def left(folder: Path, *zones: ZoneService) -> float:
     return move(made, "elm-0", "elm", "oak", BEGINS + 10**6).epsilon
 
 
-KINDS = {
-}
+KINDS = {}
 
 
 @pytest.mark.parametrize("where", ["elm", "oak"])

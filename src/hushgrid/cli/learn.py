@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from hushgrid._numbers import Floats
+    from hushgrid.files.learn_file import LearnTable
     from hushgrid.learn.evaluation import PublishedGroup
     from hushgrid.learn.export import ExportedModels, ZoneChoices, ZoneSettings
     from hushgrid.learn.habits import Survey
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 
 DAY = 86_400  # [s]
-LawFamily = Literal["auto", "lognormal", "gamma", "histogram"]
 
 
 def read_mix(survey: str, mix: str) -> tuple[Survey, dict[int, int], str]:
@@ -62,12 +62,9 @@ def _zone_from_survey(
     out: Path,
     survey: str | None,
     mix: str | None,
-    zone: str,
     seconds: int,
     time_zone: str,
-    bound: int | None,
-    begins: datetime | None,
-    usual: float,
+    table: LearnTable,
     listed: Path | None,
 ) -> tuple[dict[str, Any], tuple[PublishedGroup, ...], list[Path]]:
     """A zone of the survey's chains and of a usual consumption: public.
@@ -102,6 +99,7 @@ def _zone_from_survey(
     models = survey_models(given, houses, seconds=seconds, definition=definition)
     raw = survey_models(given, houses, seconds=seconds, definition=definition, pseudo_count=0.0)
     make_folder(out)
+    zone, bound = table.zone, table.bound
     top = bound or 10_000 * seconds // 3600
     offer = ZoneSettings(
         zone=zone,
@@ -115,7 +113,7 @@ def _zone_from_survey(
         homes=0,
         epsilon=0.0,
         law=ASSUMED,
-        usual=usual_wh(usual, seconds),
+        usual=usual_wh(table.usual, seconds),
         prior=f"survey, pseudo-count {PSEUDO_COUNT:g} of {RESPONDENTS:g}",
         days=0.0,
         digest=models[0].digest,
@@ -135,7 +133,7 @@ def _zone_from_survey(
     written = [
         *(save_model(out / name, model) for name, model in zip(names, models, strict=True)),
         write_text(out / "zone.toml", text),
-        *_service_files(out, offer, _first_interval(0, seconds, begins)),
+        *_service_files(out, offer, _first_interval(0, seconds, table.begins)),
     ]
     _plan(out)
     week = 7 * 86_400 // seconds
@@ -199,7 +197,7 @@ def _write(
     out: Path,
     parts: Sequence[_Part],
     asked: ZoneChoices,
-    begins: datetime | None,
+    begins: int | None,
     season: tuple[int, ...],
 ) -> list[Path]:
     """theta.json and zone.toml, and of public models service.toml with a key.
@@ -308,11 +306,10 @@ def _service_files(out: Path, offer: ZoneSettings, begins: datetime) -> list[Pat
     return written
 
 
-def _first_interval(ends: int, seconds: int, asked: datetime | None) -> datetime:
+def _first_interval(ends: int, seconds: int, asked: int | None) -> datetime:
     """First interval of a service: the given one, else today, or the day after the readings."""
     if asked is not None:
-        at = int(asked.replace(tzinfo=asked.tzinfo or UTC).timestamp())
-        return datetime.fromtimestamp(at // seconds * seconds, UTC)
+        return datetime.fromtimestamp(asked // seconds * seconds, UTC)
     today = int(datetime.now(UTC).timestamp()) // DAY * DAY
     return datetime.fromtimestamp(max(today, -(-ends // DAY) * DAY), UTC)
 
@@ -391,14 +388,11 @@ def learn(
     survey: Annotated[
         str | None, typer.Option(help="CSV or Parquet of chains, or the word richardsonpy.")
     ] = None,
-    residents: Annotated[
-        str, typer.Option(help="Residents of the survey's chains for the prior, such as 2,3.")
-    ] = "2,3",
     mix: Annotated[
         str | None, typer.Option(help="Without readings: houses by residents, such as 1:30,2:40.")
     ] = None,
     labels: common.Labels = None,
-    zone: Annotated[str, typer.Option(help="Name of the zone.")] = "learned",
+    mapping: common.Columns = "canonical",
     time_zone: Annotated[str, typer.Option(help="Zone of the times of day.")] = "UTC",
     begin: Annotated[
         str | None,
@@ -408,14 +402,6 @@ def learn(
         str | None,
         typer.Option("--to", metavar="TIME", help="End of the last step; else the latest reading."),
     ] = None,
-    months: Annotated[
-        str | None,
-        typer.Option(help="Learn these months alone, a season such as 4,5,6,7,8,9; else all."),
-    ] = None,
-    seasons: Annotated[
-        str | None,
-        typer.Option(help='Laws of their own for groups of months, "12,1,2;3,4,5,9,10,11;6,7,8".'),
-    ] = None,
     interval: Annotated[
         str | None,
         typer.Option(metavar="STEP", help="Steps: 1800 [s] or PT30M; else as most readings are."),
@@ -424,39 +410,6 @@ def learn(
         Path | None,
         typer.Option(help="Meters of the zone, one a line; else all of the readings, or made up."),
     ] = None,
-    prototypes: Annotated[int, typer.Option(min=0, help="Shared models; 0: one a home.")] = 4,
-    law: Annotated[LawFamily, typer.Option(help="Laws of a reading.")] = "auto",
-    groups: Annotated[
-        Literal["auto", "4", "8", "12", "24"],
-        typer.Option(help="Slot groups of laws a day; auto of a pool is 4."),
-    ] = "auto",
-    days: Annotated[float, typer.Option(help="What the prior on habits is worth [days].")] = 30.0,
-    bound: Annotated[
-        int | None, typer.Option(min=1, help="Contract bound [Wh a step]; else that of 10 kW.")
-    ] = None,
-    export: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Homes export up to this much [Wh a step]; readings below 0 are net."
-        ),
-    ] = None,
-    roofs: Annotated[
-        Path | None,
-        typer.Option(
-            help="CSV of the homes with panels: meter_id, export [Wh a step], and where there are"
-            " such registers export_meter, production_meter."
-        ),
-    ] = None,
-    net_laws: Annotated[
-        bool,
-        typer.Option("--net-laws", help="Net the registers of roofs: no solar part of its own."),
-    ] = False,
-    bound_budget: Annotated[
-        float | None,
-        typer.Option(
-            help="Choose the bound by a private quantile of this epsilon; needs what a pool needs."
-        ),
-    ] = None,
     pool_budget: Annotated[
         float | None,
         typer.Option(
@@ -464,24 +417,14 @@ def learn(
             " --interval and --meters."
         ),
     ] = None,
-    eta: Annotated[
-        float | None, typer.Option(min=0, max=1, help="Set eta yourself; needs --eta-set-by.")
+    config: Annotated[
+        Path | None, typer.Option(help="TOML file with a [learn] table: further choices.")
     ] = None,
-    eta_set_by: Annotated[str, typer.Option(help="Who set eta, and why.")] = "",
-    usual: Annotated[
-        float, typer.Option(help="What a home uses in a year [kWh], by published figures.")
-    ] = 3300.0,
-    mapping: common.Columns = "canonical",
-    begins: Annotated[
-        datetime | None,
-        typer.Option(
-            help="First interval of service.toml, UTC; else today, or after the readings."
-        ),
-    ] = None,
-    figures: Annotated[bool, typer.Option(help="Draw pictures and report.html.")] = True,
     json: common.Json = None,
 ) -> None:
     """Learn Theta, f and bounds from histories or a survey, with the trust they deserve.
+
+    Choices that most runs leave as they are stand in the [learn] table of a file (docs/learn.md).
 
     Example: hushgrid learn --readings readings.parquet --out learned --time-zone Europe/Zurich
 
@@ -489,6 +432,7 @@ def learn(
     Args: see the help of each option.
     """
     from hushgrid.errors import IntakeError
+    from hushgrid.files.learn_file import load_learn
     from hushgrid.files.models import save_learned
     from hushgrid.files.readings import (
         read_habits,
@@ -510,8 +454,18 @@ def learn(
     from hushgrid.mechanism.noise import SecureNoise
     from hushgrid.report.learn import learned_content, learned_prose, learned_values, zone_values
 
-    asked = ZoneChoices(zone, time_zone, bound, bound_budget, pool_budget, eta, eta_set_by, usual)
-    if figures:
+    table = load_learn(config)
+    asked = ZoneChoices(
+        table.zone,
+        time_zone,
+        table.bound,
+        table.bound_budget,
+        pool_budget,
+        table.eta,
+        table.eta_set_by,
+        table.usual,
+    )
+    if table.figures:
         common.require("matplotlib", "plot")
     seconds, span = _seconds(interval), (("from", begin), ("to", end))
     first, last = (None if text is None else common.instant(word, text) for word, text in span)
@@ -519,9 +473,9 @@ def learn(
         seconds = seconds or 900
         with common.progress("making the models of the survey", None):
             values, chains, written = _zone_from_survey(
-                out, survey, mix, zone, seconds, time_zone, bound, begins, usual, meters
+                out, survey, mix, seconds, time_zone, table, meters
             )
-        if figures:
+        if table.figures:
             written += _draw_survey(out, values, chains, seconds)
         common.echo(_survey_prose(values), json)
         written += common.write_json(values, json)
@@ -531,10 +485,10 @@ def learn(
     _need_public(asked, [name for name, value in given.items() if value is None])
     if asked.pool_budget is not None or asked.bound_budget is not None:
         check_rows_apart(asked, rows_apart(readings, mapping))
-    season, parted = _months(months), _seasons(seasons)
-    if season and parted:
+    season, export = tuple(sorted(set(table.months))), table.export
+    if season and table.seasons:
         raise IntakeError("months and seasons are both set; give one of them.")
-    panels = {} if roofs is None else read_roofs(roofs)
+    panels = {} if table.roofs is None else read_roofs(table.roofs)
     _check_panels(panels, export, pool_budget)
     registers = {name: one.export_meter for name, one in panels.items() if one.export_meter}
     second = [*registers.values(), *filter(None, (o.production_meter for o in panels.values()))]
@@ -543,23 +497,24 @@ def learn(
         found = read_histories(
             readings, mapping=mapping, time_zone=time_zone, seconds=seconds, begins=first,
             ends=last, meters=None if meters is None else [*read_meters(meters), *second],
-            labels=labels, watch=watch, registers=registers, months=season, seasons=parted,
+            labels=labels, watch=watch, registers=registers, months=season,
+            seasons=table.seasons,
         )  # fmt: skip
         kinds = split_roofs(replace(found, export=export or 0), panels)
-        kinds = tuple(netted(kind) for kind in kinds) if net_laws else kinds
-        habits = read_habits(survey, residents, found.seconds)
+        kinds = tuple(netted(kind) for kind in kinds) if table.net_laws else kinds
+        habits = read_habits(survey, table.residents, found.seconds)
+        pooled = pool_budget is not None
         terms = LearningTerms(
-            law="lognormal" if pool_budget is not None and law == "auto" and not export else law,
-            days=days,
-            prototypes=prototypes,
-            groups=_groups(groups, public=pool_budget is not None),
+            law="lognormal" if table.law == "auto" and pooled and not export else table.law,
+            days=table.days,
+            prototypes=table.prototypes,
+            groups=_groups(table.groups, public=pooled),
         )
         results = []
         for kind in kinds:
             # of homes of a table, net readings have histograms, whatever the others have
             net = bool(panels and kind.export and kind.solar is None)
             own = replace(terms, law="auto") if net else terms
-            pooled = pool_budget is not None
             results.append(learned(kind, habits, own, watch=watch, pooled=pooled))
         noise = SecureNoise()
         watch("making the models that are written", None)
@@ -573,7 +528,7 @@ def learn(
             for kind, result in zip(kinds, results, strict=True)
         ]
         # before any figure: none of them may decide whether a pooled model is published
-        written = _write(out, parts, asked, begins, season)
+        written = _write(out, parts, asked, table.begins, season)
         each, contents = [], []
         tick = watch("judging them on days held out", len(parts))
         for kind, result, made, _ in parts:
@@ -587,7 +542,7 @@ def learn(
                 contents[-1]["roofs"] = pairs
         values = each[0] if len(each) == 1 else zone_values(each)
         written.append(save_learned(out, contents))
-        if figures:
+        if table.figures:
             watch("drawing", None)
             written += _draw(out, parts, values)
         values["verdict"] = None
@@ -604,33 +559,6 @@ _FOR_EXPERIMENTS = (
     "This model is for experiments (hushgrid plan, simulate, compare): hushgrid check and serve"
     " refuse it. For a service learn with --pool-budget, or from a survey alone."
 )
-
-
-def _months(given: str | None) -> tuple[int, ...]:
-    """Months of the year in order; whether each is one, those who take them say."""
-    from hushgrid.errors import IntakeError
-
-    if given is None:
-        return ()
-    try:
-        return tuple(sorted({int(one) for one in given.split(",")}))
-    except ValueError:
-        raise IntakeError(f"months is {given!r}; give numbers such as 4,5,6,7,8,9.") from None
-
-
-def _seasons(given: str | None) -> tuple[tuple[int, ...], ...]:
-    """Months of each season; whether each month is in one, those who take them say."""
-    from hushgrid.errors import IntakeError
-
-    if given is None:
-        return ()
-    try:
-        found = [[int(one) for one in some.split(",")] for some in given.split(";")]
-    except ValueError:
-        raise IntakeError(
-            f"seasons is {given!r}; give groups of months such as 11,12,1,2;3,4,5,6,7,8,9,10."
-        ) from None
-    return tuple(tuple(months) for months in found)
 
 
 def _check_panels(panels: dict[str, Roof], export: int | None, pool_budget: float | None) -> None:
@@ -665,7 +593,7 @@ def _verdict(out: Path, held: Sequence[dict[str, Any] | None] = ()) -> dict[str,
     return verdict(found, len(zone.meters), zone.accept_error)
 
 
-def _groups(asked: str, *, public: bool) -> tuple[int, ...]:
+def _groups(asked: str | int, *, public: bool) -> tuple[int, ...]:
     """Slot groups a day to try; of a public model one number, which no reading decides."""
     from hushgrid.learn.learner import GROUPS
 
@@ -680,7 +608,7 @@ def _need_public(asked: ZoneChoices, missing: list[str]) -> None:
     from hushgrid.errors import PolicyError
 
     if missing and (asked.pool_budget is not None or asked.bound_budget is not None):
-        word = "pool-budget" if asked.pool_budget is not None else "bound-budget"
+        word = "pool-budget" if asked.pool_budget is not None else "learn.bound_budget"
         raise PolicyError(
             f"{word} is set but {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not:"
             " taken from readings, they would publish without noise what one home did; give"

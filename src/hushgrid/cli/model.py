@@ -286,14 +286,15 @@ def _validated(
     """Figures of homes of one kind, the lines that say so, and what draws them."""
     import numpy as np
 
+    from hushgrid.compare.drift import drift as drift_of
+    from hushgrid.compare.drift import welch
     from hushgrid.files.models import hidden_fit, published_groups
-    from hushgrid.learn.drift import FIGURES, by_day, weekly_figures, welch
-    from hushgrid.learn.drift import drift as drift_of
     from hushgrid.learn.em import posterior, select_homes
     from hushgrid.learn.evaluation import decoding_accuracy, estimate_trust, marginal_scores
     from hushgrid.learn.habits import Habits, stationary
     from hushgrid.learn.histories import ailments, can_be_fitted, clamped, netted
     from hushgrid.learn.learner import AUTO, LearningTerms, design_for
+    from hushgrid.learn.weeks import FIGURES, by_day, weekly_figures
 
     public = published_groups(content)
     known = {one["meter"]: one for one in content["homes"] if "prototype" in one}
@@ -320,7 +321,7 @@ def _validated(
             found_drift = drift_of(np.array(weeks), content["begins"], figures, new.begins)
             for n, t, p, figure in zip(compared, *found_drift, strict=True):
                 moved[n] = {"t": float(t), "p": float(p), "figure": FIGURES[figure]}
-    else:  # less than two weeks, or learned by a version that kept no weeks
+    else:  # less than two weeks
         for n in compared:
             old = known[new.ids[n]]["score"]
             t, p = welch((old["mean"], old["sd"], int(old["days"])), scores[n])

@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from hushgrid.errors import FileError, IntakeError, ModelError
+from hushgrid.errors import FileError, IntakeError
 from hushgrid.files.apart import batches_apart
 from hushgrid.files.extensions import by_key
 from hushgrid.files.interval_plan import local_months, local_seconds
@@ -514,19 +514,17 @@ def _places(path: Path, names: list[str]) -> list[int]:
     return [names.index(name) for name in LABEL]
 
 
-def read_habits(survey: str | None, residents: str, seconds: int) -> Habits:
+def read_habits(survey: str | None, residents: Sequence[int], seconds: int) -> Habits:
     """The prior on habits: a survey's, averaged over numbers of residents, or assumed ones.
 
     Args:
         survey: File of a survey, or "richardsonpy"; None: assumed habits.
-        residents: Numbers of residents, such as "2,3".
+        residents: Numbers of residents.
         seconds: Length of a step [s].
 
     Returns:
         The habits.
 
-    Raises:
-        ModelError: If `residents` is not a list of numbers.
     """
     from hushgrid.files.models import load_survey
     from hushgrid.learn.habits import assumed_habits, stationary, survey_habits
@@ -534,11 +532,7 @@ def read_habits(survey: str | None, residents: str, seconds: int) -> Habits:
     if survey is None:
         return assumed_habits(seconds)
     given = load_survey(survey)
-    try:
-        numbers = [int(n) for n in residents.split(",")]
-    except ValueError:
-        raise ModelError(f"residents is {residents!r}; give numbers such as 2,3.") from None
-    each = [survey_habits(given, n, seconds=seconds) for n in numbers]
+    each = [survey_habits(given, n, seconds=seconds) for n in residents]
     if len(each) == 1:
         return each[0]
     transition = np.mean([one.transition for one in each], axis=0)

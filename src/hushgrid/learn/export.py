@@ -16,7 +16,6 @@ import numpy as np
 
 from hushgrid._numbers import Floats, Indices, is_real
 from hushgrid.errors import ModelError, PolicyError
-from hushgrid.learn.drift import daily_scores, weekly_figures
 from hushgrid.learn.em import Fit
 from hushgrid.learn.evaluation import (
     PublishedGroup,
@@ -36,6 +35,7 @@ from hushgrid.learn.private import (
     pooled_model,
     statistics,
 )
+from hushgrid.learn.weeks import daily_scores, weekly_figures
 from hushgrid.mechanism.noise import Noise
 
 CONTRACT_W = 10_000  # [W] assumed where no contract is given
@@ -77,7 +77,7 @@ class ZoneChoices:
                 raise PolicyError(f"{word} is {budget}; give a positive epsilon.")
         if self.eta is not None and not self.eta_set_by.strip():
             raise PolicyError(
-                f"eta is {self.eta:g} but eta-set-by is not set; say who set it, and why."
+                f"eta is {self.eta:g} but eta_set_by is not set; say who set it, and why."
             )
 
 
@@ -270,7 +270,7 @@ def check_rows_apart(choices: ZoneChoices, apart: bool) -> None:
     """
     if apart or (choices.pool_budget is None and choices.bound_budget is None):
         return
-    word = "pool-budget" if choices.pool_budget is not None else "bound-budget"
+    word = "pool-budget" if choices.pool_budget is not None else "learn.bound_budget"
     raise PolicyError(
         f"{word} is set but in this format what one home sends may decide how readings of others"
         " are read; give a table with a row for each reading and one header: CSV without line"
