@@ -1,0 +1,120 @@
+"""Whether a home still lives as it did when its model was learned.
+
+A home is described by the figures of its weeks (`hushgrid.learn.weeks`). A new period is compared
+with the home's own weeks of the same time of year, less what all homes moved by. How far an
+unchanged home may move comes from the days that the model was learned from: each part of them, as
+long as the new period, is compared with the weeks around it in the same way.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from hushgrid._numbers import Bools, Floats, Ints
+from hushgrid.learn.histories import DAY
+from hushgrid.learn.weeks import WEEK, mean_known
+
+NEIGHBOURS = 8  # homes from which what all have in common is known
+SEASON = 28.0  # [days] before and after a period, that have its season
+_YEAR = 365.25  # [days]
+_PRIOR = 4.0  # parts that the neighbours' spread counts as much as
+
+
+class Drift(NamedTuple):
+    """How far homes moved.
+
+    Attributes:
+        t: (homes,) movement of the figure that moved most, over its spread.
+        p: (homes,) chance of as much in an unchanged home, with all figures considered.
+        figure: (homes,) number of that figure.
+    """
+
+    t: Floats
+    p: Floats
+    figure: Ints
+
+
+def drift(old: Floats, begun: int, new: Floats, begins: int) -> Drift:
+    """Compare a new period of homes with their own weeks of the season and with their neighbours.
+
+    Args:
+        old: (homes, weeks, figures) that the model was learned from, two weeks or more.
+        begun: Their begin [UTC epoch s].
+        new: (homes, weeks, figures) of the new period.
+        begins: Its begin [UTC epoch s].
+
+    Returns:
+        The movement of each home; p is 1 where nothing can be compared.
+    """
+    from scipy.special import stdtr
+
+    weeks = old.shape[1]
+    long = min(new.shape[1], weeks // 2)
+    middle = np.asarray(begun / DAY + WEEK * (np.arange(weeks) + 0.5), np.float64)
+    errors = []
+    for first in range(0, weeks - long + 1, long):
+        inside = np.zeros(weeks, bool)
+        inside[first : first + long] = True
+        near = _near(middle, middle[inside].mean(), long) & ~inside
+        errors.append(_apart(old[:, inside], old[:, near], old[:, ~inside]))
+    squares = np.array(errors) ** 2
+    parts = np.isfinite(squares).sum(axis=0)
+    spread = mean_known(squares, 0)
+    prior = _PRIOR if len(old) >= NEIGHBOURS else 0.0
+    known = spread[np.isfinite(spread).all(axis=1)]
+    usual = np.median(known, axis=0) if prior and len(known) else 0.0
+    with np.errstate(divide="ignore", invalid="ignore"):
+        spread = np.sqrt((np.nan_to_num(spread) * parts + usual * prior) / (parts + prior))
+        near = _near(middle, begins / DAY + WEEK * new.shape[1] / 2, new.shape[1])
+        t = _apart(new, old[:, near], old) / spread
+    t = np.where(np.isfinite(t), t, 0.0)
+    most = np.abs(t).argmax(axis=1)
+    home = np.arange(len(t))
+    p = 2 * stdtr(np.maximum(parts + prior, 1), -np.abs(t)) * t.shape[1]
+    return Drift(t[home, most], np.minimum(p[home, most], 1.0), most)
+
+
+def _near(middle: Floats, at: float, weeks: int) -> Bools:
+    """The weeks whose time of year is that of a period, or within `SEASON` of it."""
+    away = np.abs((middle - at + _YEAR / 2) % _YEAR - _YEAR / 2)
+    return np.asarray(away <= WEEK * weeks / 2 + SEASON)
+
+
+def _apart(these: Floats, season: Floats, every: Floats) -> Floats:
+    """(homes, figures) difference of mean weeks, less the middle one of all homes.
+
+    A home without weeks of the season is compared with every week it has.
+    """
+    usual = mean_known(season, 1)
+    found = mean_known(these, 1) - np.where(np.isfinite(usual), usual, mean_known(every, 1))
+    if len(found) >= NEIGHBOURS:
+        known = np.isfinite(found).all(axis=1)
+        found = found - (np.median(found[known], axis=0) if known.any() else 0.0)
+    return found
+
+
+def welch(old: tuple[float, float, int], new: Floats) -> tuple[float, float]:
+    """Welch's test of new daily values against earlier ones.
+
+    Args:
+        old: Mean, standard deviation and number of earlier days.
+        new: New daily values; NaN is left out.
+
+    Returns:
+        t and its two-sided p-value; (0, 1) with too few days.
+    """
+    from scipy.special import stdtr
+
+    mean, sd, days = old
+    new = new[np.isfinite(new)]
+    if days < 2 or len(new) < 2:
+        return 0.0, 1.0
+    a, b = sd**2 / days, float(new.var(ddof=1)) / len(new)
+    if a + b <= 0:
+        return 0.0, 1.0
+    t = (float(new.mean()) - mean) / math.sqrt(a + b)
+    freedom = (a + b) ** 2 / (a**2 / (days - 1) + b**2 / (len(new) - 1))
+    return t, float(2 * stdtr(freedom, -abs(t)))
