@@ -174,7 +174,6 @@ def test_ways_to_publish_are_compared_as_a_plan_compares_them(
     assert run("check", tmp_path / "service.toml", "--json", "-") == 0
     (found,) = json.loads(capsys.readouterr().out)["zones"]
     root = math.sqrt(96)
-    assert found["expected_error"] == found["price_error"]
     assert found["expected_error"] == pytest.approx(planned.estimated() * root)
     assert found["forecast_error"] == pytest.approx(planned.forecast() * root)
     assert found["expected_error"] < found["forecast_error"]

@@ -587,7 +587,6 @@ def outlook_json(outlook: Outlook) -> dict[str, Any]:
         "leakage_day": outlook.leakage_day,
         "leakage": outlook.leakage,
         "memory": outlook.memory,
-        "price_error": price_error(outlook),
         "expected_error": price_error(outlook),
         "forecast_error": price_error(outlook, "forecast"),
         "error_share_of_load": seen.prospect.share(outlook.rho),
