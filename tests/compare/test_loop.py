@@ -22,7 +22,6 @@ from hushgrid.compare.loop import (
     LoopSetting,
     close_loop,
     close_loops,
-    linear_zone,
     policy_of,
     street,
 )
@@ -40,7 +39,7 @@ from hushgrid.mechanism.noise import SimulatedNoise
 from hushgrid.mechanism.policy import Policy
 from hushgrid.mechanism.release import init
 from hushgrid.model.occupancy import OccupancyModel
-from hushgrid.model.zone import Tariff, Zone
+from hushgrid.model.zone import Tariff, Zone, optimal_rate
 from hushgrid.planning.stability import HYSTERESIS, stability
 
 DAY, N = 96, 40
@@ -326,6 +325,17 @@ def test_settings_out_of_range_are_refused():
 # ---- linear theory
 
 TARIFF, LOAD = Tariff(1.0, 62.5), 250_000.0
+
+
+def linear_zone(tariff, load, elasticity, noise):
+    """Loads [Wh] of a zone whose demand is linear in the last published rate, not cut at 0."""
+    usual, now, out = float(optimal_rate(load, tariff)), load, np.empty(len(noise))
+    rate = usual
+    for t, k in enumerate(noise):
+        out[t] = now
+        rate += (1 - tariff.smooth) * (optimal_rate(now + k, tariff) - rate)
+        now = load * (1 - elasticity * (rate / usual - 1))
+    return out
 
 
 @pytest.mark.parametrize(

@@ -582,27 +582,6 @@ def _rank_correlation(a: Floats, b: Floats) -> float:
     return float(np.corrcoef(ranks)[0, 1]) if (ranks.std(axis=1) > 0).all() else 0.0
 
 
-def linear_zone(tariff: Tariff, load: float, elasticity: float, noise: Sequence[int]) -> Floats:
-    """Loads of a zone whose demand is linear in the last published rate (docs/loop.md).
-
-    Args:
-        tariff: The rate of a load.
-        load: The load at the rate that it sets [Wh].
-        elasticity: Relative fall of the load for a relative rise of the rate.
-        noise: Noise of each release [Wh].
-
-    Returns:
-        (T,): the loads [Wh], not cut at 0.
-    """
-    usual, now, out = float(optimal_rate(load, tariff)), load, np.empty(len(noise))
-    rate = usual
-    for t, k in enumerate(noise):
-        out[t] = now
-        rate += (1 - tariff.smooth) * (optimal_rate(now + k, tariff) - rate)
-        now = load * (1 - elasticity * (rate / usual - 1))
-    return out
-
-
 DIALS: Mapping[str, tuple[float, ...]] = {  # what a sweep varies
     "automation": (0.0, 0.25, 0.5, 0.75, 1.0),
     "delay": (0, 1, 2, 3, 4),
