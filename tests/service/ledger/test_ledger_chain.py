@@ -115,20 +115,6 @@ def test_the_account_of_an_epoch() -> None:
         fold(sealed(told[:1])).account()
 
 
-def test_the_schedule_is_the_one_committed_to() -> None:
-    standing = fold(sealed(story()[:9]))
-    standing.check_schedule(SCALES)
-    with pytest.raises(LedgerError, match="committed to"):
-        standing.check_schedule([*SCALES[:2], 333.0])
-    strayed = [*opening(), ("release", read(1)), ("release", read(2, scale=812.0))]
-    with pytest.raises(LedgerError, match=r"step 2 .* scale 812"):
-        fold(sealed(strayed)).check_schedule(SCALES)
-    with pytest.raises(LedgerError, match="committed to"):
-        fold(sealed(opening())).check_schedule([1000.0])
-    with pytest.raises(LedgerError, match="no schedule"):
-        fold(sealed(opening()[:2])).check_schedule(SCALES)
-
-
 def refused_at(told: Story, says: str) -> None:
     """The last record of the story, and only that one, breaks a rule; both verifiers agree."""
     records = sealed(told)

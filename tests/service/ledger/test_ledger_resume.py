@@ -67,7 +67,6 @@ def test_account_state_and_releases_are_refolded(tmp_path: Path, at: int) -> Non
     assert standing.epoch is not None
     assert [one.in_epoch(standing.epoch) for one in standing.releases] == made
     assert tuple(one.rate for one in standing.current) == now.rates
-    standing.check_schedule(scales(state()))
     again = Account.resume(state(), standing.account())
     assert again.entries == account.entries
     assert np.array_equal(again.pure, account.pure)

@@ -953,29 +953,6 @@ class LedgerState:
         ]
         return {"zone": self.zone, "digest": self.epoch.digest, "entries": entries}
 
-    def check_schedule(self, scales: Sequence[float] = ()) -> None:
-        """Refuse scales [Wh] that are not those committed to, or that releases did not keep to."""
-        if self.epoch is None or self.schedule is None:
-            raise LedgerError(
-                f"the ledger of zone {self.zone!r} has no schedule in its present epoch;"
-                " append one before the first release."
-            )
-        found = schedule_digest(self.epoch.digest, scales)
-        if found != self.schedule:
-            raise LedgerError(
-                f"the schedule of zone {self.zone!r} has digest {found[:12]} but"
-                f" {self.schedule[:12]} was committed to; open a new epoch when scales change."
-            )
-        for one in self.current if scales else ():
-            step = self.epoch.step(one.t)
-            if one.source == "readings" and (
-                step > len(scales) or one.scale != float(scales[step - 1])
-            ):
-                raise LedgerError(
-                    f"step {one.t} of zone {self.zone!r} was published at scale {one.scale:g} Wh,"
-                    " not the one committed to; open a new epoch and find out why."
-                )
-
 
 class Misfit(NamedTuple):
     """A record that contradicts another zone's ledger.
