@@ -91,7 +91,7 @@ def _zone_from_survey(
         raise FileError("readings and survey are both unset; give histories, a survey, or both.")
     given, counts, definition = read_mix(survey, mix or "2:20")
     houses = [n for n, count in counts.items() for _ in range(count)]
-    ids = [f"{zone}-{i + 1:05d}" for i in range(len(houses))]
+    ids = [f"{table.zone}-{i + 1:05d}" for i in range(len(houses))]
     if listed is not None and len(ids := read_meters(listed)) != len(houses):
         raise FileError(
             f"meters has {len(ids)} meters but mix has {len(houses)} houses; give a mix of as many."
