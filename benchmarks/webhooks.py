@@ -31,7 +31,7 @@ from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.writer import create, load
 from hushgrid.service.meters import open_meters
 from hushgrid.service.openadr.app import Vtn
-from hushgrid.service.openadr.store import StoredObject, VtnStore
+from hushgrid.service.openadr.store import StoredObject, VtnStore, to_text
 from hushgrid.service.prices import History
 
 SUBSCRIBERS, FAILING, RELEASES, HOUSES = sized((1000, 300, 8, 200), (10, 3, 2, 64))
@@ -100,7 +100,7 @@ def _subscribe(store: VtnStore, taker: str, program: str) -> None:
             url = CLOSED if i % 2 else f"{taker}/500/{i}"
         each = {"objects": ["EVENT"], "operations": ["CREATE"], "callbackUrl": url}
         body = {"clientName": "bench", "programID": program, "objectOperations": [each]}
-        store.add(StoredObject("SUBSCRIPTION", f"subscription-{i}", "bench", 0, 0, body))
+        store.add(StoredObject("SUBSCRIPTION", f"subscription-{i}", "bench", 0, 0, to_text(body)))
 
 
 def _came(taker: str) -> int:
