@@ -126,7 +126,7 @@ class IntervalAccount:
         from hushgrid._kernels.account import admitted
 
         if not (np.asarray(loss) >= 0).all():
-            raise PolicyError(f"loss is {loss}; give 0 or more.")
+            raise PolicyError(f"loss is {np.asarray(loss)}; give 0 or more.")
         figures, matrices, promises = self._rows(inward, promise)
         losses = np.broadcast_to(np.asarray(loss, np.float64), len(figures))
         after = admitted(figures, losses, matrices, promises, TOLERANCE)
@@ -246,7 +246,7 @@ class WindowAccount:
             PolicyError: If the loss is below 0, or the steps are out of order.
         """
         if not loss >= 0:
-            raise PolicyError(f"loss is {loss}; give 0 or more.")
+            raise PolicyError(f"loss is {np.asarray(loss)}; give 0 or more.")
         if last < first or (self.blocks and first < self.blocks[-1].first):
             raise PolicyError(f"block from step {first} to {last} is out of order; give the next.")
         least = min(promise.epsilon for promise in self.promises)

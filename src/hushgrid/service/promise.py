@@ -40,7 +40,7 @@ DAY = 86_400  # [s]
 
 
 def promise_of(zone: ZoneService) -> Promise:
-    """The zone's promise; without one in the file, the promise that the policy's schedule keeps.
+    """The zone's promise; without one in the file, one about each step.
 
     Args:
         zone: The zone.
@@ -48,8 +48,7 @@ def promise_of(zone: ZoneService) -> Promise:
     Returns:
         Secret and epsilon.
     """
-    kept: Any = "window" if zone.policy.schedule.adaptive else "step"
-    return Promise(kept, zone.policy.epsilon) if zone.promise is None else zone.promise
+    return zone.promise or Promise("step", zone.policy.epsilon)
 
 
 def sentence(zone: ZoneService) -> str:

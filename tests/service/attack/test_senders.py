@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from hashlib import sha256
@@ -30,7 +29,6 @@ from hushgrid.service.ledger.writer import load
 from hushgrid.service.mqtt import MqttReadings, hang_up
 from hushgrid.service.process import Process
 from tests.service.brokers import Broker, free_port, until
-from tests.service.test_earlier_databases import IN_FILE
 from tests.service.test_ready import PRODUCTION, REAL, Folder
 from tests.service.worlds import START, TOKEN, MemoryMeters, deployment, service
 
@@ -268,20 +266,6 @@ def test_check_exits_1_on_unbound_clients(
         "north": ["gk-*"],
         "south": ["gk-1"],
     }
-
-
-def test_a_store_of_an_earlier_version_is_read_and_left_as_it_is(tmp_path: Path) -> None:
-    folder = Folder(tmp_path)
-    path = tmp_path / "clients.sqlite"
-    with sqlite3.connect(path) as file:
-        file.executescript(IN_FILE["clients"].replace("audit operate", "write_readings"))
-    file.close()
-    before = path.read_bytes()
-    assert problems(folder) == []
-    folder.edit(PRODUCTION, *REAL)
-    (problem,) = problems(folder)
-    assert "client 'old' may send readings" in problem
-    assert path.read_bytes() == before
 
 
 @pytest.fixture
