@@ -246,7 +246,7 @@ class WindowAccount:
             PolicyError: If the loss is below 0, or the steps are out of order.
         """
         if not loss >= 0:
-            raise PolicyError(f"loss is {np.asarray(loss)}; give 0 or more.")
+            raise PolicyError(f"loss is {loss}; give 0 or more.")
         if last < first or (self.blocks and first < self.blocks[-1].first):
             raise PolicyError(f"block from step {first} to {last} is out of order; give the next.")
         least = min(promise.epsilon for promise in self.promises)
