@@ -122,7 +122,7 @@ def test_one_file_has_the_laws_of_all_seasons(
     own = load_zone(out / "zone.toml").whole
     assert own is not None
     expected = law_of_table(model["prototypes"][0]["present"][6], 5000)
-    at_noon = 6 * 48 + 24  # of a day in July
+    at_noon = 6 * 48 + 25  # of a day in July, steps count from 1
     assert np.array_equal(own.consumption.law(at_noon, 0, occupied=True).pmf, expected.pmf)
     july = csv(tmp_path / "july.csv", summer(2).wh[:, MONTH == 7], JUNE + 10 * 86_400)
     assert main(["model", "validate", str(out), "--readings", str(july)]) == 0
