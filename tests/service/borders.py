@@ -173,7 +173,7 @@ class Street:
             at = first + t - 1
             lost = scheduler.most(t)
             made = Release(
-                "elm", at, at + 2, 0, 0.0, None, 0.0, scale, 0.0, lost, 0.0, lost, "all", "0" * 64,
+                "elm", at, at + 2, 0, 0.0, None, 0.0, scale, lost, 0.0, lost, "all", "0" * 64,
                 True, "laplace",
             )  # fmt: skip
             times = (at * seconds, (at + 2) * seconds, (at + 1) * seconds)
@@ -188,7 +188,7 @@ class Street:
         for t in range(first, first + steps):
             head = self._next()
             made = Release(
-                "elm", t, t + 1, 0, 0.0, None, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, "all", "0" * 64,
+                "elm", t, t + 1, 0, 0.0, None, 0.0, 0.0, 0.0, 0.0, 0.0, "all", "0" * 64,
                 True, "laplace",
             )  # fmt: skip
             times = (t * HOUR, (t + 1) * HOUR, t * HOUR)

@@ -599,27 +599,6 @@ def test_a_lost_step_with_a_certain_start_is_booked_for_every_house() -> None:
     assert largest_loss(one, lost, [one])[0] >= 1000 / scale
 
 
-def test_an_epoch_with_a_certain_start_ends_as_it_began() -> None:
-    """It was begun by a version that gave its first step the noise of the small house."""
-    moves = [[[0.9, 0.1], [0.2, 0.8]], [[0.6, 0.4], [0.4, 0.6]]]
-    theta = OccupancyModel.factored([[0.0, 1.0], [0.75, 0.25]], [moves])
-    one = from_file(theta, FIRST * HOUR, 0.5, 4, bounds=(1000, 200))
-    before = replace(one, policy=replace(one.policy, schedule=Even()))
-    begun = zone_as_begun(
-        one,
-        EpochRecord(
-            first_state(before).digest, one.begins // one.seconds, one.policy.horizon, one.seconds
-        ),
-    )
-    assert begun.policy == before.policy != one.policy
-    street = Street(2)
-    street.begin(before)
-    street.publish(before, range(1, 5))
-    assert street.standing.releases[0].scale < street.standing.releases[1].scale
-    (span,) = known(next_epoch(one, FIRST + 4), street.standing)
-    assert span.service.policy == before.policy
-
-
 def test_a_chain_of_the_same_terms_ends_where_a_house_came_back() -> None:
     """Also where what may be lost of the epoch before was booked only after that."""
     theta = OccupancyModel.factored([[0.5, 0.5]], [[[[0.7, 0.3], [0.3, 0.7]]]])

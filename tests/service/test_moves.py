@@ -120,21 +120,6 @@ def test_what_lies_beyond_a_horizon_is_brought_along(tmp_path: Path) -> None:
 # ---- one house in two zones
 
 
-def test_a_transfer_of_an_earlier_version_has_no_time() -> None:
-    """What was published elsewhere ended no later than the next release here, or the epoch."""
-    stay = np.array([[0.7, 0.3], [0.3, 0.7]])
-    street = Street(1)
-    one = zone_of(OccupancyModel.factored([[0.5, 0.5]], [[stay]]), FIRST * HOUR, 0.1, 96, 1.0)
-    came = TransferRecord("h", "in", "y", 0.0, out="0" * 64, seq=1)
-    street.standing = replace(street.standing, transfers=(came,))
-    assert opening(one, street.standing)["forecast_until"] == forgotten(one, one.begins)[1]
-    free = zone_of(one.scenario.models[0], FIRST * HOUR, 0.1, 96, None)
-    street.begin(free)
-    street.publish(free, [1])
-    later = replace(one, begins=(FIRST + 9) * HOUR)
-    assert silence(later, street.standing) == forgotten(one, (FIRST + 1) * HOUR)
-
-
 @pytest.mark.parametrize("factor", [1.0, None])
 def test_what_another_zone_publishes_after_the_epoch_begins_is_refused(
     factor: float | None,
