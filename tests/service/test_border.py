@@ -23,7 +23,6 @@ from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import ZoneService
 from hushgrid.files.interval_plan import EpochTimes, in_epoch, kept
 from hushgrid.files.service_file import load_deployment
-from hushgrid.mechanism.policy import Even
 from hushgrid.mechanism.scheduler import house_losses, schedule
 from hushgrid.model.occupancy import Calendar
 from hushgrid.service.audit import load_case, load_ledger, terms_of
@@ -35,7 +34,6 @@ from hushgrid.service.gaps import book, largest_loss
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import check
 from hushgrid.service.ledger.records import (
-    EpochRecord,
     GapRecord,
     LedgerState,
     ResumeRecord,
@@ -43,7 +41,7 @@ from hushgrid.service.ledger.records import (
 )
 from hushgrid.service.ledger.writer import verify_signature
 from hushgrid.service.promise import promise_json, sentence
-from hushgrid.service.same_terms import as_begun, zone_as_begun
+from hushgrid.service.same_terms import as_begun
 from hushgrid.service.status import from_ledger
 from tests.service.borders import FIRST, Street, World, from_file
 from tests.service.setups import example
