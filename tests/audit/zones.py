@@ -98,14 +98,11 @@ def story(
     told: list[tuple[str, dict[str, Any]]] = []
     if opening:
         told.append(("genesis", dict(bodies.genesis("simulation", KEY.public, START - 60))))
-    schedule = given.policy.schedule
     stated: dict[str, Any] = {
         "exact": given.policy.on_empty == "publish_exact",
         "together": max(piece.size for model in given.models for piece in model.chains),
         "houses": "".join(f"{house:012x}" for house in range(given.zone.n_houses)),
     }
-    if schedule.adaptive:
-        stated |= {"window": schedule.shared_by, "window_epsilon": given.policy.epsilon}
     told += [
         (
             "epoch",

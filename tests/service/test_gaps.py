@@ -479,8 +479,8 @@ def test_an_epoch_that_was_set_aside_hides_no_loss() -> None:
     for n, last in ((2, epochs[1]), (3, epochs[2])):
         some = tuple(epochs[:n])
         found = LedgerState("elm", "", "", Head(1, ""), "", last, None, some, (), (), {})
-        assert _is_beyond((first + 19) * length, found, set()) is (n == 3)
-        assert not _is_beyond((last.first - 1) * length, found, set())
+        assert _is_beyond((first + 19) * length, found) is (n == 3)
+        assert not _is_beyond((last.first - 1) * length, found)
 
 
 def test_an_opening_that_fails_before_the_loss_is_judged_leaves_no_witness(tmp_path: Path) -> None:

@@ -128,9 +128,7 @@ def test_what_another_zone_publishes_after_the_epoch_begins_is_refused(
     stay = np.array([[0.7, 0.3], [0.3, 0.7]])
     one = zone_of(OccupancyModel.factored([[0.5, 0.5]], [[stay]]), FIRST * HOUR, 0.1, 96, factor)
     for late in (1, 0):
-        came = TransferRecord(
-            "h", "in", "y", 0.0, out="0" * 64, seq=1, leakage=0.0, last=(FIRST + late) * HOUR
-        )
+        came = TransferRecord("h", "in", "y", 0.0, out="0" * 64, seq=1, last=(FIRST + late) * HOUR)
         standing = replace(Street(1).standing, transfers=(came,))
         if late:
             with pytest.raises(LedgerError, match=r"another zone published .* later begins"):
@@ -198,17 +196,15 @@ def test_a_zone_that_lags_behind_does_not_forget_when_a_house_came() -> None:
         assert stated["last"] == (FIRST + max(hour, 2)) * HOUR
 
 
-@pytest.mark.parametrize(("last", "counts"), [(None, 0.0), (18, 0.4)])
-def test_a_house_comes_no_earlier_than_the_last_price_elsewhere(
-    last: int | None, counts: float
-) -> None:
+@pytest.mark.parametrize(("last", "counts"), [(0, 0.0), (18, 0.4)])
+def test_a_house_comes_no_earlier_than_the_last_price_elsewhere(last: int, counts: float) -> None:
     """The zone it comes to is behind: its next release is of an earlier interval."""
     stay = np.array([[0.8, 0.2], [0.3, 0.7]])
     one = zone_of(OccupancyModel.factored([[0.6, 0.4]], [[stay]]), FIRST * HOUR, 0.02, 4, None)
     street = Street(1)
     street.begin(one)
     street.publish(one, [1, 2])
-    until = None if last is None else (FIRST + last) * HOUR
+    until = (FIRST + last) * HOUR if last else 0
     came = TransferRecord("h", "in", "y", 0.4, out="0" * 64, seq=1, last=until)
     street.begin(replace(one, begins=(FIRST + 20) * HOUR))
     assert replace(street.standing, transfers=(came,)).carried == counts
