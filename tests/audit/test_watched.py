@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hushgrid import OccupancyModel, Policy
+from hushgrid import OccupancyModel, Policy, Release, SimulatedNoise, step, tally
 from hushgrid.adversary.exact import Exact
 from hushgrid.adversary.filter import look_back
 from hushgrid.adversary.knowledge import Knowledge
@@ -20,12 +20,11 @@ from hushgrid.audit.evidence import RecordedEpoch, RecordedRelease, Terms
 from hushgrid.audit.recompute import Recomputed, recompute
 from hushgrid.cli import main
 from hushgrid.report.certificate import certificate_json, certificate_page
-from hushgrid.service.audit import load_ledger, terms_of
+from hushgrid.service.audit import load_ledger
 from hushgrid.service.ledger.records import schedule_digest
 from tests.audit.test_command import SMALL
-from tests.audit.zones import releases, terms
-from tests.service.setups import service
-from tests.service.test_curator import Shown, curator
+from tests.audit.zones import ledger, releases, terms
+from tests.service.ledger.ledgers import lines_of
 
 
 def epoch(given: Terms, seed: int, *, without: tuple[int, ...] = ()) -> RecordedEpoch:
@@ -118,6 +117,15 @@ EMPTY, FULL = (
 )
 
 
+def fixed(given: Terms, wh: list[int], steps: int) -> list[Release]:
+    """Releases of houses that consume the same in every step."""
+    state, found = given.first_state(), list[Release]()
+    for _ in range(steps):
+        made, state = step(state, tally(np.array(wh), state.zone.bound), SimulatedNoise(5))
+        found.append(made)
+    return found
+
+
 @pytest.mark.parametrize("wh", [100, 900])
 @pytest.mark.parametrize(
     ("models", "rules"),
@@ -132,16 +140,13 @@ def test_a_release_without_a_bound_gets_its_certificate(
     900 Wh each is a load that only an occupied home can have.
     """
     policy = Policy(0.5, horizon=3, on_empty="publish_exact", **rules)
-    made = service(2, policy=policy)
-    zone = replace(made, scenario=replace(made.scenario, models=models))
-    with curator(tmp_path, zone, Shown()) as it:
-        for _ in range(3):
-            start = it.start_of(it.t)
-            it._meters.put(it.service.id, [0, 1], [start] * 2, [900] * 2, [wh] * 2)
-            it.run(it.next_due())
-        assert [one.epsilon for one in it.releases] == [math.inf] * 3
-    evidence, chain = load_ledger(str(tmp_path / "ledger.db"), zone=None, key=None, heads=())
-    found = certify(evidence, [terms_of(zone)], chain=chain, commit=schedule_digest)
+    given = replace(terms((1000, 1000)), models=models, policy=policy)
+    made = fixed(given, [wh] * 2, 3)
+    assert [one.epsilon for one in made] == [math.inf] * 3
+    book = tmp_path / "ledger.ndjson"
+    book.write_bytes(lines_of(ledger(given, made)))
+    evidence, chain = load_ledger(str(book), zone=None, key=None, heads=())
+    found = certify(evidence, [given], chain=chain, commit=schedule_digest)
     values = certificate_json(found)
     json.dumps(values, allow_nan=False)
     (figures,) = values["zones"]
@@ -153,23 +158,6 @@ def test_a_release_without_a_bound_gets_its_certificate(
     if figures["watched"] is not None:
         assert figures["watched"]["bound"] is None
         assert (figures["watched"]["moved_max"] is None) == (wh == 900)
-    limited = terms_of(replace(zone, budget=5.0))
+    limited = replace(given, budget=5.0)
     over = certify(evidence, [limited], chain=chain, commit=schedule_digest).check("budget")
     assert (over.status, over.first_bad) == ("failed", evidence[0].entries[0].place)
-
-
-def test_a_forecast_after_an_exact_release_is_what_anyone_computes(tmp_path: Path) -> None:
-    sure = OccupancyModel.factored([[0.0, 1.0]], [[[[0.7, 0.3]] * 2]], chain_of=[0, 0])
-    made = service(2, policy=Policy(0.5, horizon=4, on_empty="publish_exact"))
-    zone = replace(made, scenario=replace(made.scenario, models=(sure,)))
-    with curator(tmp_path, zone, Shown()) as it:
-        for step in range(3):
-            start = it.start_of(it.t)
-            if step < 2:  # nothing comes for the third
-                it._meters.put(it.service.id, [0, 1], [start] * 2, [900] * 2, [900] * 2)
-            it.run(it.next_due())
-        assert [one.scale > 0 for one in it.releases] == [False, True, False]
-        assert [one.source for one in it.releases] == ["readings", "readings", "forecast"]
-    evidence, chain = load_ledger(str(tmp_path / "ledger.db"), zone=None, key=None, heads=())
-    found = certify(evidence, [terms_of(zone)], chain=chain, commit=schedule_digest)
-    assert [(one.id, one.text) for one in found.checks if one.status == "failed"] == []

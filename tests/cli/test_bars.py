@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.learn.options import learn_words
-from tests.learn.test_learn_zone import csv, lived_in
+from tests.learn.test_learn_zone import csv, lived_in, public
 
-ROOT = Path(__file__).parents[2]
+LAST = ["making the models that are written", "judging them on days held out", "drawing"]
 
 
 def labels(folder: Path, *words: str | Path) -> list[str]:
@@ -56,12 +56,16 @@ def test_learn_has_a_bar_for_each_stage(readings: Path) -> None:
     few = ("--law", "lognormal", "--prototypes", "1", "--groups", "4", "--out", out)
     found = labels(readings.parent, *learn_words("learn", "--readings", str(readings), *few))
     assert found[:2] == ["reading, bytes", "fitting, lognormal"]
-    assert found[-4:] == [
-        "making the models that are written",
-        "judging them on days held out",
-        "drawing",
-        "planning the service",
-    ]
+    assert found[-3:] == LAST  # of a model for experiments no service is planned
+
+
+def test_learn_has_a_bar_for_the_plan_of_a_service(tmp_path: Path) -> None:
+    readings, out = csv(tmp_path / "readings.csv", lived_in(16)[0]), str(tmp_path / "pooled")
+    pooled = ("--pool-budget", "50", "--bound", "5000", *public(tmp_path))
+    few = ("--groups", "4", *pooled, "--out", out)
+    found = labels(tmp_path, *learn_words("learn", "--readings", str(readings), *few))
+    assert found[0] == "reading, bytes"
+    assert found[-4:] == [*LAST, "planning the service"]
 
 
 def test_compare_has_one_before_its_days(readings: Path) -> None:

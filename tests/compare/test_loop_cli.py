@@ -79,7 +79,7 @@ def test_a_zone_file_closes_its_loop(tmp_path):
             ["--config", EXAMPLE.with_name("sunny.toml")],
             "has homes that export, which the loop does not",
         ),
-        (["--secret", "age"], "secret is 'age'; give one of step"),
+        (["--secret", "age"], "'age' is not one of 'step', 'interval'"),
     ],
 )
 def test_bad_options_get_one_sentence(words, sentence, tmp_path):

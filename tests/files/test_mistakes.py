@@ -41,6 +41,7 @@ TWO = [
     {"from": "08:00", "law": "uniform", "top": 90, "months": [6, 7, 8]},
 ]
 ZONE: dict[str, Any] = {
+    "format": 1,
     "zone": {"id": "elm", "month": 6},
     "tariff": {
         "alpha": 0.012, "beta": 0.05, "gamma": 0.0, "inelastic": 10, "floor": 0.1, "cap": 2.0,
@@ -164,6 +165,8 @@ class Change(NamedTuple):
     @property
     def at(self) -> str:
         keys = self.keys
+        if keys == ("format",):  # another key than the format's does not count: it is missing
+            return "format"
         if self.kind in ("unknown", "misspelt"):
             keys = (*keys[:-1], f"{keys[-1]}{'' if self.kind == 'unknown' else 'q'}")
         return path_of(keys)
@@ -306,6 +309,7 @@ def changed(content: dict[str, Any], *edits: Change) -> dict[str, Any]:
 
 
 REQUIRED = {
+    "format",
     "zone", "tariff", "policy", "service", "stores", "zone.id", "tariff.alpha", "tariff.beta",
     "policy.epsilon", "elasticity.reference", "elasticity.exponent", "learned.provenance",
     "houses[0].count", "houses[0].bound", "houses[0].chain", "houses[0].absent.law",
@@ -360,6 +364,8 @@ def independent(one: Change, other: Change) -> bool:
     if one.kind == "missing" or other.kind == "missing":
         return False
     a, b = one.keys, other.keys
+    if ("format",) in (a, b):  # a file of another format is not read any further
+        return False
     if a[: len(b)] == b or b[: len(a)] == a:
         return False
     return not any(  # without its law a table's keys say nothing

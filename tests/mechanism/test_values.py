@@ -81,9 +81,8 @@ def test_a_state_is_a_value(policy: Policy, reacts: bool) -> None:
     again = pickle.loads(pickle.dumps(later))
     assert again == later
     assert hash(again) == hash(later)
-    assert (
-        again.scheduler.at(6, again.rates * 2).scale == state.scheduler.at(6, again.rates * 2).scale
-    )
+    rates = tuple(again.rates) * 2
+    assert again.scheduler.at(6, rates).scale == state.scheduler.at(6, rates).scale
     assert played(again, 3, seed=8) == played(later, 3, seed=8)
     assert later != whole[3]
     assert state != replace(state, policy=replace(policy, epsilon=3.0))

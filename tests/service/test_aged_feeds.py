@@ -113,11 +113,15 @@ def test_evcc_has_quarter_hours_with_the_mean_of_their_minutes(face: Face) -> No
 
 def test_the_first_page_of_events_begins_with_the_newest(face: Face) -> None:
     public = PublicObjects(face.history, face.clock)
-    first, *_ = public.events(EventsGetParametersQuery(programID="elm-street"))
+
+    def events(**query: Any) -> list[dict[str, Any]]:
+        return [json.loads(one) for one in public.events(EventsGetParametersQuery(**query))]
+
+    first, *_ = events(programID="elm-street")
     assert seconds_of(first["intervalPeriod"]["start"]) == NEWEST
-    (held,) = public.events(EventsGetParametersQuery(programID="elm-street", active=True))
+    (held,) = events(programID="elm-street", active=True)
     assert seconds_of(held["intervalPeriod"]["start"]) <= NOW
-    (ahead,) = public.events(EventsGetParametersQuery(programID="elm-street-forecast"))
+    (ahead,) = events(programID="elm-street-forecast")
     assert len(ahead["intervals"]) == 1440
 
 

@@ -451,13 +451,13 @@ def test_terms_that_earlier_versions_could_not_plan_are_others(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("keys", "says"),
     [
-        ("block_steps = [6]\nblock_epsilon = [0.5]", r":52: .* 1\.00577 about one interval"),
-        ("block_steps = [6, 2]\nblock_epsilon = [0.3]", ":51: .* 1 entries of block_epsilon"),
+        ("block_steps = [6]\nblock_epsilon = [0.5]", r":53: .* 1\.00577 about one interval"),
+        ("block_steps = [6, 2]\nblock_epsilon = [0.3]", ":52: .* 1 entries of block_epsilon"),
         ("block_epsilon = [0.3]", "block_steps is .* with 1 entries"),
         ("block_steps = [6]", "0 entries of block_epsilon"),
         ("block_steps = [7]\nblock_epsilon = [0.3]", "add up to 7 but the horizon is 24"),
         ("block_steps = [0, 6]\nblock_epsilon = [0.3, 0.3]", "give 1 step or more"),
-        ("block_steps = [6]\nblock_epsilon = [-0.3]", ":52: .* block 1 is -0.3"),
+        ("block_steps = [6]\nblock_epsilon = [-0.3]", ":53: .* block 1 is -0.3"),
         ("block_steps = [6]\nblock_epsilon = [1.5]", "at most epsilon = 1"),
         ('block_steps = [6]\nblock_epsilon = [0.3]\nsecret = "step"#', "say as much as the block"),
     ],

@@ -405,13 +405,13 @@ def test_many_zones(tmp_path: Path) -> None:
 def test_mistakes_in_further_files_are_named_by_their_own_lines(tmp_path: Path) -> None:
     path = two_zones(tmp_path, "elm-0007\noak-2\n")
     (found,) = mistakes(path)
-    assert found.startswith("oak.toml:14: houses has the meter 'elm-0007', which is of zone elm-s")
+    assert found.startswith("oak.toml:13: houses has the meter 'elm-0007', which is of zone elm-s")
     bad = OTHER.replace('"oak"', '"elm-street"').replace("1800", "600")
     (tmp_path / "oak.toml").write_text(bad)
     path.write_text(path.read_text().replace("port = 8080", "port = 0"))
     first, second = mistakes(path)
     assert "http.port is 0" in first
-    assert second.startswith("oak.toml:3: service.interval is 600 s but the meters' own is 900 s")
+    assert second.startswith("oak.toml:5: service.interval is 600 s but the meters' own is 900 s")
     (tmp_path / "oak.toml").write_text(OTHER.replace('"oak"', '"elm-street"'))
     assert any("give each zone its own" in one for one in mistakes(two_zones_kept(path)))
     (tmp_path / "oak.toml").unlink()

@@ -214,15 +214,29 @@ def test_expectations_are_computed_whoever_reports(
     assert asked == [1, 2, 3, 4]
 
 
-@pytest.mark.parametrize(("seconds", "first"), [(None, 2), (450, 2), (900, 0)])
+@pytest.mark.parametrize("seconds", [None, 450, 900])
 def test_an_incomplete_reading_does_not_show_at_a_restart(
-    tmp_path: Path, seconds: int | None, first: int
+    tmp_path: Path, seconds: int | None
 ) -> None:
-    """Before its first release an epoch begins with the next interval, or the first reported."""
+    """An epoch begins where its first start said, whatever was sent until the next one."""
     zone = service()
     with curator(tmp_path, zone, Shown()) as it:
         if seconds is not None:
             it._meters.put(zone.id, [2], [BEGINS], [seconds], [7])
+    with curator(tmp_path, zone, Shown(), now=BEGINS + 901) as it:
+        assert it.t == FIRST
+
+
+@pytest.mark.parametrize(("seconds", "first"), [(None, 2), (450, 2), (900, 0)])
+def test_an_incomplete_reading_does_not_show_at_the_first_start(
+    tmp_path: Path, seconds: int | None, first: int
+) -> None:
+    """A first start begins the epoch with the next interval, or the first reported."""
+    zone = service()
+    with MeterStore(tmp_path / "meters") as meters:
+        meters.open_zone(*zone.roster)
+        if seconds is not None:
+            meters.put(zone.id, [2], [BEGINS], [seconds], [7])
     with curator(tmp_path, zone, Shown(), now=BEGINS + 901) as it:
         assert it.t == FIRST + first
 
@@ -341,13 +355,21 @@ def test_a_restart_in_the_first_interval_keeps_what_was_accepted(
 
 
 def test_a_first_interval_without_readings_is_left_out(tmp_path: Path) -> None:
-    """Whether nobody was here when it began or nobody sent: as if the curator came later."""
+    """Where nobody was here when it began; a start that was in time keeps it."""
     zone, shown = service(), Shown()
-    with curator(tmp_path, zone, shown, now=zone.begins - 60) as it:
-        first = it.t
-        feed(it, first + 2, everyone(zone)[:1])  # a clock ahead keeps no interval before its own
+    with MeterStore(tmp_path / "meters") as meters:
+        meters.open_zone(*zone.roster)
+        start = zone.begins + 2 * 900  # a clock ahead keeps no interval before its own
+        meters.put(zone.id, [0], [start], [900], [reading(0, FIRST + 2)])
     with curator(tmp_path, zone, shown, now=zone.begins + 300) as it:
-        assert it.t == first + 1
+        assert it.t == FIRST + 1
+    other = tmp_path / "in time"
+    other.mkdir()
+    with curator(other, zone, shown, now=zone.begins - 60) as it:
+        assert it.t == FIRST
+        feed(it, FIRST + 2, everyone(zone)[:1])
+    with curator(other, zone, shown, now=zone.begins + 300) as it:
+        assert it.t == FIRST
 
 
 def test_terms_are_fixed_for_an_epoch(tmp_path: Path) -> None:

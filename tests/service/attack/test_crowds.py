@@ -292,8 +292,8 @@ def test_long_answers_that_are_not_read_are_few_and_of_many_senders(
         of_one = [status(stack, it, "127.0.0.2") for _ in range(20)]
         assert of_one == ["200"] * 8 + ["503"] * 12
         others = [status(stack, it, f"127.0.0.{3 + n % 8}") for n in range(64)]
-        assert others == ["200"] * 56 + ["503"] * 8
-        assert most.total == most.all_callers
+        assert others == ["200"] * 24 + ["503"] * 40
+        assert most.total == most.all_callers // 2, "the other half is for clients"
         assert status(stack, it, "127.0.0.2", "") == "200", "the usual range is not behind them"
         stack.close()
         assert until(lambda: not most.total)

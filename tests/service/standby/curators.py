@@ -81,6 +81,7 @@ rate_limit = 10000
 
 
 BLOCKS = """epsilon = 50
+secret = "interval"
 eta = 1
 block_steps = [4]
 block_epsilon = [0.5]"""

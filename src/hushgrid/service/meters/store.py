@@ -100,8 +100,8 @@ class MeterStore:
         self._stack, self._opened, self._shut = ExitStack(), None, False
         self._in_log = True  # whether SQLite's log may hold what was removed; a kill leaves it
         self._emptying = threading.Lock()
-        folder = key_folder(self._place, keys)
-        self._keys = None if folder is None else BlockKeys(folder)
+        self._keys: BlockKeys | None = None
+        self._key_folder = keys
 
     _opened: Database | None
 
@@ -115,6 +115,8 @@ class MeterStore:
                     with ExitStack() as stack:
                         self._opened = _opened(self._place, stack)
                         self._stack = stack.pop_all()
+                    folder = key_folder(self._place, self._key_folder)
+                    self._keys = None if folder is None else BlockKeys(folder)
                 except OSError as error:
                     raise MeterError(
                         f"meter store {error.filename} cannot be opened ({error.strerror}); give"
