@@ -2,6 +2,7 @@
 
 __all__: list[str]
 __version__: str
+from hushgrid.accounting.account import Account as Account
 from hushgrid.accounting.composition import compose as compose
 from hushgrid.accounting.temporal import temporal_leakage as temporal_leakage
 from hushgrid.adversary.exact import Exact as Exact

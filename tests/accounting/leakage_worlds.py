@@ -22,7 +22,7 @@ from hushgrid import (
     house_losses,
     init,
 )
-from hushgrid.accounting.composition import Account, AccountEntry
+from hushgrid.accounting.composition import AccountEntry, ReleaseAccount
 from hushgrid.mechanism.policy import BlockRule
 from tests.accounting.leakage_oracle import (
     Bits,
@@ -201,5 +201,5 @@ def booked_losses(
     policy = Policy(1.0, setup.horizon, eta=0.0, blocks=rule)
     state = init(setup.zone, TARIFF, models, setup.consumption(), policy)
     entries = tuple(AccountEntry(t + 1, b, rate(0)) for t, b in enumerate(scales.tolist()))
-    account = Account(state, entries)
+    account = ReleaseAccount(state, entries)
     return np.array([account.losses(entry) for entry in entries])

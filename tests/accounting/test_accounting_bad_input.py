@@ -26,7 +26,7 @@ from hushgrid import (
     init,
     step,
 )
-from hushgrid.accounting.composition import Account, compose, delta_of
+from hushgrid.accounting.composition import ReleaseAccount, compose, delta_of
 from hushgrid.accounting.events import GaussianEvent, Laplace, Laws
 from hushgrid.accounting.temporal import (
     Stream,
@@ -47,8 +47,8 @@ def opened(zone: str = "z", policy: Policy | None = None) -> State:
     return init(Zone(zone, [10, 20]), TARIFF, [THETA], F, policy or Policy(0.5, 4, eta=0.0))
 
 
-def after(state: State, steps: int) -> Account:
-    account, noise = Account(state), SimulatedNoise(1)
+def after(state: State, steps: int) -> ReleaseAccount:
+    account, noise = ReleaseAccount(state), SimulatedNoise(1)
     for _ in range(steps):
         release, state = step(state, 8, noise)
         account = account.add(release)
@@ -61,21 +61,21 @@ FOURTH = replace(FIRST, t=4)
 EXACT = opened(policy=Policy(0.5, 4, on_empty="publish_exact"))
 
 
-def damaged(**changes: Any) -> Account:
-    return Account.resume(THREE.first, {**THREE.save(), **changes})
+def damaged(**changes: Any) -> ReleaseAccount:
+    return ReleaseAccount.resume(THREE.first, {**THREE.save(), **changes})
 
 
-def without(name: str) -> Account:
-    return Account.resume(THREE.first, {k: v for k, v in THREE.save().items() if k != name})
+def without(name: str) -> ReleaseAccount:
+    return ReleaseAccount.resume(THREE.first, {k: v for k, v in THREE.save().items() if k != name})
 
 
-def entry(number: int, **changes: Any) -> Account:
+def entry(number: int, **changes: Any) -> ReleaseAccount:
     entries = THREE.save()["entries"]
     entries[number] |= changes
     return damaged(entries=entries)
 
 
-def entries_in(order: list[int]) -> Account:
+def entries_in(order: list[int]) -> ReleaseAccount:
     entries = THREE.save()["entries"]
     return damaged(entries=[entries[i] for i in order])
 
@@ -125,20 +125,25 @@ BAD: list[tuple[str, Callable[[], object], type[HushgridError], str]] = [
     ("a house too many", lambda: THREE.epsilon(2), PolicyError, "house is 2"),
     ("a house from behind", lambda: THREE.delta(-1, 1.0), PolicyError, "house is -1"),
     ("half a house", lambda: THREE.events(0.5), PolicyError, "house is 0.5"),  # type: ignore[arg-type]
-    ("another zone", lambda: Account(opened("y")).add(FIRST), PolicyError, "of zone 'z'"),
+    ("another zone", lambda: ReleaseAccount(opened("y")).add(FIRST), PolicyError, "of zone 'z'"),
     (
         "other terms",
-        lambda: Account(opened(policy=Policy(0.4, 4))).add(FIRST),
+        lambda: ReleaseAccount(opened(policy=Policy(0.4, 4))).add(FIRST),
         PolicyError,
         "open a new account",
     ),
     (
         "a release twice",
-        lambda: Account(opened()).add(FIRST).add(FIRST),
+        lambda: ReleaseAccount(opened()).add(FIRST).add(FIRST),
         PolicyError,
         "before step 2",
     ),
-    ("a release too early", lambda: Account(opened()).add(FOURTH), PolicyError, "before step 1"),
+    (
+        "a release too early",
+        lambda: ReleaseAccount(opened()).add(FOURTH),
+        PolicyError,
+        "before step 1",
+    ),
     ("an old release", lambda: THREE.add(FIRST), PolicyError, "before step 4"),
     (
         "a release without noise",
@@ -153,7 +158,7 @@ BAD: list[tuple[str, Callable[[], object], type[HushgridError], str]] = [
         PolicyError,
         "horizon is 4",
     ),
-    ("not an account", lambda: Account.resume(opened(), []), PolicyError, "of type list"),  # type: ignore[arg-type]
+    ("not an account", lambda: ReleaseAccount.resume(opened(), []), PolicyError, "of type list"),  # type: ignore[arg-type]
     ("no zone", lambda: without("zone"), PolicyError, "has no zone"),
     ("no digest", lambda: without("digest"), PolicyError, "has no digest"),
     ("no entries", lambda: without("entries"), PolicyError, "has no entries"),
@@ -182,7 +187,9 @@ BAD: list[tuple[str, Callable[[], object], type[HushgridError], str]] = [
     ("a step twice", lambda: entries_in([0, 0, 1]), PolicyError, "entry 2 .* is of step 1"),
     (
         "exact where somebody is uncertain",
-        lambda: Account(EXACT).add(replace(step(EXACT, 8, SimulatedNoise(1))[0], scale=0.0)).pure,
+        lambda: (
+            ReleaseAccount(EXACT).add(replace(step(EXACT, 8, SimulatedNoise(1))[0], scale=0.0)).pure
+        ),
         PolicyError,
         "scale of step 1 is 0.0 where the terms lead to 20",
     ),
@@ -209,18 +216,18 @@ def test_a_chain_that_never_mixes_is_answered() -> None:
 
 
 def test_an_account_without_releases_has_cost_nothing() -> None:
-    empty = Account(opened())
+    empty = ReleaseAccount(opened())
     assert empty.pure.tolist() == [0.0, 0.0]
     assert empty.epsilon(0) == empty.epsilon(0, 1e-6) == 0
     assert empty.delta(0, 0.0) == 0
     assert empty.events(0) == []
-    again = Account.resume(empty.first, json.loads(json.dumps(empty.save())))
+    again = ReleaseAccount.resume(empty.first, json.loads(json.dumps(empty.save())))
     assert again.entries == ()
     assert compose([]) == compose([], 1e-6) == delta_of([], 0.0) == 0
 
 
 def test_an_account_survives_json() -> None:
-    again = Account.resume(THREE.first, json.loads(json.dumps(THREE.save())))
+    again = ReleaseAccount.resume(THREE.first, json.loads(json.dumps(THREE.save())))
     assert again.entries == THREE.entries
     assert [one.t for one in again.add(FOURTH).entries] == [1, 2, 3, 4]
 
@@ -242,4 +249,4 @@ def test_a_step_published_exactly_costs_nothing() -> None:
     assert account.losses(account.entries[0]).tolist() == [0.0]
     assert account.pure == pytest.approx([0.5])
     assert len(account.events(0)) == 1
-    assert Account.resume(account.first, account.save()).entries == account.entries
+    assert ReleaseAccount.resume(account.first, account.save()).entries == account.entries

@@ -23,7 +23,7 @@ from hushgrid import (
     step,
 )
 from hushgrid._numbers import sum_up
-from hushgrid.accounting.composition import Account, compose, delta_of
+from hushgrid.accounting.composition import ReleaseAccount, compose, delta_of
 from hushgrid.accounting.events import Event, GaussianEvent, Laplace, Laws, Pure, loss_distribution
 from tests import oracle
 
@@ -110,12 +110,12 @@ def test_sums_round_up() -> None:
     assert sum_up([1.0, 2.0**-60]) > 1.0
 
 
-def zone_account(eta: float) -> tuple[Account, list[float]]:
+def zone_account(eta: float) -> tuple[ReleaseAccount, list[float]]:
     certain = [[1.0, 0.0]] * 2
     theta = OccupancyModel.factored([[0.5, 0.5], [1.0, 0.0]], [[E, certain]])
     f = Consumption.by_class(absent=[Uniform(5), Uniform(5)], present=[Uniform(10), Uniform(20)])
     state = init(Zone("z", [10, 20]), Tariff(1.0, 62.5), [theta], f, Policy(0.5, 6, eta=eta))
-    account, noise, losses = Account(state), SimulatedNoise(1), []
+    account, noise, losses = ReleaseAccount(state), SimulatedNoise(1), []
     for _ in range(6):
         release, state = step(state, 8, noise)
         account = account.add(release)
@@ -136,7 +136,7 @@ def test_accounts_are_kept_per_house(eta: float) -> None:
 
 def test_accounts_survive_and_refuse() -> None:
     account, _ = zone_account(0.0)
-    again = Account.resume(account.first, account.save())
+    again = ReleaseAccount.resume(account.first, account.save())
     assert again.pure.tolist() == account.pure.tolist()
     release, _ = step(account.first, 8, SimulatedNoise(1))
     with pytest.raises(PolicyError, match="step 1 but the account is before step 7"):
@@ -145,7 +145,7 @@ def test_accounts_survive_and_refuse() -> None:
     with pytest.raises(PolicyError, match="digest"):
         other.add(release)
     with pytest.raises(PolicyError, match="digest"):
-        Account.resume(other.first, account.save())
+        ReleaseAccount.resume(other.first, account.save())
 
 
 @pytest.mark.parametrize("delta", [-0.1, 1.0, math.nan])
@@ -160,7 +160,7 @@ def test_an_exact_release_where_nothing_is_uncertain_costs_nothing() -> None:
     policy = Policy(0.5, on_empty="publish_exact")
     first = init(Zone("z", [10]), Tariff(1.0, 1.0), [theta], f, policy)
     release, _ = step(first, 3, SimulatedNoise(1))
-    account = Account(first).add(release)
+    account = ReleaseAccount(first).add(release)
     assert release.scale == 0
     assert account.pure.tolist() == [0.0]
     assert account.epsilon(0) == 0

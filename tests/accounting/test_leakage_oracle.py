@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from hushgrid import Elasticity, OccupancyModel, Policy, house_losses, init
-from hushgrid.accounting.composition import Account, AccountEntry
+from hushgrid.accounting.composition import AccountEntry, ReleaseAccount
 from hushgrid.accounting.temporal import Stream, temporal_leakage
 from hushgrid.mechanism.policy import BlockRule
 from tests.accounting.leakage_oracle import (
@@ -172,7 +172,7 @@ def random_reaction(
             losses[t, output] = house_losses(setup.zone, f, t + 1, b, 0.0, factor)[0]
         else:
             past = tuple(AccountEntry(s + 1, 1.0, r) for s, r in enumerate(rates))
-            losses[t, output] = Account(state, past).losses(AccountEntry(t + 1, b, 0.0))
+            losses[t, output] = ReleaseAccount(state, past).losses(AccountEntry(t + 1, b, 0.0))
     return Reaction(setup, model, scales, losses)
 
 

@@ -26,7 +26,7 @@ from hushgrid import (
     step,
     tally,
 )
-from hushgrid.accounting.composition import Account, compose
+from hushgrid.accounting.composition import ReleaseAccount, compose
 from hushgrid.accounting.temporal import temporal_leakage
 from hushgrid.belief.estimate import posterior_mean
 from hushgrid.mechanism.policy import Gaussian, Negligible
@@ -51,7 +51,7 @@ def test_a_block_mate_that_repeats_the_past_is_counted() -> None:
     found = plan(*world, secret="trajectory", epsilon=1.0, terms=Policy(1.0, horizon=2), rho=None)
     assert found.policy.epsilon == pytest.approx(0.5, rel=1e-4)
     state = init(*world, Policy(1.0, horizon=2))
-    account = Account(state)
+    account = ReleaseAccount(state)
     for _ in range(2):
         release, state = step(state, 50, SimulatedNoise(1))
         account = account.add(release)
@@ -79,7 +79,7 @@ def test_reacting_demand_is_capped_with_a_delta_too() -> None:
     terms = Policy(1.0, horizon=8, eta=0.0)
     found = plan(*world, secret="trajectory", epsilon=1.0, delta=1e-6, terms=terms, rho=None)
     state = init(*world, found.policy)
-    account = Account(state)
+    account = ReleaseAccount(state)
     for _ in range(8):
         release, state = step(state, 60, SimulatedNoise(2))
         account = account.add(release)
@@ -119,7 +119,7 @@ def test_weaker_block_rules_hide_nothing_in_an_account() -> None:
     world = (Zone("z", [1000, 1000, 100]), TARIFF, [theta], laws(3))
     state = init(*world, Policy(0.5, blocks="paper"))
     release, _ = step(state, 50, SimulatedNoise(1))
-    account = Account(state).add(release)
+    account = ReleaseAccount(state).add(release)
     assert account.probable(0) == (account.pure[0], 0.0)
     assert account.pure[0] == pytest.approx(2000 / release.scale)
     with pytest.raises(PlanError, match="give the rule block"):
@@ -139,7 +139,7 @@ def test_gaussian_noise_is_wide_enough_for_its_closed_form() -> None:
     found = plan(*world, **asked, terms=Policy(1.0, horizon=1))  # type: ignore[arg-type]
     state = init(*world, found.policy)
     release, _ = step(state, 1, SimulatedNoise(1))
-    assert Account(state).add(release).delta(0, 3.0) <= 0.05
+    assert ReleaseAccount(state).add(release).delta(0, 3.0) <= 0.05
     with pytest.raises(PlanError, match="give a larger epsilon"):
         plan(*world, **{**asked, "epsilon": 1e-4, "delta": 1e-9})  # type: ignore[arg-type]
 
@@ -147,10 +147,10 @@ def test_gaussian_noise_is_wide_enough_for_its_closed_form() -> None:
 def test_a_damaged_scale_is_refused() -> None:
     state = init(Zone("z", [100]), TARIFF, [ONE], laws(1), Policy(0.5))
     release, _ = step(state, 50, SimulatedNoise(1))
-    saved = Account(state).add(release).save()
+    saved = ReleaseAccount(state).add(release).save()
     saved["entries"][0]["scale"] = 1e9
     with pytest.raises(PolicyError, match="damaged or of other terms"):
-        Account.resume(state, saved)
+        ReleaseAccount.resume(state, saved)
 
 
 def test_a_weekend_is_part_of_for_ever() -> None:
@@ -177,5 +177,5 @@ def test_small_things() -> None:
     with pytest.raises(PolicyError, match="clamp of class 0 is"):
         Policy(0.5, clamp=(10**30,))
     with pytest.raises(PolicyError, match="house is 99"):
-        Account(init(Zone("z", [100]), TARIFF, [ONE], laws(1), Policy(0.5))).probable(99)
+        ReleaseAccount(init(Zone("z", [100]), TARIFF, [ONE], laws(1), Policy(0.5))).probable(99)
     assert math.isfinite(Policy(1000.0, schedule=Gaussian(3.0, 0.1), horizon=1).epsilon)

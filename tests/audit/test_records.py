@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from hushgrid import Noise, SimulatedNoise
-from hushgrid.accounting.composition import Account
+from hushgrid.accounting.composition import ReleaseAccount
 from hushgrid.accounting.temporal import temporal_leakage
 from hushgrid.audit.behaviour import hushgrid
 from hushgrid.audit.certificate import Certificate, certify
@@ -64,7 +64,7 @@ def test_figures_are_those_of_the_accountants(tmp_path: Path) -> None:
     zone = terms(eta=0.3)
     made = releases(zone)
     (houses,) = audited(tmp_path, ledger(zone, made), zone).houses
-    account = Account(zone.first_state())
+    account = ReleaseAccount(zone.first_state())
     for one in made:
         account = account.add(one)
     assert houses.total == pytest.approx(account.pure)

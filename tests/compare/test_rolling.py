@@ -19,7 +19,7 @@ from hushgrid.compare.comparison import (
 )
 from hushgrid.compare.datasets import Real, Recorded
 from hushgrid.compare.methods import FORECAST, MethodPromise
-from hushgrid.compare.rolling import DailySums, Rolling, choose_sums, last_days
+from hushgrid.compare.rolling import DailySums, RollingMean, choose_sums, last_days
 from hushgrid.report.comparison import comparison_json, guarantee_prose, recorded_table
 from tests.compare.test_consecutive_days import DAYS, T, U, source
 
@@ -57,11 +57,11 @@ def test_days_that_are_not_whole_are_left_out() -> None:
 
 def test_loads_are_the_mean_of_those_days() -> None:
     days = zone()
-    rolling = Rolling.of(days, None, 1)
+    rolling = RollingMean.of(days, None, 1)
     assert rolling.sums is None
     np.testing.assert_allclose(rolling.mean(3), 3 * np.mean([10, 11, 14, 15, 16]))
     assert rolling.noisy_mean(3, np.ones(T)) is None
-    assert Rolling.of(zone(before=0), None, 1).mean(0) is None
+    assert RollingMean.of(zone(before=0), None, 1).mean(0) is None
 
 
 def test_rows_have_the_errors_of_both_and_of_the_next_day() -> None:
@@ -91,7 +91,7 @@ def test_noisy_sums_keep_the_promise_over_all_days() -> None:
 
 def test_sums_are_of_what_is_below_the_cut() -> None:
     days = zone()
-    quiet = Rolling.of(days, DailySums(12 * T, 1e-6, 1.0), 1)
+    quiet = RollingMean.of(days, DailySums(12 * T, 1e-6, 1.0), 1)
     assert quiet.sums is not None
     expected = 3 * T * np.minimum(np.arange(35), 12)
     np.testing.assert_array_equal(quiet.sums, expected)
@@ -104,7 +104,7 @@ def test_sums_are_of_what_is_below_the_cut() -> None:
 
 def test_noise_has_its_scale() -> None:
     days = zone(days=2100)
-    noisy = Rolling.of(days, DailySums(T * U, 5000.0, 1.0), 1)
+    noisy = RollingMean.of(days, DailySums(T * U, 5000.0, 1.0), 1)
     assert noisy.sums is not None
     noise = noisy.sums - noisy.loads.sum(axis=1)
     assert np.abs(noise).mean() == pytest.approx(5000, rel=0.1)  # four standard errors

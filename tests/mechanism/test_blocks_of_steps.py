@@ -24,7 +24,7 @@ from hushgrid import (
     init,
     step,
 )
-from hushgrid.accounting.composition import Account
+from hushgrid.accounting.composition import ReleaseAccount
 from hushgrid.accounting.events import booked
 from hushgrid.mechanism.digest import policy_fields
 from hushgrid.mechanism.noise import Noise, pmf, size_quantile
@@ -152,7 +152,7 @@ def test_releases_state_the_loss_of_their_block() -> None:
         assert step(now, 700, again)[0] == release
         now = replay(now, release)
     assert now == state
-    account = Account(init(*WORLD, POLICY))
+    account = ReleaseAccount(init(*WORLD, POLICY))
     for release in made:
         account = account.add(release)
     assert account.pure == pytest.approx([1.2, 0.48])

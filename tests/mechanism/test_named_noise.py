@@ -26,7 +26,7 @@ from hushgrid import (
     step,
     watch,
 )
-from hushgrid.accounting.composition import Account
+from hushgrid.accounting.composition import ReleaseAccount
 from hushgrid.compare.attack import Recording
 from hushgrid.errors import FileError
 from hushgrid.files.models import load_trace, save_trace
@@ -94,7 +94,7 @@ def test_so_do_traces_and_ledgers(kind: type, tmp_path: Path) -> None:
     (record,) = sealed([("release", dict(body))], zone="z")
     assert ReleaseRecord.from_record(record).in_epoch(opened) == made[0]
     world = (WORLD.zone, WORLD.tariff, WORLD.models, WORLD.consumption)
-    account = Account(init(*world, Policy(0.5, horizon=STEPS), kind()))
+    account = ReleaseAccount(init(*world, Policy(0.5, horizon=STEPS), kind()))
     assert account.add(made[0]).pure.max() <= 0.5
 
 

@@ -29,7 +29,7 @@ from hushgrid import (
     step,
     watch,
 )
-from hushgrid.accounting.composition import Account
+from hushgrid.accounting.composition import ReleaseAccount
 from hushgrid.files.zone_file import PolicyTable
 from hushgrid.mechanism.release import replay
 from hushgrid.planning.planner import examine
@@ -60,7 +60,7 @@ class Fading(Schedule):
 def test_a_new_schedule_is_one_class() -> None:
     policy = Policy(1.0, horizon=STEPS, schedule=Fading(0.5))
     first = state = init(*WORLD, policy)
-    account, noise, made = Account(first), SimulatedNoise(1), []
+    account, noise, made = ReleaseAccount(first), SimulatedNoise(1), []
     for t in range(1, STEPS + 1):
         release, state = step(state, 7, noise)
         assert release.epsilon == pytest.approx(0.5 ** (t - 1)), "the noise follows"

@@ -22,7 +22,7 @@ from hushgrid import (
     init,
     step,
 )
-from hushgrid.accounting.composition import Account
+from hushgrid.accounting.composition import ReleaseAccount
 from hushgrid.compare import paper
 from hushgrid.files.zone_file import PolicyTable
 from hushgrid.mechanism.noise import pmf
@@ -75,7 +75,7 @@ def test_off_by_default_and_less_noise_when_on() -> None:
     assert plain.scheduler.at(1).scale == 900 / 0.2
     assert constrained.scheduler.at(1).scale == 99 / 0.2
     assert constrained.rule == plain.rule + " negligible=0.01"
-    state, account, protected = constrained, Account(constrained), []
+    state, account, protected = constrained, ReleaseAccount(constrained), []
     for _ in range(20):
         release, state = step(state, 300, SimulatedNoise(1))
         account = account.add(release)
@@ -165,7 +165,7 @@ def test_what_is_booked_counts_houses_that_are_left_out() -> None:
     made, _ = step(state, 100, SimulatedNoise(1))
     assert made.scale == 500
     assert (made.epsilon, made.epsilon_any) == pytest.approx((5.0, 5.0))
-    assert Account(state).add(made).pure.tolist() == pytest.approx([5.0, 0.5])
+    assert ReleaseAccount(state).add(made).pure.tolist() == pytest.approx([5.0, 0.5])
 
 
 @pytest.mark.parametrize("policy", [Gaussian(10.0, 1e-6), None])

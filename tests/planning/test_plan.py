@@ -27,7 +27,7 @@ from hushgrid import (
     plan,
     step,
 )
-from hushgrid.accounting.composition import Account, noise_multiple
+from hushgrid.accounting.composition import ReleaseAccount, noise_multiple
 from hushgrid.accounting.temporal import temporal_leakage
 from hushgrid.compare import paper
 from hushgrid.compare.simulation import Mechanism, fold
@@ -118,7 +118,7 @@ def test_a_planned_policy_keeps_its_promise(
         return
     found = _planned(world, secret, delta, options, eta)
     state = init(*world, found.policy)
-    account = Account(state)
+    account = ReleaseAccount(state)
     for _ in range(found.policy.horizon):
         load = int(state.zone.bound.sum()) // 2
         release, state = step(state, _tally(load, state.zone.bound), SimulatedNoise(1))

@@ -188,7 +188,6 @@ def test_check_says_until_when_prices_are_forecasts(
     said, figures = capsys.readouterr().out, json.loads(target.read_text())
     assert "Until 2026-01-04T00:00:00Z prices are forecasts: other terms were before" in said
     assert figures["forecast_until"] == "2026-01-04T00:00:00Z"
-    assert figures["releases_of"] == 96 - 48
 
 
 @pytest.mark.parametrize("lost", [{}, {"together": 1, "interval": 0.5}])
@@ -423,7 +422,6 @@ def test_the_audit_counts_what_is_booked_as_lost_until_it_is_forgotten(
     assert waits_until(one, standing(tmp_path)) == BEGINS + 7 * HOUR + 2 * DAY
     seen = zone_json(one, outlook(one), Running(one, standing(tmp_path)))
     assert seen["forecast_until"] == "2026-01-03T07:00:00Z"
-    assert seen["releases_of"] == 96 - 7 - 48
     if early:
         monkeypatch.setattr(curators, "held_back", lambda *_: False)
     with curator(tmp_path, one, Shown(), now=BEGINS + 7 * HOUR) as it:
@@ -1010,7 +1008,7 @@ def test_a_house_about_which_nothing_was_published_is_no_reason_to_wait() -> Non
     street, one = Street(1), zone_of(alone(QUICK), FIRST * HOUR, 0.1, 96, 1.0)
     street.move("in", 0.0)
     assert silence(one, street.standing) is None
-    street.move("in", 0.1)
+    street.move("in", 0.1, FIRST * HOUR)
     assert silence(one, street.standing) is not None
 
 

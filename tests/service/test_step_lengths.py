@@ -215,8 +215,10 @@ def release(t: int) -> dict[str, Any]:
     return {**body, "t": t, "applies_from": t + 1}
 
 
-@pytest.mark.parametrize("seconds", [900, 1800])
-@pytest.mark.parametrize("ago", [3, 2, 1, 0, -1])
+@pytest.mark.parametrize(
+    ("seconds", "ago"),
+    [*((900, ago) for ago in (3, 2, 1, 0, -1)), *((1800, ago) for ago in (1, 0, -1))],
+)
 def test_chain_and_script_agree_on_where_an_epoch_may_begin(
     tmp_path: Path, seconds: int, ago: int
 ) -> None:

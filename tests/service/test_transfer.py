@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from hushgrid import OccupancyModel, Policy
-from hushgrid.accounting.composition import Account
+from hushgrid.accounting.composition import ReleaseAccount
 from hushgrid.audit.accounts import budget
 from hushgrid.audit.bounds import Check
 from hushgrid.audit.evidence import Evidence
@@ -94,7 +94,7 @@ def spent(world: World) -> float:
 
 
 def test_a_house_takes_its_spending_along(world: World) -> None:
-    books = Account.resume(first_state(world.made.zones[0]), world.standing().account())
+    books = ReleaseAccount.resume(first_state(world.made.zones[0]), world.standing().account())
     moved(world)
     assert transfers(world) == [("elm", "out"), ("oak", "in")]
     (carried,) = world.standing("oak").transfers

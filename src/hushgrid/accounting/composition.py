@@ -141,7 +141,7 @@ class AccountEntry(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Account:
+class ReleaseAccount:
     """The losses of a zone's releases, per house. Without entries every loss is 0.
 
     Attributes:
@@ -152,7 +152,7 @@ class Account:
     first: State
     entries: tuple[AccountEntry, ...] = ()
 
-    def add(self, release: Release) -> Account:
+    def add(self, release: Release) -> ReleaseAccount:
         """The account with the next release of its zone, made under its terms."""
         self._check_mine(release.zone, release.digest)
         expected = len(self.entries) + 1
@@ -252,7 +252,7 @@ class Account:
         return {"zone": self.first.zone.id, "digest": self.first.digest, "entries": entries}
 
     @classmethod
-    def resume(cls, first: State, saved: Mapping[str, Any]) -> Account:
+    def resume(cls, first: State, saved: Mapping[str, Any]) -> ReleaseAccount:
         """Restore a saved account; the terms must be the same and no entry damaged."""
         check_fields(saved, ("zone", "digest", "entries"), "saved account")
         account = cls(first)

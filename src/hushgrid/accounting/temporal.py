@@ -92,7 +92,7 @@ def temporal_leakage(
     Args:
         models: One occupancy model, or several.
         epsilon_t: Loss of each release, (T,) for all houses or (T, N) [nats]. For houses that move
-            together it must be the loss of their block, as `Account.losses` gives it.
+            together it must be the loss of their block, as `ReleaseAccount.losses` gives it.
         lengths: Steps of each block with one common noise, in order; empty: noise of its own at
             every step. The loss of a block is the largest of its steps.
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hushgrid._numbers import Floats, Int32s, Ints, sum_up
-from hushgrid.accounting.composition import Account, compose
+from hushgrid.accounting.composition import ReleaseAccount, compose
 from hushgrid.accounting.temporal import leakage_by_houses
 from hushgrid.audit.bounds import Check
 from hushgrid.audit.evidence import Evidence, Terms
@@ -488,7 +488,7 @@ def _composed(made: Recomputed, house: int) -> float | None:
     steps = [entry.step for entry in made.used]
     if steps == list(range(1, len(made.losses) + 1)):
         try:
-            account = Account(made.first)
+            account = ReleaseAccount(made.first)
             for entry in made.used:
                 account = account.add(made.release_of(entry))
             return account.epsilon(house, DELTA)

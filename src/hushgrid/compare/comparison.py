@@ -41,7 +41,7 @@ from hushgrid.compare.methods import (
     part_of,
 )
 from hushgrid.compare.pufferfish import QUILT, WASSERSTEIN
-from hushgrid.compare.rolling import EVENING, DailySums, Rolling, choose_sums
+from hushgrid.compare.rolling import EVENING, DailySums, RollingMean, choose_sums
 from hushgrid.compare.transforms import FOURIER, WAVELET
 from hushgrid.compare.wevent import WEVENT
 from hushgrid.errors import PlanError, PolicyError
@@ -146,7 +146,7 @@ class Bench:
         self._losses: dict[int, float] = {}
         self._models: dict[tuple[int, Clamp, str], PublicKnowledge] = {}
         self._known: dict[str, tuple[int, FollowedKnowledge]] = {}  # the next day, what is known
-        self._rolling: Rolling | None = None
+        self._rolling: RollingMean | None = None
 
     def drawing(self, seed: int) -> Bench:
         """The same with other draws of noise."""
@@ -264,7 +264,7 @@ class Bench:
         """Means of days before: of all that the model is from, and of the last ones."""
         if self._rolling is None:
             sums = self.sums
-            self._rolling = Rolling.of(
+            self._rolling = RollingMean.of(
                 source, None if isinstance(sums, MethodRefusal) else sums, self._seed
             )
         today = self._means(source, number, self._rolling, ahead=False)
@@ -281,7 +281,7 @@ class Bench:
         return out
 
     def _means(
-        self, source: Recorded, number: int, rolling: Rolling, *, ahead: bool
+        self, source: Recorded, number: int, rolling: RollingMean, *, ahead: bool
     ) -> dict[str, Floats]:
         """Loads by name; the model's forecast before any day is over."""
         usual = source.usual

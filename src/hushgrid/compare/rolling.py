@@ -96,7 +96,7 @@ def _energy(source: Recorded) -> Ints:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rolling:
+class RollingMean:
     """Loads of the days before and of the recorded days, and their noisy sums.
 
     Attributes:
@@ -110,7 +110,7 @@ class Rolling:
     sums: Floats | None
 
     @classmethod
-    def of(cls, source: Recorded, published: DailySums | None, seed: int) -> Rolling:
+    def of(cls, source: Recorded, published: DailySums | None, seed: int) -> RollingMean:
         """Loads, and sums with noise.
 
         Args:

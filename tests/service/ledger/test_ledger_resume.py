@@ -22,7 +22,7 @@ from hushgrid import (
     init,
     step,
 )
-from hushgrid.accounting.composition import Account
+from hushgrid.accounting.composition import ReleaseAccount
 from hushgrid.errors import LedgerError
 from hushgrid.mechanism.release import State
 from hushgrid.service.ledger import writer as keys
@@ -51,7 +51,7 @@ def begin(ledger: Ledger, first: State, at: int) -> None:
 @pytest.mark.parametrize("at", [1, 42])
 def test_account_state_and_releases_are_refolded(tmp_path: Path, at: int) -> None:
     path, now = tmp_path / "ledger.db", state()
-    account = Account(now)
+    account = ReleaseAccount(now)
     made = []
     with opened(path) as ledger:
         begin(ledger, now, at)
@@ -67,7 +67,7 @@ def test_account_state_and_releases_are_refolded(tmp_path: Path, at: int) -> Non
     assert standing.epoch is not None
     assert [one.in_epoch(standing.epoch) for one in standing.releases] == made
     assert tuple(one.rate for one in standing.current) == now.rates
-    again = Account.resume(state(), standing.account())
+    again = ReleaseAccount.resume(state(), standing.account())
     assert again.entries == account.entries
     assert np.array_equal(again.pure, account.pure)
     assert float(again.pure[0]) <= standing.epsilon

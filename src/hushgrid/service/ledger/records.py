@@ -938,7 +938,7 @@ class LedgerState:
         return next((one for one in reversed(self.releases) if one.t == t), None)
 
     def account(self) -> dict[str, Any]:
-        """The present epoch's releases from readings, as `Account.resume` takes them.
+        """The present epoch's releases from readings, as `ReleaseAccount.resume` takes them.
 
         Steps that were not published from readings are left out.
         """
