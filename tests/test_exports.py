@@ -17,6 +17,7 @@ from hushgrid import _numbers as arrays
 
 SOURCE = Path(hushgrid.__file__).parent
 NAMES = [
+    "Account",
     "Answer",
     "Calendar",
     "Calibration",

@@ -171,29 +171,6 @@ def test_renewed_epochs_protect_every_house_from_their_first_step(street: Path) 
     assert found.epochs[7].digest == first_state(later).digest
 
 
-def test_a_renewed_epoch_that_is_the_first_to_publish_begins_as_the_first(tmp_path: Path) -> None:
-    """Nothing was published before it: houses are certain where it begins, by home_at_start."""
-    begins = BEGINS + 2 * STEPS * TWO_HOURS
-    with curator(tmp_path, zone(tmp_path), Shown(), now=BEGINS - TWO_HOURS):
-        pass  # begun, then down for its horizon
-    with curator(tmp_path, zone(tmp_path), Shown(), now=begins) as it:
-        publish(it, 3 * STEPS)
-    found = standing(tmp_path)
-    later = [one.first for one in found.epochs if one.first * TWO_HOURS >= begins]
-    assert later[:2] == [begins // TWO_HOURS + k * STEPS for k in (0, 1)]
-    said = np.array([truly_said(found, house, begins) for house in range(4)])
-    assert said.max() <= 1.0
-    first, again = (one.digest for one in found.epochs[1:3])
-    alone = in_epoch(zone(tmp_path), begins)
-    assert alone is not None
-    assert first == first_state(alone).digest
-    later = next_epoch(alone, begins // TWO_HOURS + STEPS)
-    assert later is not None
-    assert again == first_state(later).digest
-    with curator(tmp_path, zone(tmp_path), Shown(), now=begins + STEPS * TWO_HOURS + 60):
-        pass  # a restart goes on in it
-
-
 def test_ledger_audit_and_replay_agree(street: Path) -> None:
     """The audit counts all epochs as one chain; a verifier that knows nothing of us reads them."""
     verified(street)

@@ -26,7 +26,7 @@ from tests.service.setups import BEGINS, service
 from tests.service.test_curator import Shown, curator
 from tests.service.test_transfer import left, run_on
 
-CAME = {"epsilon": 0.05, "total": 3.0, "leakage": 0.5, "last": BEGINS + 5 * 900}
+CAME = {"epsilon": 0.05, "total": 3.0, "last": BEGINS + 5 * 900}
 LATER = BEGINS + 12 * 900
 Body = dict[str, Any]
 KINDS = {
@@ -106,22 +106,3 @@ def test_what_a_move_records_passes_and_no_less(tmp_path: Path, kind: str) -> No
         terms = [terms_of(one) for one in zones_of(kind, LATER)]
         verdicts = [certify(one, terms).check("budget").status for one in (found, [elm])]
         assert verdicts == ["passed", "failed"]
-
-
-def older(body: Body) -> None:
-    for name in ("total", "last"):
-        del body[name]
-
-
-@pytest.mark.parametrize(
-    ("change", "status"),
-    [
-        (lambda body: body.pop("last"), "failed"),
-        (older, None),
-    ],
-)
-def test_records_of_earlier_versions(
-    tmp_path: Path, honest: list[Record], change: Callable[[Body], None], status: str | None
-) -> None:
-    elm, _ = evidence(tmp_path, forged(honest, change))
-    assert [fault.status for fault in transfers(elm)] == ([status] if status else [])
