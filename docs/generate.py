@@ -177,7 +177,7 @@ def keys() -> str:
         "[publish]": [deployment.Publish],
         "[zone]": [zone_file.ZoneTable],
         "[tariff]": [Tariff],
-        "[policy]": [zone_file.PolicyTable, service_file.Promised],
+        "[policy]": [zone_file.PolicyTable, service_file.PromiseKeys],
         "[[houses]]": [service_file.Metered],
         "[[models]]": [zone_file.Chained, zone_file.ModelFile],
         "[models.chains.NAME]": [zone_file.Chain],

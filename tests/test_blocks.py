@@ -121,7 +121,7 @@ RUN: dict[str, dict[str, list[str]]] = {
             ROOT_ONLY,
             "skip: needs Docker",  # tests/test_deploy.py reads the files it uses
             f"{HERE}::test_commands_of_operations",
-            "service/cluster/test_failover.py",
+            "service/standby/test_failover.py",
             "cli/test_bill.py::test_a_home_pays_published_prices_in_both_directions",
             f"{HERE}::test_commands_of_operations",
             f"{HERE}::test_a_dump_has_the_ledger",
@@ -130,7 +130,7 @@ RUN: dict[str, dict[str, list[str]]] = {
             JOURNEY,
         ],
         "yaml": [f"{HERE}::test_promtool_takes_the_scrape_configuration"],
-        "toml": [f"{HERE}::test_several_curators_share_a_file"],
+        "toml": [f"{HERE}::test_curators_stand_by_with_one_file"],
     },
     "plan.md": {"indented": ["cli/test_cli.py::test_plan_answers_a_promise"]},
     "serve.md": {"json": [f"{HERE}::test_readings_as_json"]},
@@ -293,16 +293,18 @@ def test_promtool_takes_the_scrape_configuration(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_several_curators_share_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_curators_stand_by_with_one_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (text,) = blocks(PAGES["operations.md"])["toml"]
     run(capsys, f"hushgrid init {tmp_path}")
     file, asked = tmp_path / "service.toml", tomllib.loads(text)
     whole = re.sub(
         r"\[stores\]\n(?:.+\n)+", text[text.index("[stores]") :] + "\n", file.read_text()
     )
-    file.write_text(whole.replace("[service]\n", "[service]\nshare = true\n", 1))
+    file.write_text(whole.replace("[service]\n", "[service]\nstandby = true\n", 1))
     found = load_deployment(file)
-    assert (found.share, found.ledger) == (asked["service"]["share"], asked["stores"]["ledger"])
+    assert (found.standby, found.ledger) == (asked["service"]["standby"], asked["stores"]["ledger"])
 
 
 @pytest.mark.parametrize(("month", "medians"), [(12, [180, 180, 260]), (3, [130, 130, 130])])

@@ -49,7 +49,10 @@ def test_a_new_field_is_one_line(tmp_path: Path) -> None:
         ignore=shutil.ignore_patterns("__pycache__", "static"),
     )
     file = tmp_path / "hushgrid" / "mechanism" / "release.py"
-    text, last = file.read_text(), "= None  # type: ignore[assignment]\n"
+    text, last = (
+        file.read_text(),
+        "    feed_in: Annotated[float | None, optional(number(-math.inf))] = None\n",
+    )
     assert text.count(last) == 1
     field = "    season: Annotated[int | None, optional(whole(1))] = None\n"
     file.write_text(text.replace(last, last + field))

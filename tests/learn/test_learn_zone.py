@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hushgrid.compare.drift import welch
 
 from hushgrid.cli import main
+from hushgrid.compare.drift import welch
 from hushgrid.errors import FileError, IntakeError, ModelError, PolicyError
 from hushgrid.files.learn_file import LearnTable, load_learn
 from hushgrid.files.readings import _has_whole_lines, read_histories

@@ -30,7 +30,7 @@ BLOCKS = 64  # that a window account lists; older ones are merged
 
 
 class Account:
-    """Makes the two kinds of accounts. Both have `admit` and `most`."""
+    """Makes the two kinds of accounts. Both have `admit` and `most` (docs/proofs/account.md)."""
 
     @staticmethod
     def interval(law: tuple[ArrayLike, ArrayLike] = (-np.inf, np.inf)) -> IntervalAccount:
