@@ -36,7 +36,7 @@ CODE = re.compile(r"    (hushgrid|python3?|make|PYTHONPATH=\S+|from|\.venv/\S+) 
 GUIDES = "test_docs.py::test_guides_run_as_they_are_written"
 FEEDS = "service/test_guides.py"
 HERE = "test_blocks.py"
-JOURNEY = "test_journeys.py::test_an_engineer_from_init_to_postgres"
+JOURNEY = "test_journeys.py::test_an_engineer_from_init_to_restore"
 ROOT_ONLY = "skip: needs root, systemd and an index of packages"
 # by page and kind, in their order: the test that runs the block, or why none does
 RUN: dict[str, dict[str, list[str]]] = {
