@@ -363,27 +363,6 @@ def left(folder: Path, *zones: ZoneService) -> float:
     return move(made, "elm-0", "elm", "oak", BEGINS + 10**6).epsilon
 
 
-KINDS = {}
-
-
-@pytest.mark.parametrize("where", ["elm", "oak"])
-@pytest.mark.parametrize("kind", KINDS)
-def test_no_house_moves_under_a_policy_whose_losses_do_not_add_up_ahead(
-    tmp_path: Path, kind: str, where: str
-) -> None:
-    policy = {where: KINDS[kind]}
-    plain = Policy(0.5, horizon=20)
-    elm, oak = (service_of(2, name, policy.get(name, plain)) for name in ("elm", "oak"))
-    run_on(tmp_path, oak, 0)
-    run_on(tmp_path, elm, 2)
-    with pytest.raises(LedgerError, match=rf"zone '{where}' while its policy has .*--new-epoch"):
-        left(tmp_path, elm, oak)
-    after = {where: replace({"elm": elm, "oak": oak}[where], policy=plain, begins=BEGINS + 1800)}
-    run_on(tmp_path, after[where], 1, new_epoch=True)  # the way out
-    zones = after.get("elm", elm), after.get("oak", oak)
-    assert left(tmp_path, *zones) > 0
-
-
 @pytest.mark.parametrize(("seconds", "releases"), [(1800, 1), (900, 1), (900, 0)])
 def test_a_house_takes_along_a_booked_gap(tmp_path: Path, seconds: int, releases: int) -> None:
     """Whatever the steps of the next epoch are, and with or without a release in it."""
