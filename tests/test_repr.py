@@ -11,6 +11,7 @@ import numpy as np
 
 import hushgrid
 from hushgrid import (
+    Account,
     Consumption,
     Elasticity,
     Exact,
@@ -43,6 +44,7 @@ from hushgrid import (
     step,
     tally,
 )  # fmt: skip
+from hushgrid.accounting.account import IntervalAccount, WindowAccount
 
 
 def made() -> list[Any]:
@@ -69,7 +71,8 @@ def made() -> list[Any]:
         Histogram(np.ones(300) / 300), Elasticity(0.2, 0.1, 0.5, 2.0), Naive(2500), Uniform(9),
         SimulatedNoise(1),
         Policy(0.5, schedule=PerStep((0.1,) * 96)), PerStep((0.1,) * 96), SecureNoise(),
-        Gaussian(3.0, 1e-6), *laws,
+        Gaussian(3.0, 1e-6), *laws, Account.interval((np.zeros(n), np.ones(n))),
+        Account.window(96, 1.0).admit(0.1, 0, 11).under(48, 0.5, 20).under(1344, 0.25, 20),
         Negligible(1e-6, (0.5,) * 96), FeedIn(0.001, 0.05), Net(laws[1], laws[2], 2500),
     ]  # fmt: skip
 
@@ -92,10 +95,12 @@ def test_every_public_object_fits_a_line() -> None:
         and not inspect.isabstract(found)
         and not getattr(found, "_is_protocol", False)
     }
+    public |= {WindowAccount, IntervalAccount}
     objects = [one for top in made() for one in inside(top) if type(one) in public]
     long = {repr(one)[:140] for one in objects if len(repr(one)) > 100 or "\n" in repr(one)}
     assert not long
     assert {kind.__name__ for kind in public - {type(one) for one in objects}} <= {
+        "Account",  # makes the two kinds of accounts
         "Law",
         "Noise",
         "Schedule",

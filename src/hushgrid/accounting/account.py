@@ -99,6 +99,12 @@ class IntervalAccount:
     low: Floats
     high: Floats
 
+    def __repr__(self) -> str:
+        if not self.known.size:
+            return "IntervalAccount(no classes)"
+        known, room = self.known.max(), self.room.min()
+        return f"IntervalAccount({self.known.size} classes, known<={known:.6g}, room>={room:.6g})"
+
     @property
     def law(self) -> tuple[Floats, Floats]:
         """Smallest and largest log odds of the law of the last step before any output."""
@@ -230,6 +236,12 @@ class WindowAccount:
 
     promises: tuple[WindowPromise, ...]
     blocks: tuple[SpentBlock, ...] = ()
+
+    def __repr__(self) -> str:
+        terms = ", ".join(
+            f"{promise.epsilon:g} in {promise.steps} steps" for promise in self.promises[-2:]
+        )
+        return f"WindowAccount({terms}; {len(self.blocks)} blocks)"
 
     def admit(self, loss: float, first: int, last: int) -> WindowAccount | None:
         """The account after a block; None where a window could lose more than is promised.
