@@ -81,7 +81,7 @@ def fleet(
 ) -> Iterator[tuple[Fleet, Witness]]:
     url = postgres.fresh()
     folder = tmp_path_factory.mktemp("standby")
-    made = Fleet(service_file(folder, url, ZONES, blocks=ZONES[::3]), url)
+    made = Fleet(service_file(folder, url, ZONES), url)
     try:
         with Witness(url) as witness:
             wait_for(lambda: made.active() is not None, made.curators)
