@@ -100,7 +100,8 @@ def _subscribe(store: VtnStore, taker: str, program: str) -> None:
             url = CLOSED if i % 2 else f"{taker}/500/{i}"
         each = {"objects": ["EVENT"], "operations": ["CREATE"], "callbackUrl": url}
         body = {"clientName": "bench", "programID": program, "objectOperations": [each]}
-        store.add(StoredObject("SUBSCRIPTION", f"subscription-{i}", "bench", 0, 0, to_text(body)))
+        client = f"bench-{i % 50}"  # a client has few of them
+        store.add(StoredObject("SUBSCRIPTION", f"subscription-{i}", client, 0, 0, to_text(body)))
 
 
 def _came(taker: str) -> int:

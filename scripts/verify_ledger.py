@@ -5,14 +5,20 @@
 
 Prints one line; exit 0: every record stands, 1: one does not, 2: the file cannot be read.
 Signatures are checked where the package `cryptography` is installed; the line says whether.
-The format is in docs/ledger.md. This file shares no code with hushgrid, on purpose.
+Every account of a promise about an interval is computed again from the records before it.
+The format is in docs/ledger.md, the account in docs/proofs/account.md. This file shares no code
+with hushgrid, on purpose.
 """
 
 import argparse
 import hashlib
 import json
+import math
 import re
 import sys
+from datetime import datetime
+from functools import lru_cache
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 try:
     from cryptography.exceptions import InvalidSignature
@@ -23,7 +29,7 @@ except ImportError:
 FORMAT = "hushgrid-ledger/1"
 KINDS = {
     "genesis": "created_at format key mode",
-    "epoch": "digest exact first horizon houses roster seconds together",
+    "epoch": "digest exact first horizon houses roster seconds",
     "schedule": "digest steps",
     "release": "applies_from applies_start counts delta digest epsilon epsilon_any estimate"
     " load_hat published_at put_back rate rule scale simulated source start t zone",
@@ -31,20 +37,19 @@ KINDS = {
     "charge": "digest epsilon homes what",
     "gap": "first last why",
     "resume": "delta epsilon first last",
+    "closed": "goes_on",
+    "opened": "closed",
 }
 OPTIONAL = {
-    "epoch": {
-        "interval",
-        "leakage",
-        "accepted",
-        "promised_from",
-        "forecast_until",
-        "occupancy",
+    "epoch": {"interval", "window", "occupancy", "models", "time_zone", "eta"},
+    "release": {
+        "noise", "base", "model_share", "covariates", "block", "offset", "feed_in", "account",
+        "windows",
     },
-    "release": {"noise", "base", "model_share", "covariates", "block", "offset", "feed_in"},
+    "transfer": {"account", "windows"},
     "gap": {"heads", "least"},
-    "resume": {"together", "interval"},
-}
+    "resume": {"account", "until", "windows"},
+}  # fmt: skip
 COSTS = ("scale", "epsilon", "delta", "epsilon_any", "put_back")
 
 
@@ -116,6 +121,296 @@ def check_signature(key, record):
         raise BadRecordError("the signature is not of the key in the genesis") from None
 
 
+# ---- the account of a promise about an interval (docs/proofs/account.md)
+#
+# A row is about the houses of one chain of one model: b, the most that all outputs so far say about
+# its last step; the room, the most that later ones may say about that step; and the smallest and
+# largest log odds of being at home there by the model alone. m is a matrix by rows: m[2 s + j] is
+# the chance of state j after state s; 0 is away, 1 at home.
+
+INFINITE = sys.float_info.max  # as which records write infinity
+CLOSE = 1e-9
+SILENT = 40_000  # steps without a block that are followed one by one
+STAYS = (1.0, 0.0, 0.0, 1.0)
+NOTHING = (0.0, math.inf, -math.inf, math.inf)  # was published
+
+
+def times(m, n):
+    """The moves of m, then those of n."""
+    return tuple(m[s] * n[j] + m[s + 1] * n[2 + j] for s in (0, 2) for j in (0, 1))
+
+
+def log_ratio(x, y):
+    """log(x / y), one of which may be 0."""
+    return math.log(x / y) if x > 0 < y else math.inf if x > 0 else -math.inf
+
+
+def share(odds):
+    """The chance with these log odds."""
+    return 1 / (1 + math.exp(-odds)) if odds > -700 else 0.0
+
+
+def room_after(x, m):
+    """The most that may be said about a step so that the one before m learns at most x."""
+    least = math.inf
+    for column in ((m[0], m[2]), (m[1], m[3])):
+        high, low = max(column), min(column)
+        grown = math.expm1(min(x, 700.0))
+        if x < math.inf and high - low > grown * low:
+            least = min(least, math.log1p(grown / (high - low - grown * low)))
+    return least
+
+
+def softplus(z):
+    """log(1 + e^z)."""
+    return max(z, 0.0) + math.log1p(math.exp(-abs(z)))
+
+
+def says_after(b, m, low, high):
+    """The most that outputs which say b about the step before m say about the one after it."""
+    if b == 0 or 0 in (m[0] + m[2], m[1] + m[3]) or (low == high and math.isinf(low)):
+        return 0.0
+    c0, c1 = log_ratio(m[2], m[0]), log_ratio(m[3], m[1])
+    if math.isinf(c0) and math.isinf(c1):
+        return b
+    if b == math.inf:  # the state before is as good as known
+        if math.isinf(c0) or math.isinf(c1) or low == -math.inf or high == math.inf:
+            return abs(c1 - c0)
+        home = softplus(-low - c0) - softplus(-low - c1)
+        away = softplus(high + c1) - softplus(high + c0)
+        return max(abs(home), abs(away))
+    most = 0.0
+    for s in (b, -b):
+        z = min(max(-(c0 + c1) / 2 - s / 2, low), high)
+        said = []
+        for at in (c if math.isinf(c) else z + c for c in (c0, c1)):
+            ends = {math.inf: s, -math.inf: 0.0}
+            said.append(ends[at] if math.isinf(at) else softplus(at + s) - softplus(at))
+        most = max(most, abs(said[1] - said[0]))
+    return min(most, b, abs(c1 - c0))
+
+
+def after_block(row, loss, chain, promise, lost=False):
+    """The row after a block; None where a promise could be broken, unless it is lost anyway."""
+    b, room, low, high = row
+    ahead = [STAYS]
+    for m in reversed(chain[1:]):
+        ahead.append(times(m, ahead[-1]))
+    left = room_after(room, chain[0]) - loss
+    if left < -CLOSE * loss and not lost:
+        return None
+    room, inward = room_after(max(left, 0.0), ahead[-1]), STAYS
+    for m, outward in zip(chain, reversed(ahead), strict=True):
+        inward = times(inward, m)
+        said = says_after(b, inward, low, high)
+        left = math.inf if promise == math.inf else promise - loss - said
+        if left < -CLOSE * promise and not lost:
+            return None
+        room = min(room, room_after(max(left, 0.0), outward))
+    ends = []
+    for home, away in ((share(low), share(-low)), (share(high), share(-high))):
+        chances = [away * inward[j] + home * inward[2 + j] for j in (0, 1)]
+        ends.append(log_ratio(chances[1], chances[0]))
+    return loss + said, room, min(ends), max(ends)
+
+
+def near(x, y):
+    """Equal but for rounding."""
+    return x == y or math.isclose(x, y, rel_tol=CLOSE, abs_tol=CLOSE)
+
+
+def read_rows(account):
+    """The losses and the rows of a record."""
+    rows = [
+        [x if abs(x) < INFINITE else math.copysign(math.inf, x) for x in row] for row in account
+    ]
+    need(all(len(row) == 5 and min(row[:3]) >= 0 for row in rows), "its account has other figures")
+    return [row[0] for row in rows], [tuple(row[1:]) for row in rows]
+
+
+def no_better(row, due):
+    """Whether a row promises the houses no less than is due."""
+    pairs = ((due[0], row[0]), (row[1], due[1]), (row[2], due[2]), (due[3], row[3]))
+    return all(x <= y or near(x, y) for x, y in pairs)
+
+
+def merged(rows, unknown):
+    """A row that holds for all of these under any model, or if none is believed any more."""
+    known = math.inf if unknown else max(row[0] for row in rows)
+    return known, min(row[1] for row in rows), -math.inf, math.inf
+
+
+zone_named = lru_cache(ZoneInfo)
+
+
+def place(epoch, t, length):
+    """The step of a pattern that the zone's step t is: in local time from Monday on."""
+    if "time_zone" not in epoch:
+        return (t - epoch["first"]) % length
+    now = datetime.fromtimestamp(t * epoch["seconds"], zone_named(epoch["time_zone"]))
+    local = ((now.weekday() * 24 + now.hour) * 60 + now.minute) * 60 + now.second
+    return local // epoch["seconds"] % length
+
+
+def chains_of(epoch):
+    """The chain of each row with its slots."""
+    return [(model["slots"], chain) for model in epoch["models"] for chain in model["chains"]]
+
+
+def matrices(epoch, first, last, new=False):
+    """For each row the matrices into the steps first to last; new: its houses begin with them."""
+    rows = []
+    for slots, chain in chains_of(epoch):
+        at = [slots[place(epoch, t, len(slots))] for t in range(first, last + 1)]
+        into = [chain["moves"][slot] for slot in at]
+        rows.append([STAYS, *into[1:]] if new else into)
+    return rows
+
+
+def moves(epoch):
+    """All by which two epochs have the same houses under the same models."""
+    chains = [(slots, chain["moves"]) for slots, chain in chains_of(epoch)]
+    names = ("seconds", "time_zone", "roster", "occupancy")
+    return chains, [epoch.get(name) for name in names]
+
+
+def certain(law, chain, steps):
+    """Whether one state alone is possible at each of a chain's last `steps`."""
+    states = [chance > 0 for chance in law]
+    alone = [sum(states) < 2]
+    for m in chain[1:]:
+        states = [any(states[s] and m[2 * s + j] > 0 for s in (0, 1)) for j in (0, 1)]
+        alone.append(sum(states) < 2)
+    return all(alone[-steps:])
+
+
+class Account:
+    """A zone's account so far."""
+
+    def __init__(self):
+        self.arrivals = []  # of houses that came since the epoch was recorded
+        self.set(None, None, 0)
+
+    def set(self, rows, epoch, last, cut=None):
+        """The newest rows, about the step `last` of their epoch, and what they were made of."""
+        self.rows, self.epoch, self.last, self.cut = rows, epoch, last, cut
+        self.brought, self.ends, self.unknown = [], [], False  # what they do not hold
+
+    def begin(self):
+        """An epoch is recorded: houses that came before it count from now on."""
+        for rows, end in self.arrivals:
+            self.brought += rows
+            self.ends.append(end)
+        self.arrivals = []
+
+    def goes_on(self, epoch):
+        """Whether the rows are of the same houses under the same models."""
+        return self.rows is not None and moves(self.epoch) == moves(epoch)
+
+    def settled(self, epoch):
+        """The last step that the rows hold, in steps of an epoch: no block begins until it ends."""
+        ends = [*self.ends]
+        if self.rows is not None:
+            ends.append((self.last + 1) * self.epoch["seconds"])
+        return -(-max(ends, default=0) // epoch["seconds"]) - 1
+
+    def before(self, epoch, first):
+        """The rows before a step, and whether nothing was ever published before it."""
+        done, chains, border = self.settled(epoch), chains_of(epoch), epoch["first"] - 1
+        need(first > done, "a block begins before the last one has ended")
+        new = self.rows is None and not self.unknown and not self.brought
+        if new:
+            odds = [log_ratio(chain["law"][1], chain["law"][0]) for _, chain in chains]
+            rows, done = [(0.0, math.inf, y, y) for y in odds], max(done, border)
+            silent = self.silent(epoch, rows, done, first - 1, math.inf, new=True)
+            return silent, new and first - 1 <= done
+        if self.goes_on(epoch) and not self.unknown and not self.brought:
+            rows = self.rows
+        else:
+            rows = [merged([NOTHING, *(self.rows or ()), *self.brought], self.unknown)]
+            rows, done = rows * len(chains), max(done, border)
+        promise = math.inf if self.rows is None else self.epoch.get("interval", math.inf)
+        begun = min(border, first - 1)  # steps before the epoch keep the promise of then
+        rows = self.silent(epoch, rows, done, begun, promise)
+        promise = max(promise, epoch["interval"])
+        return self.silent(epoch, rows, max(done, begun), first - 1, promise), False
+
+    def silent(self, epoch, rows, done, last, promise, new=False):
+        """The rows after steps in which nothing from readings was published."""
+        if last - done > SILENT:
+            rows = [(*row[:2], -math.inf, math.inf) for row in rows]
+            done = last - SILENT
+        if last <= done:
+            return rows
+        silent = list(zip(rows, matrices(epoch, done + 1, last, new), strict=True))
+        rows = [after_block(row, 0.0, into, promise) for row, into in silent]
+        models = [n for n, model in enumerate(epoch["models"]) for _ in model["chains"]]
+        over = {n for n, row in zip(models, rows, strict=True) if row is None}
+        for at, (row, into) in enumerate(silent):
+            if models[at] in over:  # steps before the first block that is admitted again
+                rows[at] = after_block(row, 0.0, into, math.inf)
+        return rows
+
+    def blocks(self, epoch, first, last):
+        """For each row what it was before a block, and the matrices into the block's steps."""
+        rows, new = self.before(epoch, first)
+        return list(zip(rows, matrices(epoch, first, last, new), strict=True))
+
+    def open(self, epoch, body, first, last):
+        """The rows of the release that opens a block."""
+        losses, rows = read_rows(body["account"])
+        need(body["t"] > self.settled(epoch), "a block begins before the last one has ended")
+        first = max(first, self.settled(epoch) + 1)
+        cut = self.blocks(epoch, first, last)
+        need(len(rows) == len(cut), "its account has another number of rows")
+        for n, (row, into) in enumerate(cut):
+            due = after_block(row, losses[n], into, epoch["interval"])
+            need(due, f"the account does not admit the block of step {body['t']} (row {n + 1})")
+            fits = all(map(near, rows[n], due))
+            need(fits, f"row {n + 1} of its account does not follow from the records before")
+            chain = chains_of(epoch)[n][1]
+            lost = chain["reach"] / body["scale"] if body["scale"] else math.inf
+            if epoch["eta"] == 1 and not near(losses[n], lost):
+                since = matrices(epoch, epoch["first"], last)[n]
+                alone = certain(chain["law"], since, last - first + 1)
+                need(alone, f"row {n + 1} of its account states another loss")
+        self.set(rows, epoch, last, (first, cut, losses))
+
+    def resume(self, epoch, body):
+        """The rows that book steps whose records are lost; what was planned is not on record."""
+        losses, rows = read_rows(body["account"])
+        first, last = max(body["first"], self.settled(epoch) + 1), body["until"]
+        need(last >= body["last"], "its account is of an earlier step")
+        if first > last:
+            due = self.before(epoch, first)[0]
+        else:
+            due = []
+            for row, into in self.blocks(epoch, first, last):
+                silent = after_block(row, 0.0, into, epoch["interval"])
+                due.append(silent or after_block(row, 0.0, into, math.inf, lost=True))
+        need(len(rows) == len(due), "its account has another number of rows")
+        for n, (said, *others) in enumerate(due):
+            booked = max(said, min(said + losses[n], epoch["interval"]))
+            fits = no_better(rows[n], (booked, *others))
+            need(fits, f"row {n + 1} of its account is better than the records before allow")
+        self.set(rows, epoch, last)
+
+    def leave(self, epoch, body, last):
+        """The row that a house takes along when it leaves after a step."""
+        rows = list(self.rows or ())
+        due = bool(rows or self.brought or self.unknown)
+        need(due == ("account" in body), "an account too many, or none")
+        if self.cut and last < self.last and self.goes_on(epoch):
+            first, cut, losses = self.cut  # the house has no part in the rest of the block
+            steps = max(last, first) - first + 1
+            for n, ((row, into), loss) in enumerate(zip(cut, losses, strict=True)):
+                rows[n] = after_block(row, loss, into[:steps], epoch["interval"]) or rows[n]
+        if due:
+            (row,) = read_rows(body["account"])[1]
+            fits = no_better(row, merged([NOTHING, *rows, *self.brought], self.unknown))
+            need(fits, "a house leaves with a better account than its zone's")
+
+
 class Chain:
     """One zone's records so far."""
 
@@ -126,7 +421,9 @@ class Chain:
         self.t = self.end = self.reach = 0
         self.spent = {}
         self.charged = set()
-        self.gap = None
+        self.gap = self.opened = None
+        self.account, self.left, self.came = Account(), {}, {}
+        self.windows, self.closed = ([], []), None
 
     def take(self, record, wanted_key):
         """The next record, or why not."""
@@ -135,14 +432,31 @@ class Chain:
         need(record["prev"] == self.head, "it does not follow the record before")
         need(record["digest"] == digest_of(record), "its digest is not that of its text")
         body, kind = record["body"], record["kind"]
+        need(self.closed is None or kind == "opened", "a record after the ledger was closed")
         need((kind == "genesis") == (self.seq == 0), "a chain begins with its one genesis")
         try:
             getattr(self, f"take_{kind}")(body)
-        except (TypeError, ValueError):
+        except ZoneInfoNotFoundError:
+            raise BadRecordError("its time zone is not known on this machine") from None
+        except (TypeError, ValueError, KeyError, IndexError, OverflowError):
             raise BadRecordError("a field is not of its type") from None
+        if kind == "transfer" and body["direction"] == "out":
+            self.left[record["digest"]] = body.get("account")
+        elif kind == "transfer":
+            self.came[body["out"]] = body.get("account")
         need(wanted_key in (None, self.key), "it is signed with another key than the one given")
         check_signature(self.key, record)
         self.seq, self.head = record["seq"], record["digest"]
+        self.closed = record["digest"] if kind == "closed" else None
+
+    def take_closed(self, body):
+        """Nothing follows, but in an import."""
+        need(self.gap is None, "the ledger is closed while a gap is not booked")
+        need(isinstance(body["goes_on"], str), "where it goes on is no text")
+
+    def take_opened(self, body):
+        """An import goes on."""
+        need(self.closed == body["closed"] is not None, "it opens a ledger that was not closed")
 
     def take_genesis(self, body):
         """Mode and key."""
@@ -157,6 +471,13 @@ class Chain:
         later = body["first"] * body["seconds"] >= self.reach
         need(later, "an epoch begins before what is published ends")
         need(self.gap is None, "an epoch while a gap is not booked")
+        promised = {"interval" in body, "models" in body, "eta" in body}
+        need(len(promised) == 1, "an interval promise without models, or models without one")
+        need(
+            True not in promised or 0 < body["interval"] < math.inf, "no promise about an interval"
+        )
+        self.opened = None
+        self.account.begin()
         self.epoch, self.committed, self.t = body, False, min(self.t, body["first"] - 1)
 
     def take_schedule(self, _):
@@ -183,8 +504,6 @@ class Chain:
         if source == "readings":
             need(self.gap is None, "a release from readings while a gap is not booked")
             need(t < self.epoch["first"] + self.epoch["horizon"], "beyond the horizon")
-            silent = self.epoch.get("forecast_until", 0)
-            need(body["start"] >= silent, "readings before its epoch's forecast_until")
             need(type(body["load_hat"]) is int, "no load_hat")
             need(body["scale"] > 0 or self.epoch["exact"] is True, "no noise")
             if "noise" in body:
@@ -192,10 +511,9 @@ class Chain:
                 need(body["noise"] in known, "the noise is unknown")
                 need((body["noise"] == "none") == (body["scale"] == 0), "noise without a scale")
             need(("block" in body) == (body.get("noise") == "block"), "noise and block disagree")
-            if "block" in body:
-                first = self.block(t, body["block"])
-                need(first >= self.epoch["first"], "its block begins before its epoch")
+            self.take_block(body)
         else:
+            need("account" not in body and "windows" not in body, f"a {source} with an account")
             need("noise" not in body and "block" not in body, f"a {source} with noise")
             free = body["load_hat"] is None and not any(body[name] for name in COSTS)
             need(free, f"a {source} with a load or a cost")
@@ -203,14 +521,64 @@ class Chain:
         self.end = body["start"] + (self.epoch["seconds"] if self.epoch else 1)
         self.reach = max(self.reach, self.end)
 
-    def block(self, t, block):
-        """The first step of a release's block."""
-        need(isinstance(block, dict), "its block is no place")
-        known = {"length", "number", "place"}
-        need(known <= set(block) <= {*known, "mark"}, "its block is no place")
-        need(all(type(one) is int and one > 0 for one in block.values()), "its block is no place")
-        need(block["place"] <= block["length"], "its place is beyond its block")
-        return t - block["place"] + 1
+    def take_block(self, body):
+        """The block of steps that a release is in; its first release has the account after it."""
+        first = last = body["t"]
+        if "block" in body:
+            block = body["block"]
+            need(isinstance(block, dict), "its block is no place")
+            names = {"length", "number", "place"}
+            need(names <= set(block) <= {*names, "mark"}, "its block is no place")
+            fits = all(type(value) is int and value > 0 for value in block.values())
+            need(fits and block["place"] <= block["length"], "its block is no place")
+            first += 1 - block["place"]
+            last = first + block["length"] - 1
+            need(first >= self.epoch["first"], "its block begins before its epoch")
+        promised = "interval" in self.epoch or "window" in self.epoch
+        opens = self.opened is None or self.opened[0] != first
+        if not promised:
+            need("account" not in body, "an account without a promise about an interval")
+        if "interval" in self.epoch:
+            need(opens == ("account" in body), "an account too many, or none")
+        else:
+            self.account.unknown = True
+        if opens and "interval" in self.epoch:
+            self.account.open(self.epoch, body, first, last)
+        if opens:
+            self.take_windows(body, last)
+        need(opens or "windows" not in body, "an account too many, or none")
+        if opens:
+            self.opened = first, last, body["scale"]
+        need(self.opened == (first, last, body["scale"]), "other terms than its block's")
+
+    def take_windows(self, body, last):
+        """Every window of time that holds the block loses what is promised about it at most."""
+        seconds, present = self.epoch["seconds"], self.epoch.get("window")
+        promises, blocks = body.get("windows", ([], []))
+        need(present is None or "windows" in body, "no account of the promise about windows")
+        if "windows" not in body:
+            return
+        start, end, loss = blocks[-1]
+        need(end == (last + 1) * seconds - 1, "its windows end with another block")
+        need(start <= body["start"], "its windows end with another block")
+        need(loss >= body["epsilon_any"] * (1 - CLOSE), "its windows state another loss")
+        made = [promise[:2] for promise in promises if promise[3] == -1]
+        need(made == ([] if present is None else [present]), "its windows state another promise")
+        old_promises, old_blocks = self.windows
+        for window, epsilon, since, until in old_promises:
+            stays = until == -1 or start - window + 1 <= until
+            kept = [p for p in promises if p[:2] == [window, epsilon] and p[2] <= since]
+            need(kept or not stays, "its windows drop a promise that is in force")
+            need(not stays or kept[0][3] == -1 or kept[0][3] >= until, "a promise ends too early")
+        reach = max((window for window, *_ in promises), default=0)
+        for block in old_blocks:
+            if block[1] >= start - reach + 1 and len(blocks) < 64:
+                need(block in blocks, "its windows drop a block that still counts")
+        for window, epsilon, since, until in promises:
+            if until == -1 or start - window + 1 <= until:
+                lost = [e for a, b, e in blocks if b >= start - window + 1 and a >= since]
+                need(math.fsum(lost) <= epsilon * (1 + CLOSE), "a window loses too much")
+        self.windows = promises, blocks
 
     def take_transfer(self, body):
         """What a house has spent stays spent."""
@@ -221,6 +589,17 @@ class Chain:
         before = self.spent.get(body["house"], [0, 0])
         need(now[0] >= before[0] and now[1] >= before[1], "a house has spent less than before")
         self.spent[body["house"]] = now
+        if body["direction"] == "out":
+            self.account.leave(self.epoch, body, self.t)
+        else:
+            if "account" in body:
+                rows = read_rows(body["account"])[1]
+                self.account.arrivals.append((rows, body["last"]))
+            if "windows" in body:
+                self.windows = tuple(
+                    old + [one for one in new if one not in old]
+                    for old, new in zip(self.windows, body["windows"], strict=True)
+                )
 
     def take_charge(self, body):
         """What everybody spent on models, once for each."""
@@ -247,7 +626,17 @@ class Chain:
         need(self.gap == [body["first"], body["last"]], "it books no open gap")
         need(body["epsilon"] is None or body["epsilon"] >= 0, "it books less than nothing")
         need(0 <= body["delta"] <= 1, "its delta is no probability")
-        self.gap = None
+        promised = "interval" in self.epoch
+        need(not promised or "account" in body, "an account too many, or none")
+        accounts = "account" in body or "windows" in body
+        need(accounts == ("until" in body), "an account too many, or none")
+        if promised:
+            self.account.resume(self.epoch, body)
+        self.account.unknown |= not promised
+        if "windows" in body:
+            need(all(block in body["windows"][1] for block in self.windows[1][-8:]), "lost blocks")
+            self.windows = body["windows"]
+        self.gap = self.opened = None
 
 
 def verify(lines, key=None, heads=()):
@@ -262,6 +651,12 @@ def verify(lines, key=None, heads=()):
             missing.discard(record["digest"])
             n += 1
         need(n, "there is no record")
+        left = {out: account for chain in chains for out, account in chain.left.items()}
+        for chain in chains:
+            fits = all(left.get(out, account) == account for out, account in chain.came.items())
+            need(
+                fits, f"a house came to zone {chain.zone!r} with another account than it left with"
+            )
         need(not missing, f"record {min(missing, default='')} is not in there: its end was cut")
     except BadRecordError as why:
         return False, f"bad: line {n + 1}: {why}"

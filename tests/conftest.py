@@ -54,7 +54,6 @@ if not SOAK:  # Java starts for a minute
 # The longest files, longest first: a worker that takes the last one is not left alone with it.
 LONGEST = (
     "browser/test_pages.py",
-    "service/test_border.py",
     "service/test_gaps.py",
     "service/test_ready.py",
     "service/test_transfer.py",

@@ -87,6 +87,7 @@ RUN: dict[str, dict[str, list[str]]] = {
         "toml": [f"{FEEDS}::test_mqtt_of_the_service_file"],
         "json": [f"{FEEDS}::test_node_reds_flow_names_what_there_is"],
     },
+    "http.md": {"json": [f"{HERE}::test_readings_as_json"]},
     "learn.md": {
         "indented": [
             "learn/test_learn_zone.py::test_learn_writes_what_its_guide_says",
@@ -133,7 +134,6 @@ RUN: dict[str, dict[str, list[str]]] = {
         "toml": [f"{HERE}::test_curators_stand_by_with_one_file"],
     },
     "plan.md": {"indented": ["cli/test_cli.py::test_plan_answers_a_promise"]},
-    "serve.md": {"json": [f"{HERE}::test_readings_as_json"]},
     "trace.md": {"indented": ["compare/test_attack.py"]},
     "zone-file.md": {
         "toml": [
@@ -335,7 +335,7 @@ def test_homes_that_export(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 
 
 def test_readings_as_json() -> None:
-    for page, name in (("meter-data.md", "json"), ("serve.md", "json")):
+    for page, name in (("meter-data.md", "json"), ("http.md", "json")):
         (text,) = blocks(PAGES[page])[name]
         assert json.loads(text)
         (found,) = FORMAT.batches([text.encode()], CANONICAL)

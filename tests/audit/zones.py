@@ -100,7 +100,6 @@ def story(
         told.append(("genesis", dict(bodies.genesis("simulation", KEY.public, START - 60))))
     stated: dict[str, Any] = {
         "exact": given.policy.on_empty == "publish_exact",
-        "together": max(piece.size for model in given.models for piece in model.chains),
         "houses": "".join(f"{house:012x}" for house in range(given.zone.n_houses)),
     }
     told += [

@@ -88,7 +88,7 @@ def test_commands_are_in_groups(capsys: pytest.CaptureFixture[str]) -> None:
         (["client", "add"], "Missing argument 'ID'; see hushgrid client add --help."),
         (["ledger", "show", "--foo"], "No such option: --foo; see hushgrid ledger show --help."),
         (["nothing"], "No such command 'nothing'; see hushgrid --help."),
-        (["plan", "--secret", "day"], "'interval'; see hushgrid plan --help."),
+        (["plan", "--secret", "day"], "'window'; see hushgrid plan --help."),
     ],
 )
 def test_a_usage_error_names_the_help_of_its_command(

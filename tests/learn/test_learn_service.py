@@ -41,7 +41,7 @@ def ticked(folder: Path, ticks: int) -> list[dict[str, object]]:
     clock = Hands(zone.begins)
     with ExitStack() as stack:
         process = Process(replace(deployment, http=None), stack)  # no port is needed
-        process.open(clock.now(), new_epoch=False)
+        process.open(clock.now())
         for k in range(1, ticks + 1):
             clock.at = zone.begins + k * zone.seconds + zone.grace
             process.turn(clock)

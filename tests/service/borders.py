@@ -1,11 +1,9 @@
-"""An oracle for borders of epochs: what outputs really say, by the joint law of all houses."""
+"""Streets and their ledgers, and an oracle for what outputs really say about a house."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import product
 
 import numpy as np
 
@@ -15,16 +13,11 @@ from hushgrid.accounting.temporal import temporal_leakage
 from hushgrid.files.deployment import Pattern, Promise, ZoneService
 from hushgrid.files.interval_plan import in_epoch
 from hushgrid.mechanism.release import Release
-from hushgrid.service.border import border, opening
-from hushgrid.service.epoch import first_state, roster_digest
+from hushgrid.service.epoch import epoch_record, first_state
 from hushgrid.service.ledger.records import (
-    Direction,
-    EpochRecord,
     Head,
     LedgerState,
     ReleaseRecord,
-    ResumeRecord,
-    TransferRecord,
 )
 
 HOUR, FIRST = 3600, 490_000
@@ -53,17 +46,6 @@ class World:
         if len(self.blocks[0]) == 1:
             return OccupancyModel.factored(starts, [list(self.steps)])
         return OccupancyModel.blocked(self.blocks, starts, [[one] for one in self.steps])
-
-
-def world(rng: np.random.Generator, houses: int, *, blocks: bool = False) -> World:
-    """A chain that forgets within days; houses move on their own, or the first two together."""
-    if not blocks:
-        move = rng.uniform(0.03, 0.9, (houses, 2)) * rng.choice([0.3, 1.0])
-        steps = [np.array([[1 - c, c], [x, 1 - x]]) for x, c in move]
-        return World([[house] for house in range(houses)], steps)
-    often = rng.choice([0.3, 1.0, 4.0])
-    steps = [rng.dirichlet(np.full(k, often), k) * 0.96 + 0.04 / k for k in (4, 2)]
-    return World([[0, 1], [2]][: houses - 1], steps[: houses - 1])
 
 
 def _kron(parts: Sequence[Floats]) -> Floats:
@@ -109,19 +91,13 @@ def from_file(
     begins: int,
     epsilon: float,
     horizon: int,
-    accepts: float | None = None,
     bounds: Sequence[int] = (),
 ) -> ZoneService:
     """A street whose interval promise is planned among its epochs, as one read from a file is."""
     made = zone_of(theta, begins, 1.0, horizon, None, bounds)
     pattern, promise = Pattern(made.scenario, made.policy), Promise("interval", epsilon)
-    service = replace(made, pattern=pattern, promise=promise, accepts=accepts)
+    service = replace(made, pattern=pattern, promise=promise)
     return in_epoch(service, begins) or service
-
-
-def _joint(theta: OccupancyModel) -> Floats:
-    """Pi of all houses."""
-    return _kron([piece.initial[k] for piece in theta.chains for k in piece.chain_of])
 
 
 class Street:
@@ -133,36 +109,13 @@ class Street:
             "elm", "simulation", "", Head(1, ""), "", None, None, (), (), (), {}
         )
         self.losses: dict[int, float] = {}  # of one house, by step
-        self.moves: list[tuple[int, World]] = []  # steps from which on houses move so
 
-    def law(self, one: World, first: int) -> OccupancyModel:
-        """The model of a world that an epoch begins with: it holds since the last release."""
-        if not self.moves:
-            self.moves.append((first, one))
-            return one.model()
-        self.moves.append((max(self.losses, default=self.moves[0][0]) + 1, one))
-        return self.present(first)
-
-    def present(self, first: int) -> OccupancyModel:
-        """The model of the present world from a step on."""
-        law = _joint(self.moves[0][1].model())
-        for t in range(self.moves[0][0] + 1, first + 1):
-            law = law @ self._step(t)
-        return self.moves[-1][1].model(law)
-
-    def begin(self, service: ZoneService) -> float:
-        """Record the epoch, accepting what it asks for; the figure."""
-        found = border(service, self.standing)
-        stated = opening(replace(service, accepts=math.inf), self.standing)
-        first = service.begins // service.seconds
-        roster, horizon = roster_digest(service), service.policy.horizon
-        digest = first_state(service).digest
+    def begin(self, service: ZoneService) -> None:
+        """Record the epoch."""
         head = self._next()
-        stated["seq"] = head.seq
-        epoch = EpochRecord(digest, first, horizon, service.seconds, roster, False, **stated)
+        epoch = replace(epoch_record(service, first_state(service).digest), seq=head.seq)
         epochs = (*self.standing.epochs, epoch)
         self.standing = replace(self.standing, epoch=epoch, epochs=epochs, head=head)
-        return 0.0 if found is None else found.leakage
 
     def publish(self, service: ZoneService, steps: Sequence[int]) -> None:
         """These steps of the epoch from readings, 1 its first."""
@@ -183,102 +136,8 @@ class Street:
             self.standing = replace(self.standing, releases=releases, head=head)
             self.losses[at] = 1000 / scale
 
-    def forecast(self, first: int, steps: int) -> None:
-        """So many steps without readings."""
-        for t in range(first, first + steps):
-            head = self._next()
-            made = Release(
-                "elm", t, t + 1, 0, 0.0, None, 0.0, 0.0, 0.0, 0.0, 0.0, "all", "0" * 64,
-                True, "laplace",
-            )  # fmt: skip
-            times = (t * HOUR, (t + 1) * HOUR, t * HOUR)
-            record = ReleaseRecord(made, "forecast", *times, {}, seq=head.seq)
-            releases = (*self.standing.releases, record)
-            self.standing = replace(self.standing, releases=releases, head=head)
-
     def _next(self) -> Head:
         return Head(self.standing.head.seq + 1, "")
-
-    def move(self, direction: Direction, epsilon: float, last: int = 0) -> None:
-        """A house leaves or comes with so much lost until `last` [s]; no budget counts it."""
-        head = self._next()
-        one = TransferRecord("h", direction, "y", 0.0, seq=head.seq, total=epsilon, last=last)
-        transfers = (*self.standing.transfers, one)
-        self.standing = replace(self.standing, transfers=transfers, head=head)
-
-    def lose(
-        self,
-        first: int,
-        losses: Sequence[float],
-        together: int | None = None,
-        interval: float | None = None,
-    ) -> None:
-        """Steps of a gap that really lost so much, booked with their sum."""
-        last = first + len(losses) - 1
-        head = self._next()
-        gap = ResumeRecord(
-            first, last, math.fsum(losses), seq=head.seq, together=together, interval=interval
-        )
-        booked = (*self.standing.booked, gap)
-        self.standing = replace(self.standing, booked=booked, head=head)
-        self.losses |= {first + i: loss for i, loss in enumerate(losses)}
-
-    def realised(self, rng: np.random.Generator, most: int = 64) -> dict[int, float]:
-        """The largest log-ratio that outputs show about a house at each step since the first."""
-        first, last = self.moves[0][0], max(self.standing.epochs[-1].first, *self.losses)
-        times = sorted(t for t, loss in self.losses.items() if loss > 0)
-        states = np.array(list(product([0, 1], repeat=self.n)))
-        found = dict.fromkeys(range(first, last + 1), 0.0)
-        steps = [self._step(t) for t in range(first, last + 1)]
-        start = _joint(self.moves[0][1].model())
-        for signs in _signs(rng, len(times), most):
-            shown = dict(zip(times, signs, strict=True))
-            seen = [
-                np.exp(shown.get(t, 0) * self.losses.get(t, 0.0) * states.sum(1))
-                for t in range(first, last + 1)
-            ]
-            alpha, law = [start * seen[0]], [start]
-            for a, each in zip(steps[1:], seen[1:], strict=True):
-                joint = (alpha[-1] @ a) * each
-                alpha.append(joint / joint.sum())
-                law.append(law[-1] @ a)
-            beta = np.ones(len(states))
-            for k in range(len(steps) - 1, -1, -1):
-                for h in range(self.n):
-                    home = states[:, h] == 1
-                    after, before = alpha[k] * beta, law[k]
-                    ratio = math.log(after[home].sum() / after[~home].sum())
-                    ratio -= math.log(before[home].sum() / before[~home].sum())
-                    found[first + k] = max(found[first + k], abs(ratio))
-                beta = steps[k] @ (seen[k] * beta)
-                beta /= beta.sum()
-        return found
-
-    def _step(self, t: int) -> Floats:
-        return next(one.step for since, one in reversed(self.moves) if since <= t)
-
-    def allowed(self) -> dict[int, float]:
-        """What is stated for each step of an epoch with an interval promise."""
-        epochs, found = self.standing.epochs, dict[int, float]()
-        for i, epoch in enumerate(epochs):
-            if epoch.interval is None:
-                continue
-            until = min([epoch.first + epoch.horizon, *(one.first for one in epochs[i + 1 :])])
-            figure = max([epoch.interval, *(one.accepted or 0.0 for one in epochs[i:])])
-            found |= dict.fromkeys(range(epoch.first, until), figure)
-        return found
-
-
-def _signs(rng: np.random.Generator, n: int, most: int) -> Iterator[Sequence[int]]:
-    """All outputs at either end, or many of them."""
-    if 2**n <= most:
-        yield from product([-1, 1], repeat=n)
-        return
-    yield from ([-1] * n, [1] * n)
-    for k in range(1, n):
-        yield [-1] * k + [1] * (n - k)
-        yield [1] * k + [-1] * (n - k)
-    yield from rng.choice([-1, 1], size=(max(most - 2 * n, 0), n)).tolist()
 
 
 def exact(steps: Sequence[Floats], law: Sequence[float], losses: Sequence[float]) -> Floats:

@@ -34,6 +34,7 @@ from hushgrid.service.ledger.records import LedgerState, ReleaseRecord
 from hushgrid.service.ledger.writer import load as load_key
 from hushgrid.service.ledger.writer import verify_signature
 from hushgrid.service.meters import open_meters
+from hushgrid.service.same_terms import Changes
 from hushgrid.service.status import from_ledger
 from tests.service.brokers import free_port
 from tests.service.http.test_access import KEPT
@@ -70,6 +71,12 @@ def lose_meters(made: Deployment) -> None:
 
 
 Story = Callable[["World"], Iterator[None]]
+
+
+def _all_change(made: Deployment, now: float) -> Changes:
+    """Every zone begins anew at its `begins`, whatever its ledger has."""
+    del now
+    return Changes(made, {zone.id: "its terms" for zone in made.zones})
 
 
 class World:
@@ -109,7 +116,8 @@ class World:
         self._over, self._story = False, story(self)
         with self.connected(), self._counting():
             clock = WatchedClock(self, steady=lambda: self.steady)
-            serve(self.made, clock=clock, stop=self, new_epoch=new_epoch)  # type: ignore[arg-type]
+            changes = _all_change if new_epoch else None
+            serve(self.made, clock=clock, stop=self, changed=new_epoch, changes=changes)  # type: ignore[arg-type]
 
     @contextmanager
     def connected(self) -> Iterator[None]:

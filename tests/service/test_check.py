@@ -59,7 +59,7 @@ def test_what_init_writes_passes_check(tmp_path: Path, capsys: pytest.CaptureFix
     assert run("check", folder / "service.toml") == 0
     said = capsys.readouterr().out
     for words in (
-        "Promise: All prices together, of this epoch and of those before and after it",
+        "Promise: All prices together, past and future, shift the odds",
         "Noise: joint over each block of steps",
         "Expected price error",
         "at any level of consumption",
@@ -211,7 +211,7 @@ def test_leakage_of_a_day_is_that_of_the_first_day_alone(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("new", "words"),
     [
-        ('secret = "interval"', "of this epoch and of those before and after it under the same"),
+        ('secret = "interval"', "All prices together, past and future, shift the odds"),
     ],
 )
 def test_other_promises_in_words(tmp_path: Path, new: str, words: str) -> None:

@@ -296,7 +296,7 @@ def test_an_interval_is_promised_from_one_epoch_to_the_next(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ('"step"', '"trajectory"', "policy.secret is 'trajectory'; give one of step, interval."),
+        ('"step"', '"trajectory"', "policy.secret is 'trajectory'; give one of step"),
         ("horizon", "delta = 1e-6\nhorizon", "policy.delta is 1e-06; leave it out: a service"),
         ("horizon", "gaussian = 41.4\nhorizon", "policy.gaussian is 41.4; leave it out: a service"),
         ("horizon", "negligible = 0.01\nhorizon", "policy.negligible is 0.01; leave it out:"),

@@ -377,10 +377,10 @@ def test_terms_are_fixed_for_an_epoch(tmp_path: Path) -> None:
     with curator(tmp_path, zone, shown) as it:
         it.run(it.next_due())
     changed = service(policy=Policy(0.4, horizon=2_000))
-    with pytest.raises(LedgerError, match="--new-epoch"), curator(tmp_path, changed, shown):
+    with pytest.raises(LedgerError, match="--yes"), curator(tmp_path, changed, shown):
         pass
     fewer = service(n=5, begins=BEGINS + 3 * 900)
-    with pytest.raises(LedgerError, match="--new-epoch"), curator(tmp_path, fewer, shown):
+    with pytest.raises(LedgerError, match="--yes"), curator(tmp_path, fewer, shown):
         pass
     later = BEGINS + 3 * 900
     with curator(tmp_path, fewer, shown, now=later, new_epoch=True) as it:

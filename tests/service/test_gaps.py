@@ -319,7 +319,6 @@ def test_an_epoch_that_is_lost_is_booked_by_its_own_terms(tmp_path: Path) -> Non
     third = World(later, second.t)
     third.play(lambda world: world.whole(2), new_epoch=True)
     assert [one.source for one in third.standing().releases[-2:]] == ["readings"] * 2
-    assert [one.together for one in third.standing().booked] == [1], "of the lost epoch's models"
 
 
 def noted(
@@ -487,7 +486,7 @@ def test_an_opening_that_fails_before_the_loss_is_judged_leaves_no_witness(tmp_p
     """A file written by it would vouch for a ledger that lacks its end."""
     world = older_copy(World(service(tmp_path)), lost=3)
     other = replace(world.made.zones[0], policy=replace(world.made.zones[0].policy, epsilon=0.6))
-    with pytest.raises(LedgerError, match="not those of its epoch"):
+    with pytest.raises(LedgerError, match="other terms than the ledger"):
         World(replace(world.made, zones=(other,)), world.t).play(lambda world: world.whole(1))
     assert noted(world, world.time, moved=False) == (FIRST + 2, FIRST + 4)
 
@@ -566,7 +565,7 @@ def test_what_shows_a_loss_stays_until_it_is_judged(tmp_path: Path) -> None:
     file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:-3]))
     lose_meters(world.made)
     other = replace(world.made.zones[0], policy=replace(world.made.zones[0].policy, epsilon=0.6))
-    with pytest.raises(LedgerError, match="not those of its epoch"):
+    with pytest.raises(LedgerError, match="other terms than the ledger"):
         looked(World(replace(world.made, zones=(other,)), world.t))
     looked(world)
     gap = world.standing().gap

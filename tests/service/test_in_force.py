@@ -60,7 +60,7 @@ class Running:
     def __init__(self, made: Deployment, clock: Wall, stack: ExitStack) -> None:
         self.clock, self.zone, self.file = clock, made.zones[0], made.price_file
         self.process = Process(made, stack, noise=lambda: SimulatedNoise(3))
-        self.process.open(clock.now(), new_epoch=False)
+        self.process.open(clock.now())
         self.process.listen(clock)
         assert self.process.server is not None
         self.url = f"http://127.0.0.1:{self.process.server.port}"

@@ -131,7 +131,7 @@ def batch(world: World, first: int, end: int, *, new_epoch: bool = False) -> Non
         for h, meter in enumerate(meters)
     ]
     file = write(Path(world.made.ledger).parent / "readings" / "a.parquet", rows)
-    job = Job(world.made, (str(file),), first * QUARTER, end * QUARTER, new_epoch=new_epoch)
+    job = Job(world.made, (str(file),), first * QUARTER, end * QUARTER, changed=new_epoch)
     with engine_at("duckdb") as engine:
         run(job, engine, world)  # type: ignore[arg-type]
 

@@ -1,9 +1,8 @@
-"""What a house says that came from another zone, against what outputs of both zones really say."""
+"""A house that moves between two zones, and what the outputs of both really say about it."""
 
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,28 +10,28 @@ import numpy as np
 import pytest
 
 from hushgrid import OccupancyModel, Policy
-from hushgrid.errors import LedgerError
-from hushgrid.files.deployment import Deployment, Promise, ZoneService
+from hushgrid._numbers import Floats
+from hushgrid.files.deployment import Deployment, Pattern, Promise, ZoneService
 from hushgrid.files.interval_plan import in_epoch
 from hushgrid.service.audit import _Brought
-from hushgrid.service.border import opening
-from hushgrid.service.earlier_epochs import forgotten, silence
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import check
 from hushgrid.service.ledger.records import (
     ChargeRecord,
     LedgerState,
+    ResumeRecord,
     TransferRecord,
     unmatched,
 )
 from hushgrid.service.ledger.writer import verify_signature
 from hushgrid.service.transfer import move, takes_along
-from tests.service.borders import FIRST, HOUR, Street, exact, from_file, zone_of
+from tests.service.borders import FIRST, HOUR, Street, exact, zone_of
 from tests.service.setups import BEGINS
 from tests.service.setups import service as service_of
 from tests.service.test_curator import Shown, curator, feed
 
-QUARTER = 900
+QUARTER, SLOW, HORIZON = 900, 0.08, 24
+STAY = np.array([[1 - SLOW, SLOW], [SLOW, 1 - SLOW]])
 
 
 def test_the_oracle_knows_the_golden_values() -> None:
@@ -68,118 +67,131 @@ def states(folder: Path) -> dict[str, LedgerState]:
     return dict(report.standings)
 
 
-def street(
-    name: str, meters: tuple[str, ...], at: int, slow: float, promise: float | None
-) -> ZoneService:
+def street(name: str, meters: tuple[str, ...], at: int, promise: float | None) -> ZoneService:
     """Homes that come and leave rarely; the secret step, or an interval promise."""
-    made = service_of(len(meters), name, Policy(0.4, horizon=2), begins=at)
-    stay = [[1 - slow, slow], [slow, 1 - slow]]
-    model = OccupancyModel.factored([[0.5, 0.5]], [[stay]], chain_of=[0] * len(meters))
+    made = service_of(len(meters), name, Policy(0.4, horizon=HORIZON), begins=at)
+    model = OccupancyModel.factored([[0.5, 0.5]], [[STAY]], chain_of=[0] * len(meters))
     made = replace(made, meters=meters, scenario=replace(made.scenario, models=(model,)))
     if promise is None:
         return made
-    even = replace(made.policy, epsilon=promise / 2)
-    return replace(made, policy=even, promise=Promise("interval", promise))
+    pattern = Pattern(made.scenario, made.policy)
+    made = replace(made, pattern=pattern, promise=Promise("interval", promise))
+    return in_epoch(made, at) or made
 
 
-def test_what_lies_beyond_a_horizon_is_brought_along(tmp_path: Path) -> None:
-    """Ten short epochs, the last one of forecasts alone; then a zone with an interval promise.
-
-    It came with epsilon 0, and the new epoch stated 0.5.
-    """
-    slow, at = 0.08, BEGINS
-    for k in range(10):
-        elm = street("elm", ("h", "i"), at, slow, None)
-        run(tmp_path, elm, 2 * (k < 9), 2 * (k == 9))
-        at += 2 * QUARTER
-    run(tmp_path, before := street("oak", ("j", "k"), at - QUARTER, slow, 0.5), 0)
-    places = {"ledger": str(tmp_path / "ledger.db"), "meters": str(tmp_path / "meters")}
-    made = Deployment((elm, before), mode="simulation", key=tmp_path / "key", **places)
-    assert move(made, "h", "elm", "oak", at).epsilon == 0.0, "no budget counts it any more"
-    after = street("oak", ("h", "j"), at, slow, 0.5)
-    with pytest.raises(LedgerError, match=r"all its prices would be forecasts") as refused:
-        run(tmp_path, after, 2)
-    begins = re.search(r"a begins of (\d+) or later", str(refused.value))
-    assert begins is not None
-    run(tmp_path, replace(after, begins=int(begins[1])), 2)
-    found = states(tmp_path)
+def moves(folder: Path, at: int, *zones: ZoneService) -> TransferRecord:
+    """House h from elm to oak."""
+    places = {"ledger": str(folder / "ledger.db"), "meters": str(folder / "meters")}
+    made = Deployment(zones, mode="simulation", key=folder / "key", **places)
+    move(made, "h", "elm", "oak", at)
+    found = states(folder)
     assert unmatched(found) is None
+    return found["oak"].transfers[-1]
+
+
+def test_a_house_comes_with_the_account_it_left_with(tmp_path: Path) -> None:
+    run(tmp_path, elm := street("elm", ("h", "i"), BEGINS, 1.0), 2)
+    run(tmp_path, oak := street("oak", ("j",), BEGINS, 1.0), 0)
+    came = moves(tmp_path, BEGINS + 2 * QUARTER, elm, oak)
+    found = states(tmp_path)
+    forged = replace(found["oak"], transfers=(replace(came, account=None),))
+    fault = unmatched({"elm": found["elm"], "oak": forged})
+    assert fault is not None
+    assert fault.reason.endswith("with another account than it had there")
+
+
+def said(*zones: LedgerState) -> tuple[Floats, list[int]]:
+    """What the prices of zones say about each step of a house in all of them; steps with one."""
     lost = {
         one.t: 1000 / one.scale
-        for one in (*found["elm"].releases, *found["oak"].releases)
+        for zone in zones
+        for one in zone.releases
         if one.source == "readings"
     }
-    first, last = min(lost), max(lost)
-    stay = np.array([[1 - slow, slow], [slow, 1 - slow]])
-    losses = [lost.get(t, 0.0) for t in range(first, last + 1)]
-    shown = exact([stay] * len(losses), [0.5, 0.5], losses)[-2:].max()
-    at_once = exact([stay] * 20, [0.5, 0.5], [one for one in losses if one])[-2:].max()
-    assert shown <= 0.5 + 1e-6 < at_once
+    steps = range(min(lost), max(lost) + 1)
+    losses = [lost.get(t, 0.0) for t in steps]
+    return exact([STAY] * len(losses), [0.5, 0.5], losses), [t for t in steps if t in lost]
+
+
+TWO_PROMISES = [(1.0, 3.0), (3.0, 1.0)]
+
+
+def kept(found: dict[str, LedgerState], promises: tuple[float, float]) -> bool:
+    """Whether all prices say no more about h than either zone promises about its steps.
+
+    About those of the first zone, and those of the other from its first price from readings on.
+    """
+    shown, steps = said(found["elm"], found["oak"])
+    left = max(one.t for one in found["elm"].releases) + 1
+    came = min(one.t for one in found["oak"].releases if one.source == "readings")
+    before, after = shown[: left - steps[0]], shown[came - steps[0] :]
+    return bool(before.max() <= promises[0] + 1e-6 and after.max() <= promises[1] + 1e-6)
+
+
+@pytest.mark.parametrize("promises", TWO_PROMISES)
+@pytest.mark.parametrize("behind", [0, 3])
+def test_a_house_keeps_its_promise_over_two_zones(
+    tmp_path: Path, promises: tuple[float, float], behind: int
+) -> None:
+    """Also where an epoch of the zone it comes to begins before the last price of the other."""
+    border = BEGINS + HORIZON * QUARTER
+    run(tmp_path, elm := street("elm", ("h", "i"), BEGINS, promises[0]), HORIZON)
+    run(tmp_path, oak := street("oak", ("j",), BEGINS, promises[1]), 0)
+    came = moves(tmp_path, border, elm, oak)
+    assert came.account is not None
+    assert came.last == border
+    begins = border - behind * QUARTER
+    run(tmp_path, street("oak", ("h", "j"), begins, promises[1]), HORIZON)
+    found = states(tmp_path)
+    assert kept(found, promises)
+    read = [one.start for one in found["oak"].releases if one.source == "readings"]
+    assert min(read) >= border
+    assert len(read) > HORIZON / 2
+
+
+@pytest.mark.parametrize("promises", TWO_PROMISES)
+def test_without_its_account_a_house_that_moves_would_lose_more(
+    tmp_path: Path, promises: tuple[float, float]
+) -> None:
+    """As if it were new in the other zone, which keeps its promise by its own prices alone."""
+    border = BEGINS + HORIZON * QUARTER
+    for name, at, promise in zip(("elm", "oak"), (BEGINS, border), promises, strict=True):
+        (tmp_path / name).mkdir()
+        run(tmp_path / name, street(name, ("h", "i"), at, promise), HORIZON)
+    found = {name: states(tmp_path / name)[name] for name in ("elm", "oak")}
+    for name, promise in zip(found, promises, strict=True):
+        assert said(found[name])[0].max() <= promise + 1e-6
+    assert not kept(found, promises)
+
+
+def test_what_was_published_without_a_promise_is_brought_along(tmp_path: Path) -> None:
+    """From a zone with the secret step; the promise is about the steps from its first price on."""
+    run(tmp_path, elm := street("elm", ("h", "i"), BEGINS, None), HORIZON)
+    border = BEGINS + HORIZON * QUARTER
+    run(tmp_path, oak := street("oak", ("j",), BEGINS, 0.5), 0)
+    came = moves(tmp_path, border, elm, oak)
+    run(tmp_path, street("oak", ("h", "j"), border, 0.5), HORIZON)
+    found = states(tmp_path)
+    shown, steps = said(found["elm"], found["oak"])
+    promised = shown[[t - steps[0] for t in steps if t >= border // QUARTER]]
+    assert 0 < len(promised) < HORIZON
+    assert promised.max() <= 0.5 + 1e-6
+    assert came.account is not None
 
 
 # ---- one house in two zones
 
 
-@pytest.mark.parametrize("factor", [1.0, None])
-def test_what_another_zone_publishes_after_the_epoch_begins_is_refused(
-    factor: float | None,
-) -> None:
-    """Its releases about the house lie within the epoch, whatever that promises."""
-    stay = np.array([[0.7, 0.3], [0.3, 0.7]])
-    one = zone_of(OccupancyModel.factored([[0.5, 0.5]], [[stay]]), FIRST * HOUR, 0.1, 96, factor)
-    for late in (1, 0):
-        came = TransferRecord("h", "in", "y", 0.0, out="0" * 64, seq=1, last=(FIRST + late) * HOUR)
-        standing = replace(Street(1).standing, transfers=(came,))
-        if late:
-            with pytest.raises(LedgerError, match=r"another zone published .* later begins"):
-                opening(replace(one, accepts=math.inf), standing)
-        else:
-            opening(one, standing)
-
-
-def test_the_same_terms_are_refused_too_before_another_zone_ended() -> None:
-    """It counted as if the other zone had ended when the epoch begins: 0.9999992, exactly 1.06."""
-    stay = np.array([[0.8, 0.2], [0.3, 0.7]])
-    one = from_file(OccupancyModel.factored([[0.6, 0.4]], [[stay]]), FIRST * HOUR, 1.0, 12)
-    street = Street(1)
-    street.begin(one)
-    street.publish(one, range(1, 13))
-    street.move("out", 4.0, last=(FIRST + 12) * HOUR)
-    street.move("in", 4.1, last=(FIRST + 110) * HOUR)
-    for first in (FIRST + 100, FIRST + 109):
-        after = replace(in_epoch(one, first * HOUR) or one, accepts=math.inf)
-        with pytest.raises(LedgerError, match="another zone published about a house"):
-            opening(after, street.standing)
-    opening(in_epoch(one, (FIRST + 160) * HOUR) or one, street.standing)
-
-
-def two_histories(one: ZoneService) -> Street:
-    """Eight steps; the last four were published twice, and the other history is booked."""
-    street = Street(1)
-    street.begin(one)
-    street.publish(one, range(1, 9))
-    again = [each.epsilon_any for each in street.standing.releases[4:]]
-    real = dict(street.losses)
-    street.lose(FIRST + 4, again)
-    street.losses = {t: loss * (1 + (t >= FIRST + 4)) for t, loss in real.items()}
-    return street
-
-
-def test_steps_of_two_histories_are_forgotten_first() -> None:
-    """An epoch that follows at once was accepted at 0.9999992, exactly 1.27."""
-    stay = np.array([[0.8, 0.2], [0.3, 0.7]])
-    one = from_file(OccupancyModel.factored([[0.6, 0.4]], [[stay]]), FIRST * HOUR, 1.0, 12)
-    street = two_histories(one)
-    after = in_epoch(one, (FIRST + 8) * HOUR, 96) or one
-    assert opening(after, street.standing)["forecast_until"] == (FIRST + 8 + 48) * HOUR
-
-
 def test_a_house_takes_along_both_of_two_histories() -> None:
     stay = np.array([[0.96, 0.04], [0.05, 0.95]])
     theta = OccupancyModel.factored([[0.6, 0.4]], [[stay]])
-    street = two_histories(zone_of(theta, FIRST * HOUR, 0.05, 12, None))
-    total = takes_along(street.standing, "h")["total"]
-    assert total == pytest.approx(math.fsum(street.losses.values()))
+    street = Street(1)
+    street.begin(one := zone_of(theta, FIRST * HOUR, 0.05, 12, None))
+    street.publish(one, range(1, 9))
+    again = math.fsum(each.epsilon_any for each in street.standing.releases[4:])
+    lost = ResumeRecord(FIRST + 4, FIRST + 7, again, seq=street.standing.head.seq + 1)
+    total = takes_along(replace(street.standing, booked=(lost,)), "h")["total"]
+    assert total == pytest.approx(math.fsum(street.losses.values()) + again)
 
 
 def test_a_zone_that_lags_behind_does_not_forget_when_a_house_came() -> None:
@@ -228,13 +240,3 @@ def test_what_models_cost_does_not_fade_with_the_epoch() -> None:
     stated = takes_along(standing, "h", (FIRST + 100) * HOUR)
     assert stated["total"] >= 2.0
     assert stated["last"] == (FIRST + 100) * HOUR, "when it was charged is not on record"
-
-
-def test_what_a_house_brought_is_said_of_those_it_moved_with_after_it_left() -> None:
-    """h came, moved with p for one release, and left: what was published about h is said of p."""
-    stay = np.array([[0.7, 0.3], [0.3, 0.7]])
-    street = Street(2)
-    street.move("in", 1.6, last=FIRST * HOUR)
-    street.move("out", 1.6)
-    after = zone_of(OccupancyModel.factored([[0.5, 0.5]], [[stay]]), FIRST * HOUR, 0.02, 4, 1.0)
-    assert silence(after, street.standing) == forgotten(after, FIRST * HOUR)

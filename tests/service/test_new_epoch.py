@@ -14,6 +14,8 @@ from hushgrid.files.deployment import ZoneService
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.writer import Ledger
 from tests.service.faults import FIRST, QUARTER, World, service, zone
+from tests.service.setups import BEGINS
+from tests.service.test_moves import HORIZON, run, said, states, street
 
 BORDER = FIRST + 4  # the first interval of the new epoch
 
@@ -71,7 +73,7 @@ def _judge_new(world: World) -> None:
 
 def test_new_terms_are_asked_for(before: World) -> None:
     world = again(before, other_terms())
-    with pytest.raises(LedgerError, match=r"not those of its epoch .* --new-epoch"):
+    with pytest.raises(LedgerError, match=r"other terms than the ledger.* --yes"):
         world.play(one_in_each)
     assert kinds(world) == OLD, "what is refused leaves no trace"
     too_early = again(before, replace(other_terms(), begins=(FIRST + 2) * QUARTER))
@@ -125,3 +127,19 @@ def test_killed_while_the_new_epoch_begins(
     world.play(one_in_each, new_epoch=flag)
     _judge_new(world)
     assert kinds(world)[-4:] == ["epoch", "schedule", "release", "release"]
+
+
+@pytest.mark.parametrize(("old", "new"), [(0.2, 2.0), (2.0, 0.2)])
+def test_another_promise_holds_from_its_first_price_on(
+    tmp_path: Path, old: float, new: float
+) -> None:
+    """And the old one for its own steps; prices from readings come soon."""
+    border = BEGINS + HORIZON * QUARTER
+    for at, promise in ((BEGINS, old), (border, new)):
+        run(tmp_path, street("elm", ("h", "i"), at, promise), HORIZON)
+    found = states(tmp_path)["elm"]
+    shown, steps = said(found)
+    later = [t - steps[0] for t in steps if t >= border // QUARTER]
+    assert shown[:HORIZON].max() <= old + 1e-6
+    assert shown[later].max() <= new + 1e-6
+    assert len(later) >= HORIZON / 2

@@ -11,7 +11,7 @@ from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import Deployment
 from hushgrid.files.service_file import load_deployment
 from tests.service.setups import example
-from tests.service.test_border import publish
+from tests.service.streets import publish
 from tests.service.test_curator import Shown, curator
 
 BEGINS = 1_767_225_600
@@ -38,7 +38,7 @@ def test_other_terms_are_still_refused(tmp_path: Path) -> None:
     with curator(tmp_path, other, Shown(), now=BEGINS) as it:
         publish(it, 1)
     with (
-        pytest.raises(LedgerError, match="not those of its epoch"),
+        pytest.raises(LedgerError, match="not those of its ledger"),
         curator(tmp_path, zone, Shown(), now=BEGINS + HOUR / 4),
     ):
         pass

@@ -31,11 +31,12 @@ from hushgrid.service.ledger.records import LedgerState, schedule_digest
 from hushgrid.service.process import Process
 from hushgrid.service.replay import Replay
 from hushgrid.service.same_terms import next_epoch, zone_as_begun
+from hushgrid.service.zone_account import from_rows
 from tests.bodies import gap
 from tests.service.batch.batches import Row, lines, live, write
 from tests.service.borders import World, exact, from_file
 from tests.service.setups import service_text
-from tests.service.test_border import bodies, publish, standing, verified
+from tests.service.streets import bodies, publish, standing, verified
 from tests.service.test_curator import Shown, curator
 from tests.service.worlds import deployment
 
@@ -136,7 +137,7 @@ def test_renewals_stay_within_the_promise(street: Path) -> None:
     assert said.max() > 0.9, "and no noise is wasted"
     by_epoch = said.max(axis=0).reshape(EPOCHS, STEPS).max(axis=1)
     assert np.ptp(by_epoch[6:-1]) < 1e-6, "later epochs say no more than earlier ones"
-    assert all(one.accepted is None and one.interval == 1.0 for one in found.epochs)
+    assert all(one.interval == 1.0 for one in found.epochs)
 
 
 def test_a_gap_books_the_epochs_that_began_by_themselves(tmp_path: Path) -> None:
@@ -233,7 +234,8 @@ def test_the_file_of_a_renewed_epoch_is_booked_once(tmp_path: Path, same: bool) 
     epochs = 1 if same else 2
     assert booked.epsilon == pytest.approx(epochs * 2 * made.zones[0].policy.epsilon, rel=1e-3)
     (one,) = standing(tmp_path).booked
-    assert one.together == (None if same else 1)
+    assert one.account is not None
+    assert np.isinf(from_rows(one.account).known).all() == (not same)
 
 
 def test_epochs_that_may_have_renewed_themselves_are_named(tmp_path: Path) -> None:
@@ -322,7 +324,7 @@ def test_the_process_goes_on_with_the_zone_in_its_next_epoch(tmp_path: Path) -> 
     one, clock = zone(tmp_path), TestClock(BEGINS)
     with ExitStack() as stack:
         process = Process(deployment(tmp_path, one), stack, noise=lambda: SimulatedNoise(3))
-        process.open(clock.now(), new_epoch=False)
+        process.open(clock.now())
         for t in range(STEPS + 2):
             clock.time = BEGINS + (t + 1) * TWO_HOURS + 60
             process.turn(clock)

@@ -23,7 +23,7 @@ from hushgrid.service.same_terms import next_epoch
 from hushgrid.service.simulated_meters import Fleet
 from tests.service.borders import exact
 from tests.service.setups import service_text
-from tests.service.test_border import publish, standing
+from tests.service.streets import publish, standing
 from tests.service.test_curator import Shown, curator
 
 STEP, WHERE = 14_400, ZoneInfo("Europe/Zurich")

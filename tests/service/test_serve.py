@@ -238,7 +238,7 @@ def test_a_service_that_cannot_begin_says_so(tmp_path: Path) -> None:
     stop.set()
     serve(made, clock=FastClock(START, 1.0), stop=stop)
     other = deployment(tmp_path, service(policy=Policy(0.7, horizon=500)))
-    with pytest.raises(LedgerError, match="--new-epoch"):
+    with pytest.raises(LedgerError, match="--yes"):
         serve(other, clock=FastClock(START, 1.0), stop=stop)
     with pytest.raises(LedgerError, match="is for simulation"):
         serve(

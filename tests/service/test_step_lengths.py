@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from hushgrid import OccupancyModel
@@ -18,17 +18,16 @@ from hushgrid.audit.accounts import budget
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import Promise, ZoneService
 from hushgrid.service.audit import load_ledger, terms_of
-from hushgrid.service.border import opening
 from hushgrid.service.curator import status_of
-from hushgrid.service.earlier_epochs import past_epochs, silence
 from hushgrid.service.gaps import book
 from hushgrid.service.http import prices
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import fold, follow
-from hushgrid.service.ledger.records import LedgerState, TransferRecord
+from hushgrid.service.ledger.records import LedgerState
 from hushgrid.service.ledger.writer import verify_signature
 from hushgrid.service.prices import History
 from tests import bodies
+from tests.service.borders import exact
 from tests.service.faults import QUARTER, World, service, wh, zone
 from tests.service.http.test_web import NDJSON, as_ndjson
 from tests.service.ledger.ledgers import KEY, START, lines_of, read, sealed
@@ -75,11 +74,6 @@ def test_an_interval_becomes_longer_and_shorter_again(tmp_path: Path) -> None:
     assert [len(found.current), found.reach] == [STEPS, ends[-1]]
     now = status_of(last, found, ends[-1])
     assert (now.t, now.spent, now.state) == (found.releases[-1].t, 0.5 * STEPS, "publishing")
-    past = past_epochs(found)
-    assert [len(one.releases) for one in past] == [STEPS] * 4
-    assert [one.end for one in past[:-1]] == [
-        one.epoch.first * one.epoch.seconds for one in past[1:]
-    ]
     with open_store(str(tmp_path / "ledger.db")) as store:
         lines = lines_of(list(store.records("elm")))
     assert verified(tmp_path / "export", lines).startswith("good:")
@@ -141,54 +135,36 @@ def test_a_gap_of_shorter_steps_holds_up_no_longer_ones(tmp_path: Path) -> None:
     assert left(tmp_path, after, oak) == pytest.approx(found.booked[0].epsilon + 0.5)
 
 
+RARE = np.array([[0.9, 0.1], [0.1, 0.9]])  # in a step, whatever its length
+
+
 def changed(kind: str, seconds: int, at: int) -> ZoneService:
     """Zone elm with an interval promise, or a promise about one release."""
-    made, _ = two(seconds, at=at)
-    if kind == "step":
-        return made
-    stay = [[0.5, 0.5], [0.4, 0.6]]
-    model = OccupancyModel.factored([[0.5, 0.5]], [[stay]], chain_of=[0, 0])
-    world = replace(made.scenario, models=(model,))
-    return replace(made, scenario=world, promise=Promise("interval", 3.0), accepts=math.inf)
+    made, _ = two(seconds, each=1.0 if kind == "step" else 0.2, at=at)
+    model = OccupancyModel.factored([[0.5, 0.5]], [[RARE]], chain_of=[0, 0])
+    made = replace(made, scenario=replace(made.scenario, models=(model,)))
+    return replace(made, promise=Promise("interval", 2.0)) if kind == "interval" else made
 
 
 @pytest.mark.parametrize("seconds", [300, 1800])
 @pytest.mark.parametrize(
-    ("before", "after", "wait"),
-    [
-        ("step", "step", 0),
-        ("step", "interval", 2 * 86_400),
-        ("interval", "step", 2 * 86_400),
-        ("interval", "interval", 2 * 86_400),
-    ],
+    ("before", "after"), [("step", "interval"), ("interval", "step"), ("interval", "interval")]
 )
-@pytest.mark.sampled
-def test_another_interval_length_begins_once_nothing_before_it_counts(
-    tmp_path: Path, before: str, after: str, wait: int, seconds: int
+def test_a_promise_holds_where_another_interval_length_begins(
+    tmp_path: Path, before: str, after: str, seconds: int
 ) -> None:
+    """By what all prices really say; forecasts until it can be kept."""
     run_on(tmp_path, changed(before, 900, BEGINS), STEPS)
-    end = BEGINS + STEPS * 900
-    if wait:
-        for late in (0, wait - seconds):
-            at = -(-(end + late) // seconds) * seconds
-            found = silence(changed(after, seconds, at), standing(tmp_path))
-            assert found is not None
-            assert found[1] == -(-end // seconds) * seconds + wait
-    at = -(-(end + wait) // seconds) * seconds
-    run_on(tmp_path, changed(after, seconds, at), 1, new_epoch=True)
-    assert len(standing(tmp_path).current) == 1
-
-
-def test_another_interval_length_waits_for_what_was_published_elsewhere(tmp_path: Path) -> None:
-    """A house had other models there, under which it may have forgotten nothing."""
-    run_on(tmp_path, changed("interval", 900, BEGINS), STEPS)
-    found, last = standing(tmp_path), BEGINS + 86_400
-    lost = {"total": 0.1, "last": last, "seq": found.head.seq}
-    came = TransferRecord("house", "in", "oak", 0.1, out="0" * 64, **lost)
-    there = replace(found, transfers=(came,))
-    until = last + 2 * 86_400
-    early, late = (opening(changed("interval", 1800, at), there) for at in (last + 43_200, until))
-    assert (early["forecast_until"], late.get("forecast_until")) == (until, None)
+    at = -(-(BEGINS + STEPS * 900) // seconds) * seconds
+    run_on(tmp_path, changed(after, seconds, at), 30, new_epoch=True)
+    found = standing(tmp_path).releases
+    lost = [1000 / one.scale if one.source == "readings" else 0.0 for one in found]
+    shown = exact([RARE] * len(lost), [0.5, 0.5], lost)
+    first = next(n for n, loss in enumerate(lost) if n >= STEPS and loss)
+    assert before != "interval" or shown[:STEPS].max() <= 2.0 + 1e-6
+    assert after != "interval" or shown[first:].max() <= 2.0 + 1e-6
+    at_once = lost[:STEPS] + lost[first:]
+    assert first == STEPS or exact([RARE] * len(at_once), [0.5, 0.5], at_once).max() > 2.0 + 1e-6
 
 
 FIRST = START // 900

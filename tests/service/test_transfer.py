@@ -11,9 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from hushgrid import OccupancyModel, Policy
+from hushgrid import Policy
 from hushgrid.accounting.composition import ReleaseAccount
 from hushgrid.audit.accounts import budget
 from hushgrid.audit.bounds import Check
@@ -27,7 +28,7 @@ from hushgrid.service.audit import load_ledger, terms_of
 from hushgrid.service.check import examine
 from hushgrid.service.curator import status_of
 from hushgrid.service.epoch import first_state, house_names
-from hushgrid.service.gaps import book, held_back, resume_zones
+from hushgrid.service.gaps import book, resume_zones
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import check
 from hushgrid.service.ledger.records import LedgerState, Record
@@ -37,9 +38,10 @@ from hushgrid.service.status import from_ledger
 from hushgrid.service.transfer import move, spent_by
 from tests import bodies
 from tests.bodies import transfer
+from tests.service.borders import exact
 from tests.service.faults import FIRST, QUARTER, World, service, zone
 from tests.service.ledger.test_ledger_chain import SCRIPT
-from tests.service.setups import BEGINS
+from tests.service.setups import BEGINS, STAY
 from tests.service.setups import service as service_of
 from tests.service.test_curator import Shown, curator, feed
 from tests.service.test_lost_ends import put_back, save, witness_file
@@ -381,40 +383,49 @@ def test_a_house_takes_along_a_booked_gap(tmp_path: Path, seconds: int, releases
     assert left(tmp_path, after, oak) == pytest.approx(gap.epsilon + 0.75 * releases)
 
 
-def booked_as_lost(
-    folder: Path, present: ZoneService, lost: ZoneService
-) -> tuple[int, LedgerState]:
-    """The first step of a gap of six, and the ledger in which it is booked with another epoch."""
-    with curator(folder, present, Shown(), now=present.begins) as it:
-        t = it.t
-        it._ledger.append("gap", bodies.gap(t, t + 5, "witness"))
-        book(present, it._ledger, [lost])
-        return t, it._ledger.standing
-
-
 @pytest.mark.parametrize("of", ["lost", "present"])
 def test_a_promise_about_an_interval_holds_after_an_epoch_is_booked_as_lost(
     tmp_path: Path, of: str
 ) -> None:
-    """Any terms wait until their models have forgotten the lost steps."""
+    """The lost one had the promise, or the one in whose place it was; by what both really said."""
     elm, _ = two()
-    lost = replace(elm, policy=replace(elm.policy, epsilon=0.4))
-    promise = Promise("interval", 5.0)
-    if of == "lost":
-        lost = replace(lost, promise=promise)
-    else:
-        elm = replace(elm, promise=promise, accepts=math.inf)
-    t, found = booked_as_lost(tmp_path, elm, lost)
-    (gap,) = found.booked
-    assert gap.interval == 5.0
-    for stay, days in ((0.7, 2), (0.98, 12), (1 - 1e-6, math.inf)):
-        theta = OccupancyModel.factored(
-            [[0.5, 0.5]], [[[[stay, 1 - stay], [1 - stay, stay]]]], chain_of=[0] * len(elm.meters)
-        )
-        after = replace(elm, scenario=replace(elm.scenario, models=(theta,)))
-        then = t + 6 + int(min(days, 40)) * 96
-        assert held_back(after, found, then - 1)
-        assert held_back(after, found, then) is (days > 40)
+    promised = replace(elm, promise=Promise("interval", 2.0))
+    plain = replace(elm, policy=replace(elm.policy, epsilon=2.0))
+    lost, present = (promised, plain) if of == "lost" else (plain, promised)
+    (tmp_path / "lost").mkdir()
+    run_on(tmp_path / "lost", lost, 6)
+    gone = standing(tmp_path / "lost", "elm").releases
+    with curator(tmp_path, present, Shown(), now=present.begins) as it:
+        it._ledger.append("gap", bodies.gap(it.t, it.t + 5, "witness"))
+        book(present, it._ledger, [lost])
+    with curator(tmp_path, present, Shown(), now=present.begins + 6 * 900) as it:
+        for _ in range(30):
+            feed(it, it.t, [1])
+            it.run(it.next_due())
+        after = it._ledger.standing.releases
+    read = [one for one in (*gone, *after) if one.source == "readings"]
+    losses = np.zeros(36)
+    losses[[one.t - gone[0].t for one in read]] = [1000 / one.scale for one in read]
+    shown = exact([np.array(STAY)] * 36, [0.5, 0.5], losses.tolist())
+    first = read[6].t - gone[0].t
+    assert 6 < first < 30, "forecasts at first"
+    assert (shown[:6] if of == "lost" else shown[first:]).max() <= 2.0 + 1e-6
+
+
+def test_a_second_gap_does_not_silence_a_zone_for_ever(tmp_path: Path) -> None:
+    """Nothing is believed of the past after the first; what is lost then carries no promise."""
+    elm, _ = two()
+    present = replace(elm, promise=Promise("interval", 2.0))
+    for k in range(2):
+        with curator(tmp_path, present, Shown(), now=present.begins + k * 900) as it:
+            it._ledger.append("gap", bodies.gap(it.t, it.t, "witness"))
+            book(present, it._ledger, [] if k else [elm])
+    with curator(tmp_path, present, Shown(), now=present.begins + 2 * 900) as it:
+        for _ in range(30):
+            feed(it, it.t, [1])
+            it.run(it.next_due())
+        sources = [one.source for one in it._ledger.standing.releases]
+    assert (sources[0], sources[-1]) == ("forecast", "readings")
 
 
 @pytest.mark.parametrize("eta", [0.05, 1.0])
@@ -486,7 +497,7 @@ def test_a_transfer_that_is_lost_is_asked_for_again(world: World) -> None:
     with pytest.raises(LedgerError, match=r"house 4 of zone 'oak' was in zone 'elm'"):
         again.play(lambda again: again.whole(1), new_epoch=True)
     assert all(len(world.standing(name).epochs) == 1 for name in ("elm", "oak"))
-    problems = examine(again.made, new_epoch=True).problems
+    problems = examine(again.made).problems
     assert any("house 4 of zone 'oak' was in zone 'elm'" in one for one in problems)
     moved(world)
     carried: list[float] = []
@@ -547,7 +558,7 @@ def test_a_new_zone_is_new_until_its_first_epoch(world: World, meter: str) -> No
     number = 1 if meter == "elm-9" else 2
     with pytest.raises(LedgerError, match=rf"house {number} of zone 'ash' was in zone 'elm'"):
         made.play(lambda _: iter(()))
-    problems = examine(made.made, new_epoch=False).problems
+    problems = examine(made.made).problems
     assert any(f"house {number} of zone 'ash' was in zone 'elm'" in one for one in problems)
 
 
@@ -583,7 +594,7 @@ def test_a_house_that_comes_back_needs_a_new_epoch(tmp_path: Path, published: in
     back = World(service(tmp_path, world.made.zones[0]), there.t)
     with pytest.raises(LedgerError, match=r"house 2 of zone 'elm' came from zone 'oak' after"):
         back.play(lambda world: world.whole(1))
-    problems = examine(back.made, new_epoch=False).problems
+    problems = examine(back.made).problems
     assert any("came from zone 'oak' after the present epoch" in one for one in problems)
     elm = replace(zone("elm", 4, begins=there.t * QUARTER))
     anew = World(service(tmp_path, elm), there.t)

@@ -9,7 +9,7 @@ import math
 import numpy as np
 from numba import njit
 
-from hushgrid._numbers import Floats
+from hushgrid._numbers import Floats, Ints
 
 UP, DOWN = 1 + 1e-13, 1 - 1e-13  # figures are rounded to the side that promises less
 
@@ -113,7 +113,7 @@ def backward_one(b, m, low, high):  # type: ignore[no-untyped-def]
         else:
             said = _shifted(at1, s) - _shifted(at0, s)
         most = max(most, abs(said))
-    if b == math.inf and (low == -math.inf or high == math.inf):
+    if b == math.inf and (low == -math.inf or high == math.inf or math.isinf(c0) or math.isinf(c1)):
         most = math.inf  # all that the matrix lets through
     return min(most, b, abs(c1 - c0))
 
@@ -175,6 +175,26 @@ def _admit(figures, loss, a, promise, tolerance, after):  # type: ignore[no-unty
 
 
 @njit(cache=True, error_model="numpy", nogil=True)  # pragma: no cover
+def _lost(figures, loss, a, promise, wish, after):  # type: ignore[no-untyped-def]
+    classes, steps = promise.shape
+    inward, outward = np.empty((steps, 2, 2)), np.empty((steps, 2, 2))
+    for n in range(classes):
+        b, psi, low, high = figures[n]
+        chain = a[n if a.shape[0] > 1 else 0]
+        if n == 0 or a.shape[0] > 1:
+            _products(chain, inward, outward)
+        room, said = inverse_one(inverse_one(psi, chain[0]), outward[0]), 0.0
+        for i in range(steps):
+            said = UP * backward_one(b, inward[i], low, high)
+            room = min(room, inverse_one(max(promise[n, i] - said, 0.0), outward[i]))
+        one, two = _after(inward[-1], low), _after(inward[-1], high)
+        after[n, 0] = UP * max(said, min(loss[n] + said, promise[n, steps - 1]))
+        after[n, 1] = DOWN * min(room, wish[n])
+        after[n, 2] = min(one, two) * (UP if min(one, two) < 0 else DOWN)
+        after[n, 3] = max(one, two) * (DOWN if max(one, two) < 0 else UP)
+
+
+@njit(cache=True, error_model="numpy", nogil=True)  # pragma: no cover
 def _most(figures, a, promise, wish, most):  # type: ignore[no-untyped-def]
     classes, steps = promise.shape
     inward, outward = np.empty((steps, 2, 2)), np.empty((steps, 2, 2))
@@ -211,3 +231,51 @@ def largest(figures: Floats, inward: Floats, promise: Floats, room: Floats) -> F
     most = np.empty(len(figures))
     _most(figures, inward, promise, room, most)
     return most
+
+
+def after_loss(
+    figures: Floats, loss: Floats, inward: Floats, promise: Floats, room: Floats
+) -> Floats:
+    """Figures after a block that may have been published and lost; as `admitted`.
+
+    Args:
+        figures: (classes, 4): known, room, low and high.
+        loss: (classes,).
+        inward: (classes, L, 2, 2), or (1, L, 2, 2) for all.
+        promise: (classes, L).
+        room: (classes,): what the blocks that follow were to leave.
+    """
+    after = np.empty_like(figures)
+    _lost(figures, loss, inward, promise, room, after)
+    return after
+
+
+@njit(cache=True, error_model="numpy", nogil=True)  # pragma: no cover
+def _rooms(a, lengths, losses, rooms):  # type: ignore[no-untyped-def]
+    classes, blocks = losses.shape
+    inward, outward = np.empty((a.shape[1], 2, 2)), np.empty((a.shape[1], 2, 2))
+    for n in range(classes):
+        said, end = 0.0, a.shape[1]
+        for k in range(blocks - 1, -1, -1):
+            rooms[n, k] = said
+            first = end - lengths[k]
+            chain = a[n, first:end]
+            _products(chain, inward[first:end], outward[first:end])
+            said = forward_one(losses[n, k] + forward_one(said, outward[first]), chain[0])
+            end = first
+
+
+def rooms_ahead(inward: Floats, lengths: Ints, losses: Floats) -> Floats:
+    """What the blocks after each block say about its last step, if they are published as planned.
+
+    Args:
+        inward: (classes, T, 2, 2), of all steps.
+        lengths: (blocks,) steps of each block, T together.
+        losses: (classes, blocks).
+
+    Returns:
+        (classes, blocks).
+    """
+    rooms = np.empty_like(losses)
+    _rooms(inward, lengths, losses, rooms)
+    return rooms

@@ -156,6 +156,102 @@ class IntervalAccount:
         rooms = np.broadcast_to(np.asarray(room, np.float64), len(figures))
         return next(self._columns([largest(figures, matrices, promises, rooms)]))
 
+    def lost(
+        self, loss: ArrayLike, inward: ArrayLike, promise: ArrayLike, room: ArrayLike
+    ) -> IntervalAccount:
+        """The account after a block that may have been published, and whose record is lost.
+
+        >>> odds = np.log(3 / 7)
+        >>> account = Account.interval(law=(odds, odds)).admit(0.5, [np.eye(2)], promise=1.0)
+        >>> account = account.lost(0.5, [[[0.9, 0.1], [0.2, 0.8]]], promise=1.0, room=0.3)
+        >>> round(float(account.known), 6), round(float(account.room), 6)
+        (0.852078, 0.3)
+
+        Args:
+            loss: What the plan would have spent on it, once more for each time its noise may have
+                been drawn anew; () or (classes,).
+            inward: As in `admit`.
+            promise: As in `admit`: the publisher admitted the block under it. Infinite for a block
+                whose noise may have been drawn anew, and for those after it: who drew anew did not
+                count what was said before.
+            room: What the publisher always left for later blocks; 0 where that is not known.
+
+        Returns:
+            The account, whether the block was admitted or not.
+        """
+        from hushgrid._kernels.account import after_loss
+
+        figures, matrices, promises = self._rows(inward, promise)
+        losses, rooms = (
+            np.broadcast_to(np.asarray(value, np.float64), len(figures)) for value in (loss, room)
+        )
+        after = after_loss(figures, losses, matrices, promises, rooms)
+        return IntervalAccount(*self._columns(after.T))
+
+    def merged(self, *others: IntervalAccount) -> IntervalAccount:
+        """One account that holds for every class of these accounts: a class alone, shape ().
+
+        >>> odds = np.log(3 / 7)
+        >>> first = Account.interval(law=(odds, odds)).admit(0.5, [np.eye(2)], promise=1.0)
+        >>> second = first.admit(0.347922, [[[0.9, 0.1], [0.2, 0.8]]], promise=1.0)
+        >>> first.merged(second)
+        IntervalAccount(1 classes, known<=0.7, room>=0.3)
+        >>> [round(float(end), 6) for end in first.merged(second).law]
+        [-0.847298, -0.800119]
+
+        Args:
+            others: The accounts of the other classes.
+
+        Returns:
+            The account: the largest that is known, the least room and the hull of the laws.
+        """
+        every = (self, *others)
+        known, room, low, high = (
+            np.concatenate([np.ravel(getattr(account, name)) for account in every])
+            for name in ("known", "room", "low", "high")
+        )
+        figures = (known.max(), room.min(), low.min(), high.max())
+        return IntervalAccount(*(np.asarray(figure) for figure in figures))
+
+    def under_other_model(self) -> IntervalAccount:
+        """The account of the same houses under a model that says nothing about the steps so far.
+
+        The old model was true in its time, but the law that it gave the last step is not used.
+
+        >>> odds, chain = np.log(3 / 7), [[0.9, 0.1], [0.2, 0.8]]
+        >>> account = Account.interval(law=(odds, odds)).admit(1.0, [np.eye(2)], promise=2.0)
+        >>> round(float(account.admit(0.0, [chain], promise=2.0).known), 6)
+        0.706736
+        >>> account = account.under_other_model()
+        >>> round(float(account.admit(0.0, [chain], promise=2.0).known), 6)
+        0.70704
+
+        Returns:
+            The account.
+        """
+        return replace(
+            self, low=np.full_like(self.low, -np.inf), high=np.full_like(self.high, np.inf)
+        )
+
+    def disowned(self) -> IntervalAccount:
+        """The account where no model of the steps so far is believed: all may be known.
+
+        What may still be said about these steps stays as it was.
+
+        >>> account = Account.interval().admit(0.5, [np.eye(2)], promise=1.0).disowned()
+        >>> account
+        IntervalAccount(1 classes, known<=inf, room>=0.5)
+        >>> chain = [[0.9, 0.1], [0.2, 0.8]]
+        >>> account.admit(0.0, [chain], promise=1.0) is None
+        True
+        >>> round(float(account.admit(0.0, [chain], promise=np.inf).known), 6)
+        3.583519
+
+        Returns:
+            The account.
+        """
+        return replace(self.under_other_model(), known=np.full_like(self.known, np.inf))
+
     def _rows(self, inward: ArrayLike, promise: ArrayLike) -> tuple[Floats, Floats, Floats]:
         """Figures (classes, 4), matrices (classes or 1, L, 2, 2) and promises (classes, L)."""
         figures = np.stack([self.known, self.room, self.low, self.high], -1).reshape(-1, 4)
@@ -261,11 +357,11 @@ class WindowAccount:
             raise PolicyError(f"loss is {loss}; give 0 or more.")
         if last < first or (self.blocks and first < self.blocks[-1].first):
             raise PolicyError(f"block from step {first} to {last} is out of order; give the next.")
-        least = min(promise.epsilon for promise in self.promises)
+        least = min((promise.epsilon for promise in self.promises), default=0.0)
         if loss > self.most(first) + TOLERANCE * least:
             return None
         promises = tuple(promise for promise in self.promises if promise.binds(first))
-        reach = max(promise.steps for promise in promises)
+        reach = max((promise.steps for promise in promises), default=0)
         blocks = [block for block in self.blocks if block.last >= first - reach + 1]
         if loss > 0:
             blocks.append(SpentBlock(first, last, loss))
@@ -274,6 +370,21 @@ class WindowAccount:
             blocks[:2] = [newer._replace(loss=older.loss + newer.loss)]
         return WindowAccount(promises, tuple(blocks))
 
+    def with_lost(self, loss: float, first: int, last: int) -> WindowAccount:
+        """The account after a block that may have been published, and whose record is lost.
+
+        Args:
+            loss: What the plan would have spent on it, once more for each time its noise may have
+                been drawn anew.
+            first: As in `admit`.
+            last: As in `admit`.
+
+        Returns:
+            The account, whether the block was admitted or not.
+        """
+        blocks = (*self.blocks, SpentBlock(first, last, loss))
+        return self.merged(replace(self, blocks=blocks))
+
     def most(self, first: int) -> float:
         """The largest loss of a block whose readings begin with a step.
 
@@ -281,14 +392,14 @@ class WindowAccount:
             first: The first step whose readings may enter it.
 
         Returns:
-            The loss; 0 where nothing is left.
+            The loss; 0 where nothing is left, infinite where no promise is in force.
         """
         left = [
             promise.epsilon - promise.spent(self.blocks, first)
             for promise in self.promises
             if promise.binds(first)
         ]
-        return max(min(left), 0.0)
+        return max(min(left, default=math.inf), 0.0)
 
     def under(self, steps: int, epsilon: float, since: int) -> WindowAccount:
         """The account under another promise, for windows that begin at a step or later.
@@ -309,15 +420,26 @@ class WindowAccount:
         new = _promise(steps, epsilon, since)
         if self.blocks and since <= self.blocks[-1].first:
             raise PolicyError(f"since is {since}; give a step after those published.")
+        # where nothing was published under a promise it binds nothing
+        return replace(self, promises=(*self.ended().promises, new))
+
+    def ended(self) -> WindowAccount:
+        """The account where no promise about windows follows: those made stay in force."""
         published = max((block.last for block in self.blocks), default=None)
-        older = [
+        marked = (
             promise if promise.last is not None else promise._replace(last=published)
             for promise in self.promises
-        ]
-        # where nothing was published under a promise it binds nothing
-        return replace(
-            self, promises=(*(promise for promise in older if promise.last is not None), new)
         )
+        return replace(self, promises=tuple(made for made in marked if made.last is not None))
+
+    def merged(self, other: WindowAccount) -> WindowAccount:
+        """The account of houses of which some have one list of blocks and others another."""
+        blocks = sorted({*self.blocks, *other.blocks})
+        while len(blocks) > BLOCKS:
+            older, newer = blocks[:2]
+            last = max(older.last, newer.last)
+            blocks[:2] = [SpentBlock(newer.first, last, older.loss + newer.loss)]
+        return WindowAccount(tuple(dict.fromkeys((*self.promises, *other.promises))), tuple(blocks))
 
 
 def _promise(steps: int, epsilon: float, since: int) -> WindowPromise:

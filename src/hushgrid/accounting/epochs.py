@@ -12,61 +12,15 @@ from dataclasses import replace
 from itertools import islice
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from hushgrid._numbers import Bools, Floats
-from hushgrid.accounting.temporal import Leakage, contradicted_houses, temporal_leakage
+from hushgrid.accounting.temporal import contradicted_houses
 from hushgrid.belief.filter import transition_into
-from hushgrid.errors import PolicyError
 from hushgrid.model.occupancy import OccupancyModel, possible_states
 
 FORGOTTEN = 1e-7  # the share of a leakage that no longer counts
 PERIODS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # of silence; a chain that needs more never forgets
 _ROUNDING = 1e-13  # added to a logarithm of products of many matrices
-
-
-def continued_leakage(
-    models: OccupancyModel | Sequence[OccupancyModel],
-    epochs: Sequence[ArrayLike],
-    gaps: Sequence[int] = (),
-) -> tuple[Leakage, ...]:
-    """The leakage of several epochs of the same houses as one continuing chain.
-
-    The maximum over the models; for models that contradict each other see `worst_leakage`.
-
-    Args:
-        models: Theta, with calendars that count from step 1 of the first epoch.
-        epochs: the losses of each epoch's releases, (T,) or (T, houses) as for `temporal_leakage`.
-        gaps: steps without a release before the second epoch, the third, ...; 0 where not given.
-
-    Returns:
-        One `Leakage` an epoch: what the releases of all epochs say about its steps.
-
-    Raises:
-        PolicyError: No epoch, or gaps that do not fit between the epochs.
-
-    >>> theta = OccupancyModel.factored([[0.7, 0.3]], [[[[0.9, 0.1], [0.2, 0.8]]]])
-    >>> [round(one.worst, 6) for one in continued_leakage(theta, [[0.5], [0.5, 0.5]])]
-    [1.10627, 1.20726]
-    """
-    n = models.n_houses if isinstance(models, OccupancyModel) else models[0].n_houses
-    rows = [np.asarray(one, np.float64) for one in epochs]
-    silent = [*gaps, *[0] * (len(rows) - 1 - len(gaps))]
-    if not rows or len(silent) != len(rows) - 1 or min(silent, default=0) < 0:
-        raise PolicyError(
-            f"there are {len(rows)} epochs and {len(gaps)} gaps; give one epoch or more, and a gap"
-            " of 0 steps or more between two of them."
-        )
-    wide = [np.repeat(one[:, None], n, axis=1) if one.ndim == 1 else one for one in rows]
-    parts, ends = [wide[0]], [(0, len(wide[0]))]
-    for gap, one in zip(silent, wide[1:], strict=True):
-        begin = ends[-1][1] + gap
-        parts += [np.zeros((gap, n)), one]
-        ends.append((begin, begin + len(one)))
-    whole = temporal_leakage(models, np.concatenate(parts))
-    return tuple(
-        Leakage(whole.backward[a:b], whole.forward[a:b], whole.total[a:b]) for a, b in ends
-    )
 
 
 def kept_by_silence(

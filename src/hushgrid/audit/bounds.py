@@ -33,6 +33,7 @@ CHECKS = {
     "protected_set": "The scale covers every house whose occupancy the public cannot know.",
     "budget": "All releases together spend no more than was set.",
     "promise": "All releases together say no more about one interval than is promised.",
+    "account": "Records state the account of an interval promise that follows from those before.",
     "seed_reuse": "No two streams of noise are the same.",
     "chain": "Every record follows from the one before, is signed, and nothing is missing.",
     "terms": "Releases were made under the terms given; records of epochs state what follows.",

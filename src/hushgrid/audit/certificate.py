@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -33,6 +33,7 @@ from hushgrid.audit.houses import Houses, fifteen_fifteen, houses, leakages, pro
 from hushgrid.audit.recompute import (
     Commit,
     Recomputed,
+    account,
     openings,
     recompute,
     release_terms,
@@ -274,9 +275,8 @@ def _add_other_epochs(
             if own.other_epochs is None or own.zone.id != evidence.zone:
                 continue
             found = own.other_epochs.terms(epoch.digest, epoch.first, epoch.horizon)
-            if found is not None:  # with what was accepted in place of the promise
-                then = replace(found, epsilon=own.epsilon)
-                same.setdefault(epoch.digest, []).insert(0, then)
+            if found is not None:
+                same.setdefault(epoch.digest, []).insert(0, found)
 
 
 def _check_record(
@@ -300,7 +300,7 @@ def _check_record(
     found += [release_terms(evidence, digests, zones), *charges(evidence, digests)]
     found += transfers(evidence)
     found.append(budget(evidence, max(own, key=_allows, default=None), digests))
-    found += openings(evidence, digests, given)
+    found += [*openings(evidence, digests), account(evidence, given)]
     for epoch in evidence.epochs:
         terms = digests.get(epoch.digest)
         if terms is None or terms.zone.id != evidence.zone:

@@ -5,9 +5,9 @@ Nothing here holds a reading or a load.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from hushgrid.belief.load_filter import DayClock, EvenDays, Knowledge
 from hushgrid.compare.attack import Recording
@@ -36,9 +36,21 @@ class OtherEpochs(Protocol):
         ...
 
 
-# (the zone's ledger, number of an epoch in it) -> what its record has to state, for each way in
-# which a version plans these terms
-Openings = Callable[[Any, int], Iterable[Mapping[str, Any]]]
+class AccountFinding(NamedTuple):
+    """What terms say about the accounts of one epoch.
+
+    Attributes:
+        same: The epoch has these terms; only then anything is found.
+        seq: The number of the first record that states one wrongly; None: there is none.
+        text: What it states wrongly, in words.
+    """
+
+    same: bool
+    seq: int | None = None
+    text: str = ""
+
+
+Accounts = Callable[[Any, int], AccountFinding]  # of the zone's ledger, and an epoch's number in it
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,20 +66,19 @@ class Terms:
         policy: Promise, trust and schedule.
         budget: Largest sum of epsilon over a horizon, or None.
         roster: Digest of the list of meters, or None.
-        secret: What is promised: "step", "interval" or "trajectory".
+        secret: What is promised: "step", "interval", "window" or "trajectory".
         epsilon: Epsilon of the promise; None for the policy's epsilon of one step.
         delta: Delta of the promise.
         fallback_rate: Rate published without a release or forecast [currency/kWh].
         eta_set_by: Who set eta below 1.
         charged: Epsilon that the models have cost every house.
         provenance: Origin of the models, by name.
-        continued: Whether an interval promise counts the epochs before and after.
+        continued: Whether an interval promise is about all prices, past and future.
         other_epochs: The terms in other epochs; None where terms are given for one epoch only.
         days: Time of day of each step.
-        openings: What records of epochs have to state about leakage; None where no service file
-            gives the promise.
-        forgotten: When the models have forgotten what was until a time, and that once more [UTC
-            epoch s]; None where no service file gives the promise.
+        window: Of the secret "window", its length in words.
+        accounts: Computes the accounts of an epoch again; None where no service file gives the
+            promise.
     """
 
     zone: Zone
@@ -87,8 +98,8 @@ class Terms:
     continued: bool = False
     other_epochs: OtherEpochs | None = None
     days: DayClock = EvenDays()  # noqa: RUF009
-    openings: Openings | None = None
-    forgotten: Callable[[int], tuple[float, float]] | None = None
+    accounts: Accounts | None = None
+    window: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tariff", offset_tariff(self.zone, self.tariff, self.consumption))
@@ -162,7 +173,6 @@ class RecordedEpoch:
         committed: Number of those scales, or None.
         seconds: Length of a step [s], where it is on record.
         lost: Steps of the epoch whose release may have been published and lost.
-        accepted: Leakage about one step above a promise, accepted when the epoch began.
         stated: Figures of its record that follow from the terms, by name; `houses` as a tuple of
             names.
     """
@@ -177,7 +187,6 @@ class RecordedEpoch:
     committed: int | None = None
     seconds: int | None = None
     lost: frozenset[int] = frozenset()
-    accepted: float = 0.0
     stated: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -231,7 +240,7 @@ class Evidence:
         left: (record, stated, due) of houses that left: the stated loss must be at least `due`.
         gaps: Steps that may have been published and lost.
         moves: Houses that left or came, in order.
-        ledger: The zone's ledger as `Terms.openings` takes it; None where its chain is not valid.
+        ledger: The zone's ledger as `Terms.accounts` takes it; None where its chain is not valid.
     """
 
     zone: str

@@ -28,15 +28,8 @@ ZoneName = Annotated[
     str | None, typer.Option("--zone", help="Zone of a service file that has several.")
 ]
 OneZone = Annotated[str | None, typer.Option("--zone", help="One zone; else all of them.")]
-NewEpoch = Annotated[bool, typer.Option("--new-epoch", help="Begin new terms in every zone.")]
-AcceptLeakage = Annotated[
-    float | None,
-    typer.Option(
-        min=0.0,
-        max=1e6,
-        metavar="FIGURE",
-        help="With --new-epoch of the same terms: a leakage above the promise, stated in public.",
-    ),
+Yes = Annotated[
+    bool, typer.Option("--yes", help="Begin the file's terms where the ledger has others.")
 ]
 Columns = Annotated[
     str,

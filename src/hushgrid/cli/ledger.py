@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -193,10 +194,64 @@ def transfer(
     state = "carries" if moved.anew else "was carried over already with"
     common.echo(
         f"house {moved.house} {state} epsilon {moved.epsilon:.6g} from {source} to {target}; now"
-        " change the rosters and start hushgrid serve --new-epoch",
+        " change the rosters and start hushgrid serve --yes",
         json,
     )
     common.write_json({**moved._asdict(), "from": source, "to": target}, json)
+
+
+@app.command()
+def close(
+    config: Annotated[Path, typer.Argument(metavar="FILE", help="Service file (TOML).")],
+    goes_on: Annotated[
+        str, typer.Option(metavar="TEXT", help="Where the zones go on, in words.")
+    ] = "not stated",
+    json: common.Json = None,
+) -> None:
+    """Close a ledger for ever by a last signed record; the service must be stopped.
+
+    Example: hushgrid ledger close service.toml --goes-on "on the new server"
+
+    \f
+    Args: see the help of each option.
+    """
+    import time
+
+    from hushgrid.files.service_file import load_deployment
+    from hushgrid.service.closing import close_ledger
+
+    _ends(close_ledger(load_deployment(config), goes_on, time.time()), "closed", json)
+
+
+@app.command("import")
+def import_(
+    export: Annotated[str, typer.Argument(metavar="EXPORT", help="Export of a closed ledger.")],
+    into: Annotated[
+        str, typer.Option(metavar="URL", help="Path, or postgresql://USER@HOST/DATABASE; empty.")
+    ],
+    key: Annotated[Path, typer.Option(help="The ledger's signing key.")] = Path("hushgrid.key"),
+    json: common.Json = None,
+) -> None:
+    """Copy a closed ledger into an empty one, where its account goes on.
+
+    Example: hushgrid ledger import ledger.ndjson --into ledger.sqlite
+
+    \f
+    Args: see the help of each option.
+    """
+    from hushgrid.service.closing import import_ledger
+
+    _ends(import_ledger(export, into, key), "imported", json)
+
+
+def _ends(ends: Sequence[Any], word: str, json: str | None) -> None:
+    """Show the last record of each zone."""
+    for end in ends:
+        state = word if end.anew else f"{word} already"
+        common.echo(f"{end.zone}: {state}, {end.records} records, head {end.head}", json)
+    one = ends[0] if len(ends) == 1 else None
+    values = {"records": sum(end.records for end in ends), "head": one.head if one else None}
+    common.write_json({**values, "heads": {end.zone: end.head for end in ends}}, json)
 
 
 def _file_of(store: str) -> Path:

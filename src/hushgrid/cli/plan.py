@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import typer
 
@@ -22,8 +22,12 @@ def plan(
         float | None, typer.Option(metavar="SIGMA", help="The paper's zone instead of a file.")
     ] = None,
     secret: Annotated[
-        common.Secret | None,
+        Literal["step", "interval", "window"] | None,
         typer.Option(help="What the promise is about; else the service's, interval."),
+    ] = None,
+    window: Annotated[
+        str | None,
+        typer.Option(metavar="DURATION", help="Of the secret window, such as P1D; else its own."),
     ] = None,
     epsilon: Annotated[
         float | None, typer.Option(help="What to promise about it; else the service's, 1.")
@@ -103,6 +107,7 @@ def plan(
     rho = rho if rho is not None else RHO if own.rho is None else own.rho
     if eta is not None:
         terms = replace(terms, eta=eta)
+    steps = _window_steps(window, own, service) if secret == "window" else None
     running = None
     if service is not None and secret == "interval" and continued is not False:
         scenario, running = interval_run(service) or (scenario, None)  # with its other epochs
@@ -117,6 +122,7 @@ def plan(
         "slotwise": slotwise,
         "running": running,
         "blocks": own.blocks if blocks is None else blocks,
+        "window": steps,
     }
     dials = 1 + tables * (len(options.EPSILONS) + len(options.ETAS))
     with common.progress("planning", dials if dials > 1 else None) as tick:
@@ -126,7 +132,7 @@ def plan(
             options.check_error(world, found, request, within)
         cells = options.sensitivity(world, found, request, tick) if tables else {}
     endless = found.leakage  # of a run, which represents any number of horizons
-    if found.running is None:
+    if found.running is None and secret != "window":
         endless = options.endless_leakage(found, world)
     values = report.plan_json(found, rho, endless)
     values["sensitivity"] = {dial: [c._asdict() for c in rows] for dial, rows in cells.items()}
@@ -160,6 +166,19 @@ class _Own(NamedTuple):
     epsilon: float = 1.0
     rho: float | None = 0.2  # None: no clamp is chosen
     blocks: bool = True
+    window: int = 86_400  # [s]
+
+
+def _window_steps(given: str | None, own: _Own, service: Any) -> int:
+    """The steps that a window touches."""
+    from hushgrid.errors import PlanError
+    from hushgrid.files.toml import seconds_of
+
+    length = 900 if service is None else service.seconds
+    seconds = own.window if given is None else seconds_of(given)
+    if seconds is None or seconds < length:
+        raise PlanError(f"window is {given!r}; give a duration such as P1D, an interval or more.")
+    return int(-(-seconds // length) + 1)
 
 
 def _zone(config: Path | None, zone: str | None, paper: float | None, seed: int) -> Any:
@@ -184,5 +203,5 @@ def _zone(config: Path | None, zone: str | None, paper: float | None, seed: int)
     if promise.rho is not None:  # the clamp was chosen
         terms = replace(terms, clamp=())
     blocks = bool(policy.schedule.lengths)
-    own = _Own(promise.secret, promise.epsilon, promise.rho, blocks)
+    own = _Own(promise.secret, promise.epsilon, promise.rho, blocks, promise.window or 86_400)
     return file.scenario, terms, private, own, service

@@ -234,8 +234,7 @@ def batch(
     leave_out: Annotated[
         bool, typer.Option("--leave-out", help="Intervals before get no release, for ever.")
     ] = False,
-    new_epoch: common.NewEpoch = False,
-    accept_leakage: common.AcceptLeakage = None,
+    yes: common.Yes = False,
     seed: Annotated[int | None, typer.Option(min=0, help="Of simulated noise.")] = None,
     json: common.Json = None,
 ) -> None:
@@ -254,17 +253,15 @@ def batch(
 
     for module in ("ibis", "duckdb", "pyarrow"):
         common.require(module, "batch")
-    from hushgrid.files.deployment import with_accepted_leakage
     from hushgrid.files.service_file import load_deployment
     from hushgrid.service.batch.engines import engine_at
     from hushgrid.service.batch.run import Job, intervals, run
     from hushgrid.service.clock import SystemClock
-    from hushgrid.service.same_terms import as_begun
 
     first, last = _times(day, month, begin, end)
-    deployment = with_accepted_leakage(load_deployment(file), accept_leakage, new_epoch)
+    deployment = load_deployment(file)
     job = Job(
-        deployment if new_epoch else as_begun(deployment),
+        deployment,
         tuple(readings),
         first,
         last,
@@ -272,7 +269,7 @@ def batch(
         seed,
         "publish" if gaps == "publish" else "stop",
         leave_out,
-        new_epoch,
+        yes,
     )
     begun = time.monotonic()
     with common.progress("intervals", intervals(job)) as advance, engine_at(engine) as opened:

@@ -68,13 +68,6 @@ def init(
 
 def check(
     file: Annotated[Path, typer.Argument(help="Service file (TOML).")],
-    new_epoch: Annotated[
-        bool, typer.Option("--new-epoch", help="As serve --new-epoch would start it.")
-    ] = False,
-    accept_leakage: Annotated[
-        float | None,
-        typer.Option(min=0.0, max=1e6, metavar="FIGURE", help="As serve --accept-leakage."),
-    ] = None,
     json: common.Json = None,
 ) -> None:
     """Check the file, keys and every stored record and reading; say what is promised and costs.
@@ -95,8 +88,6 @@ def check(
         typer.Exit: With code 1 if something is wrong.
     """
     import time
-    from contextlib import suppress
-    from dataclasses import replace
 
     from hushgrid.errors import FileError, HushgridError
     from hushgrid.files.service_file import load_deployment
@@ -111,19 +102,12 @@ def check(
         zone_json,
         zone_prose,
     )
-    from hushgrid.service.same_terms import as_begun
     from hushgrid.service.template import placeholders
 
     try:
         deployment = load_deployment(file)
-        begun = deployment.zones
-        if not new_epoch:
-            with suppress(HushgridError):  # a ledger that cannot be read is a problem below
-                begun = as_begun(deployment).zones
         found, unkept = [], []
-        for planned, present in zip(deployment.zones, begun, strict=True):
-            # the terms of the file, with what was accepted for them
-            zone = replace(planned, accepts=accept_leakage if new_epoch else present.accepts)
+        for zone in deployment.zones:
             try:
                 found.append((zone, outlook(zone)))
                 rehearse(zone)
@@ -134,8 +118,7 @@ def check(
     except FileError as error:
         common.write_json({"ok": False, "problems": str(error).splitlines()}, json)
         raise
-    agreed = tuple(replace(zone, accepts=accept_leakage) for zone in deployment.zones)
-    looked = examine(replace(deployment, zones=agreed), new_epoch=new_epoch)
+    looked = examine(deployment)
     problems, remarks, running = looked.problems, looked.remarks, looked.running
     remarks += deployment.problems
     if (remark := standby_remark(deployment.ledger)) is not None:
@@ -203,8 +186,7 @@ def doctor(
 
 def serve(
     file: Annotated[Path, typer.Argument(help="Service file (TOML).")],
-    new_epoch: common.NewEpoch = False,
-    accept_leakage: common.AcceptLeakage = None,
+    yes: common.Yes = False,
     port: Annotated[
         int | None, typer.Option(min=1, max=65_535, help="Instead of the file's http.port.")
     ] = None,
@@ -222,12 +204,13 @@ def serve(
     """
     import gc
     import signal
+    import sys
     import threading
 
     gc.disable()  # imports leave no garbage; to look for it is a fifth of the start
     for module in ("uvicorn", "starlette", "paho.mqtt.client", "prometheus_client", "sqlalchemy"):
         common.require(module, "serve")
-    from hushgrid.files.deployment import as_curator, with_accepted_leakage
+    from hushgrid.files.deployment import as_curator
     from hushgrid.files.service_file import load_deployment
     from hushgrid.service import serve as run
     from hushgrid.service.clock import SystemClock, WatchedClock, log_lines
@@ -235,13 +218,25 @@ def serve(
     gc.freeze()
     gc.enable()
     deployment = as_curator(load_deployment(file), port, name)
-    deployment = with_accepted_leakage(deployment, accept_leakage, new_epoch)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     if log_lines().stream.isatty() and deployment.http is not None:
         common.echo(_addresses(deployment), None)
-    run(deployment, clock=WatchedClock(SystemClock()), stop=stop, new_epoch=new_epoch)
+    clock = WatchedClock(SystemClock())
+    if not yes and sys.stdin.isatty():
+        yes = _agreed(deployment, clock.now())
+    run(deployment, clock=clock, stop=stop, changed=yes)
+
+
+def _agreed(deployment: Any, now: float) -> bool:
+    """Ask whether terms of the file begin that the ledger does not have."""
+    from hushgrid.service.same_terms import changes_of
+
+    _, changes = changes_of(deployment, now, again=True)
+    for sentence in changes.values():
+        common.echo(sentence, None)
+    return bool(changes) and typer.confirm("Begin them?")
 
 
 def _addresses(deployment: Any) -> str:
@@ -290,10 +285,6 @@ def status(
         missing = "-" if one.missing is None else str(one.missing)
         figures = f"{one.t:7d} {one.spent:10.6g} {missing:>8}"
         common.echo(f"{one.zone:<20} {figures} {one.state}", json)
-    for one in found:
-        if one.leakage is not None:
-            counted = f"leakage of all prices of these terms is at most {one.leakage:.6g}"
-            common.echo(f"{one.zone}: {counted} about one interval of this epoch", json)
     zones = [asdict(one) for one in found]
     common.write_json({**(zones[0] if len(zones) == 1 else {}), "zones": zones}, json)
 

@@ -40,7 +40,7 @@ from hushgrid.mechanism.release import Mode
 from hushgrid.model.zone import Scenario
 
 ACCEPT_ERROR = 0.2  # relative, of a price; more is accepted by someone with a name
-Promised = Literal["step", "interval"]  # secrets that a service file names
+Promised = Literal["step", "interval", "window"]  # secrets that a service file names
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +49,22 @@ class Promise:
 
     Attributes:
         secret: "step": epsilon holds for each release. "interval": for all releases, of this and
-            other epochs.
+            other epochs, about one interval. "window": for all releases, about everything in any
+            window of time.
         epsilon: Privacy loss.
         rho: Relative error expected of the model, by which a clamp is chosen; None: no clamp is
             chosen.
         renew: Whether an epoch of the same terms begins by itself where the horizon ends.
+        window: Of the secret "window", its length [s].
+        block: Of the secret "window", how long one noise lasts [s]; None: as planned.
     """
 
     secret: Promised
     epsilon: float
     rho: float | None = None
     renew: bool = False
+    window: int | None = None
+    block: int | None = None
 
 
 def _listed(given: Any) -> Any:
@@ -201,9 +206,8 @@ class ZoneService:
         pattern: The zone before its patterns are laid over time; None where it was not read from a
             file.
         leakage: For the secret "interval": what the plan counts about one interval of one house.
-        memory: Steps without releases after which nothing of a leakage is left; epochs of these
-            terms before and after are counted. None: they are not, since leakage does not fade.
-        accepts: Leakage that the operator has agreed to state in public.
+        memory: Steps without releases after which nothing of a leakage is left; the plan is for
+            any number of epochs. None: for one alone, since leakage does not fade.
         covariates: Public series that the estimate may use, with their sources.
         charges: Grid fees and taxes, added to published prices.
         digits: Digits after the point of a price that is presented; None: all. The ledger has all.
@@ -236,7 +240,6 @@ class ZoneService:
     pattern: Pattern | None = None
     leakage: float | None = None
     memory: int | None = None
-    accepts: float | None = None
     covariates: tuple[PublicSeries, ...] = ()
     charges: Charges = field(default_factory=Charges)
     digits: int | None = None
@@ -722,30 +725,6 @@ class Deployment:
         if self.on_server:
             return self.ledger
         return str(Path(self.ledger.removeprefix("sqlite:")).parent / name)
-
-
-def with_accepted_leakage(
-    deployment: Deployment, figure: float | None, new_epoch: bool
-) -> Deployment:
-    """The deployment of an operator who agrees to state a leakage in public.
-
-    Args:
-        deployment: The deployment.
-        figure: The leakage; None: nothing is agreed.
-        new_epoch: Whether a new epoch is begun; a leakage can be agreed to only then.
-
-    Returns:
-        The deployment with the figure in every zone.
-
-    Raises:
-        ServiceError: If a figure is given without a new epoch.
-    """
-    if figure is None:
-        return deployment
-    if not new_epoch:
-        raise ServiceError(f"accept-leakage is {figure:g} without --new-epoch; give both.")
-    zones = tuple(replace(zone, accepts=figure) for zone in deployment.zones)
-    return replace(deployment, zones=zones)
 
 
 def as_curator(deployment: Deployment, port: int | None, name: str | None) -> Deployment:

@@ -25,10 +25,10 @@ from hushgrid.errors import ModelError
 from hushgrid.files.deployment import Pattern, Promise, ZoneService
 from hushgrid.mechanism.policy import Blocks, Policy
 from hushgrid.model.consumption import MONTHS
-from hushgrid.model.occupancy import Calendar, Chains
+from hushgrid.model.occupancy import Calendar
 from hushgrid.model.zone import Scenario
 from hushgrid.planning.expected_error import MOST_CUT, choose_clamp
-from hushgrid.planning.planner import Plan, check_blocks, plan
+from hushgrid.planning.planner import Plan, check_blocks, equal_blocks, plan
 
 # ---- patterns of a day or week in local time
 
@@ -107,33 +107,6 @@ def local_calendar(
             f" a week from Monday ({7 * day})."
         )
     return Calendar(pattern.slots[local // seconds % length])
-
-
-def equally_probable(piece: Chains) -> Chains:
-    """The chains with all possible moves equally probable; equal chains become one.
-
-    Args:
-        piece: The blocks of one size.
-
-    Returns:
-        The same blocks, whose states are possible where they were.
-    """
-    first, moves = piece.initial > 0, piece.transition > 0
-    chains = len(first)
-    flat = np.concatenate(
-        [first.reshape(chains, -1), np.moveaxis(moves, 1, 0).reshape(chains, -1)], axis=1
-    )
-    used = np.unique(piece.chain_of)  # a chain that no house follows says nothing either
-    _, kept, of = np.unique(flat[used], axis=0, return_index=True, return_inverse=True)
-    place = np.zeros(chains, np.int32)
-    place[used] = of.ravel()
-    which = used[kept]
-    return replace(
-        piece,
-        initial=first[which] / first[which].sum(axis=-1, keepdims=True),
-        transition=moves[:, which] / moves[:, which].sum(axis=-1, keepdims=True),
-        chain_of=place[piece.chain_of],
-    )
 
 
 # ---- plan of an interval promise
@@ -260,6 +233,36 @@ def plan_of(world: Scenario, promise: Promise, terms: Policy, **more: Any) -> Pl
         rho=promise.rho,
         **more,
     )
+
+
+@lru_cache(maxsize=128)
+def window_policy(pattern: Pattern, promise: Promise, place: EpochTimes) -> Policy:
+    """The policy that keeps a promise about everything in any window.
+
+    Args:
+        pattern: The zone before it is laid over time; its models play no part in the noise.
+        promise: What is promised about the secret `window`.
+        place: The epoch's steps.
+
+    Returns:
+        The policy: equal blocks of steps, of the file's own length or of the planned one.
+    """
+    if promise.window is None:
+        raise ModelError("the promise is about no window; give policy.window.")
+    terms = replace(pattern.terms, horizon=place.horizon, epsilon=promise.epsilon)
+    if promise.block is not None:
+        length = min(max(promise.block // place.seconds, 1), place.horizon)
+        terms = replace(terms, schedule=equal_blocks(place.horizon, length, promise.epsilon))
+    found = plan(
+        *pattern.scenario.terms,
+        secret="window",
+        epsilon=promise.epsilon,
+        terms=terms,
+        rho=promise.rho,
+        most_cut=MOST_CUT,
+        window=-(-promise.window // place.seconds) + 1,
+    )
+    return found.policy
 
 
 def interval_run(service: ZoneService) -> tuple[Scenario, int | None] | None:
@@ -456,6 +459,26 @@ def _goes_on(pattern: Pattern, place: EpochTimes, memory: int) -> Pattern:
     return replace(pattern, scenario=replace(pattern.scenario, models=tuple(models)))
 
 
+def placed(service: ZoneService, begins: int) -> ZoneService:
+    """The zone with the terms of its file, from another time on.
+
+    Args:
+        service: The zone.
+        begins: Start of its first step [UTC epoch s].
+
+    Returns:
+        The zone with its patterns over the steps from then on, planned again.
+    """
+    later = in_epoch(service, begins)
+    if later is not None or service.pattern is None:
+        return later or replace(service, begins=begins)
+    place = EpochTimes(begins, service.seconds, service.policy.horizon, service.time_zone)
+    local, promise, policy = laid(service.pattern, place), service.promise, service.policy
+    if promise is not None and promise.rho is not None:
+        policy = plan_of(local, promise, service.pattern.terms).policy
+    return replace(service, scenario=local, policy=policy, begins=begins)
+
+
 def in_epoch(
     service: ZoneService,
     begins: int,
@@ -466,7 +489,7 @@ def in_epoch(
     """The zone with the same terms for another epoch.
 
     Args:
-        service: A zone with an interval promise.
+        service: A zone with a promise about intervals or windows.
         begins: Start of the other epoch [UTC epoch s].
         horizon: Its steps; by default as many as now.
         renewed: The epoch goes on where others end: with the law of occupancy there, and not with
@@ -476,10 +499,13 @@ def in_epoch(
         The zone; None where its file is not known or it has another promise.
     """
     pattern, promise = service.pattern, service.promise
-    if pattern is None or promise is None or promise.secret != "interval":
+    if pattern is None or promise is None or promise.secret == "step":
         return None
     steps = service.policy.horizon if horizon is None else horizon
     place = EpochTimes(begins, service.seconds, steps, service.time_zone)
+    if promise.window is not None:
+        policy = window_policy(pattern, promise, place)
+        return replace(service, scenario=laid(pattern, place), policy=policy, begins=begins)
     policy, leakage, memory, _ = interval_plan(pattern, promise, place)
     if renewed and memory is not None:
         pattern = _goes_on(pattern, place, memory)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, NamedTuple, get_args
 
@@ -24,6 +24,7 @@ from hushgrid.files._tables import (
     Mistakes,
     Text,
     adapter,
+    duration,
     fix,
     keys_of,
     mistake,
@@ -50,6 +51,7 @@ from hushgrid.files.interval_plan import (
     interval_plan,
     laid,
     plan_of,
+    window_policy,
 )
 from hushgrid.files.mappings import BUILT_IN, mapping_of
 from hushgrid.files.results import read_text
@@ -111,12 +113,24 @@ def _alone(rho: float, info: Info) -> float:
 
 
 def _endless(renew: bool, info: Info) -> bool:
-    if renew and info.data.get("secret", "interval") != "interval":
+    if renew and info.data.get("secret", "interval") == "step":
         raise mistake(
             f"is true with the secret {info.data['secret']}, which adds up from epoch to"
-            " epoch; give the secret interval, or leave it out."
+            " epoch; give the secret interval or window, or leave it out."
         )
     return renew
+
+
+def _of_window(seconds: int, info: Info) -> int:
+    if info.data.get("secret", "window") != "window":
+        raise mistake(
+            f"is set with the secret {info.data['secret']}; give the secret window, or leave it"
+            " out."
+        )
+    return seconds
+
+
+_WINDOW = (duration("P1D", 60, 366 * 86_400), AfterValidator(_of_window))
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +144,10 @@ class PromiseKeys(FileTable):
         secret: What is protected.
         rho: Relative error expected of the model, by which a clamp is chosen.
         eta_set_by: Who set eta, and why.
-        renew: Whether an epoch of the same terms begins by itself where the horizon ends.
+        renew: Whether an epoch of the same terms begins by itself where the horizon ends; where it
+            is not set, of the secret window alone.
+        window: Of the secret window, its length [s].
+        block: Of the secret window, how long one noise lasts [s]; None: as planned.
     """
 
     block_steps: Any = None
@@ -141,7 +158,9 @@ class PromiseKeys(FileTable):
     ] = "step"
     rho: Annotated[float, fix(_SHARE, ge=0, le=1), AfterValidator(_alone)] | None = None
     eta_set_by: Annotated[str, fix("say who set eta, and why")] = ""
-    renew: Annotated[Bool, AfterValidator(_endless)] = False
+    renew: Annotated[Bool, AfterValidator(_endless)] | None = None
+    window: Annotated[int, *_WINDOW] | None = None
+    block: Annotated[int, *_WINDOW] | None = None
 
 
 class PolicyTerms(NamedTuple):
@@ -171,7 +190,11 @@ def _terms(given: Any) -> PolicyTerms:
     with mistakes.within():
         policy = policy_of(given, _NOT_HERE)
     if said is not None and policy is not None:
-        promise = Promise(said.secret, policy.epsilon, rho=said.rho, renew=said.renew)
+        windows = said.secret == "window"
+        renew = windows if said.renew is None else said.renew
+        promise = Promise(said.secret, policy.epsilon, rho=said.rho, renew=renew)
+        if windows:
+            promise = replace(promise, window=said.window or 86_400, block=said.block)
     mistakes.check()
     return PolicyTerms(policy, promise)
 
@@ -412,6 +435,8 @@ def _zone(file: TomlFile, main: TomlFile, *, planned: bool) -> ZoneService | Non
         terms = with_offset_clamp(terms, tables.houses)
     if len(faults) > before:
         return None
+    if promise.window is not None and "horizon" not in file.table("policy"):
+        terms = replace(terms, horizon=max(7 * 86_400 // seconds, 1))
     with faults.within("models"):
         pattern = Pattern(scenario, terms)
         place = EpochTimes(times.begins, seconds, pattern.terms.horizon, zone)
@@ -556,6 +581,8 @@ def _planned(
                     fields=("renew",),
                 )
             return found
+        if promise.window is not None:
+            return Planned(window_policy(pattern, promise, place))
         return Planned(plan_of(local, promise, terms).policy)
     return Planned(terms)
 

@@ -585,7 +585,9 @@ class ZoneTable(FileTable):
 
 # ---- the file
 
-POLICY_KEYS = frozenset({"secret", "rho", "eta_set_by", "renew"})  # read by a service alone
+POLICY_KEYS = frozenset(
+    {"secret", "rho", "eta_set_by", "renew", "window", "block"}
+)  # read by a service alone
 
 
 def policy_of(table: Any, hidden: Iterable[str] = ()) -> Policy:

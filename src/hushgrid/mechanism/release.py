@@ -345,7 +345,13 @@ class PreparedNoise:
         return f"PreparedNoise(t={self.t})"
 
 
-def prepare(state: State, noise: Noise, size: int | None = None, mark: int = 0) -> PreparedNoise:
+def prepare(
+    state: State,
+    noise: Noise,
+    size: int | None = None,
+    mark: int = 0,
+    calibration: Calibration | None = None,
+) -> PreparedNoise:
     """Draw the noise of the next step (Algorithm 1, line 12), from public figures alone.
 
     Args:
@@ -353,6 +359,8 @@ def prepare(state: State, noise: Noise, size: int | None = None, mark: int = 0) 
         noise: The source of noise.
         size: Where noise lasts a block of steps: its M, kept elsewhere. None: the source keeps it.
         mark: Public mark of the draw of this M, which the release states; 0: none.
+        calibration: Of the step, where an account admits another loss than the policy's; None: the
+            policy's.
 
     Returns:
         The noise, for `step`.
@@ -363,7 +371,7 @@ def prepare(state: State, noise: Noise, size: int | None = None, mark: int = 0) 
     if not isinstance(noise, Noise):
         raise NoiseError(f"noise is {noise!r}; give a source such as SecureNoise().")
     schedule, simulated = state.policy.schedule, not isinstance(noise, SecureNoise)
-    calibration, k = state.scheduler.at(state.t, state.rates), 0
+    calibration, k = calibration or state.scheduler.at(state.t, state.rates), 0
     if schedule.lengths:
         k = (
             noise.in_block(state.digest, calibration.scale, schedule.span(state.t), state.t)
@@ -428,17 +436,19 @@ def releases(state: State, loads: Iterable[int | Tally], noise: Noise) -> Iterat
         yield release
 
 
-def release_of(state: State, load_hat: int) -> Release:
+def release_of(state: State, load_hat: int, epsilon: float | None = None) -> Release:
     """The release that a noisy load leads to: everything in it follows from public figures.
 
     Args:
         state: The state before the step.
         load_hat: Noisy load [Wh].
+        epsilon: What it loses, where that is not the policy's.
 
     Returns:
         The release, marked as simulated.
     """
-    return _published(state, state.scheduler.at(state.t, state.rates), load_hat, True)[0]
+    calibration = state.scheduler.at(state.t, state.rates, epsilon)
+    return _published(state, calibration, load_hat, True)[0]
 
 
 def replay(state: State, release: Release) -> State:

@@ -141,7 +141,7 @@ def _order(model: OccupancyModel) -> Indices:
     return np.argsort(model.chains[0].members[:, 0])
 
 
-Secret = Literal["step", "interval", "trajectory"]
+Secret = Literal["step", "interval", "window", "trajectory"]
 
 MAX_HORIZON = 100_000  # steps
 _MOST_RUNNING = 12_288  # steps of a run of horizons; four times as many are looked at
@@ -174,6 +174,7 @@ class Plan:
         clamp: The policy's clamp as a zone file gives it, in net Wh.
         bill_change: How much noise changes a home's bill of a month at raw prices, in the density
             class where it changes most: as expected, and at most with 95 %, as shares of it.
+        window: Of the secret window, the steps that a window touches.
     """
 
     secret: Secret
@@ -193,6 +194,7 @@ class Plan:
     running: int | None = None
     clamp: Clamp = ()
     bill_change: tuple[float, float] = (0.0, 0.0)
+    window: int | None = None
 
     __repr__ = brief
 
@@ -250,6 +252,7 @@ def plan(
     gaussian: bool = False,
     running: int | None = None,
     blocks: bool = False,
+    window: int | None = None,
 ) -> Plan:
     """The policy of least noise that keeps a promise about a secret.
 
@@ -274,6 +277,8 @@ def plan(
             `accounting.epochs.running_steps` gives a number to begin with.
         blocks: Let noise last blocks of steps where that makes less of it: at eta = 1, for an
             interval, or for a trajectory without a delta.
+        window: Of the secret window: the steps that a window touches. Noise lasts blocks of the
+            terms' own length, or of `window_block`; eta is 1.
 
     Returns:
         The plan.
@@ -293,6 +298,8 @@ def plan(
     """
     terms = Policy(1.0) if terms is None else terms
     world = (models, zone, consumption)
+    if secret == "window":
+        return _of_windows(world, tariff, epsilon, terms, rho, most_cut, window)
     joint = blocks and terms.eta == 1 and secret != "step" and delta == 0
     if slotwise is None:
         slotwise = secret == "interval" and not joint and _by_slot_is_quick(world, terms, running)
@@ -336,6 +343,83 @@ def plan(
         running=longer,
         blocks=blocks,
     )
+
+
+def window_block(window: int) -> int:
+    """Steps of the blocks of noise that windows are planned with: about a quarter of a window.
+
+    Args:
+        window: The steps that a window touches.
+
+    Returns:
+        The steps of a block.
+    """
+    return max(round((window - 1) / 4), 1)
+
+
+def window_loss(window: int, length: int, epsilon: float) -> float:
+    """What each block of steps may lose, so that no window loses more than epsilon.
+
+    Args:
+        window: The steps that a window touches.
+        length: The steps of a block.
+        epsilon: What is promised about a window.
+
+    Returns:
+        Epsilon over the most blocks that a window touches.
+
+    >>> window_loss(97, 24, 1.0)
+    0.2
+    """
+    return epsilon / (-(-(window - 1) // length) + 1)
+
+
+def equal_blocks(horizon: int, length: int, loss: float) -> Blocks:
+    """Blocks of steps of one length, of which the last may be shorter.
+
+    Args:
+        horizon: Steps of all blocks together.
+        length: Steps of a block.
+        loss: Epsilon of each.
+
+    Returns:
+        The schedule.
+
+    >>> equal_blocks(7, 3, 0.2).lengths
+    (3, 3, 1)
+    """
+    times, left = divmod(horizon, length)
+    lengths = (length,) * times + ((left,) if left else ())
+    return Blocks(lengths, (loss,) * len(lengths))
+
+
+def _of_windows(
+    world: ZoneModels,
+    tariff: Tariff,
+    epsilon: float,
+    terms: Policy,
+    rho: float | None,
+    most_cut: float,
+    window: int | None,
+) -> Plan:
+    """The plan of a promise about everything in any window: equal blocks, whatever the models."""
+    if not (is_real(epsilon) and epsilon > 0):
+        raise PolicyError(f"epsilon is {epsilon}; give a positive number.")
+    if window is None or window < 1:
+        raise PlanError(f"window is {window}; give the steps that a window touches, 1 or more.")
+    if terms.eta != 1:
+        raise PlanError(
+            f"eta is {terms.eta:g} for the secret window, which trusts no law of consumption; give"
+            " eta = 1."
+        )
+    length = terms.schedule.lengths[0] if terms.schedule.lengths else window_block(window)
+    loss = window_loss(window, length, epsilon)
+    schedule = equal_blocks(terms.horizon, length, loss)
+    policy = replace(terms, epsilon=loss, schedule=schedule)
+    if rho is not None:
+        policy = replace(policy, clamp=choose_clamp(*world, policy, rho, most_cut).clamp)
+    made = _made(Task(world, tariff, policy), "window", epsilon, 0.0)
+    return replace(made, leakage=epsilon, window=window)
 
 
 def _run_that_forgets(world: ZoneModels, tariff: Tariff, found: Plan, running: int) -> int:
@@ -890,7 +974,7 @@ def spending(task: Task, secret: Secret, delta: float) -> Callable[[Sequence[flo
     Returns:
         A function of T epsilons; it never falls when one of them rises.
     """
-    if secret == "step":
+    if secret in ("step", "window"):
         return lambda each: max(each)
     if secret == "interval":
         return lambda each: task.leakage(each)[0]
@@ -994,6 +1078,24 @@ def _made(task: Task, secret: Secret, epsilon: float, delta: float) -> Plan:
     )
 
 
+def _of_any_window(policy: Policy) -> tuple[str, ...]:
+    """What a promise about windows assumes: neither an occupancy model nor a law of readings."""
+    found = [
+        "What a home does before and after the window, and what other homes do, does not depend on"
+        " what it does in the window except through published prices.",
+        "That no meter of the zone reports at all does not depend on any one home.",
+        "Several meters of one household count as several homes, unless they are listed as one.",
+    ]
+    if policy.clamp:
+        found.append("Readings are cut at the clamp before anything is added.")
+    found += [
+        f"The covariate {one.name} depends on no reading of this zone (vouched for by"
+        f" {one.vouched_by or 'no one'})."
+        for one in policy.covariates
+    ]
+    return tuple(found)
+
+
 def assumptions(
     secret: Secret, policy: Policy, consumption: Consumption, models: int, *, exports: bool = False
 ) -> tuple[str, ...]:
@@ -1009,6 +1111,8 @@ def assumptions(
     Returns:
         The sentences.
     """
+    if secret == "window":
+        return _of_any_window(policy)
     found = [
         "Readings of different houses are independent given occupancy, published rates and public"
         " covariates.",
@@ -1038,9 +1142,8 @@ def assumptions(
         found.append("Occupancy does not react to published rates.")
     if secret == "interval":
         found.append(
-            "Where terms change, the new models are true of each house since the last price of an"
-            " epoch before that it was part of, and the new promise begins in the middle of the"
-            " forecasts that follow."
+            "Where terms change, each model is true in its time, and a smaller promise begins with"
+            " the first price from readings that is published under it."
         )
     if consumption.reacts and policy.eta < 1:
         found.append("Scales are given for demand as modelled; each step's follows the last rate.")

@@ -119,7 +119,12 @@ def _promise(terms: Terms) -> dict[str, Any]:
         "rule": terms.policy.rule,
         "models": len(terms.models),
         "sentence": promise_sentence(
-            terms.policy, terms.secret, terms.promised, delta=terms.delta, continued=terms.continued
+            terms.policy,
+            terms.secret,
+            terms.promised,
+            delta=terms.delta,
+            continued=terms.continued,
+            window=terms.window,
         ),
     }
 

@@ -43,9 +43,12 @@ _BOUNDS = {
         " at most a factor of {factor}"
     ),
     "continued": (
-        "All prices together, of this epoch and of those before and after it under the same terms,"
-        " shift the odds that a home is occupied in any one interval by at most a factor of"
-        " {factor}"
+        "All prices together, past and future, shift the odds that a home is occupied in any one"
+        " interval by at most a factor of {factor}"
+    ),
+    "window": (
+        "All prices ever published shift the odds between any two stories about what a home does in"
+        " any {window} by at most a factor of {factor}"
     ),
     "trajectory": (
         "All {steps} prices together shift the odds between any two courses of a home's occupancy"
@@ -66,6 +69,7 @@ _MORE = {
         "An absence of several days is not covered: it spans many intervals, and all prices"
         " together can say more about it"
     ),
+    "window": "What lasts longer than {window} is hidden less",
     "approximate": (
         "The odds can shift by more than that factor, with a probability that can exceed {delta:g}"
     ),
@@ -80,16 +84,18 @@ def promise_sentence(
     delta: float = 0.0,
     steps: int | None = None,
     continued: bool = False,
+    window: str = "",
 ) -> str:
     """State a promise, the adversary it holds for and what it assumes.
 
     Args:
         policy: the policy that keeps it; its eta, horizon and schedule are used.
-        secret: "step", "interval" or "trajectory".
+        secret: "step", "interval", "window" or "trajectory".
         epsilon: bound on the shift of the log odds.
         delta: of a trajectory promise; 0 for a pure one.
         steps: how many releases it is about; by default those of the horizon.
-        continued: whether an interval promise counts the epochs before and after.
+        continued: whether an interval promise is about all prices ever published.
+        window: of the secret window, its length in words.
 
     Returns:
         Plain sentences, each ended by a full stop. Beside every interval promise one says that an
@@ -107,19 +113,25 @@ def promise_sentence(
         "factor": f"{_factor(epsilon)} (e^{epsilon:g})",
         "steps": f"{steps:,}",
         "delta": delta,
+        "window": window,
     }
     parts = [f"{bound}, if {_conditions(policy, secret)}"]
     if secret in _MORE:
         parts.append(_MORE[secret])
     if delta:
         parts.append(_MORE["approximate"])
-    if policy.schedule.caveat:
+    if policy.schedule.caveat and secret != "window":
         parts.append(policy.schedule.caveat)
     return " ".join([*(f"{one.format(**values)}." for one in parts), *weaker_promise(policy)])
 
 
 def _conditions(policy: Policy, secret: str) -> str:
     """The assumptions of the bound, as the end of a sentence; `planning.assumptions` lists all."""
+    if secret == "window":
+        return (
+            "neither what it does before and after nor what others do depends on it except through"
+            " prices"
+        )
     parts = ["the published occupancy model is true"]
     if policy.eta == 0:
         parts.append("every reading follows its published law")
@@ -173,6 +185,7 @@ def plan_json(found: Plan, rho: float, endless: float | None) -> dict[str, Any]:
         "leakage_max": found.leakage,
         "running": found.running,
         "leakage_endless": finite_or_none(endless),
+        "window": found.window,
         "limiting": {"house": found.house, "step": found.step},
         "publish": way,
         "rmsre_paper": prospect.error(way, rho),
@@ -273,6 +286,7 @@ def _planned(found: Plan) -> str:
         found.epsilon,
         delta=found.delta,
         continued=found.running is not None,
+        window="" if found.window is None else f"{found.window - 1} intervals in a row",
     )
 
 
@@ -283,7 +297,9 @@ def _plan_lines(found: Plan, rho: float, endless: float | None) -> tuple[list[st
         lines.append(f"Readings are cut at {_cut_at(found.clamp)} Wh, by density class.")
     lines += block_lines(found)
     lines.append(f"The promise binds at house {found.house}, step {found.step}.")
-    if found.leakage is not None:
+    if found.secret == "window" and found.leakage is not None:
+        lines.append(f"Any window loses at most {found.leakage:.3f}, by any number of prices.")
+    elif found.leakage is not None:
         over = "the horizon on its own"
         if found.running is not None:
             over = f"a run of {found.running} steps, the horizon again and again"
@@ -317,7 +333,7 @@ def block_lines(found: Plan) -> list[str]:
     Returns:
         Three lines; none for a plan without blocks of steps.
     """
-    if not found.policy.schedule.lengths:
+    if not found.policy.schedule.lengths or found.secret == "window":
         return []
     return ["To publish so, set in [policy] of the zone's file:", *block_keys(found)]
 
@@ -457,8 +473,9 @@ class Outlook:
         rho: Relative error to expect of the model.
         leakage_week: As `leakage_day`, of the first week or the horizon.
         leakage: For an interval promise, the leakage counted for it.
-        memory: Silent steps after which none of it is left; None if the epochs before and after are
-            not counted.
+        memory: Steps without a price after which none of it is left; None where the plan is for one
+            epoch alone.
+        window: Of the secret window, its length in words.
     """
 
     seen: Plan
@@ -471,6 +488,7 @@ class Outlook:
     leakage_week: float | None = None
     leakage: float | None = None
     memory: int | None = None
+    window: str = ""
 
 
 def price_error(outlook: Outlook, way: Way | None = None) -> float:
@@ -614,9 +632,10 @@ def outlook_prose(outlook: Outlook) -> str:
         outlook.epsilon,
         steps=outlook.steps,
         continued=outlook.memory is not None,
+        window=outlook.window,
     )
     lines = [f"Promise: {promise}", *_noise_lines(seen)]
-    if outlook.leakage_day is not None:
+    if outlook.leakage_day is not None and outlook.secret != "window":
         lines.append(
             f"Leakage about one interval of one house from the first day's {outlook.day} releases:"
             f" at most {outlook.leakage_day:.3f}; {_of_others(outlook)}."
@@ -689,6 +708,7 @@ _FOLLOWED = ", which follows past prices and the usual load alone,"
 _PROMISED = {
     "step": "each price on its own",
     "interval": "all prices together about any one interval",
+    "window": "all prices together about anything in a window",
 }
 
 
@@ -718,13 +738,12 @@ def _counted(leakage: float, memory: int | None) -> str:
     """What an interval promise counts."""
     if memory is None:
         return (
-            f"From all releases of this epoch: at most {leakage:.3f}, if occupancy follows"
-            " home_at_start where it begins. It does not fade in 32 days without a price, so a"
-            " further epoch adds to it and may need its figure accepted."
+            f"From all releases of this epoch: at most {leakage:.3f}. It does not fade in 32 days"
+            " without a price, so a further epoch may have to publish forecasts."
         )
     return (
-        f"From all releases, epochs of these terms before and after included: at most"
-        f" {leakage:.3f}. {memory} intervals without a price leave nothing of it."
+        f"From all releases, past and future: at most {leakage:.3f}."
+        f" {memory} intervals without a price leave nothing of it."
     )
 
 

@@ -14,12 +14,18 @@ if TYPE_CHECKING:
 
     from hushgrid.files.deployment import Deployment
     from hushgrid.service.clock import Clock
+    from hushgrid.service.same_terms import Changes
 
 SWITCH = 0.001  # [s] for which a long query may keep other threads waiting, at each of their steps
 
 
 def serve(
-    deployment: Deployment, *, clock: Clock, stop: threading.Event, new_epoch: bool = False
+    deployment: Deployment,
+    *,
+    clock: Clock,
+    stop: threading.Event,
+    changed: bool = False,
+    changes: Callable[[Deployment, float], Changes] | None = None,
 ) -> None:
     """Run until `stop` is set.
 
@@ -29,15 +35,18 @@ def serve(
         deployment: The service as its file describes it.
         clock: The wall clock.
         stop: Ends the loop once it is set.
-        new_epoch: Begin a new epoch in every zone.
+        changed: Begin the terms of the file where the ledger has others.
+        changes: Finds where it has; None: `same_terms.changes_of`.
     """
     import gc
     import sys
     from contextlib import ExitStack
+    from functools import partial
 
+    from hushgrid.errors import LedgerError
     from hushgrid.service.ledger import standby_remark
     from hushgrid.service.process import Process, log
-    from hushgrid.service.same_terms import as_begun
+    from hushgrid.service.same_terms import changes_of, unasked
 
     sys.setswitchinterval(SWITCH)
 
@@ -55,11 +64,15 @@ def serve(
     if deployment.standby:
         from hushgrid.service.standby import serve_in_turn
 
-        serve_in_turn(deployment, clock=clock, stop=stop, new_epoch=new_epoch, run=run)
+        serve_in_turn(deployment, clock=clock, stop=stop, changed=changed, run=run)
     else:
         with ExitStack() as stack:
-            process = Process(deployment if new_epoch else as_begun(deployment), stack)
-            process.open(clock.now(), new_epoch)
+            find = changes or partial(changes_of, again=changed)
+            begun, others = find(deployment, clock.now())
+            if others and not changed:
+                raise LedgerError(unasked(others))
+            process = Process(begun, stack)
+            process.open(clock.now(), others)
             process.listen(clock)
             run(process, stop.is_set)
     log.info("stopped")

@@ -11,6 +11,7 @@ import json
 import math
 import os
 import sys
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,6 +23,7 @@ from hushgrid._numbers import is_hex, sum_up
 from hushgrid.audit.behaviour import Factory
 from hushgrid.audit.bounds import Check
 from hushgrid.audit.evidence import (
+    AccountFinding,
     Evidence,
     LostSteps,
     RecordedEpoch,
@@ -41,21 +43,27 @@ from hushgrid.files.toml import TomlFile
 from hushgrid.files.zone_file import ZoneFile, load_zone, zone_of
 from hushgrid.mechanism.policy import Blocks
 from hushgrid.model.occupancy import OccupancyModel
-from hushgrid.service.border import stated_by
-from hushgrid.service.earlier_epochs import forgotten
-from hushgrid.service.epoch import roster_digest
+from hushgrid.service.epoch import (
+    epoch_record,
+    first_state,
+    roster_digest,
+)
 from hushgrid.service.ledger import check_digits, is_there, open_records, verifier
 from hushgrid.service.ledger.chain import ChainReport, check
 from hushgrid.service.ledger.records import (
     HOUSE_DIGITS,
+    AccountRows,
     EpochRecord,
     LedgerState,
     Record,
     ReleaseRecord,
+    ResumeRecord,
     TransferRecord,
 )
-from hushgrid.service.promise import stated_epsilon
-from hushgrid.service.same_terms import accepted, same_terms
+from hushgrid.service.promise import stated_epsilon, window_words
+from hushgrid.service.replay import add_rates
+from hushgrid.service.same_terms import same_terms
+from hushgrid.service.zone_account import ZoneAccount, from_rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -123,29 +131,7 @@ def load_case(
     if zone is not None and not wanted and terms:
         names = ", ".join(sorted({one.zone.id for one in terms}))
         raise FileError(f"zone is {zone!r} but the terms are of {names}; give one of them.")
-    stated = tuple(_as_accepted(one, evidence) for one in wanted)
-    return AuditInput(evidence, stated, chain, kind, recorded)
-
-
-def _as_accepted(terms: Terms, evidence: Sequence[Evidence]) -> Terms:
-    """An interval promise with the largest leakage that was accepted in its place.
-
-    By epochs with a price in their horizon, on record or lost; of the same terms, where a service
-    file is given.
-    """
-    if terms.secret != "interval":
-        return terms
-    own = [one for one in evidence if one.zone == terms.zone.id]
-    given = [
-        epoch
-        for one in own
-        for epoch in one.epochs
-        if epoch.accepted
-        and (epoch.lost or any(entry.t <= epoch.horizon for entry in epoch.entries))
-    ]
-    if (others := terms.other_epochs) is not None:
-        given = [one for one in given if others.terms(one.digest, one.first, one.horizon)]
-    return replace(terms, epsilon=max([terms.promised, *(one.accepted for one in given)]))
+    return AuditInput(evidence, tuple(wanted), chain, kind, recorded)
 
 
 def _starting(terms: Terms, offset: int, digest: str) -> Terms:
@@ -234,33 +220,137 @@ def terms_of(service: ZoneService) -> Terms:
         continued=service.memory is not None,
         other_epochs=None if service.pattern is None else _InOtherEpochs(service),
         days=service.days,
-        openings=partial(_openings, service),
-        forgotten=partial(forgotten, service),
+        accounts=partial(_accounts, service),
+        window=window_words(service),
     )
 
 
-def _openings(service: ZoneService, ledger: LedgerState, number: int) -> Iterator[dict[str, Any]]:
-    """What the record of an epoch has to state about leakage, with what was recorded before it."""
+_Stating = ReleaseRecord | ResumeRecord | TransferRecord  # records with an account
+
+
+def _accounts(service: ZoneService, ledger: LedgerState, number: int) -> AccountFinding:
+    """The first fault of the accounts that an epoch's records state, each computed again.
+
+    Each is computed from the records before it, with the code that chose it and from nothing else.
+
+    Args:
+        service: The zone as its file is now.
+        ledger: The zone's ledger.
+        number: Of the epoch.
+
+    Returns:
+        The finding.
+    """
     epoch = ledger.epochs[number]
+    later = [*(one.seq for one in ledger.epochs), ledger.head.seq + 1][number + 1]
+    begun = _in_epoch(service, epoch)
+    if begun is None:
+        return AccountFinding(False)
+    state, due = first_state(begun), epoch_record(begun, epoch.digest)
+    for name in ("interval", "window", "occupancy", "time_zone", "eta", "models"):
+        if not _agree(getattr(epoch, name), getattr(due, name)):
+            return AccountFinding(True, epoch.seq, f"states other {name} than its terms")
+    account, rates = ZoneAccount(begun), list[float]()
+    bound = epoch.interval is None and epoch.window is None  # by promises made before it
+    for release in ledger.releases:
+        if not epoch.seq < release.seq < later:
+            continue
+        stated = release.account is not None or release.windows is not None
+        if stated or (bound and release.source == "readings"):
+            bound = bound and stated
+            known = _before(ledger, number, release.seq)
+            t = epoch.step(release.t)
+            choice = account.choose(known, t, state.scheduler, rates)
+            if choice is None:
+                text = "opens a block that its account does not admit"
+                return AccountFinding(True, release.seq, text)
+            accounts = (choice.account, choice.windows)
+            if stated and not _agree((release.account, release.windows), accounts):
+                text = "states another account than that of the records before it"
+                return AccountFinding(True, release.seq, text)
+            lost = state.scheduler.at(t, rates, choice.epsilon).epsilon
+            if not math.isclose(release.epsilon, lost, rel_tol=1e-9):
+                text = "loses another epsilon than its account chooses"
+                return AccountFinding(True, release.seq, text)
+        add_rates(rates, [release], epoch.first, begun.fallback_rate)
+    return _left_or_lost(account, ledger, number, range(epoch.seq, later))
+
+
+def _left_or_lost(
+    account: ZoneAccount, ledger: LedgerState, number: int, records: range
+) -> AccountFinding:
+    """The first house of an epoch that leaves, or gap that is booked, with too good an account."""
+
+    for move in ledger.transfers:
+        if move.seq in records and move.direction == "out":
+            rows, end = account.leaving(_before(ledger, number, move.seq))
+            if move.last < end or not _covers(move.account, rows):
+                text = "states a better account of a house that leaves"
+                return AccountFinding(True, move.seq, text)
+    for gap in ledger.booked:
+        if gap.seq in records and ledger.epochs[number].interval is not None:
+            rows, until = account.after_loss(_before(ledger, number, gap.seq), gap.first, gap.last)
+            booked = [row[0] for row in gap.account or ()]
+            same = len(booked) != len(rows) or _agree(booked, [row[0] for row in rows])
+            if (gap.until or 0) < until or not same or not _covers(gap.account, rows):
+                text = "states a better account of what is booked as lost"
+                return AccountFinding(True, gap.seq, text)
+    return AccountFinding(True)
+
+
+def _agree(stated: Any, right: Any) -> bool:
+    """Whether a part of a record is as computed again, but for the last digits of numbers."""
+    if isinstance(stated, (tuple, list)) and isinstance(right, (tuple, list)):
+        return len(stated) == len(right) and all(map(_agree, stated, right))
+    if isinstance(stated, Mapping) and isinstance(right, Mapping):
+        return stated.keys() == right.keys() and all(_agree(stated[k], right[k]) for k in right)
+    if isinstance(stated, float) and isinstance(right, float):
+        return math.isclose(stated, right, rel_tol=1e-9, abs_tol=1e-9)
+    return bool(stated == right)
+
+
+def _covers(rows: AccountRows | None, due: AccountRows | None) -> bool:
+    """Whether an account on record says that no less is known, and leaves no more room."""
+    if due is None or rows is None:
+        return due is None
+    stated, right = from_rows(rows).merged(), from_rows(due).merged()
+    near = 1e-9
+    return bool(
+        stated.known >= right.known * (1 - near)
+        and stated.room <= right.room * (1 + near)
+        and stated.low <= right.low + near
+        and stated.high >= right.high - near
+    )
+
+
+def _in_epoch(service: ZoneService, epoch: EpochRecord) -> ZoneService | None:
+    """The zone as it ran in an epoch; None where its terms were others."""
+    begins = epoch.first * epoch.seconds
+    if epoch.seconds != service.seconds:
+        return None
+    if service.pattern is None or begins == service.begins:
+        begun = replace(service, begins=begins)
+        if first_state(begun).digest == epoch.digest:
+            return begun
+    return same_terms(service, epoch.digest, epoch.first, epoch.horizon)
+
+
+def _before(ledger: LedgerState, number: int, seq: int) -> LedgerState:
+    """The ledger as it was before a record."""
 
     def before(records: Sequence[Any]) -> tuple[Any, ...]:
-        return tuple(one for one in records if one.seq < epoch.seq)
+        return tuple(one for one in records if one.seq < seq)
 
-    then = replace(
+    return replace(
         ledger,
-        epoch=ledger.epochs[number - 1] if number else None,
-        epochs=ledger.epochs[:number],
-        releases=before(ledger.releases),
+        epoch=ledger.epochs[number],
+        epochs=ledger.epochs[: number + 1],
+        releases=ledger.releases[: bisect_left(ledger.releases, seq, key=lambda one: one.seq)],
         transfers=before(ledger.transfers),
-        charges=before(ledger.charges),
-        gap=None,  # no epoch begins before it is booked
-        gaps=before(ledger.gaps),
         booked=before(ledger.booked),
+        gap=None,
+        gaps=before(ledger.gaps),
     )
-    try:
-        yield from stated_by(service, epoch, then)
-    except HushgridError:  # a plan of another version that cannot be made with these terms
-        return
 
 
 def load_ledger(
@@ -349,7 +439,6 @@ def _evidence(zone: str, records: Sequence[Record], places: Mapping[int, int]) -
                         "seconds": int(body["seconds"]),
                         "entries": [],
                         "lost": set(),
-                        "accepted": accepted(EpochRecord.from_record(record)),
                         "stated": _stated(body),
                     }
                 )
@@ -397,12 +486,8 @@ def _stated(body: Mapping[str, Any]) -> dict[str, Any]:
         "horizon",
         "exact",
         "interval",
-        "leakage",
-        "accepted",
-        "together",
+        "window",
         "houses",
-        "promised_from",
-        "forecast_until",
         "occupancy",
     )
     found = {name: body[name] for name in names if name in body}

@@ -34,14 +34,21 @@ from hushgrid.errors import (
     ServiceError,
 )
 from hushgrid.files.deployment import Deployment, Mqtt, ZoneService
+from hushgrid.files.interval_plan import placed
 from hushgrid.files.toml import masked
 from hushgrid.mechanism.noise import SimulatedNoise
 from hushgrid.mechanism.release import step
 from hushgrid.service.access.clients import CLIENTS, ClientStore, check_bound
-from hushgrid.service.border import check_models_agree, opening
 from hushgrid.service.curator import LATE
 from hushgrid.service.database import Database, Schema, exists, is_postgres
-from hushgrid.service.epoch import check_all_here, check_moves, check_new, check_same, first_state
+from hushgrid.service.epoch import (
+    check_all_here,
+    check_models_agree,
+    check_moves,
+    check_new,
+    first_state,
+    terms_differ,
+)
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import Checkpointed, LedgerStore, check, fold
 from hushgrid.service.ledger.checkpoint import Checkpoint, decode, misfit
@@ -63,7 +70,7 @@ from hushgrid.service.openadr.store import VTN
 from hushgrid.service.prices import SLOT
 from hushgrid.service.promise import Running
 from hushgrid.service.replay import Replay
-from hushgrid.service.same_terms import zone_as_begun
+from hushgrid.service.same_terms import change_of, next_border, zone_as_begun
 from hushgrid.service.transfer import check_arrived
 
 _MODULES = ("uvicorn", "starlette", "paho.mqtt.client", "prometheus_client", "sqlalchemy")
@@ -145,17 +152,16 @@ class Findings:
                 self.checks.append(Finding(what))
 
 
-def examine(deployment: Deployment, *, new_epoch: bool = False) -> Findings:
+def examine(deployment: Deployment) -> Findings:
     """Check a service: modules, key, stores, terms, file modes, address and broker.
 
     Args:
         deployment: The service as its file describes it.
-        new_epoch: Whether it would be started with `--new-epoch`.
 
     Returns:
         What was found.
     """
-    found = _stores(deployment, new_epoch)
+    found = _stores(deployment)
     if deployment.http is not None:
         with found.at("http"):
             _http(deployment, found)
@@ -201,7 +207,7 @@ def repair(deployment: Deployment) -> tuple[list[tuple[str, str]], Findings]:
     return done, _stores(deployment)
 
 
-def _stores(deployment: Deployment, new_epoch: bool = False) -> Findings:
+def _stores(deployment: Deployment) -> Findings:
     """Check what is installed, the key, every store and the modes of files."""
     found, key = Findings(), None
     with found.at("hushgrid"):
@@ -210,14 +216,14 @@ def _stores(deployment: Deployment, new_epoch: bool = False) -> Findings:
         key = load(deployment.key)
     states: dict[str, LedgerState] = {}
     with found.at("stores.ledger"):
-        _ledger(deployment, key, new_epoch, found, states)
+        _ledger(deployment, key, found, states)
     if deployment.witness_needed:
         with found.at("stores.witness"):
             _witness(deployment.witness_folder)
     for path in unfinished_files(deployment.witness_folder):
         _unfinished(found, "stores.witness", path, partial(remove_unfinished, path))
     with found.at("stores.meters"):
-        _meters(deployment, new_epoch, found, states)
+        _meters(deployment, found, states)
     with found.at("stores.block_keys"):
         _block_keys(deployment, found)
     with found.at("stores.clients"):
@@ -246,7 +252,6 @@ def _modules() -> None:
 def _ledger(
     deployment: Deployment,
     key: Signer | None,
-    new_epoch: bool,
     found: Findings,
     states: dict[str, LedgerState],
 ) -> None:
@@ -255,7 +260,6 @@ def _ledger(
     Args:
         deployment: The service.
         key: Its key; None where it cannot be used.
-        new_epoch: As for `examine`.
         found: Gets what is found.
         states: Gets the state of every ledger that is good.
     """
@@ -284,10 +288,11 @@ def _ledger(
                 if ledger is None:
                     check_models_agree(zones[name])
                     continue
-                found.running[name] = _terms(zones[name], ledger, key, new_epoch)
+                found.running[name] = _terms(zones[name], ledger, key, found)
                 moves[name] = ledger.standing.transfers
         if store is not None and key is not None:
-            check_moves(deployment.zones, store, key, new_epoch=new_epoch)
+            changed = any(one.new for one in found.running.values())
+            check_moves(deployment.zones, store, key, new_epoch=changed)
     check_arrived(moves)
 
 
@@ -384,20 +389,23 @@ def _remove_checkpoint(deployment: Deployment, zone: str) -> str:
     return "it was not what the records give and is removed; the next start replays every record"
 
 
-def _terms(zone: ZoneService, ledger: Ledger, key: Signer, new_epoch: bool) -> Running:
-    """Check a zone as its curator would; the epoch it would continue."""
-    standing, stated = ledger.standing, dict[str, Any]()
-    if new_epoch or standing.epoch is None:
-        stated = opening(zone, standing)
-    else:
-        zone = zone_as_begun(zone, standing.epoch)
-    check_all_here(zone, standing, key, new_epoch=new_epoch)
-    if new_epoch:
+def _terms(zone: ZoneService, ledger: Ledger, key: Signer, found: Findings) -> Running:
+    """Check a zone as its curator would; the epoch it would continue, or begin with --yes."""
+    standing = ledger.standing
+    if standing.epoch is not None:
+        begun = zone_as_begun(zone, standing.epoch)
+        if not terms_differ(begun, standing):
+            check_all_here(begun, standing, key, new_epoch=False)
+            return Running(begun, standing)
+        zone = placed(zone, next_border(zone, standing, time.time()))
+        found.remarks.append(
+            f"the file has other terms than the ledger: {change_of(zone, standing)} hushgrid serve"
+            " --yes begins them."
+        )
         check_new(zone, standing)
-    elif standing.epoch is not None:
-        check_same(zone, standing)
-        return Running(zone, standing)
-    return Running.beginning(zone, standing, stated)
+    check_models_agree(zone)
+    check_all_here(zone, standing, key, new_epoch=True)
+    return Running.beginning(zone, standing)
 
 
 def _witness(folder: Path) -> None:
@@ -412,9 +420,7 @@ def _witness(folder: Path) -> None:
 # ---- meters
 
 
-def _meters(
-    deployment: Deployment, new_epoch: bool, found: Findings, states: dict[str, LedgerState]
-) -> None:
+def _meters(deployment: Deployment, found: Findings, states: dict[str, LedgerState]) -> None:
     """Check that a file or database can be used, the rosters in it, and every delivery."""
     what, url = "stores.meters", deployment.meters
     path = file_of(url)
@@ -435,7 +441,8 @@ def _meters(
         whole = store.is_whole()
     rosters = stored_rosters(url)
     for zone in deployment.zones:
-        if zone.id in rosters and not new_epoch:
+        changed = zone.id in found.running and found.running[zone.id].new
+        if zone.id in rosters and not changed:
             with found.at(what):
                 RosterEpoch(rosters[zone.id]).check_same(Roster.of(*zone.roster), zone.id)
     if not whole:

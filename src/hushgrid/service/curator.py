@@ -42,11 +42,17 @@ from hushgrid.mechanism.release import (
     prepare,
     step,
 )
+from hushgrid.mechanism.scheduler import Calibration
 from hushgrid.model.zone import feed_in_rate, public_rate
-from hushgrid.service.border import opening
-from hushgrid.service.earlier_epochs import has_begun
-from hushgrid.service.epoch import begin, check_all_here, check_moves, check_new
-from hushgrid.service.gaps import book, held_back, note_loss
+from hushgrid.service.epoch import (
+    begin,
+    check_all_here,
+    check_models_agree,
+    check_moves,
+    check_new,
+    has_begun,
+)
+from hushgrid.service.gaps import book, note_loss
 from hushgrid.service.ledger.chain import LedgerStore
 from hushgrid.service.ledger.checkpoint import Checkpoint
 from hushgrid.service.ledger.checkpoint import read as read_checkpoint
@@ -54,8 +60,9 @@ from hushgrid.service.ledger.records import Head, LedgerState, ReleaseRecord, Tr
 from hushgrid.service.ledger.witness import Witness
 from hushgrid.service.ledger.writer import Ledger, Signer, verify_signature
 from hushgrid.service.meters.columns import Closed, IntervalSource, NoiseBlock
-from hushgrid.service.replay import Replay, last_block
+from hushgrid.service.replay import Replay, last_block, last_release
 from hushgrid.service.same_terms import next_epoch, renews, zone_as_begun
+from hushgrid.service.zone_account import AdmittedBlock, ZoneAccount
 
 
 class Publisher(Protocol):
@@ -272,7 +279,7 @@ OLD = "waits: the last release is old"  # until hushgrid resume
 BEHIND = "waits: the clock is behind the ledger"
 IN_DOUBT = (STEPPED, OLD, BEHIND)
 NO_SIZE = "forecast until the next block"  # the secret of the block of steps is lost
-WAITS = "forecast until earlier prices no longer count"  # see gaps.held_back
+WAITS = "forecast until the account admits a block"  # see zone_account
 AWAY = 7 * 86_400  # [s] between the last release and a start, then the clock may be wrong
 
 
@@ -286,7 +293,6 @@ class Status:
         spent: Epsilon spent so far.
         missing: Meters without a reading in the last interval, for operators; None: not known.
         state: In words, such as `publishing` or `forecast only`.
-        leakage: About one interval, counted when the epoch began.
     """
 
     zone: str
@@ -294,7 +300,6 @@ class Status:
     spent: float
     missing: int | None
     state: str
-    leakage: float | None = None
 
 
 def _no_prices(now: float) -> PresentPrices | None:
@@ -431,14 +436,9 @@ class Curator:
             epoch = ledger.standing.epoch
             if epoch is None and not new_epoch:  # before an epoch is on record that it contradicts
                 meters.open_zone(*service.roster)
-            stated: dict[str, Any] = {}
-            if new_epoch or epoch is None:
-                stated = opening(service, ledger.standing)
-                if service.accepts != (figure := stated.get("accepted")):
-                    service = replace(service, accepts=figure)
-            else:
+            if not new_epoch and epoch is not None:
                 service = zone_as_begun(service, epoch)
-            begin(service, ledger, meters, key, new_epoch, stated)
+            begin(service, ledger, meters, key, new_epoch)
             meters.open_zone(*service.roster)
             if witness is not None and (epoch is None or not new_epoch):
                 note_loss(service, ledger, meters, now)
@@ -454,7 +454,8 @@ class Curator:
         """State and public knowledge from the ledger alone."""
         standing = self._ledger.standing
         self._epoch = self._replay.follow(standing).epoch
-        self._waits: dict[int, float] = {}
+        self._account = ZoneAccount(self.service)
+        self._choice: tuple[tuple[int, str], AdmittedBlock | None] | None = None  # of a block
         self._scenario = self.service.scenario
         self._last = standing.releases[-1] if standing.releases else None
         for i in range(len(self._publishers)):
@@ -553,7 +554,6 @@ class Curator:
             self._replay.spent.total,
             self._missing,
             state,
-            leakage=self._epoch.leakage,
         )
 
     @property
@@ -608,8 +608,8 @@ class Curator:
     def renew(self) -> None:
         """Begin the next epoch of the same terms, where the horizon is over and the file says so.
 
-        What all epochs say is counted as for any new epoch. Where a promise would be exceeded, the
-        zone publishes forecasts, and an operator has to begin an epoch.
+        The account goes on. Where no epoch may begin, the zone publishes forecasts, and an operator
+        has to begin one.
         """
         standing, t = self._ledger.standing, self.t
         horizons = (t - self._epoch.first) // self._epoch.horizon
@@ -621,15 +621,15 @@ class Curator:
             later = next_epoch(self.service, t, renewed=has_begun(self.service, standing))
             if later is None:
                 return
-            stated = opening(later, standing)
             check_new(later, standing)
+            check_models_agree(later)
             check_all_here(later, standing, self._key, new_epoch=True)
         except HushgridError as error:
             self._refused = horizons
             fields = {"zone": self.service.id, "t": t, "reason": str(error)}
             log.error("epoch not renewed", extra=fields)
             return
-        begin(later, self._ledger, self._meters, self._key, True, stated)
+        begin(later, self._ledger, self._meters, self._key, True)
         self.service, self._replay, self._refused = later, Replay(later), 0
         self._fold()
         self.leave_out_until(self.start_of(t))
@@ -738,6 +738,9 @@ class Curator:
         if state.public is not None:
             state = replace(state, public=informed(state.public, self._covariates(start)))
         release, _ = step(state, found, draws)
+        choice = self._choice[1] if self._choice is not None and self._opens else None
+        accounts = (None, None) if choice is None else (choice.account, choice.windows)
+        when |= dict(zip(("account", "windows"), accounts, strict=True))
         return ReleaseRecord.of(release, first=self._epoch.first, **when).to_body()
 
     def _expected(self) -> Ints:
@@ -753,14 +756,17 @@ class Curator:
         Terms that give no noise at all, whatever the reason, are not usable: then the fallback.
         """
         self._usable, self._block_lost, self._begun = True, False, False
-        self._held = held_back(self.service, self._ledger.standing, self.t, self._waits)
+        self._held = self._ledger.standing.gap is not None
+        over = self._replay.state.t > self.service.policy.horizon
         try:
-            size = self._size()
-            if self._block_lost or self._held:
+            calibration = None if over or self._held else self._admitted()
+            self._held = self._held or (calibration is None and not over)
+            size = self._size(calibration)
+            if self._block_lost or calibration is None:
                 return None
             noise = self._noise(self.t) if isinstance(self._noise, Stepwise) else self._noise
             mark = self._kept[0].mark if self._kept and self._kept[0] else 0
-            draws = prepare(self._replay.state, noise, size, mark)
+            draws = prepare(self._replay.state, noise, size, mark, calibration)
         except HorizonError:
             return None
         except MeterError:  # its store is away: the zone is opened again
@@ -773,7 +779,32 @@ class Curator:
             return None
         return draws
 
-    def _size(self) -> int | None:
+    def _admitted(self) -> Calibration | None:
+        """The calibration of the next step; None where the account does not admit its block.
+
+        A block that has a release has the noise of that one.
+        """
+        state, standing = self._replay.state, self._ledger.standing
+        self._opens = False
+        planned = state.scheduler.at(state.t, state.rates)
+        schedule, last = self.service.policy.schedule, last_release(standing)
+        number = schedule.place(state.t).get("number")
+        if last is not None and last.block and last.block["number"] == number:
+            return replace(
+                planned, scale=last.scale, epsilon=last.epsilon, epsilon_any=last.epsilon_any
+            )
+        first = self._epoch.first + schedule.span(state.t)[0] - 1
+        key = (first, standing.head.digest)
+        if self._choice is None or self._choice[0] != key:
+            choice = self._account.choose(standing, state.t, state.scheduler, state.rates)
+            self._choice = (key, choice)
+        choice = self._choice[1]
+        if choice is None:
+            return None
+        self._opens = choice.account is not None or choice.windows is not None
+        return state.scheduler.at(state.t, state.rates, choice.epsilon)
+
+    def _size(self, calibration: Calibration | None) -> int | None:
         """The size M of the noise of the next step's block; None without blocks, or if it is lost.
 
         It is used for the block that is open in the ledger alone, and drawn only where nothing of
@@ -788,9 +819,8 @@ class Curator:
             until = self.start_of(epoch.first + policy.horizon)
         elif policy.schedule.lengths and standing.current:
             until = self.start_of(epoch.first + policy.schedule.span(state.t)[0] - 1)
-        held = standing.gap is not None or state.t > policy.horizon
-        if policy.schedule.lengths and not held:
-            scale = state.scheduler.at(state.t, state.rates).scale
+        if policy.schedule.lengths and calibration is not None:
+            scale = calibration.scale
             (first, last), place = policy.schedule.span(state.t), policy.schedule.place(state.t)
             begun, number = last_block(standing), place["number"]
             self._begun = number == begun.get("number")
@@ -872,9 +902,8 @@ def status_of(zone: ZoneService, standing: LedgerState | None, now: float) -> St
         return Status(zone.id, 0, 0.0, None, NOT_BEGUN)
     spent = Replay(zone).follow(standing).spent
     state = _state(zone, standing, now)
-    counted = standing.epoch.leakage if standing.epoch else None
     t = standing.done if standing.releases else 0
-    return Status(zone.id, t, spent.total, None, state, leakage=counted)
+    return Status(zone.id, t, spent.total, None, state)
 
 
 def _state(zone: ZoneService, standing: LedgerState, now: float) -> str:
@@ -891,8 +920,6 @@ def _state(zone: ZoneService, standing: LedgerState, now: float) -> str:
         return "behind"
     last = standing.releases[-1]
     ends = first + (standing.epoch.horizon if standing.epoch else 0)
-    if standing.done + 1 < ends and held_back(zone, standing, standing.done + 1):
-        return WAITS
     if last.source == "forecast" and standing.done < ends:
         return "no readings"
     return _STATES[last.source]

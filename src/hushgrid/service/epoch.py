@@ -8,10 +8,13 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from hushgrid._numbers import canonical_digest
+from hushgrid.accounting.temporal import contradicted_houses
 from hushgrid.errors import LedgerError, MeterError, MeterRetryError, PolicyError
 from hushgrid.files.deployment import ZoneService
 from hushgrid.mechanism.release import State, init
@@ -22,6 +25,7 @@ from hushgrid.service.ledger.records import (
     EpochRecord,
     LedgerState,
     ScheduleRecord,
+    StatedModels,
     TransferRecord,
 )
 from hushgrid.service.ledger.writer import Ledger, Signer
@@ -54,7 +58,6 @@ def begin(
     meters: IntervalSource,
     key: Signer,
     new_epoch: bool,
-    stated: Mapping[str, Any] | None = None,
 ) -> None:
     """Check that the present epoch has these terms; begin one where there is none, or if asked to.
 
@@ -64,7 +67,6 @@ def begin(
         meters: The meter store.
         key: The service's signing key.
         new_epoch: Begin a new epoch whether or not there is one.
-        stated: Fields of a new epoch's record about leakage.
     """
     standing = ledger.standing
     check_all_here(service, standing, key, new_epoch=new_epoch)
@@ -76,7 +78,8 @@ def begin(
         return
     names = "".join(sorted(name[:HOUSE_DIGITS] for name in house_names(key, service.meters)))
     digest = first_state(service).digest
-    entry = epoch_record(service, digest, **(stated or {}), houses=names)
+    entry = epoch_record(service, digest, houses=names)
+    check_models_agree(service)
     if new_epoch:
         check_new(service, standing)
         ledger.check(entry)
@@ -115,14 +118,62 @@ def epoch_record(service: ZoneService, digest: str, **stated: Any) -> EpochRecor
     Returns:
         The record.
     """
+    promised = interval_promise(service) is not None
     return EpochRecord(
         digest,
         first=service.begins // service.seconds,
         horizon=service.policy.horizon,
         seconds=service.seconds,
         roster=roster_digest(service),
+        interval=interval_promise(service),
+        window=window_promise(service),
+        occupancy=occupancy_digest(service),
+        models=stated_models(service) if promised else None,
+        time_zone=service.time_zone if promised and service.pattern is not None else None,
+        eta=float(service.policy.eta) if promised else None,
         **stated,
     )
+
+
+def stated_models(service: ZoneService) -> StatedModels:
+    """The models of a zone as the record of its epoch has them: chains that houses follow.
+
+    Args:
+        service: The zone under the epoch's terms.
+
+    Returns:
+        See `EpochRecord`.
+    """
+    reach, found = first_state(service).scheduler.zone.bound, []
+    _, _, models = chains_of(service)
+    for model, (slots, *moves) in zip(service.scenario.models, models, strict=True):
+        piece, chains = model.chains[0], []
+        for chain, matrices in zip(np.unique(piece.chain_of), moves, strict=True):
+            houses = piece.members[piece.chain_of == chain, 0]
+            law = piece.initial[chain].tolist()
+            chains.append({"law": law, "moves": matrices, "reach": float(reach[houses].max())})
+        found.append({"slots": slots, "chains": chains})
+    return tuple(found)
+
+
+def chains_of(service: ZoneService) -> tuple[Any, ...]:
+    """How the houses of a zone move; see `EpochRecord.chains`.
+
+    Args:
+        service: The zone.
+
+    Returns:
+        Equal to that of an epoch's record where all houses move alike.
+    """
+    pattern = service.pattern
+    models = (service if pattern is None else pattern).scenario.models
+    found = []
+    for model in models:
+        piece = model.chains[0]
+        moves = piece.transition[:, np.unique(piece.chain_of)].swapaxes(0, 1)
+        matrices = [tuple(map(tuple, rows.reshape(-1, 4).tolist())) for rows in moves]
+        found.append((tuple(model.calendar.slots.tolist()), *matrices))
+    return service.seconds, None if pattern is None else service.time_zone, found
 
 
 def check_all_here(
@@ -149,13 +200,13 @@ def check_all_here(
             raise LedgerError(
                 f"house {house} of zone {service.id!r} has moved to zone {last.other!r}; take"
                 " its meter out of the roster and begin a new epoch with hushgrid serve"
-                " --new-epoch."
+                " --yes."
             )
         if last is not None and epoch is not None and last.seq > epoch.seq:
             raise LedgerError(
                 f"house {house} of zone {service.id!r} came from zone {last.other!r} after the"
                 " present epoch was recorded, which does not count what was published there; begin"
-                " a new epoch with hushgrid serve --new-epoch."
+                " a new epoch with hushgrid serve --yes."
             )
 
 
@@ -239,24 +290,46 @@ def check_same(service: ZoneService, standing: LedgerState) -> None:
     """
     if standing.epoch is None:
         raise LedgerError(f"the ledger of zone {service.id!r} has no epoch; start the service.")
+    if terms_differ(service, standing):
+        raise LedgerError(
+            f"the terms of zone {service.id!r} are not those of its ledger"
+            f" ({standing.epoch.digest[:12]}); put them back, or begin them with hushgrid serve"
+            " --yes."
+        )
+
+
+def terms_differ(service: ZoneService, standing: LedgerState) -> bool:
+    """Whether a zone has other terms than its present epoch: times, roster or promise too.
+
+    Args:
+        service: The zone, as its epoch began where that is possible.
+        standing: A ledger with an epoch.
+
+    Returns:
+        True if so.
+    """
+    if standing.epoch is None:
+        return True
     now_first = service.begins // service.seconds
     then = (standing.epoch.first, standing.epoch.seconds)
     same = then == (now_first, service.seconds)
     same = same and standing.epoch.roster == roster_digest(service)
     same = same and not states_other_promise(service, standing.epoch)
-    digest = standing.epoch.digest
-    if not same or first_state(service).digest != digest:
-        raise LedgerError(
-            f"the terms of zone {service.id!r} are not those of its epoch"
-            f" ({digest[:12]}); put them back, or begin a new epoch with"
-            " hushgrid serve --new-epoch."
-        )
+    return not same or first_state(service).digest != standing.epoch.digest
 
 
 def interval_promise(service: ZoneService) -> float | None:
     """What all releases together may say about one interval of a house; None: not promised."""
     promise = service.promise
     return promise.epsilon if promise is not None and promise.secret == "interval" else None
+
+
+def window_promise(service: ZoneService) -> tuple[int, float] | None:
+    """The window [s] and epsilon of a promise about windows; None: not promised."""
+    promise = service.promise
+    if promise is None or promise.window is None:
+        return None
+    return promise.window, promise.epsilon
 
 
 def occupancy_digest(service: ZoneService) -> str | None:
@@ -289,9 +362,36 @@ def states_other_promise(service: ZoneService, epoch: EpochRecord) -> bool:
     Returns:
         True if so.
     """
-    if epoch.interval != interval_promise(service):
+    window = None if epoch.window is None else tuple(epoch.window)
+    if (epoch.interval, window) != (interval_promise(service), window_promise(service)):
         return True
     return epoch.occupancy is not None and epoch.occupancy != occupancy_digest(service)
+
+
+def has_begun(service: ZoneService, standing: LedgerState) -> bool:
+    """Whether the last release was published under the zone's promise and models."""
+    last = standing.releases[-1:]
+    return any(not states_other_promise(service, standing.epoch_of(release)) for release in last)
+
+
+def check_models_agree(service: ZoneService) -> None:
+    """Refuse an interval promise under models that contradict each other in its epoch.
+
+    Args:
+        service: The zone with the epoch's terms.
+
+    Raises:
+        LedgerError: At some step one has a house at home for certain, another away.
+    """
+    models = service.scenario.models
+    if interval_promise(service) is None:
+        return
+    if contradicted_houses(models, service.policy.horizon).any():
+        raise LedgerError(
+            f"models of zone {service.id!r} contradict each other: at some time of its epoch one"
+            " has a house at home for certain, another away. Every price says which is right, so"
+            " there is no promise about one interval; give one of them, or the secret step."
+        )
 
 
 def check_new(service: ZoneService, standing: LedgerState) -> None:

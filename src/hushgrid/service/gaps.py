@@ -22,16 +22,12 @@ from typing import NamedTuple
 from hushgrid._numbers import sum_up
 from hushgrid.errors import LedgerError, LedgerHeldError
 from hushgrid.files.deployment import Deployment, ZoneService
-from hushgrid.service.earlier_epochs import (
-    booked_since,
-    forgotten,
-    most_lost_in,
-    together,
-)
+from hushgrid.mechanism.scheduler import Scheduler
 from hushgrid.service.epoch import charge, check_same, first_state, interval_promise
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import LedgerStore, fold
 from hushgrid.service.ledger.records import (
+    AccountRows,
     Cause,
     EpochRecord,
     GapRecord,
@@ -49,6 +45,7 @@ from hushgrid.service.same_terms import (
     next_epoch,
     renews,
 )
+from hushgrid.service.zone_account import ZoneAccount, from_rows, to_rows
 
 log = logging.getLogger("hushgrid.curator")
 
@@ -71,7 +68,7 @@ def note_loss(
     """Record a gap unless it is proven that the ledger lacks nothing that was published.
 
     Every opener calls it before it writes anything else: the service, one of several curators, a
-    batch, a transfer for both zones, `hushgrid resume`, `--new-epoch`. The proof is
+    batch, a transfer for both zones, `hushgrid resume`, a change of terms. The proof is
     `OpenedLedger.complete`. Without it a gap is recorded where something shows a loss, from the
     last record on up to now, and never less than what the witness or the meter store show.
 
@@ -281,12 +278,36 @@ def _most_of_one(service: ZoneService, start: int, end: int) -> tuple[float, flo
     if not steps or end <= start:
         return 0.0, 0.0
     scheduler = first_state(service).scheduler
-    lost = sum_up(most_lost_in(service, scheduler, steps))
+    by_block = {policy.schedule.span(t): t for t in steps}  # a block loses all of it once
+    lost = sum_up(_most_lost(service, scheduler, t) for t in by_block.values())
     return lost * (1 + CLOSE), policy.schedule.delta
+
+
+def _most_lost(service: ZoneService, scheduler: Scheduler, t: int) -> float:
+    """The most that a release of a step loses about any house.
+
+    Args:
+        service: The zone in an epoch.
+        scheduler: The epoch's scheduler.
+        t: The epoch's step, from 1.
+
+    Returns:
+        The loss whatever anyone consumes; infinite where noise below eta = 1 follows demand that
+        reacts to rates. Under an interval promise at least the policy's epsilon, for which the
+        noise is planned.
+    """
+    if not scheduler.ahead:
+        return math.inf
+    least = 0.0 if interval_promise(service) is None else service.policy.epsilon
+    return max(scheduler.most(t), scheduler.at(t).epsilon_any, least)
 
 
 def book(service: ZoneService, ledger: Ledger, lost_epochs: Sequence[ZoneService] = ()) -> None:
     """Book the open gap in full; releases may come from readings again.
+
+    Under an interval promise the account goes on: every block that may have been opened is booked
+    as planned. Where releases of other terms, or two histories, may be lost, nothing is believed of
+    the past any more, and the public forecast is published until the account admits a block.
 
     Args:
         service: The zone, with the terms of its present epoch.
@@ -299,66 +320,46 @@ def book(service: ZoneService, ledger: Ledger, lost_epochs: Sequence[ZoneService
         return
     first, last = standing.gap.first, standing.gap.last
     lost = _others(service, standing.epoch, lost_epochs)
-    n = max(map(together, lost), default=None)
-    promises = [one.interval for one in standing.epochs]
-    promises += map(interval_promise, lost)
     read = [(one.t, one.t) for one in standing.current if one.source == "readings"]
     read += [(one.first, one.last) for one in standing.booked_now]
     twice = any(a <= last and first <= b for a, b in read)  # two histories
-    other = bool(lost) or bool(standing.gap.least) or twice  # more than its own schedule
-    promised = min((one for one in promises if other and one is not None), default=None)
     for one in (service, *lost):
         charge(one, ledger)
-    ledger.write(ResumeRecord(first, last, float(epsilon), float(delta), 0, n, interval=promised))
+    unknown = bool(lost) or bool(standing.gap.least) or twice  # more than its own schedule
+    rows, until = _account_after([service, *lost], standing, unknown)
+    windows = ZoneAccount(service).windows_after_loss(standing, first, last)
+    if windows is not None and until is None:
+        until = last
+    booked = (float(epsilon), float(delta), 0, rows, until, windows)
+    ledger.write(ResumeRecord(first, last, *booked))
     ledger.resumed()
     fields = {"zone": service.id, "first": first, "last": last, "epsilon": epsilon}
     log.warning("gap booked", extra=fields)
 
 
-def held_back(
-    service: ZoneService, standing: LedgerState, t: int, known: dict[int, float] | None = None
-) -> bool:
-    """Whether step t may take nothing from readings because of what is before it or may be lost.
+def _account_after(
+    zones: Sequence[ZoneService], standing: LedgerState, unknown: bool
+) -> tuple[AccountRows | None, int | None]:
+    """The account after the open gap and its step, for every zone that promised an interval.
 
-    Args:
-        service: The zone.
-        standing: Its ledger.
-        t: A step of the zone.
-        known: As for `waits_until`.
-
-    Returns:
-        True if the step gets the forecast; always while a gap is open.
+    The first zone is the present one, by whose steps time is counted.
     """
-    return standing.gap is not None or t * service.seconds < waits_until(service, standing, known)
-
-
-def waits_until(
-    service: ZoneService, standing: LedgerState, known: dict[int, float] | None = None
-) -> float:
-    """Until when a zone takes nothing from readings because of what is before, or booked as lost.
-
-    In the silence that the epoch begins with; where any epoch promises something about one step,
-    until the zone's models have forgotten a lost one and what was published until it was booked, up
-    to the first release from readings since; and under a policy that leaves out houses which are
-    all but certain, so after every gap.
-
-    Args:
-        service: The zone.
-        standing: Its ledger.
-        known: When the zone's models have forgotten each gap, by its record [UTC epoch s]; what is
-            missing is added.
-
-    Returns:
-        [UTC epoch s]; 0 without such a reason, infinite where its models never forget.
-    """
-    known = {} if known is None else known
-    found = [0.0 if standing.epoch is None else float(standing.epoch.forecast_until or 0)]
-    leaving = service.policy.schedule.negligible > 0
-    for one, last in booked_since(service, standing, plain=leaving):
-        if one.seq not in known:
-            known[one.seq] = forgotten(service, last)[1]
-        found.append(known[one.seq])
-    return max(found)
+    seconds, gap = zones[0].seconds, standing.gap
+    assert gap is not None
+    start, stop = gap.first * seconds, (gap.last + 1) * seconds
+    rows, ends = list[tuple[float, ...]](), [stop]
+    promised = [one for one in zones if interval_promise(one) is not None and one.begins < stop]
+    for one in promised:
+        first, last = start // one.seconds, -(-stop // one.seconds) - 1
+        booked, end = ZoneAccount(one).after_loss(standing, first, last, unknown=unknown)
+        rows += booked
+        ends.append((end + 1) * one.seconds)
+    if not promised:
+        return None, None
+    until = -(-max(ends) // seconds) - 1
+    return tuple(rows) if len(promised) == 1 else to_rows(
+        (from_rows(tuple(rows)).merged(),), (max(row[0] for row in rows),)
+    ), until
 
 
 class Resumed(NamedTuple):

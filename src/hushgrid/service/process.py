@@ -340,31 +340,31 @@ class Process:
             self.history.fill(zone.id, curator.releases)
             yield curator
 
-    def open(self, now: float, new_epoch: bool) -> None:
-        """Open every zone; raises the first error.
+    def open(self, now: float, changed: Collection[str] = ()) -> None:
+        """Open every zone; raises the first error. Zones that changed begin with their new terms.
 
         A zone whose ledger or readings are damaged is opened again later, as after a failed pass,
-        unless no zone can be opened or a new epoch begins. Once a zone is open the others have
+        unless no zone can be opened or its terms changed. Once a zone is open the others have
         `PATIENCE`; one that takes longer is opened meanwhile.
         """
         with (
             nullcontext(self._store) if self._store else open_store(self.deployment.ledger) as store
         ):
-            check_moves(self.deployment.zones, store, self._key, new_epoch=new_epoch)
+            check_moves(self.deployment.zones, store, self._key, new_epoch=bool(changed))
         damaged = []
         for zone in self._zones:
             self._stack.callback(zone.close)
-        if self._threads and not new_epoch:
+        if self._threads and not changed:
             self._wait_for([zone.begin(now) for zone in self._zones])
         for zone in self._zones:
             try:
                 if zone.opens:
                     zone.finish()
                 else:
-                    zone.open(now, new_epoch=new_epoch)
+                    zone.open(now, new_epoch=zone.service.id in changed)
             except DAMAGE as error:
                 damaged.append(error)
-                if new_epoch or len(damaged) == len(self._zones):
+                if zone.service.id in changed or len(damaged) == len(self._zones):
                     raise damaged[0] from None
                 zone.fail(error)
 

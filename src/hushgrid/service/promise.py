@@ -7,7 +7,6 @@ used.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -33,8 +32,8 @@ from hushgrid.report.promise import (
 )
 from hushgrid.service.curator import utc
 from hushgrid.service.epoch import epoch_record, first_state
-from hushgrid.service.gaps import waits_until
 from hushgrid.service.ledger.records import LedgerState
+from hushgrid.service.zone_account import ZoneAccount
 
 DAY = 86_400  # [s]
 
@@ -66,11 +65,20 @@ def sentence(zone: ZoneService) -> str:
         promise.secret,
         stated_epsilon(zone),
         continued=zone.memory is not None,
+        window=window_words(zone),
     )
 
 
+def window_words(zone: ZoneService) -> str:
+    """The length of the window of a promise in words; empty without one."""
+    window = promise_of(zone).window
+    if window is None:
+        return ""
+    return "24 hours" if window == DAY else duration_text(window)
+
+
 def stated_epsilon(zone: ZoneService) -> float:
-    """The epsilon stated in public: the promise's, or a larger leakage that the operator accepted.
+    """The epsilon of the promise.
 
     Args:
         zone: The zone.
@@ -78,8 +86,7 @@ def stated_epsilon(zone: ZoneService) -> float:
     Returns:
         Epsilon.
     """
-    promise = promise_of(zone)
-    return max(promise.epsilon, (zone.accepts or 0.0) if promise.secret == "interval" else 0.0)
+    return promise_of(zone).epsilon
 
 
 def zone_assumptions(zone: ZoneService) -> tuple[str, ...]:
@@ -111,6 +118,7 @@ def stated(zone: ZoneService) -> dict[str, Any]:
         "sentence": sentence(zone),
         "assumptions": list(zone_assumptions(zone)),
         "secret": promise.secret,
+        **({} if promise.window is None else {"window_s": promise.window}),
         "epsilon": stated_epsilon(zone),
         "eta": zone.policy.eta,
     }
@@ -269,8 +277,9 @@ def outlook(zone: ZoneService) -> Outlook:
         day,
         _rho(zone),
         week,
-        None if zone.leakage is None else max(zone.leakage, zone.accepts or 0.0),
+        zone.leakage,
         zone.memory,
+        window_words(zone),
     )
 
 
@@ -314,7 +323,7 @@ class Running(NamedTuple):
     Attributes:
         zone: The zone under the epoch's terms.
         standing: The zone's ledger state.
-        new: The epoch is not on record yet; `--new-epoch` would begin it.
+        new: The epoch is not on record yet; `serve --yes` would begin it.
     """
 
     zone: ZoneService
@@ -322,22 +331,27 @@ class Running(NamedTuple):
     new: bool = False
 
     @classmethod
-    def beginning(
-        cls, zone: ZoneService, standing: LedgerState, stated: Mapping[str, Any]
-    ) -> Running:
+    def beginning(cls, zone: ZoneService, standing: LedgerState) -> Running:
         """The epoch that would begin now, with what houses brought along before it."""
-        epoch = epoch_record(zone, first_state(zone).digest, **stated)
+        epoch = epoch_record(zone, first_state(zone).digest)
         epoch = replace(epoch, seq=standing.head.seq + 1)
         epochs = (*standing.epochs, epoch)
         return cls(zone, replace(standing, epoch=epoch, epochs=epochs), True)
 
 
 def _forecast_until(on: Running) -> str | None:
-    """Until when prices are forecasts since what was before still counts."""
-    until = waits_until(on.zone, on.standing)
-    if on.standing.gap is not None or until <= on.standing.reach:
+    """Until when prices are forecasts since the account admits no block; None: it does now."""
+    if on.standing.gap is not None:
         return None
-    return utc(int(until)) if math.isfinite(until) else "never"
+    state = first_state(on.zone)
+    first = on.zone.begins // on.zone.seconds
+    t = max(on.standing.done + 1 - first + 1, 1)
+    if t > on.zone.policy.horizon or not state.scheduler.ahead:
+        return None
+    opens = ZoneAccount(on.zone).first_admitted(on.standing, t, state.scheduler)
+    if opens == t:
+        return None
+    return "never" if opens is None else utc((first + opens - 1) * on.zone.seconds)
 
 
 def _loop(zone: ZoneService, found: Outlook) -> Stability:
@@ -372,8 +386,8 @@ def zone_prose(zone: ZoneService, found: Outlook, on: Running | None = None) -> 
     if on is not None and (until := _forecast_until(on)) is not None:
         when = "All prices are" if until == "never" else f"Until {until} prices are"
         lines.append(
-            f"{when} forecasts: other terms were before, a house came or releases are booked as"
-            " lost, and what was published then still counts."
+            f"{when} forecasts: what was published before, or may be lost, leaves no room for a"
+            " price from readings under this promise."
         )
     if zone.learned.epsilon:
         lines.append(f"The models have cost every house epsilon {zone.learned.epsilon:g} already.")
@@ -448,7 +462,7 @@ def ended_problem(zone: ZoneService, on: Running | None, now: float) -> str | No
         return None
     return (
         f"zone {zone.id}: the horizon ended at {utc(ends)}, so that forecasts are published; give a"
-        " later begins and start with --new-epoch, or set policy.renew with the secret interval."
+        " later begins and start with --yes, or set policy.renew with the secret interval."
     )
 
 

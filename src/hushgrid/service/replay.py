@@ -321,8 +321,13 @@ def last_block(standing: LedgerState) -> Mapping[str, int]:
     Returns:
         What the last release from readings states of its block; empty without one.
     """
-    last = next(_paid(reversed(standing.current)), None)
+    last = last_release(standing)
     return {} if last is None else last.block or {}
+
+
+def last_release(standing: LedgerState) -> ReleaseRecord | None:
+    """The last release from readings of the present epoch; None before any."""
+    return next(_paid(reversed(standing.current)), None)
 
 
 def _digest(rates: Iterable[float]) -> NDArray[np.uint8]:

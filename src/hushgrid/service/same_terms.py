@@ -5,25 +5,30 @@ The same terms are those of the file but for `begins` and the horizon.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
+from typing import NamedTuple
 
 from hushgrid.errors import LedgerError, PlanError
 from hushgrid.files.deployment import Deployment, ZoneService
-from hushgrid.files.interval_plan import (
-    in_epoch,
+from hushgrid.files.interval_plan import in_epoch, placed
+from hushgrid.service.epoch import (
+    first_state,
+    interval_promise,
+    occupancy_digest,
+    roster_digest,
+    terms_differ,
+    window_promise,
 )
-from hushgrid.mechanism.policy import Policy
-from hushgrid.service.epoch import first_state, interval_promise
 from hushgrid.service.ledger import is_there, open_store
-from hushgrid.service.ledger.chain import LedgerStore
-from hushgrid.service.ledger.records import EpochRecord
-
-CLOSE = 1e-6  # relative: what a plan's search and its run leave open
+from hushgrid.service.ledger.chain import LedgerStore, fold
+from hushgrid.service.ledger.records import EpochRecord, LedgerState
 
 
 def as_begun(deployment: Deployment) -> Deployment:
-    """The service with each zone's policy, and the leakage accepted, as its epoch has them.
+    """The service with each zone's policy as its epoch has it.
 
     Args:
         deployment: The service as its file is now.
@@ -50,8 +55,128 @@ def _as_begun(service: ZoneService, store: LedgerStore) -> ZoneService:
     if not epochs:
         return service
     epoch = EpochRecord.from_record(epochs[-1])
-    begun = zone_as_begun(service, epoch)
-    return replace(begun, accepts=accepted(epoch) or None)
+    return zone_as_begun(service, epoch)
+
+
+class Changes(NamedTuple):
+    """A service whose file has other terms than its ledger.
+
+    Attributes:
+        deployment: The service: zones with the terms of their ledgers as they began, the others
+            with the file's terms from their next border of blocks on.
+        zones: What changes in each of the others, a sentence by zone.
+    """
+
+    deployment: Deployment
+    zones: Mapping[str, str]
+
+
+def changes_of(deployment: Deployment, now: float, *, again: bool = False) -> Changes:
+    """What a start would change, by the file and the ledger.
+
+    Args:
+        deployment: The service as its file is now.
+        now: [UTC epoch s]
+        again: The same terms begin again where their horizon is over.
+
+    Returns:
+        The service as it would run, and what changes.
+    """
+    if not is_there(deployment.ledger):
+        return Changes(deployment, {})
+    try:
+        opened = open_store(deployment.ledger, create=False, still=True)
+    except LedgerError:  # not made yet; anything else is raised where it is opened for writing
+        return Changes(deployment, {})
+    zones, changed = list[ZoneService](), dict[str, str]()
+    with opened as store:
+        for zone in deployment.zones:
+            try:
+                records = list(store.records(zone.id))
+                standing = fold(records) if records else None
+            except LedgerError:  # a zone whose ledger is damaged is refused where it is opened
+                standing = None
+            if standing is None or standing.epoch is None:
+                zones.append(zone)
+                continue
+            begun = zone_as_begun(zone, standing.epoch)
+            if terms_differ(begun, standing):
+                begun = placed(zone, next_border(zone, standing, now))
+                changed[zone.id] = change_of(begun, standing)
+            elif again and now >= begun.ends and not renews(begun):
+                begun = placed(begun, next_border(begun, standing, now))
+                changed[zone.id] = (
+                    f"zone {zone.id}: the horizon is over, and the same terms begin again at"
+                    f" {_utc(begun.begins)}."
+                )
+            zones.append(begun)
+    return Changes(replace(deployment, zones=tuple(zones)), changed)
+
+
+def unasked(changes: Mapping[str, str]) -> str:
+    """The sentence with which a start ends that would change terms, and was not asked to.
+
+    Args:
+        changes: As in `Changes`.
+
+    Returns:
+        The sentence.
+    """
+    return (
+        f"the file has other terms than the ledger: {' '.join(changes.values())} Put them back, or"
+        " begin them with hushgrid serve --yes."
+    )
+
+
+def next_border(service: ZoneService, standing: LedgerState, now: float) -> int:
+    """When other terms begin: with the next interval after all that is published or open.
+
+    Or later, where the file says so.
+
+    Args:
+        service: The zone with these terms.
+        standing: Its ledger.
+        now: [UTC epoch s]
+
+    Returns:
+        [UTC epoch s], on a border of intervals.
+    """
+    newest, windows = standing.latest_account, standing.latest_windows
+    ends = [standing.reach, now, service.begins]  # the file may name a later start
+    ends += [] if newest is None else [newest.end]
+    ends += [] if windows is None else [block[1] + 1 for block in windows[0][1][-1:]]
+    return math.ceil(max(ends) / service.seconds) * service.seconds
+
+
+def change_of(service: ZoneService, standing: LedgerState) -> str:
+    """What other terms change, and from when on.
+
+    Args:
+        service: The zone from their first interval on.
+        standing: Its ledger, which has an epoch.
+
+    Returns:
+        A sentence.
+    """
+    epoch, parts = standing.epoch, list[str]()
+    assert epoch is not None
+    window = None if epoch.window is None else tuple(epoch.window)
+    before = (epoch.interval, window)
+    if before != (interval_promise(service), window_promise(service)):
+        parts.append("the promise")
+    if epoch.occupancy != occupancy_digest(service):
+        parts.append("the occupancy models")
+    if epoch.roster != roster_digest(service):
+        parts.append("the meters")
+    if epoch.seconds != service.seconds:
+        parts.append("the interval")
+    what = ", ".join(parts) or "the policy, the tariff or the laws of consumption"
+    at = _utc(service.begins)
+    return f"zone {service.id}: {what} of the file begin at {at}; what is published stays counted."
+
+
+def _utc(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def zone_as_begun(service: ZoneService, epoch: EpochRecord) -> ZoneService:
@@ -65,24 +190,16 @@ def zone_as_begun(service: ZoneService, epoch: EpochRecord) -> ZoneService:
         The zone as it began, or as given where these terms were not planned from it. An epoch
         that renewed itself begins whole horizons after the file's.
     """
-    first, horizon, digest = service.begins // service.seconds, service.policy.horizon, epoch.digest
-    ahead = epoch.first - first if renews(service) and epoch.seconds == service.seconds else 0
-    later = ahead > 0 and ahead % horizon == 0
-    if not later and digest == first_state(service).digest:
+    digest = epoch.digest
+    if digest == first_state(service).digest and epoch.first * epoch.seconds == service.begins:
         return service
-    return same_terms(service, digest, epoch.first if later else first, horizon) or service
-
-
-def accepted(epoch: EpochRecord) -> float:
-    """The leakage that was accepted when the epoch began.
-
-    Args:
-        epoch: Its record.
-
-    Returns:
-        The figure; 0 where none was accepted.
-    """
-    return epoch.accepted or 0.0
+    if epoch.seconds != service.seconds:
+        return service
+    found = same_terms(service, digest, epoch.first, epoch.horizon)
+    if found is None:  # no plan of its own: the file's terms from then on
+        moved = placed(service, epoch.first * epoch.seconds)
+        found = moved if first_state(moved).digest == digest else None
+    return found or service
 
 
 def next_epoch(service: ZoneService, t: int, *, renewed: bool = True) -> ZoneService | None:
@@ -95,16 +212,14 @@ def next_epoch(service: ZoneService, t: int, *, renewed: bool = True) -> ZoneSer
 
     Returns:
         The zone with the same terms in the horizon that holds the step, counted from the present
-        one on; nothing is accepted for it. None while the horizon goes on, or where epochs do not
-        renew themselves.
+        one on. None while the horizon goes on, or where epochs do not renew themselves.
     """
     ahead = t - service.begins // service.seconds
     horizons = ahead // service.policy.horizon
     if horizons < 1 or not renews(service):
         return None
     begins = service.begins + horizons * service.policy.horizon * service.seconds
-    found = in_epoch(service, begins, renewed=renewed)
-    return None if found is None else replace(found, accepts=None)
+    return in_epoch(service, begins, renewed=renewed)
 
 
 def renews(service: ZoneService) -> bool:
@@ -114,6 +229,8 @@ def renews(service: ZoneService) -> bool:
 
 def can_renew(service: ZoneService) -> bool:
     """Whether they would with the key `renew`, which is no part of the terms."""
+    if window_promise(service) is not None:
+        return True
     return interval_promise(service) is not None and service.memory is not None
 
 
@@ -130,11 +247,11 @@ def same_terms(service: ZoneService, digest: str, first: int, horizon: int) -> Z
     Returns:
         The zone in that epoch; None where its terms were others.
     """
-    each = (one for one in versions(service, first * service.seconds, horizon) if one)
+    each = (one for one in _versions(service, first * service.seconds, horizon) if one)
     return next((one for one in each if first_state(one).digest == digest), None)
 
 
-def versions(service: ZoneService, begins: int, horizon: int) -> Iterator[ZoneService | None]:
+def _versions(service: ZoneService, begins: int, horizon: int) -> Iterator[ZoneService | None]:
     """The zone in an epoch, as it is planned where epochs renew themselves, and where they do not.
 
     Args:
@@ -145,6 +262,8 @@ def versions(service: ZoneService, begins: int, horizon: int) -> Iterator[ZoneSe
     Yields:
         The zone in that epoch; None where the promise cannot be kept.
     """
+    if window_promise(service) is not None:
+        yield _planned(service, begins, horizon)
     if interval_promise(service) is None:
         return
     if renews(service):
@@ -164,8 +283,3 @@ def _planned(
         return in_epoch(service, begins, horizon, renewed=renewed)
     except PlanError:
         return None
-
-
-def with_even_epsilons(policy: Policy) -> Policy:
-    """The policy with the same epsilon at every step."""
-    return replace(policy, schedule=policy.schedule.with_epsilons(()))

@@ -38,7 +38,7 @@ from hushgrid.service.ledger.witness import KEPT, open_witnesses
 from hushgrid.service.ledger.writer import load, recover, refold, verify_signature
 from hushgrid.service.meters.block_keys import BlockKeys
 from hushgrid.service.process import Process
-from hushgrid.service.same_terms import as_begun
+from hushgrid.service.same_terms import changes_of, unasked
 
 if TYPE_CHECKING:
     from hushgrid.service.ledger.records import Record
@@ -255,7 +255,7 @@ class Standby:
         row = self.store.look()
         if row.valid and row.holder != self.me:
             raise ServiceError(
-                f"--new-epoch begins new terms while {row.holder} is active; stop it first."
+                f"--yes begins new terms while {row.holder} is active; stop it first."
             )
 
 
@@ -264,7 +264,7 @@ def serve_in_turn(
     *,
     clock: Clock,
     stop: threading.Event,
-    new_epoch: bool,
+    changed: bool,
     run: Callable[[Process, Callable[[], bool]], None],
 ) -> None:
     """Stand by, serve while this curator is active, and stand by again, until `stop` is set.
@@ -273,25 +273,29 @@ def serve_in_turn(
         deployment: The service as its file describes it.
         clock: The wall clock.
         stop: Ends it once it is set.
-        new_epoch: Begin a new epoch in every zone when this curator is first active.
+        changed: Begin the terms of the file where the ledger has others, when this curator is
+            first active.
         run: Serves with a process that is open, until the function it is given answers True.
     """
     with ExitStack() as stack:
         standby = Standby(deployment, stack, clock)
         stack.callback(standby.close)
-        if new_epoch:
+        if changed:
             standby.check_alone()
         while standby.wait(stop):
             try:
                 with ExitStack() as opened:
+                    begun, changes = changes_of(standby.deployment, clock.now(), again=changed)
+                    if changes and not changed:
+                        raise LedgerError(unasked(changes))
                     process = Process(
-                        standby.deployment if new_epoch else as_begun(standby.deployment),
+                        begun,
                         opened,
                         store=standby.store,
                         witnesses=standby.witnesses,
                     )
-                    process.open(clock.now(), new_epoch)
-                    new_epoch = False
+                    process.open(clock.now(), changes)
+                    changed = False
                     process.listen(clock, standby.stage)
 
                     def ended() -> bool:

@@ -17,7 +17,6 @@ from hushgrid.accounting.events import booked
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.mechanism.release import State
-from hushgrid.service.earlier_epochs import moves_alone
 from hushgrid.service.epoch import charge, check_same, house_names
 from hushgrid.service.gaps import look_for_loss
 from hushgrid.service.ledger import open_store
@@ -31,6 +30,7 @@ from hushgrid.service.ledger.witness import open_witnesses
 from hushgrid.service.ledger.writer import Ledger, load
 from hushgrid.service.replay import Replay
 from hushgrid.service.same_terms import as_begun
+from hushgrid.service.zone_account import ZoneAccount
 
 
 class _Step(NamedTuple):
@@ -140,7 +140,6 @@ def takes_along(standing: LedgerState, name: str, now: float = math.inf) -> dict
 
     Returns:
         `total` and `last` of the record. No other zone publishes about the house before `last`.
-        `total` is infinite where houses moved together in an epoch that may be lost.
     """
     left, since = _here_since(standing, name)
     own = (one for one in standing.transfers if one.house == name and one.seq > left)
@@ -153,8 +152,6 @@ def takes_along(standing: LedgerState, name: str, now: float = math.inf) -> dict
     )
     models = [*standing.charged.values()]  # of readings until the epoch was recorded: all of it
     total = max((one.total for one in came), default=0.0)
-    if max((gap.together or 1 for gap in standing.booked), default=1) > 1:
-        total = math.inf
     ends = [_end(standing, one) for one in releases[-1:]]
     if standing.charges and math.isfinite(now):  # when they were charged is not on record
         ends.append(math.floor(now))
@@ -266,7 +263,6 @@ def move(deployment: Deployment, meter: str, source: str, target: str, now: floa
             span = comes.policy.horizon * comes.seconds
             if out is None:  # refused before the other zone's ledger is created
                 _check_kinds(leaves, comes)
-                _check_alone(leaves, old.standing, "leaves")
                 check_same(leaves, old.standing)
                 charge(leaves, old)  # the process that recorded the epoch may have been killed
                 _leaving(leaves, old, meter, name, target, span, now)
@@ -277,7 +273,6 @@ def move(deployment: Deployment, meter: str, source: str, target: str, now: floa
                 new.settle()
                 anew = out is None
                 if out is None:
-                    _check_alone(comes, new.standing, "comes to")
                     span = max(new.standing.longest, span)
                     entry = _leaving(leaves, old, meter, name, target, span, now)
                     out = TransferRecord.from_record(old.write(entry))
@@ -300,21 +295,8 @@ def _check_kinds(leaves: ZoneService, comes: ZoneService) -> None:
             continue
         raise LedgerError(
             f"no house {verb} zone {zone.id!r} while its policy has gaussian or negligible; begin"
-            " an epoch without them there (hushgrid serve --new-epoch), transfer the house, and"
+            " an epoch without them there (hushgrid serve --yes), transfer the house, and"
             " begin one with them afterwards."
-        )
-
-
-def _check_alone(zone: ZoneService, standing: LedgerState, verb: str) -> None:
-    """Refuse where houses move together: a price after the move would still say something of both.
-
-    Those that stay reveal the one that left, and the other zone's prices reveal those that stay.
-    """
-    if not moves_alone(zone, standing):
-        raise LedgerError(
-            f"no house {verb} zone {zone.id!r}, where models of this or an earlier epoch have"
-            " houses that move together; what one zone publishes would say something of houses in"
-            " the other. Keep the meter where it is."
         )
 
 
@@ -359,6 +341,10 @@ def _leaving(
             " are older than the longest horizon of both zones."
         )
     stated = takes_along(old.standing, name, now)
+    account = ZoneAccount(leaves)
+    rows, end = account.leaving(old.standing)
+    stated |= {"account": rows, "windows": account.leaving_windows(old.standing)}
+    stated["last"] = max(stated["last"], end)
     entry = TransferRecord(name, "out", target, float(cost), **stated)
     old.check(entry)
     return entry

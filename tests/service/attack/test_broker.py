@@ -75,7 +75,7 @@ def test_no_stranger_ends_the_session_that_readings_wait_in(tmp_path: Path, brok
     public = load(made.key).public
     with ExitStack() as stack:
         process = Process(made, stack)
-        process.open(START, False)
+        process.open(START)
         listening(process).stop()
         send(broker.port, "hushgrid/readings/north")  # while the service is away
         for name in (public, public[:12]):  # as any reader of the ledger could
@@ -107,7 +107,7 @@ def test_readings_come_over_tls_with_a_password(secured: Secured, tmp_path: Path
     mqtt = secure(secured, tmp_path)
     with ExitStack() as stack:
         process = Process(deployment(tmp_path, service(), mqtt=mqtt), stack)
-        process.open(START, False)
+        process.open(START)
         inlet = listening(process)
         trust = tmp_path / "tls.crt"
         send(secured.secure, "hushgrid/readings/meters-north/7", "meters-north", trust=trust)
@@ -202,7 +202,7 @@ def test_what_the_broker_has_saved_survives_its_kill(secured: Secured, tmp_path:
     mqtt = secure(secured, tmp_path)
     with ExitStack() as stack:
         process = Process(deployment(tmp_path, service(), mqtt=mqtt), stack)
-        process.open(START, False)
+        process.open(START)
         listening(process).stop()
         trust, kept = tmp_path / "tls.crt", tmp_path / "mosquitto.db"
         send(secured.secure, "hushgrid/readings/meters-north/7", "meters-north", trust=trust)

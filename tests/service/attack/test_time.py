@@ -242,7 +242,7 @@ def test_a_start_after_a_long_absence_waits_for_the_operator(tmp_path: Path) -> 
 
 def test_the_way_out_of_a_ledger_with_releases_of_the_future(tmp_path: Path) -> None:
     """Every house moves to a new zone with what it has lost; the new zone begins at present."""
-    one = street("elm", ("m0", "m1"), FIRST * QUARTER, 0.08, 0.5)
+    one = street("elm", ("m0", "m1"), FIRST * QUARTER, 0.5)
     made = service(tmp_path, replace(one, clock_limit=1000))
 
     def story(world: World) -> Iterator[None]:
@@ -257,7 +257,7 @@ def test_the_way_out_of_a_ledger_with_releases_of_the_future(tmp_path: Path) -> 
     assert [r.source for r in before.releases().values()] == ["readings"] * 2 + ["forecast"] * 4
     with pytest.raises(LedgerError, match="reaches to"):
         check_new(replace(one, begins=before.t * QUARTER), before.standing())
-    new = street("elm-2", ("none-0", "none-1"), (before.t + 192) * QUARTER, 0.08, 0.5)
+    new = street("elm-2", ("none-0", "none-1"), (before.t + 192) * QUARTER, 0.5)
     both = replace(made, zones=(*made.zones, new))
     moved = [move(both, meter, "elm", "elm-2", before.time) for meter in one.meters]
     after = World(replace(made, zones=(replace(new, meters=one.meters),)), before.t + 192)

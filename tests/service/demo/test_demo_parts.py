@@ -187,9 +187,9 @@ class TestSetting:
     def test_the_folder_says_what_is_promised(self, zone: ZoneService) -> None:
         assert len(zone.meters) == 1000
         assert sentence(zone).startswith(
-            "All prices together, of this epoch and of those before and after it under the same"
-            " terms, shift the odds that a home is occupied in any one interval by at most"
-            " a factor of 2.72 (e^1), if the published occupancy model is true"
+            "All prices together, past and future, shift the odds that a home is occupied in any"
+            " one interval by at most a factor of 2.72 (e^1), if the published occupancy model is"
+            " true"
         )
 
     @pytest.mark.parametrize(

@@ -80,8 +80,11 @@ def test_every_promise_and_assumption_is_translated_as_a_whole(language: str) ->
     for policy in _policies():
         for secret, continued in itertools.product(("step", "interval"), (False, True)):
             used.add(promise_sentence(policy, secret, 12.5, steps=1344, continued=continued))
+        if policy.eta == 1:
+            words = ("24 hours", "14 days")
+            used.update(promise_sentence(policy, "window", 12.5, window=word) for word in words)
         for secret, models, exports in itertools.product(
-            ("step", "interval"), (1, 2), (False, True)
+            ("step", "interval", "window"), (1, 2), (False, True)
         ):
             used.update(assumptions(secret, policy, consumption, models, exports=exports))  # type: ignore[arg-type]
     signs = str.maketrans("", "", ",.\u202f")

@@ -165,6 +165,6 @@ def test_other_methods_are_refused(guarded: Guarded, method: str) -> None:
 
 
 def test_every_path_is_in_the_guide(guarded: Guarded) -> None:
-    guide = (DOCS / "serve.md").read_text()
+    guide = (DOCS / "http.md").read_text()
     named = set(re.findall(r"`(?:GET|POST) (/[\w./]+)|, `(/[\w./]+)`", guide))
     assert {way.path for way in ways(guarded.app)} <= {a or b for a, b in named}

@@ -438,7 +438,7 @@ def test_a_zone_that_is_behind_or_not_open_is_told() -> None:
     (told,) = alerts(replace(seen, status=replace(status, state=NO_SIZE), inside=Inside.of(None)))
     assert "until the next block" in told.text
     (told,) = alerts(replace(seen, status=replace(status, state=WAITS), inside=Inside.of(None)))
-    assert "until what was published before no longer counts" in told.text
+    assert "until the account admits a block" in told.text
     lost = replace(status, missing=4)
     every = replace(seen, status=lost, newest=release(4), away=["Other"], jumped=True)
     assert [one.level for one in alerts(every)] == ["error", "warning", "warning"]

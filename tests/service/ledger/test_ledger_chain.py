@@ -22,6 +22,7 @@ from hushgrid.service.ledger.records import from_line, seal
 from hushgrid.service.ledger.writer import Key, verify_signature
 from tests import bodies
 from tests.service.ledger.ledgers import (
+    ALL_KNOWN,
     KEY,
     OTHER_TERMS,
     SCALES,
@@ -420,7 +421,9 @@ def _imported(path: Path) -> set[str]:
 def moving(epsilon: float = 1.5, **changes: Any) -> list[Any]:
     """Elm street, which a house leaves, and oak street, where it arrives."""
     out = RECORDS[5].digest
-    body = bodies.transfer("house-17", "in", other="elm-street", epsilon=epsilon, out=out)
+    body = bodies.transfer(
+        "house-17", "in", other="elm-street", epsilon=epsilon, out=out, account=ALL_KNOWN
+    )
     told = [("genesis", genesis()), ("transfer", {**body, **changes})]
     return [*RECORDS, *sealed(told, zone="oak-street")]
 

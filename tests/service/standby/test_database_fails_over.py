@@ -207,7 +207,7 @@ def opened(standby: Curator, clock: Stopped) -> Iterator[Process]:
         process = Process(
             standby.deployment, stack, store=standby.store, witnesses=standby.witnesses
         )
-        process.open(clock.wall, new_epoch=False)
+        process.open(clock.wall)
         yield process
 
 

@@ -8,9 +8,9 @@ same arguments.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 from hushgrid._numbers import Int32s
@@ -31,6 +31,7 @@ from hushgrid.service.ledger.writer import load
 from hushgrid.service.meters import open_meters
 from hushgrid.service.meters.columns import Expected as EachHouse
 from hushgrid.service.meters.columns import IntervalSource, NoiseBlock
+from hushgrid.service.same_terms import changes_of, unasked
 from hushgrid.service.transfer import check_arrived
 
 _NOTHING = dict.fromkeys(expression.SUMS, 0)
@@ -172,7 +173,7 @@ class Job:
         gaps: Whether an interval without any reading of a zone stops the zone, or gets the public
             forecast as in the service.
         leave_out: Whether intervals between the last release and `first` may stay unpublished.
-        new_epoch: Begin a new epoch in every zone.
+        changed: Begin the terms of the file where the ledger has others.
     """
 
     deployment: Deployment
@@ -183,7 +184,7 @@ class Job:
     seed: int | None = None
     gaps: Gaps = "stop"
     leave_out: bool = False
-    new_epoch: bool = False
+    changed: bool = False
 
 
 @dataclass(slots=True)
@@ -316,11 +317,17 @@ def run(
     Returns:
         Counts.
     """
+    simulated = job.deployment.mode == "simulation"
+    begins = float(job.first) if simulated else clock.now()
+    deployment, changes = changes_of(job.deployment, begins, again=job.changed)
+    if changes and not job.changed:
+        raise BatchError(unasked(changes))
+    job = replace(job, deployment=deployment)
     chosen = _chosen(job)
     _check(job, chosen, clock.now())
     report = BatchReport(zones=len(chosen))
     readings = open_readings(engine, job.readings)
-    with _curators(job, chosen, clock) as (curators, source):
+    with _curators(job, chosen, clock, changes) as (curators, source):
         check_arrived({one.service.id: one.transfers for one in curators})
         for curator in curators:
             report.before += _go_to(curator, job)
@@ -422,7 +429,7 @@ def _count(report: BatchReport, sums: Sums) -> None:
 
 @contextmanager
 def _curators(
-    job: Job, chosen: Sequence[ZoneService], clock: Clock
+    job: Job, chosen: Sequence[ZoneService], clock: Clock, changes: Collection[str]
 ) -> Iterator[tuple[list[Curator], SumsSource]]:
     """All zones open and locked, on one store."""
     deployment = job.deployment
@@ -436,7 +443,7 @@ def _curators(
         witnesses = stack.enter_context(open_witnesses(deployment))
         covariates = CovariateSources(chosen)
         covariates.read_files()
-        check_moves(chosen, store, key, new_epoch=job.new_epoch)
+        check_moves(chosen, store, key, new_epoch=bool(changes))
         yield (
             [
                 stack.enter_context(
@@ -449,7 +456,7 @@ def _curators(
                         (),
                         deployment.mode,
                         now=now,
-                        new_epoch=job.new_epoch,
+                        new_epoch=service.id in changes,
                         begins=job.first,
                         witness=witnesses.of(service.id),
                         covariates=covariates.of(service.id),

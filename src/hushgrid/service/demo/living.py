@@ -155,7 +155,7 @@ class DemoRun:
             made = Process(
                 self._deployment, stack, more=self._more, demo=True, noise=_seeded(self._seed)
             )
-            made.open(self._clock.now(), self._new_epoch)
+            made.open(self._clock.now(), [self.zone.id] if self._new_epoch else ())
             stack.callback(made.history.watch(self._saw))
             made.listen(self._clock, self._stage)
             self._way = HttpChannel(self._url, self._token)

@@ -234,7 +234,6 @@ class ZoneStatus(AnswerModel):
         spent: loss of the epoch's releases.
         missing: meters without a reading in the last interval; for operators only.
         state: in words.
-        leakage: about one interval, of all releases of the present terms.
     """
 
     zone: str
@@ -242,7 +241,6 @@ class ZoneStatus(AnswerModel):
     spent: float
     missing: Count | None = None
     state: str
-    leakage: float | None
 
 
 class StatusList(AnswerModel):

@@ -178,16 +178,16 @@ def _source(health: ZoneHealth) -> list[Alert]:
         return [Alert("warning", text)]
     if health.status.state == WAITS:
         text = (
-            "The terms changed, a house came or an epoch is booked as lost, and a promise is about"
-            f" one interval, so the price is {instead} until what was published before no longer"
-            " counts (hushgrid check states the time)."
+            "What was published before, or may be lost, leaves no room for a price from readings"
+            f" under the promise, so the price is {instead} until the account admits a block"
+            " (hushgrid check states the time)."
         )
         return [Alert("warning", text)]
     if health.status.state != "forecast only":
         return []
     text = (
         f"The horizon of {zone.policy.horizon} releases is over, so the price is {instead}; give a"
-        " later begins and start once with --new-epoch."
+        " later begins and start once with --yes."
     )
     return [Alert("error", text)]
 

@@ -506,10 +506,10 @@ def add_promises(router: APIRouter, zones: Mapping[str, ZoneService], mode: str)
 
 
 class _Once:
-    """Answer for each zone and figure accepted for its epoch, computed once; in one thread."""
+    """Answer for each zone, computed once; in one thread."""
 
     def __init__(self, make: Callable[[ZoneService], dict[str, Any]]) -> None:
-        self._make, self._known = make, dict[tuple[str, float | None], bytes]()
+        self._make, self._known = make, dict[str, bytes]()
         self._thread = CapacityLimiter(1)
 
     def route(self, zones: Mapping[str, ZoneService]) -> Callable[..., Any]:
@@ -534,16 +534,16 @@ class _Once:
 
     async def _body(self, zone: ZoneService) -> bytes:
         try:
-            if (zone.id, zone.accepts) not in self._known:
+            if zone.id not in self._known:
                 await to_thread.run_sync(self._made, zone, limiter=self._thread)
         except HushgridError as error:
             raise Refusal(404, f"There is no such figure: {error}") from None
-        return self._known[zone.id, zone.accepts]
+        return self._known[zone.id]
 
     def _made(self, zone: ZoneService) -> None:
-        if (zone.id, zone.accepts) not in self._known:
+        if zone.id not in self._known:
             made = self._make(zone)
-            self._known[zone.id, zone.accepts] = json.dumps(made, allow_nan=False).encode()
+            self._known[zone.id] = json.dumps(made, allow_nan=False).encode()
 
 
 def _kept(body: bytes) -> Response:

@@ -18,12 +18,14 @@ from hushgrid.service.ledger.records import (
     NOTHING,
     TYPES,
     ChargeRecord,
+    ClosedRecord,
     EpochRecord,
     GapRecord,
     GenesisRecord,
     Head,
     LedgerEntry,
     LedgerState,
+    OpenedRecord,
     Record,
     ReleaseRecord,
     ResumeRecord,
@@ -54,6 +56,8 @@ class ChainPosition:
         spent: (epsilon, delta) of each house that ever moved, when it last did.
         charged: What every house spent on models, by their digests.
         gap: The open gap: no release from readings until it is booked.
+        opened: The first step of the block of steps that was opened last.
+        closed: The record by which the ledger was closed; None while it is open.
     """
 
     zone: str
@@ -68,6 +72,8 @@ class ChainPosition:
     spent: Mapping[str, tuple[float, float]] = field(default_factory=lambda: MappingProxyType({}))
     charged: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     gap: GapRecord | None = None  # open: no release from readings until it is booked
+    opened: int = 0
+    closed: ClosedRecord | None = None
 
 
 def follow(
@@ -112,6 +118,11 @@ def _followed(
             " its genesis; it was forged or changed."
         )
     head = Head(record.seq, record.digest)
+    if place is not None and place.closed is not None and not isinstance(entry, OpenedRecord):
+        raise LedgerError(
+            f"record {record.seq} of zone {record.zone!r} follows the one that closed the ledger;"
+            " nothing can be appended to it."
+        )
     if isinstance(entry, GenesisRecord):
         return ChainPosition(record.zone, entry.mode, key, head), entry
     return replace(_RULES[record.kind](place, entry), head=head), entry
@@ -148,8 +159,14 @@ def _epoch(place: ChainPosition, entry: EpochRecord) -> ChainPosition:
             f"epoch begins at step {entry.first} of {entry.seconds} s but what is published of zone"
             f" {place.zone!r} reaches to {place.reach}; begin after it."
         )
+    if not (entry.interval is None) == (entry.models is None) == (entry.eta is None):
+        raise LedgerError(
+            f"epoch from step {entry.first} has interval {entry.interval}, but"
+            f" {'no' if entry.models is None else 'some'} models and eta {entry.eta}; give all of"
+            " them, or none."
+        )
     last_t = min(place.last_t, entry.first - 1)
-    return replace(place, epoch=entry, schedule=None, last_t=last_t)
+    return replace(place, epoch=entry, schedule=None, last_t=last_t, opened=0)
 
 
 def _schedule(place: ChainPosition, entry: ScheduleRecord) -> ChainPosition:
@@ -174,7 +191,11 @@ def _release(place: ChainPosition, entry: ReleaseRecord) -> ChainPosition:
     if entry.source == "readings":
         _check_no_gap(place, f"step {entry.t} from readings")
         _check_noise(place, entry)
-    elif entry.load_hat is not None or any(getattr(entry, name) != 0 for name in _COSTS):
+    elif (
+        entry.load_hat is not None
+        or any(getattr(entry, name) != 0 for name in _COSTS)
+        or _has_account(entry)
+    ):
         raise LedgerError(
             f"step {entry.t} is a {entry.source} but has a load or a cost;"
             " only what comes from readings has them."
@@ -184,7 +205,8 @@ def _release(place: ChainPosition, entry: ReleaseRecord) -> ChainPosition:
 
 def _after(place: ChainPosition, entry: ReleaseRecord) -> ChainPosition:
     end = entry.start + (place.epoch.seconds if place.epoch else 1)
-    return replace(place, last_t=entry.t, end=end, reach=max(place.reach, end))
+    opened = _first_of_block(entry) if _has_account(entry) else place.opened
+    return replace(place, last_t=entry.t, end=end, reach=max(place.reach, end), opened=opened)
 
 
 # no field beyond these: a release without readings has no optional ones that a reading is in
@@ -245,11 +267,6 @@ def _check_noise(place: ChainPosition, entry: ReleaseRecord) -> None:
         raise LedgerError(
             f"step {t} is beyond the horizon of its epoch; publish the public forecast."
         )
-    if entry.start < (epoch.forecast_until or 0):
-        raise LedgerError(
-            f"step {t} is from readings but begins at {entry.start}, before its epoch's"
-            f" forecast_until, {epoch.forecast_until} (UTC epoch s); publish the public forecast."
-        )
     if entry.load_hat is None:
         raise LedgerError(f"step {t} is from readings but has no load_hat; give the release's own.")
     if entry.scale == 0 and not epoch.exact:
@@ -270,6 +287,21 @@ def _check_noise(place: ChainPosition, entry: ReleaseRecord) -> None:
         raise LedgerError(
             f"step {t} is in a block that begins before its epoch; give the epoch's own blocks."
         )
+    promised = epoch.interval is not None or epoch.window is not None
+    opens = promised and _first_of_block(entry) != place.opened
+    if opens != _has_account(entry) and (promised or entry.account is not None):
+        raise LedgerError(
+            f"step {t} has {'no' if opens else 'an'} account; the first release of each block of"
+            " steps under a promise about intervals or windows has one, and no other does."
+        )
+
+
+def _has_account(entry: ReleaseRecord) -> bool:
+    return entry.account is not None or entry.windows is not None
+
+
+def _first_of_block(entry: ReleaseRecord) -> int:
+    return int(entry.t - entry.block["place"] + 1 if entry.block else entry.t)
 
 
 def _transfer(place: ChainPosition, entry: TransferRecord) -> ChainPosition:
@@ -323,7 +355,20 @@ def _resume(place: ChainPosition, entry: ResumeRecord) -> ChainPosition:
             f"zone {place.zone!r} is resumed after steps {entry.first} to {entry.last}, which"
             " are no open gap; book the gap that is open."
         )
-    return replace(place, gap=None)
+    promised = place.epoch is not None and place.epoch.interval is not None
+    accounted = entry.account is not None or entry.windows is not None
+    if (promised and entry.account is None) or accounted != (entry.until is not None):
+        raise LedgerError(
+            f"zone {place.zone!r} is resumed with"
+            f" {'no' if entry.account is None else 'an'} account; give one with its step under an"
+            " interval promise, and none without."
+        )
+    if (entry.until or gap.last) < gap.last:
+        raise LedgerError(
+            f"zone {place.zone!r} is resumed with an account of step {entry.until}; give one of the"
+            " last lost step or a later one."
+        )
+    return replace(place, gap=None, opened=0)
 
 
 def _check_no_gap(place: ChainPosition, what: str) -> None:
@@ -334,6 +379,20 @@ def _check_no_gap(place: ChainPosition, what: str) -> None:
         )
 
 
+def _closed(place: ChainPosition, entry: ClosedRecord) -> ChainPosition:
+    _check_no_gap(place, "the end of the ledger")
+    return replace(place, closed=entry)
+
+
+def _opened(place: ChainPosition, entry: OpenedRecord) -> ChainPosition:
+    if place.closed is None or entry.closed != place.closed.head:
+        raise LedgerError(
+            f"zone {place.zone!r} has a record that opens a ledger which was not closed just"
+            " before; import a closed one."
+        )
+    return replace(place, closed=None)
+
+
 _RULES: Mapping[str, Callable[[Any, Any], ChainPosition]] = {
     "epoch": _epoch,
     "schedule": _schedule,
@@ -342,6 +401,8 @@ _RULES: Mapping[str, Callable[[Any, Any], ChainPosition]] = {
     "charge": _charge,
     "gap": _gap,
     "resume": _resume,
+    "closed": _closed,
+    "opened": _opened,
 }
 
 
@@ -393,9 +454,15 @@ class Fold:
                 for record in some:
                     self.take(record)
                 continue
-            releases += [ReleaseRecord.from_record(one, checked=True) for one in some]
+            taken = [ReleaseRecord.from_record(one, checked=True) for one in some]
+            releases += taken
             last = releases[-1]  # later than the others, so that only its place counts
-            self.place = replace(_after(self.place, last), head=Head(last.seq, last.head))
+            opened = [_first_of_block(one) for one in taken if _has_account(one)]
+            self.place = replace(
+                _after(self.place, last),
+                head=Head(last.seq, last.head),
+                opened=max(opened, default=self.place.opened),
+            )
             self._signature = last.signature
 
     def take(self, record: Record) -> None:
@@ -432,6 +499,7 @@ class Fold:
             gap=place.gap,
             gaps=tuple(self._kept[GapRecord]),
             booked=tuple(self._kept[ResumeRecord]),
+            closed=place.closed,
         )
 
 
@@ -537,6 +605,14 @@ class LedgerStore(Protocol):
         Raises:
             LedgerError: The number exists, the record does not follow, the step has a release, or
                 the store cannot be written.
+        """
+        ...
+
+    def append_all(self, records: Sequence[Record]) -> None:
+        """Add the first records of a zone whose `writer` is held here: all of them, or none.
+
+        Raises:
+            LedgerError: The zone has records, one does not follow, or the store cannot be written.
         """
         ...
 
@@ -652,6 +728,8 @@ def check_next(zone: str, head: Record | None, record: Record) -> None:
             f"record {record.seq} of zone {zone!r} does not have the digest it states;"
             " make records with seal."
         )
+    if head is not None and head.kind == "closed" and record.kind != "opened":
+        raise LedgerError(f"the ledger of zone {zone!r} is closed; nothing can be appended to it.")
     if record.seq <= seq:
         raise LedgerError(
             f"record {record.seq} of zone {zone!r} exists already, up to {seq};"

@@ -72,7 +72,9 @@ WITH fence AS ({_FENCE})
 INSERT INTO hushgrid_ledger (zone, seq, kind, t, body, prev, digest, signature)
 SELECT :zone, :seq, :kind, CAST(:t AS bigint), :body, :prev, :digest, :signature FROM fence
 WHERE (:prev, CAST(:seq AS bigint) - 1) = (
-  SELECT digest, seq FROM hushgrid_ledger WHERE zone = :zone ORDER BY seq DESC LIMIT 1
+  SELECT digest, seq FROM (
+    SELECT digest, seq, kind FROM hushgrid_ledger WHERE zone = :zone ORDER BY seq DESC LIMIT 1
+  ) AS last WHERE kind <> 'closed'
 )
 """)
 _AFTER = sa.text(f"""

@@ -43,7 +43,10 @@ from hushgrid.errors import LedgerError
 from hushgrid.mechanism.release import HasRelease, Mode, Release
 
 FORMAT = "hushgrid-ledger/1"
-KINDS = ("genesis", "epoch", "schedule", "release", "transfer", "charge", "gap", "resume")
+KINDS = (
+    "genesis", "epoch", "schedule", "release", "transfer", "charge", "gap", "resume", "closed",
+    "opened",
+)  # fmt: skip
 NOTHING = "0" * 64  # what the first record of a chain has before it
 DEPTH = 8  # no record nests deeper
 NAMES = ("body", "digest", "kind", "prev", "seq", "signature", "zone")
@@ -340,6 +343,93 @@ _HEADS = Rule(
 # optional fields that a release without readings may have, where its zone has such figures; a
 # fallback has no estimate and so no offset
 _FREE = ("feed_in", "offset")
+# for each model and chain: loss, known, room, law's ends
+AccountRows = tuple[tuple[float, ...], ...]
+StatedModels = Sequence[Mapping[str, Any]]  # see `EpochRecord`
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, (tuple, list)) and len(value) > 0
+
+
+def _are_floats(value: Any, count: int, least: float = -math.inf, most: float = math.inf) -> bool:
+    return (
+        _is_list(value)
+        and len(value) == count
+        and all(isinstance(figure, float) and math.isfinite(figure) for figure in value)
+        and least <= min(value) <= max(value) <= most
+    )
+
+
+class WindowRows(NamedTuple):
+    """The account of promises about windows of time, as a record has it.
+
+    Attributes:
+        promises: For each promise in force: its window [s], its epsilon, from when on windows begin
+            [UTC epoch s], and the last second published before another promise, or -1.
+        blocks: For each block that still counts: its first and last second [UTC epoch s], and what
+            it loses.
+    """
+
+    promises: tuple[tuple[float, ...], ...]
+    blocks: tuple[tuple[float, ...], ...]
+
+
+def _are_windows(value: Any) -> bool:
+    return (
+        isinstance(value, (tuple, list))
+        and len(value) == 2
+        and all(isinstance(rows, (tuple, list)) for rows in value)
+        and all(_are_numbers(row, 4) and row[0] > 0 and row[1] > 0 for row in value[0])
+        and all(_are_numbers(row, 3) and row[0] <= row[1] and row[2] >= 0 for row in value[1])
+    )
+
+
+def _are_numbers(row: Any, count: int) -> bool:
+    numbers = isinstance(row, (tuple, list)) and len(row) == count
+    return numbers and all(type(n) in (int, float) and math.isfinite(n) for n in row)
+
+
+_WINDOWS = Rule(_are_windows, "promises about windows, and the blocks of steps that count for them")
+_WINDOW = Rule(
+    lambda v: _are_numbers(v, 2) and whole(1).fits(v[0]) and LOSS.fits(v[1]),
+    "the seconds of a window, and epsilon",
+)
+
+
+def _are_rows(value: Any) -> bool:
+    return _is_list(value) and all(
+        _are_floats(row, 5) and min(row[:3]) >= 0 and row[3] <= row[4] for row in value
+    )
+
+
+def _is_chain(value: Any, slots: int) -> bool:
+    """Whether a chain has a law, a reach and a matrix for every slot."""
+    if not isinstance(value, Mapping) or set(value) != {"law", "moves", "reach"}:
+        return False
+    moves = value["moves"]
+    return (
+        _are_floats([value["reach"]], 1, 0)
+        and _are_floats(value["law"], 2, 0, 1)
+        and _is_list(moves)
+        and len(moves) >= slots
+        and all(_are_floats(row, 4, 0, 1) for row in moves)
+    )
+
+
+def _are_models(value: Any) -> bool:
+    return _is_list(value) and all(
+        isinstance(model, Mapping)
+        and set(model) == {"chains", "slots"}
+        and all(_is_list(part) for part in model.values())
+        and all(type(slot) is int and slot >= 0 for slot in model["slots"])
+        and all(_is_chain(chain, max(model["slots"]) + 1) for chain in model["chains"])
+        for model in value
+    )
+
+
+_ROWS = Rule(_are_rows, "rows of five finite numbers: loss, known, room and the ends of a law")
+_MODELS = Rule(_are_models, "models with slots and chains of a law, moves and a reach")
 _COUNTS = Rule(_are_counts, f"whole numbers named {', '.join(COUNTS)}")
 
 
@@ -414,17 +504,18 @@ class EpochRecord(LedgerEntry):
         roster: Digest of the meters.
         exact: The policy publishes without noise where no house is uncertain.
         interval: The promise about occupancy at one step from all releases, if there is one.
-        leakage: The leakage counted for it, releases of earlier epochs included.
-        accepted: The leakage that the operator accepted where this epoch takes its own steps or
-            those of an earlier one above their promise.
-        together: The most houses that move together under its models: their largest block.
         houses: The first `HOUSE_DIGITS` digits of every house's name, sorted; the name is that of
             a transfer.
-        promised_from: Where other terms were before it, or a house came: the promise `interval` is
-            about steps from then on, promises before it about earlier ones [UTC epoch s]. Without a
-            price then or later, before other terms follow, promises before it go on.
-        forecast_until: No step that begins before it is published from readings [UTC epoch s].
+        window: The promise about everything a house does in any window of time, if there is one:
+            the window [s] and epsilon.
         occupancy: With `interval`, the digest of its models at all times, in and outside the epoch.
+        models: With `interval`, what its accounts are computed with. For each model `slots`: the
+            slot of each step of its pattern, which is one step, a day or a week from Monday in
+            local time; and `chains`, those that houses follow: `law` of away and at home at the
+            first step, `moves`: for each slot the matrix into a step of it by rows, and `reach`:
+            the largest change of a reading of its houses [Wh].
+        time_zone: With `models`, that of local time; None: patterns count from the first step.
+        eta: With `models`, the policy's.
         seq: The number of its record; head: the record's digest.
     """
 
@@ -436,15 +527,23 @@ class EpochRecord(LedgerEntry):
     roster: Annotated[str | None, or_null(HASH)] = None
     exact: Annotated[bool, TRUTH] = False
     interval: Annotated[float | None, optional(LOSS)] = None
-    leakage: Annotated[float | None, optional(LOSS)] = None
-    accepted: Annotated[float | None, optional(LOSS)] = None
-    together: Annotated[int, whole(1)] = 1
+    window: Annotated[tuple[int, float] | None, optional(_WINDOW)] = None
     houses: Annotated[str, _HOUSES] = ""
-    promised_from: Annotated[int | None, optional(whole(0))] = None
-    forecast_until: Annotated[int | None, optional(whole(0))] = None
     occupancy: Annotated[str | None, optional(HASH)] = None
+    models: Annotated[StatedModels | None, optional(_MODELS)] = None
+    time_zone: Annotated[str | None, optional(TEXT)] = None
+    eta: Annotated[float | None, optional(CHANCE)] = None
     seq: int = 0
     head: str = ""
+
+    @property
+    def chains(self) -> tuple[Any, ...]:
+        """How houses move under its models, whatever the law of its first step."""
+        models = [
+            (tuple(model["slots"]), *(tuple(map(tuple, c["moves"])) for c in model["chains"]))
+            for model in self.models or ()
+        ]
+        return self.seconds, self.time_zone, models
 
     @property
     def house_names(self) -> frozenset[str]:
@@ -503,6 +602,10 @@ class ReleaseRecord(HasRelease, LedgerEntry):
         applies_start: When its rate begins [UTC epoch s].
         published_at: [UTC epoch s]
         counts: Public counts, see `COUNTS`.
+        account: Under an interval promise, in the first release of a block of steps: for each
+            model and chain what the block loses about its houses, and the account after the block,
+            about its last step.
+        windows: Where a promise about windows is in force, in the same releases: its account.
         seq: The number of its record; head: the record's digest; signature: the record's.
     """
 
@@ -513,6 +616,8 @@ class ReleaseRecord(HasRelease, LedgerEntry):
     applies_start: Annotated[int, whole(0)]
     published_at: Annotated[int, whole(0)]
     counts: Annotated[Mapping[str, int], _COUNTS]
+    account: Annotated[AccountRows | None, optional(_ROWS)] = None
+    windows: Annotated[WindowRows | None, optional(_WINDOWS)] = None
     seq: int = 0
     head: str = ""
     signature: str = ""
@@ -530,6 +635,8 @@ class ReleaseRecord(HasRelease, LedgerEntry):
         first: int = 1,
         applies_from: int | None = None,
         counts: Mapping[str, int] | None = None,
+        account: AccountRows | None = None,
+        windows: WindowRows | None = None,
     ) -> Self:
         """A release of the interval that began at `start` [UTC epoch s].
 
@@ -543,12 +650,14 @@ class ReleaseRecord(HasRelease, LedgerEntry):
             first: The zone's step at which its epoch began.
             applies_from: The zone's step that its rate begins with, where the release does not say.
             counts: Public counts.
+            account: See the class.
+            windows: See the class.
         """
         due = release.applies_from + first - 1 if applies_from is None else applies_from
         simulated = release.simulated or mode == "simulation"
         own = replace(release, t=release.t + first - 1, applies_from=due, simulated=simulated)
         when = (start, applies_start, math.floor(published_at))
-        return cls(own, source, *when, dict(counts or {}))
+        return cls(own, source, *when, dict(counts or {}), account, windows)
 
     @classmethod
     def stand_in(
@@ -646,6 +755,9 @@ class TransferRecord(LedgerEntry):
         out: The digest of the record by which a house that comes in has left.
         total: The sum of the losses of all that was ever published about it, in every zone.
         last: When the interval of the last of it ended [UTC epoch s]; 0 where there is none.
+        account: What the zone that it leaves has published and may still be published about it, as
+            an interval promise needs it: a row as in a release, of no loss. None where nothing was.
+        windows: The same of promises about windows.
     """
 
     kind = "transfer"
@@ -659,6 +771,8 @@ class TransferRecord(LedgerEntry):
     head: str = ""
     total: Annotated[float, or_null(LOSS, infinite=True)] = math.inf
     last: Annotated[int, whole(0)] = 0
+    account: Annotated[AccountRows | None, optional(_ROWS)] = None
+    windows: Annotated[WindowRows | None, optional(_WINDOWS)] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -717,11 +831,10 @@ class ResumeRecord(LedgerEntry):
             no epsilon).
         delta: What was booked.
         seq: The number of its record.
-        together: Where an epoch of other terms may be lost, the most houses that move together in
-            it.
-        interval: Where more may be lost than the epoch's own schedule (an epoch of other terms,
-            records that are known, steps of two histories), the least that any epoch promises about
-            one step. Releases get the forecast until their models have forgotten the gap.
+        account: Under an interval promise, the account after the block that the last step is in,
+            with what is booked for that block.
+        until: The last step of that block.
+        windows: Where a promise about windows is in force, its account after that block.
     """
 
     kind = "resume"
@@ -730,8 +843,38 @@ class ResumeRecord(LedgerEntry):
     epsilon: Annotated[float, or_null(LOSS, infinite=True)]
     delta: Annotated[float, CHANCE] = 0.0
     seq: int = 0
-    together: Annotated[int | None, optional(whole(1))] = None
-    interval: Annotated[float | None, optional(LOSS)] = None
+    account: Annotated[AccountRows | None, optional(_ROWS)] = None
+    until: Annotated[int | None, optional(whole(1))] = None
+    windows: Annotated[WindowRows | None, optional(_WINDOWS)] = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedRecord(LedgerEntry):
+    """The last record of a ledger: nothing can be appended to it.
+
+    Attributes:
+        goes_on: Where the zone goes on, in words.
+        seq: The number of its record.
+        head: The record's digest.
+    """
+
+    kind = "closed"
+    goes_on: Annotated[str, TEXT]
+    seq: int = 0
+    head: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedRecord(LedgerEntry):
+    """The first record of an imported ledger: all before it are those of a ledger that was closed.
+
+    Attributes:
+        closed: Digest of the last record of that ledger.
+    """
+
+    kind = "opened"
+    closed: Annotated[str, HASH]
+    seq: int = 0
 
 
 TYPES: Mapping[str, type[LedgerEntry]] = {
@@ -745,6 +888,8 @@ TYPES: Mapping[str, type[LedgerEntry]] = {
         ChargeRecord,
         GapRecord,
         ResumeRecord,
+        ClosedRecord,
+        OpenedRecord,
     )
 }
 
@@ -796,6 +941,32 @@ class Head(NamedTuple):
     digest: str
 
 
+class RecordedAccount(NamedTuple):
+    """The newest account on record.
+
+    Attributes:
+        rows: Its figures, as in `ReleaseRecord`.
+        step: The zone's step that they are about, in the epoch's length of steps.
+        epoch: The epoch of its record.
+        seq: The number of its record.
+    """
+
+    rows: AccountRows
+    step: int
+    epoch: EpochRecord
+    seq: int
+
+    @property
+    def promise(self) -> float | None:
+        """What was promised about the steps of its block."""
+        return self.epoch.interval
+
+    @property
+    def end(self) -> int:
+        """When its step ends [UTC epoch s]."""
+        return (self.step + 1) * self.epoch.seconds
+
+
 @dataclass(frozen=True, slots=True)
 class LedgerState:
     """The state that a zone's records fold to; nothing in it is secret.
@@ -817,6 +988,7 @@ class LedgerState:
         gap: The gap that is not booked yet.
         gaps: All gaps, in order.
         booked: The records that ended gaps, in order.
+        closed: The record by which the ledger was closed; None while it is open.
     """
 
     zone: str
@@ -835,6 +1007,7 @@ class LedgerState:
     gap: GapRecord | None = None  # the one that is not booked yet
     gaps: tuple[GapRecord, ...] = ()
     booked: tuple[ResumeRecord, ...] = ()
+    closed: ClosedRecord | None = None
 
     @property
     def last_t(self) -> int:
@@ -933,6 +1106,31 @@ class LedgerState:
         gaps = (one.epsilon for one in self.booked)
         return releases.add(*self.charged.values(), *gaps).total
 
+    @property
+    def latest_account(self) -> RecordedAccount | None:
+        """The newest account on record; None before any."""
+        opened = next((one for one in reversed(self.releases) if one.account is not None), None)
+        lost = next((one for one in reversed(self.booked) if one.account is not None), None)
+        newer = lost is not None and (opened is None or opened.seq < lost.seq)
+        if newer and lost is not None and lost.account is not None and lost.until is not None:
+            return RecordedAccount(lost.account, lost.until, self.epoch_of(lost), lost.seq)
+        if opened is None or opened.account is None:
+            return None
+        block = opened.block or {"place": 1, "length": 1}
+        last = opened.t - block["place"] + block["length"]
+        return RecordedAccount(opened.account, last, self.epoch_of(opened), opened.seq)
+
+    @property
+    def latest_windows(self) -> tuple[WindowRows, int] | None:
+        """The newest account of promises about windows, and the number of its record."""
+        records: tuple[Sequence[ReleaseRecord | ResumeRecord], ...] = (self.releases, self.booked)
+        newest = [
+            next((one for one in reversed(some) if one.windows is not None), None)
+            for some in records
+        ]
+        last = max((one for one in newest if one is not None), key=lambda r: r.seq, default=None)
+        return None if last is None or last.windows is None else (last.windows, last.seq)
+
     def at(self, t: int) -> ReleaseRecord | None:
         """The release of step t, to be published again as it is."""
         return next((one for one in reversed(self.releases) if one.t == t), None)
@@ -997,6 +1195,8 @@ def unmatched(standings: Mapping[str, LedgerState]) -> Misfit | None:
                 )
             elif any(a < b for a, b in zip(_brings(one), _brings(out), strict=True)):
                 why = f"the house came from {one.other!r} with less spent than it had there"
+            elif one.account != out.account:
+                why = f"the house came from {one.other!r} with another account than it had there"
             elif out.head in taken:
                 why = f"the house left {one.other!r} once and came in twice"
             else:

@@ -227,6 +227,15 @@ class SqliteLedger(SqlLedger):
         self._held: dict[str, Sidecar] = {}
         self._missing: dict[str, str] = {}  # by zone: the digest that was noted and is not here
 
+    def append_all(self, records: Sequence[Record]) -> None:
+        """Add a zone's first records in one transaction, on the disk before it returns."""
+        with self._mutex:
+            sidecar = self._sidecar(records[0].zone)
+            with self.begin() as connection:
+                for record in records:
+                    self._insert(connection, record)
+            sidecar.note(Head(records[-1].seq, records[-1].digest))
+
     def append(self, record: Record) -> None:
         """Add the next record; in the log and on the disk before it returns."""
         with self._mutex:
@@ -300,6 +309,12 @@ class PostgresLedger(SqlLedger):
         super().__init__(url, LEDGER, create=create)
         self._patience = patience
         self._held: dict[str, sa.Connection] = {}
+
+    def append_all(self, records: Sequence[Record]) -> None:
+        """Add a zone's first records in one transaction, committed before it returns."""
+        with self._mutex, self.on(self._held[records[0].zone]) as session:
+            for record in records:
+                self._insert(session, record)
 
     def append(self, record: Record) -> None:
         """Add the next record; committed to the server's disk before it returns."""

@@ -8,9 +8,9 @@ and before the record is shown to anyone.
     folder/1/lock          held by the process that writes below folder/1
     folder/1/ZONE          a line for each record: `w` (written here) or `r` (read here), the
                            record; after the last one the line `end`
-    folder/1/ZONE.sent     several curators: the record last sent to the store, before it is sent
+    folder/1/ZONE.sent     with a stand-by: the record last sent to the store, before it is sent
     folder/ZONE.resume     the operator asks the running service to book the gap with this digest
-    folder/ZONE.lock       held by the one process that may append, unless curators share the zone
+    folder/ZONE.lock       held by the one process that may append, unless curators stand by
 
 ZONE is a hash of the zone's name. A second process on the same folder writes below folder/2; all
 of them are read. The one that writes the zone's ledger removes the zone's other files, so that an

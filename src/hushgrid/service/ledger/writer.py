@@ -400,6 +400,7 @@ class Ledger:
         fold: Fold | None = None,
         witness: Witness | None = None,
         forked: bool = False,
+        closed: bool = False,
         verified: Head | None = None,
     ) -> Iterator[Ledger]:
         """Take the zone's lock, check all its records, and go on from there.
@@ -420,6 +421,7 @@ class Ledger:
             witness: The last records known on this machine. What the store lacks of them is
                 appended again as it was; what cannot be is in `found`.
             forked: Accept a store that contradicts the witness; `found` has it.
+            closed: Accept a ledger that is closed, to look at.
             verified: A record of the ledger that was verified before, with all those before it.
 
         Yields:
@@ -427,7 +429,7 @@ class Ledger:
 
         Raises:
             LedgerError: A record is missing or breaks a rule, two histories were written, or the
-                ledger is of another key or mode.
+                ledger is closed, or of another key or mode.
         """
         if verify is None:
             verify = verify_signature
@@ -447,6 +449,11 @@ class Ledger:
             if ledger._fold.place is None:
                 ledger.write(GenesisRecord(mode, key.public, math.floor(now)))
             ledger._check_mine(mode)
+            if (last := ledger.standing.closed) is not None and not closed:
+                raise LedgerError(
+                    f"the ledger of zone {zone!r} is closed: {last.goes_on}; go on there, or set"
+                    " stores.ledger to an import of it."
+                )
             yield ledger
 
     @classmethod

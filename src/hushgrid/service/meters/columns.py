@@ -155,7 +155,7 @@ class RosterEpoch:
                 f"zone {zone!r} is kept for a roster of {self.roster.houses} meters and intervals"
                 f" of {self.roster.interval} s with digest {self.roster.digest[:12]}, not"
                 f" {roster.digest[:12]}; give the same, or begin a new epoch with hushgrid serve"
-                " --new-epoch."
+                " --yes."
             )
 
 

@@ -21,7 +21,7 @@ const STATES = {
   "closed after an error": t("closed after an error"),
   "forecast until hushgrid resume": t("forecast until hushgrid resume"),
   "forecast until the next block": t("forecast until the next block"),
-  "forecast until earlier prices no longer count": t("forecast until earlier prices no longer count"),
+  "forecast until the account admits a block": t("forecast until the account admits a block"),
   "waits: the clock was set forward": t("waits: the clock was set forward"),
   "waits: the last release is old": t("waits: the last release is old"),
   "waits: the clock is behind the ledger": t("waits: the clock is behind the ledger"),
