@@ -394,7 +394,7 @@ def _terms(zone: ZoneService, ledger: Ledger, key: Signer, found: Findings) -> R
     standing = ledger.standing
     if standing.epoch is not None:
         begun = zone_as_begun(zone, standing.epoch)
-        if not terms_differ(begun, standing):
+        if not terms_differ(begun, standing.epoch):
             check_all_here(begun, standing, key, new_epoch=False)
             return Running(begun, standing)
         zone = placed(zone, next_border(zone, standing, time.time()))

@@ -290,7 +290,7 @@ def check_same(service: ZoneService, standing: LedgerState) -> None:
     """
     if standing.epoch is None:
         raise LedgerError(f"the ledger of zone {service.id!r} has no epoch; start the service.")
-    if terms_differ(service, standing):
+    if terms_differ(service, standing.epoch):
         raise LedgerError(
             f"the terms of zone {service.id!r} are not those of its ledger"
             f" ({standing.epoch.digest[:12]}); put them back, or begin them with hushgrid serve"
@@ -298,24 +298,22 @@ def check_same(service: ZoneService, standing: LedgerState) -> None:
         )
 
 
-def terms_differ(service: ZoneService, standing: LedgerState) -> bool:
-    """Whether a zone has other terms than its present epoch: times, roster or promise too.
+def terms_differ(service: ZoneService, epoch: EpochRecord) -> bool:
+    """Whether a zone has other terms than an epoch: times, roster or promise too.
 
     Args:
         service: The zone, as its epoch began where that is possible.
-        standing: A ledger with an epoch.
+        epoch: The epoch's record.
 
     Returns:
         True if so.
     """
-    if standing.epoch is None:
-        return True
     now_first = service.begins // service.seconds
-    then = (standing.epoch.first, standing.epoch.seconds)
+    then = (epoch.first, epoch.seconds)
     same = then == (now_first, service.seconds)
-    same = same and standing.epoch.roster == roster_digest(service)
-    same = same and not states_other_promise(service, standing.epoch)
-    return not same or first_state(service).digest != standing.epoch.digest
+    same = same and epoch.roster == roster_digest(service)
+    same = same and not states_other_promise(service, epoch)
+    return not same or first_state(service).digest != epoch.digest
 
 
 def interval_promise(service: ZoneService) -> float | None:

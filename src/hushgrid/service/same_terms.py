@@ -23,8 +23,8 @@ from hushgrid.service.epoch import (
     window_promise,
 )
 from hushgrid.service.ledger import is_there, open_store
-from hushgrid.service.ledger.chain import LedgerStore, fold
-from hushgrid.service.ledger.records import EpochRecord, LedgerState
+from hushgrid.service.ledger.chain import Checkpointed, LedgerStore, fold
+from hushgrid.service.ledger.records import EpochRecord, LedgerState, from_fields
 
 
 def as_begun(deployment: Deployment) -> Deployment:
@@ -48,14 +48,24 @@ def as_begun(deployment: Deployment) -> Deployment:
 
 
 def _as_begun(service: ZoneService, store: LedgerStore) -> ZoneService:
+    epoch = _last_epoch(store, service.id)
+    return service if epoch is None else zone_as_begun(service, epoch)
+
+
+def _last_epoch(store: LedgerStore, zone: str) -> EpochRecord | None:
+    """The last record of an epoch; None where there is none, or the ledger is damaged.
+
+    A zone whose ledger is damaged is refused where it is opened.
+    """
     try:
-        epochs = [one for one in store.records(service.id) if one.kind == "epoch"]
-    except LedgerError:  # a zone whose ledger is damaged is refused where it is opened
-        epochs = []
-    if not epochs:
-        return service
-    epoch = EpochRecord.from_record(epochs[-1])
-    return zone_as_begun(service, epoch)
+        if isinstance(store, Checkpointed):  # no other record need be read
+            rows = [row for row in store.columns(zone) if row[2] == "epoch"]
+            epochs = [from_fields(*row) for row in rows[-1:]]
+        else:
+            epochs = [one for one in store.records(zone) if one.kind == "epoch"]
+        return EpochRecord.from_record(epochs[-1]) if epochs else None
+    except LedgerError:
+        return None
 
 
 class Changes(NamedTuple):
@@ -91,20 +101,17 @@ def changes_of(deployment: Deployment, now: float, *, again: bool = False) -> Ch
     zones, changed = list[ZoneService](), dict[str, str]()
     with opened as store:
         for zone in deployment.zones:
-            try:
-                records = list(store.records(zone.id))
-                standing = fold(records) if records else None
-            except LedgerError:  # a zone whose ledger is damaged is refused where it is opened
-                standing = None
-            if standing is None or standing.epoch is None:
+            epoch = _last_epoch(store, zone.id)
+            if epoch is None:
                 zones.append(zone)
                 continue
-            begun = zone_as_begun(zone, standing.epoch)
-            if terms_differ(begun, standing):
+            begun = zone_as_begun(zone, epoch)
+            if terms_differ(begun, epoch):
+                standing = fold(store.records(zone.id))
                 begun = placed(zone, next_border(zone, standing, now))
                 changed[zone.id] = change_of(begun, standing)
             elif again and now >= begun.ends and not renews(begun):
-                begun = placed(begun, next_border(begun, standing, now))
+                begun = placed(begun, next_border(begun, fold(store.records(zone.id)), now))
                 changed[zone.id] = (
                     f"zone {zone.id}: the horizon is over, and the same terms begin again at"
                     f" {_utc(begun.begins)}."
