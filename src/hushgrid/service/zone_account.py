@@ -375,6 +375,8 @@ class ZoneAccount:
         """
         if self._first + t - 1 <= self._settled(standing):
             return None
+        if not (self._promise or self._window or _bound(standing)):
+            return AdmittedBlock(self._service.policy.epsilon_at(t))
         planned = self._service.policy.epsilon_at(t) * self._under_earlier(standing, t)
         wish = scheduler.at(t, rates, planned)
         for share, goes_on in self._shares(standing, t, wish, rates):
@@ -734,6 +736,12 @@ def _brought(standing: LedgerState, newest: RecordedAccount | None) -> list[Tran
         for move in standing.transfers
         if move.direction == "in" and move.account is not None and since < move.seq < until
     ]
+
+
+def _bound(standing: LedgerState) -> bool:
+    """Whether a promise made before, here or where a house came from, can bind a block."""
+    windows = standing.latest_windows
+    return _promised(standing) or windows is not None or bool(_brought_windows(standing, windows))
 
 
 def _promised(standing: LedgerState) -> bool:
