@@ -16,7 +16,6 @@ import pytest
 from hushgrid import OccupancyModel, PolicyError
 from hushgrid.accounting.temporal import (
     in_logs,
-    leakage_by_houses,
     temporal_leakage,
     worst_leakage,
 )
@@ -226,17 +225,6 @@ def test_contradicting_models_lose_every_block_once() -> None:
     surely = [OccupancyModel.factored([law], [[np.eye(2)]]) for law in ([1.0, 0.0], [0.0, 1.0])]
     found = worst_leakage(surely, np.full((6, 1), 0.25), lengths=[3, 2, 1])
     assert found.total == pytest.approx(0.75)
-
-
-def test_what_comes_from_outside_adds_to_its_block() -> None:
-    """About any step of a block; it goes on to the blocks after and before."""
-    lengths, losses = (2, 3, 1), np.repeat([0.5, 0.4, 0.3], (2, 3, 1))[:, None]
-    due = temporal_leakage(THETA, losses + np.repeat([0, 0.7, 0], lengths)[:, None], lengths).total
-    for step in (2, 3, 4):
-        more = np.zeros(6)
-        more[step] = 0.7
-        ((_, _, found),) = leakage_by_houses(THETA, losses, [0], more, lengths=lengths)
-        assert found == pytest.approx(due)
 
 
 def test_lengths_must_fit() -> None:

@@ -51,7 +51,6 @@ floor = -9.0
 [policy]
 secret = "step"
 epsilon = 2.0
-horizon = 96
 
 [[houses]]
 count = 2

@@ -20,7 +20,7 @@ from hushgrid.compare.methods import (
     MethodSetting,
 )
 from hushgrid.errors import PolicyError
-from hushgrid.files.interval_plan import local_seconds
+from hushgrid.files.weeks import Steps, local_seconds
 from hushgrid.learn.histories import Histories
 from hushgrid.report.comparison import comparison_json, recorded_table
 
@@ -29,7 +29,7 @@ FRIDAY = 1_364_515_200  # 29 March 2013, 00:00 UTC; clocks in Zurich went forwar
 
 
 def histories(begins: int, wh: np.ndarray, zone: str) -> Histories:
-    shown = local_seconds(begins, HOUR, wh.shape[1], zone)
+    shown = local_seconds(Steps(begins, HOUR, wh.shape[1], zone))
     ids = tuple(f"m{i}" for i in range(len(wh)))
     return Histories(ids, wh.astype(float), HOUR, begins, shown, {})
 

@@ -11,6 +11,7 @@ import pytest
 from hushgrid.cli import main
 from hushgrid.compare.simulation import Mechanism, days, fold
 from hushgrid.files.service_file import load_deployment
+from hushgrid.files.weeks import whole_week
 from hushgrid.mechanism.scheduler import schedule
 from hushgrid.report.comparison import simulation_json
 from tests.service.setups import example
@@ -25,7 +26,6 @@ alpha = 0.1
 beta = 0.1
 [policy]
 epsilon = 1.0
-horizon = 4
 [[houses]]
 count = 2
 bound = 100
@@ -42,7 +42,7 @@ periods = [{from = "00:00", leave = 0.1, come = 0.1}]
 
 def put(folder: Path, *edits: tuple[str, str]) -> Path:
     text = example(1_767_225_600)
-    for old, new in (("horizon = 672", "horizon = 12"), *edits):
+    for old, new in edits:
         assert old in text
         text = text.replace(old, new, 1)
     (folder / "service.toml").write_text(text)
@@ -64,7 +64,7 @@ def figures(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> Any:
 def test_simulate_a_service_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = put(tmp_path)
     found = figures(capsys, "simulate", "--config", path, "--days", "2", "--seed", "3")
-    (zone,) = load_deployment(path).zones
+    zone = whole_week(*load_deployment(path).zones)
     played = days(lambda _: zone.scenario, {"it": Mechanism(zone.policy)}, count=2, seed=3)
     assert found == simulation_json(fold(played), "it")
 
@@ -82,7 +82,7 @@ def test_plan_a_service_file_as_it_promises(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], policy: str
 ) -> None:
     path = put(tmp_path, ('secret = "step"', policy))
-    (zone,) = load_deployment(path).zones
+    zone = whole_week(*load_deployment(path).zones)
     assert zone.promise is not None
     found = figures(capsys, "plan", "--config", path, "--no-tables")
     s = zone.scenario

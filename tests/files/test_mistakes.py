@@ -116,9 +116,9 @@ SERVICE: dict[str, Any] = deepcopy(ZONE) | {
         "url": "https://prices.example", "mqtt": True, "mqtt_uris": ["mqtts://broker:8883"],
     },
 }  # fmt: skip
-for _key in ("blocks", "models", "on_empty", "negligible", "epsilon_t"):  # of zone files alone
+for _key in ("blocks", "models", "on_empty", "negligible", "epsilon_t", "horizon"):
     del SERVICE["policy"][_key]
-SERVICE["policy"] |= {"secret": "step", "eta_set_by": "the engineer", "renew": False}
+SERVICE["policy"] |= {"secret": "step", "eta_set_by": "the engineer"}
 SERVICE["houses"][0]["meters"] = {"prefix": "elm-", "first": 1}
 SERVICE["houses"][1]["meters"] = ["oak-1"]
 for _chain in SERVICE["models"][0]["chains"].values():  # steps of half an hour

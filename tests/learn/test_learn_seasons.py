@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from hushgrid.errors import IntakeError
-from hushgrid.files.interval_plan import local_months
+from hushgrid.files.weeks import Steps, local_months
 from hushgrid.files.zone_file import load_zone
 from hushgrid.learn.evaluation import PublishedGroup, law_of_table, marginal_scores
 from hushgrid.learn.habits import assumed_habits
@@ -24,7 +24,7 @@ from tests.learn.test_learn_zone import SHOWN, csv, lived_in
 
 JUNE = int(datetime(2013, 6, 21, tzinfo=UTC).timestamp())  # a Friday, as SHOWN has it
 DAYS = 16
-MONTH = local_months(JUNE, 1800, DAYS * 48, "UTC")
+MONTH = local_months(Steps(JUNE, 1800, DAYS * 48, "UTC"))
 HALVES = ((1, 2, 3, 4, 5, 6), (7, 8, 9, 10, 11, 12))
 TERMS = LearningTerms(law="lognormal", prototypes=0, groups=(4,), iterations=8)
 

@@ -70,7 +70,7 @@ def test_a_trajectory_is_one_block() -> None:
 
 
 def test_a_run_of_days_is_planned_as_a_run() -> None:
-    found = planned(blocks=True, running=384)
+    found = planned(blocks=True, running=True)
     lengths = found.policy.schedule.lengths
     assert lengths
     model = paper.scenario(0.0, 1, n=12).models[0]

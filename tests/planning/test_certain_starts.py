@@ -1,4 +1,4 @@
-"""Plans for any number of horizons where a horizon begins with houses that are certain."""
+"""Plans for an endless run that begins with houses that are certain."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from hushgrid import Consumption, OccupancyModel, Policy, Tariff, Uniform, Zone, init, plan
-from hushgrid.accounting.epochs import running_steps
+from hushgrid.accounting.endless import Endless, turn_of
 from hushgrid.cli import main
-from hushgrid.errors import PlanError
 from hushgrid.mechanism.scheduler import house_losses
 from hushgrid.model.occupancy import Calendar
 from hushgrid.model.zone import ZoneTerms
@@ -34,19 +33,22 @@ def world(
 
 
 def continued(terms: ZoneTerms, epsilon: float, horizon: int, eta: float) -> Plan:
-    running = running_steps(terms[2], horizon, 8)
-    assert running is not None
     policy = Policy(1.0, horizon=horizon, eta=eta)
-    return plan(*terms, secret="interval", epsilon=epsilon, terms=policy, rho=None, running=running)
+    return plan(*terms, secret="interval", epsilon=epsilon, terms=policy, rho=None, running=True)
 
 
 def shown(terms: ZoneTerms, found: Plan, begins: list[int]) -> float:
-    """The most that horizons which begin at these steps say about any house at any step."""
+    """The most that horizons which begin at these steps say about any house at any step.
+
+    The first one begins with Pi. Each later one has noise for all who may be uncertain there.
+    """
     zone, tariff, (theta,), f = terms
     horizon, (piece,) = found.policy.horizon, theta.chains
     losses = np.zeros((begins[-1] + horizon, zone.n_houses))
+    (later,) = Endless((theta,), turn_of([theta], horizon)).later
     for at in begins:
-        there = init(zone, tariff, [theta.starting(at)], f, found.policy).scheduler
+        model = later.starting(at) if at else theta
+        there = init(zone, tariff, [model], f, found.policy).scheduler
         for t in range(horizon):
             scale = there.at(t + 1).scale
             losses[at + t] = house_losses(zone, f, 1, scale, found.policy.eta)[0]
@@ -83,16 +85,15 @@ def test_no_number_of_horizons_shows_more_than_is_planned(seed: int) -> None:
     assert shown(terms, found, begins) <= 0.5 * (1 + 1e-6)
 
 
-def test_every_horizon_has_the_noise_that_the_run_counts() -> None:
+def test_the_noise_is_for_all_who_are_uncertain_in_any_turn() -> None:
     """In the second horizon the large house is no longer certain; four of them said 0.52."""
     moves = [[[[0.9, 0.1], [0.2, 0.8]], [[0.6, 0.4], [0.4, 0.6]]]]
     terms = world([1.0, 0.25], moves, [1000, 200], [0])
     found = continued(terms, 0.5, 4, 1.0)
     assert len(set(found.scale)) == 1
-    assert found.policy.schedule.epsilons[0] < found.policy.epsilon
-    assert shown(terms, found, list(range(0, 160, 4))) > 0.45, "no more noise than is needed"
+    assert 0.45 < shown(terms, found, list(range(0, 160, 4))) <= 0.5 * (1 + 1e-6)
     free = world([0.5, 0.25], moves, [1000, 200], [0])
-    assert not continued(free, 0.5, 4, 1.0).policy.schedule.epsilons
+    assert continued(free, 0.5, 4, 1.0).scale == pytest.approx(found.scale, rel=1e-3)
 
 
 def test_a_house_that_never_moves_stays_out() -> None:
@@ -109,18 +110,6 @@ def test_all_houses_certain_at_the_start() -> None:
     terms = world([1.0], moves, [1000], [0])
     found = continued(terms, 0.5, 4, 1.0)
     assert 0.4 < shown(terms, found, list(range(0, 160, 4))) <= 0.5 * (1 + 1e-6)
-
-
-def test_noise_that_no_epsilon_gives_is_refused() -> None:
-    """The uncertain house uses the same present or absent, and loses nothing at any noise."""
-    zone, tariff, (theta,), _ = world(
-        [1.0, 0.5], [[[[0.9, 0.1], [0.2, 0.8]]] * 2], [1000, 200], [0]
-    )
-    f = Consumption.by_class(
-        absent=[Uniform(300), Uniform(200)], present=[Uniform(1000), Uniform(200)], class_of=[0, 1]
-    )
-    with pytest.raises(PlanError, match="certain at step 1 where a horizon begins"):
-        continued((zone, tariff, [theta], f), 0.5, 4, 0.0)
 
 
 FILE = """

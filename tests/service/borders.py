@@ -11,7 +11,7 @@ from hushgrid import Consumption, OccupancyModel, Policy, Scenario, Tariff, Unif
 from hushgrid._numbers import Floats
 from hushgrid.accounting.temporal import temporal_leakage
 from hushgrid.files.deployment import Pattern, Promise, ZoneService
-from hushgrid.files.interval_plan import in_epoch
+from hushgrid.files.weeks import placed
 from hushgrid.mechanism.release import Release
 from hushgrid.service.epoch import epoch_record, first_state
 from hushgrid.service.ledger.records import (
@@ -97,7 +97,7 @@ def from_file(
     made = zone_of(theta, begins, 1.0, horizon, None, bounds)
     pattern, promise = Pattern(made.scenario, made.policy), Promise("interval", epsilon)
     service = replace(made, pattern=pattern, promise=promise)
-    return in_epoch(service, begins) or service
+    return placed(service, begins)
 
 
 class Street:

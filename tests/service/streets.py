@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 from hushgrid.files.deployment import ZoneService
-from hushgrid.files.interval_plan import in_epoch
 from hushgrid.files.service_file import load_deployment
+from hushgrid.files.weeks import placed
 from hushgrid.service.curator import Curator
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import check
@@ -24,7 +23,6 @@ VERIFIER = Path(__file__).parents[2] / "scripts" / "verify_ledger.py"
 EDITS = (
     ('secret = "step"', 'secret = "interval"'),
     ("epsilon = 0.5", "epsilon = 1.0"),
-    ("horizon = 672", "horizon = 24"),
     ("\neta = 0.05", "\neta = 1.0"),
     ('interval = "PT15M"', 'interval = "PT1H"'),
     ('meter_interval = "PT15M"', 'meter_interval = "PT1H"'),
@@ -75,7 +73,7 @@ def zone(folder: Path, begins: int = BEGINS, *more: tuple[str, str]) -> ZoneServ
     if more not in _FIRST:
         _FIRST[more] = load(folder, BEGINS, *more)
     first = _FIRST[more]
-    return in_epoch(first, begins) or replace(first, begins=begins)
+    return placed(first, begins)
 
 
 def publish(it: Curator, releases: int) -> None:

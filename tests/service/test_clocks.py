@@ -140,7 +140,6 @@ def _street(folder: Path, begins: int) -> Deployment:
     for old, new in (
         ("count = 30", "count = 3"),
         ("count = 10", "count = 2"),
-        ("horizon = 672", "horizon = 110"),
         ("\neta = 0.05", "\neta = 0.0"),
     ):
         assert old in text

@@ -281,8 +281,8 @@ def test_serve_and_status_of_a_fresh_service(
             assert (status, err) == (0, "")
             found: dict[str, Any] = json.loads(out)
             assert found["zone"] == "elm-street"
-            assert {"t", "spent", "missing", "state", "zones"} <= set(found)
-            assert found["spent"] == 0.0
+            assert {"t", "room", "missing", "state", "zones"} <= set(found)
+            assert found["room"] == 1.0
         assert found["state"] == "not begun"  # by the ledger: nothing is late that never was due
         _, out, _ = run(capsys, "status", url)
         assert "elm-street" in out

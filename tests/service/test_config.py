@@ -251,7 +251,6 @@ def short(secret: str, more: str = "") -> list[tuple[str, str]]:
     policy = f'secret = "{secret}"{more}'
     return [
         ('secret = "step"', policy),
-        ("horizon = 672", "horizon = 96"),
         ("epsilon = 0.5", "epsilon = 1.0"),
     ]
 

@@ -14,7 +14,7 @@ from hushgrid import OccupancyModel, Policy
 from hushgrid.audit.certificate import Certificate, certify
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import Promise, ZoneService
-from hushgrid.files.interval_plan import in_epoch
+from hushgrid.files.weeks import placed
 from hushgrid.mechanism.policy import Blocks
 from hushgrid.service.audit import load_ledger, terms_of
 from hushgrid.service.epoch import roster_digest
@@ -50,7 +50,7 @@ KINDS: dict[str, Callable[[], ZoneService]] = {
 def later(zone: ZoneService) -> ZoneService:
     """The zone in the epoch after."""
     begins = zone.begins + 4 * zone.seconds
-    return in_epoch(zone, begins) or replace(zone, begins=begins)
+    return placed(zone, begins)
 
 
 def ran(

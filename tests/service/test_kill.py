@@ -111,7 +111,7 @@ def child(folder: Path, pipe: int, kill_at: tuple[str, int] | None) -> None:
             witness=witnesses.of(ZONE.id),
         ) as curator,
     ):
-        tell("open", spent=curator.status.spent, t=curator.t)
+        tell("open", spent=curator._ledger.standing.epsilon, t=curator.t)
         while True:
             t = curator.t
             for houses in (*BATCHES, *([[one] for one in REGISTERS.values()] * (zone is BLOCKS))):

@@ -12,7 +12,7 @@ import pytest
 from hushgrid import OccupancyModel, Policy
 from hushgrid._numbers import Floats
 from hushgrid.files.deployment import Deployment, Pattern, Promise, ZoneService
-from hushgrid.files.interval_plan import in_epoch
+from hushgrid.files.weeks import placed
 from hushgrid.service.audit import _Brought
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import check
@@ -75,8 +75,8 @@ def street(name: str, meters: tuple[str, ...], at: int, promise: float | None) -
     if promise is None:
         return made
     pattern = Pattern(made.scenario, made.policy)
-    made = replace(made, pattern=pattern, promise=Promise("interval", promise))
-    return in_epoch(made, at) or made
+    made = replace(made, pattern=pattern, promise=Promise("interval", promise, block=QUARTER))
+    return placed(made, at)
 
 
 def moves(folder: Path, at: int, *zones: ZoneService) -> TransferRecord:

@@ -23,7 +23,6 @@ def deployed(folder: Path, secret: str, epsilon: float, begins: int = BEGINS) ->
     for old, new in (
         ('secret = "step"', f'secret = "{secret}"'),
         ("epsilon = 0.5", f"epsilon = {epsilon}\nrho = 0.2"),
-        ("horizon = 672", "horizon = 24"),
     ):
         assert old in text
         text = text.replace(old, new, 1)

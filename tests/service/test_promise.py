@@ -43,12 +43,14 @@ MORE = (
     ("policy", "promise", "said"),
     [
         (DAY, None, f"{STEP}{MODEL}{MORE}"),
-        (DAY, Promise("interval", 1.0), "All 96 prices together shift the odds that a home is"
+        (DAY, Promise("interval", 1.0),
+         "All prices together, past and future, shift the odds that a home is"
          f" occupied in any one interval by at most a factor of 2.72 (e^1), {MODEL} and"
          f" {LINKED}{AWAY}"),
         (replace(DAY, eta=0.05), None,
          f"{STEP}{MODEL} and at least 95 % of each reading's law is as published{MORE}"),
-        (replace(DAY, eta=0.0), Promise("interval", 1.0), "All 96 prices together shift the odds"
+        (replace(DAY, eta=0.0), Promise("interval", 1.0),
+         "All prices together, past and future, shift the odds"
          " that a home is occupied in any one interval by at most a factor of 2.72 (e^1),"
          f" {MODEL}, every reading follows its published law and {LINKED}{AWAY}"),
     ],
@@ -64,11 +66,11 @@ def test_the_promise_is_the_same_wherever_it_is_stated() -> None:
     assert public["sentence"] == said
     seen = outlook(zone)
     assert said in outlook_prose(seen)
-    assert said in plan_prose(seen.seen, 0.2, None)
+    assert said in plan_prose(replace(seen.seen, running=True), 0.2, None)
     scenario = zone.scenario
     terms = Terms(
         scenario.zone, scenario.tariff, scenario.models, scenario.consumption, zone.policy,
-        secret="interval", epsilon=1.0,
+        secret="interval", epsilon=1.0, continued=True,
     )  # fmt: skip
     assert certificate_json(certify((), [terms]))["promise"]["sentence"] == said
 
@@ -131,7 +133,7 @@ def test_the_figures_of_a_promise() -> None:
         "interval",
     )
     assert (found["epsilon"], found["eta"]) == (1.0, 1.0)
-    assert (found["horizon"], found["houses"], found["interval_s"]) == (96, 6, 900)
+    assert (found["houses"], found["interval_s"]) == (6, 900)
     assert found["tariff"] == {
         "alpha": 1.0, "beta": 62.5, "floor": 0.0, "cap": None, "smooth": 0.0
     }  # fmt: skip

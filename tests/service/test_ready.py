@@ -228,22 +228,6 @@ def test_check_refuses_what_serve_refuses(
     assert any(words in one for one in values["problems"]), (said, values["problems"])
 
 
-def test_check_refuses_models_that_contradict_each_other_before_there_is_a_ledger(
-    folder: Folder, capsys: pytest.CaptureFixture[str]
-) -> None:
-    terms = [('secret = "step"', 'secret = "interval"'), ("epsilon = 0.5", "epsilon = 60.0")]
-    folder.edit(*terms, ("eta = 0.05", "eta = 1.0"))
-    head, models = folder.file.read_text().split("[[models]]")
-    models = models.replace('name = "survey"', 'name = "survey"\nstructural_zeros = "a survey"')
-    each = [re.sub(r"home_at_start = \S+", f"home_at_start = {home}", models) for home in (0, 1)]
-    each[1] = each[1].replace('"survey"', '"another"', 1)
-    folder.file.write_text("[[models]]".join([head, *each]))
-    assert folder.check("--json", "-") == 1
-    (problem,) = json.loads(capsys.readouterr().out)["problems"]
-    assert "contradict each other: at some time of its epoch" in problem
-    assert folder.serve() in problem
-
-
 def test_check_accepts_what_serve_starts_before_and_after_a_start(folder: Folder) -> None:
     for _ in range(2):
         before = folder.content()
@@ -377,31 +361,6 @@ def test_a_price_that_is_mostly_noise_is_a_problem(
     assert folder.check() == 0
 
 
-def test_a_horizon_that_has_ended_is_a_problem(
-    folder: Folder, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """In production exit 1; epochs that renew themselves have no end."""
-    text = folder.file.read_text()
-    folder.file.write_text(re.sub("begins = .*Z ", "begins = 2026-01-01T00:00:00Z ", text))
-    assert folder.check("--json", "-") == 0
-    remarks = json.loads(capsys.readouterr().out)["remarks"]
-    assert any("the horizon ended at 2026-01-01T03:00:00Z" in one for one in remarks)
-    folder.edit(PRODUCTION, *REAL)
-    assert folder.check("--json", "-") == 1
-    (problem,) = json.loads(capsys.readouterr().out)["problems"]
-    assert "so that forecasts are published; give a later begins" in problem
-    folder.edit(
-        ('secret = "step"', 'secret = "interval"\nrenew = true'),
-        ("horizon = 12", "horizon = 96"),
-        ("\neta = 0.05", "\neta = 1"),
-        (
-            'currency = "EUR"',
-            'currency = "EUR"\naccept_error = 99\naccept_error_set_by = "J. Smith"',
-        ),
-    )
-    assert folder.check() == 0
-
-
 def test_the_template_passes_and_is_no_production(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -433,8 +392,6 @@ def test_the_figures_that_others_read(folder: Folder, capsys: pytest.CaptureFixt
         assert found["promise"]["step"] == 0.5
         assert 0.5 < found["promise"]["day"] <= found["promise"]["week"]
         assert 0 < found["expected_error"] < found["forecast_error"] < 1
-        ends = time.strptime(found["horizon_ends"], "%Y-%m-%dT%H:%M:%SZ")
-        assert time.mktime(ends) - time.mktime(time.gmtime(found["begins"])) == 12 * 900
 
 
 def test_mistakes_of_the_file_are_in_the_json_as_well(

@@ -12,14 +12,14 @@ import pytest
 from hushgrid.audit.certificate import certify
 from hushgrid.errors import FileError
 from hushgrid.files.deployment import ZoneService
-from hushgrid.files.interval_plan import in_epoch
 from hushgrid.files.service_file import load_deployment
+from hushgrid.files.weeks import Steps, laid, placed
 from hushgrid.files.zone_file import load_zone
 from hushgrid.model.laws import Gamma
 from hushgrid.service.audit import load_ledger, terms_of
 from hushgrid.service.epoch import first_state
 from hushgrid.service.ledger.records import schedule_digest
-from hushgrid.service.same_terms import next_epoch
+from hushgrid.service.same_terms import next_week
 from hushgrid.service.simulated_meters import Fleet
 from tests.service.borders import exact
 from tests.service.setups import service_text
@@ -46,7 +46,7 @@ def laws(name: str) -> str:
     )
 
 
-def text_of(begins: str = "2026-01-05T00:00:00Z", horizon: int = 7 * 6) -> str:
+def text_of(begins: str = "2026-01-05T00:00:00Z") -> str:
     """Two homes of two kinds, a price every four hours, eta below 1."""
     chains = "\n".join(
         f'[models.chains."{name}"]\nhome_at_start = 0.8\nperiods = ['
@@ -62,11 +62,9 @@ def text_of(begins: str = "2026-01-05T00:00:00Z", horizon: int = 7 * 6) -> str:
 {service_text(begins, "PT4H", "Europe/Zurich", "elm-street")}
 [policy]
 secret = "interval"
-renew = true
 epsilon = 1.0
 eta = 0.3
 eta_set_by = "the test"
-horizon = {horizon}
 {groups}
 [[models]]
 {chains}
@@ -81,7 +79,9 @@ def service(folder: Path, *given: object) -> ZoneService:
 
 def test_laws_follow_the_local_month(tmp_path: Path) -> None:
     """The change is at local midnight: 22:00 UTC."""
-    one = service(tmp_path, "2026-05-31T00:00:00Z", 12).scenario
+    zone = service(tmp_path, "2026-05-31T00:00:00Z")
+    assert zone.pattern is not None
+    one = laid(zone.pattern, Steps(zone.begins, STEP, 12, zone.time_zone))
     first = int(datetime(2026, 5, 31, tzinfo=UTC).timestamp())
     for t in range(1, 13):
         at = datetime.fromtimestamp(first + (t - 1) * STEP, WHERE)
@@ -169,7 +169,7 @@ def test_simulated_meters_follow_the_month(january: ZoneService) -> None:
 def test_epochs_of_any_season_have_one_epsilon(january: ZoneService) -> None:
     """The plan of an epoch has the laws of the year before and after it too."""
     one = january
-    july = in_epoch(one, BEGINS + 27 * 7 * 86_400)
+    july = placed(one, BEGINS + 27 * 7 * 86_400)
     assert july is not None
     assert july.policy.epsilon == pytest.approx(one.policy.epsilon, rel=1e-6)
     assert july.scenario.consumption != one.scenario.consumption
@@ -177,13 +177,13 @@ def test_epochs_of_any_season_have_one_epsilon(january: ZoneService) -> None:
 
 @pytest.mark.soak
 def test_a_service_publishes_and_is_audited_over_a_change_of_laws(tmp_path: Path) -> None:
-    """An epoch a day, three of them about the first of June; the noise is that of the month."""
-    one = service(tmp_path, "2026-05-31T00:00:00Z", 6)
+    """Three days about the first of June, a Monday; the noise is that of the month."""
+    one = service(tmp_path, "2026-05-31T00:00:00Z")
     with curator(tmp_path, one, Shown(), now=one.begins) as it:
         publish(it, 18)
     found = standing(tmp_path)
     scales = [release.scale for release in found.releases]
-    assert (len(scales), len(found.epochs)) == (18, 4)
+    assert (len(scales), len(found.epochs)) == (18, 2)
     assert scales[:6] != scales[6:12] == scales[12:]
     evidence, chain = load_ledger(str(tmp_path / "ledger.db"), zone=None, key=None, heads=())
     assert chain.status == "passed"
@@ -204,7 +204,7 @@ def test_one_promise_holds_over_a_year_of_seasons(january: ZoneService) -> None:
         each = [scheduler.losses(t, scheduler.at(t).scale) for t in range(1, horizon + 1)]
         losses += each
         epsilons.add(round(one.policy.epsilon, 9))
-        one = next_epoch(one, one.begins // STEP + horizon)
+        one = next_week(one, one.begins // STEP + horizon)
     lost = np.array(losses)
     steps = [[], []]  # type: list[list[np.ndarray]]
     for t in range(len(lost)):

@@ -129,7 +129,7 @@ def test_a_service_runs_stops_and_goes_on(tmp_path: Path, broker: Broker) -> Non
         assert until(lambda: [s.state for s in from_service(running.url)][1] == "no readings")
         assert sources().count("readings") == 2
         by_ledger = {one.zone: one for one in from_ledger(made, time.time())}  # takes no lock
-        assert by_ledger["oak-lane"].spent == pytest.approx(1.0, abs=1e-12)
+        assert by_ledger["oak-lane"].room == 1.0
         counted = 'hushgrid_releases_total{source="forecast",zone="oak-lane"}'
         assert until(lambda: counted in httpx.get(f"{running.url}/metrics").text)
         lines = running.stop()

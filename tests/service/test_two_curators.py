@@ -60,7 +60,6 @@ def service_file(folder: Path, *edits: tuple[str, str]) -> Path:
         ("port = 8080", f"port = {free_port()}"),
         ("count = 30", "count = 2"),
         ("count = 10", "count = 1"),
-        ("horizon = 672", "horizon = 96"),
         *edits,
     ):
         assert old in text

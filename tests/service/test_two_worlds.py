@@ -169,7 +169,7 @@ def test_the_one_public_bit(tmp_path: Path) -> None:
     assert seen[True][0][2:] == ("readings", 0.5, 2000.0)
     ((_, status, *free),) = seen[False]
     assert free == ["forecast", 0.0, 0.0]
-    assert (status["spent"], status["state"]) == (0.0, "no readings")
+    assert (status["room"], status["state"]) == (1.0, "no readings")
 
 
 def _reading(process: Any, patch: pytest.MonkeyPatch, tell: Callable[[int], None]) -> None:

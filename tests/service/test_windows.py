@@ -16,7 +16,7 @@ from hushgrid.audit.certificate import certify
 from hushgrid.cli import main
 from hushgrid.errors import ConfigError
 from hushgrid.files.deployment import Pattern, Promise, ZoneService
-from hushgrid.files.interval_plan import in_epoch
+from hushgrid.files.weeks import placed
 from hushgrid.planning.planner import plan, window_loss
 from hushgrid.service.audit import load_case
 from hushgrid.service.gaps import resume_zones
@@ -35,18 +35,15 @@ from tests.service.worlds import deployment
 
 HOUR = 3600
 THETA = OccupancyModel.factored([[2 / 3, 1 / 3]], [[[[0.9, 0.1], [0.2, 0.8]]]], chain_of=[0, 0])
-WINDOW = (
-    ('secret = "interval"', 'secret = "window"\nwindow = "PT12H"'),
-    ("horizon = 24 ", "# "),
-)
+WINDOW = (('secret = "interval"', 'secret = "window"\nwindow = "PT12H"'),)
 
 
 def street(begins: int, promise: Promise) -> ZoneService:
     """Two homes of 1000 Wh with prices by the hour, as a file gives them."""
     made = zone_of(THETA, begins, promise.epsilon, 48, None)
     pattern = Pattern(made.scenario, Policy(promise.epsilon, horizon=48))
-    found = replace(made, pattern=pattern, promise=replace(promise, renew=True))
-    return in_epoch(found, begins) or replace(found, policy=Policy(promise.epsilon, horizon=48))
+    found = replace(made, pattern=pattern, promise=promise)
+    return placed(found, begins)
 
 
 @dataclass
@@ -212,7 +209,7 @@ def test_the_audit_recomputes_the_account_and_finds_a_forged_one(tmp_path: Path)
     found = certify(case.evidence, case.terms)
     assert found.verdict != "failed", [one for one in found.checks if one.status == "failed"]
     evidence = case.evidence[0]
-    release = evidence.ledger.releases[12]
+    release = next(one for one in evidence.ledger.releases[12:] if one.windows)
     promises, spent = release.windows
     forged = replace(release, windows=(promises, (*spent[:-1], (*spent[-1][:2], 0.01))))
     releases = tuple(forged if one is release else one for one in evidence.ledger.releases)
@@ -223,9 +220,9 @@ def test_the_audit_recomputes_the_account_and_finds_a_forged_one(tmp_path: Path)
 
 def test_a_file_says_what_is_wanted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     zone = load(tmp_path, BEGINS, *WINDOW)
-    assert zone.policy.schedule.lengths[:3] == (3, 3, 3)
+    assert zone.policy.schedule.lengths[1:4] == (3, 3, 3)
     assert zone.policy.epsilon == pytest.approx(1 / 5)
-    assert zone.policy.horizon == 168, "a week, and then the next"
+    assert zone.ends == placed(zone, zone.ends).begins, "a week, and then the next"
     said = promise_json(zone, "simulation")
     assert said["secret"] == "window"
     assert said["window_s"] == 12 * HOUR

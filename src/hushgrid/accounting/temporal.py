@@ -204,7 +204,6 @@ def leakage_by_houses(
     models: OccupancyModel | Sequence[OccupancyModel],
     epsilon_t: ArrayLike,
     class_of: ArrayLike | None = None,
-    inflow: Floats | None = None,
     *,
     lengths: Sequence[int] = (),
 ) -> Iterator[tuple[NDArray[np.integer], NDArray[np.integer], Floats]]:
@@ -212,12 +211,8 @@ def leakage_by_houses(
 
     Args:
         models: One occupancy model, or several; the maximum is taken.
-        epsilon_t: Loss of each release, as for `worst_leakage`; by house or class where there is an
-            `inflow`.
+        epsilon_t: Loss of each release, as for `worst_leakage`.
         class_of: Loss class of each house, as for `worst_leakage`.
-        inflow: Leakage of releases outside these steps about a step of every house, (T,) [nats]. It
-            adds to the losses, in a block of steps to the block's, but does not mean that a house
-            is protected there.
         lengths: As for `temporal_leakage`.
 
     Yields:
@@ -233,18 +228,13 @@ def leakage_by_houses(
     if kinds is not None and kinds.shape != (n,):
         raise PolicyError(f"class_of has shape {kinds.shape}; give a class for each of {n} houses.")
     e = _of_blocks(_checked(epsilon_t, n if kinds is None else int(kinds.max()) + 1), lengths)
-    more = np.zeros((len(e), 1)) if inflow is None else inflow[:, None]
-    outside = more.sum()
-    if lengths:
-        more = np.repeat(np.add.reduceat(more, _starts(lengths)), lengths, axis=0)
     corrected = len(models) > 1  # one model contradicts nothing
     torn = contradicted_houses(models, len(e))
     if any(len(model.chains) > 1 or model.chains[0].size > 1 for model in models):
         # houses that move together are few
         all_e = e if kinds is None or e.ndim == 1 else e[:, kinds]
-        added = all_e if inflow is None else all_e + more
-        total = leakage_under_models(models, added, lengths).total
-        total = with_contradictions(total, all_e, outside, lengths, torn) if corrected else total
+        total = leakage_under_models(models, all_e, lengths).total
+        total = with_contradictions(total, all_e, lengths, torn) if corrected else total
         yield np.arange(n), np.arange(n), total
         return
     labels = [_chain_of(model) for model in models]
@@ -257,21 +247,20 @@ def leakage_by_houses(
         mine = e[:, None] if e.ndim == 1 else np.ascontiguousarray(e[:, labels[-1][first[some]]])
         total = np.maximum.reduce(
             [
-                of_chains(model, 0, mine + more, chain[first[some]], lengths).total
+                of_chains(model, 0, mine, chain[first[some]], lengths).total
                 for model, chain in zip(models, labels, strict=False)
             ]
         )
         members = order[ends[some.start] : ends[some.stop]]
         own = e if e.ndim == 1 else mine
         if corrected:
-            total = with_contradictions(total, own, outside, lengths, torn[first[some]])
+            total = with_contradictions(total, own, lengths, torn[first[some]])
         yield members, group[members] - some.start, total
 
 
 def with_contradictions(
     total: Floats,
     losses: Floats,
-    inflow: float = 0.0,
     lengths: Sequence[int] = (),
     known: Bools | None = None,
 ) -> Floats:
@@ -285,7 +274,6 @@ def with_contradictions(
         total: The maximum over the models of the total leakage, (T, N).
         losses: Loss of each release for each house, (T, N), or (T,). One-dimensional losses do not
             say which houses are protected.
-        inflow: Leakage of other releases about the house, all together [nats].
         lengths: As for `temporal_leakage`; a block counts once.
         known: (N,) such houses, also at steps without a release and in blocks of houses
             (`contradicted_houses`).
@@ -299,7 +287,7 @@ def with_contradictions(
     if not found.any():
         return total
     spent = losses[_starts(lengths)] if lengths else losses
-    return np.where(found, np.maximum(total, spent.sum(axis=0) + inflow), total)
+    return np.where(found, np.maximum(total, spent.sum(axis=0)), total)
 
 
 def contradicted(total: Floats, losses: Floats) -> Bools:
@@ -491,6 +479,7 @@ def of_chains(
     e: Floats,
     chains: NDArray[np.integer],
     lengths: Sequence[int] = (),
+    law: Floats | None = None,
 ) -> Leakage:
     """Leakage of blocks that follow given chains of one piece.
 
@@ -500,17 +489,20 @@ def of_chains(
         e: Loss of each release, (T, 1) or (T, blocks).
         chains: Chain of each block, (blocks,).
         lengths: As for `temporal_leakage`; `e` is the same at all steps of one of them.
+        law: Law of the step before step 1 of the calendar, (C, states): that one is then the first
+            of these steps. By default the first one is step 1, with the law Pi.
 
     Returns:
         Leakage with (T, blocks) arrays.
     """
     from hushgrid._kernels.chains import in_blocks_of_steps, two_states
 
-    piece, horizon = model.chains[p], len(e)
+    piece, horizon, early = model.chains[p], len(e), int(law is not None)
+    initial = piece.initial if law is None else law
     e = np.broadcast_to(e, (horizon, len(chains)))
     if piece.size == 1:
-        slots = model.calendar.slots[np.arange(horizon) % len(model.calendar.slots)]
-        terms = (piece.initial, piece.transition, slots, chains, e)
+        slots = model.calendar.slots[(np.arange(horizon) - early) % len(model.calendar.slots)]
+        terms = (initial, piece.transition, slots, chains, e)
         if lengths:
             return Leakage(*in_blocks_of_steps(*terms, np.array(lengths)))
         *parts, lost = two_states(*terms)
@@ -519,7 +511,7 @@ def of_chains(
         parts, again = [np.empty(e.shape) for _ in _PARTS], np.arange(len(chains))
     for some in chunks(len(again), horizon * 2**piece.size + 4**piece.size):
         blocks = again[some]
-        found = in_logs(model, p, e[:, blocks], chains[blocks], lengths)
+        found = in_logs(model, p, e[:, blocks], chains[blocks], lengths, law)
         for out, part in zip(parts, _PARTS, strict=True):
             out[:, blocks] = getattr(found, part)
     return Leakage(*parts)
@@ -531,6 +523,7 @@ def in_logs(
     e: Floats,
     chains: NDArray[np.integer],
     lengths: Sequence[int] = (),
+    law: Floats | None = None,
 ) -> Leakage:
     """`of_chains` for any number of states and leakage of any size.
 
@@ -540,14 +533,15 @@ def in_logs(
         e: Loss of each release, (T, blocks).
         chains: Chain of each block, (blocks,).
         lengths: As for `of_chains`.
+        law: As for `of_chains`.
 
     Returns:
         Leakage with (T, blocks) arrays.
     """
-    horizon, piece = len(e), model.chains[p]
+    horizon, piece, early = len(e), model.chains[p], int(law is not None)
     first = np.repeat(_starts(lengths), lengths) if lengths else np.arange(horizon)
     last = first + np.repeat(lengths, lengths) - 1 if lengths else first
-    law = piece.initial[chains]
+    law = (piece.initial if law is None else law)[chains]
     open_at = [law > 0]
     backward, forward = np.empty(e.shape), np.empty(e.shape)
     backward[0] = if_uncertain(e[0], open_at[0])
@@ -558,7 +552,7 @@ def in_logs(
     )
     before, through, moves = (nothing, law, open_at[0]), stay, stay > 0
     for t in range(1, horizon):
-        a = transition_into(model, piece, chains, t + 1)
+        a = transition_into(model, piece, chains, t + 1 - early)
         if t == first[t]:
             before, through, moves = (backward[t - 1], law, open_at[-1]), a, a > 0
         else:
@@ -571,7 +565,7 @@ def in_logs(
     forward[-1] = own[-1]
     after, through = nothing, stay
     for t in range(horizon - 2, -1, -1):
-        a = transition_into(model, piece, chains, t + 2)
+        a = transition_into(model, piece, chains, t + 2 - early)
         after, through = (forward[t + 1], a) if t == last[t] else (after, a @ through)
         forward[t] = own[t] + carried_leakage(after, through, open_at[t])
     return Leakage(backward, forward, backward + forward - own)

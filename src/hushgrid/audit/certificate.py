@@ -274,7 +274,7 @@ def _add_other_epochs(
         for own in terms if epoch.digest not in same else ():
             if own.other_epochs is None or own.zone.id != evidence.zone:
                 continue
-            found = own.other_epochs.terms(epoch.digest, epoch.first, epoch.horizon)
+            found = own.other_epochs.terms(epoch.digest, epoch.first)
             if found is not None:
                 same.setdefault(epoch.digest, []).insert(0, found)
 

@@ -27,7 +27,7 @@ from hushgrid.model.zone import Tariff, Zone, offset_tariff
 class OtherEpochs(Protocol):
     """The terms of a zone in its other epochs."""
 
-    def terms(self, digest: str, first: int, horizon: int) -> Terms | None:
+    def terms(self, digest: str, first: int) -> Terms | None:
         """The terms of the epoch with that digest, or None if more than its times differs."""
         ...
 

@@ -456,7 +456,7 @@ def _same_terms(before: Recomputed, made: Recomputed) -> bool:
         return False
     if own is before.terms.other_epochs:
         return True
-    return own.terms(epoch.digest, epoch.first, epoch.horizon) is not None
+    return own.terms(epoch.digest, epoch.first) is not None
 
 
 def _rows(made: Recomputed) -> Floats:

@@ -258,12 +258,13 @@ class Chosen(NamedTuple):
     service: ZoneService | None = None
 
 
-def load_either(path: Path, zone: str | None) -> Chosen:
+def load_either(path: Path, zone: str | None, *, planned: bool = True) -> Chosen:
     """Read a zone file, or one zone of a service file.
 
     Args:
         path: The file (TOML).
         zone: Name of the zone; may be None where there is one only.
+        planned: Whether the noise of a service's zones is planned.
 
     Returns:
         The zone.
@@ -274,6 +275,7 @@ def load_either(path: Path, zone: str | None) -> Chosen:
     from hushgrid.errors import FileError
     from hushgrid.files.service_file import is_service, load_deployment
     from hushgrid.files.toml import TomlFile
+    from hushgrid.files.weeks import whole_week
     from hushgrid.files.zone_file import ZoneFile, load_zone
 
     given = TomlFile(path)
@@ -286,14 +288,14 @@ def load_either(path: Path, zone: str | None) -> Chosen:
                 " no zone."
             )
         return Chosen(found)
-    zones = {one.id: one for one in load_deployment(path).zones}
+    zones = {one.id: one for one in load_deployment(path, planned=planned).zones}
     if zone is None and len(zones) > 1:
         raise FileError(
             f"{path} has {len(zones)} zones; give one of {', '.join(zones)} with --zone."
         )
     if zone is not None and zone not in zones:
         raise FileError(f"zone is {zone!r} but {path} has {', '.join(zones)}; give one of them.")
-    one = zones[zone] if zone is not None else next(iter(zones.values()))
+    one = whole_week(zones[zone] if zone is not None else next(iter(zones.values())))
     terms = (one.scenario, one.policy, one.provenance, one.seconds, one.learned)
     return Chosen(ZoneFile(*terms, one.time_zone, one.meters), one)
 

@@ -135,7 +135,6 @@ def _zone_from_survey(
         write_text(out / "zone.toml", text),
         *_service_files(out, offer, _first_interval(0, seconds, table.begins)),
     ]
-    _plan(out)
     week = 7 * 86_400 // seconds
     values = {
         "zone": zone,
@@ -252,43 +251,7 @@ def _write(
     ]
     if not private:
         written += _service_files(out, offers[0], first)
-        _plan(out)
     return written
-
-
-def _plan(out: Path) -> None:
-    """Write the blocks of steps and the clamp of least error into a zone with an interval promise.
-
-    From the public files alone. Where no plan with blocks of steps keeps the promise, the zone
-    stays as it is: it keeps its promise with noise of its own at every step.
-    """
-    from hushgrid.errors import PlanError
-    from hushgrid.files.interval_plan import interval_run
-    from hushgrid.files.results import write_text
-    from hushgrid.files.service_file import load_deployment
-    from hushgrid.learn.export import with_plan
-    from hushgrid.planning.planner import plan
-    from hushgrid.report.promise import block_keys
-
-    (zone,) = load_deployment(out / "service.toml").zones
-    run = interval_run(zone)
-    assert run is not None
-    assert zone.pattern is not None
-    assert zone.promise is not None
-    world, running = run
-    terms = replace(zone.pattern.terms, horizon=zone.policy.horizon)
-    try:
-        found = plan(
-            *world.terms, secret="interval", epsilon=zone.promise.epsilon, terms=terms,
-            running=running, blocks=terms.eta == 1, slotwise=False,
-        )  # fmt: skip
-    except PlanError:
-        return
-    lines = block_keys(found) if found.policy.schedule.lengths else []
-    ends = [list(at) if isinstance(at, tuple) else at for at in found.clamp]
-    lines += [f"clamp = {ends}"] * bool(ends)
-    path = out / "zone.toml"
-    write_text(path, with_plan(path.read_text("utf-8"), lines))
 
 
 def _service_files(out: Path, offer: ZoneSettings, begins: datetime) -> list[Path]:

@@ -59,7 +59,7 @@ def plan(
     continued: Annotated[
         bool | None,
         typer.Option(
-            help="Count leakage with such horizons before and after (interval); else a service's.",
+            help="Count leakage as if the horizon repeated for ever (interval); else a service's.",
             show_default=False,
         ),
     ] = None,
@@ -86,8 +86,8 @@ def plan(
     from dataclasses import replace
 
     from hushgrid.errors import PlanError
-    from hushgrid.files.interval_plan import interval_run
     from hushgrid.files.results import png_of, save_figures, write_text
+    from hushgrid.files.weeks import whole_week
     from hushgrid.planning import tradeoff as options
     from hushgrid.planning.expected_error import RHO
     from hushgrid.planning.planner import plan as planned
@@ -108,11 +108,10 @@ def plan(
     if eta is not None:
         terms = replace(terms, eta=eta)
     steps = _window_steps(window, own, service) if secret == "window" else None
-    running = None
-    if service is not None and secret == "interval" and continued is not False:
-        scenario, running = interval_run(service) or (scenario, None)  # with its other epochs
-    if continued and running is None:
-        running = options.running(scenario.models, terms.horizon, secret)
+    if service is not None:
+        week = whole_week(service)
+        scenario, terms = week.scenario, replace(terms, horizon=week.policy.horizon)
+        continued = secret == "interval" if continued is None else continued
     world = scenario.terms
     request: dict[str, Any] = {
         "secret": secret,
@@ -120,7 +119,7 @@ def plan(
         "terms": terms,
         "rho": rho if clamp else None,
         "slotwise": slotwise,
-        "running": running,
+        "running": bool(continued),
         "blocks": own.blocks if blocks is None else blocks,
         "window": steps,
     }
@@ -131,8 +130,8 @@ def plan(
         if within is not None:
             options.check_error(world, found, request, within)
         cells = options.sensitivity(world, found, request, tick) if tables else {}
-    endless = found.leakage  # of a run, which represents any number of horizons
-    if found.running is None and secret != "window":
+    endless = found.leakage
+    if not found.running and secret != "window":
         endless = options.endless_leakage(found, world)
     values = report.plan_json(found, rho, endless)
     values["sensitivity"] = {dial: [c._asdict() for c in rows] for dial, rows in cells.items()}
@@ -194,7 +193,7 @@ def _zone(config: Path | None, zone: str | None, paper: float | None, seed: int)
         raise FileError("config and paper are both set or both unset; give one of them.")
     if config is None:
         return scenario(paper or 0.0, seed), Policy(1.0), False, _Own(), None
-    file, service = common.load_either(config, zone)
+    file, service = common.load_either(config, zone, planned=False)
     policy, private = file.policy, file.learned.private
     terms = replace(policy, schedule=Even())
     if service is None:
@@ -202,6 +201,6 @@ def _zone(config: Path | None, zone: str | None, paper: float | None, seed: int)
     promise = service.promise or Promise("step", policy.epsilon)
     if promise.rho is not None:  # the clamp was chosen
         terms = replace(terms, clamp=())
-    blocks = bool(policy.schedule.lengths)
-    own = _Own(promise.secret, promise.epsilon, promise.rho, blocks, promise.window or 86_400)
+    window = promise.window or 86_400
+    own = _Own(promise.secret, promise.epsilon, promise.rho, window=window)
     return file.scenario, terms, private, own, service

@@ -87,7 +87,6 @@ def check(
         FileError: If the file has a mistake.
         typer.Exit: With code 1 if something is wrong.
     """
-    import time
 
     from hushgrid.errors import FileError, HushgridError
     from hushgrid.files.service_file import load_deployment
@@ -95,7 +94,6 @@ def check(
     from hushgrid.service.ledger import standby_remark
     from hushgrid.service.promise import (
         deployment_prose,
-        ended_problem,
         error_problem,
         name_problem,
         outlook,
@@ -125,8 +123,7 @@ def check(
         remarks.append(remark)
     unready = [str(one) for one in placeholders(file)]
     for zone, seen in found:
-        ended = ended_problem(zone, running.get(zone.id), time.time())
-        unready += [one for one in (ended, error_problem(zone, seen), name_problem(zone)) if one]
+        unready += [one for one in (error_problem(zone, seen), name_problem(zone)) if one]
     (problems if deployment.mode == "production" else remarks).extend(unready)
     prose = [zone_prose(zone, seen, running.get(zone.id)) for zone, seen in found]
     good = [finding.sentence for finding in looked.checks if finding.problem is None]
@@ -233,7 +230,7 @@ def _agreed(deployment: Any, now: float) -> bool:
     """Ask whether terms of the file begin that the ledger does not have."""
     from hushgrid.service.same_terms import changes_of
 
-    _, changes = changes_of(deployment, now, again=True)
+    _, changes = changes_of(deployment, now)
     for sentence in changes.values():
         common.echo(sentence, None)
     return bool(changes) and typer.confirm("Begin them?")
@@ -260,7 +257,7 @@ def status(
     token_file: common.TokenFile = None,
     json: common.Json = None,
 ) -> None:
-    """Show each zone's last step, what is spent, and state.
+    """Show each zone's last step, the room of its account, and state.
 
     How many meters were missing in the last interval is for operators: give a URL and a token.
 
@@ -280,10 +277,10 @@ def status(
         found = from_service(service, common.token_of(token_file))
     else:
         found = from_ledger(load_deployment(Path(service), planned=False), time.time())
-    common.echo(f"{'zone':<20} {'t':>7} {'spent':>10} {'missing':>8} state", json)
+    common.echo(f"{'zone':<20} {'t':>7} {'room':>10} {'missing':>8} state", json)
     for one in found:
         missing = "-" if one.missing is None else str(one.missing)
-        figures = f"{one.t:7d} {one.spent:10.6g} {missing:>8}"
+        figures = f"{one.t:7d} {one.room:10.0%} {missing:>8}"
         common.echo(f"{one.zone:<20} {figures} {one.state}", json)
     zones = [asdict(one) for one in found]
     common.write_json({**(zones[0] if len(zones) == 1 else {}), "zones": zones}, json)

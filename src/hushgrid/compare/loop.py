@@ -31,7 +31,6 @@ from hushgrid.model.occupancy import STEPS_PER_DAY as DAY
 from hushgrid.model.occupancy import OccupancyModel
 from hushgrid.model.zone import Scenario, Tariff, Zone, cost, optimal_rate, public_rate, tally
 from hushgrid.planning.planner import plan
-from hushgrid.planning.tradeoff import running
 from hushgrid.statistics import Score, Summary, ratio_of_means, summarise
 
 Price = Literal["exact", "raw", "estimated", "blocks", "filtered", "flat", "tou"]
@@ -285,7 +284,7 @@ def policy_of(scenario: Scenario, setting: LoopSetting, steps: int, *, blocks: b
         delta=promise.delta,
         terms=terms,
         rho=None,
-        running=running(scenario.models, DAY, "interval") if promise.secret == "interval" else None,
+        running=promise.secret == "interval",
         blocks=blocks,
     ).policy
     schedule = policy.schedule

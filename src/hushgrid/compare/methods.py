@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushgrid._numbers import Floats, Ints, is_real
-from hushgrid.accounting.epochs import in_a_run
-from hushgrid.accounting.temporal import worst_leakage
+from hushgrid.accounting.endless import Endless, turn_of
 from hushgrid.belief.estimate import SHAPES, USUAL_FACTOR, PublicKnowledge
 from hushgrid.errors import PlanError, PolicyError
 from hushgrid.mechanism.noise import SimulatedNoise
@@ -28,7 +27,6 @@ from hushgrid.model.laws import Clamp
 from hushgrid.model.occupancy import OccupancyModel
 from hushgrid.model.zone import Scenario, Zone
 from hushgrid.planning.planner import Plan, Secret, plan
-from hushgrid.planning.tradeoff import running
 
 FRESH = "; given occupancy, readings are drawn afresh at each step"  # an assumption over time
 FRESH_BLOCKS = "; given occupancy, readings of different blocks of steps are drawn afresh"
@@ -36,7 +34,6 @@ IN_A_RUN = (
     "; about any one step this counts the releases of all days before and after, if the occupancy"
     " model is true and readings hang together through occupancy alone"
 )
-_RUNS = 4  # times the steps in which silence is forgotten: releases slow down forgetting
 _WIDTH = 1e-6  # relative width at which a search for a loss stops
 
 
@@ -121,9 +118,12 @@ class MethodSetting:
         return cls(scenario, promise, horizon, public.since(USUAL_FACTOR, horizon), rho, run)
 
     @property
-    def run_steps(self) -> int | None:
-        """Steps of a run with which a plan for any number of days begins; None: days apart."""
-        return None if self.run is None else running(self.run.models, self.horizon, "interval")
+    def models_of_a_day(self) -> tuple[OccupancyModel, ...]:
+        """The scenario's models at the beginning of a day: of any day of a run, or of the first."""
+        models = tuple(self.scenario.models)
+        if self.run is None:
+            return models
+        return Endless(models, turn_of(models, self.horizon)).later
 
     @property
     def step_epsilon(self) -> float:
@@ -141,12 +141,15 @@ class MethodSetting:
         if length in self.losses:
             return self.losses[length]
         models, epsilon = self.run.models, self.promise.epsilon
-        steps = _RUNS * (self.run_steps or self.horizon)
-        lengths = (length,) * (steps // length) if length > 1 else ()
+        run = Endless(tuple(models), turn_of(models, self.horizon))
+        run.check(epsilon)
+        alike = np.zeros(models[0].n_houses, np.int32)
+        lengths = (length,) * (run.turn // length) if length > 1 else ()
         low, high = 0.0, epsilon
         while high - low > _WIDTH * high:
             middle = (low + high) / 2
-            kept = worst_leakage(models, np.full(steps, middle), lengths=lengths).total <= epsilon
+            each = np.full((run.turn, 1), middle)
+            kept = run.most(each, alike, lengths, epsilon) <= epsilon
             low, high = (middle, high) if kept else (low, middle)
         self.losses[length] = low
         return low
@@ -389,13 +392,12 @@ def _prepare_hushgrid(eta: float, blocks: bool, setting: MethodSetting) -> Ready
             terms=Policy(promise.epsilon, setting.horizon, eta=eta, estimator=estimator),
             rho=setting.rho,
             gaussian=normal,
-            running=setting.run_steps,
+            running=setting.run is not None,
             blocks=blocks,
         )
     scales = found.scale
     if setting.run is not None and setting.run is not scenario:  # another kind of day
-        models = in_a_run(scenario.models, setting.run_steps or setting.horizon)
-        made = schedule(models, scenario.zone, scenario.consumption, found.policy)
+        made = schedule(setting.models_of_a_day, scenario.zone, scenario.consumption, found.policy)
         scales = tuple(calibration.scale for calibration in made)
     trust = _TRUST.get(eta, f"{_TRUST[0.0]} but for a share of {eta:g}")
     kind = "(epsilon, delta)" if exceptions else "pure epsilon"

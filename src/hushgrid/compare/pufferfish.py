@@ -25,7 +25,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hushgrid._numbers import Bools, Floats, Ints, float_array, is_real
-from hushgrid.accounting.epochs import in_a_run
 from hushgrid.accounting.temporal import worst_leakage
 from hushgrid.compare.methods import FRESH, Method, MethodRefusal, MethodSetting, Ready, noisy
 from hushgrid.errors import ConsumptionError, PolicyError
@@ -398,11 +397,11 @@ def _prepare_wasserstein(setting: MethodSetting) -> Ready | MethodRefusal:
     promise, scenario = setting.promise, setting.scenario
     if not setting.alone:
         return MethodRefusal("houses move together, and the quantile gap is one house's")
-    models = scenario.models
-    if setting.run_steps is not None:
-        models = in_a_run(models, setting.run_steps)
     exposures = exposures_of(
-        models, scenario.zone, scenario.consumption, Policy(1.0, setting.horizon)
+        setting.models_of_a_day,
+        scenario.zone,
+        scenario.consumption,
+        Policy(1.0, setting.horizon),
     )
     by_slot: dict[int, Floats] = {}
     gaps = []

@@ -48,13 +48,12 @@ class Promise:
     """What is promised about which secret.
 
     Attributes:
-        secret: "step": epsilon holds for each release. "interval": for all releases, of this and
-            other epochs, about one interval. "window": for all releases, about everything in any
+        secret: "step": epsilon holds for each release. "interval": for all releases, about one
+            interval. "window": for all releases, about everything in any
             window of time.
         epsilon: Privacy loss.
         rho: Relative error expected of the model, by which a clamp is chosen; None: no clamp is
             chosen.
-        renew: Whether an epoch of the same terms begins by itself where the horizon ends.
         window: Of the secret "window", its length [s].
         block: Of the secret "window", how long one noise lasts [s]; None: as planned.
     """
@@ -62,7 +61,6 @@ class Promise:
     secret: Promised
     epsilon: float
     rho: float | None = None
-    renew: bool = False
     window: int | None = None
     block: int | None = None
 
@@ -206,8 +204,6 @@ class ZoneService:
         pattern: The zone before its patterns are laid over time; None where it was not read from a
             file.
         leakage: For the secret "interval": what the plan counts about one interval of one house.
-        memory: Steps without releases after which nothing of a leakage is left; the plan is for
-            any number of epochs. None: for one alone, since leakage does not fade.
         covariates: Public series that the estimate may use, with their sources.
         charges: Grid fees and taxes, added to published prices.
         digits: Digits after the point of a price that is presented; None: all. The ledger has all.
@@ -239,7 +235,6 @@ class ZoneService:
     learned: Provenance = field(default_factory=Provenance)
     pattern: Pattern | None = None
     leakage: float | None = None
-    memory: int | None = None
     covariates: tuple[PublicSeries, ...] = ()
     charges: Charges = field(default_factory=Charges)
     digits: int | None = None
@@ -313,7 +308,7 @@ class ZoneService:
 
     @property
     def ends(self) -> int:
-        """End of the horizon [UTC epoch s]."""
+        """End of the steps that are planned so far, at most of a week [UTC epoch s]."""
         return self.begins + self.policy.horizon * self.seconds
 
     @property

@@ -19,9 +19,9 @@ import numpy as np
 from hushgrid.errors import FileError, IntakeError
 from hushgrid.files.apart import batches_apart
 from hushgrid.files.extensions import by_key
-from hushgrid.files.interval_plan import local_months, local_seconds
 from hushgrid.files.mappings import mapping_of
 from hushgrid.files.results import read_text
+from hushgrid.files.weeks import Steps, local_months, local_seconds
 from hushgrid.intake.csv import csv_batches, fields_of
 from hushgrid.intake.exports import FORMATS
 from hushgrid.intake.json import json_batches
@@ -236,11 +236,12 @@ def read_histories(
         axis = axis_of(parsed.readings, seconds, begins=begins, ends=ends)
     except IntakeError as error:
         raise IntakeError(f"{path}: {error}") from None
-    local = local_seconds(axis.begins, axis.seconds, axis.steps, time_zone)
+    steps = Steps(axis.begins, axis.seconds, axis.steps, time_zone)
+    local = local_seconds(steps)
     found = histories_of(parsed.readings, axis, local)
     counts = {**found.counts, "malformed rows": parsed.malformed}
     declared = None not in (seconds, begins, ends, meters)
-    month = local_months(axis.begins, axis.seconds, axis.steps, time_zone)
+    month = local_months(steps)
     found = replace(
         found, counts=counts, problems=parsed.problems, declared=declared, month=month,
         apart=declared and rows_apart(path, mapping) and not (

@@ -14,10 +14,9 @@ from typing import Annotated, Any, ClassVar, NamedTuple, get_args
 
 from pydantic import AfterValidator, Field, PlainValidator, TypeAdapter
 
-from hushgrid._numbers import is_real
-from hushgrid.errors import ConfigError, FileError, IntakeError, PolicyError
+from hushgrid._numbers import is_whole
+from hushgrid.errors import ConfigError, FileError, IntakeError
 from hushgrid.files._tables import (
-    Bool,
     Context,
     FileTable,
     Info,
@@ -45,17 +44,10 @@ from hushgrid.files.deployment import (
     Times,
     ZoneService,
 )
-from hushgrid.files.interval_plan import (
-    EpochTimes,
-    Planned,
-    interval_plan,
-    laid,
-    plan_of,
-    window_policy,
-)
 from hushgrid.files.mappings import BUILT_IN, mapping_of
 from hushgrid.files.results import read_text
 from hushgrid.files.toml import Faults, TomlFile, display
+from hushgrid.files.weeks import placed
 from hushgrid.files.zone_file import (
     GROUP_KEYS,
     MOST_HOUSES,
@@ -73,10 +65,10 @@ from hushgrid.files.zone_file import (
 from hushgrid.intake.text import ColumnMapping
 from hushgrid.mechanism.policy import Policy
 from hushgrid.model.zone import Scenario
+from hushgrid.planning.expected_error import RHO
 
 # ---- what is promised
 
-MOST_STEPS = 200_000  # of a horizon: each has a slot of its own
 _EPSILONS = (1e-6, 100.0)  # that can be planned for
 
 _SECRETS, _SHARE = f"give one of {', '.join(get_args(Promised))}", "give a share from 0 to 1"
@@ -88,13 +80,8 @@ _NOT_HERE = {  # keys of a zone file that a service does not take
     "on_empty": "leave it out: a service publishes every price with noise",
     "blocks": "leave it out: each home of a service moves on its own",
     "models": "leave it out: a service protects a home under all of its models together",
+    "horizon": "leave it out: a service publishes without an end",
 }
-
-
-def _short_enough(horizon: Any) -> Any:
-    if is_real(horizon) and horizon > MOST_STEPS:
-        raise mistake(f"give at most {MOST_STEPS} steps", "fix")
-    return horizon
 
 
 def _with_noise(secret: str, info: Info) -> str:
@@ -110,15 +97,6 @@ def _alone(rho: float, info: Info) -> float:
     if info.data["clamp"] is not None:
         raise mistake("and clamp are both set; give one of them.")
     return rho
-
-
-def _endless(renew: bool, info: Info) -> bool:
-    if renew and info.data.get("secret", "interval") == "step":
-        raise mistake(
-            f"is true with the secret {info.data['secret']}, which adds up from epoch to"
-            " epoch; give the secret interval or window, or leave it out."
-        )
-    return renew
 
 
 def _of_window(seconds: int, info: Info) -> int:
@@ -140,25 +118,21 @@ class PromiseKeys(FileTable):
     Attributes:
         block_steps: Whether noise lasts blocks of steps.
         clamp: Whether a clamp is given.
-        horizon: Steps.
         secret: What is protected.
-        rho: Relative error expected of the model, by which a clamp is chosen.
+        rho: Relative error expected of the model, by which a clamp is chosen; where neither is
+            given, a usual one, and no clamp for the secret step.
         eta_set_by: Who set eta, and why.
-        renew: Whether an epoch of the same terms begins by itself where the horizon ends; where it
-            is not set, of the secret window alone.
         window: Of the secret window, its length [s].
         block: Of the secret window, how long one noise lasts [s]; None: as planned.
     """
 
     block_steps: Any = None
     clamp: Any = None
-    horizon: Annotated[Any, AfterValidator(_short_enough)] = 1
     secret: Annotated[
         Promised, fix(_SECRETS), AfterValidator(_with_noise), Field(validate_default=True)
     ] = "step"
     rho: Annotated[float, fix(_SHARE, ge=0, le=1), AfterValidator(_alone)] | None = None
     eta_set_by: Annotated[str, fix("say who set eta, and why")] = ""
-    renew: Annotated[Bool, AfterValidator(_endless)] | None = None
     window: Annotated[int, *_WINDOW] | None = None
     block: Annotated[int, *_WINDOW] | None = None
 
@@ -178,22 +152,24 @@ class PolicyTerms(NamedTuple):
 def _terms(given: Any) -> PolicyTerms:
     mistakes, table = Mistakes(), given if isinstance(given, Mapping) else {}
     said = policy = None
+    hidden = set(_NOT_HERE)
     with mistakes.within():
         own = {key: table[key] for key in keys_of(PromiseKeys) if key in table}
         said = adapter(PromiseKeys).validate_python(own)
     for key in _NOT_HERE.keys() & table:
         mistakes.add(_NOT_HERE[key], key, form="fix", value=table[key])
-    left_out = {"horizon"} if mistakes.at("horizon") else set()
-    left_out |= _NOT_HERE.keys() & table
-    if left_out:
-        given = {key: value for key, value in table.items() if key not in left_out}
+    if isinstance(given, Mapping):
+        given = {key: value for key, value in table.items() if key not in _NOT_HERE}
+        steps = given.get("block_steps", ())
+        if isinstance(steps, list) and all(map(is_whole, steps)):
+            given["horizon"] = max(sum(steps), 1)
+            hidden.remove("horizon")
     with mistakes.within():
-        policy = policy_of(given, _NOT_HERE)
+        policy = policy_of(given, hidden)
     if said is not None and policy is not None:
-        windows = said.secret == "window"
-        renew = windows if said.renew is None else said.renew
-        promise = Promise(said.secret, policy.epsilon, rho=said.rho, renew=renew)
-        if windows:
+        rho = RHO if said.rho is None and said.clamp is None and said.secret != "step" else said.rho
+        promise = Promise(said.secret, policy.epsilon, rho=rho)
+        if said.secret == "window":
             promise = replace(promise, window=said.window or 86_400, block=said.block)
     mistakes.check()
     return PolicyTerms(policy, promise)
@@ -435,18 +411,12 @@ def _zone(file: TomlFile, main: TomlFile, *, planned: bool) -> ZoneService | Non
         terms = with_offset_clamp(terms, tables.houses)
     if len(faults) > before:
         return None
-    if promise.window is not None and "horizon" not in file.table("policy"):
-        terms = replace(terms, horizon=max(7 * 86_400 // seconds, 1))
+    pattern = Pattern(scenario, terms)
+    found = None
     with faults.within("models"):
-        pattern = Pattern(scenario, terms)
-        place = EpochTimes(times.begins, seconds, pattern.terms.horizon, zone)
-        local = laid(pattern, place)
-        policy, leakage, memory, _ = Planned(pattern.terms)
-        if planned:
-            policy, leakage, memory, _ = _planned(local, pattern, promise, faults, place)
-        return ZoneService(
-            scenario=local,
-            policy=policy,
+        found = ZoneService(
+            scenario=scenario,
+            policy=terms,
             meters=_ids(tables.houses),
             export_meters=_register_ids(tables.houses),
             begins=times.begins,
@@ -465,13 +435,17 @@ def _zone(file: TomlFile, main: TomlFile, *, planned: bool) -> ZoneService | Non
             provenance=provenance_of(content),
             learned=learned,
             pattern=pattern,
-            leakage=leakage,
-            memory=memory,
             covariates=tables.covariates,
             charges=presented.charges,
             digits=presented.digits,
-            planned=planned,
+            planned=False,
         )
+        found = placed(found, times.begins)
+    if found is None or not planned or not _can_be_planned(promise, faults):
+        return found
+    blocks = terms.schedule.lengths
+    with faults.within("policy.block_epsilon" if blocks else "policy.secret"):
+        return placed(replace(found, planned=True), times.begins)
     return None
 
 
@@ -549,42 +523,17 @@ def _check_rates(file: TomlFile) -> None:
             )
 
 
-def _planned(
-    local: Scenario, pattern: Pattern, promise: Promise, faults: Faults, place: EpochTimes
-) -> Planned:
-    """The policy that keeps the promise: the terms themselves where epsilon is each release's."""
-    terms, (low, high) = pattern.terms, _EPSILONS
-    if promise.secret == "step" and promise.rho is None:
-        return Planned(terms)
-    if not low <= promise.epsilon <= high:
-        faults.add(
-            "policy.epsilon",
-            f"policy.epsilon is {promise.epsilon:g}; give {low:g} to {high:g} for the secret"
-            f" {promise.secret}.",
-        )
-        return Planned(terms)
-    day = 86_400 // place.seconds
-    if promise.renew and place.horizon % day:
-        faults.add(
-            "policy.horizon",
-            f"policy.horizon is {place.horizon} with renew; give whole days, a multiple of {day}.",
-        )
-        return Planned(terms)
-    blocks = terms.schedule.lengths
-    with faults.within("policy.block_epsilon" if blocks else "policy.secret"):
-        if promise.secret == "interval":
-            found = interval_plan(pattern, promise, place)
-            if promise.renew and found.memory is None:
-                raise PolicyError(
-                    "policy renew is true, but leakage does not fade in 32 days without a price, so"
-                    " no plan covers any number of epochs; leave it out.",
-                    fields=("renew",),
-                )
-            return found
-        if promise.window is not None:
-            return Planned(window_policy(pattern, promise, place))
-        return Planned(plan_of(local, promise, terms).policy)
-    return Planned(terms)
+def _can_be_planned(promise: Promise, faults: Faults) -> bool:
+    """Whether epsilon is one that a plan is made for; else a fault says so."""
+    low, high = _EPSILONS
+    if (promise.secret == "step" and promise.rho is None) or low <= promise.epsilon <= high:
+        return True
+    faults.add(
+        "policy.epsilon",
+        f"policy.epsilon is {promise.epsilon:g}; give {low:g} to {high:g} for the secret"
+        f" {promise.secret}.",
+    )
+    return False
 
 
 # ---- the deployment

@@ -585,8 +585,31 @@ class ZoneTable(FileTable):
 
 # ---- the file
 
+
+def _planned(table: Mapping[str, Any], policy: Policy, scenario: Scenario, seconds: int) -> Policy:
+    """The policy that keeps the promise of a file's keys; as given where they name the noise."""
+    from hushgrid.planning.expected_error import RHO
+    from hushgrid.planning.planner import plan
+
+    secret, schedule = table.get("secret"), policy.schedule
+    if secret not in ("interval", "window") or schedule.lengths or schedule.terms:
+        return policy
+    window = seconds_of(table.get("window", "P1D")) or 86_400
+    found = plan(
+        *scenario.terms,
+        secret=secret,
+        epsilon=policy.epsilon,
+        terms=policy,
+        rho=None if policy.clamp else table.get("rho", RHO),
+        running=secret == "interval",
+        blocks=True,
+        window=-(-window // seconds) + 1,
+    )
+    return found.policy
+
+
 POLICY_KEYS = frozenset(
-    {"secret", "rho", "eta_set_by", "renew", "window", "block"}
+    {"secret", "rho", "eta_set_by", "window", "block"}
 )  # read by a service alone
 
 
@@ -747,7 +770,8 @@ def load_zone(path: Path | str, *, seconds: int | None = None) -> ZoneFile:
         seconds: Length of a step [s]; else the file's own service.interval, else 15 minutes.
 
     Returns:
-        The zone. What a service alone reads (meters, a secret that it plans for, who set eta) is
+        The zone. With the secret interval or window its policy is planned, as a service plans it,
+        for a horizon that repeats for ever. What a service alone reads (meters, who set eta) is
         left to it.
 
     Raises:
@@ -790,6 +814,7 @@ def zone_of(written: str, path: Path, *, seconds: int | None = None) -> ZoneFile
     file.check()
     month = _month_of(tables.zone, file.table("service"))
     whole, scenario = scenario, scenario.of_month(month, _DAY // context.seconds)
+    policy = _planned(file.table("policy"), policy, scenario, context.seconds)
     lists = [group.get("meters") for group in file.content["houses"]]
     listed = all(isinstance(some, list) for some in lists)
     meters = tuple(str(one) for some in lists for one in some) if listed else ()

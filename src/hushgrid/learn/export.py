@@ -480,11 +480,11 @@ def zone_text(
         TOML.
     """
     private = offer.provenance == "private"
-    promise = {} if private else {"secret": "interval", "renew": True}
+    day = 86_400 // offer.seconds
+    promise = {"horizon": 7 * day} if private else {"secret": "interval"}
     by = {"estimator": "releases", "usual": offer.usual} if offer.follows else {}
     kinds = [meters for _, some in ((offer, groups), *more) for _, meters in some]
     alpha = offer.alpha(sum(map(len, kinds)))
-    day = 86_400 // offer.seconds
     parts = [
         "# Written by hushgrid learn; docs/zone-file.md explains the keys.\nformat = 1",
         _table("zone", {"id": offer.zone}),
@@ -520,7 +520,6 @@ def zone_text(
                 "epsilon": offer.policy_epsilon,
                 "eta": offer.eta,
                 "eta_set_by": offer.eta_by,
-                "horizon": 7 * day,
                 "publish": "raw" if private else "estimate",
                 **by,
             },
@@ -631,16 +630,3 @@ def _value(value: Any) -> str:
     if isinstance(value, np.generic):
         return _value(value.item())
     return json.dumps(value, ensure_ascii=False)
-
-
-def with_plan(text: str, lines: Sequence[str]) -> str:
-    """A zone file with lines of its plan in [policy].
-
-    Args:
-        text: The zone file.
-        lines: Keys and values.
-
-    Returns:
-        TOML.
-    """
-    return text.replace('publish = "estimate"', "\n".join([*lines, 'publish = "estimate"']), 1)

@@ -1,7 +1,7 @@
 """From a promise to a policy: the noise of every step, the clamp, the expected error.
 
 Three secrets (docs/plan.md): `step`, occupancy now from this release; `interval`, occupancy at one
-step from all releases, of the horizon or of a run of horizons; `trajectory`, a house's whole
+step from all releases, of the horizon or of an endless run of it; `trajectory`, a house's whole
 horizon. `spread` distributes epsilon over the steps for least noise at equal leakage.
 """
 
@@ -15,13 +15,12 @@ from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
-from hushgrid._numbers import Floats, Indices, Int32s, brief, is_real, is_whole
+from hushgrid._numbers import Floats, Indices, Int32s, brief, is_real
 from hushgrid.accounting.composition import compose, noise_multiple
-from hushgrid.accounting.epochs import FORGOTTEN, in_a_run
+from hushgrid.accounting.endless import FAR, MOST_STEPS, Endless, turn_of
 from hushgrid.accounting.events import Event, Laws, Pure, Worst, noise_event
 from hushgrid.accounting.temporal import (
     Leakage,
-    leakage_by_houses,
     of_chains,
     same_labels,
     temporal_leakage,
@@ -143,8 +142,6 @@ def _order(model: OccupancyModel) -> Indices:
 
 Secret = Literal["step", "interval", "window", "trajectory"]
 
-MAX_HORIZON = 100_000  # steps
-_MOST_RUNNING = 12_288  # steps of a run of horizons; four times as many are looked at
 _WIDTH = 1e-6  # relative width at which a search for epsilon stops
 _PLANNING_ROUNDS = 2  # of choosing a clamp for an epsilon and an epsilon for the clamp
 
@@ -169,8 +166,8 @@ class Plan:
         step: The step where the promise binds, from 1.
         prospect: Parts of the expected error.
         assumptions: What must hold for the promise to hold, in sentences.
-        running: The steps that leakage was counted over, with the horizon's releases repeated; None
-            for the horizon on its own.
+        running: Whether leakage was counted over an endless run, in which the horizon's releases
+            repeat; else over the horizon on its own.
         clamp: The policy's clamp as a zone file gives it, in net Wh.
         bill_change: How much noise changes a home's bill of a month at raw prices, in the density
             class where it changes most: as expected, and at most with 95 %, as shares of it.
@@ -191,7 +188,7 @@ class Plan:
     step: int
     prospect: Prospect
     assumptions: tuple[str, ...]
-    running: int | None = None
+    running: bool = False
     clamp: Clamp = ()
     bill_change: tuple[float, float] = (0.0, 0.0)
     window: int | None = None
@@ -250,7 +247,7 @@ def plan(
     most_cut: float = MOST_CUT,
     slotwise: bool | None = False,
     gaussian: bool = False,
-    running: int | None = None,
+    running: bool = False,
     blocks: bool = False,
     window: int | None = None,
 ) -> Plan:
@@ -271,10 +268,9 @@ def plan(
         slotwise: Spend more epsilon at times of day when occupancy changes quickly; None: for an
             interval without blocks of steps, where that is quick.
         gaussian: Gaussian noise, for trajectories.
-        running: Count leakage (the secret interval) over so many steps, with the horizon's releases
-            repeated and the chain continuing; None counts the horizon on its own. Where the run is
-            too short for any number of horizons to keep the promise, it is made longer.
-            `accounting.epochs.running_steps` gives a number to begin with.
+        running: Count leakage (the secret interval) over an endless run: the horizon's releases
+            repeat, and so do the calendars, while the chain goes on. Noise is then for houses that
+            are uncertain in any turn. Else the horizon is counted on its own.
         blocks: Let noise last blocks of steps where that makes less of it: at eta = 1, for an
             interval, or for a trajectory without a delta.
         window: Of the secret window: the steps that a window touches. Noise lasts blocks of the
@@ -284,8 +280,8 @@ def plan(
         The plan.
 
     Raises:
-        PlanError: If the promise cannot be kept with these terms, or if a run of 12,288 steps, or
-            four times `running`, is too short.
+        PlanError: If the promise cannot be kept with these terms, or if leakage is not forgotten in
+            an endless run.
         PolicyError: If an argument is out of its range.
 
     >>> from hushgrid.model.laws import Uniform
@@ -302,47 +298,33 @@ def plan(
         return _of_windows(world, tariff, epsilon, terms, rho, most_cut, window)
     joint = blocks and terms.eta == 1 and secret != "step" and delta == 0
     if slotwise is None:
-        slotwise = secret == "interval" and not joint and _by_slot_is_quick(world, terms, running)
+        quick = _by_slot_is_quick(world, terms) and not (running and terms.horizon % _turn(models))
+        slotwise = secret == "interval" and not joint and quick
     _check(secret, epsilon, delta, terms, slotwise, gaussian)
-    _check_running(models, terms.horizon, running, slotwise)
+    if running:
+        _check_running(secret, terms.horizon, _turn(models), slotwise)
     if gaussian:
         multiple = noise_multiple(float(epsilon), float(delta), terms.horizon)
         policy = replace(terms, epsilon=epsilon, schedule=Gaussian(multiple, delta), eta=1.0)
-        return _made(Task(world, tariff, policy, running), secret, epsilon, delta)
+        return _made(Task(world, tariff, policy), secret, epsilon, delta)
     bare = replace(terms, epsilon=epsilon)
-    task = Task(world, tariff, bare, running)
+    task = Task(world, tariff, bare, epsilon if running else None)
+    if running:
+        task.run.check(epsilon)
     best = _solved(task, secret, epsilon, delta, slotwise, joint)
     if rho is not None:
         for _ in range(_PLANNING_ROUNDS):
             clamp = choose_clamp(*world, best.policy, rho, most_cut).clamp
             if clamp == best.policy.clamp:
                 break
-            cut = Task(world, tariff, replace(bare, clamp=clamp), running)
+            cut = Task(world, tariff, replace(bare, clamp=clamp), task.endless)
             rival = _solved(cut, secret, epsilon, delta, slotwise, joint)
             if rival.prospect.chosen_by(rho) >= best.prospect.chosen_by(rho):
                 break
             if rival.prospect.least(rho) > best.prospect.least(rho):
                 break
             best = rival
-    if running is None or secret != "interval":
-        return best
-    longer = _run_that_forgets(world, tariff, best, running)
-    if longer == running:
-        return _wherever_it_begins(world, tariff, best)
-    return plan(
-        zone,
-        tariff,
-        models,
-        consumption,
-        secret=secret,
-        epsilon=epsilon,
-        terms=terms,
-        rho=rho,
-        most_cut=most_cut,
-        slotwise=slotwise,
-        running=longer,
-        blocks=blocks,
-    )
+    return _never_more(world, tariff, best)
 
 
 def window_block(window: int) -> int:
@@ -422,73 +404,23 @@ def _of_windows(
     return replace(made, leakage=epsilon, window=window)
 
 
-def _run_that_forgets(world: ZoneModels, tariff: Tariff, found: Plan, running: int) -> int:
-    """The steps that a plan must count over, so that it holds for any number of horizons.
-
-    L never falls, so a run that starts from nothing and one that starts from the promise enclose
-    every other. The plan holds where the second keeps the promise. Else it is to be made for a run
-    in which the two agree.
-
-    Returns:
-        `running` where the plan holds; else more.
+def _never_more(world: ZoneModels, tariff: Tariff, found: Plan) -> Plan:
+    """The plan with the leakage of its endless run counted from above.
 
     Raises:
-        PlanError: they do not agree in `_MOST_RUNNING` steps or four times `running`.
+        PlanError: What is counted from above and from nothing does not meet.
     """
-    policy, epsilon, steps = found.policy, found.epsilon, running
-    each = [policy.epsilon_at(t) for t in range(1, policy.horizon + 1)]
-    while steps <= max(_MOST_RUNNING, 4 * running):
-        least, most = Task(world, tariff, policy, 4 * steps).enclosed(each, epsilon)
-        if most <= epsilon * (1 + FORGOTTEN):
-            return running
-        if most - least <= epsilon * FORGOTTEN and steps > running:
-            return steps
-        steps *= 2
-    raise PlanError(
-        f"epsilon is {epsilon:g} for an interval: with releases at the noise that it allows,"
-        f" leakage is not forgotten in {steps // 2} steps, so no plan covers any number of"
-        " horizons; give a smaller epsilon, or plan the horizon on its own."
-    )
-
-
-def _wherever_it_begins(world: ZoneModels, tariff: Tariff, found: Plan) -> Plan:
-    """The plan of a run with the noise of each horizon's first steps as the run counts it.
-
-    A horizon leaves a house out while Pi makes it certain. In a run it is certain at the first of
-    all steps alone, and the noise for the others may be too small for it. So each step gets at
-    least the noise for all houses that may be uncertain in the run, by a smaller epsilon.
-
-    Raises:
-        PlanError: No epsilon gives that noise: the other houses lose nothing, or demand reacts.
-    """
-    models, zone, consumption = world
-    policy, own = found.policy, Task(world, tariff, found.policy)
-    models = in_a_run(models, found.running or policy.horizon)
-    others = Task((models, zone, consumption), tariff, policy)
-    each = [policy.epsilon_at(t) for t in range(1, policy.horizon + 1)]
-    least = others.scales(each)
-    short = [t for t, (b, most) in enumerate(zip(own.scales(each), least, strict=True)) if b < most]
-    if not short:
+    if not found.running:
         return found
-    for t in short:
-        if policy.schedule.lengths:
-            raise PlanError(_CERTAIN.format(t + 1))
-        each[t] = float(own.scheduler.losses(t + 1, least[t]).max()) or each[t]
-    task = Task(world, tariff, replace(policy, schedule=per_step(tuple(each))))
-    made = _made(task, found.secret, found.epsilon, found.delta)
-    for t in short:
-        if own.capped or made.scale[t] < least[t] * (1 - _WIDTH):
-            raise PlanError(_CERTAIN.format(t + 1))
-    return replace(
-        made, leakage=found.leakage, house=found.house, step=found.step, running=found.running
-    )
-
-
-_CERTAIN = (
-    "a house is certain at step {} where a horizon begins, and not where another precedes it; what"
-    " the others need leaves it too little noise there. Give it a start that is not certain"
-    " (home_at_start between 0 and 1), or plan the horizon on its own."
-)
+    task = Task(world, tariff, found.policy, found.epsilon)
+    leakage = task.most([found.policy.epsilon_at(t) for t in range(1, task.horizon + 1)])
+    if math.isinf(leakage):
+        raise PlanError(
+            f"epsilon is {found.epsilon:g} for an interval: with releases at the noise that it"
+            f" allows, leakage is not forgotten in {task.run.turn * task.run.turns} steps, so no"
+            " plan covers an endless run; give a smaller epsilon, or plan the horizon on its own."
+        )
+    return replace(found, leakage=leakage)
 
 
 def examine(
@@ -522,12 +454,10 @@ def examine(
     return _made(task, secret, promised, delta)
 
 
-def _by_slot_is_quick(world: ZoneModels, terms: Policy, running: int | None) -> bool:
+def _by_slot_is_quick(world: ZoneModels, terms: Policy) -> bool:
     """Whether a schedule by the time of day is worked out, and takes seconds and not minutes."""
     models, zone, consumption = world
     if any(piece.size > 1 for model in models for piece in model.chains):
-        return False
-    if running is not None and terms.horizon % _turn(models):
         return False
     laws = np.unique(np.stack([consumption.class_of, zone.bound]), axis=1).shape[1]
     return terms.eta == 1 or laws <= _QUICK_LAWS
@@ -546,7 +476,7 @@ def check_blocks(
     *,
     secret: Secret,
     epsilon: float,
-    running: int | None = None,
+    running: bool = False,
 ) -> Plan:
     """The plan of a given policy with blocks of steps, if it keeps a promise.
 
@@ -565,30 +495,28 @@ def check_blocks(
     """
     zone, tariff, models, consumption = terms
     world = (models, zone, consumption)
-    task = Task(world, tariff, policy, running)
+    task = Task(world, tariff, policy, FAR if running else None)
+    if running:
+        task.run.check(epsilon)
     found = _made(task, secret, epsilon, 0.0)
     lost = spending(task, secret, 0.0)(found.epsilon_t)
-    if lost > epsilon * (1 + FORGOTTEN):
+    if lost > epsilon * (1 + _ROUNDING):
         raise PlanError(
             f"policy block_epsilon lets releases say {lost:.6g} about one {secret} where"
             f" {epsilon:g} is promised; give smaller ones, as hushgrid plan --blocks prints them."
         )
-    if running is None or secret != "interval":
-        return found
-    longer = _run_that_forgets(world, tariff, found, running)
-    if longer == running:
-        return _wherever_it_begins(world, tariff, found)
-    return check_blocks(terms, policy, secret=secret, epsilon=epsilon, running=longer)
+    return _never_more(world, tariff, found)
 
 
-def _check_running(
-    models: Sequence[OccupancyModel], horizon: int, running: int | None, uneven: bool
-) -> None:
-    if running is None:
-        return
-    if not (is_whole(running) and running >= horizon):
-        raise PlanError(f"running is {running}; give a whole number, {horizon} steps or more.")
-    turn = _turn(models)
+_ROUNDING = 1e-7  # relative, of losses in a file
+
+
+def _check_running(secret: Secret, horizon: int, turn: int, uneven: bool) -> None:
+    if secret != "interval":
+        raise PlanError(
+            f"an endless run is asked for the secret {secret}; leakage across horizons is counted"
+            " for the secret interval."
+        )
     if uneven and horizon % turn:
         raise PlanError(
             f"the horizon is {horizon} steps, no whole number of turns of the calendars ({turn}),"
@@ -616,8 +544,8 @@ def _check(
             f"Gaussian noise has no finite epsilon a step, so it cannot promise the secret {secret}"
             f" at delta = {delta:g}; give the secret trajectory with a delta such as 1e-6."
         )
-    if terms.horizon > MAX_HORIZON:
-        raise PlanError(f"horizon is {terms.horizon}; plan at most {MAX_HORIZON} steps at a time.")
+    if terms.horizon > MOST_STEPS:
+        raise PlanError(f"horizon is {terms.horizon}; plan at most {MOST_STEPS} steps at a time.")
     if gaussian and slotwise:
         raise PlanError("slotwise and gaussian are both asked; give one of them.")
     if any(terms.schedule.terms.values()):
@@ -691,6 +619,7 @@ def _rules(policy: Policy) -> Policy:
 
 
 _exposures = lru_cache(maxsize=4)(exposures_of)  # of many tasks
+_endless = lru_cache(maxsize=4)(Endless)
 
 
 class Task:
@@ -702,7 +631,8 @@ class Task:
         world: Models, zone and consumption.
         tariff: The rate of a load.
         policy: Eta, the horizon, the rules and the clamp.
-        running: Steps to count leakage over, as for `plan`.
+        endless: What is promised about an interval in an endless run, above which leakage is not
+            counted; None: the horizon on its own.
         any_rules: Accept rules that bound less than the loss about a house.
     """
 
@@ -711,17 +641,24 @@ class Task:
         world: ZoneModels,
         tariff: Tariff,
         policy: Policy,
-        running: int | None = None,
+        endless: float | None = None,
         *,
         any_rules: bool = False,
     ) -> None:
         self.models, self.zone, self.consumption = world
         self.tariff = offset_tariff(self.zone, tariff, self.consumption)
-        self.policy, self.running = policy, running
+        self.policy, self.endless = policy, endless
         # demand that answers rates is planned for at its usual size; losses are then capped
         self.capped = self.consumption.reacts and policy.eta < 1
         self.kinds = _kinds(tuple(self.models), self.zone, self.consumption)
-        exposures = _exposures(*self.kinds[:3], _rules(policy))
+        models, steps = self.kinds.models, policy.horizon
+        if endless is not None:
+            laws = () if policy.eta == 1 else (len(self.consumption.calendar.slots),)
+            turn = turn_of(models, policy.horizon, *laws)
+            steps = turn * -(-STEPS_PER_DAY // turn)  # few and long turns are counted faster
+            self.run = _endless(models, steps)
+            models = self.run.later
+        exposures = _exposures(models, *self.kinds[1:3], _rules(policy))
         if exposures.booked() is not exposures and not any_rules:
             raise PlanError(
                 f"policy blocks, models and negligible are {policy.blocks}, {policy.models},"
@@ -729,8 +666,8 @@ class Task:
                 " release loses about a house; give the rule block, union for models and"
                 " negligible = 0."
             )
-        if running is not None:  # epsilons are asked for by the step, of every step
-            policy = replace(policy, horizon=running, schedule=policy.schedule.over(running))
+        if endless is not None:  # epsilons are asked for by the step, of every step
+            policy = replace(policy, horizon=steps, schedule=policy.schedule.over(steps))
         self.lengths = policy.schedule.lengths  # blocks of steps, of all that count; empty: none
         self.scheduler = Scheduler(exposures, policy)
         self._span = policy.schedule.span
@@ -809,45 +746,27 @@ class Task:
     def leakage(self, each: Sequence[float]) -> tuple[float, int, int]:
         """The worst total leakage, the maximum over the models; its step from 1, and its house.
 
-        Over `running` steps where that is set: `each` again and again, and the chain goes on.
+        Of an endless run counted from nothing: `each` again and again, and the chain goes on.
         """
-        worst = worst_leakage(self.kinds.models, *self._by_class(each), lengths=self.lengths)
+        losses, class_of = self._by_class(each)
+        if self.endless is not None:
+            said = self.run.least(losses, class_of, self.lengths, min(self.endless, FAR))
+            return said.total, said.step, int(self.kinds.first[said.house])
+        worst = worst_leakage(self.kinds.models, losses, class_of, lengths=self.lengths)
         return worst.total, worst.step, int(self.kinds.first[worst.house])
+
+    def most(self, each: Sequence[float]) -> float:
+        """The leakage of an endless run counted from above; infinite where it is not forgotten."""
+        assert self.endless is not None
+        return self.run.most(*self._by_class(each), self.lengths, self.endless * (1 + _ROUNDING))
 
     def _by_class(self, each: Sequence[float]) -> tuple[Floats, Int32s]:
         """Losses (steps, classes) of all steps that count, and the class of every kind."""
-        if self.running is not None:
-            each = [each[t % len(each)] for t in range(self.running)]
+        if self.endless is not None:
+            each = [each[t % len(each)] for t in range(self.run.turn)]
         distinct, row = self.distinct_losses(each)
         kinds, class_of = _loss_classes(distinct)
         return kinds[row], class_of
-
-    def enclosed(self, each: Sequence[float], inflow: float) -> tuple[float, float]:
-        """The worst total leakage of a run that is part of a longer one, from below and above.
-
-        Args:
-            each: the epsilon of every step of a horizon.
-            inflow: the most that releases before the run say about its first step, and those
-                after it about its last.
-
-        Returns:
-            Without releases before and after the `running` steps; and with them: the largest of
-            the first half of the run, which nothing precedes, and of its third quarter, where the
-            inflow is at the end of the first quarter. By then the law of occupancy has settled.
-        """
-        losses, class_of = self._by_class(each)
-        part = len(losses) // 4
-
-        def worst(steps: slice, *places: int) -> float:
-            more = np.zeros(len(losses))
-            more[list(places)] = inflow
-            found = leakage_by_houses(
-                self.kinds.models, losses, class_of, more, lengths=self.lengths
-            )
-            return max(float(total[steps].max()) for _, _, total in found)
-
-        above = max(worst(slice(0, 2 * part), -1), worst(slice(2 * part, 3 * part), part, -1))
-        return worst(slice(None)), above
 
     def _worst(self, t: int, b: float) -> Event:
         exposure, eta = self.scheduler.booked(t), self.policy.eta
@@ -888,16 +807,16 @@ def _solved(
     uneven = () if min(each) == top else tuple(each)
     policy = replace(task.policy, epsilon=top, schedule=per_step(uneven))
     world = (task.models, task.zone, task.consumption)
-    best = _made(Task(world, task.tariff, policy, task.running), secret, epsilon, delta)
+    best = _made(Task(world, task.tariff, policy, task.endless), secret, epsilon, delta)
     alone = best.prospect.with_cut()
     for number, (lengths, losses) in enumerate(_blocks(task, best) if joint else ()):
         if number == 1 and best.prospect.with_cut() * _GAIN < alone:
             break  # those made for the chain do more than equal ones can
         bare = replace(policy, epsilon=max(losses), schedule=Blocks(lengths, losses))
-        own = Task(world, task.tariff, bare, task.running)
+        own = Task(world, task.tariff, bare, task.endless)
         each = _largest(own, spending(own, secret, delta), bare.schedule.epsilons, epsilon)
         kept = replace(bare, epsilon=max(each), schedule=bare.schedule.with_epsilons(tuple(each)))
-        made = _made(Task(world, task.tariff, kept, task.running), secret, epsilon, delta)
+        made = _made(Task(world, task.tariff, kept, task.endless), secret, epsilon, delta)
         if made.prospect.with_cut() < best.prospect.with_cut():
             best = made
     return best
@@ -941,7 +860,7 @@ def _of_a_day(task: Task, even: Plan, day: int) -> tuple[tuple[int, ...], tuple[
     slots = model.calendar.slots[np.arange(day + 1) % len(model.calendar.slots)]
     moves, law = piece.transition[slots, chain], piece.initial[chain]
     weights = even.prospect.weights[:day]
-    if task.running is None and task.horizon == day:
+    if task.endless is None and task.horizon == day:
         moves[0] = np.eye(2)
         return borders(law, moves, weights, even.epsilon, (0.0, 0.0))
     for _ in range(_SETTLED):
@@ -1072,7 +991,7 @@ def _made(task: Task, secret: Secret, epsilon: float, delta: float) -> Plan:
         assumptions(
             secret, policy, task.consumption, len(task.models), exports=task.zone.offset > 0
         ),
-        task.running,
+        task.endless is not None,
         task.net_clamp,
         bill_change(ahead, task.tariff, task.models, task.consumption, task.zone.export),
     )

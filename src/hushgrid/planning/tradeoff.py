@@ -15,17 +15,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hushgrid._numbers import is_real
-from hushgrid.accounting.epochs import in_a_run, running_steps
+from hushgrid.accounting.endless import Endless, turn_of
 from hushgrid.accounting.temporal import (
     contradicted,
     contradicted_houses,
-    grows_without_end,
     leakage_under_models,
-    worst_leakage,
 )
 from hushgrid.errors import HushgridError, PlanError
 from hushgrid.mechanism.policy import Even, Policy, gaussian_delta
-from hushgrid.model.occupancy import STEPS_PER_DAY, OccupancyModel
+from hushgrid.model.occupancy import OccupancyModel
 from hushgrid.model.zone import ZoneTerms
 from hushgrid.planning.expected_error import RHO, Prospect, prospect
 from hushgrid.planning.planner import Plan, Secret, Task, plan, spending
@@ -33,8 +31,6 @@ from hushgrid.planning.planner import Plan, Secret, Task, plan, spending
 SENSITIVITY_ETAS = (0.0, 0.01, 0.05, 0.2, 1.0)
 EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)  # multiples of the requested epsilon
 HOUSES = (0.25, 0.5, 1.0, 4.0, 16.0)  # multiples of the number of houses
-
-_MOST_STEPS = 30_000  # after so many steps a leakage that still grows is called unbounded
 
 
 class Cell(NamedTuple):
@@ -109,67 +105,27 @@ def endless_leakage(found: Plan, world: ZoneTerms) -> float | None:
     if found.leakage is None:
         return None
     zone, tariff, models, consumption = world
-    # whole turns of every calendar, so that a weekend is never left out
-    turn = math.lcm(len(found.scale), *(len(model.calendar.slots) for model in models))
+    try:
+        turn = turn_of(models, len(found.scale))
+    except PlanError:
+        return None
+    run = Endless(tuple(models), turn)
+    if len(models) > 1 and _contradict(found, models, run):
+        return float("inf")  # which model is right is never forgotten
     # who is certain where the first horizon begins need not be so where the next one does
-    later = in_a_run(models, min(2 * turn, _MOST_STEPS))
-    others = Task((later, zone, consumption), tariff, found.policy, any_rules=True)
+    others = Task((run.later, zone, consumption), tariff, found.policy, any_rules=True)
     lost = [others.scheduler.losses(t, b).max() for t, b in enumerate(found.scale, 1)]
     e = np.maximum(found.largest_losses, lost)  # of any house: a bound for all
-    if any(grows_without_end(model, float(e.min())).any() for model in models):
-        return float("inf")
-    if _contradict(found, models, later, min(turn, _MOST_STEPS)):
-        return float("inf")  # which model is right is never forgotten
-    if turn > _MOST_STEPS:
-        return None
-    turns, before = 1, 0.0
-    while turns * turn <= max(_MOST_STEPS, 4 * turn):
-        times = turns * turn // len(e)
-        lengths = found.policy.schedule.lengths * times
-        now = worst_leakage(models, np.tile(e, times), lengths=lengths).total
-        if now - before <= 1e-6 * now:
-            return max(now, found.leakage)
-        turns, before = turns * 2, now
-    return float("inf")
+    alike, times = np.zeros(zone.n_houses, np.int32), turn // len(e)
+    lengths = found.policy.schedule.lengths * times
+    return max(run.most(np.tile(e, times)[:, None], alike, lengths), found.leakage)
 
 
-def _contradict(
-    found: Plan, models: Sequence[OccupancyModel], later: Sequence[OccupancyModel], turn: int
-) -> bool:
+def _contradict(found: Plan, models: Sequence[OccupancyModel], run: Endless) -> bool:
     """Whether the models contradict each other about a house, in the first horizon or later."""
-    if len(models) < 2:
-        return False
-    torn = contradicted_houses(later, turn) | contradicted_houses(models, len(found.scale))
+    torn = contradicted_houses(models, 2 * run.turn) | contradicted_houses(run.later, run.turn)
     total = leakage_under_models(models, found.losses, found.policy.schedule.lengths).total
     return bool((torn | contradicted(total, found.losses)).any())
-
-
-def running(models: Sequence[OccupancyModel], horizon: int, secret: str) -> int:
-    """Number of steps of repeated horizons whose leakage bounds that of any number of them.
-
-    Args:
-        models: Occupancy models.
-        horizon: Steps of one horizon.
-        secret: The secret of the promise; only `interval` counts leakage across horizons.
-
-    Returns:
-        The number of steps.
-
-    Raises:
-        PlanError: If the secret is another one, or leakage does not fade in 32 days.
-    """
-    if secret != "interval":
-        raise PlanError(
-            f"continued is asked for the secret {secret}; leakage across horizons is counted for"
-            " the secret interval."
-        )
-    found = running_steps(models, horizon, STEPS_PER_DAY)
-    if found is None:
-        raise PlanError(
-            "leakage does not fade in 32 days for some house, so no promise covers horizons before"
-            " and after; plan the horizon on its own, or give models in which occupancy can change."
-        )
-    return found
 
 
 def check_error(world: ZoneTerms, found: Plan, asked: Mapping[str, Any], error: float) -> None:

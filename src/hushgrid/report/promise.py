@@ -285,7 +285,7 @@ def _planned(found: Plan) -> str:
         found.secret,
         found.epsilon,
         delta=found.delta,
-        continued=found.running is not None,
+        continued=found.running,
         window="" if found.window is None else f"{found.window - 1} intervals in a row",
     )
 
@@ -301,8 +301,8 @@ def _plan_lines(found: Plan, rho: float, endless: float | None) -> tuple[list[st
         lines.append(f"Any window loses at most {found.leakage:.3f}, by any number of prices.")
     elif found.leakage is not None:
         over = "the horizon on its own"
-        if found.running is not None:
-            over = f"a run of {found.running} steps, the horizon again and again"
+        if found.running:
+            over = "an endless run of the horizon"
         lines.append(f"Leakage about one step of one house over {over}: {found.leakage:.3f}.")
         if endless is not None:
             more = (
@@ -471,10 +471,8 @@ class Outlook:
         leakage_day: Leakage about one step of one house from the first day's releases, or None.
         day: Number of releases of a day.
         rho: Relative error to expect of the model.
-        leakage_week: As `leakage_day`, of the first week or the horizon.
+        leakage_week: As `leakage_day`, of the first week.
         leakage: For an interval promise, the leakage counted for it.
-        memory: Steps without a price after which none of it is left; None where the plan is for one
-            epoch alone.
         window: Of the secret window, its length in words.
     """
 
@@ -487,7 +485,6 @@ class Outlook:
     rho: float
     leakage_week: float | None = None
     leakage: float | None = None
-    memory: int | None = None
     window: str = ""
 
 
@@ -595,7 +592,6 @@ def outlook_json(outlook: Outlook) -> dict[str, Any]:
             "estimator": seen.policy.estimator,
         },
         "epsilon": outlook.epsilon,
-        "horizon": outlook.steps,
         "eta": seen.policy.eta,
         "epsilon_t_max": figures(outlook)["step"],
         "epsilon_any": finite_or_none(seen.epsilon_any),
@@ -604,7 +600,6 @@ def outlook_json(outlook: Outlook) -> dict[str, Any]:
         "clamp": list(seen.clamp) or None,
         "leakage_day": outlook.leakage_day,
         "leakage": outlook.leakage,
-        "memory": outlook.memory,
         "expected_error": price_error(outlook),
         "forecast_error": price_error(outlook, "forecast"),
         "error_share_of_load": seen.prospect.share(outlook.rho),
@@ -631,7 +626,7 @@ def outlook_prose(outlook: Outlook) -> str:
         outlook.secret,
         outlook.epsilon,
         steps=outlook.steps,
-        continued=outlook.memory is not None,
+        continued=True,
         window=outlook.window,
     )
     lines = [f"Promise: {promise}", *_noise_lines(seen)]
@@ -641,7 +636,7 @@ def outlook_prose(outlook: Outlook) -> str:
             f" at most {outlook.leakage_day:.3f}; {_of_others(outlook)}."
         )
     if outlook.leakage is not None:
-        lines.append(_counted(outlook.leakage, outlook.memory))
+        lines.append(f"From all releases, past and future: at most {outlook.leakage:.3f}.")
     if policy.clamp:
         lines.append(f"Readings are cut at {_cut_at(seen.clamp)} Wh, by group of houses.")
     what = "the public's best estimate" if policy.publish == "estimate" else "the noisy load"
@@ -731,19 +726,6 @@ def _of_others(outlook: Outlook) -> str:
         f"from {name} {value:.3f} (odds times {_factor(value)})"
         for name, value in parts.items()
         if value is not None
-    )
-
-
-def _counted(leakage: float, memory: int | None) -> str:
-    """What an interval promise counts."""
-    if memory is None:
-        return (
-            f"From all releases of this epoch: at most {leakage:.3f}. It does not fade in 32 days"
-            " without a price, so a further epoch may have to publish forecasts."
-        )
-    return (
-        f"From all releases, past and future: at most {leakage:.3f}."
-        f" {memory} intervals without a price leave nothing of it."
     )
 
 

@@ -41,7 +41,6 @@ def serve(
     import gc
     import sys
     from contextlib import ExitStack
-    from functools import partial
 
     from hushgrid.errors import LedgerError
     from hushgrid.service.ledger import standby_remark
@@ -67,7 +66,7 @@ def serve(
         serve_in_turn(deployment, clock=clock, stop=stop, changed=changed, run=run)
     else:
         with ExitStack() as stack:
-            find = changes or partial(changes_of, again=changed)
+            find = changes or changes_of
             begun, others = find(deployment, clock.now())
             if others and not changed:
                 raise LedgerError(unasked(others))

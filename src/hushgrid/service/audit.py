@@ -35,11 +35,11 @@ from hushgrid.audit.evidence import (
 from hushgrid.compare.attack import Recording
 from hushgrid.errors import FileError, HushgridError, LedgerError
 from hushgrid.files.deployment import ZoneService
-from hushgrid.files.interval_plan import EpochTimes, laid
 from hushgrid.files.models import is_trace, load_trace
 from hushgrid.files.results import read_text
 from hushgrid.files.service_file import is_service, load_deployment
 from hushgrid.files.toml import TomlFile
+from hushgrid.files.weeks import Steps, laid
 from hushgrid.files.zone_file import ZoneFile, load_zone, zone_of
 from hushgrid.mechanism.policy import Blocks
 from hushgrid.model.occupancy import OccupancyModel
@@ -53,7 +53,6 @@ from hushgrid.service.ledger.chain import ChainReport, check
 from hushgrid.service.ledger.records import (
     HOUSE_DIGITS,
     AccountRows,
-    EpochRecord,
     LedgerState,
     Record,
     ReleaseRecord,
@@ -182,9 +181,9 @@ class _InOtherEpochs:
     def __init__(self, service: ZoneService) -> None:
         self._service = service
 
-    def terms(self, digest: str, first: int, horizon: int) -> Terms | None:
+    def terms(self, digest: str, first: int) -> Terms | None:
         """The terms with that digest, if the file leads to them at that time."""
-        found = same_terms(self._service, digest, first, horizon)
+        found = same_terms(self._service, digest, first)
         return None if found is None else replace(terms_of(found), other_epochs=self)
 
     def models(self, first: int, steps: int) -> Sequence[OccupancyModel]:
@@ -193,7 +192,7 @@ class _InOtherEpochs:
         if service.pattern is None:
             return service.scenario.models
         begins = first * service.seconds
-        place = EpochTimes(begins, service.seconds, steps, service.time_zone)
+        place = Steps(begins, service.seconds, steps, service.time_zone)
         return laid(service.pattern, place).models
 
 
@@ -217,7 +216,7 @@ def terms_of(service: ZoneService) -> Terms:
         eta_set_by=service.eta_set_by,
         charged=service.learned.epsilon,
         provenance=service.provenance,
-        continued=service.memory is not None,
+        continued=promise is not None and promise.secret == "interval",
         other_epochs=None if service.pattern is None else _InOtherEpochs(service),
         days=service.days,
         accounts=partial(_accounts, service),
@@ -243,7 +242,9 @@ def _accounts(service: ZoneService, ledger: LedgerState, number: int) -> Account
     """
     epoch = ledger.epochs[number]
     later = [*(one.seq for one in ledger.epochs), ledger.head.seq + 1][number + 1]
-    begun = _in_epoch(service, epoch)
+    begun = None
+    if epoch.seconds == service.seconds:
+        begun = same_terms(service, epoch.digest, epoch.first)
     if begun is None:
         return AccountFinding(False)
     state, due = first_state(begun), epoch_record(begun, epoch.digest)
@@ -321,18 +322,6 @@ def _covers(rows: AccountRows | None, due: AccountRows | None) -> bool:
         and stated.low <= right.low + near
         and stated.high >= right.high - near
     )
-
-
-def _in_epoch(service: ZoneService, epoch: EpochRecord) -> ZoneService | None:
-    """The zone as it ran in an epoch; None where its terms were others."""
-    begins = epoch.first * epoch.seconds
-    if epoch.seconds != service.seconds:
-        return None
-    if service.pattern is None or begins == service.begins:
-        begun = replace(service, begins=begins)
-        if first_state(begun).digest == epoch.digest:
-            return begun
-    return same_terms(service, epoch.digest, epoch.first, epoch.horizon)
 
 
 def _before(ledger: LedgerState, number: int, seq: int) -> LedgerState:

@@ -34,8 +34,8 @@ from hushgrid.errors import (
     ServiceError,
 )
 from hushgrid.files.deployment import Deployment, Mqtt, ZoneService
-from hushgrid.files.interval_plan import placed
 from hushgrid.files.toml import masked
+from hushgrid.files.weeks import placed
 from hushgrid.mechanism.noise import SimulatedNoise
 from hushgrid.mechanism.release import step
 from hushgrid.service.access.clients import CLIENTS, ClientStore, check_bound

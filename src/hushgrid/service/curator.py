@@ -50,7 +50,6 @@ from hushgrid.service.epoch import (
     check_models_agree,
     check_moves,
     check_new,
-    has_begun,
 )
 from hushgrid.service.gaps import book, note_loss
 from hushgrid.service.ledger.chain import LedgerStore
@@ -61,8 +60,8 @@ from hushgrid.service.ledger.witness import Witness
 from hushgrid.service.ledger.writer import Ledger, Signer, verify_signature
 from hushgrid.service.meters.columns import Closed, IntervalSource, NoiseBlock
 from hushgrid.service.replay import Replay, last_block, last_release
-from hushgrid.service.same_terms import next_epoch, renews, zone_as_begun
-from hushgrid.service.zone_account import AdmittedBlock, ZoneAccount
+from hushgrid.service.same_terms import next_week, zone_as_begun
+from hushgrid.service.zone_account import AdmittedBlock, ZoneAccount, room_of
 
 
 class Publisher(Protocol):
@@ -290,14 +289,14 @@ class Status:
     Attributes:
         zone: The zone.
         t: The last step that is published or left out.
-        spent: Epsilon spent so far.
+        room: What the account still admits, as a share of the promise; see `room_of`.
         missing: Meters without a reading in the last interval, for operators; None: not known.
         state: In words, such as `publishing` or `forecast only`.
     """
 
     zone: str
     t: int
-    spent: float
+    room: float
     missing: int | None
     state: str
 
@@ -349,7 +348,7 @@ class Curator:
     ) -> None:
         self.service, self._ledger, self._meters = service, ledger, meters
         self._present, self._key = present, key
-        self._refused = 0  # how many horizons after the present epoch none may begin
+        self._refused = 0  # the end of the week after which none may begin [UTC epoch s]
         self._noise, self._publishers, self._mode, self._watch = noise, publishers, mode, watch
         self._covariates = covariates
         self._unshown: dict[int, ReleaseRecord] = {}  # by publisher
@@ -551,7 +550,7 @@ class Curator:
         return Status(
             self.service.id,
             self.t - 1,
-            self._replay.spent.total,
+            room_of(self.service, self._ledger.standing),
             self._missing,
             state,
         )
@@ -606,34 +605,31 @@ class Curator:
         return made
 
     def renew(self) -> None:
-        """Begin the next epoch of the same terms, where the horizon is over and the file says so.
+        """Go on with the steps of the next week, where those of the present one are over.
 
-        The account goes on. Where no epoch may begin, the zone publishes forecasts, and an operator
-        has to begin one.
+        The account goes on. Where they cannot begin, the zone publishes forecasts, and an operator
+        has to begin other terms.
         """
-        standing, t = self._ledger.standing, self.t
-        horizons = (t - self._epoch.first) // self._epoch.horizon
-        if self._key is None or standing.gap is not None or horizons == self._refused:
-            return
-        if horizons < 1 or not renews(self.service):
+        standing, t, ends = self._ledger.standing, self.t, self.service.ends
+        if self._key is None or standing.gap is not None or ends == self._refused:
             return
         try:
-            later = next_epoch(self.service, t, renewed=has_begun(self.service, standing))
+            later = next_week(self.service, t)
             if later is None:
                 return
             check_new(later, standing)
             check_models_agree(later)
             check_all_here(later, standing, self._key, new_epoch=True)
         except HushgridError as error:
-            self._refused = horizons
+            self._refused = ends
             fields = {"zone": self.service.id, "t": t, "reason": str(error)}
-            log.error("epoch not renewed", extra=fields)
+            log.error("next week not begun", extra=fields)
             return
         begin(later, self._ledger, self._meters, self._key, True)
         self.service, self._replay, self._refused = later, Replay(later), 0
         self._fold()
         self.leave_out_until(self.start_of(t))
-        log.info("epoch renewed", extra={"zone": self.service.id, "t": t})
+        log.info("next week begun", extra={"zone": self.service.id, "t": t})
 
     def keep_checkpoint(self, every: int = EVERY) -> None:
         """Learn from a few releases that were published, and keep a checkpoint where one is due.
@@ -896,14 +892,13 @@ def status_of(zone: ZoneService, standing: LedgerState | None, now: float) -> St
         now: [UTC epoch s]
 
     Returns:
-        The last step, what is spent, and the state in words.
+        The last step, the room of its account, and the state in words.
     """
     if standing is None:
-        return Status(zone.id, 0, 0.0, None, NOT_BEGUN)
-    spent = Replay(zone).follow(standing).spent
+        return Status(zone.id, 0, 1.0, None, NOT_BEGUN)
     state = _state(zone, standing, now)
     t = standing.done if standing.releases else 0
-    return Status(zone.id, t, spent.total, None, state)
+    return Status(zone.id, t, room_of(zone, standing), None, state)
 
 
 def _state(zone: ZoneService, standing: LedgerState, now: float) -> str:
@@ -914,12 +909,10 @@ def _state(zone: ZoneService, standing: LedgerState, now: float) -> str:
         return NOT_BEGUN
     if now < standing.releases[-1].published_at - zone.clock_limit * zone.seconds:
         return BEHIND
-    first = standing.epoch.first if standing.epoch else 1
     due = (standing.done + 2) * zone.seconds + zone.grace
     if now > due + zone.seconds:
         return "behind"
     last = standing.releases[-1]
-    ends = first + (standing.epoch.horizon if standing.epoch else 0)
-    if last.source == "forecast" and standing.done < ends:
+    if last.source == "forecast":
         return "no readings"
     return _STATES[last.source]

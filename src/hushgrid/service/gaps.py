@@ -39,12 +39,7 @@ from hushgrid.service.ledger.writer import Ledger, load, verify_signature
 from hushgrid.service.meters import open_meters
 from hushgrid.service.meters.columns import IntervalSource
 from hushgrid.service.meters.tables import file_of
-from hushgrid.service.same_terms import (
-    as_begun,
-    can_renew,
-    next_epoch,
-    renews,
-)
+from hushgrid.service.same_terms import as_begun, next_week
 from hushgrid.service.zone_account import ZoneAccount, from_rows, to_rows
 
 log = logging.getLogger("hushgrid.curator")
@@ -219,17 +214,11 @@ def _check_named(
 ) -> None:
     """Refuse to book where an epoch may be lost that the file does not lead to.
 
-    One that began before the present one; or one that began by itself when the horizon ended, if
-    the file had the key `renew` then.
+    One that began before the present one.
     """
     gap, epoch = standing.gap, standing.epoch
     if lost_epochs or gap is None or epoch is None:
         return
-    if gap.last >= epoch.first + epoch.horizon and can_renew(service) and not renews(service):
-        raise LedgerError(
-            f"what may be lost of zone {service.id!r} reaches beyond the horizon of its last epoch,"
-            f" and policy.renew may have been set then.{_NAME_IT}"
-        )
     if gap.first > epoch.first:
         return
     releases = tuple(one for one in standing.releases if one.seq < gap.seq)
@@ -244,7 +233,7 @@ def _check_named(
 def _others(
     service: ZoneService, epoch: EpochRecord, lost_epochs: Sequence[ZoneService]
 ) -> list[ZoneService]:
-    """The lost epochs without the present one; its terms may have had the key `renew` since."""
+    """The lost epochs without the present one."""
     present = (epoch.digest, epoch.first, epoch.seconds)
     return [
         one
@@ -252,21 +241,16 @@ def _others(
         if (first_state(one).digest, one.begins // one.seconds, one.seconds) != present
         or (one.meters, one.export_meters) != (service.meters, service.export_meters)
         or interval_promise(one) != interval_promise(service)
-        or (one is not service and renews(one) and not renews(service))
     ]
 
 
 def _most(service: ZoneService, start: int, end: int) -> tuple[float, float]:
-    """The most that an epoch of these terms can have cost from `start` to `end` [epoch s].
-
-    And those that began by themselves after it.
-    """
-    each, horizon = [_most_of_one(service, start, end)], service.policy.horizon
-    first = service.begins // service.seconds
-    later = next_epoch(service, max(first + horizon, start // service.seconds))
+    """The most that these terms can have cost from `start` to `end` [epoch s], week by week."""
+    each = [_most_of_one(service, start, end)]
+    later = next_week(service, max(service.ends, start) // service.seconds)
     while later is not None and later.begins < end:
         each.append(_most_of_one(later, start, end))
-        later = next_epoch(later, later.begins // later.seconds + horizon)
+        later = next_week(later, later.ends // later.seconds)
     return sum_up(one for one, _ in each), min(sum_up(one for _, one in each), 1.0)
 
 

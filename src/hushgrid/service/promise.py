@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from hushgrid.errors import HushgridError
 from hushgrid.files.deployment import ACCEPT_ERROR, Deployment, Promise, ZoneService
 from hushgrid.files.toml import duration_text
+from hushgrid.files.weeks import whole_week
 from hushgrid.mechanism.policy import Policy
 from hushgrid.model.zone import FeedIn, Tariff
 from hushgrid.planning.expected_error import RHO
@@ -64,7 +65,7 @@ def sentence(zone: ZoneService) -> str:
         zone.policy,
         promise.secret,
         stated_epsilon(zone),
-        continued=zone.memory is not None,
+        continued=True,
         window=window_words(zone),
     )
 
@@ -146,7 +147,6 @@ def promise_json(zone: ZoneService, mode: str) -> dict[str, Any]:
         "zone": zone.id,
         "mode": mode,
         **stated(zone),
-        "horizon": zone.policy.horizon,
         "houses": len(zone.meters),
         "interval_s": zone.seconds,
         "time_zone": zone.time_zone,
@@ -176,7 +176,7 @@ def _leakage(zone: ZoneService) -> dict[str, float | None] | None:
 
 
 def expected_error(zone: ZoneService) -> float | None:
-    """Root mean square of the published price's relative error over the first day.
+    """Root mean square of the published price's relative error over a Monday.
 
     Args:
         zone: The zone.
@@ -184,6 +184,7 @@ def expected_error(zone: ZoneService) -> float | None:
     Returns:
         The error; None where no noise can be found for the terms.
     """
+    zone = whole_week(zone)
     policy = first_day(zone)
     try:
         found, _ = expected(zone.scenario.terms, policy, promise_of(zone).epsilon, _rho(zone))
@@ -228,6 +229,7 @@ def tradeoff_json(zone: ZoneService) -> dict[str, Any]:
 
 
 def _tradeoff(zone: ZoneService) -> Tradeoff:
+    zone = whole_week(zone)
     promise = promise_of(zone)
     fixed = zone.scenario.consumption.reacts  # it goes with eta = 1 alone
     return tradeoff(
@@ -250,7 +252,7 @@ _DAYS = 7  # that a policy is examined over: they hold a weekend
 
 
 def outlook(zone: ZoneService) -> Outlook:
-    """The zone's policy over its first week.
+    """The zone's policy over a week.
 
     Args:
         zone: The zone.
@@ -258,6 +260,7 @@ def outlook(zone: ZoneService) -> Outlook:
     Returns:
         Losses, leakage and errors, from which JSON and prose are made.
     """
+    zone = whole_week(zone)
     scenario, promise = zone.scenario, promise_of(zone)
     day = min(DAY // zone.seconds, zone.policy.horizon)
     policy = zone.policy.first(_DAYS * DAY // zone.seconds)
@@ -278,7 +281,6 @@ def outlook(zone: ZoneService) -> Outlook:
         _rho(zone),
         week,
         zone.leakage,
-        zone.memory,
         window_words(zone),
     )
 
@@ -308,7 +310,6 @@ def zone_json(zone: ZoneService, found: Outlook, on: Running | None = None) -> d
         "retention_s": zone.retention,
         "time_zone": zone.time_zone,
         "running_epoch": on is not None and not on.new,
-        "horizon_ends": utc(zone.ends),
         "forecast_until": None if on is None else _forecast_until(on),
         "accept_error": zone.accept_error,
         "accept_error_set_by": zone.accept_error_set_by or None,
@@ -443,26 +444,6 @@ def name_problem(zone: ZoneService) -> str | None:
     return (
         f"zone {zone.id}: service.accept_error is {zone.accept_error:g}, above {ACCEPT_ERROR:g},"
         " and accept_error_set_by is not set; say who accepts that."
-    )
-
-
-def ended_problem(zone: ZoneService, on: Running | None, now: float) -> str | None:
-    """Why no price comes from readings any more.
-
-    Args:
-        zone: The zone.
-        on: The epoch of its ledger; None: there is none.
-        now: [UTC epoch s]
-
-    Returns:
-        One sentence; None where the horizon goes on, or the next epoch begins by itself.
-    """
-    ends = (zone if on is None else on.zone).ends
-    if now < ends or (zone.promise is not None and zone.promise.renew):
-        return None
-    return (
-        f"zone {zone.id}: the horizon ended at {utc(ends)}, so that forecasts are published; give a"
-        " later begins and start with --yes, or set policy.renew with the secret interval."
     )
 
 

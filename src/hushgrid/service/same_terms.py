@@ -1,19 +1,16 @@
-"""The zone as an epoch of the same terms ran it, or will run it.
-
-The same terms are those of the file but for `begins` and the horizon.
-"""
+"""The terms of a zone's file beside those of its ledger; the zone from week to week."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import NamedTuple
 
 from hushgrid.errors import LedgerError, PlanError
 from hushgrid.files.deployment import Deployment, ZoneService
-from hushgrid.files.interval_plan import in_epoch, placed
+from hushgrid.files.weeks import placed, week_of
 from hushgrid.service.epoch import (
     first_state,
     interval_promise,
@@ -81,13 +78,12 @@ class Changes(NamedTuple):
     zones: Mapping[str, str]
 
 
-def changes_of(deployment: Deployment, now: float, *, again: bool = False) -> Changes:
+def changes_of(deployment: Deployment, now: float) -> Changes:
     """What a start would change, by the file and the ledger.
 
     Args:
         deployment: The service as its file is now.
         now: [UTC epoch s]
-        again: The same terms begin again where their horizon is over.
 
     Returns:
         The service as it would run, and what changes.
@@ -110,12 +106,6 @@ def changes_of(deployment: Deployment, now: float, *, again: bool = False) -> Ch
                 standing = fold(store.records(zone.id))
                 begun = placed(zone, next_border(zone, standing, now))
                 changed[zone.id] = change_of(begun, standing)
-            elif again and now >= begun.ends and not renews(begun):
-                begun = placed(begun, next_border(begun, fold(store.records(zone.id)), now))
-                changed[zone.id] = (
-                    f"zone {zone.id}: the horizon is over, and the same terms begin again at"
-                    f" {_utc(begun.begins)}."
-                )
             zones.append(begun)
     return Changes(replace(deployment, zones=tuple(zones)), changed)
 
@@ -187,106 +177,62 @@ def _utc(seconds: int) -> str:
 
 
 def zone_as_begun(service: ZoneService, epoch: EpochRecord) -> ZoneService:
-    """The zone with the policy and the times of its present epoch; see `as_begun`.
+    """The zone with the terms of its file over the steps of an epoch; see `as_begun`.
 
     Args:
         service: The zone as its file is now.
-        epoch: Its present epoch.
+        epoch: The epoch.
 
     Returns:
-        The zone as it began, or as given where these terms were not planned from it. An epoch
-        that renewed itself begins whole horizons after the file's.
+        The zone. Its digest is the epoch's where the terms are the same. As given where its steps
+        have another length, or its promise cannot be kept.
     """
-    digest = epoch.digest
-    if digest == first_state(service).digest and epoch.first * epoch.seconds == service.begins:
+    begins = epoch.first * epoch.seconds
+    if epoch.seconds != service.seconds or begins == service.begins:
         return service
-    if epoch.seconds != service.seconds:
+    try:
+        return placed(service, begins)
+    except PlanError:
         return service
-    found = same_terms(service, digest, epoch.first, epoch.horizon)
-    if found is None:  # no plan of its own: the file's terms from then on
-        moved = placed(service, epoch.first * epoch.seconds)
-        found = moved if first_state(moved).digest == digest else None
-    return found or service
 
 
-def next_epoch(service: ZoneService, t: int, *, renewed: bool = True) -> ZoneService | None:
-    """The zone in the epoch that begins by itself once the horizon of the present one has ended.
-
-    Args:
-        service: The zone in its present epoch.
-        t: The zone's step that is next.
-        renewed: As in `in_epoch`: whether an epoch of these terms has published anything.
-
-    Returns:
-        The zone with the same terms in the horizon that holds the step, counted from the present
-        one on. None while the horizon goes on, or where epochs do not renew themselves.
-    """
-    ahead = t - service.begins // service.seconds
-    horizons = ahead // service.policy.horizon
-    if horizons < 1 or not renews(service):
-        return None
-    begins = service.begins + horizons * service.policy.horizon * service.seconds
-    return in_epoch(service, begins, renewed=renewed)
-
-
-def renews(service: ZoneService) -> bool:
-    """Whether the epochs of a zone follow each other by themselves."""
-    return can_renew(service) and service.promise is not None and service.promise.renew
-
-
-def can_renew(service: ZoneService) -> bool:
-    """Whether they would with the key `renew`, which is no part of the terms."""
-    if window_promise(service) is not None:
-        return True
-    return interval_promise(service) is not None and service.memory is not None
-
-
-def same_terms(service: ZoneService, digest: str, first: int, horizon: int) -> ZoneService | None:
+def same_terms(service: ZoneService, digest: str, first: int) -> ZoneService | None:
     """The zone as it ran in an epoch, if all but its times is as it is now.
 
     Args:
-        service: the zone as it is now; without an interval promise its times are looked at as
-            they are.
-        digest: the epoch's terms, as its record has them.
-        first: the zone's step at which it began.
-        horizon: its steps.
+        service: The zone as its file is now.
+        digest: The epoch's terms, as its record has them.
+        first: The zone's step at which it began.
 
     Returns:
         The zone in that epoch; None where its terms were others.
     """
-    each = (one for one in _versions(service, first * service.seconds, horizon) if one)
-    return next((one for one in each if first_state(one).digest == digest), None)
-
-
-def _versions(service: ZoneService, begins: int, horizon: int) -> Iterator[ZoneService | None]:
-    """The zone in an epoch, as it is planned where epochs renew themselves, and where they do not.
-
-    Args:
-        service: The zone.
-        begins: Where the epoch begins [UTC epoch s].
-        horizon: Its steps.
-
-    Yields:
-        The zone in that epoch; None where the promise cannot be kept.
-    """
-    if window_promise(service) is not None:
-        yield _planned(service, begins, horizon)
-    if interval_promise(service) is None:
-        return
-    if renews(service):
-        yield _planned(service, begins, horizon, renewed=True)
-    if service.promise is not None and service.promise.renew:
-        once = replace(service, promise=replace(service.promise, renew=False))
-        planned = _planned(once, begins, horizon)
-        yield planned and replace(planned, promise=service.promise)
-    yield _planned(service, begins, horizon)
-
-
-def _planned(
-    service: ZoneService, begins: int, horizon: int, *, renewed: bool = False
-) -> ZoneService | None:
-    """As `in_epoch`; None where the promise cannot be kept there."""
+    begins = first * service.seconds
     try:
-        return in_epoch(service, begins, horizon, renewed=renewed)
+        begun = service if begins == service.begins else placed(service, begins)
     except PlanError:
         return None
+    return begun if first_state(begun).digest == digest else None
+
+
+def next_week(service: ZoneService, t: int) -> ZoneService | None:
+    """The zone with the same terms in the week of a later step.
+
+    Args:
+        service: The zone over the steps of its present week.
+        t: The zone's step that is next.
+
+    Returns:
+        The zone from the beginning of that week on; None where the step is in the present one.
+
+    Raises:
+        PlanError: The promise cannot be kept.
+    """
+    start, seconds = t * service.seconds, service.seconds
+    if start < service.ends:
+        return None
+    if service.pattern is not None:
+        first, _ = week_of(start, seconds, service.time_zone)
+        return placed(service, max(first, service.ends))
+    weeks = (start - service.begins) // (service.policy.horizon * seconds)
+    return placed(service, service.begins + weeks * service.policy.horizon * seconds)

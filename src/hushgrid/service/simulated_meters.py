@@ -15,7 +15,7 @@ import numpy as np
 from hushgrid.compare.simulation import World
 from hushgrid.errors import ServiceError
 from hushgrid.files.deployment import ZoneService
-from hushgrid.files.interval_plan import EpochTimes, laid
+from hushgrid.files.weeks import Steps, settled
 from hushgrid.intake.readings import Readings
 from hushgrid.model.zone import Scenario
 from hushgrid.service.curator import utc
@@ -97,12 +97,11 @@ class Fleet:
 
 
 def _from_step(zone: ZoneService, step: int) -> Scenario:
-    """The zone from a step on; laws by season over the year that follows, whatever the epoch."""
-    day = 86_400 // zone.seconds
-    if zone.pattern is None or not zone.pattern.scenario.consumption.seasonal(day):
+    """The zone from a step on; patterns of a file over the year that follows."""
+    if zone.pattern is None:
         return zone.scenario.starting(step)
-    begins = zone.begins + step * zone.seconds
-    return laid(zone.pattern, EpochTimes(begins, zone.seconds, 366 * day, zone.time_zone))
+    begins, year = zone.begins + step * zone.seconds, 366 * 86_400 // zone.seconds
+    return settled(zone.pattern, Steps(begins, zone.seconds, year, zone.time_zone))
 
 
 def parts(readings: Readings, size: int) -> Iterator[Readings]:

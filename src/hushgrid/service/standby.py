@@ -285,7 +285,7 @@ def serve_in_turn(
         while standby.wait(stop):
             try:
                 with ExitStack() as opened:
-                    begun, changes = changes_of(standby.deployment, clock.now(), again=changed)
+                    begun, changes = changes_of(standby.deployment, clock.now())
                     if changes and not changed:
                         raise LedgerError(unasked(changes))
                     process = Process(

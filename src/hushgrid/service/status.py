@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from hushgrid.errors import LedgerError, ServiceError
@@ -59,8 +58,6 @@ def from_service(url: str, token: str = "") -> list[Status]:
         answer = httpx.get(url.rstrip("/") + "/v1/status", timeout=10, headers=headers)
         answer.raise_for_status()
         zones: list[dict[str, Any]] = answer.json()["zones"]
-        for zone in zones:
-            zone["spent"] = math.inf if zone["spent"] is None else zone["spent"]  # without a bound
         return [Status(**({"missing": None} | zone)) for zone in zones]
     except (httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError, TypeError) as error:
         raise ServiceError(

@@ -41,8 +41,6 @@ def with_survey(
 ) -> str:
     """The example with a survey's chains in place of its own.
 
-    Its blocks of steps are left out: their epsilon is for its own chain alone.
-
     Args:
         text: The example.
         houses: Houses by number of residents.
@@ -55,8 +53,7 @@ def with_survey(
     head = re.sub(r"(?m)^# The placeholder .*\n", "", head)
     head = head.replace("a placeholder for occupancy", "occupancy by a survey")
     group = rest.partition("[[models]]\n")[0]
-    plan = "# block_steps, block_epsilon:       hushgrid plan --blocks finds them, for less noise\n"
-    parts, first = [re.sub(r"block_steps.*\nblock_epsilon.*\n", plan, head)], 1
+    parts, first = [head], 1
     for n, count in houses.items():
         own = re.sub(r"(?m)^count = .*$", f"count = {count}", group)
         own = re.sub(r"first = .*", f"first = {first} }}", own)

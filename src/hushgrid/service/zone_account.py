@@ -27,7 +27,7 @@ from hushgrid.accounting.account import (
 )
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import ZoneService
-from hushgrid.files.interval_plan import EpochTimes, laid
+from hushgrid.files.weeks import Steps, laid
 from hushgrid.mechanism.scheduler import Calibration, Scheduler
 from hushgrid.planning.planner import Task, window_loss
 from hushgrid.service.epoch import (
@@ -183,7 +183,7 @@ class ZoneAccount:
         if service.pattern is None:
             models, at = service.scenario.models, first - self._first + 1
         else:
-            place = EpochTimes(
+            place = Steps(
                 first * service.seconds, service.seconds, last - first + 1, service.time_zone
             )
             models, at = laid(service.pattern, place).models, 1
@@ -705,6 +705,29 @@ class ZoneAccount:
             assert after is not None  # the whole block was admitted
             cut.append(after)
         return cut[0].merged(*cut[1:])
+
+
+def room_of(service: ZoneService, standing: LedgerState) -> float:
+    """What the account still admits, as a share of the promise.
+
+    Args:
+        service: The zone.
+        standing: Its ledger.
+
+    Returns:
+        From 0 to 1: of an interval promise what later prices may say about the last step on
+        record, of a window promise what is left of epsilon after the last block; 1 where nothing
+        is on record, and where the promise is about each price alone.
+    """
+    promise, window = interval_promise(service), window_promise(service)
+    newest, windows = standing.latest_account, standing.latest_windows
+    if promise is not None and newest is not None:
+        return float(min(from_rows(newest.rows).room.min() / promise, 1.0))
+    if window is not None and windows is not None:
+        account = from_windows(windows[0])
+        after = account.blocks[-1].last + 1 if account.blocks else 0
+        return float(min(max(account.most(after) / window[1], 0.0), 1.0))
+    return 1.0
 
 
 _FIGURES = ("known", "room", "low", "high")

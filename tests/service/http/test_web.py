@@ -482,7 +482,7 @@ def test_figures_tell_what_happened_and_nothing_of_values(face: Face) -> None:
 
     face.post(as_ndjson(ROWS))
     face.metrics.released([shown()], 0.3)
-    face.metrics.zone_status(Status("elm-street", 7, 1.5, 2, "publishing"))
+    face.metrics.zone_status(Status("elm-street", 7, 0.25, 2, "publishing"))
     face.metrics.readings_lost("elm-street", 1)
     with pytest.raises(ConnectionError):
         CountedPublisher(Away(), face.metrics).publish(face.zone, shown())
@@ -497,7 +497,7 @@ def test_figures_tell_what_happened_and_nothing_of_values(face: Face) -> None:
         'hushgrid_readings_total{kind="duplicate",way="http"} 1.0',
         'hushgrid_missing_houses{zone="elm-street"} 2.0',
         'hushgrid_readings_lost{zone="elm-street"} 1.0',
-        'hushgrid_epsilon_spent{zone="elm-street"} 1.5',
+        'hushgrid_room{zone="elm-street"} 0.25',
         'hushgrid_publisher_failures_total{publisher="Away"} 1.0',
         'hushgrid_tick_seconds_bucket{le="1.0",zone="elm-street"} 1.0',
         'hushgrid_tick_seconds_sum{zone="elm-street"} 1.0',  # took 0.3, told no finer

@@ -43,7 +43,6 @@ floor = 0.0
 cap = 2.0
 [policy]
 epsilon = 0.5
-horizon = {horizon}
 [[houses]]
 count = 3
 meters = {{ prefix = "{zone}-", first = 1 }}
@@ -96,7 +95,7 @@ def service_file(
     """
     begins = time.strftime("%Y-%m-%dT%H:%M:00Z", time.gmtime(time.time() - 60))
     for zone in zones:
-        text = ZONE.format(zone=zone, horizon=400)
+        text = ZONE.format(zone=zone)
         text = text.replace("epsilon = 0.5", BLOCKS) if zone in blocks else text
         (folder / f"{zone}.toml").write_text(text)
     values = {

@@ -319,7 +319,7 @@ def run(
     """
     simulated = job.deployment.mode == "simulation"
     begins = float(job.first) if simulated else clock.now()
-    deployment, changes = changes_of(job.deployment, begins, again=job.changed)
+    deployment, changes = changes_of(job.deployment, begins)
     if changes and not job.changed:
         raise BatchError(unasked(changes))
     job = replace(job, deployment=deployment)

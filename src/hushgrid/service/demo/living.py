@@ -48,7 +48,6 @@ from hushgrid.service.demo.panel import (
 )
 from hushgrid.service.demo.setting import (
     COLD,
-    HORIZON,
     OPERATOR,
     Dials,
     Secrets,
@@ -175,9 +174,8 @@ class DemoRun:
 
     @property
     def over(self) -> bool:
-        """Whether the horizon has ended."""
-        zone = self.zone
-        return self._fleet.start >= zone.begins + zone.policy.horizon * zone.seconds
+        """Whether the week of the zone has ended."""
+        return self._fleet.start >= self.zone.ends
 
     def step(self, wake: threading.Event, factor: float = 1.0) -> PanelStep | None:
         """Play the next interval; None where `wake` was set before it ended.
@@ -300,7 +298,6 @@ class DemoOptions:
         seed: Random seed.
         port: Port of the HTTP server.
         speed: Times faster than real time.
-        horizon: Steps of an epoch.
     """
 
     dials: Dials
@@ -308,7 +305,6 @@ class DemoOptions:
     seed: int = 1
     port: int = 8080
     speed: float = 720.0
-    horizon: int = HORIZON
 
 
 def run_demo(options: DemoOptions, requests: DemoRequests, say: Callable[[str], None]) -> None:
@@ -383,7 +379,6 @@ class _Living:
             begins=begins,
             port=self._port,
             mqtt=self._broker,
-            horizon=self._options.horizon,
         )
 
     def _begin(self, dials: Dials) -> None:
@@ -416,7 +411,7 @@ class _Living:
             rmtree(deployment.key.parent, ignore_errors=True)
 
     def _days(self, run: DemoRun) -> Dials | None:
-        """Play until the horizon ends (None), the demo does, or a plan for other dials is made."""
+        """Play until the week ends (None), the demo does, or a plan for other dials is made."""
         while not run.over:
             cold = self._requests.cold
             seen = run.step(self._requests.wake, COLD if cold else 1.0)
@@ -441,10 +436,9 @@ class _Living:
         return True
 
     def _next_epoch(self, run: DemoRun) -> None:
-        """Begin the next epoch with the same terms after the horizon has ended."""
+        """Begin the next week with the same terms."""
         zone, folder = run.zone, self._next.key.parent
-        begins = zone.begins + zone.policy.horizon * zone.seconds
-        self._next = self._laid_out(folder, self._dials, begins)
+        self._next = self._laid_out(folder, self._dials, zone.ends)
         self._new_epoch = True
         self._figures.go_on(self._next.zones[0])
 

@@ -1,7 +1,4 @@
-"""Setup of the demo: its service in a folder (file, key, operator) from two dials, and a broker.
-
-The plans of the dials' choices are kept in `plans.toml`; those of other values take seconds.
-"""
+"""Setup of the demo: its service in a folder (file, key, operator) from two dials, and a broker."""
 
 from __future__ import annotations
 
@@ -11,24 +8,17 @@ import shutil
 import socket
 import subprocess
 import time
-import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 from hushgrid._numbers import is_real
 from hushgrid.errors import ServiceError
-from hushgrid.files.deployment import Deployment, ZoneService
-from hushgrid.files.interval_plan import interval_run
+from hushgrid.files.deployment import Deployment
 from hushgrid.files.results import write_text
 from hushgrid.files.service_file import load_deployment
-from hushgrid.mechanism.policy import Blocks, Even
-from hushgrid.planning.planner import plan
-from hushgrid.report.promise import block_keys
 from hushgrid.service.access.clients import Client, ClientStore, expand_scopes, hash_secret
 from hushgrid.service.curator import utc
 from hushgrid.service.ledger.writer import create
@@ -94,8 +84,6 @@ CHOICES = {"epsilon": (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0), "eta": (0.0, 0.05, 0
 COLD = 1.3  # what every house uses on a cold evening, of the usual
 EVENING = 17 * 3600  # [s of the day] when the living zone begins
 HOME = {0: (0.9, 0.9), EVENING: (0.68, 0.59)}  # shares at home then: workers, in and out
-HORIZON = 672  # steps of an epoch: a week
-BLOCKS = "block_steps = [6]\nblock_epsilon = [0.170738]"  # as planned for epsilon 1, in 16 s
 OPERATOR = "operator"  # the client id of the demo's own operator
 _FOR_EVER = 10**9  # [s] of the demo's clock: tokens must outlast its fast days
 
@@ -144,11 +132,8 @@ def write_service(
     begins: int,
     port: int,
     mqtt: int | None = None,
-    horizon: int = HORIZON,
 ) -> Deployment:
     """Write service file and key into a folder, add its operator, and plan.
-
-    It takes some seconds where no plan is kept for the dials.
 
     A folder may be used again for a later `begins`: its key, ledger and operator are kept.
 
@@ -159,7 +144,6 @@ def write_service(
         begins: Start of the first interval [UTC epoch s].
         port: Port of the HTTP server.
         mqtt: Port of a broker on this machine; None: no broker.
-        horizon: Steps of the epoch.
 
     Returns:
         The service.
@@ -178,82 +162,18 @@ def write_service(
         "mqtt": broker,
         "epsilon": float(dials.epsilon),
         "eta": float(dials.eta),
-        "horizon": horizon,
         **dict(zip(("workers", "in_and_out"), HOME.get(begins % 86_400, HOME[0]), strict=True)),
     }.items():
         text = text.replace(f"{{{name}}}", str(value))
     path = folder / "service.toml"
-    kept = kept_plans().get(dials) if (begins % 86_400, horizon) == (EVENING, HORIZON) else None
-    bare = text
-    if kept is not None:  # "step": the terms as they are, without a plan
-        bare = text.replace('"interval"', '"step"', 1)
-    write_text(path, bare.replace("{blocks}", ""))
+    write_text(path, text)
     if not (folder / KEY_FILE).exists():
         create(folder / KEY_FILE)
         BlockKeys(folder / BLOCK_KEYS).make()
     found = load_deployment(path)
-    (zone,) = found.zones
-    blocks = ""
-    if kept is not None:
-        zone, blocks = _with_plan(zone, kept), kept.get("blocks", "")
-    elif dials.eta == 1 and horizon * zone.seconds % 86_400 == 0 and (blocks := _blocks(zone)):
-        write_text(path, bare.replace("{blocks}", blocks))
-        found = load_deployment(path)
-        (zone,) = found.zones
-    write_text(path, text.replace("{blocks}", blocks))
     _add_operator(found, secrets)
     assert found.http is not None
-    return replace(found, zones=(zone,), http=replace(found.http, token_lifetime=_FOR_EVER))
-
-
-@cache
-def kept_plans() -> dict[Dials, dict[str, Any]]:
-    """The plans that are kept, of a week from the evening on.
-
-    Returns:
-        By dials: `each` (epsilon of a release), `leakage`, `memory`, and `blocks` where noise lasts
-        blocks of steps.
-    """
-    text = files("hushgrid.service.demo").joinpath("plans.toml").read_text("utf-8")
-    return {Dials(one["epsilon"], one["eta"]): one for one in tomllib.loads(text)["plans"]}
-
-
-def _with_plan(zone: ZoneService, kept: dict[str, Any]) -> ZoneService:
-    """The zone as it would be planned."""
-    assert zone.promise is not None
-    assert zone.pattern is not None
-    terms, blocks = zone.policy, tomllib.loads(kept.get("blocks", ""))
-    if blocks:
-        days = terms.horizon // sum(blocks["block_steps"])
-        schedule = Blocks(*(tuple(each) * days for each in blocks.values()))
-        terms = replace(terms, schedule=schedule)
-    return replace(
-        zone,
-        promise=replace(zone.promise, secret="interval"),
-        policy=replace(terms, epsilon=kept["each"]),
-        pattern=replace(zone.pattern, terms=terms),
-        leakage=kept["leakage"],
-        memory=kept["memory"],
-    )
-
-
-def _blocks(zone: ZoneService) -> str:
-    """The keys for noise that lasts blocks of steps, where that makes less of it; else nothing."""
-    assert zone.promise is not None
-    if zone.promise.epsilon == 1 and zone.policy.horizon == HORIZON:
-        return BLOCKS
-    world, running = interval_run(zone) or (zone.scenario, None)
-    terms = replace(zone.policy, schedule=Even())
-    found = plan(
-        *world.terms,
-        secret="interval",
-        epsilon=zone.promise.epsilon,
-        terms=terms,
-        rho=None,
-        running=running,
-        blocks=True,
-    )
-    return "\n".join(block_keys(found)) if found.policy.schedule.lengths else ""
+    return replace(found, http=replace(found.http, token_lifetime=_FOR_EVER))
 
 
 def _add_operator(deployment: Deployment, secrets: Secrets) -> None:

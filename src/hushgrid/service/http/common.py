@@ -572,7 +572,7 @@ class Metrics:
         zone = ["zone"]
         self._releases = Counter("releases", "Releases since the start.", ["zone", "source"], **own)
         self._step = Gauge("step", "The zone's last step.", zone, **own)
-        self._spent = Gauge("epsilon_spent", "Loss of the epoch's releases.", zone, **own)
+        self._room = Gauge("room", "Share of the promise that the account admits.", zone, **own)
         self._open = Gauge("zone_open", "1 while the zone runs.", zone, **own)
         self._clock = Gauge("clock_in_doubt", "1 while the zone waits for the clock.", zone, **own)
         self._energy = Gauge("price_energy", "Price in force [currency/kWh].", zone, **own)
@@ -648,7 +648,7 @@ class Metrics:
         self._missing.labels(status.zone).set(
             math.nan if status.missing is None else status.missing
         )
-        self._spent.labels(status.zone).set(status.spent)
+        self._room.labels(status.zone).set(status.room)
 
     def readings_lost(self, zone: str, intervals: int) -> None:
         """Set of how many intervals acknowledged readings are gone."""

@@ -231,14 +231,14 @@ class ZoneStatus(AnswerModel):
     Attributes:
         zone: id of the zone.
         t: last step.
-        spent: loss of the epoch's releases.
+        room: what the account still admits, as a share of the promise.
         missing: meters without a reading in the last interval; for operators only.
         state: in words.
     """
 
     zone: str
     t: int
-    spent: float
+    room: float
     missing: Count | None = None
     state: str
 
@@ -403,7 +403,7 @@ class LeakageFigures(AnswerModel):
     Attributes:
         step: one price.
         day: the prices of a day.
-        week: the prices of a week, or of the horizon where it is shorter.
+        week: the prices of a week.
     """
 
     step: float | None
@@ -417,7 +417,6 @@ class PromiseTerms(PromiseAnswer):
     Attributes:
         zone: id of the zone.
         mode: simulation or production.
-        horizon: releases of an epoch.
         houses: number of homes.
         interval_s: length of an interval [s].
         time_zone: of the zone.
@@ -431,7 +430,6 @@ class PromiseTerms(PromiseAnswer):
 
     zone: str
     mode: str
-    horizon: Count
     houses: Count
     interval_s: Count
     time_zone: str
@@ -562,20 +560,6 @@ class NoiseFigures(AnswerModel):
     why: str
 
 
-class SpendingFigures(AnswerModel):
-    """Losses of an epoch.
-
-    Attributes:
-        spent: loss of its releases.
-        per_release: loss of the next release.
-        horizon_ends: end of the epoch.
-    """
-
-    spent: float | None
-    per_release: float | None
-    horizon_ends: Time
-
-
 class MissingFigures(AnswerModel):
     """Meters without a reading in the last interval.
 
@@ -659,7 +643,7 @@ class OperatorZone(AnswerModel):
         houses: number of homes.
         promise: what is promised.
         noise: of the next release.
-        spending: of the epoch.
+        room: what the account still admits, as a share of the promise.
         missing: meters without a reading.
         disagreements: readings that contradict each other, the newest last.
         series: last releases.
@@ -678,7 +662,7 @@ class OperatorZone(AnswerModel):
     houses: Count
     promise: OperatorPromise
     noise: NoiseFigures
-    spending: SpendingFigures
+    room: float | None
     missing: MissingFigures
     disagreements: list[Disagreement]
     series: list[SeriesRow]

@@ -1,4 +1,4 @@
-"""/v1/operator: loads, noise, spending, alerts and certificates, for operators only.
+"""/v1/operator: loads, noise, alerts and certificates, for operators only.
 
 The only module of the service that outputs true loads. Loads are kept in memory, and no longer
 than the readings themselves. No answer may be cached.
@@ -93,14 +93,6 @@ class ZoneHealth:
     disagree: int = 0
     small: Sequence[str] = ()
 
-    @property
-    def releases_left(self) -> int:
-        """Releases left in the horizon."""
-        if self.status is None:
-            return self.zone.policy.horizon
-        done = self.status.t - self.zone.begins // self.zone.seconds + 1
-        return max(self.zone.policy.horizon - max(done, 0), 0)
-
     def due(self, ahead: int = 0) -> int:
         """Return when a future release is due [UTC epoch s]; 0 is the next one."""
         t = (self.zone.begins // self.zone.seconds - 1) if self.status is None else self.status.t
@@ -122,7 +114,7 @@ def alerts(health: ZoneHealth) -> list[Alert]:
     Returns:
         Errors first, then warnings.
     """
-    found = [*_running(health), *_source(health), *_spending(health), *_connections(health)]
+    found = [*_running(health), *_source(health), *_connections(health)]
     return sorted(found, key=lambda alert: alert.level != "error")
 
 
@@ -186,29 +178,10 @@ def _source(health: ZoneHealth) -> list[Alert]:
     if health.status.state != "forecast only":
         return []
     text = (
-        f"The horizon of {zone.policy.horizon} releases is over, so the price is {instead}; give a"
-        " later begins and start once with --yes."
+        f"The terms of the file cannot go on with another week, so the price is {instead}; see in"
+        " the log what is wrong with them, and run hushgrid check."
     )
     return [Alert("error", text)]
-
-
-def _spending(health: ZoneHealth) -> list[Alert]:
-    if health.inside.scale is None:
-        return []
-    steps = health.releases_left
-    renews = health.zone.promise is not None and health.zone.promise.renew
-    if renews or health.status is None:
-        return []
-    if steps * health.zone.seconds <= DAY < _whole(health.zone):
-        last = utc(health.due(steps))
-        text = f"The horizon ends at {last}; plan the next epoch (hushgrid plan)."
-        return [Alert("warning", text)]
-    return []
-
-
-def _whole(zone: ZoneService) -> int:
-    """Return the horizon [s]; a horizon of one day gets no warning."""
-    return zone.policy.horizon * zone.seconds
 
 
 def _connections(health: ZoneHealth) -> list[Alert]:
@@ -459,11 +432,7 @@ class Operator:
             "houses": len(zone.meters),
             "promise": {**stated(zone), "eta_set_by": zone.eta_set_by or None},
             "noise": _noise(zone, health.inside),
-            "spending": {
-                "spent": None if health.status is None else _finite(health.status.spent),
-                "per_release": _finite(health.inside.epsilon),
-                "horizon_ends": utc(zone.ends),
-            },
+            "room": None if health.status is None else health.status.room,
             "missing": {"meters": lost, "share": share},
             "disagreements": [
                 {"meter": meter, "start": utc(start)}
@@ -568,7 +537,7 @@ def add_operator(
 
     @router.get(
         "/v1/operator/zone",
-        summary="Loads, noise and spending.",
+        summary="Loads, noise and the room of the account.",
         response_model=OperatorZone,
         responses=OF_ZONE,
         dependencies=OPERATOR,

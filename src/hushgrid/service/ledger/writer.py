@@ -790,13 +790,15 @@ def _summary(fold: Fold, records: Sequence[Record]) -> _LostRecords:
     """
     standing = fold.standing
     steps, costs, other = list[tuple[int, int]](), list[float](), False
-    released = list[ReleaseRecord]()
+    released, digests = list[ReleaseRecord](), set[str]()  # of weeks of the same terms
     since = min((record.seq for record in records), default=0)
     seconds = next((one.seconds for one in reversed(standing.epochs) if one.seq < since), 0)
     for record in sorted(records, key=lambda one: one.seq):
         entry = TYPES[record.kind].from_record(record)
         if isinstance(entry, EpochRecord):
-            seconds, other = entry.seconds, True
+            seconds = entry.seconds
+            other = other or standing.epoch is None or not entry.states_same(standing.epoch)
+            digests.add(entry.digest)
         elif isinstance(entry, GapRecord | ResumeRecord):
             steps.append(_in_present(standing, entry.first, entry.last, seconds))
         elif isinstance(entry, ReleaseRecord):
@@ -804,8 +806,7 @@ def _summary(fold: Fold, records: Sequence[Record]) -> _LostRecords:
                 seconds = entry.start // entry.t
             steps.append(_in_present(standing, entry.t, entry.t, seconds))
             if (epoch := standing.epoch) and entry.source == "readings":
-                beyond = steps[-1][1] >= epoch.first + epoch.horizon
-                other = other or beyond or entry.digest != epoch.digest
+                other = other or entry.digest not in {epoch.digest, *digests}
             if entry.source == "readings":
                 released.append(entry)
         if isinstance(entry, ResumeRecord | ChargeRecord) or (

@@ -117,7 +117,7 @@ function render() {
   state(part, "ready");
   tiles(last(series));
   why();
-  spending();
+  room();
   recent(series);
   const query = about("/v1/operator/certificate", current.zone);
   find("#certificate").href = `${query}&format=html`;
@@ -174,13 +174,9 @@ function why() {
   ]);
 }
 
-function spending() {
-  const { spent, per_release: each, horizon_ends: end } = current.spending;
-  pairs(find("#spending"), [
-    ["Spent", spent === null ? "–" : short(spent)],
-    ["A release", short(each)],
-    ["The horizon ends", times.full(seconds(end))],
-  ]);
+function room() {
+  const share = current.room;
+  pairs(find("#room"), [["Left of the promise", share === null ? "–" : `${Math.round(100 * share)} %`]]);
 }
 
 function recent(series) {
@@ -247,7 +243,7 @@ function pictures() {
 // After logging out: remove all figures from the page.
 function forget() {
   charts = null;
-  for (const id of ["rates", "loads", "scales", "recent", "why", "spending", "alert-list", "zone-list"]) find(`#${id}`).replaceChildren();
+  for (const id of ["rates", "loads", "scales", "recent", "why", "room", "alert-list", "zone-list"]) find(`#${id}`).replaceChildren();
   for (const node of document.querySelectorAll(".tiles dd")) say(node, "–");
   say(find("#sentence"), "");
   items(find("#assumptions"), []);

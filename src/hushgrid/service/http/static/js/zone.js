@@ -139,7 +139,7 @@ function cheapest({ forecast, interval }) {
 }
 
 const SOURCES = {
-  forecast: t("This price is the public forecast: no meter was used for it, because no meter reported or the horizon of these terms is over."),
+  forecast: t("This price is the public forecast: no meter was used for it, because no meter reported or the promise left no room for a price from readings."),
   fallback: t("This is the fallback price: no model can be used, or none may be used without readings."),
 };
 

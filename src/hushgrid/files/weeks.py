@@ -1,0 +1,365 @@
+"""Patterns of a day, week or year in local time over steps in UTC; the noise of a week.
+
+A plan is made for one week of local time that repeats for ever. A zone runs from week to week: its
+steps are those from an instant to the end of the local week, and each has the loss that the plan
+has at its local time. Where clocks change a week has fewer or more steps, and blocks of noise are
+the runs of steps that lie in one block of the plan.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from datetime import UTC, datetime, time, timedelta
+from functools import lru_cache
+from itertools import groupby
+from typing import NamedTuple
+from zoneinfo import ZoneInfo
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushgrid._numbers import Floats, Ints
+from hushgrid.errors import ModelError, PolicyError
+from hushgrid.files.deployment import Pattern, Promise, ZoneService
+from hushgrid.mechanism.policy import Blocks, Policy, per_step
+from hushgrid.model.consumption import MONTHS
+from hushgrid.model.occupancy import Calendar, Chains
+from hushgrid.model.zone import Scenario
+from hushgrid.planning.expected_error import MOST_CUT, choose_clamp
+from hushgrid.planning.planner import Plan, check_blocks, equal_blocks, plan
+
+_DAY = 86_400  # [s]
+_WEEK = 7 * _DAY  # [s]
+_THURSDAY = 3  # 1 January 1970; Monday is 0
+_TURNS = 6  # weeks, as a power of 2, after which occupancy is taken to be settled
+
+
+class Steps(NamedTuple):
+    """Steps in time.
+
+    Attributes:
+        begins: Start of the first step [UTC epoch s].
+        seconds: Length of a step [s].
+        number: Number of steps.
+        time_zone: IANA name of the zone of times of day.
+    """
+
+    begins: int
+    seconds: int
+    number: int
+    time_zone: str
+
+    @property
+    def starts(self) -> Ints:
+        """(number,) start of each step [UTC epoch s]."""
+        return self.begins + self.seconds * np.arange(self.number, dtype=np.int64)
+
+
+def local_seconds(steps: Steps) -> Ints:
+    """Local time at the start of every step.
+
+    Args:
+        steps: The steps.
+
+    Returns:
+        (steps,) seconds since Monday 0:00 of the week, local time.
+    """
+    zone = ZoneInfo(steps.time_zone)
+    clocks = (
+        datetime.fromtimestamp(start, zone).replace(tzinfo=UTC) for start in steps.starts.tolist()
+    )
+    local = np.array([round(clock.timestamp()) for clock in clocks], np.int64)
+    return (local + _THURSDAY * _DAY) % _WEEK
+
+
+def local_months(steps: Steps) -> Ints:
+    """Month of the year at the start of every step.
+
+    Args:
+        steps: The steps.
+
+    Returns:
+        (steps,) months from 1 to 12, local time.
+    """
+    zone = ZoneInfo(steps.time_zone)
+    clocks = (datetime.fromtimestamp(start, zone) for start in steps.starts.tolist())
+    return np.array([clock.month for clock in clocks], np.int64)
+
+
+def local_calendar(
+    pattern: Calendar, local: Ints, seconds: int, what: str, months: Ints | None = None
+) -> Calendar:
+    """One slot for each step: the pattern's slot at that local time.
+
+    Args:
+        pattern: Slots of one step, of a day, or of a week from Monday; of a day of each month from
+            January where `months` are given.
+        local: (steps,) local time of each step [s since Monday 0:00].
+        seconds: Length of a step [s].
+        what: Name of the model in messages.
+        months: (steps,) local month of each step, from 1 to 12.
+
+    Returns:
+        (steps,) slots.
+
+    Raises:
+        ModelError: If the pattern has another length.
+    """
+    length, day = len(pattern.slots), _DAY // seconds
+    if months is not None and length == MONTHS * day:
+        return Calendar(pattern.slots[(months - 1) * day + local // seconds % day])
+    if length not in (1, day, 7 * day):
+        raise ModelError(
+            f"{what} has a calendar of {length} steps; give one of 1 step, of a day ({day}) or of"
+            f" a week from Monday ({7 * day})."
+        )
+    return Calendar(pattern.slots[local // seconds % length])
+
+
+def laid(pattern: Pattern, steps: Steps) -> Scenario:
+    """The pattern in local time over steps.
+
+    Args:
+        pattern: The zone before its patterns are laid over time.
+        steps: The steps.
+
+    Returns:
+        The scenario with one slot for each step.
+    """
+    local = local_seconds(steps)
+    seasonal = pattern.scenario.consumption.seasonal(_DAY // steps.seconds)
+    return _laid(pattern.scenario, local, steps.seconds, local_months(steps) if seasonal else None)
+
+
+def _laid(scenario: Scenario, local: Ints, seconds: int, months: Ints | None) -> Scenario:
+    models = tuple(
+        replace(
+            model,
+            calendar=local_calendar(model.calendar, local, seconds, f"model {model.name}"),
+        )
+        for model in scenario.models
+    )
+    consumption = scenario.consumption
+    calendar = local_calendar(consumption.calendar, local, seconds, "consumption", months)
+    return replace(scenario, models=models, consumption=replace(consumption, calendar=calendar))
+
+
+# ---- the plan of a week
+
+
+@lru_cache(maxsize=128)
+def week_plan(pattern: Pattern, promise: Promise, seconds: int) -> Plan | None:
+    """The plan that keeps a promise, over a week of local time that repeats for ever.
+
+    Args:
+        pattern: The zone before its patterns are laid over time.
+        promise: What is promised.
+        seconds: Length of a step [s].
+
+    Returns:
+        The plan of a week from Monday 0:00, or of such a week in every month where the laws of
+        consumption change with it; None where each release has the epsilon of the terms.
+
+    Raises:
+        PlanError: The promise cannot be kept.
+    """
+    if promise.secret == "step" and promise.rho is None:
+        return None
+    turn = _WEEK // seconds
+    day = _DAY // seconds
+    seasons = MONTHS if pattern.scenario.consumption.seasonal(day) else 1
+    local = np.tile(seconds * np.arange(turn, dtype=np.int64), seasons)
+    months = np.repeat(np.arange(1, seasons + 1), turn) if seasons > 1 else None
+    world = _laid(pattern.scenario, local, seconds, months)
+    terms = _over(pattern.terms, turn * seasons)
+    if promise.window is not None:
+        if promise.block is not None:
+            length = min(max(promise.block // seconds, 1), terms.horizon)
+            schedule = equal_blocks(terms.horizon, length, promise.epsilon)
+            terms = replace(terms, epsilon=promise.epsilon, schedule=schedule)
+        return plan(
+            *world.terms,
+            secret="window",
+            epsilon=promise.epsilon,
+            terms=terms,
+            rho=promise.rho,
+            most_cut=MOST_CUT,
+            window=-(-promise.window // seconds) + 1,
+        )
+    running = promise.secret == "interval"
+    if isinstance(terms.schedule, Blocks):
+        terms = replace(terms, epsilon=max(terms.schedule.losses))
+        if promise.rho is not None:
+            parts = (world.models, world.zone, world.consumption)
+            chosen = choose_clamp(*parts, terms, promise.rho, MOST_CUT)
+            terms = replace(terms, clamp=chosen.clamp)
+        return check_blocks(
+            world.terms, terms, secret=promise.secret, epsilon=promise.epsilon, running=running
+        )
+    return plan(
+        *world.terms,
+        secret=promise.secret,
+        epsilon=promise.epsilon,
+        terms=terms,
+        rho=promise.rho,
+        most_cut=MOST_CUT,
+        running=running,
+        blocks=promise.secret == "interval" and promise.block != seconds,
+    )
+
+
+def _over(policy: Policy, steps: int) -> Policy:
+    """The policy again and again over so many steps."""
+    schedule = policy.schedule
+    if schedule.lengths and steps % sum(schedule.lengths):
+        raise PolicyError(
+            f"policy block_steps add up to {sum(schedule.lengths)} steps, which do not divide a"
+            f" week of {steps}; give blocks of a day or a part of it.",
+            fields=("block_steps",),
+        )
+    again = schedule.over(steps) if schedule.lengths else schedule
+    return replace(policy, horizon=steps, schedule=again)
+
+
+def over_week(policy: Policy, local: Ints, seconds: int) -> Policy:
+    """The policy of a week of local time over steps of one week.
+
+    Args:
+        policy: The policy of a week from Monday 0:00, or of several.
+        local: (steps,) local time of each step [s since Monday 0:00].
+        seconds: Length of a step [s].
+
+    Returns:
+        The policy with the losses of these steps. Steps that follow each other in one block of the
+        week are a block.
+    """
+    slots, schedule = local // seconds % (_WEEK // seconds), policy.schedule
+    if schedule.lengths:
+        block_of = np.repeat(np.arange(len(schedule.lengths)), schedule.lengths)[slots]
+        runs = [(block, len(list(steps))) for block, steps in groupby(block_of.tolist())]
+        losses = tuple(schedule.epsilons[sum(schedule.lengths[:block])] for block, _ in runs)
+        return replace(
+            policy,
+            horizon=len(local),
+            schedule=Blocks(tuple(length for _, length in runs), losses),
+        )
+    each = np.array(schedule.epsilons)[slots].tolist() if schedule.epsilons else ()
+    return replace(policy, horizon=len(local), schedule=per_step(each) if each else schedule)
+
+
+# ---- weeks of a zone
+
+
+def week_of(at: int, seconds: int, time_zone: str) -> tuple[int, int]:
+    """The local week that an instant is in.
+
+    Args:
+        at: The instant [UTC epoch s].
+        seconds: Length of a step [s].
+        time_zone: IANA name.
+
+    Returns:
+        The first border of steps in the week, Monday 0:00 where that is one, and the first in the
+        next week [UTC epoch s].
+    """
+    zone = ZoneInfo(time_zone)
+    now = datetime.fromtimestamp(at, zone)
+    monday = now.date() - timedelta(days=now.weekday())
+    ends = (datetime.combine(day, time(), zone) for day in (monday, monday + timedelta(days=7)))
+    first, last = (math.ceil(end.timestamp() / seconds) * seconds for end in ends)
+    if at < first:  # a week whose Monday 0:00 lies within a step begins with the next one
+        return week_of(at - seconds, seconds, time_zone)
+    return first, last
+
+
+def placed(service: ZoneService, begins: int) -> ZoneService:
+    """The zone with the terms of its file from an instant to the end of the local week.
+
+    Args:
+        service: The zone.
+        begins: Start of its first step [UTC epoch s].
+
+    Returns:
+        The zone with its patterns and the noise of its plan over these steps; one that was read
+        from no file has as many steps as before, with the same patterns.
+
+    Raises:
+        PlanError: The promise cannot be kept.
+    """
+    pattern, promise, seconds = service.pattern, service.promise, service.seconds
+    if pattern is None:
+        return replace(service, begins=begins)
+    _, end = week_of(begins, seconds, service.time_zone)
+    steps = Steps(begins, seconds, max((end - begins) // seconds, 1), service.time_zone)
+    local = local_seconds(steps)
+    scenario = settled(pattern, steps)
+    policy, leakage = _over(pattern.terms, _WEEK // seconds), None
+    week = None
+    if service.planned and promise is not None:
+        week = week_plan(pattern, promise, seconds)
+    if week is not None:
+        policy, leakage = week.policy, week.leakage
+    policy = over_week(policy, local, seconds)
+    return replace(service, scenario=scenario, policy=policy, begins=begins, leakage=leakage)
+
+
+def whole_week(service: ZoneService) -> ZoneService:
+    """The zone over a whole week, by which its plan is shown.
+
+    Args:
+        service: The zone.
+
+    Returns:
+        The zone in the first whole local week from its own first step on; as given where it was
+        read from no file.
+    """
+    if service.pattern is None:
+        return service
+    first, end = week_of(service.begins, service.seconds, service.time_zone)
+    return service if first == service.begins else placed(service, end)
+
+
+def settled(pattern: Pattern, steps: Steps) -> Scenario:
+    """The pattern in local time over steps, with the law of occupancy as it is after many weeks.
+
+    Args:
+        pattern: The zone before its patterns are laid over time. Its own law is that of the same
+            time of the first of these weeks.
+        steps: The steps.
+
+    Returns:
+        The scenario; its law is rounded, so that terms have the same digest on every machine.
+    """
+    scenario, seconds = laid(pattern, steps), steps.seconds
+    slot = int(local_seconds(steps._replace(number=1))[0]) // seconds
+    models = []
+    for model, laws in zip(scenario.models, _laws(pattern, seconds, slot), strict=True):
+        pieces = zip(model.chains, laws, strict=True)
+        chains = tuple(replace(piece, initial=law) for piece, law in pieces)
+        models.append(replace(model, chains=chains))
+    return replace(scenario, models=tuple(models))
+
+
+@lru_cache(maxsize=256)
+def _laws(pattern: Pattern, seconds: int, slot: int) -> tuple[tuple[Floats, ...], ...]:
+    """For each model and piece the settled law at a slot of the week."""
+    local = seconds * np.arange(_WEEK // seconds, dtype=np.int64)
+    laws = []
+    for model in pattern.scenario.models:
+        calendar = local_calendar(model.calendar, local, seconds, f"model {model.name}")
+        laws.append(tuple(_law(piece, calendar.slots, slot) for piece in model.chains))
+    return tuple(laws)
+
+
+def _law(piece: Chains, slots: NDArray[np.int32], slot: int) -> Floats:
+    """(chains, states): the law at a slot of the week, from that of the file many weeks before."""
+    turn = np.eye(piece.initial.shape[-1])
+    for at in np.roll(slots, -slot - 1):
+        turn = turn @ piece.transition[at]
+    for _ in range(_TURNS):
+        turn = turn @ turn
+        turn = turn / turn.sum(axis=-1, keepdims=True)
+    law = np.einsum("cs,csr->cr", piece.initial, turn)
+    near = np.where(law > 0, np.maximum(law.round(9), 1e-9), 0.0)
+    return np.asarray(near / near.sum(axis=-1, keepdims=True))
