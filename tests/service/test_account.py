@@ -42,8 +42,9 @@ from tests.service.worlds import deployment
 
 Edits = tuple[tuple[str, str], ...]
 
-BLOCKS = (("horizon = 24", "horizon = 24\nblock_steps = [6]\nblock_epsilon = [0.45]"),)
-SHORTER = (("horizon = 24", "horizon = 24\nblock_steps = [4, 2]\nblock_epsilon = [0.3, 0.2]"),)
+BLOCKS = (("\neta = 1.0", "\neta = 1.0\nblock_steps = [6]\nblock_epsilon = [0.4]"),)
+SHORTER = (("\neta = 1.0", "\neta = 1.0\nblock_steps = [4, 2]\nblock_epsilon = [0.3, 0.2]"),)
+UTC_BLOCKS = (('time_zone = "Europe/Zurich"', 'time_zone = "UTC"'),)  # a block begins with a life
 HALF = (("epsilon = 1.0", "epsilon = 0.5"),)
 DOUBLE = (("epsilon = 1.0", "epsilon = 2.0"),)
 LATER = (("leave = 0.02, come = 0.1", "leave = 0.05, come = 0.02"),)
@@ -66,7 +67,7 @@ class Life:
     def go_on(self, edits: Edits, steps: int, *, begins: bool = False) -> list[str]:
         """So many steps under these terms; the sources of their prices."""
         if begins:
-            self.service = zone(self.folder, self.at, *edits)
+            self.service = zone(self.folder, self.at, *UTC_BLOCKS, *edits)
         again = begins and (self.folder / "ledger.db").exists()
         sources = []
         with (
@@ -137,7 +138,7 @@ def _blocks(steps: Sequence[Published], house: int) -> tuple[list[int], list[flo
     while at < len(steps):
         last = max((n for n, key in enumerate(keys) if key and key == keys[at]), default=at)
         service, release = steps[at]
-        bound = int(service.scenario.zone.bound[house])
+        bound = int(first_state(service).zone.bound[house])
         losses.append(bound / release.scale if keys[at] else 0.0)
         lengths.append(last - at + 1)
         at = last + 1
@@ -189,7 +190,7 @@ def test_nothing_is_known_after_two_histories(tmp_path: Path) -> None:
     assert all(row[1] > 1e300 for row in rows)
     twice, _ = account.after_loss(standing(tmp_path), first, first, times=3)
     once, _ = account.after_loss(standing(tmp_path), first, first)
-    assert twice[1][1] >= 3 * 0.45 > once[1][1]
+    assert twice[1][1] >= 3 * 0.4 > once[1][1]
 
 
 CHANGES = {
@@ -199,7 +200,7 @@ CHANGES = {
     "roster": ROSTER,
     "blocks": BLOCKS,
     "shorter blocks": SHORTER,
-    "half in blocks": (*HALF, (BLOCKS[0][0], BLOCKS[0][1].replace("0.45", "0.22"))),
+    "half in blocks": (*HALF, (BLOCKS[0][0], BLOCKS[0][1].replace("0.4", "0.2"))),
     "step": STEP,
 }
 

@@ -55,7 +55,7 @@ class Promise:
         rho: Relative error expected of the model, by which a clamp is chosen; None: no clamp is
             chosen.
         window: Of the secret "window", its length [s].
-        block: Of the secret "window", how long one noise lasts [s]; None: as planned.
+        block: How long one noise lasts [s]; None: as planned.
     """
 
     secret: Promised

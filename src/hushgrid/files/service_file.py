@@ -108,7 +108,15 @@ def _of_window(seconds: int, info: Info) -> int:
     return seconds
 
 
-_WINDOW = (duration("P1D", 60, 366 * 86_400), AfterValidator(_of_window))
+def _of_blocks(seconds: int, info: Info) -> int:
+    if info.data.get("secret", "window") == "step":
+        raise mistake("is set with the secret step; give the secret interval or window.")
+    if info.data.get("block_steps") is not None:
+        raise mistake("and block_steps are both set; give one of them.")
+    return seconds
+
+
+_DURATION = duration("P1D", 60, 366 * 86_400)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +131,7 @@ class PromiseKeys(FileTable):
             given, a usual one, and no clamp for the secret step.
         eta_set_by: Who set eta, and why.
         window: Of the secret window, its length [s].
-        block: Of the secret window, how long one noise lasts [s]; None: as planned.
+        block: How long one noise lasts [s]; None: as planned.
     """
 
     block_steps: Any = None
@@ -133,8 +141,8 @@ class PromiseKeys(FileTable):
     ] = "step"
     rho: Annotated[float, fix(_SHARE, ge=0, le=1), AfterValidator(_alone)] | None = None
     eta_set_by: Annotated[str, fix("say who set eta, and why")] = ""
-    window: Annotated[int, *_WINDOW] | None = None
-    block: Annotated[int, *_WINDOW] | None = None
+    window: Annotated[int, _DURATION, AfterValidator(_of_window)] | None = None
+    block: Annotated[int, _DURATION, AfterValidator(_of_blocks)] | None = None
 
 
 class PolicyTerms(NamedTuple):
@@ -168,9 +176,9 @@ def _terms(given: Any) -> PolicyTerms:
         policy = policy_of(given, hidden)
     if said is not None and policy is not None:
         rho = RHO if said.rho is None and said.clamp is None and said.secret != "step" else said.rho
-        promise = Promise(said.secret, policy.epsilon, rho=rho)
+        promise = Promise(said.secret, policy.epsilon, rho=rho, block=said.block)
         if said.secret == "window":
-            promise = replace(promise, window=said.window or 86_400, block=said.block)
+            promise = replace(promise, window=said.window or 86_400)
     mistakes.check()
     return PolicyTerms(policy, promise)
 

@@ -205,7 +205,8 @@ def week_plan(pattern: Pattern, promise: Promise, seconds: int) -> Plan | None:
         rho=promise.rho,
         most_cut=MOST_CUT,
         running=running,
-        blocks=promise.secret == "interval" and promise.block != seconds,
+        blocks=promise.secret == "interval",
+        block=None if promise.block is None else max(promise.block // seconds, 1),
     )
 
 

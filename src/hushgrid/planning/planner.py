@@ -249,6 +249,7 @@ def plan(
     gaussian: bool = False,
     running: bool = False,
     blocks: bool = False,
+    block: int | None = None,
     window: int | None = None,
 ) -> Plan:
     """The policy of least noise that keeps a promise about a secret.
@@ -273,6 +274,7 @@ def plan(
             are uncertain in any turn. Else the horizon is counted on its own.
         blocks: Let noise last blocks of steps where that makes less of it: at eta = 1, for an
             interval, or for a trajectory without a delta.
+        block: Steps of every such block, where that is not left to the plan.
         window: Of the secret window: the steps that a window touches. Noise lasts blocks of the
             terms' own length, or of `window_block`; eta is 1.
 
@@ -296,7 +298,7 @@ def plan(
     world = (models, zone, consumption)
     if secret == "window":
         return _of_windows(world, tariff, epsilon, terms, rho, most_cut, window)
-    joint = blocks and terms.eta == 1 and secret != "step" and delta == 0
+    joint = blocks and block != 1 and terms.eta == 1 and secret != "step" and delta == 0
     if slotwise is None:
         quick = _by_slot_is_quick(world, terms) and not (running and terms.horizon % _turn(models))
         slotwise = secret == "interval" and not joint and quick
@@ -311,14 +313,14 @@ def plan(
     task = Task(world, tariff, bare, epsilon if running else None)
     if running:
         task.run.check(epsilon)
-    best = _solved(task, secret, epsilon, delta, slotwise, joint)
+    best = _solved(task, secret, epsilon, delta, slotwise, joint, block)
     if rho is not None:
         for _ in range(_PLANNING_ROUNDS):
             clamp = choose_clamp(*world, best.policy, rho, most_cut).clamp
             if clamp == best.policy.clamp:
                 break
             cut = Task(world, tariff, replace(bare, clamp=clamp), task.endless)
-            rival = _solved(cut, secret, epsilon, delta, slotwise, joint)
+            rival = _solved(cut, secret, epsilon, delta, slotwise, joint, block)
             if rival.prospect.chosen_by(rho) >= best.prospect.chosen_by(rho):
                 break
             if rival.prospect.least(rho) > best.prospect.least(rho):
@@ -789,7 +791,13 @@ class Task:
 
 
 def _solved(
-    task: Task, secret: Secret, epsilon: float, delta: float, slotwise: bool, joint: bool
+    task: Task,
+    secret: Secret,
+    epsilon: float,
+    delta: float,
+    slotwise: bool,
+    joint: bool,
+    block: int | None,
 ) -> Plan:
     """The largest epsilons a step that keep the promise; with `joint` also in blocks of steps."""
     spent = spending(task, secret, delta)
@@ -809,7 +817,7 @@ def _solved(
     world = (task.models, task.zone, task.consumption)
     best = _made(Task(world, task.tariff, policy, task.endless), secret, epsilon, delta)
     alone = best.prospect.with_cut()
-    for number, (lengths, losses) in enumerate(_blocks(task, best) if joint else ()):
+    for number, (lengths, losses) in enumerate(_blocks(task, best, block) if joint else ()):
         if number == 1 and best.prospect.with_cut() * _GAIN < alone:
             break  # those made for the chain do more than equal ones can
         bare = replace(policy, epsilon=max(losses), schedule=Blocks(lengths, losses))
@@ -817,22 +825,25 @@ def _solved(
         each = _largest(own, spending(own, secret, delta), bare.schedule.epsilons, epsilon)
         kept = replace(bare, epsilon=max(each), schedule=bare.schedule.with_epsilons(tuple(each)))
         made = _made(Task(world, task.tariff, kept, task.endless), secret, epsilon, delta)
-        if made.prospect.with_cut() < best.prospect.with_cut():
+        if block is not None or made.prospect.with_cut() < best.prospect.with_cut():
             best = made
     return best
 
 
-def _blocks(task: Task, even: Plan) -> list[tuple[tuple[int, ...], tuple[float, ...]]]:
+def _blocks(
+    task: Task, even: Plan, block: int | None
+) -> list[tuple[tuple[int, ...], tuple[float, ...]]]:
     """Blocks of steps to try, the best for one chain first: lengths, and losses up to a factor."""
     horizon, day = task.horizon, min(task.horizon, STEPS_PER_DAY)
     if even.secret == "trajectory":
         return [((horizon,), (1.0,))]
     found = []
-    for length in _LENGTHS:
+    for length in _LENGTHS if block is None else (block,):
         whole, rest = divmod(horizon, length)
         lengths = (length,) * whole + ((rest,) if rest else ())
         found.append((lengths, (1.0,) * len(lengths)))
-    if any(piece.size > 1 for model in task.models for piece in model.chains) or horizon % day:
+    joined = any(piece.size > 1 for model in task.models for piece in model.chains)
+    if block is not None or joined or horizon % day:
         return found
     lengths, losses = _of_a_day(task, even, day)
     if sum(lengths) == day:  # else the grid was too coarse for any

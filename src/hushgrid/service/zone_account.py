@@ -482,7 +482,7 @@ class ZoneAccount:
         It leaves room for a share of the plan in all later blocks.
         """
         if self._promise is None:
-            if not _promised(standing):
+            if not _promised(standing) or _free_before(standing):
                 return None
             start, _ = self._span(standing, t)
             figures, _ = self.before(standing, start)  # promises about earlier steps
@@ -745,6 +745,22 @@ def _published_without(standing: LedgerState, newest: RecordedAccount | None) ->
         if release.source == "readings" and standing.epoch_of(release).seq in silent:
             return True
     return any(gap.seq > since and gap.account is None for gap in standing.booked)
+
+
+def _free_before(standing: LedgerState) -> bool:
+    """Whether a price from readings without a promise follows the newest account.
+
+    No later price could say too much about the steps with a promise then, nor can one now.
+    """
+    newest = standing.latest_account
+    if newest is None or _brought(standing, newest):
+        return False
+    silent = {epoch.seq for epoch in standing.epochs if epoch.interval is None}
+    later = (release for release in reversed(standing.releases) if release.seq > newest.seq)
+    return any(
+        release.source == "readings" and standing.epoch_of(release).seq in silent
+        for release in later
+    )
 
 
 def _brought(standing: LedgerState, newest: RecordedAccount | None) -> list[TransferRecord]:

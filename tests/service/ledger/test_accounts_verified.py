@@ -33,9 +33,10 @@ from tests.service.ledger.test_ledger_chain import SCRIPTED
 from tests.service.streets import DAY, HOUR, load, publish
 from tests.service.test_curator import Shown, curator
 
-BEGINS = 1_774_656_000  # 2026-03-28T00:00:00Z, a Saturday; clocks change on Sunday
-BLOCKS = ("horizon = 24", "horizon = 24\nblock_steps = [6]\nblock_epsilon = [0.3]")
-HALF = ("epsilon = 1.0", "epsilon = 0.5")
+BEGINS = 1_774_652_400  # midnight before Saturday, 28 March 2026; clocks change on Sunday
+BLOCKS = ("\neta = 1.0", "\neta = 1.0\nblock_steps = [6]\nblock_epsilon = [0.3]")
+ALONE = ("\neta = 1.0", '\neta = 1.0\nblock = "PT1H"')  # noise of its own at every step
+HALF = (ALONE, ("epsilon = 1.0", "epsilon = 0.5"))
 
 
 class Honest(NamedTuple):
@@ -72,7 +73,7 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> Honest:
         book(first, it._ledger)
     with curator(folder, first, Shown(), now=BEGINS + 15 * HOUR) as it:
         publish(it, 9)
-    second = load(folder, BEGINS + DAY, HALF)
+    second = load(folder, BEGINS + DAY, *HALF)
     with curator(folder, second, Shown(), now=second.begins, new_epoch=True) as it:
         publish(it, 24)
     with open_store(str(folder / "ledger.db"), create=False) as store:
@@ -100,7 +101,11 @@ def test_two_days_with_a_change_a_gap_and_other_clocks_pass(tmp_path: Path, hone
     bodies = [body for _, body in honest.story]
     assert sum("account" in body for body in bodies) >= 20
     assert {len(body["account"]) for body in bodies if "account" in body} == {2}
-    assert [body["interval"] for body in bodies if "interval" in body] == [1.0, 0.5]
+    assert [body["interval"] for body in bodies if "interval" in body] == [
+        1.0,
+        0.5,
+        0.5,
+    ]  # and a week begins
     assert all(len(record.line) < 100_000 for record in records)
     assert script_says(records).startswith("good: ")
     assert audit_says(tmp_path, records, honest.terms).status == "passed"
@@ -329,7 +334,7 @@ def test_prices_come_back_where_nothing_is_promised_about_an_interval_any_more(
     tmp_path: Path,
 ) -> None:
     """Once no later price can say too much about the steps of before."""
-    first = load(tmp_path, BEGINS)
+    first = load(tmp_path, BEGINS, ALONE)
     with curator(tmp_path, first, Shown(), now=BEGINS) as it:
         publish(it, 24)
     second = load(tmp_path, BEGINS + DAY, ('secret = "interval"', 'secret = "step"'))
