@@ -39,7 +39,7 @@ from hushgrid.service.ledger.writer import Ledger, load, verify_signature
 from hushgrid.service.meters import open_meters
 from hushgrid.service.meters.columns import IntervalSource
 from hushgrid.service.meters.tables import file_of
-from hushgrid.service.same_terms import as_begun, next_week
+from hushgrid.service.same_terms import as_begun, next_week, same_terms
 from hushgrid.service.zone_account import ZoneAccount, from_rows, to_rows
 
 log = logging.getLogger("hushgrid.curator")
@@ -50,6 +50,14 @@ _NAME_IT = (
     " Stop the service, and run hushgrid resume with --lost-epoch and the service file of that"
     " epoch, once for each; with the same file where there was none."
 )
+
+
+def _are_weeks(service: ZoneService, begun: Sequence[tuple[str, int, int]]) -> bool:
+    """Whether terms that began are those of the zone, for other weeks."""
+    return all(
+        seconds == service.seconds and same_terms(service, digest, first) is not None
+        for digest, first, seconds in begun
+    )
 
 
 def note_loss(
@@ -85,7 +93,7 @@ def note_loss(
     epoch, before = standing.epoch, standing.gap
     if epoch is None or found.complete:
         return
-    if found.other and not named:
+    if (found.other or not _are_weeks(service, found.begun)) and not named:
         raise LedgerError(
             f"records of another epoch of zone {service.id!r} than the ledger's last one are lost,"
             f" and what followed them may be too.{_NAME_IT}"

@@ -545,10 +545,6 @@ class EpochRecord(LedgerEntry):
         ]
         return self.seconds, self.time_zone, models
 
-    def states_same(self, other: EpochRecord) -> bool:
-        """Whether it states the promise, models, meters and length of steps of another one."""
-        return all(getattr(self, name) == getattr(other, name) for name in _STATED)
-
     @property
     def house_names(self) -> frozenset[str]:
         """The names of its houses."""
@@ -558,9 +554,6 @@ class EpochRecord(LedgerEntry):
     def step(self, t: int) -> int:
         """The mechanism's own number for the zone's step t."""
         return t - self.first + 1
-
-
-_STATED = ("seconds", "roster", "exact", "interval", "window", "occupancy", "time_zone", "eta")
 
 
 @dataclass(frozen=True, slots=True)

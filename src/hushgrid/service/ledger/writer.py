@@ -333,7 +333,9 @@ class OpenedLedger(NamedTuple):
         forked: Steps (first, last) that the witness has in another history than the ledger's.
         least: What the missing records state that they cost (epsilon).
         heads: The last record of each lost history that is known, 64 digits each.
-        other: An epoch that the ledger's last one is not may be among what is missing.
+        other: Releases of other terms than the ledger's last ones may be among what is missing.
+        begun: Terms that begin in what is missing: digest, first step, its length [s]. They are
+            those of the ledger where a week of them begins there.
         own: The last record is the last that was written here: nothing else can have been
             published.
         moved: Another server answers than the one that was last written to; None: not known.
@@ -351,6 +353,7 @@ class OpenedLedger(NamedTuple):
     least: float = 0.0
     heads: str = ""
     other: bool = False
+    begun: tuple[tuple[str, int, int], ...] = ()
     own: bool = False
     moved: bool | None = None
     since: int = 0
@@ -757,6 +760,7 @@ def recover(
         least=_summary(fold, list(missed.values())).least if missed else 0.0,
         heads="".join(sorted(heads)),
         other=any(one.other for one in lost + forked),
+        begun=tuple(terms for one in lost + forked for terms in one.begun),
         own=witness.wrote(fold.place.head.digest if fold.place else "", tails),
     )
     if not forked:
@@ -773,12 +777,16 @@ DAY = 86_400  # [s]; no step is longer
 
 
 class _LostRecords(NamedTuple):
-    """What records say: steps of the present epoch's length, cost, whether of another epoch."""
+    """What records say: steps of the present epoch's length, cost, whether of other terms.
+
+    `begun`: digest, first step and its length [s] of each record that begins terms.
+    """
 
     first: int
     last: int
     least: float
     other: bool
+    begun: tuple[tuple[str, int, int], ...]
 
 
 def _summary(fold: Fold, records: Sequence[Record]) -> _LostRecords:
@@ -790,15 +798,14 @@ def _summary(fold: Fold, records: Sequence[Record]) -> _LostRecords:
     """
     standing = fold.standing
     steps, costs, other = list[tuple[int, int]](), list[float](), False
-    released, digests = list[ReleaseRecord](), set[str]()  # of weeks of the same terms
+    released, begun = list[ReleaseRecord](), list[tuple[str, int, int]]()
     since = min((record.seq for record in records), default=0)
     seconds = next((one.seconds for one in reversed(standing.epochs) if one.seq < since), 0)
     for record in sorted(records, key=lambda one: one.seq):
         entry = TYPES[record.kind].from_record(record)
         if isinstance(entry, EpochRecord):
-            seconds = entry.seconds
-            other = other or standing.epoch is None or not entry.states_same(standing.epoch)
-            digests.add(entry.digest)
+            seconds, other = entry.seconds, other or standing.epoch is None
+            begun.append((entry.digest, entry.first, entry.seconds))
         elif isinstance(entry, GapRecord | ResumeRecord):
             steps.append(_in_present(standing, entry.first, entry.last, seconds))
         elif isinstance(entry, ReleaseRecord):
@@ -806,7 +813,7 @@ def _summary(fold: Fold, records: Sequence[Record]) -> _LostRecords:
                 seconds = entry.start // entry.t
             steps.append(_in_present(standing, entry.t, entry.t, seconds))
             if (epoch := standing.epoch) and entry.source == "readings":
-                other = other or entry.digest not in {epoch.digest, *digests}
+                other = other or entry.digest not in {epoch.digest, *(terms[0] for terms in begun)}
             if entry.source == "readings":
                 released.append(entry)
         if isinstance(entry, ResumeRecord | ChargeRecord) or (
@@ -818,7 +825,7 @@ def _summary(fold: Fold, records: Sequence[Record]) -> _LostRecords:
         min((one[0] for one in steps), default=0),
         max((one[1] for one in steps), default=0),
     )
-    return _LostRecords(first, last, sum_up(costs), other)
+    return _LostRecords(first, last, sum_up(costs), other, tuple(begun))
 
 
 def _of_any(one: ReleaseRecord) -> float:
