@@ -121,7 +121,8 @@ class SecureNoise(Noise):
     def draw_size(self, scale: float, steps: int) -> int:
         """M: a sum of L + 1 geometric numbers, kept with a probability that is a ratio of integers.
 
-        The rejected numbers are independent of the one that is kept.
+        The rejected numbers are independent of the one that is kept. What is left of the load's
+        level, and of its steps: docs/proofs/windows.md.
         """
         check_block(scale, steps)
         while True:
