@@ -25,7 +25,7 @@ try:
     main()
 except SystemExit as ended:
     sys.setprofile(None)
-    print("interval_plan" in called, ended.code)
+    print("week_plan" in called, ended.code)
 """
 
 

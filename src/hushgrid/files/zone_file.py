@@ -101,7 +101,7 @@ _Entry = TypeVar("_Entry", "Period", "LawKeys")
 
 
 @dataclass(frozen=True, slots=True)
-class Steps(FileTable):
+class StepKeys(FileTable):
     """The [service] table as a zone file reads it: the length of a step [s]."""
 
     unread: ClassVar[frozenset[str]] = frozenset(
@@ -730,7 +730,7 @@ class ZoneFileTables(ZoneTables):
         service: Length of a step.
     """
 
-    service: Steps = field(default_factory=Steps)
+    service: StepKeys = field(default_factory=StepKeys)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
