@@ -124,7 +124,7 @@ EDITS = [
     ('ledger = "ledger.sqlite"', 'ledger = "mysql://a:pw@b/c"', "stores.ledger is not usable"),
     ('law = "gamma", shape = 2.0, scale = 25.0', 'law = "zeta"', "houses[1].absent.law is 'zeta'"),
     ('file = "prices.json"', 'fil = "prices.json"', "publish.fil is not known"),
-    ("horizon = 672", "horizon = 10000000", "policy.horizon is 10000000; give at most"),
+    ("eta = 0.05", "horizon = 672", "policy.horizon is 672; leave it out: a service publishes without"),
 ]
 
 
@@ -204,12 +204,12 @@ def test_several_mistakes_in_one_table_are_all_named(tmp_path: Path) -> None:
         ("floor = 0.0", "floor = inf"),
         ("cap = 2.0", "cap = nan"),
     ]
-    path = put(tmp_path, *edits, ("horizon = 672", "horizon = 0"), ("epsilon = 0.5", "epsilon = 0"))
+    path = put(tmp_path, *edits, ("epsilon = 0.5", "epsilon = 0"), ("\neta = 0.05", "\neta = 5"))
     found = mistakes(path)
     starts = [f"service.toml:{line_of(path, new)}: tariff {new.split()[0]} is" for _, new in edits]
     starts += [
-        f"service.toml:{line_of(path, f'{key} = 0')}: policy {key} is"
-        for key in ("epsilon", "horizon")
+        f"service.toml:{line_of(path, f'{key} = {value}')}: policy {key} is"
+        for key, value in (("epsilon", 0), ("eta", 5))
     ]
     assert len(found) == 5
     assert all(one.startswith(start) for one, start in zip(found, starts, strict=True)), found
@@ -296,13 +296,13 @@ def test_an_interval_is_promised_from_one_epoch_to_the_next(tmp_path: Path) -> N
     ("old", "new", "said"),
     [
         ('"step"', '"trajectory"', "policy.secret is 'trajectory'; give one of step"),
-        ("horizon", "delta = 1e-6\nhorizon", "policy.delta is 1e-06; leave it out: a service"),
-        ("horizon", "gaussian = 41.4\nhorizon", "policy.gaussian is 41.4; leave it out: a service"),
-        ("horizon", "negligible = 0.01\nhorizon", "policy.negligible is 0.01; leave it out:"),
-        ("horizon", 'on_empty = "publish_exact"\nhorizon', "policy.on_empty is 'publish_exact';"),
-        ("horizon", 'blocks = "block"\nhorizon', "policy.blocks is 'block'; leave it out: each"),
-        ("horizon", 'models = "paper"\nhorizon', "policy.models is 'paper'; leave it out: a"),
-        ("horizon", "epsilon_t = [0.5]\nhorizon", "policy.epsilon_t is [0.5]; leave it out: the"),
+        ("eta_set_by", "delta = 1e-6\neta_set_by", "policy.delta is 1e-06; leave it out: a service"),
+        ("eta_set_by", "gaussian = 41.4\neta_set_by", "policy.gaussian is 41.4; leave it out: a service"),
+        ("eta_set_by", "negligible = 0.01\neta_set_by", "policy.negligible is 0.01; leave it out:"),
+        ("eta_set_by", 'on_empty = "publish_exact"\neta_set_by', "policy.on_empty is 'publish_exact';"),
+        ("eta_set_by", 'blocks = "block"\neta_set_by', "policy.blocks is 'block'; leave it out: each"),
+        ("eta_set_by", 'models = "paper"\neta_set_by', "policy.models is 'paper'; leave it out: a"),
+        ("eta_set_by", "epsilon_t = [0.5]\neta_set_by", "policy.epsilon_t is [0.5]; leave it out: the"),
         ("currency", "budget = 400.0\ncurrency", "service.budget is 400.0; leave it out: the"),
         ("[tariff]", '[learned]\nprovenance = "private"\n[tariff]',
          "learned.provenance is 'private'; all that they shape would reveal"),
@@ -459,7 +459,6 @@ SECRET = "pw0rd-S3cret/x"
 URL = f"postgresql://me:{SECRET}@db.example/grid"
 BASE = (
     EXAMPLE.replace('"ledger.sqlite"', f'"{URL}"')
-    .replace("horizon = 672", "horizon = 12")
     .replace('"meters.sqlite"   ', f'"{URL}"   ')
     .replace("# [mqtt]", "[mqtt]")
     .replace('# host = "127.0.0.1"', 'host = "b"')

@@ -182,18 +182,19 @@ def test_an_interval_without_readings_costs_nothing(tmp_path: Path) -> None:
         assert (made.source, made.rule, made.load_hat) == ("forecast", "forecast", None)
         assert (made.epsilon, made.scale, made.epsilon_any) == (0, 0, 0)
         assert made.counts == {"houses": 6}
-        assert (it.status.spent, it.status.state) == (pytest.approx(0.5), "no readings")
+        assert (it._ledger.standing.epsilon, it.status.state) == (pytest.approx(0.5), "no readings")
         feed(it, it.t, everyone(zone))
         (made,) = it.run(it.next_due())
-        assert (it.status.spent, it.status.state) == (pytest.approx(1.0), "publishing")
+        assert (it._ledger.standing.epsilon, it.status.state) == (pytest.approx(1.0), "publishing")
     load = sum(min(max(reading(h, made.t), 0), 1000) for h in everyone(zone))
     third = _Counting(3).draw(2000.0)
     assert made.load_hat == load + third
     with open_store(str(tmp_path / "ledger.db")) as store:
         report = check(store.records("elm"), verify_signature)
     assert report.first_bad is None
-    found = status_of(zone, report.standings["elm"], it.next_due())
-    assert (found.spent, found.missing) == (pytest.approx(1.0), None)
+    standing = report.standings["elm"]
+    found = status_of(zone, standing, it.next_due())
+    assert (standing.epsilon, found.missing) == (pytest.approx(1.0), None)
 
 
 @pytest.mark.parametrize("present", [0, 1, 5, 6])
@@ -271,26 +272,30 @@ def test_late_readings_change_nothing(tmp_path: Path) -> None:
 
 def test_a_published_forecast_is_smoothed_and_was_expected(tmp_path: Path) -> None:
     """The price in place of a release is the one that the feeds expected."""
-    zone, shown = service(policy=Policy(0.5, horizon=2)), Shown()
+    zone, shown = service(), Shown()
     tariff = replace(zone.scenario.tariff, smooth=0.6)
     zone = replace(zone, scenario=replace(zone.scenario, tariff=tariff))
     with curator(tmp_path, zone, shown) as it:
-        for _ in range(3):
+        for _ in range(2):
             feed(it, it.t, everyone(zone))
             it.run(it.next_due())
+        it.run(it.next_due())
     *known, last = shown.releases
     assert last.source == "forecast"
     assert last.rate != pytest.approx(tariff.beta + tariff.alpha * last.estimate / 1000, rel=1e-6)
     assert Forecaster(zone).after(known).guesses[0].rate == pytest.approx(last.rate, rel=1e-12)
 
 
-def test_horizon_over_gives_the_forecast(tmp_path: Path) -> None:
+def test_terms_begin_again_where_their_steps_end(tmp_path: Path) -> None:
     zone, shown = service(policy=Policy(0.5, horizon=2)), Shown()
     with curator(tmp_path, zone, shown) as it:
-        for _ in range(4):
+        for _ in range(5):
             feed(it, it.t, everyone(zone))
             it.run(it.next_due())
-    assert [r.source for r in shown.releases] == ["readings"] * 2 + ["forecast"] * 2
+    assert [r.source for r in shown.releases] == ["readings"] * 5
+    with open_store(str(tmp_path / "ledger.db")) as store:
+        standing = check(store.records("elm"), verify_signature).standings["elm"]
+    assert [one.first - FIRST for one in standing.epochs] == [0, 2, 4]
 
 
 class _Failing(_Counting):

@@ -28,17 +28,18 @@ from tests.service.brokers import until
 from tests.service.test_mqtt import heard
 
 ROOT = Path(__file__).parents[3]
-BEGINS = 1_767_571_200  # 2026-01-05T00:00:00Z
-HORIZON = 6
+MONDAY = 1_767_571_200  # 2026-01-05T00:00:00Z
+LEFT = 6  # steps of the first week
+BEGINS = MONDAY - 900 * LEFT
 MOSQUITTO = shutil.which("mosquitto", path=PLACES)
 
 
 class Living:
-    """A demo in a thread of this process: epochs of six steps, as fast as the work allows."""
+    """A demo in a thread of this process: from six steps before a week's end, as fast as it can."""
 
     def __init__(self, **changes: Any) -> None:
         self.requests, self.lines = DemoRequests(), []
-        usual = {"begins": BEGINS, "port": 0, "speed": 1e9, "horizon": HORIZON}
+        usual = {"begins": BEGINS, "port": 0, "speed": 1e9}
         options = DemoOptions(Dials(), **(usual | changes))
         self._thread = threading.Thread(
             target=run_demo, args=(options, self.requests, self.lines.append), daemon=True
@@ -113,7 +114,7 @@ STATE = {
 
 @pytest.mark.soak
 def test_days_are_shown_restarted_and_gone_on(demo: Living, folder: Path) -> None:
-    assert until(lambda: demo.get("/demo/state")["t"] > HORIZON + 2)  # a second epoch runs
+    assert until(lambda: demo.get("/demo/state")["t"] > LEFT + 2)  # the second week runs
     state = demo.get("/demo/state")
     assert set(state) == STATE
     t = state["t"]
@@ -122,7 +123,7 @@ def test_days_are_shown_restarted_and_gone_on(demo: Living, folder: Path) -> Non
     series += state["prices"].values()
     assert [len(one) for one in series] == [t] * 9
     assert set(state["occupancy"]) <= {0, 1}
-    assert (state["origin"], state["day"], state["steps"]) == ("2026-01-05T00:00:00Z", 1, 96)
+    assert (state["origin"], state["day"], state["steps"]) == ("2026-01-04T22:30:00Z", 1, 96)
     others = state["auc"]["others"]
     assert others["open"] > others["private"] + 0.2  # among 1,000 houses and t steps, by far
     asked = httpx.post(
@@ -148,14 +149,14 @@ def test_days_are_shown_restarted_and_gone_on(demo: Living, folder: Path) -> Non
     state = demo.get("/demo/state")
     assert (state["epsilon"], state["eta"], state["restarting"]) == (4.0, 0.5, False)
     assert "e^4" in state["promise"]
-    assert demo.get("/v1/price")["start"] >= "2026-01-05T00:30:00Z"  # the new ledger's own
+    assert demo.get("/v1/price")["start"] >= "2026-01-04T23:00:00Z"  # the new ledger's own
     assert until(lambda: [one.name for one in folder.glob("*/*/")] == ["2"])  # the old one is gone
 
 
 @pytest.fixture
 def evening(folder: Path) -> Iterator[Living]:
-    """A week from the evening on, whose plan is kept."""
-    made = Living(begins=BEGINS + EVENING, horizon=672)
+    """A week from the evening on."""
+    made = Living(begins=MONDAY + EVENING)
     yield made
     made.stop()
 
@@ -170,7 +171,7 @@ def test_on_a_cold_evening_the_meters_earn_their_keep(evening: Living) -> None:
     assert (answer.status_code, answer.json()) == (202, {"cold": True})
     cold = (data for _, data in stream if data["cold"])
     first = next(cold)
-    assert first["errors"]["since"] == utc(BEGINS + EVENING + 900 * (first["t"] - 1))
+    assert first["errors"]["since"] == utc(MONDAY + EVENING + 900 * (first["t"] - 1))
     many = [first, *(next(cold) for _ in range(11))]
     for name, found in many[-1]["errors"].items():
         if name != "since":

@@ -11,7 +11,6 @@ import os
 import subprocess
 import sys
 import threading
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -101,9 +100,7 @@ class Small:
         stage = SwappableApp()
         server = Server(stage, HOST, 0)
         server.start()
-        made = write_service(
-            folder, Dials(), Secrets("t", "o"), begins=BEGINS, port=server.port, horizon=4
-        )
+        made = write_service(folder, Dials(), Secrets("t", "o"), begins=BEGINS, port=server.port)
         clock, url = SimulatedPace(BEGINS, math.inf), f"http://{HOST}:{server.port}"
         try:
             with DemoRun(made, stage, clock, url=url, token="t", seed=seed) as run:
@@ -128,9 +125,6 @@ def test_a_day_that_is_stopped_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr(
-        "hushgrid.service.demo.living.write_service", partial(write_service, horizon=4)
-    )
     requests = DemoRequests()
     requests.stop()
     with pytest.raises(KeyboardInterrupt):

@@ -83,7 +83,6 @@ LIMITS = {"epsilon": (0.1, 20.0), "eta": (0.0, 1.0)}
 CHOICES = {"epsilon": (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0), "eta": (0.0, 0.05, 0.2, 1.0)}
 COLD = 1.3  # what every house uses on a cold evening, of the usual
 EVENING = 17 * 3600  # [s of the day] when the living zone begins
-HOME = {0: (0.9, 0.9), EVENING: (0.68, 0.59)}  # shares at home then: workers, in and out
 OPERATOR = "operator"  # the client id of the demo's own operator
 _FOR_EVER = 10**9  # [s] of the demo's clock: tokens must outlast its fast days
 
@@ -162,7 +161,6 @@ def write_service(
         "mqtt": broker,
         "epsilon": float(dials.epsilon),
         "eta": float(dials.eta),
-        **dict(zip(("workers", "in_and_out"), HOME.get(begins % 86_400, HOME[0]), strict=True)),
     }.items():
         text = text.replace(f"{{{name}}}", str(value))
     path = folder / "service.toml"
