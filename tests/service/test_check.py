@@ -171,7 +171,7 @@ def test_ways_to_publish_are_compared_as_a_plan_compares_them(
     assert planned.best() == zone.policy.publish  # what init writes
     assert run("check", tmp_path / "service.toml", "--json", "-") == 0
     (found,) = json.loads(capsys.readouterr().out)["zones"]
-    root = math.sqrt(96)
+    root = math.sqrt(672)
     assert found["expected_error"] == pytest.approx(planned.estimated() * root)
     assert found["forecast_error"] == pytest.approx(planned.forecast() * root)
     assert found["expected_error"] < found["forecast_error"]
