@@ -33,7 +33,7 @@ KINDS = {
     "schedule": "digest steps",
     "release": "applies_from applies_start counts delta digest epsilon epsilon_any estimate"
     " load_hat published_at put_back rate rule scale simulated source start t zone",
-    "transfer": "delta direction epsilon house last other out total",
+    "transfer": "direction house last other out",
     "charge": "digest epsilon homes what",
     "gap": "first last why",
     "resume": "delta epsilon first last",
@@ -405,10 +405,19 @@ class Account:
             steps = max(last, first) - first + 1
             for n, ((row, into), loss) in enumerate(zip(cut, losses, strict=True)):
                 rows[n] = after_block(row, loss, into[:steps], epoch["interval"]) or rows[n]
+        elif self.rows is not None:
+            due_end = (self.last + 1) * self.epoch["seconds"]
+            need(body["last"] >= due_end, "a house leaves before its account's last step")
+        need(body["last"] >= max(self.ends, default=0), "a house leaves before it came")
         if due:
             (row,) = read_rows(body["account"])[1]
             fits = no_better(row, merged([NOTHING, *rows, *self.brought], self.unknown))
             need(fits, "a house leaves with a better account than its zone's")
+
+
+def takes_along(body):
+    """What a house that moves takes along, by its record."""
+    return body.get("account"), body.get("windows"), body["last"]
 
 
 class Chain:
@@ -419,7 +428,6 @@ class Chain:
         self.mode = self.key = self.epoch = None
         self.committed = False
         self.t = self.end = self.reach = 0
-        self.spent = {}
         self.charged = set()
         self.gap = self.opened = None
         self.account, self.left, self.came = Account(), {}, {}
@@ -441,9 +449,9 @@ class Chain:
         except (TypeError, ValueError, KeyError, IndexError, OverflowError):
             raise BadRecordError("a field is not of its type") from None
         if kind == "transfer" and body["direction"] == "out":
-            self.left[record["digest"]] = body.get("account")
+            self.left[record["digest"]] = takes_along(body)
         elif kind == "transfer":
-            self.came[body["out"]] = body.get("account")
+            self.came[body["out"]] = takes_along(body)
         need(wanted_key in (None, self.key), "it is signed with another key than the one given")
         check_signature(self.key, record)
         self.seq, self.head = record["seq"], record["digest"]
@@ -581,16 +589,14 @@ class Chain:
         self.windows = promises, blocks
 
     def take_transfer(self, body):
-        """What a house has spent stays spent."""
+        """A house takes along what is still counted about it."""
         need(body["direction"] in ("in", "out"), "the direction is unknown")
         need((body["direction"] == "in") == (body["out"] is not None), "no record of leaving")
         need(body["direction"] == "in" or self.gap is None, "a house leaves an open gap")
-        now = [body["epsilon"], body["delta"]]
-        before = self.spent.get(body["house"], [0, 0])
-        need(now[0] >= before[0] and now[1] >= before[1], "a house has spent less than before")
-        self.spent[body["house"]] = now
         if body["direction"] == "out":
             self.account.leave(self.epoch, body, self.t)
+            taken = body.get("windows", ([], []))[1]
+            need(all(block in taken for block in self.windows[1]), "it leaves without its blocks")
         else:
             if "account" in body:
                 rows = read_rows(body["account"])[1]

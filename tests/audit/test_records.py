@@ -32,7 +32,7 @@ from tests.audit.zones import (
     terms,
     times,
 )
-from tests.bodies import charge, stand_in, transfer
+from tests.bodies import charge, stand_in
 from tests.service.ledger.ledgers import lines_of, sealed
 
 
@@ -387,16 +387,6 @@ def test_a_forecast_tells_nothing(tmp_path: Path) -> None:
     assert bad.check("post_processing").first_bad == 8
     hidden = with_forecasts(zone, 4, lambda body: {"rate": body["rate"] + 1e-9})
     assert audited(tmp_path, hidden, zone).check("post_processing").status == "noted"
-
-
-def test_what_was_spent_before_counts(tmp_path: Path) -> None:
-    """A house that brings 9 along may not spend 12 more of a budget of 12.1."""
-    zone = terms(budget=12.1)
-    records = story(zone, releases(zone))
-    came = ("transfer", dict(transfer("h", "in", other="oak", epsilon=9.0, out="cd" * 32)))
-    found = audited(tmp_path, sealed([*records[:3], came, *records[3:]], zone="elm"), zone)
-    assert found.check("budget").status == "failed"
-    assert found.check("budget").first_bad == 11  # the seventh release: 9 + 3.5
 
 
 def test_models_are_paid_for_on_record(tmp_path: Path) -> None:

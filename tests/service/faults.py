@@ -33,8 +33,8 @@ from hushgrid.service.ledger.records import LedgerState, ReleaseRecord
 from hushgrid.service.ledger.writer import load as load_key
 from hushgrid.service.ledger.writer import verify_signature
 from hushgrid.service.meters import open_meters
-from hushgrid.service.same_terms import Changes
 from hushgrid.service.status import from_ledger
+from hushgrid.service.terms import Changes
 from tests.service.brokers import free_port
 from tests.service.http.test_access import KEPT
 from tests.service.http.test_web import NDJSON, as_ndjson

@@ -237,7 +237,7 @@ def test_a_house_that_comes_is_not_forgotten_before_it_came() -> None:
     came = begun(service)
     rows = ((0.0, 0.8, 0.1, -1e308, 1e308),)
     move = TransferRecord(
-        "h", "in", "oak", 0.0, seq=came.head.seq + 1, last=BEGINS + 8 * 900, account=rows
+        "h", "in", "oak", seq=came.head.seq + 1, last=BEGINS + 8 * 900, account=rows
     )
     assert came.epoch is not None
     epoch = replace(came.epoch, seq=move.seq + 1)

@@ -41,7 +41,7 @@ from hushgrid.service.meters.columns import NoiseBlock
 from hushgrid.service.meters.store import back_up
 from hushgrid.service.meters.tables import NOISE
 from hushgrid.service.promise import outlook
-from hushgrid.service.transfer import move, spent_by, takes_along
+from hushgrid.service.transfer import move
 from tests.service.borders import zone_of
 from tests.service.ledger.test_ledger_chain import SCRIPTED
 from tests.service.setups import BEGINS, reading, service
@@ -689,11 +689,3 @@ def test_a_house_moves_inside_a_block(tmp_path: Path, steps: int) -> None:
     last = max(t for one in blocks.values() for t, _ in one)
     assert truth(blocks, HOURS // 3600, last) <= 0.609 * (1 + 1e-6)  # type: ignore[arg-type]
     assert prices >= 18, "all but those of the block of the other zone that the move is in"
-
-
-def test_a_house_that_moves_takes_whole_blocks_along(tmp_path: Path) -> None:
-    zone = blocks()
-    go_on(tmp_path, zone, 7)
-    state = standing(tmp_path, zone)
-    assert spent_by(zone, state, 0) == pytest.approx(0.3 + 0.5 + 0.1)
-    assert takes_along(state, "no house")["total"] == pytest.approx(0.9)

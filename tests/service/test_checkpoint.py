@@ -91,7 +91,6 @@ def value(curator: Curator) -> dict[str, Any]:
     assert draws is not None
     return {
         "standing": curator._ledger.standing,
-        "spent": replay.spent,
         "state": replay.state,
         "public": {name: own.tobytes() for name, own in public.to_arrays().items()},
         "forecast": [own.tobytes() for own in (law.weights, law.mean, law.variance)],

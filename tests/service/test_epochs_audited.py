@@ -185,7 +185,7 @@ def test_a_better_account_of_a_gap_or_of_a_house_that_left(tmp_path: Path, n: in
     assert "a better account of what is booked as lost" in failures(found)["account"]
     (row,) = records[place].body["account"]
     rows = [[*row[:3], -sys.float_info.max, sys.float_info.max]]  # of any law
-    left = TransferRecord("ab" * 32, "out", "oak", 9.0, total=9.0, last=2**40, account=rows)
+    left = TransferRecord("ab" * 32, "out", "oak", last=2**40, account=rows)
     told = [(one.kind, dict(one.body)) for one in records]
     told[0][1]["key"] = KEY.public
     for change, faults in ((left, 0), (replace(left, account=of_row(n + 1, value)(rows)), 1)):

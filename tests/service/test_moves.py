@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,18 +12,16 @@ from hushgrid import OccupancyModel, Policy
 from hushgrid._numbers import Floats
 from hushgrid.files.deployment import Deployment, Pattern, Promise, ZoneService
 from hushgrid.files.weeks import placed
-from hushgrid.service.audit import _Brought
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import check
 from hushgrid.service.ledger.records import (
-    ChargeRecord,
     LedgerState,
-    ResumeRecord,
     TransferRecord,
     unmatched,
 )
 from hushgrid.service.ledger.writer import verify_signature
-from hushgrid.service.transfer import move, takes_along
+from hushgrid.service.transfer import move
+from hushgrid.service.zone_account import ZoneAccount
 from tests.service.borders import FIRST, HOUR, Street, exact, zone_of
 from tests.service.setups import BEGINS
 from tests.service.setups import service as service_of
@@ -182,18 +179,6 @@ def test_what_was_published_without_a_promise_is_brought_along(tmp_path: Path) -
 # ---- one house in two zones
 
 
-def test_a_house_takes_along_both_of_two_histories() -> None:
-    stay = np.array([[0.96, 0.04], [0.05, 0.95]])
-    theta = OccupancyModel.factored([[0.6, 0.4]], [[stay]])
-    street = Street(1)
-    street.begin(one := zone_of(theta, FIRST * HOUR, 0.05, 12, None))
-    street.publish(one, range(1, 9))
-    again = math.fsum(each.epsilon_any for each in street.standing.releases[4:])
-    lost = ResumeRecord(FIRST + 4, FIRST + 7, again, seq=street.standing.head.seq + 1)
-    total = takes_along(replace(street.standing, booked=(lost,)), "h")["total"]
-    assert total == pytest.approx(math.fsum(street.losses.values()) + again)
-
-
 def test_a_zone_that_lags_behind_does_not_forget_when_a_house_came() -> None:
     """It stated hour 32 about a house that had come with prices until hour 60."""
     stay = np.array([[0.8, 0.2], [0.3, 0.7]])
@@ -203,40 +188,6 @@ def test_a_zone_that_lags_behind_does_not_forget_when_a_house_came() -> None:
     street.publish(one, [1, 2])
     for hour in (30, 0):
         last = (FIRST + hour) * HOUR
-        came = TransferRecord("h", "in", "y", 0.4, out="0" * 64, seq=1, total=3, last=last)
-        stated = takes_along(replace(street.standing, transfers=(came,)), "h")
-        assert stated["last"] == (FIRST + max(hour, 2)) * HOUR
-
-
-@pytest.mark.parametrize(("last", "counts"), [(0, 0.0), (18, 0.4)])
-def test_a_house_comes_no_earlier_than_the_last_price_elsewhere(last: int, counts: float) -> None:
-    """The zone it comes to is behind: its next release is of an earlier interval."""
-    stay = np.array([[0.8, 0.2], [0.3, 0.7]])
-    one = zone_of(OccupancyModel.factored([[0.6, 0.4]], [[stay]]), FIRST * HOUR, 0.02, 4, None)
-    street = Street(1)
-    street.begin(one)
-    street.publish(one, [1, 2])
-    until = (FIRST + last) * HOUR if last else 0
-    came = TransferRecord("h", "in", "y", 0.4, out="0" * 64, seq=1, last=until)
-    street.begin(replace(one, begins=(FIRST + 20) * HOUR))
-    assert replace(street.standing, transfers=(came,)).carried == counts
-    audited = _Brought()
-    audited.take(came.to_body(), 1)
-    epochs = [{"first": first, "horizon": 4, "seconds": HOUR} for first in (FIRST, FIRST + 20)]
-    audited.at(FIRST * HOUR, epochs[:1])
-    assert audited.at((FIRST + 20) * HOUR, epochs) == counts
-
-
-def test_what_models_cost_does_not_fade_with_the_epoch() -> None:
-    """They may hold readings of just before they were charged, whenever the epoch began."""
-    stay = np.array([[0.8, 0.2], [0.3, 0.7]])
-    one = zone_of(OccupancyModel.factored([[0.6, 0.4]], [[stay]]), FIRST * HOUR, 0.02, 96, None)
-    street = Street(1)
-    street.begin(one)
-    street.publish(one, range(1, 49))
-    releases = street.standing.releases
-    charge = ChargeRecord("models", 2.0, "0" * 64, 15, releases[-1].seq + 1)
-    standing = replace(street.standing, charged={charge.digest: 2.0}, charges=(charge,))
-    stated = takes_along(standing, "h", (FIRST + 100) * HOUR)
-    assert stated["total"] >= 2.0
-    assert stated["last"] == (FIRST + 100) * HOUR, "when it was charged is not on record"
+        came = TransferRecord("h", "in", "y", out="0" * 64, seq=1, last=last)
+        _, stated = ZoneAccount(one).leaving(replace(street.standing, transfers=(came,)))
+        assert stated == (FIRST + max(hour, 2)) * HOUR

@@ -470,7 +470,7 @@ def test_stores_in_a_database(
     assert folder.serve()
 
 
-def publish(folder: Folder, steps: int, brought: float = 0.0) -> int:
+def publish(folder: Folder, steps: int, brought: bool = False) -> int:
     """How many of some steps the real curator makes from readings; a house may come in before."""
     made = load_deployment(folder.file)
     (zone,) = made.zones
@@ -482,9 +482,7 @@ def publish(folder: Folder, steps: int, brought: float = 0.0) -> int:
         ) as it,
     ):
         if brought:
-            it._ledger.append(
-                "transfer", transfer("x", "in", other="oak", epsilon=brought, out=OUT)
-            )
+            it._ledger.append("transfer", transfer("x", "in", other="oak", out=OUT))
         found = 0
         for _ in range(steps):
             meters.put(zone.id, [0], [it.start_of(it.t)], [zone.seconds], [5])
@@ -496,7 +494,7 @@ OUT = "ab" * 32
 
 
 def test_check_knows_the_running_epoch(folder: Folder, capsys: pytest.CaptureFixture[str]) -> None:
-    publish(folder, 0, brought=1.0)
+    publish(folder, 0, brought=True)
     assert publish(folder, 1) == 1
     before = folder.content()
     assert folder.check("--json", "-") == 0
@@ -507,7 +505,7 @@ def test_check_knows_the_running_epoch(folder: Folder, capsys: pytest.CaptureFix
 def test_a_later_begins_alone_changes_no_terms(
     folder: Folder, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    publish(folder, 0, brought=1.0)
+    publish(folder, 0, brought=True)
     publish(folder, 2)
     (zone,) = load_deployment(folder.file).zones
     text = folder.file.read_text()

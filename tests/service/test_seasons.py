@@ -19,8 +19,8 @@ from hushgrid.model.laws import Gamma
 from hushgrid.service.audit import load_ledger, terms_of
 from hushgrid.service.epoch import first_state
 from hushgrid.service.ledger.records import schedule_digest
-from hushgrid.service.same_terms import next_week
 from hushgrid.service.simulated_meters import Fleet
+from hushgrid.service.terms import next_week
 from tests.service.borders import exact
 from tests.service.setups import service_text
 from tests.service.streets import publish, standing

@@ -1,4 +1,4 @@
-"""What a zone's records add up to: budget, charges of models and houses that moved.
+"""What a zone's records add up to: budget and charges of models.
 
 Computed from the records and the public terms alone, without the service's own accounts.
 """
@@ -21,7 +21,6 @@ from hushgrid.audit.evidence import (
     Evidence,
     LostSteps,
     RecordedEpoch,
-    RecordedMove,
     RecordedRelease,
     Terms,
 )
@@ -58,64 +57,11 @@ def charges(evidence: Evidence, digests: Mapping[str, Terms]) -> list[Check]:
     return []
 
 
-def transfers(evidence: Evidence) -> list[Check]:
-    """Whether records of houses that move state no less than the records before them show.
-
-    Args:
-        evidence: The records of a zone.
-
-    Returns:
-        The first failure, or no check.
-    """
-    for place, stated, due in evidence.left:
-        if stated < due:
-            text = (
-                f"Record {place} lets a house leave with {stated:.6g} spent where it came with, and"
-                f" its models cost, {due:.6g}: what is spent was forgotten."
-            )
-            return [Check("budget", "failed", text, place)]
-    for one in (one for one in evidence.moves if one.leaves):
-        for name, due in _taken_along(evidence, one).items():
-            given = one.stated[name]
-            if given < due * (1 if name == "last" else 1 - _CLOSE):
-                text = (
-                    f"Record {one.place} states {given:.10g} for {name} of a house that leaves,"
-                    f" where the records before it lead to at least {due:.10g}."
-                )
-                return [Check("budget", "failed", text, one.place)]
-    return []
-
-
-def _taken_along(evidence: Evidence, move: RecordedMove) -> dict[str, float]:
-    """The least `total` and `last` of a house that leaves.
-
-    Counts all that was recorded since it first came (after it last left), the gaps since it left,
-    what it came with, and what models cost. Blocks of houses can only make it more.
-    """
-    own = [one for one in evidence.moves if one.house == move.house and one.place < move.place]
-    left = max((one.place for one in own if one.leaves), default=0)
-    came = [one for one in own if one.place > left]
-    since = min((one.place for one in came), default=left)
-    gaps = [one for one in evidence.gaps if left < one.place < move.place]
-    lost = [cost for place, cost in evidence.charges if place < move.place]
-    lost += [gap.epsilon for gap in gaps if gap.epsilon is not None]
-    lost.append(max((one.stated["total"] for one in came), default=0.0))
-    ends = [(gap.last + 1) * (gap.seconds or 1) for gap in gaps]
-    last = max([*ends, *(one.stated["last"] for one in came)], default=0.0)
-    for epoch in evidence.epochs:
-        entries = [one for one in epoch.entries if since < one.place < move.place]
-        lost += [one.epsilon_any for one in counted(entries)]
-        starts = [one.start or 0 for one in entries if one.source == "readings"]
-        if starts:
-            last = max(last, max(starts) + (epoch.seconds or 1))
-    return {"total": sum_up(lost), "last": last}
-
-
 class _Spending(NamedTuple):
     at: int  # [s]: steps of different length are numbered differently
     epsilon: float
     place: int
-    before: tuple[float, float]  # brought by a house; the cost of models
+    models: float  # what they cost
     epoch: int  # its number in the evidence
 
 
@@ -131,9 +77,8 @@ def budget(
 ) -> Check:
     """Whether any horizon of consecutive steps spends more than the budget, across all epochs.
 
-    Includes the loss of a house elsewhere before it moved in, and the cost of models. Every epoch
-    has the budget and the horizon of its own terms. A horizon that reaches back to earlier epochs
-    may spend the largest budget of the epochs in it.
+    Includes the cost of models. Every epoch has the budget and the horizon of its own terms. A
+    horizon that reaches back to earlier epochs may spend the largest budget of the epochs in it.
 
     Args:
         evidence: The records of a zone.
@@ -150,7 +95,7 @@ def budget(
             (epoch.first + entry.step - 1) * (epoch.seconds or 1),
             entry.epsilon,
             entry.place,
-            (entry.carried, models.get(epoch.digest, 0.0)),
+            models.get(epoch.digest, 0.0),
             number,
         )
         for number, epoch in enumerate(evidence.epochs)
@@ -160,9 +105,9 @@ def budget(
     for one in evidence.gaps:
         epoch = _epoch_of(evidence, one)
         if epoch is not None and one.epsilon is not None and math.isfinite(one.epsilon):
-            at, before = one.last * (epoch.seconds or 1), (0.0, models.get(epoch.digest, 0.0))
-            number = evidence.epochs.index(epoch)
-            spent.append(_Spending(at, one.epsilon, one.place, before, number))
+            at, number = one.last * (epoch.seconds or 1), evidence.epochs.index(epoch)
+            cost = models.get(epoch.digest, 0.0)
+            spent.append(_Spending(at, one.epsilon, one.place, cost, number))
     spent.sort()
     if (restart := _restart(evidence, known)) is not None:
         return restart
@@ -235,12 +180,11 @@ def _over_budget(
         reached = limits[min(spent[start].epoch, one.epoch) : one.epoch + 1]
         most = max(math.inf if each.budget is None else each.budget for each in reached)
         running = sums[n + 1] - sums[start]
-        if one.place not in lost and Spent(running).add(*one.before).exceeds(most):
-            earlier = Spent().add(*one.before).total
-            brought = f" and {earlier:.6g} from before" if earlier else ""
+        if one.place not in lost and Spent(running).add(one.models).exceeds(most):
+            models = f" and {one.models:.6g} for models" if one.models else ""
             text = (
                 f"Record {one.place} brings the spending of {n - start + 1} releases within one"
-                f" horizon to {float(running):.6g}{brought}, above the budget of {most:g}: the"
+                f" horizon to {float(running):.6g}{models}, above the budget of {most:g}: the"
                 " count began anew."
             )
             return Check("budget", "failed", text, one.place)

@@ -23,7 +23,6 @@ from hushgrid.audit.accounts import (
     budget,
     charges,
     releases_before,
-    transfers,
 )
 from hushgrid.audit.behaviour import Factory, check_behaviour
 from hushgrid.audit.black_box import BlackBox, certify_publisher
@@ -298,7 +297,6 @@ def _check_record(
     if not digests:
         return [*found, budget(evidence, None)]
     found += [release_terms(evidence, digests, zones), *charges(evidence, digests)]
-    found += transfers(evidence)
     found.append(budget(evidence, max(own, key=_allows, default=None), digests))
     found += [*openings(evidence, digests), account(evidence, given)]
     for epoch in evidence.epochs:

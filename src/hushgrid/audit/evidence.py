@@ -137,7 +137,6 @@ class RecordedRelease(HasRelease):
         release: What is on record; its steps count in its epoch from 1.
         source: What it is made from.
         houses: How many the publisher says there are.
-        carried: The most that a house had spent elsewhere before.
         start: [UTC epoch s] of its interval, where it is on record.
         published_at: [UTC epoch s], where it is on record.
         applies_start: When its rate begins [UTC epoch s], where it is on record.
@@ -147,7 +146,6 @@ class RecordedRelease(HasRelease):
     release: Release
     source: str = "readings"
     houses: int | None = None
-    carried: float = 0.0
     start: int | None = None
     published_at: int | None = None
     applies_start: int | None = None
@@ -191,23 +189,6 @@ class RecordedEpoch:
 
 
 @dataclass(frozen=True, slots=True)
-class RecordedMove:
-    """A house that leaves or comes, and what its record states that it takes along.
-
-    Attributes:
-        place: The record.
-        house: Its public name.
-        leaves: Whether it leaves.
-        stated: `epsilon`, `total` (infinite without a bound) and `last` [UTC epoch s] by name.
-    """
-
-    place: int
-    house: str
-    leaves: bool
-    stated: Mapping[str, float]
-
-
-@dataclass(frozen=True, slots=True)
 class LostSteps:
     """Steps whose releases may have been published and lost.
 
@@ -237,9 +218,7 @@ class Evidence:
         mode: "simulation" where the noise is seeded and protects no one.
         repeated: First record that publishes a step for the second time, or None.
         charges: (record, epsilon) of the cost of models.
-        left: (record, stated, due) of houses that left: the stated loss must be at least `due`.
         gaps: Steps that may have been published and lost.
-        moves: Houses that left or came, in order.
         ledger: The zone's ledger as `Terms.accounts` takes it; None where its chain is not valid.
     """
 
@@ -249,9 +228,7 @@ class Evidence:
     mode: str = "simulation"
     repeated: int | None = None
     charges: tuple[tuple[int, float], ...] = ()
-    left: tuple[tuple[int, float, float], ...] = ()
     gaps: tuple[LostSteps, ...] = ()
-    moves: tuple[RecordedMove, ...] = ()
     ledger: Any = None
 
     @property

@@ -178,7 +178,7 @@ def transfer(
     target: Annotated[str, typer.Option("--to", metavar="ZONE", help="Zone it comes into.")],
     json: common.Json = None,
 ) -> None:
-    """Carry what a house has spent into the zone it moves to; the service must be stopped.
+    """Carry a house's account into the zone it moves to; the service must be stopped.
 
     Example: hushgrid ledger transfer elm-0007 --config service.toml --from elm --to oak
 
@@ -191,10 +191,10 @@ def transfer(
     from hushgrid.service.transfer import move
 
     moved = move(load_deployment(config), meter, source, target, time.time())
-    state = "carries" if moved.anew else "was carried over already with"
+    state = "takes its account" if moved.anew else "has taken its account already"
     common.echo(
-        f"house {moved.house} {state} epsilon {moved.epsilon:.6g} from {source} to {target}; now"
-        " change the rosters and start hushgrid serve --yes",
+        f"house {moved.house} {state} from {source} to {target}; now change the rosters and start"
+        " hushgrid serve --yes",
         json,
     )
     common.write_json({**moved._asdict(), "from": source, "to": target}, json)

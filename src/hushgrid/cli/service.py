@@ -228,7 +228,7 @@ def serve(
 
 def _agreed(deployment: Any, now: float) -> bool:
     """Ask whether terms of the file begin that the ledger does not have."""
-    from hushgrid.service.same_terms import changes_of
+    from hushgrid.service.terms import changes_of
 
     _, changes = changes_of(deployment, now)
     for sentence in changes.values():

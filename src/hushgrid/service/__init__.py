@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from hushgrid.files.deployment import Deployment
     from hushgrid.service.clock import Clock
-    from hushgrid.service.same_terms import Changes
+    from hushgrid.service.terms import Changes
 
 SWITCH = 0.001  # [s] for which a long query may keep other threads waiting, at each of their steps
 
@@ -36,7 +36,7 @@ def serve(
         clock: The wall clock.
         stop: Ends the loop once it is set.
         changed: Begin the terms of the file where the ledger has others.
-        changes: Finds where it has; None: `same_terms.changes_of`.
+        changes: Finds where it has; None: `terms.changes_of`.
     """
     import gc
     import sys
@@ -45,7 +45,7 @@ def serve(
     from hushgrid.errors import LedgerError
     from hushgrid.service.ledger import standby_remark
     from hushgrid.service.process import Process, log
-    from hushgrid.service.same_terms import changes_of, unasked
+    from hushgrid.service.terms import changes_of, unasked
 
     sys.setswitchinterval(SWITCH)
 

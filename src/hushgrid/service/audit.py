@@ -27,7 +27,6 @@ from hushgrid.audit.evidence import (
     Evidence,
     LostSteps,
     RecordedEpoch,
-    RecordedMove,
     RecordedRelease,
     Terms,
     from_recording,
@@ -61,7 +60,7 @@ from hushgrid.service.ledger.records import (
 )
 from hushgrid.service.promise import stated_epsilon, window_words
 from hushgrid.service.replay import add_rates
-from hushgrid.service.same_terms import same_terms
+from hushgrid.service.terms import zone_in_epoch
 from hushgrid.service.zone_account import ZoneAccount, from_rows
 
 
@@ -183,7 +182,7 @@ class _InOtherEpochs:
 
     def terms(self, digest: str, first: int) -> Terms | None:
         """The terms with that digest, if the file leads to them at that time."""
-        found = same_terms(self._service, digest, first)
+        found = zone_in_epoch(self._service, digest, first)
         return None if found is None else replace(terms_of(found), other_epochs=self)
 
     def models(self, first: int, steps: int) -> Sequence[OccupancyModel]:
@@ -244,7 +243,7 @@ def _accounts(service: ZoneService, ledger: LedgerState, number: int) -> Account
     later = [*(one.seq for one in ledger.epochs), ledger.head.seq + 1][number + 1]
     begun = None
     if epoch.seconds == service.seconds:
-        begun = same_terms(service, epoch.digest, epoch.first)
+        begun = zone_in_epoch(service, epoch.digest, epoch.first)
     if begun is None:
         return AccountFinding(False)
     state, due = first_state(begun), epoch_record(begun, epoch.digest)
@@ -285,7 +284,9 @@ def _left_or_lost(
     for move in ledger.transfers:
         if move.seq in records and move.direction == "out":
             rows, end = account.leaving(_before(ledger, number, move.seq))
-            if move.last < end or not _covers(move.account, rows):
+            windows = account.leaving_windows(_before(ledger, number, move.seq))
+            same = _agree(move.windows, windows)
+            if move.last < end or not same or not _covers(move.account, rows):
                 text = "states a better account of a house that leaves"
                 return AccountFinding(True, move.seq, text)
     for gap in ledger.booked:
@@ -409,9 +410,6 @@ def _evidence(zone: str, records: Sequence[Record], places: Mapping[int, int]) -
     mode, repeated = "simulation", None
     charges: list[tuple[int, float]] = []
     gaps: list[LostSteps] = []
-    brought = _Brought()
-    left: list[tuple[int, float, float]] = []
-    moves: list[RecordedMove] = []
     for record in records:
         body, place = record.body, places[id(record)]
         try:
@@ -439,17 +437,10 @@ def _evidence(zone: str, records: Sequence[Record], places: Mapping[int, int]) -
                     repeated = place
                 elif step not in seen and epochs:
                     own = epochs[-1]
-                    own["entries"].append(
-                        _entry(record, place, own["first"], brought.at(int(body["start"]), epochs))
-                    )
+                    own["entries"].append(_entry(record, place, own["first"]))
                 seen.add(step)
             elif record.kind == "charge":
                 charges.append((place, float(body["epsilon"])))
-            elif record.kind == "transfer":
-                if body["direction"] == "out":
-                    left.append((place, float(body["epsilon"]), brought.due(body, charges)))
-                brought.take(body, place)
-                moves.append(_move(record, place))
             elif record.kind == "gap" and epochs:
                 first, last = int(body["first"]), int(body["last"])
                 if gaps and gaps[-1].epsilon is None:  # the open one, extended
@@ -465,8 +456,7 @@ def _evidence(zone: str, records: Sequence[Record], places: Mapping[int, int]) -
         RecordedEpoch(**{**one, "entries": tuple(one["entries"]), "lost": frozenset(one["lost"])})
         for one in epochs
     )
-    all_ = (tuple(charges), tuple(left), tuple(gaps), tuple(moves))
-    return Evidence(zone, "ledger", made, mode, repeated, *all_)
+    return Evidence(zone, "ledger", made, mode, repeated, tuple(charges), tuple(gaps))
 
 
 def _stated(body: Mapping[str, Any]) -> dict[str, Any]:
@@ -486,55 +476,12 @@ def _stated(body: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _move(record: Record, place: int) -> RecordedMove:
-    """A transfer with what it states."""
-    one = TransferRecord.from_record(record)
-    stated = {"epsilon": one.epsilon, "total": one.total, "last": one.last}
-    return RecordedMove(place, one.house, one.direction == "out", stated)
-
-
-class _Brought:
-    """What houses that came in had spent elsewhere, as `LedgerState.carried` counts it."""
-
-    def __init__(self) -> None:
-        self._here: dict[str, float] = {}
-        self._came: dict[str, int] = {}  # end [UTC epoch s] of the first release since it came
-        self._last: dict[str, int] = {}  # end of what the other zone published about it
-        self._gone: dict[str, int] = {}  # where it last left
-
-    def take(self, body: Mapping[str, Any], place: int) -> None:
-        """A house comes or goes."""
-        self._here.pop(body["house"], None)
-        self._came.pop(body["house"], None)
-        if body["direction"] == "in":
-            self._here[body["house"]] = float(body["epsilon"])
-            self._last[body["house"]] = int(body["last"])
-        else:
-            self._gone[body["house"]] = place
-
-    def due(self, body: Mapping[str, Any], charges: Sequence[tuple[int, float]]) -> float:
-        """What a house that leaves has spent at least: what it came with, and models, once."""
-        gone = self._gone.get(body["house"], 0)
-        models = [cost for place, cost in charges if place > gone]
-        return sum_up([self._here.get(body["house"], 0.0), *models])
-
-    def at(self, start: int, epochs: Sequence[Mapping[str, Any]]) -> float:
-        """The most that a house brought along, for a release of the last of these epochs."""
-        own = epochs[-1]
-        longest = max(one["horizon"] * one["seconds"] for one in epochs)
-        for house in self._here:
-            self._came.setdefault(house, max(start + own["seconds"], self._last[house]))
-        begins = own["first"] * own["seconds"]
-        counted = [e for house, e in self._here.items() if begins < self._came[house] + longest]
-        return max(counted, default=0.0)
-
-
-def _entry(record: Record, place: int, first: int, carried: float) -> RecordedRelease:
+def _entry(record: Record, place: int, first: int) -> RecordedRelease:
     found = ReleaseRecord.from_record(record)
     own = replace(found.release, t=found.t - first + 1, applies_from=found.applies_from - first + 1)
     houses = found.counts.get("houses")
     times = (found.published_at, found.applies_start)
-    return RecordedRelease(place, own, found.source, houses, carried, found.start, *times)
+    return RecordedRelease(place, own, found.source, houses, found.start, *times)
 
 
 def load_heads(path: Path) -> list[str]:

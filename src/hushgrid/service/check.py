@@ -70,7 +70,7 @@ from hushgrid.service.openadr.store import VTN
 from hushgrid.service.prices import SLOT
 from hushgrid.service.promise import Running
 from hushgrid.service.replay import Replay
-from hushgrid.service.same_terms import change_of, next_border, zone_as_begun
+from hushgrid.service.terms import change_of, next_border, zone_as_begun
 from hushgrid.service.transfer import check_arrived
 
 _MODULES = ("uvicorn", "starlette", "paho.mqtt.client", "prometheus_client", "sqlalchemy")

@@ -20,7 +20,7 @@ from hushgrid.service.ledger.records import ClosedRecord, OpenedRecord, Record, 
 from hushgrid.service.ledger.witness import open_witnesses
 from hushgrid.service.ledger.writer import Ledger, Signer, load, verify_signature
 from hushgrid.service.meters import open_meters
-from hushgrid.service.same_terms import as_begun
+from hushgrid.service.terms import as_begun
 
 _FAR = 2**53  # [UTC epoch s], after every block
 

@@ -60,7 +60,7 @@ from hushgrid.service.ledger.witness import Witness
 from hushgrid.service.ledger.writer import Ledger, Signer, verify_signature
 from hushgrid.service.meters.columns import Closed, IntervalSource, NoiseBlock
 from hushgrid.service.replay import Replay, last_block, last_release
-from hushgrid.service.same_terms import next_week, zone_as_begun
+from hushgrid.service.terms import next_week, zone_as_begun
 from hushgrid.service.zone_account import AdmittedBlock, ZoneAccount, room_of
 
 

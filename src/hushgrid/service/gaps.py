@@ -39,7 +39,7 @@ from hushgrid.service.ledger.writer import Ledger, load, verify_signature
 from hushgrid.service.meters import open_meters
 from hushgrid.service.meters.columns import IntervalSource
 from hushgrid.service.meters.tables import file_of
-from hushgrid.service.same_terms import as_begun, next_week, same_terms
+from hushgrid.service.terms import as_begun, next_week, same_terms
 from hushgrid.service.zone_account import ZoneAccount, from_rows, to_rows
 
 log = logging.getLogger("hushgrid.curator")
@@ -317,7 +317,7 @@ def book(service: ZoneService, ledger: Ledger, lost_epochs: Sequence[ZoneService
     twice = any(a <= last and first <= b for a, b in read)  # two histories
     for one in (service, *lost):
         charge(one, ledger)
-    unknown = bool(lost) or bool(standing.gap.least) or twice  # more than its own schedule
+    unknown = bool(lost) or bool(standing.gap.heads) or twice  # more than its own schedule
     rows, until = _account_after([service, *lost], standing, unknown)
     windows = ZoneAccount(service).windows_after_loss(standing, first, last)
     if windows is not None and until is None:

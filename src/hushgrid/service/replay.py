@@ -16,8 +16,6 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from hushgrid._numbers import Spent
-from hushgrid.accounting.events import booked
 from hushgrid.belief.load_filter import EarlierRelease, FollowedKnowledge, Knowledge, informed
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import ZoneService
@@ -104,27 +102,22 @@ def add_rates(
 class Replay:
     """The state after a ledger's records; used by curator, feeds and commands.
 
-    `follow` takes the records that are new. Spending is added up at once, the state when it is
-    needed, and public knowledge that the state lacks when a forecast needs it: it takes by far the
-    longest. Only an audit does not use it: it recomputes a record on its
-    own, so that a fault here is not repeated there.
+    `follow` takes the records that are new. The state is made when it is needed, and public
+    knowledge that the state lacks when a forecast needs it: it takes by far the longest. Only an
+    audit does not use it: it recomputes a record on its own, so that a fault here is not repeated
+    there.
 
     Args:
         service: The zone.
 
     Attributes:
         service: The zone.
-        spent: All that is lost in the present epoch, exactly.
     """
-
-    spent: Spent
 
     def __init__(self, service: ZoneService) -> None:
         self.service = service
         self._standing: LedgerState | None = None
-        self._terms: object = None  # what a fold begins with
         self._taken, self._last = 0, ""  # releases taken, and the digest of the last one
-        self._before: ReleaseRecord | None = None  # the last one from readings
         self._public: PublicReplay | None = None
         self._state: State | None = None
         self._pending = deque[ReleaseRecord]()  # that the state does not have
@@ -133,20 +126,14 @@ class Replay:
     def follow(self, standing: LedgerState) -> Self:
         """Take the releases that are new."""
         releases = standing.current
-        terms = (standing.epoch, standing.transfers, dict(standing.charged), standing.booked)
         last = releases[self._taken - 1].head if 0 < self._taken <= len(releases) else ""
         known = self._standing is not None and self._standing.epoch == standing.epoch
         self._standing = standing
-        if not known or last != self._last or (terms != self._terms and not self._taken):
-            self._terms, self._taken, self._last, self._before = None, 0, "", None
+        if not known or last != self._last:
+            self._taken, self._last = 0, ""
             self._public, self._state = None, None
             self._pending, self._unread = deque(), deque()
         new = releases[self._taken :]
-        if terms != self._terms:  # after its first release they change nothing but spending
-            self.spent, self._terms = spent_before(self.service, standing), terms
-            self.spent = self.spent.add(*booked(_paid(releases[: self._taken])))
-        self.spent = self.spent.add(*booked(_paid(new), self._before))
-        self._before = next(_paid(reversed(new)), self._before)
         self._pending.extend(new)
         self._unread.extend(new)
         if new:
@@ -270,7 +257,7 @@ class Replay:
     def resume(self, one: Checkpoint) -> bool:
         """Take the state after a release from a checkpoint; only what follows is replayed.
 
-        Spending and rates are those of the records, whatever the checkpoint has.
+        Rates are those of the records, whatever the checkpoint has.
 
         Args:
             one: The checkpoint, whose signature is verified; its state is that of `to_arrays`.
@@ -386,17 +373,3 @@ def with_earlier_releases(
             seen = (one.load_hat, one.scale, one.base, one.model_share or 0.0, one.covariates or {})
             found.appendleft(EarlierRelease(one.t - first + 1, *seen, one.block))
     return public.continued(found)
-
-
-def spent_before(service: ZoneService, standing: LedgerState) -> Spent:
-    """Losses of an epoch other than its releases: transfers, models, gaps.
-
-    Args:
-        service: The zone under the epoch's terms.
-        standing: The zone's ledger state.
-
-    Returns:
-        The largest loss that a house brought along, plus what models and booked gaps cost.
-    """
-    gaps = (one.epsilon for one in standing.booked_now)
-    return Spent().add(standing.carried, service.learned.epsilon, *gaps)

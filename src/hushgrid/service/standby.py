@@ -38,7 +38,7 @@ from hushgrid.service.ledger.witness import KEPT, open_witnesses
 from hushgrid.service.ledger.writer import load, recover, refold, verify_signature
 from hushgrid.service.meters.block_keys import BlockKeys
 from hushgrid.service.process import Process
-from hushgrid.service.same_terms import changes_of, unasked
+from hushgrid.service.terms import changes_of, unasked
 
 if TYPE_CHECKING:
     from hushgrid.service.ledger.records import Record

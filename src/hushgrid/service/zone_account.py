@@ -663,25 +663,32 @@ class ZoneAccount:
         Returns:
             One row that holds for every house of the zone, whichever chain it follows; None where
             nothing was ever published about its houses. An open block is cut after its last step
-            from readings. And the end of the step that it is about, where that may be a later one
-            [UTC epoch s].
+            on record. And the end of the step that it is about, or of the last one that
+            anything was published about, here or where houses came from [UTC epoch s].
         """
         newest = standing.latest_account
         brought, unknown = _brought(standing, newest), _published_without(standing, newest)
+        read = next((one for one in reversed(standing.releases) if one.source == "readings"), None)
+        ends = [move.last for move in standing.transfers if move.direction == "in"]
+        ends += [(gap.last + 1) * standing.epoch_of(gap).seconds for gap in standing.gaps]
+        ends += [] if read is None else [read.start + standing.epoch_of(read).seconds]
+        end = max(ends, default=0)
         if newest is None and not brought and not unknown:
-            return None, 0
-        accounts, end = [_of_move(move) for move in brought], 0
+            return None, end
+        accounts = [_of_move(move) for move in brought]
         if newest is not None:
             block = [
                 one
                 for one in standing.current
                 if one.seq >= newest.seq and one.source == "readings"
             ]
-            if block and block[0].seq == newest.seq and block[-1].t < newest.step:
-                accounts.append(self._cut(standing, block[0], block[-1].t))
+            last = standing.last_t  # forecasts in the block included
+            if block and block[0].seq == newest.seq and last < newest.step:
+                accounts.append(self._cut(standing, block[0], last))
+                end = max(end, (last + 1) * newest.epoch.seconds)
             else:
                 accounts.append(from_rows(newest.rows))
-                end = newest.end
+                end = max(end, newest.end)
         accounts += [] if accounts else [Account.interval()]
         account = accounts[0].merged(*accounts[1:]).under_other_model()
         return to_rows((account.disowned() if unknown else account,), (0.0,)), end

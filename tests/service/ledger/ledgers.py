@@ -95,7 +95,7 @@ def opening(mode: Any = "production") -> Story:
 
 def story() -> Story:
     """Genesis, epochs, a transfer, and every kind of release."""
-    moved = bodies.transfer("house-17", "out", other="oak-street", epsilon=1.5, account=ALL_KNOWN)
+    moved = bodies.transfer("house-17", "out", other="oak-street", account=ALL_KNOWN)
     gaussian = {"noise": "gaussian", "epsilon": float("inf")}
     return [
         *opening(),

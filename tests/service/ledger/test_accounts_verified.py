@@ -268,10 +268,13 @@ def test_a_house_takes_along_no_better_account(tmp_path: Path, honest: Honest, a
         ("room", 0.01),
         ("low", 1e308),
         ("high", -1e308),
+        ("last", -1),
     ):
-        left = transfer("h", "out", other="oak", epsilon=1.0, account=[list(*rows)])
+        left = transfer("h", "out", other="oak", account=[list(*rows)])
         left["last"] = max(left["last"], end)
-        if figure is not None:
+        if figure == "last":
+            left["last"] += int(by)
+        elif figure is not None:
             left["account"][0][FIGURES.index(figure)] += by
         records = sealed([*honest.story[:at], ("transfer", left), *honest.story[at:]])
         said = script_says(records)
@@ -286,13 +289,11 @@ def test_a_house_that_comes_brings_the_account_it_left_with(honest: Honest) -> N
     standing = fold(sealed(honest.story[:at]))
     rows, _ = ZoneAccount(honest.zone).leaving(standing)
     (figures,) = rows or ()
-    left = transfer("h", "out", other="oak", epsilon=1.0, account=[list(figures)])
+    left = transfer("h", "out", other="oak", account=[list(figures)])
     there = sealed([*honest.story[:at], ("transfer", left)])
     same, less = list(figures), [figures[0], figures[1] - 0.01, *figures[2:]]
     for brought, good in (([same], True), ([less], False), (None, False)):
-        came = transfer(
-            "h", "in", other="elm-street", epsilon=1.0, out=there[-1].digest, account=brought
-        )
+        came = transfer("h", "in", other="elm-street", out=there[-1].digest, account=brought)
         records = [*there, *sealed([honest.story[0], ("transfer", came)], zone="oak")]
         assert script_says(records).startswith("good" if good else "bad"), brought
         assert (check(records, verify_signature).first_bad is None) == good
@@ -309,7 +310,7 @@ def test_what_was_published_without_an_account_may_be_known(honest: Honest) -> N
         ([[0.0, 1.0, *rows[0][2:]]], False),
         (None, False),
     ):
-        left = transfer("h", "out", other="oak", epsilon=1.0, account=stated)
+        left = transfer("h", "out", other="oak", account=stated)
         records = sealed([*story, ("transfer", left)])
         assert script_says(records).startswith("good" if good else "bad"), stated
 

@@ -31,7 +31,7 @@ from hushgrid.service.ledger.writer import load
 from hushgrid.service.meters import open_meters
 from hushgrid.service.meters.columns import Expected as EachHouse
 from hushgrid.service.meters.columns import IntervalSource, NoiseBlock
-from hushgrid.service.same_terms import changes_of, unasked
+from hushgrid.service.terms import changes_of, unasked
 from hushgrid.service.transfer import check_arrived
 
 _NOTHING = dict.fromkeys(expression.SUMS, 0)

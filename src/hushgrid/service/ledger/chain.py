@@ -53,7 +53,6 @@ class ChainPosition:
             where that has neither.
         end: End of the last interval published [UTC epoch s].
         reach: End of all that is published or lost in a gap [UTC epoch s].
-        spent: (epsilon, delta) of each house that ever moved, when it last did.
         charged: What every house spent on models, by their digests.
         gap: The open gap: no release from readings until it is booked.
         opened: The first step of the block of steps that was opened last.
@@ -69,7 +68,6 @@ class ChainPosition:
     last_t: int = 0
     end: int = 0  # [UTC epoch s] of the last interval published
     reach: int = 0
-    spent: Mapping[str, tuple[float, float]] = field(default_factory=lambda: MappingProxyType({}))
     charged: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     gap: GapRecord | None = None  # open: no release from readings until it is booked
     opened: int = 0
@@ -312,14 +310,7 @@ def _transfer(place: ChainPosition, entry: TransferRecord) -> ChainPosition:
         )
     if entry.direction == "out":
         _check_no_gap(place, "a house that leaves")
-    now = (entry.epsilon, entry.delta)
-    before = place.spent.get(entry.house, (0.0, 0.0))
-    if now[0] < before[0] or now[1] < before[1]:
-        raise LedgerError(
-            f"a transfer of zone {place.zone!r} says less than the house had spent before;"
-            " what is spent stays spent."
-        )
-    return replace(place, spent=MappingProxyType({**place.spent, entry.house: now}))
+    return place
 
 
 def _charge(place: ChainPosition, entry: ChargeRecord) -> ChainPosition:
@@ -493,7 +484,6 @@ class Fold:
             epochs=tuple(self._kept[EpochRecord]),
             releases=tuple(self._kept[ReleaseRecord]),
             transfers=tuple(self._kept[TransferRecord]),
-            spent=place.spent,
             charged=place.charged,
             charges=tuple(self._kept[ChargeRecord]),
             gap=place.gap,

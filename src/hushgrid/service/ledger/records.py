@@ -745,16 +745,15 @@ class ReleaseRecord(HasRelease, LedgerEntry):
 
 @dataclass(frozen=True, slots=True)
 class TransferRecord(LedgerEntry):
-    """A house leaves for zone `other` or comes from there, with all it has spent until then.
+    """A house leaves for zone `other` or comes from there, with the account of what was published.
 
     Attributes:
         house: A name that both zones' publishers know and the public need not.
         direction: Whether it comes in or goes out.
         other: The other zone.
-        epsilon: What it has spent, as far as a budget may count it; delta: likewise.
         out: The digest of the record by which a house that comes in has left.
-        total: The sum of the losses of all that was ever published about it, in every zone.
-        last: When the interval of the last of it ended [UTC epoch s]; 0 where there is none.
+        last: When the step that the account is about ended [UTC epoch s]; 0 where nothing was.
+            The zone that it comes to publishes nothing about it before.
         account: What the zone that it leaves has published and may still be published about it, as
             an interval promise needs it: a row as in a release, of no loss. None where nothing was.
         windows: The same of promises about windows.
@@ -764,12 +763,9 @@ class TransferRecord(LedgerEntry):
     house: Annotated[str, TEXT]
     direction: Annotated[Direction, one_of(Direction)]
     other: Annotated[str, TEXT]
-    epsilon: Annotated[float, LOSS]
-    delta: Annotated[float, CHANCE] = 0.0
     out: Annotated[str | None, or_null(HASH)] = None
     seq: int = 0
     head: str = ""
-    total: Annotated[float, or_null(LOSS, infinite=True)] = math.inf
     last: Annotated[int, whole(0)] = 0
     account: Annotated[AccountRows | None, optional(_ROWS)] = None
     windows: Annotated[WindowRows | None, optional(_WINDOWS)] = None
@@ -982,7 +978,6 @@ class LedgerState:
         epochs: All epochs, in order.
         releases: All releases, in order.
         transfers: All transfers of houses, in order.
-        spent: (epsilon, delta) of each house that ever moved, when it last did.
         charged: What every house spent on models, by their digests.
         charges: The same in the order of their records.
         gap: The gap that is not booked yet.
@@ -1001,7 +996,6 @@ class LedgerState:
     epochs: tuple[EpochRecord, ...]
     releases: tuple[ReleaseRecord, ...]
     transfers: tuple[TransferRecord, ...]
-    spent: Mapping[str, tuple[float, float]]
     charged: Mapping[str, float] = field(default_factory=dict)
     charges: tuple[ChargeRecord, ...] = ()
     gap: GapRecord | None = None  # the one that is not booked yet
@@ -1063,33 +1057,6 @@ class LedgerState:
     def moved(self) -> Mapping[str, TransferRecord]:
         """The last transfer of each house that ever moved."""
         return {one.house: one for one in self.transfers}
-
-    @property
-    def carried(self) -> float:
-        """The largest spending that a present house brought along, where the epoch starts.
-
-        It counts in every epoch that begins within the longest horizon [s] on record after the
-        house came. A transfer has no time, so the house counts as come when the first release
-        after it was published, and not before `last`.
-        """
-        return self._brought(self.transfers)
-
-    def _brought(self, transfers: Sequence[TransferRecord]) -> float:
-        moved = {one.house: one for one in transfers}.values()
-        here = [one for one in moved if one.direction == "in" and self._still_counts(one)]
-        return max((one.epsilon for one in here), default=0.0)
-
-    def _still_counts(self, came: TransferRecord) -> bool:
-        after = next((one for one in self.releases if one.seq > came.seq), None)
-        if after is None or self.epoch is None:
-            return True
-        end = max(after.start + self.epoch_of(after).seconds, came.last)
-        return self.epoch.first * self.epoch.seconds < end + self.longest
-
-    @property
-    def longest(self) -> int:
-        """The longest horizon of any epoch so far [s]: no budget counts over more time."""
-        return max((one.horizon * one.seconds for one in self.epochs), default=0)
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -1167,7 +1134,7 @@ class Misfit(NamedTuple):
 
 
 def unmatched(standings: Mapping[str, LedgerState]) -> Misfit | None:
-    """The first house that came in with less than it had spent, or that never left.
+    """The first house that came in with another account than it left with, or that never left.
 
     Only the given zones are compared: a house may come from anywhere else. Where the record by
     which it left was lost with the end of its zone's ledger, that zone has a gap and, after it,
@@ -1193,9 +1160,7 @@ def unmatched(standings: Mapping[str, LedgerState]) -> Misfit | None:
                     f"zone {one.other!r} has no record by which the house left; if it was lost,"
                     " book the gap and run the same hushgrid ledger transfer again"
                 )
-            elif any(a < b for a, b in zip(_brings(one), _brings(out), strict=True)):
-                why = f"the house came from {one.other!r} with less spent than it had there"
-            elif one.account != out.account:
+            elif (one.account, one.windows, one.last) != (out.account, out.windows, out.last):
                 why = f"the house came from {one.other!r} with another account than it had there"
             elif out.head in taken:
                 why = f"the house left {one.other!r} once and came in twice"
@@ -1210,10 +1175,6 @@ def _again(standing: LedgerState, house: str) -> bool:
     """Whether a house moved after a gap in the ledger of its zone."""
     gap = min((one.seq for one in standing.gaps), default=math.inf)
     return any(one.house == house and one.seq > gap for one in standing.transfers)
-
-
-def _brings(one: TransferRecord) -> tuple[float, ...]:
-    return (one.epsilon, one.delta, one.total, one.last)
 
 
 def _moves(standing: LedgerState, direction: str) -> list[TransferRecord]:

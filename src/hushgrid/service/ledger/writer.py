@@ -61,7 +61,6 @@ from hushgrid.service.ledger.records import (
     Record,
     ReleaseRecord,
     ResumeRecord,
-    TransferRecord,
     linked,
     seal,
     signed_text,
@@ -766,7 +765,8 @@ def recover(
     if not forked:
         return found
     steps = [(one.first, one.last) for one in forked if one.last]
-    if not steps and not found.least:
+    came = any(one.kind == "transfer" and one.body["direction"] == "in" for one in missed.values())
+    if not (steps or found.least or came):
         raise _forked(zone, None)
     if not steps and fold.standing.epoch:  # what followed in that history may be anywhere
         steps = [(fold.standing.epoch.first, max(fold.standing.done, fold.standing.epoch.first))]
@@ -816,9 +816,7 @@ def _summary(fold: Fold, records: Sequence[Record]) -> _LostRecords:
                 other = other or entry.digest not in {epoch.digest, *(terms[0] for terms in begun)}
             if entry.source == "readings":
                 released.append(entry)
-        if isinstance(entry, ResumeRecord | ChargeRecord) or (
-            isinstance(entry, TransferRecord) and entry.direction == "in"
-        ):
+        if isinstance(entry, ResumeRecord | ChargeRecord):
             costs.append(entry.epsilon)
     costs += booked(released, loss=_of_any)
     first, last = (

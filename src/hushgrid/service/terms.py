@@ -196,7 +196,7 @@ def zone_as_begun(service: ZoneService, epoch: EpochRecord) -> ZoneService:
         return service
 
 
-def same_terms(service: ZoneService, digest: str, first: int) -> ZoneService | None:
+def zone_in_epoch(service: ZoneService, digest: str, first: int) -> ZoneService | None:
     """The zone as it ran in an epoch, if all but its times is as it is now.
 
     Args:
