@@ -400,15 +400,14 @@ class Account:
         rows = list(self.rows or ())
         due = bool(rows or self.brought or self.unknown)
         need(due == ("account" in body), "an account too many, or none")
+        settled = self.last
         if self.cut and last < self.last and self.goes_on(epoch):
             first, cut, losses = self.cut  # the house has no part in the rest of the block
-            steps = max(last, first) - first + 1
+            settled, steps = max(last, first), max(last, first) - first + 1
             for n, ((row, into), loss) in enumerate(zip(cut, losses, strict=True)):
                 rows[n] = after_block(row, loss, into[:steps], epoch["interval"]) or rows[n]
-        elif self.rows is not None:
-            due_end = (self.last + 1) * self.epoch["seconds"]
-            need(body["last"] >= due_end, "a house leaves before its account's last step")
-        need(body["last"] >= max(self.ends, default=0), "a house leaves before it came")
+        ends = [] if self.rows is None else [(settled + 1) * self.epoch["seconds"]]
+        need(body["last"] >= max(self.ends + ends, default=0), "it leaves before its last step")
         if due:
             (row,) = read_rows(body["account"])[1]
             fits = no_better(row, merged([NOTHING, *rows, *self.brought], self.unknown))
