@@ -36,7 +36,7 @@ KINDS = {
     "transfer": "direction house last other out",
     "charge": "digest epsilon homes what",
     "gap": "first last why",
-    "resume": "delta epsilon first last",
+    "resume": "epsilon first last",
     "closed": "goes_on",
     "opened": "closed",
 }
@@ -630,7 +630,6 @@ class Chain:
         """What they may have cost; null has no epsilon of its own."""
         need(self.gap == [body["first"], body["last"]], "it books no open gap")
         need(body["epsilon"] is None or body["epsilon"] >= 0, "it books less than nothing")
-        need(0 <= body["delta"] <= 1, "its delta is no probability")
         promised = "interval" in self.epoch
         need(not promised or "account" in body, "an account too many, or none")
         accounts = "account" in body or "windows" in body

@@ -106,7 +106,7 @@ class Street:
     def __init__(self, houses: int) -> None:
         self.n = houses
         self.standing = LedgerState(
-            "elm", "simulation", "", Head(1, ""), "", None, None, (), (), (), {}
+            "elm", "simulation", "", Head(1, ""), "", None, None, (), (), ()
         )
         self.losses: dict[int, float] = {}  # of one house, by step
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -26,6 +28,7 @@ from hushgrid.service.ledger.records import LedgerState
 from hushgrid.service.ledger.witness import Witnesses, sidecar_path
 from hushgrid.service.ledger.writer import verify_signature
 from hushgrid.service.promise import promise_json
+from hushgrid.service.zone_account import ZoneAccount
 from tests.examples import SOAK
 from tests.service.borders import zone_of
 from tests.service.streets import BEGINS, load
@@ -194,6 +197,28 @@ def test_a_promise_that_is_dropped_at_a_change_would_be_exceeded(tmp_path: Path)
     before = sum(e for _, b, e in spent if change - 12 <= b < change)
     assert before + planned > 1, "with the planned loss the old promise would be exceeded"
     history.judge()
+
+
+def test_blocks_of_two_histories_count_twice(tmp_path: Path) -> None:
+    """A block of the lost history looks like the one on record: as one, half of it is forgotten."""
+    history = History(tmp_path, window(12))
+    history.go_on(30)
+    account, standing = ZoneAccount(history.zone), history.standing()
+    newest, first, last = standing.latest_windows, standing.last_t - 5, standing.last_t
+    assert newest is not None
+    before = math.fsum(loss for *_, loss in newest.rows[1])
+
+    def lost(others: Sequence[ZoneAccount] = (), *, anew: bool) -> float:
+        found = account.windows_after_loss(standing, first, last, others=others, anew=anew)
+        assert found is not None
+        return math.fsum(loss for *_, loss in found.blocks) - before
+
+    on_record = sum(loss for _, end, loss in blocks(standing) if end >= first)
+    assert on_record > 0
+    assert lost(anew=False) == 0, "in one history a block is opened once"
+    assert lost(anew=True) == pytest.approx(on_record)
+    larger = ZoneAccount(street(history.zone.begins, window(12, 3.0)))
+    assert lost([larger], anew=True) == pytest.approx(4 * on_record)
 
 
 def test_the_audit_recomputes_the_account_and_finds_a_forged_one(tmp_path: Path) -> None:

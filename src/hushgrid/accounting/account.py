@@ -365,10 +365,7 @@ class WindowAccount:
         blocks = [block for block in self.blocks if block.last >= first - reach + 1]
         if loss > 0:
             blocks.append(SpentBlock(first, last, loss))
-        while len(blocks) > BLOCKS:
-            older, newer = blocks[:2]
-            blocks[:2] = [newer._replace(loss=older.loss + newer.loss)]
-        return WindowAccount(promises, tuple(blocks))
+        return WindowAccount(promises, _at_most(blocks))
 
     def with_lost(self, loss: float, first: int, last: int) -> WindowAccount:
         """The account after a block that may have been published, and whose record is lost.
@@ -382,8 +379,8 @@ class WindowAccount:
         Returns:
             The account, whether the block was admitted or not.
         """
-        blocks = (*self.blocks, SpentBlock(first, last, loss))
-        return self.merged(replace(self, blocks=blocks))
+        blocks = sorted((*self.blocks, SpentBlock(first, last, loss)))
+        return replace(self, blocks=_at_most(blocks))
 
     def most(self, first: int) -> float:
         """The largest loss of a block whose readings begin with a step.
@@ -435,11 +432,18 @@ class WindowAccount:
     def merged(self, other: WindowAccount) -> WindowAccount:
         """The account of houses of which some have one list of blocks and others another."""
         blocks = sorted({*self.blocks, *other.blocks})
-        while len(blocks) > BLOCKS:
-            older, newer = blocks[:2]
-            last = max(older.last, newer.last)
-            blocks[:2] = [SpentBlock(newer.first, last, older.loss + newer.loss)]
-        return WindowAccount(tuple(dict.fromkeys((*self.promises, *other.promises))), tuple(blocks))
+        return WindowAccount(
+            tuple(dict.fromkeys((*self.promises, *other.promises))), _at_most(blocks)
+        )
+
+
+def _at_most(blocks: list[SpentBlock]) -> tuple[SpentBlock, ...]:
+    """At most `BLOCKS` of them, in order: the oldest are merged into the next."""
+    while len(blocks) > BLOCKS:
+        older, newer = blocks[:2]
+        last = max(older.last, newer.last)
+        blocks[:2] = [SpentBlock(newer.first, last, older.loss + newer.loss)]
+    return tuple(blocks)
 
 
 def _promise(steps: int, epsilon: float, since: int) -> WindowPromise:

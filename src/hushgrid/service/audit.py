@@ -57,6 +57,7 @@ from hushgrid.service.ledger.records import (
     ReleaseRecord,
     ResumeRecord,
     TransferRecord,
+    WindowRows,
 )
 from hushgrid.service.promise import stated_epsilon, window_words
 from hushgrid.service.replay import add_rates
@@ -290,8 +291,15 @@ def _left_or_lost(
                 text = "states a better account of a house that leaves"
                 return AccountFinding(True, move.seq, text)
     for gap in ledger.booked:
-        if gap.seq in records and ledger.epochs[number].interval is not None:
-            rows, until = account.after_loss(_before(ledger, number, gap.seq), gap.first, gap.last)
+        if gap.seq not in records:
+            continue
+        before = _before(ledger, number, gap.seq)
+        windows = account.windows_after_loss(before, gap.first, gap.last)
+        if not _holds(gap.windows, windows):
+            text = "states a better account of what is booked as lost"
+            return AccountFinding(True, gap.seq, text)
+        if ledger.epochs[number].interval is not None:
+            rows, until = account.after_loss(before, gap.first, gap.last)
             booked = [row[0] for row in gap.account or ()]
             same = len(booked) != len(rows) or _agree(booked, [row[0] for row in rows])
             if (gap.until or 0) < until or not same or not _covers(gap.account, rows):
@@ -309,6 +317,20 @@ def _agree(stated: Any, right: Any) -> bool:
     if isinstance(stated, float) and isinstance(right, float):
         return math.isclose(stated, right, rel_tol=1e-9, abs_tol=1e-9)
     return bool(stated == right)
+
+
+def _holds(windows: WindowRows | None, due: WindowRows | None) -> bool:
+    """Whether an account of windows on record has the promises and all blocks of another one."""
+    if due is None or windows is None:
+        return due is None
+    (promises, held), (due_promises, blocks) = windows, due
+    stated = list(held)
+    for block in blocks:
+        same = next((one for one in stated if _agree(tuple(one), tuple(block))), None)
+        if same is None:
+            return False
+        stated.remove(same)
+    return _agree(promises, due_promises)
 
 
 def _covers(rows: AccountRows | None, due: AccountRows | None) -> bool:

@@ -184,14 +184,12 @@ def _check_clock(service: ZoneService, standing: LedgerState, now: float) -> Non
 
 def largest_loss(
     service: ZoneService, standing: LedgerState, lost_epochs: Sequence[ZoneService] = ()
-) -> tuple[float, float]:
-    """The most that the open gap can have cost any house: (epsilon, delta).
+) -> float:
+    """The most that the open gap can have cost any house.
 
     One sum, whatever was lost: what the lost records that are known state, and the most that the
     present epoch and each lost one can have cost from the gap's first step to its end. A gap that
-    begins with its epoch counts from the `begins` of each of them. A budget does not bound it: the
-    present one need not be the one of then. With Gaussian noise no release has an epsilon of its
-    own: infinite, at the policy's delta.
+    begins with its epoch counts from the `begins` of each of them.
 
     Args:
         service: The zone, with the terms of its present epoch.
@@ -200,7 +198,7 @@ def largest_loss(
             epoch's say that there was none.
 
     Returns:
-        (epsilon, delta); an infinite epsilon where no release has one of its own.
+        Epsilon; infinite where no bound is known.
 
     Raises:
         LedgerError: There is no gap, or one more epoch may be lost that began earlier.
@@ -214,7 +212,7 @@ def largest_loss(
     each = [_most(service, since, end)]
     each += [_most(one, since, end) for one in _others(service, epoch, lost_epochs)]
     known = math.inf if gap.least == MOST else gap.least or 0.0
-    return sum_up([known, *(one for one, _ in each)]), min(sum_up(one for _, one in each), 1.0)
+    return sum_up([known, *each])
 
 
 def _check_named(
@@ -252,27 +250,22 @@ def _others(
     ]
 
 
-def _most(service: ZoneService, start: int, end: int) -> tuple[float, float]:
-    """The most that these terms can have cost from `start` to `end` [epoch s], week by week."""
-    each = [_most_of_one(service, start, end)]
-    later = next_week(service, max(service.ends, start) // service.seconds)
-    while later is not None and later.begins < end:
-        each.append(_most_of_one(later, start, end))
-        later = next_week(later, later.ends // later.seconds)
-    return sum_up(one for one, _ in each), min(sum_up(one for _, one in each), 1.0)
+def _most(service: ZoneService, start: int, end: int) -> float:
+    """The most that these terms can have cost from `start` to `end` [epoch s], week by week.
 
-
-def _most_of_one(service: ZoneService, start: int, end: int) -> tuple[float, float]:
-    """Of one epoch: each step its epsilon of the schedule, a block that it touches all its own."""
-    policy, seconds, begins = service.policy, service.seconds, service.begins
-    first, after = max((start - begins) // seconds, 0), -((begins - end) // seconds)
-    steps = range(first + 1, min(after, policy.horizon) + 1)
-    if not steps or end <= start:
-        return 0.0, 0.0
-    scheduler = first_state(service).scheduler
-    by_block = {policy.schedule.span(t): t for t in steps}  # a block loses all of it once
-    lost = sum_up(_most_lost(service, scheduler, t) for t in by_block.values())
-    return lost * (1 + CLOSE), policy.schedule.delta
+    Each step its epsilon of the schedule; a block that it touches all its own.
+    """
+    lost, seconds = list[float](), service.seconds
+    week: ZoneService | None = service
+    while week is not None and week.begins < end:
+        policy, begins = week.policy, week.begins
+        first, after = max((start - begins) // seconds, 0), -((begins - end) // seconds)
+        if steps := range(first + 1, min(after, policy.horizon) + 1):
+            scheduler = first_state(week).scheduler
+            by_block = {policy.schedule.span(t): t for t in steps}  # a block loses all of it once
+            lost += [_most_lost(week, scheduler, t) for t in by_block.values()]
+        week = next_week(week, max(week.ends, start) // seconds)
+    return sum_up(lost) * (1 + CLOSE)
 
 
 def _most_lost(service: ZoneService, scheduler: Scheduler, t: int) -> float:
@@ -307,7 +300,7 @@ def book(service: ZoneService, ledger: Ledger, lost_epochs: Sequence[ZoneService
         lost_epochs: As for `largest_loss`.
     """
     standing = ledger.standing
-    epsilon, delta = largest_loss(service, standing, lost_epochs)
+    epsilon = largest_loss(service, standing, lost_epochs)
     if standing.gap is None or standing.epoch is None:
         return
     first, last = standing.gap.first, standing.gap.last
@@ -319,11 +312,12 @@ def book(service: ZoneService, ledger: Ledger, lost_epochs: Sequence[ZoneService
         charge(one, ledger)
     unknown = bool(lost) or bool(standing.gap.heads) or twice  # more than its own schedule
     rows, until = _account_after([service, *lost], standing, unknown)
-    windows = ZoneAccount(service).windows_after_loss(standing, first, last)
+    windows = ZoneAccount(service).windows_after_loss(
+        standing, first, last, others=[ZoneAccount(one) for one in lost], anew=unknown
+    )
     if windows is not None and until is None:
         until = last
-    booked = (float(epsilon), float(delta), 0, rows, until, windows)
-    ledger.write(ResumeRecord(first, last, *booked))
+    ledger.write(ResumeRecord(first, last, float(epsilon), 0, rows, until, windows))
     ledger.resumed()
     fields = {"zone": service.id, "first": first, "last": last, "epsilon": epsilon}
     log.warning("gap booked", extra=fields)
@@ -364,7 +358,6 @@ class Resumed(NamedTuple):
         first: First step of the gap.
         last: Last step of the gap.
         epsilon: What is booked; None: it has no bound.
-        delta: What is booked.
     """
 
     zone: str
@@ -372,7 +365,6 @@ class Resumed(NamedTuple):
     first: int | None = None
     last: int | None = None
     epsilon: float | None = None
-    delta: float | None = None
 
 
 def resume_zones(
@@ -540,7 +532,7 @@ def _check_terms(service: ZoneService, standing: LedgerState) -> None:
 def _told(service: ZoneService, standing: LedgerState) -> Resumed:
     last = standing.booked[-1]
     epsilon = last.epsilon if math.isfinite(last.epsilon) else None
-    return Resumed(service.id, "resumed", last.first, last.last, epsilon, last.delta)
+    return Resumed(service.id, "resumed", last.first, last.last, epsilon)
 
 
 def _standing(store: LedgerStore, service: ZoneService) -> LedgerState | None:

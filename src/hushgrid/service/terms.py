@@ -141,7 +141,7 @@ def next_border(service: ZoneService, standing: LedgerState, now: float) -> int:
     newest, windows = standing.latest_account, standing.latest_windows
     ends = [standing.reach, now, service.begins]  # the file may name a later start
     ends += [] if newest is None else [newest.end]
-    ends += [] if windows is None else [block[1] + 1 for block in windows[0][1][-1:]]
+    ends += [] if windows is None else [windows.end]
     return math.ceil(max(ends) / service.seconds) * service.seconds
 
 

@@ -41,6 +41,7 @@ from hushgrid.service.ledger.records import (
     AccountRows,
     LedgerState,
     RecordedAccount,
+    RecordedWindows,
     ReleaseRecord,
     TransferRecord,
     WindowRows,
@@ -504,7 +505,7 @@ class ZoneAccount:
         """The account before a block; None where no promise about windows is in force."""
         newest = standing.latest_windows
         accounts = [from_windows(rows) for rows in _brought_windows(standing, newest)]
-        accounts += [from_windows(newest[0])] if newest is not None else []
+        accounts += [from_windows(newest.rows)] if newest is not None else []
         start = self._span(standing, t)[0] * self._service.seconds
         if self._window is None:
             accounts = [account.ended() for account in accounts]
@@ -570,7 +571,7 @@ class ZoneAccount:
         return tuple(found)
 
     def after_loss(
-        self, standing: LedgerState, first: int, last: int, *, unknown: bool = False, times: int = 1
+        self, standing: LedgerState, first: int, last: int, *, unknown: bool = False
     ) -> tuple[AccountRows, int]:
         """The account after steps that may have been published and lost.
 
@@ -579,7 +580,6 @@ class ZoneAccount:
             first: The first of these steps of the zone.
             last: The last one.
             unknown: Releases of other terms, or of two histories, may be among them.
-            times: How often the noise of a block may have been drawn.
 
         Returns:
             The figures as a record has them, and the step they are about: the last of the block
@@ -603,11 +603,8 @@ class ZoneAccount:
             rooms = [rows[:, number] for rows in self._rooms()]
             if self._admits(figures, inward, losses, rooms) < WORTH:  # `choose` may leave less
                 rooms = [rows[:, number] for rows in self._rooms(_LESS[-1])]
-            losses = [times * loss for loss in losses]
-            # who drew anew did not count what was said before
-            promised = (self._promise if times == 1 else None) or math.inf
             for account, matrices, loss, room in zip(figures, inward, losses, rooms, strict=True):
-                promise = promised
+                promise = self._promise or math.inf
                 if account.admit(0.0, matrices, promise) is None:  # its steps carry no promise
                     promise = math.inf
                 booked.append(account.lost(loss, matrices, promise, room * (1 - _NEAR)))
@@ -616,25 +613,49 @@ class ZoneAccount:
             figures = tuple(account.disowned() for account in figures)
         return to_rows(figures, losses), end
 
-    def windows_after_loss(self, standing: LedgerState, first: int, last: int) -> WindowRows | None:
+    def windows_after_loss(
+        self,
+        standing: LedgerState,
+        first: int,
+        last: int,
+        *,
+        others: Sequence[ZoneAccount] = (),
+        anew: bool = False,
+    ) -> WindowRows | None:
         """The account of windows after steps that may have been published and lost.
 
         Args:
             standing: The zone's ledger.
             first: The first of these steps of the zone.
             last: The last one.
+            others: The same zone under other terms that may have held in these steps.
+            anew: The noise of blocks on record may have been drawn once more.
 
         Returns:
             The account as a record has it; None where no promise about windows is in force.
         """
-        step = max(first, self._first)
-        windows = self._open_windows(standing, step - self._first + 1)
-        while windows is not None and step <= last:
+        windows = self._open_windows(standing, max(first, self._first) - self._first + 1)
+        if windows is None:
+            return None
+        newest, seconds = standing.latest_windows, self._service.seconds
+        start, stop = first * seconds, (last + 1) * seconds
+        # a block on record is opened once in one history
+        begun = start if anew or newest is None else max(start, newest.end)
+        blocks = list(self._lost_blocks(begun, stop))
+        for account in others:
+            blocks += account._lost_blocks(start, stop)
+        for block in blocks:
+            windows = windows.with_lost(block.loss, block.first, block.last)
+        return to_windows(windows)
+
+    def _lost_blocks(self, start: int, stop: int) -> Iterator[SpentBlock]:
+        """The blocks that these terms plan from `start` to `stop` [UTC epoch s]."""
+        seconds = self._service.seconds
+        step = max(start // seconds, self._first)
+        while step * seconds < stop:
             number, opens, closes = self._block(step - self._first + 1)
-            start, step = self._first + opens - 1, self._first + closes
-            seconds, loss = self._service.seconds, self._planned_any[number]
-            windows = windows.with_lost(loss, start * seconds, step * seconds - 1)
-        return None if windows is None else to_windows(windows)
+            first, step = self._first + opens - 1, self._first + closes
+            yield SpentBlock(first * seconds, step * seconds - 1, self._planned_any[number])
 
     @cached_property
     def _planned_any(self) -> list[float]:
@@ -646,7 +667,7 @@ class ZoneAccount:
         """The account of windows of a house that leaves; None where no promise is in force."""
         newest = standing.latest_windows
         accounts = [from_windows(rows) for rows in _brought_windows(standing, newest)]
-        accounts += [from_windows(newest[0])] if newest is not None else []
+        accounts += [from_windows(newest.rows)] if newest is not None else []
         if not accounts:
             return None
         account = accounts[-1].ended()
@@ -731,7 +752,7 @@ def room_of(service: ZoneService, standing: LedgerState) -> float:
     if promise is not None and newest is not None:
         return float(min(from_rows(newest.rows).room.min() / promise, 1.0))
     if window is not None and windows is not None:
-        account = from_windows(windows[0])
+        account = from_windows(windows.rows)
         after = account.blocks[-1].last + 1 if account.blocks else 0
         return float(min(max(account.most(after) / window[1], 0.0), 1.0))
     return 1.0
@@ -803,11 +824,9 @@ def _of_move(move: TransferRecord) -> IntervalAccount:
     return from_rows(move.account)
 
 
-def _brought_windows(
-    standing: LedgerState, newest: tuple[WindowRows, int] | None
-) -> list[WindowRows]:
+def _brought_windows(standing: LedgerState, newest: RecordedWindows | None) -> list[WindowRows]:
     """The accounts of windows of houses that came to the zone since the newest one here."""
-    since = 0 if newest is None else newest[1]
+    since = 0 if newest is None else newest.seq
     return [
         move.windows
         for move in standing.transfers

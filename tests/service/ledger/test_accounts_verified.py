@@ -287,13 +287,15 @@ def test_a_house_takes_along_no_better_account(tmp_path: Path, honest: Honest, a
 def test_a_house_that_comes_brings_the_account_it_left_with(honest: Honest) -> None:
     at = honest.place("resume", 0) + 1
     standing = fold(sealed(honest.story[:at]))
-    rows, _ = ZoneAccount(honest.zone).leaving(standing)
+    rows, last = ZoneAccount(honest.zone).leaving(standing)
     (figures,) = rows or ()
-    left = transfer("h", "out", other="oak", account=[list(figures)])
+    left = transfer("h", "out", other="oak", last=last, account=[list(figures)])
     there = sealed([*honest.story[:at], ("transfer", left)])
     same, less = list(figures), [figures[0], figures[1] - 0.01, *figures[2:]]
     for brought, good in (([same], True), ([less], False), (None, False)):
-        came = transfer("h", "in", other="elm-street", out=there[-1].digest, account=brought)
+        came = transfer(
+            "h", "in", other="elm-street", out=there[-1].digest, last=last, account=brought
+        )
         records = [*there, *sealed([honest.story[0], ("transfer", came)], zone="oak")]
         assert script_says(records).startswith("good" if good else "bad"), brought
         assert (check(records, verify_signature).first_bad is None) == good

@@ -100,7 +100,7 @@ def test_what_a_gap_may_have_cost_is_spent() -> None:
     assert fold(sealed(told)).gap is not None
     standing = fold(sealed([*told, BOOKED, ("release", read(3))]))
     assert (standing.gap, standing.epsilon) == (None, 1.5)
-    endless = ("resume", dict(bodies.resume(2, 2, epsilon=float("inf"), delta=1e-6)))
+    endless = ("resume", dict(bodies.resume(2, 2, epsilon=float("inf"))))
     assert fold(sealed([*told, endless])).epsilon == float("inf")
 
 
@@ -222,7 +222,7 @@ def test_rules(told: Story, says: str) -> None:
         [*opening(), ("release", {**read(1), "noise": "block", "block": PLACE})],
         [*opening(), ONE, GAP, BOOKED, ("release", read(3))],
         [*opening(), GAP, ("release", instead(3, "forecast")), BOOKED, ("epoch", epoch(first=4))],
-        [*opening(), GAP, ("resume", dict(bodies.resume(2, 2, epsilon=float("inf"), delta=1e-6)))],
+        [*opening(), GAP, ("resume", dict(bodies.resume(2, 2, epsilon=float("inf"))))],
         [
             ("genesis", genesis()),
             ("epoch", epoch(exact=True)),

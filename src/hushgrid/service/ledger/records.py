@@ -823,9 +823,7 @@ class ResumeRecord(LedgerEntry):
     Attributes:
         first: The first step.
         last: The last step.
-        epsilon: What was booked. Infinity is written as null (Gaussian noise: a single release has
-            no epsilon).
-        delta: What was booked.
+        epsilon: What was booked. Infinity is written as null: no bound is known.
         seq: The number of its record.
         account: Under an interval promise, the account after the block that the last step is in,
             with what is booked for that block.
@@ -837,7 +835,6 @@ class ResumeRecord(LedgerEntry):
     first: Annotated[int, whole(1)]
     last: Annotated[int, whole(1)]
     epsilon: Annotated[float, or_null(LOSS, infinite=True)]
-    delta: Annotated[float, CHANCE] = 0.0
     seq: int = 0
     account: Annotated[AccountRows | None, optional(_ROWS)] = None
     until: Annotated[int | None, optional(whole(1))] = None
@@ -961,6 +958,20 @@ class RecordedAccount(NamedTuple):
     def end(self) -> int:
         """When its step ends [UTC epoch s]."""
         return (self.step + 1) * self.epoch.seconds
+
+
+class RecordedWindows(NamedTuple):
+    """The newest account of promises about windows on record.
+
+    Attributes:
+        rows: The account, as in `ReleaseRecord`.
+        seq: The number of its record.
+        end: When its last block ends [UTC epoch s].
+    """
+
+    rows: WindowRows
+    seq: int
+    end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -1088,15 +1099,24 @@ class LedgerState:
         return RecordedAccount(opened.account, last, self.epoch_of(opened), opened.seq)
 
     @property
-    def latest_windows(self) -> tuple[WindowRows, int] | None:
-        """The newest account of promises about windows, and the number of its record."""
+    def latest_windows(self) -> RecordedWindows | None:
+        """The newest account of promises about windows; None before any."""
         records: tuple[Sequence[ReleaseRecord | ResumeRecord], ...] = (self.releases, self.booked)
         newest = [
             next((one for one in reversed(some) if one.windows is not None), None)
             for some in records
         ]
         last = max((one for one in newest if one is not None), key=lambda r: r.seq, default=None)
-        return None if last is None or last.windows is None else (last.windows, last.seq)
+        if last is None or last.windows is None:
+            return None
+        if isinstance(last, ResumeRecord):
+            _, blocks = last.windows
+            end = max((int(block[1]) + 1 for block in blocks), default=0)
+        else:
+            block = last.block or {"place": 1, "length": 1}
+            step = last.t - block["place"] + block["length"]
+            end = (step + 1) * self.epoch_of(last).seconds
+        return RecordedWindows(last.windows, last.seq, end)
 
     def at(self, t: int) -> ReleaseRecord | None:
         """The release of step t, to be published again as it is."""
