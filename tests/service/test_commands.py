@@ -94,6 +94,20 @@ def test_import_takes_every_kind_of_file(
     assert "duplicate 10" in out
 
 
+def test_import_takes_readings_of_later_weeks(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The plan is one week that repeats: it ends nothing."""
+    zone = load_deployment(file).zones[0]
+    later, before = zone.ends + 30 * 86_400, zone.begins - 900
+    made = file.parent / "later.ndjson"
+    told = [(zone.meters[0], start, 900, 50) for start in (later, before)]
+    made.write_bytes(FORMATS["application/x-ndjson"](told))
+    _, out, _ = run(capsys, "import", made, "--config", file, "--json", "-")
+    values = json.loads(out)
+    assert (values["accepted"], values["outside"]) == (1, 1)
+
+
 def test_import_says_what_is_wrong(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     odd, wrong = file.parent / "readings.doc", file.parent / "wrong.csv"
     odd.write_text("hello")

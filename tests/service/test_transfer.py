@@ -187,7 +187,7 @@ def test_what_models_cost_is_charged_after_a_crash_or_a_loss(
     then: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The epoch is lost and named; or it is on record and its charge is not, whatever follows."""
-    elm = two()
+    elm, _ = two()
     pooled = replace(elm, learned=Provenance(epsilon=1.2, homes=9, digest="a" * 64))
     if then == "lost":
         with curator(tmp_path, elm, Shown(), now=elm.begins) as it:
@@ -212,9 +212,10 @@ def test_what_models_cost_is_charged_after_a_crash_or_a_loss(
     assert [one.epsilon for one in standing(tmp_path, "elm").charges] == [1.2]
 
 
-def two() -> ZoneService:
-    """Zone elm, with two houses."""
-    return service_of(2, "elm", Policy(0.5, horizon=96), begins=BEGINS, seconds=900)
+def two(seconds: int = 900, each: float = 0.5, at: int = BEGINS) -> tuple[ZoneService, ZoneService]:
+    """Zone elm, which a house leaves, under some terms; and oak, where it goes."""
+    elm = service_of(2, "elm", Policy(each, horizon=96), begins=at, seconds=seconds)
+    return elm, service_of(2, "oak", Policy(0.5, horizon=96))
 
 
 def run_on(folder: Path, made: ZoneService, steps: int, **more: Any) -> None:
@@ -224,12 +225,20 @@ def run_on(folder: Path, made: ZoneService, steps: int, **more: Any) -> None:
             it.run(it.next_due())
 
 
+def left(folder: Path, *zones: ZoneService) -> int:
+    """When the account ended that the first house of elm takes along to oak [UTC epoch s]."""
+    where = {"ledger": str(folder / "ledger.db"), "meters": str(folder / "meters")}
+    made = Deployment(zones=zones, mode="simulation", key=folder / "key", **where)
+    move(made, "elm-0", "elm", "oak", BEGINS + 10**6)
+    return standing(folder, "oak").transfers[-1].last
+
+
 @pytest.mark.parametrize("of", ["lost", "present"])
 def test_a_promise_about_an_interval_holds_after_an_epoch_is_booked_as_lost(
     tmp_path: Path, of: str
 ) -> None:
     """The lost one had the promise, or the one in whose place it was; by what both really said."""
-    elm = two()
+    elm, _ = two()
     promised = replace(elm, promise=Promise("interval", 2.0))
     plain = replace(elm, policy=replace(elm.policy, epsilon=2.0))
     lost, present = (promised, plain) if of == "lost" else (plain, promised)
@@ -255,7 +264,7 @@ def test_a_promise_about_an_interval_holds_after_an_epoch_is_booked_as_lost(
 
 def test_a_second_gap_does_not_silence_a_zone_for_ever(tmp_path: Path) -> None:
     """Nothing is believed of the past after the first; what is lost then carries no promise."""
-    elm = two()
+    elm, _ = two()
     present = replace(elm, promise=Promise("interval", 2.0))
     for k in range(2):
         with curator(tmp_path, present, Shown(), now=present.begins + k * 900) as it:

@@ -94,7 +94,7 @@ def import_(
     for text, each in reasons.items():
         common.echo(f"  {each['count']} rows, first {each['first']}: {text}", json)
     if outside:
-        common.echo(f"{'outside':>10} {outside} of no zone's horizon: left out", json)
+        common.echo(f"{'outside':>10} {outside} of before any zone begins: left out", json)
     values = {**receipt, "outside": outside, "problems": problems, "reasons": reasons}
     common.write_json(values, json)
     futile = [
@@ -139,19 +139,18 @@ def _checked(ingest: Ingest, batches: Iterator[Parsed]) -> Iterator[Parsed]:
 
 
 class _Within:
-    """Keeps the readings that a zone can still publish."""
+    """Keeps the readings of intervals since the first zone began."""
 
     def __init__(self, zones: Sequence[ZoneService]) -> None:
         self._begins = min(zone.begins for zone in zones)
-        self._ends = max(zone.begins + zone.seconds * zone.policy.horizon for zone in zones)
         self.outside = 0
 
     def of(self, parsed: Parsed) -> Parsed:
-        """What was parsed, less readings from before the first begins or after the last horizon."""
+        """What was parsed, less readings from before the first zone begins."""
         from dataclasses import replace
 
         own = parsed.readings
-        kept = (own.start >= self._begins) & (own.start < self._ends)
+        kept = own.start >= self._begins
         if kept.all():
             return parsed
         self.outside += int((~kept).sum())

@@ -74,9 +74,8 @@ def check(
 
     Nothing is written or created, and the service may run meanwhile. Exit 1 where `hushgrid serve`
     would not start or a store is damaged, and for production where others can use a secret file,
-    the file still has values of the template, the horizon has ended, or prices would be too wrong
-    (service.accept_error); exit 2 where the file itself is wrong. What can be repaired `hushgrid
-    doctor` repairs.
+    the file still has values of the template, or prices would be too wrong (service.accept_error);
+    exit 2 where the file itself is wrong. What can be repaired `hushgrid doctor` repairs.
 
     Example: hushgrid check service.toml
 

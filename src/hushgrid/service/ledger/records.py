@@ -675,9 +675,8 @@ class ReleaseRecord(HasRelease, LedgerEntry):
     ) -> Self:
         """A release that no reading went into and that costs nothing.
 
-        A forecast (the budget is spent, the horizon is over, or no meter reported) names the
-        epoch's digest; a fallback (no usable model, or private ones where a forecast would be due)
-        none.
+        A forecast (the account admits no block, or no meter reported) names the epoch's digest; a
+        fallback (no usable model, or private ones where a forecast would be due) none.
 
         Args:
             zone: The zone.
