@@ -12,6 +12,7 @@ from hushgrid import Policy, Tariff
 from hushgrid.audit.certificate import certify
 from hushgrid.audit.evidence import Terms
 from hushgrid.files.deployment import Promise, ZoneService
+from hushgrid.files.zone_file import Provenance
 from hushgrid.report.certificate import certificate_json
 from hushgrid.report.promise import outlook_prose, plan_prose, price_error, verdict
 from hushgrid.service.http import prices as promises
@@ -57,6 +58,14 @@ MORE = (
 )  # fmt: skip
 def test_the_promise_in_sentences(policy: Policy, promise: Promise | None, said: str) -> None:
     assert sentence(service(policy=policy, promise=promise)) == said
+
+
+def test_what_models_cost_is_stated_beside_the_promise() -> None:
+    zone = service(policy=DAY, promise=Promise("interval", 1.0))
+    pooled = replace(zone, learned=Provenance("pooled", 1.2, 20, "ab" * 32))
+    public = promise_json(pooled, "simulation")
+    assert public["sentence"].startswith(sentence(zone))
+    assert public["sentence"].endswith("The models cost every home epsilon 1.2 in addition.")
 
 
 def test_the_promise_is_the_same_wherever_it_is_stated() -> None:

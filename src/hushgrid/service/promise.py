@@ -58,16 +58,18 @@ def sentence(zone: ZoneService) -> str:
         zone: The zone.
 
     Returns:
-        One or more sentences.
+        One or more sentences; what models have cost the homes is stated beside the promise.
     """
     promise = promise_of(zone)
-    return promise_sentence(
+    text = promise_sentence(
         zone.policy,
         promise.secret,
         stated_epsilon(zone),
         continued=True,
         window=window_words(zone),
     )
+    cost = zone.learned.epsilon
+    return text if not cost else f"{text} The models cost every home epsilon {cost:g} in addition."
 
 
 def window_words(zone: ZoneService) -> str:
@@ -391,7 +393,7 @@ def zone_prose(zone: ZoneService, found: Outlook, on: Running | None = None) -> 
             " price from readings under this promise."
         )
     if zone.learned.epsilon:
-        lines.append(f"The models have cost every house epsilon {zone.learned.epsilon:g} already.")
+        lines.append(f"The models cost every home epsilon {zone.learned.epsilon:g} in addition.")
     constant = f"the constant {zone.fallback_rate:g} {zone.currency}/kWh"
     lines.append(
         "No meter reported: the public forecast, which uses no reading, is published."
