@@ -14,9 +14,9 @@ from hushgrid import Consumption, OccupancyModel, Policy, Tariff, Uniform, Zone
 from hushgrid.accounting.temporal import worst_leakage
 from hushgrid.compare.paper import scenario
 from hushgrid.errors import PlanError
-from hushgrid.mechanism.policy import Even
+from hushgrid.mechanism.policy import Blocks, Even
 from hushgrid.model.occupancy import Calendar
-from hushgrid.planning.planner import Task, _largest, check_blocks, equal_blocks, plan, spending
+from hushgrid.planning.planner import Task, _largest, check_blocks, plan, spending
 
 LAWS = Consumption.by_class(absent=[Uniform(300)], present=[Uniform(1000)])
 Times = Sequence[tuple[float, float, float]]  # from this hour on: leave, come
@@ -57,6 +57,11 @@ def elm_park() -> OccupancyModel:
     )
 
 
+def blocks_of(horizon: int, length: int, loss: float) -> Blocks:
+    times = horizon // length
+    return Blocks((length,) * times, (loss,) * times)
+
+
 def papers_chain() -> OccupancyModel:
     (theta,) = scenario(0.0, 1, n=1).models
     return theta
@@ -73,7 +78,7 @@ def test_no_promise_costs_more_noise_than_it_needs(
     n, horizon = theta.n_houses, 672
     laws = Consumption.by_class(absent=[Uniform(300)], present=[Uniform(1000)], class_of=[0] * n)
     zone, tariff = Zone("z", [1000] * n), Tariff(1.0, 2.0)
-    shared = equal_blocks(horizon, length, 1.0) if length > 1 else Even()
+    shared = blocks_of(horizon, length, 1.0) if length > 1 else Even()
     policy = Policy(1.0, horizon=horizon, schedule=shared)
     task = Task(([theta], zone, laws), tariff, policy, 1.0)
     each = _largest(task, spending(task, "interval", 0.0), [1.0] * horizon, 1.0)
@@ -101,7 +106,7 @@ def test_blocks_of_a_file_are_held_against_an_endless_run() -> None:
     world = (Zone("z", [1000]), Tariff(1.0, 2.0), [household()], LAWS)
 
     def checked(loss: float) -> float | None:
-        policy = Policy(loss, horizon=96, schedule=equal_blocks(96, 6, loss))
+        policy = Policy(loss, horizon=96, schedule=blocks_of(96, 6, loss))
         return check_blocks(world, policy, secret="interval", epsilon=1.0, running=True).leakage
 
     leakage = checked(0.1910)

@@ -19,7 +19,8 @@ from hushgrid.cli import main
 from hushgrid.errors import ConfigError
 from hushgrid.files.deployment import Pattern, Promise, ZoneService
 from hushgrid.files.weeks import placed
-from hushgrid.planning.planner import plan, window_loss
+from hushgrid.planning.planner import plan
+from hushgrid.planning.windows import window_loss
 from hushgrid.service.audit import load_case
 from hushgrid.service.gaps import resume_zones
 from hushgrid.service.ledger import open_store

@@ -341,6 +341,40 @@ def _motion(spreads: tuple[Spreads, ...], hours: float, covariates: int) -> _Mot
     return _Motion(stationary, decay, growth, white)
 
 
+def drawn_loads(
+    spreads: Spreads, hours: float, place: Floats, weekend: Bools, source: np.random.Generator
+) -> Floats:
+    """Loads of consecutive steps as a filter of these spreads expects them before any release.
+
+    Args:
+        spreads: Those of the filter.
+        hours: Length of a step [h].
+        place: (T,): time of day as a share of the local day.
+        weekend: (T,): whether the day has the profile of weekends.
+        source: The source of random numbers.
+
+    Returns:
+        (T,) loads relative to the base.
+    """
+    motion, knots = _motion((spreads,), hours, 0), 3 + np.arange(KNOTS)
+    decay, variance = motion.decay[0], motion.stationary[0]
+    values, vectors = np.linalg.eigh(variance)
+    # the symmetric root is the same for any eigenvectors, which machines choose differently
+    root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+    states = source.standard_normal((len(place), len(decay))) @ root
+    states[1:] *= np.sqrt(1 - decay**2)
+    for t in range(1, len(states)):
+        states[t] += decay * states[t - 1]
+    at, low = place * KNOTS, (place * KNOTS).astype(np.int64) % KNOTS
+    part, steps = at % 1, np.arange(len(place))
+    profile, more = (
+        states[steps, first[low]] * (1 - part) + states[steps, first[(low + 1) % KNOTS]] * part
+        for first in (knots, knots + KNOTS)
+    )
+    white = spreads.white * source.standard_normal(len(place))
+    return np.asarray(1 + states[:, :3].sum(axis=1) + profile + weekend * more + white)
+
+
 @lru_cache(maxsize=8)
 def _prior(spreads: tuple[Spreads, ...]) -> Floats:
     """Weights before any release: a narrow filter is more probable, for noise moves a wide one."""

@@ -88,6 +88,7 @@ def plan(
     from hushgrid.errors import PlanError
     from hushgrid.files.results import png_of, save_figures, write_text
     from hushgrid.files.weeks import whole_week
+    from hushgrid.model.occupancy import STEPS_PER_DAY
     from hushgrid.planning import tradeoff as options
     from hushgrid.planning.expected_error import RHO
     from hushgrid.planning.planner import plan as planned
@@ -112,6 +113,8 @@ def plan(
         week = whole_week(service)
         scenario, terms = week.scenario, replace(terms, horizon=week.policy.horizon)
         continued = secret == "interval" if continued is None else continued
+    elif secret == "window":
+        terms = replace(terms, horizon=7 * STEPS_PER_DAY)  # its blocks may be longer than a day
     world = scenario.terms
     request: dict[str, Any] = {
         "secret": secret,
@@ -122,6 +125,7 @@ def plan(
         "running": bool(continued),
         "blocks": own.blocks if blocks is None else blocks,
         "window": steps,
+        "seconds": 900 if service is None else service.seconds,
     }
     dials = 1 + tables * (len(options.EPSILONS) + len(options.ETAS))
     with common.progress("planning", dials if dials > 1 else None) as tick:

@@ -27,7 +27,7 @@ from hushgrid.model.consumption import MONTHS
 from hushgrid.model.occupancy import Calendar, Chains
 from hushgrid.model.zone import Scenario
 from hushgrid.planning.expected_error import MOST_CUT, choose_clamp
-from hushgrid.planning.planner import Plan, check_blocks, equal_blocks, plan
+from hushgrid.planning.planner import Plan, check_blocks, plan
 
 _DAY = 86_400  # [s]
 _WEEK = 7 * _DAY  # [s]
@@ -173,22 +173,8 @@ def week_plan(pattern: Pattern, promise: Promise, seconds: int) -> Plan | None:
     months = np.repeat(np.arange(1, seasons + 1), turn) if seasons > 1 else None
     world = _laid(pattern.scenario, local, seconds, months)
     terms = _over(pattern.terms, turn * seasons)
-    if promise.window is not None:
-        if promise.block is not None:
-            length = min(max(promise.block // seconds, 1), terms.horizon)
-            schedule = equal_blocks(terms.horizon, length, promise.epsilon)
-            terms = replace(terms, epsilon=promise.epsilon, schedule=schedule)
-        return plan(
-            *world.terms,
-            secret="window",
-            epsilon=promise.epsilon,
-            terms=terms,
-            rho=promise.rho,
-            most_cut=MOST_CUT,
-            window=-(-promise.window // seconds) + 1,
-        )
     running = promise.secret == "interval"
-    if isinstance(terms.schedule, Blocks):
+    if isinstance(terms.schedule, Blocks) and promise.window is None:
         terms = replace(terms, epsilon=max(terms.schedule.losses))
         if promise.rho is not None:
             parts = (world.models, world.zone, world.consumption)
@@ -207,6 +193,8 @@ def week_plan(pattern: Pattern, promise: Promise, seconds: int) -> Plan | None:
         running=running,
         blocks=promise.secret == "interval",
         block=None if promise.block is None else max(promise.block // seconds, 1),
+        window=None if promise.window is None else -(-promise.window // seconds) + 1,
+        seconds=seconds,
     )
 
 

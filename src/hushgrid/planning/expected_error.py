@@ -33,7 +33,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from hushgrid._numbers import Floats, Int32s, Ints, is_real
+from hushgrid._numbers import Bools, Floats, Int32s, Ints, is_real
 from hushgrid.belief.filter import (
     carried_leakage,
     class_moments,
@@ -44,12 +44,13 @@ from hushgrid.belief.filter import (
 from hushgrid.belief.load_filter import LoadFilter, SeenLoads, Spreads, usual_parts
 from hushgrid.errors import PolicyError
 from hushgrid.mechanism.calibrators import loss_of_pmfs
-from hushgrid.mechanism.policy import EstimatorRule, Policy
+from hushgrid.mechanism.policy import EstimatorRule, Even, Policy
 from hushgrid.mechanism.scheduler import Scheduler, exposures_of
 from hushgrid.model.consumption import Consumption
 from hushgrid.model.laws import Clamp, clamp_ends, split
 from hushgrid.model.occupancy import STEPS_PER_DAY, OccupancyModel
 from hushgrid.model.zone import Tariff, Zone, optimal_rate, relative_to
+from hushgrid.planning.block_filter import FOLLOWED, BlockFilter
 
 RHO = 0.2  # relative error to expect of the model
 # Of the zone's expected energy at most this share may lie above a planned clamp. Were the model
@@ -163,6 +164,61 @@ def expected_error(
     )
 
 
+class ClampGrid(NamedTuple):
+    """Clamps of round sizes, and what they cut; the mean over the models.
+
+    Attributes:
+        clamps: One for each size [offset Wh]; empty for the contract bounds, the last.
+        reach: (n,): scale of the noise that each needs at epsilon = 1 [Wh].
+        parts: (T, n) moments of the load above and below each.
+        allowed: (n,): whether it cuts no more than it may.
+    """
+
+    clamps: tuple[Clamp, ...]
+    reach: Floats
+    parts: ClampMoments
+    allowed: Bools
+
+
+def clamp_grid(
+    models: Sequence[OccupancyModel],
+    zone: Zone,
+    consumption: Consumption,
+    policy: Policy,
+    sizes: Sequence[int] | None,
+    most_cut: float,
+) -> ClampGrid:
+    """The best clamp of each of some sizes under any noise, at eta = 1.
+
+    Args:
+        models: Occupancy models; expectations are the mean over them.
+        zone: The houses and their contract bounds [Wh].
+        consumption: The laws of a reading.
+        policy: The horizon, the rules and the estimator.
+        sizes: Distances between the ends of a clamp [Wh], ascending, below the contract bound;
+            None: the clamp of the policy alone.
+        most_cut: As for `choose_clamp`.
+
+    Returns:
+        The clamps.
+    """
+    plain = replace(policy, epsilon=1.0, clamp=(), schedule=Even())
+    task = _Search(models, zone, replace(consumption, elasticity=None), plain, RHO, most_cut)
+    fixed = plain if sizes is not None else replace(plain, clamp=policy.clamp)
+    last = task.noise(fixed) / math.sqrt(2)
+    reach = np.array([*(one for one in sizes or () if task.least <= one < last), last])
+    clamps = task.clamps(reach * (1 + 1e-9))
+    clamps[-1] = _ends([fixed.clamp])[0] if fixed.clamp else task.bounds
+    fits = (clamps[:, :, 1] > 0).all(axis=1)
+    reach, clamps = reach[fits], clamps[fits]
+    parts = task.parts(clamps)
+    allowed = task.cuts_little(parts)
+    allowed[-1] = True
+    means = ClampMoments(*(part.mean(axis=0) for part in parts))
+    rows = [tuple((low, at) if low else at for low, at in row) for row in clamps.tolist()]
+    return ClampGrid((*rows[:-1], fixed.clamp), reach, means, allowed)
+
+
 class _Search:
     """The search for a clamp: one zone, one policy, many candidate scales."""
 
@@ -222,12 +278,17 @@ class _Search:
                 found[m] += sum_moments(belief, model, f, each, 0 * each)[0][0]
         return found
 
+    @property
+    def bounds(self) -> Ints:
+        """(classes, 2): the ends of the contract's readings [offset Wh]."""
+        return np.stack([np.zeros_like(self._bound), self._bound], axis=1)
+
     def evaluate(self, policy: Policy) -> tuple[float, float]:
         """Expected error and its part that is noise [Wh]."""
         noise = self.noise(policy)
         if not policy.clamp:
             return noise, noise
-        cut = self._cut_error(self._parts(_ends([policy.clamp])))
+        cut = self._cut_error(self.parts(_ends([policy.clamp])))
         return math.sqrt(noise**2 + float(cut[0])), noise
 
     def noise(self, policy: Policy) -> float:
@@ -280,7 +341,7 @@ class _Search:
         rows[:, :, 1] = self._bound
         rows[:, kind, 0] = np.repeat(lows, highs.shape[1])
         rows[:, kind, 1] = np.maximum(highs.ravel(), rows[:, kind, 0] + 1)
-        parts = self._parts(rows)
+        parts = self.parts(rows)
         cut = self._cut_error(parts)
         if self._policy.estimator != "model":
             cut = (parts.cut + (self._rho * parts.over) ** 2).mean(axis=(0, 1))
@@ -294,18 +355,20 @@ class _Search:
             clamps = np.where(
                 unfit[:, None, None], np.stack([self._lows[0], self._bound], -1), clamps
             )
-        parts = self._parts(clamps)
+        parts = self.parts(clamps)
         noise = 2 * scales**2 * self._uneven
         total = noise + self._cut_error(parts)
         if self._policy.estimator != "model":
             total = np.array([self._followed(parts, k, one) for k, one in enumerate(noise)])
-        if self._most_cut < 1:
-            whole = (parts.missed + parts.seen).sum(axis=1)  # (models, rows of clamps)
-            if self._energy is not None:
-                whole = self._energy[:, None]
-            allowed = parts.moved.sum(axis=1) <= self._most_cut * whole
-            total = np.where(allowed.all(axis=0), total, np.inf)
-        return np.where(unfit, np.inf, total)
+        return np.where(unfit | ~self.cuts_little(parts), np.inf, total)
+
+    def cuts_little(self, parts: ClampMoments) -> Bools:
+        """(rows,): whether no more energy is cut than `most_cut` allows."""
+        whole = (parts.missed + parts.seen).sum(axis=1)  # (models, rows of clamps)
+        if self._energy is not None:
+            whole = self._energy[:, None]
+        cut = parts.moved.sum(axis=1) <= self._most_cut * whole
+        return np.asarray(cut.all(axis=0) | (self._most_cut == 1))
 
     def _followed(self, parts: ClampMoments, k: int, noise: float) -> float:
         """The expected squared error of an estimate that follows releases, at one row of clamps."""
@@ -318,7 +381,8 @@ class _Search:
         )  # fmt: skip
         return found.chosen_by(self._rho) ** 2 * len(load)
 
-    def _parts(self, clamps: Ints) -> ClampMoments:
+    def parts(self, clamps: Ints) -> ClampMoments:
+        """(models, T, rows of clamps) each: the load above and below the clamps."""
         if self._policy.estimator == "releases" and not self._zone.offset:
             highs = [tuple(row) for row in clamps[:, :, 1].tolist()]
             each = [_usual_moments(self._consumption, self._policy, row)[0] for row in highs]
@@ -551,7 +615,6 @@ Way = Literal["forecast", "raw", "estimate"]
 # The way that needs least comes first: no reading, no model below the clamp, both.
 WAYS: tuple[Way, ...] = ("forecast", "raw", "estimate")
 _TINY = 1e-9  # [Wh^2]; a load without noise or spread is known
-_FOLLOWED = (0.12, 0.72, 0.3, 0.45, 0.27, 0.3)  # spreads of a filter's parts over their sum
 _FLAT = (0.25, 0.08)  # of a profile and a weekend's about one number
 AS_GOOD = 1.05  # an error within 5 % of the least counts as equal: learning the factor costs that
 
@@ -572,6 +635,8 @@ class Prospect:
         over: Mean of readings above the clamp [Wh].
         offset: Sum of the export limits, in every load [Wh].
         low: Mean of what the lower ends of a clamp add [Wh]: in `missed` with a minus.
+        blocks: The filter through blocks of noise that a plan of windows simulates; None: the
+            noise is read linearly.
     """
 
     noise: Floats
@@ -585,6 +650,7 @@ class Prospect:
     over: Floats = field(default_factory=lambda: np.zeros(1))
     offset: int = 0
     low: Floats = field(default_factory=lambda: np.zeros(1))
+    blocks: BlockFilter | None = None
 
     @property
     def _moved(self) -> Floats:
@@ -649,7 +715,25 @@ class Prospect:
         rho times those readings, and no release shows it.
         """
         flat = self.estimator == "releases"
-        return np.asarray(self._followed(rho, flat=flat) + self.cut + (rho * self.over) ** 2)
+        if self.blocks is not None:
+            followed = self._through_blocks(rho, self.blocks._replace(flat=flat))
+        else:
+            followed = self._followed(rho, flat=flat)
+        return np.asarray(followed + self.cut + (rho * self.over) ** 2)
+
+    def _through_blocks(self, rho: float, blocks: BlockFilter) -> Floats:
+        """Squared error of the load below the clamp and of what follows from it above.
+
+        A common change of all readings by a share d changes the load below the clamp by d times
+        the readings below it alone, so noise counts relative to those. What homes at random add to
+        a step shows in its own release alone.
+        """
+        n = blocks.length
+        scale = np.sqrt(3 * self.noise / ((n + 1) * (n + 2)))
+        below = np.maximum(self.load - self.over, 1.0)
+        common = blocks.variance(float(scale.mean() / below.mean()), rho)
+        own = self.kept * self.noise / np.maximum(self.kept + self.noise, _TINY)
+        return np.asarray(common * self.load**2 + own)
 
     def _followed(self, rho: float, *, flat: bool) -> Floats:
         """Variance of the load below the clamp after each release, by a filter in its third week.
@@ -660,7 +744,7 @@ class Prospect:
         """
         m = np.maximum(self.load - self.missed, 1.0)
         m = np.full(len(m), m.mean()) if flat else m
-        own = rho * np.array(_FOLLOWED)
+        own = rho * np.array(FOLLOWED)
         own[3:5] = _FLAT if flat else own[3:5]
         own[5] = math.sqrt(own[5] ** 2 + float(np.mean(self.kept / m**2)))
         weeks = max(1, math.ceil(21 * STEPS_PER_DAY / len(m)))
@@ -799,6 +883,7 @@ def prospect(
     tariff: Tariff,
     policy: Policy,
     scales: Sequence[float],
+    blocks: BlockFilter | None = None,
 ) -> Prospect:
     """Parts of the expected error of releases at given scales; the mean over the models.
 
@@ -808,6 +893,7 @@ def prospect(
         tariff: The rate of a load.
         policy: The noise law and the clamp.
         scales: Scale of the noise at every step [Wh]; its length is the horizon T.
+        blocks: The filter that a plan of windows simulates; None: the noise is read linearly.
 
     Returns:
         The parts, each of shape (T,).
@@ -830,5 +916,5 @@ def prospect(
     weights = (tariff.alpha / 1000 / relative_to(optimal_rate(load, tariff), tariff)) ** 2
     return Prospect(
         noise, cut, missed, kept, load, variance, weights, policy.estimator, over,
-        tariff.offset, low,
+        tariff.offset, low, blocks,
     )  # fmt: skip

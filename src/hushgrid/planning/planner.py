@@ -34,6 +34,7 @@ from hushgrid.model.consumption import Consumption
 from hushgrid.model.laws import Clamp
 from hushgrid.model.occupancy import STEPS_PER_DAY, OccupancyModel, check_models
 from hushgrid.model.zone import Tariff, Zone, ZoneTerms, offset_tariff
+from hushgrid.planning.block_filter import BlockFilter
 from hushgrid.planning.expected_error import (
     MOST_CUT,
     RHO,
@@ -43,6 +44,7 @@ from hushgrid.planning.expected_error import (
     choose_clamp,
     prospect,
 )
+from hushgrid.planning.windows import WindowOption, window_policy
 
 _ROUNDS = 5  # of adding the houses that bind
 _MORE = 6  # houses added in a round
@@ -172,6 +174,7 @@ class Plan:
         bill_change: How much noise changes a home's bill of a month at raw prices, in the density
             class where it changes most: as expected, and at most with 95 %, as shares of it.
         window: Of the secret window, the steps that a window touches.
+        options: Of the secret window, the lengths of blocks that were tried.
     """
 
     secret: Secret
@@ -192,6 +195,7 @@ class Plan:
     clamp: Clamp = ()
     bill_change: tuple[float, float] = (0.0, 0.0)
     window: int | None = None
+    options: tuple[WindowOption, ...] = ()
 
     __repr__ = brief
 
@@ -251,6 +255,7 @@ def plan(
     blocks: bool = False,
     block: int | None = None,
     window: int | None = None,
+    seconds: int = 900,
 ) -> Plan:
     """The policy of least noise that keeps a promise about a secret.
 
@@ -274,9 +279,10 @@ def plan(
             are uncertain in any turn. Else the horizon is counted on its own.
         blocks: Let noise last blocks of steps where that makes less of it: at eta = 1, for an
             interval, or for a trajectory without a delta.
-        block: Steps of every such block, where that is not left to the plan.
-        window: Of the secret window: the steps that a window touches. Noise lasts blocks of the
-            terms' own length, or of `window_block`; eta is 1.
+        block: Steps of every block of an interval or a window, where that is not left to the plan.
+        window: Of the secret window: the steps that a window touches. Noise lasts the terms' own
+            blocks, or those with which the estimate has the least error; eta is 1.
+        seconds: Length of a step [s], for windows.
 
     Returns:
         The plan.
@@ -297,7 +303,7 @@ def plan(
     terms = Policy(1.0) if terms is None else terms
     world = (models, zone, consumption)
     if secret == "window":
-        return _of_windows(world, tariff, epsilon, terms, rho, most_cut, window)
+        return _of_windows(world, tariff, epsilon, terms, rho, most_cut, window, block, seconds)
     joint = blocks and block != 1 and terms.eta == 1 and secret != "step" and delta == 0
     if slotwise is None:
         quick = _by_slot_is_quick(world, terms) and not (running and terms.horizon % _turn(models))
@@ -329,54 +335,6 @@ def plan(
     return _never_more(world, tariff, best)
 
 
-def window_block(window: int) -> int:
-    """Steps of the blocks of noise that windows are planned with: about a quarter of a window.
-
-    Args:
-        window: The steps that a window touches.
-
-    Returns:
-        The steps of a block.
-    """
-    return max(round((window - 1) / 4), 1)
-
-
-def window_loss(window: int, length: int, epsilon: float) -> float:
-    """What each block of steps may lose, so that no window loses more than epsilon.
-
-    Args:
-        window: The steps that a window touches.
-        length: The steps of a block.
-        epsilon: What is promised about a window.
-
-    Returns:
-        Epsilon over the most blocks that a window touches.
-
-    >>> window_loss(97, 24, 1.0)
-    0.2
-    """
-    return epsilon / (-(-(window - 1) // length) + 1)
-
-
-def equal_blocks(horizon: int, length: int, loss: float) -> Blocks:
-    """Blocks of steps of one length, of which the last may be shorter.
-
-    Args:
-        horizon: Steps of all blocks together.
-        length: Steps of a block.
-        loss: Epsilon of each.
-
-    Returns:
-        The schedule.
-
-    >>> equal_blocks(7, 3, 0.2).lengths
-    (3, 3, 1)
-    """
-    times, left = divmod(horizon, length)
-    lengths = (length,) * times + ((left,) if left else ())
-    return Blocks(lengths, (loss,) * len(lengths))
-
-
 def _of_windows(
     world: ZoneModels,
     tariff: Tariff,
@@ -385,8 +343,10 @@ def _of_windows(
     rho: float | None,
     most_cut: float,
     window: int | None,
+    block: int | None,
+    seconds: int,
 ) -> Plan:
-    """The plan of a promise about everything in any window: equal blocks, whatever the models."""
+    """The plan of a promise about everything in any window: even blocks, whatever the models."""
     if not (is_real(epsilon) and epsilon > 0):
         raise PolicyError(f"epsilon is {epsilon}; give a positive number.")
     if window is None or window < 1:
@@ -396,14 +356,12 @@ def _of_windows(
             f"eta is {terms.eta:g} for the secret window, which trusts no law of consumption; give"
             " eta = 1."
         )
-    length = terms.schedule.lengths[0] if terms.schedule.lengths else window_block(window)
-    loss = window_loss(window, length, epsilon)
-    schedule = equal_blocks(terms.horizon, length, loss)
-    policy = replace(terms, epsilon=loss, schedule=schedule)
-    if rho is not None:
-        policy = replace(policy, clamp=choose_clamp(*world, policy, rho, most_cut).clamp)
-    made = _made(Task(world, tariff, policy), "window", epsilon, 0.0)
-    return replace(made, leakage=epsilon, window=window)
+    policy, options = window_policy(
+        world, tariff, terms, epsilon, window,
+        rho=rho, most_cut=most_cut, block=block, seconds=seconds,
+    )  # fmt: skip
+    made = _made(Task(world, tariff, policy), "window", epsilon, 0.0, seconds)
+    return replace(made, leakage=epsilon, window=window, options=options)
 
 
 def _never_more(world: ZoneModels, tariff: Tariff, found: Plan) -> Plan:
@@ -435,6 +393,7 @@ def examine(
     secret: Secret = "step",
     epsilon: float | None = None,
     delta: float = 0.0,
+    seconds: int = 900,
 ) -> Plan:
     """The plan of a given policy: its losses and expected error, without a search.
 
@@ -447,13 +406,14 @@ def examine(
         secret: What the promise protects.
         epsilon: What is promised about the secret; by default the policy's epsilon.
         delta: The promised delta.
+        seconds: Length of a step [s], for windows.
 
     Returns:
         The plan, of the horizon on its own.
     """
     promised = policy.epsilon if epsilon is None else epsilon
     task = Task((models, zone, consumption), tariff, policy, any_rules=True)
-    return _made(task, secret, promised, delta)
+    return _made(task, secret, promised, delta, seconds)
 
 
 def _by_slot_is_quick(world: ZoneModels, terms: Policy) -> bool:
@@ -966,7 +926,7 @@ def _cost(task: Task, each: Sequence[float], weights: Floats) -> float:
     return float(weights @ np.square(task.scales(each)))
 
 
-def _made(task: Task, secret: Secret, epsilon: float, delta: float) -> Plan:
+def _made(task: Task, secret: Secret, epsilon: float, delta: float, seconds: int = 900) -> Plan:
     policy = task.policy
     each = [policy.epsilon_at(t) for t in range(1, task.horizon + 1)]
     calibrations = [task.scheduler.at(t, (), e) for t, e in enumerate(each, 1)]
@@ -984,7 +944,8 @@ def _made(task: Task, secret: Secret, epsilon: float, delta: float) -> Plan:
         kind = int(ties[task.scheduler.zone.bound[ties].argmax()])
         house, step = int(task.kinds.first[kind]), int(finite[:, kind].argmax()) + 1
     scales = tuple(c.scale for c in calibrations)
-    ahead = prospect(task.models, task.consumption, task.tariff, policy, scales)
+    blocks = block_filter(policy, secret, seconds)
+    ahead = prospect(task.models, task.consumption, task.tariff, policy, scales, blocks)
     return Plan(
         secret,
         epsilon,
@@ -1006,6 +967,22 @@ def _made(task: Task, secret: Secret, epsilon: float, delta: float) -> Plan:
         task.net_clamp,
         bill_change(ahead, task.tariff, task.models, task.consumption, task.zone.export),
     )
+
+
+def block_filter(policy: Policy, secret: Secret, seconds: int) -> BlockFilter | None:
+    """The filter that is simulated for a promise about windows; None for another secret.
+
+    Args:
+        policy: The policy.
+        secret: What the promise protects.
+        seconds: Length of a step [s].
+
+    Returns:
+        The filter through blocks of the length of the first.
+    """
+    if secret != "window" or not policy.schedule.lengths:
+        return None
+    return BlockFilter(seconds, max(policy.schedule.lengths))
 
 
 def _of_any_window(policy: Policy) -> tuple[str, ...]:

@@ -26,7 +26,8 @@ from hushgrid.mechanism.policy import Even, Policy, gaussian_delta
 from hushgrid.model.occupancy import OccupancyModel
 from hushgrid.model.zone import ZoneTerms
 from hushgrid.planning.expected_error import RHO, Prospect, prospect
-from hushgrid.planning.planner import Plan, Secret, Task, plan, spending
+from hushgrid.planning.block_filter import BlockFilter
+from hushgrid.planning.planner import Plan, Secret, Task, block_filter, plan, spending
 
 SENSITIVITY_ETAS = (0.0, 0.01, 0.05, 0.2, 1.0)
 EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)  # multiples of the requested epsilon
@@ -220,7 +221,11 @@ class Tradeoff:
 
 
 def expected(
-    world: ZoneTerms, policy: Policy, epsilon: float, rho: float = RHO
+    world: ZoneTerms,
+    policy: Policy,
+    epsilon: float,
+    rho: float = RHO,
+    blocks: BlockFilter | None = None,
 ) -> tuple[Point, Prospect]:
     """The error to expect of a policy over its horizon.
 
@@ -229,6 +234,7 @@ def expected(
         policy: The policy.
         epsilon: What it promises; names the point.
         rho: Relative error to expect of the model.
+        blocks: The filter that a promise about windows simulates.
 
     Returns:
         The point, and the parts of the error by step.
@@ -236,7 +242,7 @@ def expected(
     zone, tariff, models, consumption = world
     task = Task((models, zone, consumption), tariff, policy)
     scales = task.scales([policy.epsilon_at(t) for t in range(1, policy.horizon + 1)])
-    found = prospect(models, consumption, tariff, policy, scales)
+    found = prospect(models, consumption, tariff, policy, scales, blocks)
     return _point(epsilon, found, rho), found
 
 
@@ -250,6 +256,7 @@ def tradeoff(
     rho: float = RHO,
     steps: int | None = None,
     etas: Sequence[float] = ETAS,
+    seconds: int = 900,
 ) -> Tradeoff:
     """Curves around a policy that keeps the promise (secret, epsilon, delta).
 
@@ -263,6 +270,7 @@ def tradeoff(
         steps: Steps the promise covers, by default the horizon; where it is more, the spending of
             the horizon counts in proportion to what the policy itself spends in it.
         etas: Trusts to draw a curve for, besides the policy's own.
+        seconds: Length of a step [s], for windows.
 
     Returns:
         The chosen point, the curves and the error of a forecast.
@@ -270,7 +278,7 @@ def tradeoff(
     Raises:
         PlanError: If no curve can be planned.
     """
-    chosen, base = expected(world, policy, epsilon, rho)
+    chosen, base = expected(world, policy, epsilon, rho, block_filter(policy, secret, seconds))
     total = policy.horizon if steps is None else steps
     curves = []
     for eta in sorted({*etas, policy.eta} if policy.schedule.per_release else {policy.eta}):
@@ -315,7 +323,7 @@ def _scales(
         return lambda e: task.scales([e] * policy.horizon)
     spent = spending(task, secret, delta)
     whole, near = 1.0, 1 / math.sqrt(policy.horizon)
-    if total > policy.horizon:
+    if total > policy.horizon or secret == "window":
         each = [policy.epsilon_at(t) for t in range(1, policy.horizon + 1)]
         whole = max(epsilon / spent(each), 1.0)
 

@@ -186,6 +186,7 @@ def plan_json(found: Plan, rho: float, endless: float | None) -> dict[str, Any]:
         "running": found.running,
         "leakage_endless": finite_or_none(endless),
         "window": found.window,
+        "curve": [one._asdict() for one in found.options],
         "limiting": {"house": found.house, "step": found.step},
         "publish": way,
         "rmsre_paper": prospect.error(way, rho),
@@ -295,7 +296,7 @@ def _plan_lines(found: Plan, rho: float, endless: float | None) -> tuple[list[st
     policy, prospect, lines = found.policy, found.prospect, _noise_lines(found)
     if policy.clamp:
         lines.append(f"Readings are cut at {_cut_at(found.clamp)} Wh, by density class.")
-    lines += block_lines(found)
+    lines += [*block_lines(found), *_option_lines(found)]
     lines.append(f"The promise binds at house {found.house}, step {found.step}.")
     if found.secret == "window" and found.leakage is not None:
         lines.append(f"Any window loses at most {found.leakage:.3f}, by any number of prices.")
@@ -322,6 +323,23 @@ def _plan_lines(found: Plan, rho: float, endless: float | None) -> tuple[list[st
         _advice(prospect, rho),
     ]
     return lines, errors
+
+
+def _option_lines(found: Plan) -> list[str]:
+    """The lengths of blocks that a plan of windows has tried, each with its best clamp."""
+    if not found.options:
+        return []
+    best = min(found.options, key=lambda one: one.error)
+    rows = [
+        (f"{one.hours:g}", f"{one.loss:.4f}", f"{one.clamp:g}", f"{one.error:.2%}")
+        for one in found.options
+    ]
+    head = ("block [h]", "epsilon", "clamp [Wh]", "price error")
+    return [
+        "Blocks of noise, each with its best clamp, by the error of the estimate:",
+        table([head, *rows]),
+        f"Chosen: blocks of {best.hours:g} h.",
+    ]
 
 
 def block_lines(found: Plan) -> list[str]:

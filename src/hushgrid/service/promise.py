@@ -17,7 +17,7 @@ from hushgrid.files.weeks import whole_week
 from hushgrid.mechanism.policy import Policy
 from hushgrid.model.zone import FeedIn, Tariff
 from hushgrid.planning.expected_error import RHO
-from hushgrid.planning.planner import assumptions, examine
+from hushgrid.planning.planner import assumptions, block_filter, examine
 from hushgrid.planning.stability import Stability, loop_of
 from hushgrid.planning.tradeoff import ETAS, Tradeoff, expected, tradeoff
 from hushgrid.report.promise import (
@@ -178,7 +178,7 @@ def _leakage(zone: ZoneService) -> dict[str, float | None] | None:
 
 
 def expected_error(zone: ZoneService) -> float | None:
-    """Root mean square of the published price's relative error over a Monday.
+    """Root mean square of the published price's relative error, over a Monday or a week.
 
     Args:
         zone: The zone.
@@ -187,24 +187,26 @@ def expected_error(zone: ZoneService) -> float | None:
         The error; None where no noise can be found for the terms.
     """
     zone = whole_week(zone)
-    policy = first_day(zone)
+    policy, promise = first_steps(zone), promise_of(zone)
+    blocks = block_filter(policy, promise.secret, zone.seconds)
     try:
-        found, _ = expected(zone.scenario.terms, policy, promise_of(zone).epsilon, _rho(zone))
+        found, _ = expected(zone.scenario.terms, policy, promise.epsilon, _rho(zone), blocks)
     except HushgridError:
         return None
     return found.estimated if policy.publish == "estimate" else found.raw
 
 
-def first_day(zone: ZoneService) -> Policy:
-    """The policy of the first day.
+def first_steps(zone: ZoneService) -> Policy:
+    """The policy of the first steps, by which its error is shown.
 
     Args:
         zone: The zone.
 
     Returns:
-        The policy over the steps of one day.
+        The policy over a day; over a week for a promise about windows, whose blocks may be longer.
     """
-    return zone.policy.first(DAY // zone.seconds)
+    days = _DAYS if promise_of(zone).secret == "window" else 1
+    return zone.policy.first(days * DAY // zone.seconds)
 
 
 def tradeoff_json(zone: ZoneService) -> dict[str, Any]:
@@ -233,15 +235,17 @@ def tradeoff_json(zone: ZoneService) -> dict[str, Any]:
 def _tradeoff(zone: ZoneService) -> Tradeoff:
     zone = whole_week(zone)
     promise = promise_of(zone)
-    fixed = zone.scenario.consumption.reacts  # it goes with eta = 1 alone
+    # these go with eta = 1 alone
+    fixed = zone.scenario.consumption.reacts or promise.secret == "window"
     return tradeoff(
         zone.scenario.terms,
-        first_day(zone),
+        first_steps(zone),
         secret=promise.secret,
         epsilon=promise.epsilon,
         rho=_rho(zone),
         steps=zone.policy.horizon,
         etas=() if fixed else ETAS,
+        seconds=zone.seconds,
     )
 
 
@@ -271,6 +275,7 @@ def outlook(zone: ZoneService) -> Outlook:
         policy,
         secret=promise.secret,
         epsilon=promise.epsilon,
+        seconds=zone.seconds,
     )
     leakage, week = (seen.leaked_by(scenario.models, n) for n in (day, policy.horizon))
     return Outlook(

@@ -29,7 +29,8 @@ from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import ZoneService
 from hushgrid.files.weeks import Steps, laid
 from hushgrid.mechanism.scheduler import Calibration, Scheduler
-from hushgrid.planning.planner import Task, window_loss
+from hushgrid.planning.planner import Task
+from hushgrid.planning.windows import window_loss
 from hushgrid.service.epoch import (
     chains_of,
     interval_promise,
