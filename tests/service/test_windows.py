@@ -246,8 +246,10 @@ def test_the_audit_recomputes_the_account_and_finds_a_forged_one(tmp_path: Path)
 
 def test_a_file_says_what_is_wanted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     zone = load(tmp_path, BEGINS, *WINDOW)
-    assert zone.policy.schedule.lengths[1:4] == (3, 3, 3)
-    assert zone.policy.epsilon == pytest.approx(1 / 5)
+    lengths = zone.policy.schedule.lengths
+    assert len(set(lengths)) == 1
+    assert 168 % lengths[0] == 0, "blocks begin at the same local times in every week"
+    assert zone.policy.epsilon == pytest.approx(1 / (-(-12 // lengths[0]) + 1))
     assert zone.ends == placed(zone, zone.ends).begins, "a week, and then the next"
     said = promise_json(zone, "simulation")
     assert said["secret"] == "window"
@@ -283,7 +285,7 @@ def test_a_plan_needs_no_model_to_be_true() -> None:
         zone = zone_of(theta, BEGINS, 1.0, 24, None)
         found = plan(
             *zone.scenario.terms, secret="window", epsilon=1.0, window=13, rho=None,
-            terms=Policy(1.0, horizon=24),
+            terms=Policy(1.0, horizon=24), block=3,
         )  # fmt: skip
         assert found.scale[0] == pytest.approx(1000 * 5, rel=1e-9)
         assert found.window == 13

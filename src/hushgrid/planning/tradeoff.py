@@ -25,8 +25,8 @@ from hushgrid.errors import HushgridError, PlanError
 from hushgrid.mechanism.policy import Even, Policy, gaussian_delta
 from hushgrid.model.occupancy import OccupancyModel
 from hushgrid.model.zone import ZoneTerms
-from hushgrid.planning.expected_error import RHO, Prospect, prospect
 from hushgrid.planning.block_filter import BlockFilter
+from hushgrid.planning.expected_error import RHO, Prospect, prospect
 from hushgrid.planning.planner import Plan, Secret, Task, block_filter, plan, spending
 
 SENSITIVITY_ETAS = (0.0, 0.01, 0.05, 0.2, 1.0)
