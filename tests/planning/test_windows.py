@@ -121,10 +121,10 @@ def test_the_chosen_length_is_within_3_per_cent_of_the_best(
     ratio = 700 / 150 / 600  # clamp over the energy below it
     errors = {
         n: np.sqrt(
-            np.mean([squared_error(n, ratio * most_blocks([n], window), k) for k in range(12)])
+            np.mean([squared_error(n, ratio * most_blocks([n], window), k) for k in range(24)])
         )
         for n in block_lengths(WEEK, window, HALF_HOUR)
-        if n in ((2, 8, 12, 16) if window < WEEK else (12, 84, 112, 168, 336))
+        if n in ((2, 8, 12, 16) if window < WEEK else (24, 84, 112, 168, 336))
     }
     found = usual_zone(600, window)
     chosen = found.policy.schedule.lengths[0]

@@ -691,9 +691,9 @@ class Prospect:
         With p the factor's variance: below the clamp lies V = kept + p m^2, and what is learnt
         about the factor changes the expected energy above the clamp. An estimator that follows
         releases has the error of its filter instead; one that weighs the model too, the larger of
-        both.
+        both, or that of its filter where blocks of noise are simulated.
         """
-        if self.estimator == "releases":
+        if self.estimator == "releases" or (self.blocks and self.estimator == "filter"):
             return self._rmsre(self._following(rho))
         p, m = self.factor(rho), self.load - self.missed
         below = self.kept + p * m**2
