@@ -30,6 +30,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from hushgrid.files.service_file import load_deployment
 from hushgrid.service.http.common import CountedPublisher, Metrics
 from hushgrid.service.mqtt import hang_up
+from hushgrid.service.template import example
 from tests.service.brokers import Broker, free_port, until
 from tests.service.openadr.setup import World, world
 
@@ -154,7 +155,7 @@ def test_the_service_file_fits_the_containers(tmp_path: Path) -> None:
 
 
 def test_the_example_zone_is_the_one_that_init_writes() -> None:
-    source = (ROOT / "src" / "hushgrid" / "service" / "example.toml").read_text()
+    source = example(0)
     copy = (DEPLOY / "zones" / "elm-street.toml").read_text()
     assert copy[copy.index("[zone]") :] == source[source.index("[zone]") :]
 

@@ -10,7 +10,6 @@ from hushgrid import Policy
 from hushgrid.mechanism.policy import Blocks
 from hushgrid.report.promise import promise_sentence
 from hushgrid.service.promise import sentence, stated
-from hushgrid.service.template import example
 from tests.service.worlds import service
 
 ROOT = Path(__file__).parents[1]
@@ -51,9 +50,3 @@ def test_the_service_states_the_same_sentence() -> None:
 def test_no_text_claims_more_than_the_bound(name: str) -> None:
     text = " ".join((ROOT / name).read_text().split())
     assert not [words for words in TOO_MUCH if words in text]
-
-
-def test_the_template_says_what_its_chain_is() -> None:
-    head = example(0).partition("[service]")[0]
-    assert "survey," not in head
-    assert "away at night" in head

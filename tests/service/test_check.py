@@ -57,16 +57,15 @@ def test_what_init_writes_passes_check(tmp_path: Path, capsys: pytest.CaptureFix
     assert run("check", folder / "service.toml") == 0
     said = capsys.readouterr().out
     for words in (
-        "Promise: All prices together, past and future, shift the odds",
+        "Promise: All prices ever published shift the odds between any two stories",
         "Noise: joint over each block of steps",
         "Expected price error",
         "at any level of consumption",
-        "Leakage about one interval of one house from the first day's 96 releases",
-        "from one release 0.438 (odds times 1.55), from the first week's 1.000",
+        "Each release loses at most 0.2000",
         "readings are kept for 7 days",
         "No meter reported",
-        "No usable model: the constant 0.25 EUR/kWh",
-        "- The occupancy model is true.",
+        "No usable model: the constant 0.15 EUR/kWh",
+        "- That no meter of the zone reports at all does not depend on any one home.",
         "Mode simulation: noise is simulated and gives no protection",
     ):
         assert words in said
@@ -248,7 +247,7 @@ def test_init_writes_the_chains_of_a_survey(tmp_path: Path) -> None:
     assert [one.key for one in placeholders(file)] == ["houses[0].meters"]
     (zone,) = load_deployment(file).zones
     assert zone.promise is not None
-    assert (zone.promise.secret, zone.policy.eta) == ("interval", 1.0)
+    assert (zone.promise.secret, zone.policy.eta) == ("window", 1.0)
     assert zone.meters == tuple(f"elm-{i:04d}" for i in range(1, 6))
     wanted = survey_models(load_survey(survey), [1, 1, 1, 2, 2], seconds=900)
     assert zone.pattern is not None

@@ -364,21 +364,20 @@ def test_a_price_that_is_mostly_noise_is_a_problem(
 def test_the_template_passes_and_is_no_production(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Enough homes for a price within a fifth, as the plan publishes it; the chain is no one's."""
+    """Enough homes for a price within a fifth, as planned; the meters are no one's."""
     made = Folder(tmp_path)
     text = template(int(time.time()) // 86_400 * 86_400)
     made.file.write_text(text.replace("port = 8080", f"port = {made.port}"))
     assert made.check("--json", "-") == 0
     values = json.loads(capsys.readouterr().out)
-    assert (values["secret"], values["epsilon"], values["eta"]) == ("interval", 1.0, 1.0)
+    assert (values["secret"], values["epsilon"], values["eta"]) == ("window", 1.0, 1.0)
     assert values["publish"] == values["publish_advised"] == "estimate", "as the plan chooses"
     assert values["expected_error"] < min(0.2, 0.95 * values["forecast_error"])
-    assert values["promise"]["step"] < values["promise"]["day"] <= values["promise"]["week"] <= 1
+    assert values["promise"]["step"] == 0.2, "a day touches five blocks of six hours"
     made.edit(PRODUCTION)
     assert made.check("--json", "-") == 1
     problems = " ".join(json.loads(capsys.readouterr().out)["problems"])
-    for words in ("houses[0].meters", "models[0].chains", "models[0].provenance is"):
-        assert words in problems
+    assert "houses[0].meters" in problems
 
 
 def test_the_figures_that_others_read(folder: Folder, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,6 +12,7 @@ from hushgrid.cli import _common as common
 
 def init(
     folder: Annotated[Path, typer.Argument(help="Where to write.")] = Path(),
+    homes: Annotated[int, typer.Option(min=1, max=10_000_000, help="Number of homes.")] = 1000,
     survey: Annotated[
         str | None, typer.Option(help="CSV or Parquet of chains, or the word richardsonpy.")
     ] = None,
@@ -21,9 +22,11 @@ def init(
 ) -> None:
     """Write a commented service file that runs as it is, and its keys: of the ledger, of blocks.
 
-    Occupancy is a placeholder, or with --survey that of the survey.
+    It promises about any window of time and needs no model of the homes. The window is the longest
+    of P1D, P3D, P7D and P14D whose planned price error is at most 8 %. With --survey the file has a
+    model of the homes too.
 
-    Example: hushgrid init my-zone && hushgrid check my-zone/service.toml
+    Example: hushgrid init my-zone --homes 5000 && hushgrid check my-zone/service.toml
 
     \f
     Args: see the help of each option.
@@ -39,28 +42,35 @@ def init(
     from hushgrid.service.check import rehearse
     from hushgrid.service.ledger.writer import create
     from hushgrid.service.meters.block_keys import BlockKeys
-    from hushgrid.service.template import BLOCK_KEYS, KEY_FILE, example, with_survey
+    from hushgrid.service.template import (
+        BLOCK_KEYS,
+        KEY_FILE,
+        example,
+        planned_errors,
+        with_survey,
+    )
 
+    if mix is not None and survey is None:
+        raise FileError(f"mix is {mix!r} but survey is not set; give --survey, or leave it out.")
     today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    text = example(int(today.timestamp()))
+    begins, houses, chains = int(today.timestamp()), dict[int, int](), {}
     if survey is not None:
         from hushgrid.cli.learn import read_mix
         from hushgrid.learn.habits import survey_chains
 
-        given, houses, definition = read_mix(survey, mix or "2:1000")
+        given, houses, definition = read_mix(survey, mix or f"2:{homes}")
         chains = survey_chains(given, houses, seconds=900, definition=definition)
-        text = with_survey(text, houses, chains)
-    elif mix is not None:
-        raise FileError(f"mix is {mix!r} but survey is not set; give --survey, or leave it out.")
+        homes = sum(houses.values())
     make_folder(folder)
     service, key = folder / "service.toml", folder / KEY_FILE
     for path in (service, key):
         if path.exists():
             raise FileError(f"{path} exists already; give another folder, or move it away.")
     create(key)
-    write_text(service, text)
     blocks = BlockKeys(folder / BLOCK_KEYS).make()
-    with common.progress("compiling for the first price", 1) as tick:
+    with common.progress("planning windows, and the first price", 1) as tick:
+        text = example(begins, homes, planned_errors(begins, homes))
+        write_text(service, with_survey(text, houses, chains) if chains else text)
         rehearse(load_deployment(service).zones[0])
         tick()
     common.echo_written([service, key, blocks], None)

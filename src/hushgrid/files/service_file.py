@@ -55,6 +55,7 @@ from hushgrid.files.zone_file import (
     REGISTER_KEYS,
     Group,
     ZoneTables,
+    completed,
     policy_of,
     provenance_of,
     scenario_of,
@@ -257,7 +258,8 @@ class Metered(Group):
 
     @classmethod
     def check_keys(cls, table: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
-        """One of the two keys."""
+        """One of the two keys of each kind of register, and laws in pairs."""
+        yield from Group.check_keys(table)
         given = [key in table for key in sorted(GROUP_KEYS)]
         if all(given) or not any(given):
             state = "both set" if all(given) else "both unset"
@@ -401,7 +403,7 @@ def _zone(file: TomlFile, main: TomlFile, *, planned: bool) -> ZoneService | Non
         file.content = content
     seconds = written_seconds(content.get("service"))
     context = Context(file.folder, seconds, service=True)
-    tables: RunningZone | None = read(RunningZone, content, (), faults, context)
+    tables: RunningZone | None = read(RunningZone, completed(content), (), faults, context)
     scenario = scenario_of(file, tables, seconds)
     tariff, given = content.get("tariff"), dict[str, Any]()
     if isinstance(tariff, Mapping):

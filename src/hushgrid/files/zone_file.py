@@ -4,6 +4,7 @@ Reads zone, tariff, policy, laws of readings, occupancy models and the [learned]
 come from and what they may shape. A model fitted to the homes' own readings without noise reveals
 something about them in every number it shapes: a scale, an estimate, a forecast, an imputed
 reading. Times HH:MM become steps of a day, periods with probabilities become transition matrices.
+Houses without laws use those of a load shape, the public one or that of a file.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ from hushgrid.files._tables import (
     read,
 )
 from hushgrid.files.results import load_model, read_text
+from hushgrid.files.shape_file import load_shape
 from hushgrid.files.toml import TomlFile, display, instant_of, seconds_of
 from hushgrid.mechanism.policy import (
     Blocks,
@@ -67,6 +69,7 @@ from hushgrid.mechanism.policy import (
 from hushgrid.model.consumption import MONTHS, Consumption, Elasticity
 from hushgrid.model.laws import FAMILIES, ClampAt, Histogram, Law, Mixture, Net
 from hushgrid.model.occupancy import Calendar, OccupancyModel, check_models
+from hushgrid.model.shape import LoadShape
 from hushgrid.model.zone import MAX_BOUND, Covariate, Scenario, Tariff, Zone
 
 SECONDS = 900  # default length of a step
@@ -402,8 +405,8 @@ class Group(FileTable):
         count: Number of houses.
         bound: Most that each may read in a step [Wh].
         export: Most that each may export in a step [Wh].
-        absent: Laws of a reading while the house is empty.
-        present: Laws while it is occupied.
+        absent: Laws of a reading while the house is empty; None: those of the load shape.
+        present: Laws while it is occupied; None where `absent` is.
         chain: Name of its chain; what is not in a model is reported with the models.
         provenance: Where the laws come from.
     """
@@ -413,10 +416,17 @@ class Group(FileTable):
     count: Annotated[Whole, AfterValidator(_few_enough)]
     bound: Annotated[Whole, AfterValidator(_small_enough)]
     export: Annotated[_Export, AfterValidator(_small_enough)] = 0
-    absent: Annotated[list[LawKeys], PlainValidator(_laws)]
-    present: Annotated[list[LawKeys], PlainValidator(_laws)]
+    absent: Annotated[list[LawKeys], PlainValidator(_laws)] | None = None
+    present: Annotated[list[LawKeys], PlainValidator(_laws)] | None = None
     chain: Any = None
     provenance: Text = ""
+
+    @classmethod
+    def check_keys(cls, table: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+        """Laws come in pairs."""
+        missing = [key for key in ("absent", "present") if key not in table]
+        if len(missing) == 1:
+            yield missing[0], "is not set; give laws for absent and present, or for neither."
 
 
 @dataclass(frozen=True, slots=True)
@@ -569,6 +579,16 @@ def _name(name: str, info: Info) -> str:
     return name
 
 
+def _shape(name: Any, info: Info) -> LoadShape:
+    """The load shape of a file."""
+    if not isinstance(name, str):
+        raise mistake("give the path of a load shape", "fix")
+    try:
+        return load_shape(info.context.folder / name)
+    except HushgridError as error:
+        raise mistake(str(error), "whole") from None
+
+
 @dataclass(frozen=True, slots=True)
 class ZoneTable(FileTable):
     """The [zone] table.
@@ -577,10 +597,12 @@ class ZoneTable(FileTable):
         id: Name of the zone.
         month: Month of the laws where days have no date; None: that of the service's `begins`, else
             January. A service follows the date.
+        shape: The load shape of houses without laws.
     """
 
     id: Annotated[Text, AfterValidator(_name)]
     month: Annotated[Month, fix("give a month from 1 to 12")] | None = None
+    shape: Annotated[LoadShape, PlainValidator(_shape)] = field(default_factory=LoadShape)
 
 
 # ---- the file
@@ -707,7 +729,8 @@ class ZoneTables(FileTable):
         covariates: Public series that the estimate may use.
         elasticity: How demand reacts to rates; None: it does not.
         houses: Groups of houses.
-        models: Occupancy models.
+        models: Occupancy models; none: nothing is assumed of occupancy, which only the secret
+            window allows.
     """
 
     zone: ZoneTable
@@ -719,7 +742,7 @@ class ZoneTables(FileTable):
     houses: Annotated[list[Group], fix(_MANY.format("houses"), min_length=1)]
     models: Annotated[
         list[Annotated[Any, PlainValidator(_model)]], fix(_MANY.format("models"), min_length=1)
-    ]
+    ] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -803,7 +826,9 @@ def zone_of(written: str, path: Path, *, seconds: int | None = None) -> ZoneFile
             f"the interval is {seconds} s; give one that divides a day, such as {SECONDS}."
         )
     context = Context(file.folder, seconds or written_seconds(file.content.get("service")))
-    tables: ZoneFileTables | None = read(ZoneFileTables, file.content, (), file.faults, context)
+    tables: ZoneFileTables | None = read(
+        ZoneFileTables, completed(file.content), (), file.faults, context
+    )
     scenario = scenario_of(file, tables, context.seconds)
     file.check()
     assert tables is not None
@@ -832,6 +857,33 @@ def zone_of(written: str, path: Path, *, seconds: int | None = None) -> ZoneFile
         "interval" if about == "interval" and policy.schedule.lengths else "",
         whole,
     )
+
+
+def completed(content: Mapping[str, Any]) -> dict[str, Any]:
+    """The tables of a zone with what they need not say.
+
+    Args:
+        content: The file.
+
+    Returns:
+        The content. A policy with a usual load publishes the estimate that follows releases; a
+        group has as many houses as it lists meters.
+
+    >>> completed({"houses": [{"meters": ["a", "b"]}], "policy": {"usual": 94}})["houses"]
+    [{'count': 2, 'meters': ['a', 'b']}]
+    """
+    found, policy, groups = dict(content), content.get("policy"), content.get("houses")
+    if isinstance(policy, Mapping) and "usual" in policy:
+        found["policy"] = {"publish": "estimate", "estimator": "releases", **policy}
+    if isinstance(groups, list):
+        found["houses"] = [_counted(group) for group in groups]
+    return found
+
+
+def _counted(group: Any) -> Any:
+    if isinstance(group, Mapping) and isinstance(meters := group.get("meters"), list):
+        return {"count": len(meters), **group}
+    return group
 
 
 def written_seconds(service: Any) -> int:
@@ -863,8 +915,23 @@ def scenario_of(file: TomlFile, tables: ZoneTables | None, seconds: int) -> Scen
     if tables is None or len(faults) > before:
         return None
     groups = tables.houses
+    if not tables.models and (secret := file.table("policy").get("secret", "step")) != "window":
+        faults.add(
+            "models",
+            f"models is not set but policy.secret is {display(secret)}, which speaks of occupancy;"
+            " give [[models]], or the secret window, which needs none.",
+            "policy.secret",
+        )
+        return None
+    _check_laws(file, groups)
+    if len(faults) > before:
+        return None
     with faults.within("houses"):
-        consumption = _consumption(groups, tables.elasticity, steps)
+        if groups[0].absent is None:
+            usual = float(file.table("policy")["usual"])
+            consumption = shape_laws(tables.zone.shape, groups, usual, tables.elasticity, steps)
+        else:
+            consumption = _consumption(groups, tables.elasticity, steps)
         limits = np.repeat(
             [(one.bound, one.export) for one in groups], [one.count for one in groups], axis=0
         )
@@ -877,8 +944,45 @@ def scenario_of(file: TomlFile, tables: ZoneTables | None, seconds: int) -> Scen
                 model = table.file if loaded else _occupancy(table, i, groups, steps)
                 models += check_models([model], zone.n_houses)
         if len(faults) == before:
+            models = models or [unknown_occupancy(zone.n_houses)]
             return Scenario(zone, tables.tariff, tuple(models), consumption)
     return None
+
+
+def unknown_occupancy(houses: int) -> OccupancyModel:
+    """Occupancy of which nothing is assumed: at every step each home is in either state, evenly.
+
+    A promise about windows uses no occupancy. Every home is protected at every step, as none is
+    ever certain to be empty or occupied.
+
+    Args:
+        houses: Number of houses.
+
+    Returns:
+        The model.
+    """
+    even = np.full((1, 1, 2, 2), 0.5)
+    return OccupancyModel.factored(
+        [[0.5, 0.5]], even, chain_of=np.zeros(houses, np.int64), name="unknown"
+    )
+
+
+def _check_laws(file: TomlFile, groups: Sequence[Group]) -> None:
+    """Check that all houses have laws, or that none has and a load shape can take their place."""
+    without = [i for i, group in enumerate(groups) if group.absent is None]
+    if not without:
+        return
+    policy, key, text = file.table("policy"), f"houses[{without[0]}].absent", ""
+    usual: Any = policy.get("usual")
+    if len(without) < len(groups):
+        text = "is not set but other houses have laws; give laws to all houses or to none."
+    elif policy.get("eta", 1) != 1:
+        text = f"is not set but policy.eta is {policy['eta']}; give laws, or eta = 1."
+    elif not (is_real(usual) and usual > 0):
+        key = "policy.usual"
+        text = "is not set and houses have no laws; give the Wh that a home uses in an interval."
+    if text:
+        file.faults.add(key, f"{key} {text}")
 
 
 def _check_chains(file: TomlFile) -> None:
@@ -896,16 +1000,53 @@ def _check_chains(file: TomlFile) -> None:
                 file.faults.add(key, text)
 
 
+def shape_laws(
+    shape: LoadShape,
+    groups: Sequence[Group],
+    usual: float,
+    elasticity: Elasticity | None,
+    steps: int,
+) -> Consumption:
+    """Laws of readings of a load shape over a week, the same at home and away.
+
+    Args:
+        shape: The load shape.
+        groups: Groups of houses with their bounds; one density class each.
+        usual: What a home uses in a step, mean over a year [Wh].
+        elasticity: Reaction of demand to rates, or None.
+        steps: Steps of a day.
+
+    Returns:
+        The laws. Means are a per cent apart, so that few laws stand for all steps.
+    """
+    middles = (np.arange(7 * steps) + 0.5) * (_DAY // steps)
+    sizes, slots = np.unique(
+        np.rint(np.log(shape.week(middles)) / _APART).astype(np.int64), return_inverse=True
+    )
+    laws: list[Law] = []
+    for group in groups:
+        each = [shape.law(usual * m, group.bound) for m in np.exp(sizes * _APART).tolist()]
+        exports = [Net(law, Histogram([1.0]), group.export) for law in each]
+        laws += exports if group.export else each
+    table = np.arange(len(laws), dtype=np.int32).reshape(len(groups), -1).T
+    kinds = np.repeat(np.arange(len(groups)), [group.count for group in groups]).astype(np.int32)
+    return Consumption(tuple(laws), table, table, kinds, Calendar(slots), elasticity)
+
+
+_APART = 0.01  # logarithms of the means of laws
+
+
 def _consumption(groups: Sequence[Group], elasticity: Elasticity | None, steps: int) -> Consumption:
     """A density class for each group of houses; laws may change at given times of day."""
     laws: list[Law] = []
     numbers = dict[int, int]()  # of the first law of each list
-    for group in groups:
-        for timed in (group.absent, group.present):
+    pairs = [(group.absent or [], group.present or []) for group in groups]
+    for pair in pairs:
+        for timed in pair:
             numbers[id(timed)] = len(laws)
             laws += [one.law for one in timed]
     # absent of every group, then present
-    lists = [*(group.absent for group in groups), *(group.present for group in groups)]
+    lists = [timed for side in zip(*pairs, strict=True) for timed in side]
     cuts = sorted({start for timed in lists for start in {0} | {one.from_ for one in timed}})
     of_day = np.searchsorted(cuts, np.arange(steps), side="right") - 1
 

@@ -7,39 +7,101 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
 from hushgrid._numbers import Floats
 from hushgrid.errors import Problem
-from hushgrid.files.toml import Table, TomlFile, display
+from hushgrid.files.deployment import ZoneService
+from hushgrid.files.service_file import load_deployment
+from hushgrid.files.toml import Table, TomlFile, display, seconds_of
+from hushgrid.files.weeks import placed
 from hushgrid.learn.habits import Habits
+from hushgrid.report.promise import price_error
+from hushgrid.service.promise import outlook, promise_of
 
 KEY_FILE, BLOCK_KEYS = "hushgrid.key", "meters.sqlite.keys"  # as the example has them
 
 
-def example(begins: int) -> str:
+WINDOWS = {"P1D": "24 hours", "P3D": "3 days in a row", "P7D": "week", "P14D": "two weeks"}
+MOST_ERROR = 0.08  # of the price, planned, that the window of a new file may have
+_USUAL, _GROWING = 94.0, 0.1  # Wh of a home; the part of the price that grows [currency/kWh]
+
+
+def example(begins: int, homes: int = 1000, errors: Mapping[str, float] | None = None) -> str:
     """The service file that `hushgrid init` writes.
 
     Args:
         begins: Start of its first interval [UTC epoch s].
+        homes: Number of homes.
+        errors: Planned relative error of the price under each of `WINDOWS`; None: not stated.
 
     Returns:
-        TOML.
+        TOML. Its window is the longest whose error is small enough, or else the shortest.
     """
+    window = chosen_window(errors or {})
     source = files("hushgrid.service").joinpath("example.toml").read_text("utf-8")
-    at = datetime.fromtimestamp(begins, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return source.replace("{begins}", at)
+    values = {
+        "begins": datetime.fromtimestamp(begins, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "count": str(homes),
+        "alpha": f"{float(f'{_GROWING * 1000 / (homes * _USUAL):.2g}'):<28}",
+        "words": WINDOWS[window],
+        "window": window,
+        "costs": _costs(errors) if errors else "",
+    }
+    for name, value in values.items():
+        source = source.replace(f"{{{name}}}", value)
+    return source
+
+
+def chosen_window(errors: Mapping[str, float]) -> str:
+    """The longest window whose planned price error is at most `MOST_ERROR`, or else the shortest.
+
+    >>> chosen_window({"P1D": 0.05, "P3D": 0.07, "P7D": 0.09, "P14D": 0.11})
+    'P3D'
+    """
+    small = [name for name in WINDOWS if errors.get(name, 1.0) <= MOST_ERROR]
+    return small[-1] if small else next(iter(WINDOWS))
+
+
+def _costs(errors: Mapping[str, float]) -> str:
+    each = ", ".join(f"{name} {100 * errors[name]:.1f} %" for name in WINDOWS)
+    return f"# planned price error by window: {each} (hushgrid plan)\n"
+
+
+def planned_errors(begins: int, homes: int) -> dict[str, float]:
+    """The planned relative error of the price of a new file under each of `WINDOWS`.
+
+    Args:
+        begins: Start of its first interval [UTC epoch s].
+        homes: Number of homes.
+
+    Returns:
+        The error by window, root mean square.
+    """
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "service.toml"
+        path.write_text(example(begins, homes), "utf-8")
+        (zone,) = load_deployment(path, planned=False).zones
+    return {name: planned_error(zone, name) for name in WINDOWS}
+
+
+def planned_error(zone: ZoneService, window: str) -> float:
+    """The planned relative error of a zone's price under a window, root mean square."""
+    promise = replace(promise_of(zone), window=seconds_of(window))
+    return price_error(outlook(placed(replace(zone, promise=promise, planned=True), zone.begins)))
 
 
 def with_survey(
     text: str, houses: Mapping[int, int], chains: Mapping[str, Mapping[int, Habits]]
 ) -> str:
-    """The example with a survey's chains in place of its own.
+    """The example with a survey's chains as models of its homes.
 
     Args:
         text: The example.
@@ -49,15 +111,12 @@ def with_survey(
     Returns:
         TOML.
     """
-    head, _, rest = text.partition("[[houses]]\n")
-    head = re.sub(r"(?m)^# The placeholder .*\n", "", head)
-    head = head.replace("a placeholder for occupancy", "occupancy by a survey")
-    group = rest.partition("[[models]]\n")[0]
-    parts, first = [head], 1
+    head, _, group = text.partition("[[houses]]\n")
+    parts, first = [head.replace("needs no model of them", "has a survey's model of them")], 1
     for n, count in houses.items():
         own = re.sub(r"(?m)^count = .*$", f"count = {count}", group)
-        own = re.sub(r"first = .*", f"first = {first} }}", own)
-        parts.append("[[houses]]\n" + own.replace('"household"', f'"residents-{n}"'))
+        own = re.sub(r"(?m)^meters = .*$", f'meters = {{ prefix = "elm-", first = {first} }}', own)
+        parts.append(f'[[houses]]\n{own.rstrip()}\nchain = "residents-{n}"\n\n')
         first += count
     for source, found in chains.items():
         stated = json.dumps("; ".join(one.source for one in found.values()), ensure_ascii=False)
@@ -121,7 +180,7 @@ def _of_zone(content: Table) -> Iterator[tuple[str, str]]:
         "policy.eta_set_by": policy.get("eta_set_by", "") if policy.get("eta", 1) < 1 else "",
         "service.accept_error_set_by": content.get("service", {}).get("accept_error_set_by", ""),
     }
-    first = template["houses"][0]["meters"]
+    first = {"first": 1, **template["houses"][0]["meters"]}
     for i, group in enumerate(content.get("houses", ())):
         texts[f"houses[{i}].provenance"] = group.get("provenance", "")
         meters = group.get("meters")
@@ -130,9 +189,6 @@ def _of_zone(content: Table) -> Iterator[tuple[str, str]]:
     for i, model in enumerate(content.get("models", ())):
         texts[f"models[{i}].provenance"] = model.get("provenance", "")
         texts[f"models[{i}].structural_zeros"] = model.get("structural_zeros", "")
-        chains = model.get("chains")
-        if chains in [one["chains"] for one in template["models"]]:
-            yield f"models[{i}].chains", "the occupancy of the template"
     for key, text in texts.items():
         if _WORDS.search(str(text)):
             yield key, display(text)
