@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hushgrid import Policy
 from hushgrid.mechanism.policy import Blocks
-from hushgrid.report.promise import promise_sentence
-from hushgrid.service.promise import sentence, stated
+from hushgrid.report.promise import home_words, outlook_prose, promise_sentence
+from hushgrid.service.promise import outlook, promise_json, sentence, stated
 from tests.service.worlds import service
 
 ROOT = Path(__file__).parents[1]
@@ -50,3 +53,43 @@ def test_the_service_states_the_same_sentence() -> None:
 def test_no_text_claims_more_than_the_bound(name: str) -> None:
     text = " ".join((ROOT / name).read_text().split())
     assert not [words for words in TOO_MUCH if words in text]
+
+
+def test_a_window_in_a_householders_words() -> None:
+    assert home_words("window", 1.0, "24 hours").lines == [
+        "Promise: Pick any 24 hours. Someone who thinks two stories about your home in those hours"
+        " equally likely, and knows everything else, can be brought to 73 : 27 at most by all"
+        " prices ever published. Longer absences are hidden less.",
+        "Not covered: what you do before or after because of it (a car charged later, a house"
+        " heated up again), a second meter, neighbours who act with you, your bill.",
+    ]
+    assert "Pick any 14 days." in home_words("window", 1.0, "14 days").words
+    assert "in those days equally" in home_words("window", 1.0, "14 days").words
+
+
+def test_an_interval_in_a_householders_words() -> None:
+    words, not_covered = home_words("interval", 1.0)
+    assert words == (
+        "Someone who thinks it equally likely that you are home or away can at most come to"
+        " 73 : 27."
+    )
+    assert any("absence of several days" in one for one in not_covered)
+    assert home_words("trajectory", 1.0).lines == []
+
+
+@given(st.floats(0.01, 20))
+def test_odds_are_those_of_bayes_rule_for_even_ones(epsilon: float) -> None:
+    words = home_words("interval", epsilon).words
+    more, less = map(float, words.removesuffix(".").rpartition("come to ")[2].split(" : "))
+    assert more + less == pytest.approx(100)
+    assert less > 0
+    digits = len(words.removesuffix(".").rpartition(".")[2]) if less < 1 else 0
+    assert less == pytest.approx(100 / (1 + math.exp(epsilon)), abs=0.501 * 10**-digits)
+
+
+def test_every_page_has_the_same_words() -> None:
+    zone = service()
+    found = home_words("step", zone.policy.epsilon)
+    assert stated(zone)["words"] == found.words
+    assert promise_json(zone, "simulation")["not_covered"] == found.not_covered
+    assert outlook_prose(outlook(zone)).splitlines()[:2] == found.lines

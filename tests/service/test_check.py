@@ -57,7 +57,10 @@ def test_what_init_writes_passes_check(tmp_path: Path, capsys: pytest.CaptureFix
     assert run("check", folder / "service.toml") == 0
     said = capsys.readouterr().out
     for words in (
-        "Promise: All prices ever published shift the odds between any two stories",
+        "Promise: Pick any 24 hours. Someone who thinks two stories about your home in those hours",
+        "can be brought to 73 : 27 at most by all prices ever published. Longer absences are",
+        "Not covered: what you do before or after because of it (a car charged later, a house",
+        "Exactly: All prices ever published shift the odds between any two stories",
         "Noise: joint over each block of steps",
         "Expected price error",
         "at any level of consumption",

@@ -24,7 +24,7 @@ from hushgrid.mechanism.policy import Policy
 from hushgrid.planning.planner import examine
 from hushgrid.report._figures import BLUE, ORANGE, chart, loss, number, render
 from hushgrid.report.comparison import KNOWS
-from hushgrid.report.promise import finite_or_none, promise_sentence
+from hushgrid.report.promise import finite_or_none, home_words, promise_sentence
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -118,6 +118,7 @@ def _promise(terms: Terms) -> dict[str, Any]:
         "budget": terms.budget,
         "rule": terms.policy.rule,
         "models": len(terms.models),
+        **home_words(terms.secret, terms.promised, terms.window)._asdict(),
         "sentence": promise_sentence(
             terms.policy,
             terms.secret,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -74,6 +74,83 @@ _MORE = {
         "The odds can shift by more than that factor, with a probability that can exceed {delta:g}"
     ),
 }
+
+
+_HOME = "a second meter", "neighbours who act with you", "your bill"
+_FOR_HOMES = {  # the words, and what they do not cover
+    "step": (
+        "Someone who thinks it equally likely that you are home or away, and knows the occupancy of"
+        " all other homes, can at most come to {odds} by one price.",
+        ("what several prices say together", *_HOME),
+    ),
+    "interval": (
+        "Someone who thinks it equally likely that you are home or away can at most come to"
+        " {odds}.",
+        ("an absence of several days, about which all prices together can say more", *_HOME),
+    ),
+    "window": (
+        "Pick any {window}. Someone who thinks two stories about your home in those {unit} equally"
+        " likely, and knows everything else, can be brought to {odds} at most by all prices ever"
+        " published. Longer absences are hidden less.",
+        (
+            "what you do before or after because of it (a car charged later, a house heated up"
+            " again)",
+            *_HOME,
+        ),
+    ),
+}
+
+
+class HomeWords(NamedTuple):
+    """A promise in a householder's words; the exact sentence is `promise_sentence`.
+
+    Attributes:
+        words: What is promised; empty where it is about no home's question.
+        not_covered: What is not, a phrase each.
+    """
+
+    words: str
+    not_covered: tuple[str, ...]
+
+    @property
+    def lines(self) -> list[str]:
+        """Both, a line each."""
+        uncovered = f"Not covered: {', '.join(self.not_covered)}."
+        return [f"Promise: {self.words}", uncovered] if self.words else []
+
+
+def home_words(secret: str, epsilon: float, window: str = "") -> HomeWords:
+    """A promise in a householder's words, the same on all pages.
+
+    Args:
+        secret: "step", "interval", "window" or "trajectory".
+        epsilon: Bound on the shift of the log odds.
+        window: Of the secret window, its length in words, such as "24 hours".
+
+    Returns:
+        The words, and what they do not cover.
+
+    >>> home_words("interval", 1.0).words[-25:]
+    ' at most come to 73 : 27.'
+    """
+    words, not_covered = _FOR_HOMES.get(secret, ("", ()))
+    unit = window.rpartition(" ")[2]
+    unit = unit if unit.endswith("s") else f"{unit}s"
+    return HomeWords(
+        words.format(odds=_odds(epsilon), window=window, unit=unit), tuple(not_covered)
+    )
+
+
+def _odds(epsilon: float) -> str:
+    """What even odds become at most, in parts of a hundred.
+
+    >>> _odds(1.0), _odds(0.1), _odds(8.0)
+    ('73 : 27', '52 : 48', '99.97 : 0.03')
+    """
+    less = 100 / (1 + math.exp(min(epsilon, 700.0)))
+    digits = max(-math.floor(math.log10(less)), 0)
+    less = round(less, digits)
+    return f"{100 - less:.{digits}f} : {less:.{digits}f}"
 
 
 def promise_sentence(
@@ -236,7 +313,8 @@ def plan_prose(found: Plan, rho: float, endless: float | None) -> str:
         Lines of text.
     """
     noise, errors = _plan_lines(found, rho, endless)
-    lines = [f"Promise: {_planned(found)}", "", *noise, "", *errors, "", "Assumptions:"]
+    words = home_words(found.secret, found.epsilon, _window(found)).lines
+    lines = [*words, f"Exactly: {_planned(found)}", "", *noise, "", *errors, "", "Assumptions:"]
     return "\n".join([*lines, *(f"- {line}" for line in found.assumptions)])
 
 
@@ -287,8 +365,12 @@ def _planned(found: Plan) -> str:
         found.epsilon,
         delta=found.delta,
         continued=found.running,
-        window="" if found.window is None else f"{found.window - 1} intervals in a row",
+        window=_window(found),
     )
+
+
+def _window(found: Plan) -> str:
+    return "" if found.window is None else f"{found.window - 1} intervals"
 
 
 def _plan_lines(found: Plan, rho: float, endless: float | None) -> tuple[list[str], list[str]]:
@@ -647,7 +729,8 @@ def outlook_prose(outlook: Outlook) -> str:
         continued=True,
         window=outlook.window,
     )
-    lines = [f"Promise: {promise}", *_noise_lines(seen)]
+    words = home_words(outlook.secret, outlook.epsilon, outlook.window).lines
+    lines = [*words, f"Exactly: {promise}", *_noise_lines(seen)]
     if outlook.leakage_day is not None and outlook.secret != "window":
         lines.append(
             f"Leakage about one interval of one house from the first day's {outlook.day} releases:"

@@ -24,6 +24,7 @@ from hushgrid.report.promise import (
     Outlook,
     figures,
     finite_or_none,
+    home_words,
     outlook_json,
     outlook_prose,
     price_error,
@@ -118,6 +119,7 @@ def stated(zone: ZoneService) -> dict[str, Any]:
     """
     promise = promise_of(zone)
     return {
+        **home_words(promise.secret, stated_epsilon(zone), window_words(zone))._asdict(),
         "sentence": sentence(zone),
         "assumptions": list(zone_assumptions(zone)),
         "secret": promise.secret,

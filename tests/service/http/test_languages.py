@@ -12,7 +12,7 @@ from jinja2 import nodes
 
 from hushgrid.mechanism.policy import Blocks, Covariate, Policy
 from hushgrid.planning.planner import assumptions
-from hushgrid.report.promise import promise_sentence
+from hushgrid.report.promise import home_words, promise_sentence
 from hushgrid.service.http.app import HERE, PUBLIC, TEMPLATES
 from hushgrid.service.http.languages import NAMES, catalogue, translated
 from tests.service.http.test_pages import client
@@ -80,6 +80,10 @@ def test_every_promise_and_assumption_is_translated_as_a_whole(language: str) ->
     for policy in _policies():
         for secret, continued in itertools.product(("step", "interval"), (False, True)):
             used.add(promise_sentence(policy, secret, 12.5, steps=1344, continued=continued))
+        for secret in ("step", "interval", "window"):
+            for window in ("24 hours", "14 days"):
+                found = home_words(secret, 12.5, window)
+                used.update((found.words, *found.not_covered))
         if policy.eta == 1:
             words = ("24 hours", "14 days")
             used.update(promise_sentence(policy, "window", 12.5, window=word) for word in words)
@@ -189,7 +193,7 @@ def test_the_promise_comes_in_the_language_asked_for() -> None:
     face = Face()
     english = face.call("GET", "/v1/promise").json()
     german = face.call("GET", "/v1/promise?lang=de").json()
-    words = ("sentence", "assumptions")
+    words = ("words", "not_covered", "sentence", "assumptions")
     assert german["sentence"] == translated(english["sentence"], "de") != english["sentence"]
     assert {k: v for k, v in german.items() if k not in words} == {
         k: v for k, v in english.items() if k not in words

@@ -343,16 +343,22 @@ class PromiseAnswer(AnswerModel):
     """What is promised to the homes of a zone.
 
     Attributes:
-        sentence: the promise in words.
+        words: the promise in a householder's words.
+        not_covered: what these words do not cover, a phrase each.
+        sentence: the promise, exactly.
         assumptions: what it assumes.
         secret: what is protected.
+        window_s: of the secret window, its length [s].
         epsilon: bound of the loss.
         eta: share of each reading's law that may differ from the published one.
     """
 
+    words: str
+    not_covered: list[str]
     sentence: str
     assumptions: list[str]
-    secret: Literal["step", "interval"]
+    secret: Literal["step", "interval", "window"]
+    window_s: int = 0
     epsilon: float
     eta: float
 

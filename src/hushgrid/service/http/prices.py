@@ -522,8 +522,10 @@ class _Once:
         @lru_cache(1000)
         def said(body: bytes, language: str) -> bytes:
             found = json.loads(body)
-            found["sentence"] = translated(found["sentence"], language)
-            found["assumptions"] = [translated(one, language) for one in found["assumptions"]]
+            for key in ("words", "sentence"):
+                found[key] = translated(found[key], language)
+            for key in ("assumptions", "not_covered"):
+                found[key] = [translated(one, language) for one in found[key]]
             return json.dumps(found, allow_nan=False).encode()
 
         async def answer(zone: ZoneName = None, lang: Language = "en") -> Response:

@@ -10,7 +10,9 @@ const card = find("#promise");
 
 function render(promise) {
   const top = most(promise.epsilon);
+  say(find("#words"), promise.words);
   say(find("#sentence"), promise.sentence);
+  items(find("#uncovered"), promise.not_covered);
   items(find("#assumptions"), promise.assumptions);
   say(find("#after"), t("seeing {seen}", { seen: seenBy(promise) }));
   say(find("#most"), percent(top));
@@ -25,6 +27,7 @@ function render(promise) {
   if (promise.error !== null) {
     say(find("#cost"), t("In this zone the published price is off by about {error} (root of the mean square of the relative error), about as often up as down.", { error: percent(promise.error) }));
   }
+  find("#eta").hidden = promise.secret === "window"; // it assumes neither
   say(find("#eta"), t("The promise assumes the published model of occupancy. The dial η is the share of each reading's law that may differ from the published law of consumption: at η = 1 no law of consumption is assumed, at η = 0 the law is assumed to be exact. Here η is {eta}.", { eta: short(promise.eta) }));
 }
 

@@ -153,7 +153,9 @@ function tiles(one) {
   say(find("#protected-share"), `of ${number(houses)}`);
   say(find("#missing"), number(missing.meters));
   say(find("#missing-share"), percent(missing.share));
+  say(find("#words"), promise.words);
   say(find("#sentence"), promise.sentence);
+  items(find("#uncovered"), promise.not_covered);
   items(find("#assumptions"), promise.assumptions);
 }
 
@@ -245,7 +247,9 @@ function forget() {
   charts = null;
   for (const id of ["rates", "loads", "scales", "recent", "why", "room", "alert-list", "zone-list"]) find(`#${id}`).replaceChildren();
   for (const node of document.querySelectorAll(".tiles dd")) say(node, "–");
+  say(find("#words"), "");
   say(find("#sentence"), "");
+  items(find("#uncovered"), []);
   items(find("#assumptions"), []);
   say(find("#head"), "–");
 }

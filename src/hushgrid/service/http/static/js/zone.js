@@ -3,8 +3,7 @@
 import { about, ask, listen, liveness, throttled, worded } from "./api.js";
 import { chart } from "./chart.js";
 import { again, demo, find, items, say, state, zone } from "./dom.js";
-import { clock, digits, most, number, percent, seconds } from "./format.js";
-import { seenBy } from "./promise.js";
+import { clock, digits, number, percent, seconds } from "./format.js";
 import { t } from "./words.js";
 
 const DAY = 86_400;
@@ -202,9 +201,10 @@ async function loadPromise() {
       place = promise.time_zone;
       times = clock(place);
     }
+    say(find("#words"), promise.words);
     say(find("#sentence"), promise.sentence);
+    items(find("#uncovered"), promise.not_covered);
     items(find("#assumptions"), promise.assumptions);
-    say(find("#odds"), promise.delta ? "" : t("Example: for an adversary who thinks it equally likely that you are home or away, the odds become at most {most} to {least}, from {seen}.", { most: Math.round(100 * most(promise.epsilon)), least: 100 - Math.round(100 * most(promise.epsilon)), seen: seenBy(promise) }));
     say(find("#cost"), promise.error === null ? "" : t("What it costs: the published price is off by about {error}.", { error: percent(promise.error) }));
     state(card, "ready");
   } catch (error) {
