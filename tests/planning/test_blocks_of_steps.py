@@ -54,12 +54,12 @@ def test_an_interval_on_the_papers_chain() -> None:
     assert kept == found.leakage == pytest.approx(1.0, abs=1e-4)
     assert kept <= 1.0
     assert found.epsilon_any >= max(found.epsilon_t)
-    shown = plan_json(found, 0.2, None)["blocks"]
+    shown = plan_json(found, 0.2, None, ())["blocks"]
     assert [one["length"] for one in shown] == list(lengths)
     assert [one["epsilon"] for one in shown] == list(found.policy.schedule.losses)
     assert not any("at each step (no carry-over)" in one for one in found.assumptions)
     assert found.policy.schedule.assumption in found.assumptions
-    assert plan_json(planned(), 0.2, None)["blocks"] == []
+    assert plan_json(planned(), 0.2, None, ())["blocks"] == []
 
 
 def test_a_trajectory_is_one_block() -> None:
@@ -115,3 +115,36 @@ def test_houses_that_move_together() -> None:
     assert lengths
     assert found.prospect.with_cut() < alone.prospect.with_cut()
     assert worst_leakage(theta, found.losses, lengths=lengths).total <= 1.0
+
+
+def test_a_plan_says_what_it_covers() -> None:
+    """From scales, reach and what a home usually uses alone, counted here by hand."""
+    for secret, terms in (("interval", {"blocks": True}), ("step", {})):
+        found = planned(secret=secret, **terms)
+        largest = int(paper.scenario(0.0, 1, n=12).zone.bound.max())
+        assert found.reach == largest
+        lengths = found.policy.schedule.lengths or (1,) * 96
+        number = [k for k, length in enumerate(lengths) for _ in range(length)]
+        losses = [largest / found.scale[number.index(k)] for k in range(len(lengths))]
+        worst = 0.0
+        for start in range(96):  # a day of 96 quarter hours touches 97 steps
+            touched = {((start + i) // 96, number[(start + i) % 96]) for i in range(97)}
+            worst = max(worst, sum(losses[k] for _, k in touched))
+        quarter, day, _, fortnight, month = found.covers(900)
+        assert day.shift == pytest.approx(worst)
+        assert quarter.shift >= max(losses)
+        assert fortnight.auc_limit > 0.9, "the hole of a promise about one interval"
+        assert quarter.auc_typical < quarter.auc_limit <= month.auc_limit
+        shown = plan_json(found, 0.2, None, found.covers(900))["covers"]
+        assert [one["duration"] for one in shown] == ["PT15M", "P1D", "P7D", "P14D", "P30D"]
+        assert set(shown[0]) == {"duration", "shift", "auc_limit", "auc_typical"}
+
+
+@pytest.mark.parametrize(("days", "within"), [(1, 1), (7, 2), (14, 3)])
+def test_a_plan_about_windows_covers_them_by_its_epsilon(days: int, within: int) -> None:
+    found = planned(secret="window", window=96 * days + 1)
+    covers = found.covers(900)
+    assert all(one.shift <= 1.0 + 1e-12 for one in covers[: within + 1])
+    assert covers[within].duration == f"P{days}D"
+    assert covers[within].auc_limit < 0.63
+    assert covers[-1].shift > 1.0

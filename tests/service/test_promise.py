@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from hushgrid import Policy, Tariff
+from hushgrid.accounting.covers import DURATIONS
 from hushgrid.audit.certificate import certify
 from hushgrid.audit.evidence import Terms
 from hushgrid.files.deployment import Promise, ZoneService
 from hushgrid.files.zone_file import Provenance
 from hushgrid.report.certificate import certificate_json
-from hushgrid.report.promise import outlook_prose, plan_prose, price_error, verdict
+from hushgrid.report.promise import outlook_json, outlook_prose, plan_prose, price_error, verdict
 from hushgrid.service.http import prices as promises
 from hushgrid.service.http.models import PromiseTerms, TradeoffAnswer
 from hushgrid.service.promise import outlook, promise_json, sentence, tradeoff_json
@@ -75,13 +76,21 @@ def test_the_promise_is_the_same_wherever_it_is_stated() -> None:
     assert public["sentence"] == said
     seen = outlook(zone)
     assert said in outlook_prose(seen)
-    assert said in plan_prose(replace(seen.seen, running=True), 0.2, None)
+    assert said in plan_prose(replace(seen.seen, running=True), 0.2, None, seen.covers)
     scenario = zone.scenario
     terms = Terms(
         scenario.zone, scenario.tariff, scenario.models, scenario.consumption, zone.policy,
         secret="interval", epsilon=1.0, continued=True,
     )  # fmt: skip
-    assert certificate_json(certify((), [terms]))["promise"]["sentence"] == said
+    certified = certificate_json(certify((), [terms]))["promise"]
+    assert certified["sentence"] == said
+    assert PromiseTerms.model_validate(public, strict=True).covers
+    assert certified["covers"] == public["covers"] == outlook_json(seen)["promise"]["covers"]
+    assert "Longer absences are hidden less." in outlook_prose(seen)
+    assert [one["duration"] for one in public["covers"]] == list(DURATIONS)
+    shifts = [one["shift"] for one in public["covers"]]
+    assert shifts == sorted(shifts)
+    assert shifts[-1] > 10 * public["epsilon"], "an interval's promise is not one about a month"
 
 
 def test_every_assumption_is_listed_with_the_promise_also_at_eta_1() -> None:

@@ -23,6 +23,7 @@ from hushgrid.planning.planner import plan
 from hushgrid.planning.windows import window_loss
 from hushgrid.service.audit import load_case
 from hushgrid.service.gaps import resume_zones
+from hushgrid.service.http.models import PromiseTerms
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import check
 from hushgrid.service.ledger.records import LedgerState
@@ -261,6 +262,10 @@ def test_a_file_says_what_is_wanted(tmp_path: Path, capsys: pytest.CaptureFixtur
         main(["check", str(tmp_path / "service.toml"), "--json", "-"])
     (values,) = json.loads(capsys.readouterr().out)["zones"]
     assert values["promise"]["secret"] == "window"
+    assert values["promise"]["covers"] == said["covers"]
+    hour, day, *_ = PromiseTerms.model_validate(said, strict=True).covers
+    assert hour.shift == pytest.approx(2 / 5), "a stretch on the border of two blocks"
+    assert day.shift == pytest.approx(9 / 5), "25 steps in blocks of 3, no more than two windows"
 
 
 @pytest.mark.parametrize(

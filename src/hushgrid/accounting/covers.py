@@ -98,6 +98,8 @@ def auc_bound(losses: ArrayLike) -> float:
     of several releases, none more than that of as many randomised responses (Kairouz, Oh and
     Viswanath 2015), each later release chosen with the earlier ones in view.
 
+    See: docs/proofs/covers.md.
+
     Args:
         losses: Epsilon of each release [nats], 0 or more; they may be infinite.
 

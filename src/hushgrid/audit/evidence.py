@@ -77,6 +77,7 @@ class Terms:
         other_epochs: The terms in other epochs; None where terms are given for one epoch only.
         days: Time of day of each step.
         window: Of the secret "window", its length in words.
+        window_steps: Of the secret "window", the steps that a window touches.
         accounts: Computes the accounts of an epoch again; None where no service file gives the
             promise.
     """
@@ -100,6 +101,7 @@ class Terms:
     days: DayClock = EvenDays()  # noqa: RUF009
     accounts: Accounts | None = None
     window: str = ""
+    window_steps: int | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tariff", offset_tariff(self.zone, self.tariff, self.consumption))

@@ -108,7 +108,7 @@ def plan(
     rho = rho if rho is not None else RHO if own.rho is None else own.rho
     if eta is not None:
         terms = replace(terms, eta=eta)
-    steps = _window_steps(window, own, service) if secret == "window" else None
+    steps = _window_steps(window, own) if secret == "window" else None
     if service is not None:
         week = whole_week(service)
         scenario, terms = week.scenario, replace(terms, horizon=week.policy.horizon)
@@ -137,12 +137,13 @@ def plan(
     endless = found.leakage
     if not found.running and secret != "window":
         endless = options.endless_leakage(found, world)
-    values = report.plan_json(found, rho, endless)
+    covers = found.covers(own.seconds)
+    values = report.plan_json(found, rho, endless, covers)
     values["sensitivity"] = {dial: [c._asdict() for c in rows] for dial, rows in cells.items()}
     values["private"] = private
     closed = loop_of(found, scenario.tariff, scenario.consumption)
     values["loop"] = {name: report.finite_or_none(v) for name, v in closed._asdict().items()}
-    common.echo(report.plan_prose(found, rho, endless), json)
+    common.echo(report.plan_prose(found, rho, endless, covers), json)
     more = [report.stability_line(closed), *([_PRIVATE] if private else [])]
     for line in more:
         common.echo(f"\n{line}", json)
@@ -151,7 +152,7 @@ def plan(
     written = common.write_json(values, json)
     if out is not None:
         figure = report.plan_figure(found, scenario.models)
-        page = report.plan_page(found, rho, endless, more, cells, png_of(figure))
+        page = report.plan_page(found, rho, endless, covers, more, cells, png_of(figure))
         written += [write_text(out / "report.html", page), *save_figures(out, {"plan": figure})]
     common.echo_written(written, json, "\n")
 
@@ -170,18 +171,18 @@ class _Own(NamedTuple):
     rho: float | None = 0.2  # None: no clamp is chosen
     blocks: bool = True
     window: int = 86_400  # [s]
+    seconds: int = 900  # of a step
 
 
-def _window_steps(given: str | None, own: _Own, service: Any) -> int:
+def _window_steps(given: str | None, own: _Own) -> int:
     """The steps that a window touches."""
     from hushgrid.errors import PlanError
     from hushgrid.files.toml import seconds_of
 
-    length = 900 if service is None else service.seconds
     seconds = own.window if given is None else seconds_of(given)
-    if seconds is None or seconds < length:
+    if seconds is None or seconds < own.seconds:
         raise PlanError(f"window is {given!r}; give a duration such as P1D, an interval or more.")
-    return int(-(-seconds // length) + 1)
+    return int(-(-seconds // own.seconds) + 1)
 
 
 def _zone(config: Path | None, zone: str | None, paper: float | None, seed: int) -> Any:
@@ -201,10 +202,10 @@ def _zone(config: Path | None, zone: str | None, paper: float | None, seed: int)
     policy, private = file.policy, file.learned.private
     terms = replace(policy, schedule=Even())
     if service is None:
-        return file.scenario, replace(terms, clamp=()), private, _Own(), None
+        return file.scenario, replace(terms, clamp=()), private, _Own(seconds=file.seconds), None
     promise = service.promise or Promise("step", policy.epsilon)
     if promise.rho is not None:  # the clamp was chosen
         terms = replace(terms, clamp=())
     window = promise.window or 86_400
-    own = _Own(promise.secret, promise.epsilon, promise.rho, window=window)
+    own = _Own(promise.secret, promise.epsilon, promise.rho, window=window, seconds=file.seconds)
     return file.scenario, terms, private, own, service

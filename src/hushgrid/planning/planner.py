@@ -17,6 +17,7 @@ import numpy as np
 
 from hushgrid._numbers import Floats, Indices, Int32s, brief, is_real
 from hushgrid.accounting.composition import compose, noise_multiple
+from hushgrid.accounting.covers import Cover, covers
 from hushgrid.accounting.endless import FAR, MOST_STEPS, Endless, turn_of
 from hushgrid.accounting.events import Event, Laws, Pure, Worst, noise_event
 from hushgrid.accounting.temporal import (
@@ -175,6 +176,8 @@ class Plan:
             class where it changes most: as expected, and at most with 95 %, as shares of it.
         window: Of the secret window, the steps that a window touches.
         options: Of the secret window, the lengths of blocks that were tried.
+        reach: The most that a home, or homes that move together, can add to a load [Wh].
+        block: Of the secret window: the steps of a block, also where the horizon ends before it.
     """
 
     secret: Secret
@@ -196,6 +199,8 @@ class Plan:
     bill_change: tuple[float, float] = (0.0, 0.0)
     window: int | None = None
     options: tuple[WindowOption, ...] = ()
+    reach: int = 0
+    block: int | None = None
 
     __repr__ = brief
 
@@ -217,6 +222,40 @@ class Plan:
             return each
         lost = self.largest_losses.tolist()
         return tuple(max(pair) for pair in zip(each, lost, strict=True))
+
+    @property
+    def usual(self) -> float:
+        """What a typical home uses in a step [Wh]: the policy's usual, else as models expect."""
+        expected = float(self.prospect.load.mean()) - self.prospect.offset
+        return self.policy.usual or abs(expected) / len(self.kind_of)
+
+    def covers(self, seconds: int) -> tuple[Cover, ...]:
+        """What all prices can say about a home in a day, two weeks and so on, all else known.
+
+        The steps of the plan repeat for ever. No occupancy model and no law of readings is used.
+
+        Args:
+            seconds: Length of a step [s].
+
+        Returns:
+            One for each duration; where a release has no epsilon of its own, without a bound.
+        """
+        schedule = self.policy.schedule
+        lengths = schedule.lengths or (1,) * len(self.scale)
+        if self.block is not None:  # all blocks are equal
+            lengths = (self.block,)
+        starts = np.cumsum((0, *lengths[:-1]))
+        scale = np.array(self.scale)[starts]
+        losses = np.full(len(starts), math.inf)
+        if schedule.per_release:
+            np.divide(self.reach, scale, out=losses, where=scale > 0)
+        return covers(
+            lengths,
+            losses.tolist(),
+            seconds=seconds,
+            typical=min(self.usual / self.reach, 1.0),
+            window=None if self.window is None else (self.window, self.epsilon),
+        )
 
     def leaked_by(self, models: Sequence[OccupancyModel], steps: int) -> float | None:
         """What the first releases say about one step of one house.
@@ -361,7 +400,8 @@ def _of_windows(
         rho=rho, most_cut=most_cut, block=block, seconds=seconds,
     )  # fmt: skip
     made = _made(Task(world, tariff, policy), "window", epsilon, 0.0, seconds)
-    return replace(made, leakage=epsilon, window=window, options=options)
+    length = max(policy.schedule.lengths)
+    return replace(made, leakage=epsilon, window=window, options=options, block=length)
 
 
 def _never_more(world: ZoneModels, tariff: Tariff, found: Plan) -> Plan:
@@ -394,6 +434,7 @@ def examine(
     epsilon: float | None = None,
     delta: float = 0.0,
     seconds: int = 900,
+    window: int | None = None,
 ) -> Plan:
     """The plan of a given policy: its losses and expected error, without a search.
 
@@ -407,13 +448,14 @@ def examine(
         epsilon: What is promised about the secret; by default the policy's epsilon.
         delta: The promised delta.
         seconds: Length of a step [s], for windows.
+        window: Of the secret window: the steps that a window touches.
 
     Returns:
         The plan, of the horizon on its own.
     """
     promised = policy.epsilon if epsilon is None else epsilon
     task = Task((models, zone, consumption), tariff, policy, any_rules=True)
-    return _made(task, secret, promised, delta, seconds)
+    return replace(_made(task, secret, promised, delta, seconds), window=window)
 
 
 def _by_slot_is_quick(world: ZoneModels, terms: Policy) -> bool:
@@ -966,6 +1008,7 @@ def _made(task: Task, secret: Secret, epsilon: float, delta: float, seconds: int
         task.endless is not None,
         task.net_clamp,
         bill_change(ahead, task.tariff, task.models, task.consumption, task.zone.export),
+        reach=task.scheduler.exposure(1).reach,
     )
 
 

@@ -22,9 +22,17 @@ from hushgrid.audit.recompute import Recomputed
 from hushgrid.errors import HushgridError
 from hushgrid.mechanism.policy import Policy
 from hushgrid.planning.planner import examine
-from hushgrid.report._figures import BLUE, ORANGE, chart, loss, number, render
+from hushgrid.report._figures import BLUE, ORANGE, chart, loss, number, render, table
 from hushgrid.report.comparison import KNOWS
-from hushgrid.report.promise import finite_or_none, home_words, promise_sentence
+from hushgrid.report.promise import (
+    COVERS_WORDS,
+    covers_head,
+    covers_json,
+    covers_rows,
+    finite_or_none,
+    home_words,
+    promise_sentence,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -111,7 +119,7 @@ def _promise(terms: Terms) -> dict[str, Any]:
         "secret": terms.secret,
         "epsilon": terms.promised,
         "epsilon_t": finite_or_none(_largest(terms.policy)),
-        "leakage": _leakage(terms),
+        **_figures(terms),
         "delta": terms.delta,
         "eta": terms.policy.eta,
         "horizon": terms.policy.horizon,
@@ -135,19 +143,27 @@ def _largest(policy: Policy) -> float:
     return max(policy.epsilon_at(t) for t in range(1, policy.horizon + 1))
 
 
-def _leakage(terms: Terms) -> dict[str, float | None] | None:
-    """What one release, the first day's and week's say about one step.
+def _figures(terms: Terms) -> dict[str, Any]:
+    """What one release, the first day's and week's say about one step; what the promise covers.
 
-    None if models are private.
+    Nothing if models are private.
     """
     day = round(24 / terms.days.hours)
     policy = terms.policy.first(7 * day)
+    world = (terms.zone, terms.tariff, terms.models, terms.consumption, policy)
     try:
-        seen = examine(terms.zone, terms.tariff, terms.models, terms.consumption, policy)
+        seen = examine(*world, epsilon=terms.promised, window=terms.window_steps)
     except HushgridError:
-        return None
+        return {"leakage": None, "covers": []}
     each = [seen.leaked_by(terms.models, n) for n in (day, 7 * day)]
-    return {"step": finite_or_none(max(seen.epsilon_t)), "day": each[0], "week": each[1]}
+    return {
+        "leakage": {
+            "step": finite_or_none(max(seen.epsilon_t)),
+            "day": each[0],
+            "week": each[1],
+        },
+        "covers": covers_json(seen.covers(round(terms.days.hours * 3600))),
+    }
 
 
 def _black_box(box: BlackBox, command: str) -> dict[str, Any]:
@@ -336,6 +352,9 @@ def certificate_prose(values: Mapping[str, Any]) -> str:
         bad = "" if check["first_bad"] is None else f" [first bad: {check['first_bad']}]"
         status = check["status"].replace("_", " ")
         lines.append(f"  {check['id'].ljust(width)}  {status:14} {check['text']}{bad}")
+    if values["promise"] and values["promise"]["covers"]:
+        covers = table([covers_head(), *covers_rows(values["promise"]["covers"])])
+        lines += ["", COVERS_WORDS, covers]
     for title, key in (("Assumptions", "assumptions"), ("What this cannot show", "cannot_show")):
         if values[key]:
             lines += ["", f"{title}:", *(f"- {line}" for line in values[key])]
@@ -369,6 +388,8 @@ def certificate_page(values: Mapping[str, Any]) -> str:
         **{**values, "zones": [{**z, "table": _house_table(z)} for z in values["zones"]]},
         title=f"Privacy certificate: {name}",
         charts=charts,
+        covered=COVERS_WORDS,
+        covers=(covers_head(), covers_rows(promise["covers"]) if promise else []),
         tested=tested,
         watched=_watched_rows(values["zones"]),
         scored=_scored(values["attack"]),

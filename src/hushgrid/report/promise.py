@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from hushgrid.accounting.covers import Cover
 from hushgrid.accounting.temporal import (
     contradicted_houses,
     leakage_under_models,
@@ -233,13 +234,16 @@ def _factor(epsilon: float) -> str:
     return f"{top:.2f}".rstrip("0").rstrip(".") if top < 1000 else f"{top:,.0f}"
 
 
-def plan_json(found: Plan, rho: float, endless: float | None) -> dict[str, Any]:
+def plan_json(
+    found: Plan, rho: float, endless: float | None, covers: Sequence[Cover]
+) -> dict[str, Any]:
     """The plan under its public keys.
 
     Args:
         found: The plan.
         rho: Relative error to expect of the model.
         endless: Leakage about one step if the plan is repeated for ever, or None.
+        covers: What it covers.
 
     Returns:
         The values; `publish` is the best publication that the models allow, `rmsre_paper` its
@@ -274,7 +278,80 @@ def plan_json(found: Plan, rho: float, endless: float | None) -> dict[str, Any]:
         "bill_change": _bill_change(found),
         "shortfall": _shortfall(found, rho),
         "assumptions": list(found.assumptions),
+        "covers": covers_json(covers),
     }
+
+
+def covers_json(covers: Sequence[Cover]) -> list[dict[str, Any]]:
+    """What a promise covers under its public keys.
+
+    Args:
+        covers: Figures of each duration.
+
+    Returns:
+        The values; a shift without a bound is None.
+    """
+    return [one._asdict() | {"shift": finite_or_none(one.shift)} for one in covers]
+
+
+def covers_lines(covers: Sequence[Cover]) -> list[str]:
+    """What a promise covers, in sentences and a table.
+
+    Args:
+        covers: Figures of each duration.
+
+    Returns:
+        Lines of text.
+    """
+    rows = [covers_head(), *covers_rows(covers_json(covers))]
+    return [COVERS_WORDS, *table(rows).splitlines()]
+
+
+COVERS_WORDS = (
+    "What all prices can say about a home in a stretch of time, by someone who knows all else."
+    " Longer absences are hidden less. The shift of odds is a bound, as a power of e. So is the AUC"
+    " of the best attack (0.5 is a guess, 1 is certainty) on a home that uses its limit; a typical"
+    " home is an example."
+)
+
+
+def covers_head() -> tuple[str, ...]:
+    """The head of the table of `covers_rows`."""
+    return ("stretch", "shift of odds", "AUC, at the limit", "AUC, typical home")
+
+
+def covers_rows(covers: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
+    """Cells of each duration.
+
+    Args:
+        covers: As `covers_json` has them.
+
+    Returns:
+        A row for each; figures are rounded up.
+    """
+
+    def up(value: float | None, digits: int) -> str:
+        unit = 10**digits
+        return "-" if value is None else f"{math.ceil(value * unit - 1e-6) / unit:.{digits}f}"
+
+    return [
+        (
+            _STRETCHES[one["duration"]],
+            up(one["shift"], 2),
+            up(one["auc_limit"], 3),
+            up(one["auc_typical"], 3),
+        )
+        for one in covers
+    ]
+
+
+_STRETCHES = {
+    "PT15M": "15 minutes",
+    "P1D": "a day",
+    "P7D": "a week",
+    "P14D": "two weeks",
+    "P30D": "a month",
+}
 
 
 def finite_or_none(value: float | None) -> float | None:
@@ -301,20 +378,22 @@ def _advice(prospect: Prospect, rho: float) -> str:
     return f'Publish the {"raw price" if best == "raw" else "estimate"} (publish = "{best}").'
 
 
-def plan_prose(found: Plan, rho: float, endless: float | None) -> str:
+def plan_prose(found: Plan, rho: float, endless: float | None, covers: Sequence[Cover]) -> str:
     """The promise, the noise, the error and the assumptions of a plan.
 
     Args:
         found: The plan.
         rho: Relative error to expect of the model.
         endless: Leakage about one step if the plan is repeated for ever, or None.
+        covers: What it covers.
 
     Returns:
         Lines of text.
     """
     noise, errors = _plan_lines(found, rho, endless)
     words = home_words(found.secret, found.epsilon, _window(found)).lines
-    lines = [*words, f"Exactly: {_planned(found)}", "", *noise, "", *errors, "", "Assumptions:"]
+    lines = [*words, f"Exactly: {_planned(found)}", "", *noise, "", *errors, ""]
+    lines += [*covers_lines(covers), "", "Assumptions:"]
     return "\n".join([*lines, *(f"- {line}" for line in found.assumptions)])
 
 
@@ -322,6 +401,7 @@ def plan_page(
     found: Plan,
     rho: float,
     endless: float | None,
+    covers: Sequence[Cover],
     more: Sequence[str],
     cells: Mapping[str, Sequence[Cell]],
     picture: bytes,
@@ -332,6 +412,7 @@ def plan_page(
         found: The plan.
         rho: Relative error to expect of the model.
         endless: Leakage about one step if the plan is repeated for ever, or None.
+        covers: What it covers.
         more: Further lines.
         cells: As `sensitivity_tables` has them.
         picture: `plan_figure` as PNG.
@@ -352,6 +433,8 @@ def plan_page(
         keys=keys[1:],
         errors=[*errors, *more],
         dials=dials.values(),
+        covered=COVERS_WORDS,
+        covers=(covers_head(), covers_rows(covers_json(covers))),
         assumptions=found.assumptions,
         picture=data_uri(picture, "image/png"),
     )
@@ -574,6 +657,7 @@ class Outlook:
         leakage_week: As `leakage_day`, of the first week.
         leakage: For an interval promise, the leakage counted for it.
         window: Of the secret window, its length in words.
+        covers: What the promise covers.
     """
 
     seen: Plan
@@ -586,6 +670,7 @@ class Outlook:
     leakage_week: float | None = None
     leakage: float | None = None
     window: str = ""
+    covers: tuple[Cover, ...] = ()
 
 
 def price_error(outlook: Outlook, way: Way | None = None) -> float:
@@ -685,6 +770,7 @@ def outlook_json(outlook: Outlook) -> dict[str, Any]:
             "secret": outlook.secret,
             "epsilon": outlook.epsilon,
             **figures(outlook),
+            "covers": covers_json(outlook.covers),
         },
         "plan": {
             "blocks": _blocks(seen),
@@ -749,6 +835,7 @@ def outlook_prose(outlook: Outlook) -> str:
         *_bill_lines(seen),
         *_shortfall_lines(seen, outlook.rho),
         *_better(outlook),
+        *covers_lines(outlook.covers),
         "Assumptions:",
         *(f"- {line}" for line in seen.assumptions),
     ]

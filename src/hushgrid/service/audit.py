@@ -59,7 +59,7 @@ from hushgrid.service.ledger.records import (
     TransferRecord,
     WindowRows,
 )
-from hushgrid.service.promise import stated_epsilon, window_words
+from hushgrid.service.promise import stated_epsilon, window_steps, window_words
 from hushgrid.service.replay import add_rates
 from hushgrid.service.terms import zone_in_epoch
 from hushgrid.service.zone_account import ZoneAccount, from_rows
@@ -221,6 +221,7 @@ def terms_of(service: ZoneService) -> Terms:
         days=service.days,
         accounts=partial(_accounts, service),
         window=window_words(service),
+        window_steps=window_steps(service),
     )
 
 

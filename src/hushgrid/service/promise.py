@@ -22,6 +22,7 @@ from hushgrid.planning.stability import Stability, loop_of
 from hushgrid.planning.tradeoff import ETAS, Tradeoff, expected, tradeoff
 from hushgrid.report.promise import (
     Outlook,
+    covers_json,
     figures,
     finite_or_none,
     home_words,
@@ -79,6 +80,19 @@ def window_words(zone: ZoneService) -> str:
     if window is None:
         return ""
     return "24 hours" if window == DAY else duration_text(window)
+
+
+def window_steps(zone: ZoneService) -> int | None:
+    """The steps that a promised window touches; None without one.
+
+    Args:
+        zone: The zone.
+
+    Returns:
+        One step more than a window is long, since it can begin inside one.
+    """
+    window = promise_of(zone).window
+    return None if window is None else -(-window // zone.seconds) + 1
 
 
 def stated_epsilon(zone: ZoneService) -> float:
@@ -157,7 +171,7 @@ def promise_json(zone: ZoneService, mode: str) -> dict[str, Any]:
         "currency": zone.currency,
         "tariff": terms,
         "error": expected_error(zone),
-        "leakage": _leakage(zone),
+        **_outlook_json(zone),
     }
     if houses.offset:
         limits = (-int(houses.export.max()), int((houses.bound - houses.export).max()))
@@ -171,12 +185,13 @@ def _rate_terms(rate: Tariff | FeedIn) -> dict[str, float | None]:
     return {"alpha": rate.alpha, "beta": rate.beta, "floor": rate.floor, "cap": cap}
 
 
-def _leakage(zone: ZoneService) -> dict[str, float | None] | None:
-    """What one price, a day's and a week's say about one interval."""
+def _outlook_json(zone: ZoneService) -> dict[str, Any]:
+    """What one price, a day's and a week's say about one interval; what the promise covers."""
     try:
-        return figures(outlook(zone))
+        found = outlook(zone)
     except HushgridError:
-        return None
+        return {"leakage": None, "covers": []}
+    return {"leakage": figures(found), "covers": covers_json(found.covers)}
 
 
 def expected_error(zone: ZoneService) -> float | None:
@@ -278,6 +293,7 @@ def outlook(zone: ZoneService) -> Outlook:
         secret=promise.secret,
         epsilon=promise.epsilon,
         seconds=zone.seconds,
+        window=window_steps(zone),
     )
     leakage, week = (seen.leaked_by(scenario.models, n) for n in (day, policy.horizon))
     return Outlook(
@@ -291,6 +307,7 @@ def outlook(zone: ZoneService) -> Outlook:
         week,
         zone.leakage,
         window_words(zone),
+        seen.covers(zone.seconds),
     )
 
 

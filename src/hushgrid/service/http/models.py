@@ -417,6 +417,22 @@ class LeakageFigures(AnswerModel):
     week: float | None
 
 
+class CoverFigures(AnswerModel):
+    """What all prices can say about a home in a stretch of time, all else known.
+
+    Attributes:
+        duration: of the stretch (ISO 8601).
+        shift: bound on the shift of log odds; null without one.
+        auc_limit: bound on the AUC of the best attack on a home that uses its limit.
+        auc_typical: the same on a typical home, as an example.
+    """
+
+    duration: str
+    shift: float | None
+    auc_limit: float
+    auc_typical: float
+
+
 class PromiseTerms(PromiseAnswer):
     """The promise to the homes of a zone, and its terms.
 
@@ -430,6 +446,7 @@ class PromiseTerms(PromiseAnswer):
         error: expected error of a price; null if it is not known.
         leakage: of one price, the first day's and the first week's about one interval; null if it
             is not known.
+        covers: what all prices can say about a home in longer and longer stretches of time.
         tariff: terms of the tariff.
         readings_wh: limits of readings over all homes, where homes export.
     """
@@ -442,6 +459,7 @@ class PromiseTerms(PromiseAnswer):
     currency: str
     error: float | None
     leakage: LeakageFigures | None
+    covers: list[CoverFigures]
     tariff: TariffTerms
     readings_wh: ReadingLimits = ReadingLimits(low=0, high=0)
 

@@ -3,7 +3,7 @@
 import { ask, worded } from "./api.js";
 import { find, items, say, state, width, zone } from "./dom.js";
 import { most, number, percent, short } from "./format.js";
-import { seenBy } from "./promise.js";
+import { covered, seenBy } from "./promise.js";
 import { t } from "./words.js";
 
 const card = find("#promise");
@@ -14,6 +14,7 @@ function render(promise) {
   say(find("#sentence"), promise.sentence);
   items(find("#uncovered"), promise.not_covered);
   items(find("#assumptions"), promise.assumptions);
+  items(find("#covers"), covered(promise));
   say(find("#after"), t("seeing {seen}", { seen: seenBy(promise) }));
   say(find("#most"), percent(top));
   say(find("#houses"), t("The {houses} homes of the zone share one price, and so its noise.", { houses: number(promise.houses) }));

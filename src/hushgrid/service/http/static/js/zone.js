@@ -4,6 +4,7 @@ import { about, ask, listen, liveness, throttled, worded } from "./api.js";
 import { chart } from "./chart.js";
 import { again, demo, find, items, say, state, zone } from "./dom.js";
 import { clock, digits, number, percent, seconds } from "./format.js";
+import { covered } from "./promise.js";
 import { t } from "./words.js";
 
 const DAY = 86_400;
@@ -205,6 +206,7 @@ async function loadPromise() {
     say(find("#sentence"), promise.sentence);
     items(find("#uncovered"), promise.not_covered);
     items(find("#assumptions"), promise.assumptions);
+      items(find("#covers"), covered(promise));
     say(find("#cost"), promise.error === null ? "" : t("What it costs: the published price is off by about {error}.", { error: percent(promise.error) }));
     state(card, "ready");
   } catch (error) {
