@@ -15,9 +15,13 @@ if TYPE_CHECKING:
 
 def attack(
     trace: Annotated[
-        Path,
+        Path | None,
         typer.Argument(help="A day as `simulate --trace` writes it; with --labels, readings."),
-    ],
+    ] = None,
+    secret: Annotated[
+        Literal["occupancy", "absence"],
+        typer.Option(help="What is looked for: occupancy at each step, or days away."),
+    ] = "occupancy",
     target: Annotated[
         int | None, typer.Option(min=0, help="The house to attack, from 0; else all of them.")
     ] = None,
@@ -41,6 +45,33 @@ def attack(
     hindsight: Annotated[
         bool, typer.Option("--hindsight", help="Judge each step after the whole day.")
     ] = False,
+    away: Annotated[str, typer.Option(metavar="DURATION", help="Of an absence.")] = "P14D",
+    less: Annotated[
+        list[float] | None,
+        typer.Option(
+            min=0,
+            help="Wh that a home uses less in half an hour while away; may be repeated. Else 160,"
+            " 400 and 1,000.",
+        ),
+    ] = None,
+    readings: Annotated[
+        Path | None,
+        typer.Option(help="Recorded homes instead of simulated ones, for the operator alone."),
+    ] = None,
+    promise: Annotated[
+        Literal["step", "interval", "window"] | None,
+        typer.Option(help="Attack an absence under this promise, planned anew; else the file's."),
+    ] = None,
+    window: Annotated[
+        str | None,
+        typer.Option(metavar="DURATION", help="Of the promise window; else that of the absence."),
+    ] = None,
+    epsilon: Annotated[
+        float | None, typer.Option(help="Of that promise; else the file's, or 1.")
+    ] = None,
+    draws: Annotated[
+        int, typer.Option(min=20, help="Absences of each home, and presences as long.")
+    ] = 4000,
     out: Annotated[Path | None, typer.Option(help="Folder for the figure.")] = None,
     seed: common.Seed = 1,
     json: common.Json = None,
@@ -48,9 +79,12 @@ def attack(
     """Attack a recorded day, as published and under other protections, and score the guesses.
 
     With --labels the file holds readings of real days: those with labels are published under the
-    policy of --config and attacked.
+    policy of --config and attacked. With --secret absence someone who knows every other reading
+    looks for days away, in a zone of --config or of recorded --readings.
 
     Example: hushgrid attack day.trace --target 3 --knows others --out out/attack
+
+    Example: hushgrid attack --secret absence --away P14D --config examples/zone.toml
 
     \f
     Args: see the help of each option.
@@ -58,11 +92,25 @@ def attack(
     Raises:
         FileError: If the trace has no truth, or was not published under the terms of the zone file.
     """
+    from hushgrid.cli._absence import AbsenceRequest, attack_absence
     from hushgrid.compare.attack import Attack, joined, versions
     from hushgrid.compare.attack import attack as attacked
+    from hushgrid.errors import FileError
     from hushgrid.files.results import save_figures
     from hushgrid.report import comparison as report
 
+    if secret == "absence":
+        if trace is not None:
+            raise FileError(f"TRACE is {trace} with the secret absence; give --readings, or none.")
+        attack_absence(
+            AbsenceRequest(
+                config, zone, readings, mapping, away, less or [], promise, window, epsilon,
+                draws, out, seed, json,
+            )
+        )  # fmt: skip
+        return
+    if trace is None:
+        raise FileError("TRACE is unset; give a recorded day, or --secret absence.")
     if out is not None:
         common.require("matplotlib", "plot")
     if labels is None:

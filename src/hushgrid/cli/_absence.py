@@ -1,0 +1,313 @@
+"""hushgrid attack --secret absence: whether days away show in prices."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hushgrid.cli import _common as common
+
+if TYPE_CHECKING:
+    from hushgrid._numbers import Floats
+    from hushgrid.adversary.absence import NoiseBlocks
+    from hushgrid.files.zone_file import ZoneFile
+    from hushgrid.mechanism.policy import Policy
+    from hushgrid.model.zone import Scenario
+
+HALF_HOUR = 1800  # [s]
+LESS = (160.0, 400.0, 1000.0)  # [Wh] a half hour
+_FIGURE = ("exact", "interval", "window")
+_STANDBY = 0.05  # quantile of a recorded home's readings that is taken for its use while away
+
+
+class AbsenceRequest(NamedTuple):
+    """What is asked for.
+
+    Attributes:
+        config: Zone or service file; None: a zone learned from the readings.
+        zone: Zone of a service file that has several.
+        readings: Recorded homes; None: simulated ones.
+        mapping: What the columns of readings are.
+        away: Length of the absence (ISO 8601).
+        less: What simulated homes use less while away [Wh a half hour].
+        promise: Another promise than the file's; None: the file's own.
+        window: Of the promise window, its length; None: that of the absence.
+        epsilon: Of the promise; None: the file's own, or 1.
+        draws: Presences and absences of each home.
+        out: Folder for the figure.
+        seed: Random seed.
+        json: Where figures are written.
+    """
+
+    config: Path | None
+    zone: str | None
+    readings: Path | None
+    mapping: str
+    away: str
+    less: list[float]
+    promise: str | None
+    window: str | None
+    epsilon: float | None
+    draws: int
+    out: Path | None
+    seed: int
+    json: str | None
+
+
+class _AttackedZone(NamedTuple):
+    """A zone, its promise and the recorded homes."""
+
+    scenario: Scenario
+    policy: Policy
+    noise: NoiseBlocks | None  # as the file has it; None: it is planned
+    reach: float  # the most that a home adds to a load [Wh]
+    secret: str
+    epsilon: float
+    window: int | None  # [s]
+    seconds: int
+    wh: Floats | None  # (homes, steps)
+
+
+def attack_absence(request: AbsenceRequest) -> None:
+    """Attack absences and print how many are found.
+
+    Args:
+        request: What is asked for.
+
+    Raises:
+        FileError: If options contradict each other.
+    """
+    import math
+
+    import numpy as np
+
+    from hushgrid.adversary import absence
+    from hushgrid.errors import FileError
+    from hushgrid.files.results import save_figures
+    from hushgrid.files.toml import duration_text
+    from hushgrid.report import absence as report
+
+    if request.out is not None:
+        if request.readings is not None:
+            raise FileError(
+                "out is set with readings; recorded homes have no figure: leave it out."
+            )
+        common.require("matplotlib", "plot")
+    duration = _seconds("away", request.away)
+    zone = _zone(request, duration)
+    steps = -(-duration // zone.seconds)
+    with common.progress("planning", None):
+        noise, reach = _noise(zone) if zone.noise is None else (zone.noise, zone.reach)
+    if zone.wh is None:
+        asked = np.array(request.less or LESS)
+        less = _constant(asked, steps, reach, zone.seconds)
+    else:
+        less, asked = _recorded(zone.wh, steps, reach, zone.seconds)
+    with common.progress("attacking", absence.STARTS) as tick:
+        found = absence.absences(noise, less, draws=request.draws, seed=request.seed, tick=tick)
+    values = report.absence_json(
+        found,
+        asked,
+        away=request.away,
+        steps=steps,
+        secret=zone.secret,
+        epsilon=zone.epsilon,
+        window_s=zone.window,
+        recorded=zone.wh is not None,
+    )
+    common.echo(report.absence_prose(values), request.json)
+    written = common.write_json(values, request.json, private=zone.wh is not None)
+    if request.out is not None:
+        shown = {}
+        with common.progress("planning for the figure", len(_FIGURE)) as tick:
+            for secret in _FIGURE:
+                promise = zone._replace(secret=secret, window=duration)
+                blocks, most = (absence.NoiseBlocks((1,), (0.0,)), math.inf)
+                if secret != "exact":
+                    blocks, most = _noise(promise)
+                family = _constant(asked[-1:], steps, most, zone.seconds)
+                shown[secret] = absence.absences(
+                    blocks, family, draws=request.draws, seed=request.seed
+                )[0]
+                tick()
+        figure = report.absence_figure(shown, float(asked[-1]), duration_text(duration))
+        written += save_figures(request.out, {"absence": figure})
+    common.echo_written(written, request.json, "\n")
+
+
+def _seconds(name: str, given: str) -> int:
+    from hushgrid.errors import PlanError
+    from hushgrid.files.toml import seconds_of
+
+    found = seconds_of(given)
+    if not found:
+        raise PlanError(f"{name} is {given!r}; give a duration such as P14D.")
+    return found
+
+
+def _zone(request: AbsenceRequest, away: int) -> _AttackedZone:
+    """The zone of the file, or one learned from the readings, under the promise asked for."""
+    from hushgrid.errors import FileError
+    from hushgrid.mechanism.policy import Policy
+
+    if request.config is None:
+        if request.readings is None:
+            raise FileError("config and readings are both unset; give one of them, or both.")
+        scenario, seconds, wh = _learned(request.readings, request.mapping)
+        policy = Policy(1.0, horizon=86_400 // seconds)
+        zone = _AttackedZone(scenario, policy, None, 0.0, "interval", 1.0, None, seconds, wh)
+    else:
+        zone = _zone_of_file(request, request.config)
+    if request.promise is None and request.epsilon is None and request.window is None:
+        return zone
+    secret = request.promise or zone.secret
+    length = request.window and _seconds("window", request.window)
+    return zone._replace(
+        noise=None,
+        secret=secret,
+        epsilon=zone.epsilon if request.epsilon is None else request.epsilon,
+        window=(length or away) if secret == "window" else None,
+    )
+
+
+def _zone_of_file(request: AbsenceRequest, config: Path) -> _AttackedZone:
+    file, service = common.load_either(config, request.zone)
+    wh: Floats | None = None
+    if request.readings is not None:
+        wh = _histories(request.readings, request.mapping, file.time_zone, file.seconds)[0]
+    if service is None:
+        secret, epsilon, window = _promise_of_file(config, file)
+    else:
+        from hushgrid.service.promise import promise_of
+
+        promise = promise_of(service)
+        secret, epsilon, window = promise.secret, promise.epsilon, promise.window
+    noise: NoiseBlocks | None
+    noise, reach = _noise_of(file.scenario, file.policy)
+    if service is None and secret == "window":  # its horizon may end before a block
+        noise = None
+    return _AttackedZone(
+        file.scenario, file.policy, noise, reach, secret, epsilon, window, file.seconds, wh
+    )
+
+
+def _promise_of_file(path: Path, file: ZoneFile) -> tuple[str, float, int | None]:
+    from hushgrid.files.toml import TomlFile, seconds_of
+
+    table = TomlFile(path).table("policy")
+    secret = str(table.get("secret", "step"))
+    window = seconds_of(table.get("window", "P1D")) if secret == "window" else None
+    epsilon = table.get("epsilon", file.policy.epsilon)
+    return secret, float(epsilon), window
+
+
+def _histories(path: Path, mapping: str, time_zone: str, seconds: int | None) -> tuple[Floats, Any]:
+    """(homes, steps) readings [Wh], missing ones as NaN, and the histories."""
+    from hushgrid.files.readings import read_histories
+
+    with common.stages() as watch:
+        found = read_histories(
+            path, mapping=mapping, time_zone=time_zone, seconds=seconds, watch=watch
+        )
+    return found.wh, found
+
+
+def _learned(path: Path, mapping: str) -> tuple[Scenario, int, Floats]:
+    """A zone with the habits of recorded homes, its step, and their readings."""
+    from hushgrid.cli.compare import CONTRACT_W, TRAIN_DAYS
+    from hushgrid.compare.datasets import learn_habits, real_days
+    from hushgrid.errors import PlanError
+
+    wh, found = _histories(path, mapping, "UTC", None)
+    real = real_days(found)
+    if not len(real.readings):
+        raise PlanError("readings has no whole day; give a config that says what is published.")
+    with common.progress("learning from the first days", None):
+        contract = round(CONTRACT_W * found.seconds / 3600)
+        return learn_habits(real.readings[:TRAIN_DAYS], contract), found.seconds, wh
+
+
+def _noise(zone: _AttackedZone) -> tuple[NoiseBlocks, float]:
+    """The least noise that keeps a zone's promise, and what a home adds to a load at most [Wh]."""
+    from dataclasses import replace
+    from typing import cast
+
+    from hushgrid.adversary.absence import NoiseBlocks
+    from hushgrid.mechanism.policy import Even
+    from hushgrid.planning.planner import Secret, plan
+
+    found = plan(
+        *zone.scenario.terms,
+        secret=cast("Secret", zone.secret),
+        epsilon=zone.epsilon,
+        terms=replace(zone.policy, epsilon=zone.epsilon, schedule=Even(), clamp=()),
+        running=zone.secret == "interval",
+        blocks=True,
+        window=-(-(zone.window or 0) // zone.seconds) + 1,
+    )
+    if found.block is not None:
+        return NoiseBlocks((found.block,), found.scale[:1]), float(found.reach)
+    return NoiseBlocks.of_steps(found.policy.schedule.lengths, found.scale), float(found.reach)
+
+
+def _noise_of(scenario: Scenario, policy: Policy) -> tuple[NoiseBlocks, float]:
+    """The noise that a policy publishes with, and what a home adds to a load at most [Wh]."""
+    from hushgrid.adversary.absence import NoiseBlocks
+    from hushgrid.errors import PlanError
+    from hushgrid.mechanism.scheduler import Scheduler, exposures_of
+
+    if not policy.schedule.per_release:
+        raise PlanError(
+            "policy has Gaussian noise, which the absence attack does not know; leave it out."
+        )
+    zone, _, models, consumption = scenario.terms
+    scheduler = Scheduler(exposures_of(models, zone, consumption, policy), policy)
+    scales = scheduler.scales()
+    if not scales:
+        raise PlanError(
+            "policy has noise that follows prices; give eta = 1 for the absence attack."
+        )
+    return NoiseBlocks.of_steps(policy.schedule.lengths, scales), float(scheduler.zone.bound.max())
+
+
+def _constant(asked: Floats, steps: int, reach: float, seconds: int) -> Floats:
+    """(homes, steps): as much less in each step, below the clamp [Wh]."""
+    import numpy as np
+
+    path = np.repeat(asked[:, None], steps, axis=1) * seconds / HALF_HOUR
+    return np.rint(np.minimum(path, reach))
+
+
+def _recorded(wh: Floats, steps: int, reach: float, seconds: int) -> tuple[Floats, Floats]:
+    """What recorded homes would show less in the stretch that has most readings, and in all.
+
+    A home that is away is taken to use no more than its standby, a low quantile of its readings.
+
+    Returns:
+        (homes, steps) differences below the clamp [Wh], and the mean difference of each home [Wh a
+        half hour], both by that mean. Homes without a reading in half of the steps are left out.
+    """
+    import numpy as np
+
+    from hushgrid.errors import PlanError
+
+    if wh.shape[1] < steps:
+        raise PlanError(
+            f"readings has {wh.shape[1]} steps but the absence lasts {steps}; give a shorter away."
+        )
+    there = np.isfinite(wh)
+    sums = np.concatenate([[0], np.cumsum(there.sum(axis=0))])
+    first = int((sums[steps:] - sums[:-steps]).argmax())
+    part = wh[:, first : first + steps]
+    chosen = np.isfinite(part).mean(axis=1) > 0.5
+    if not chosen.any():
+        raise PlanError(
+            "readings has no home with half of an absence's steps; give a shorter away."
+        )
+    standby = np.nanquantile(wh[chosen], _STANDBY, axis=1)[:, None]
+    home = np.where(np.isfinite(part[chosen]), part[chosen], standby)
+    away = np.minimum(home, standby)
+    mean = (home - away).mean(axis=1) * HALF_HOUR / seconds
+    less = np.clip(home, 0, reach) - np.clip(away, 0, reach)
+    order = np.argsort(mean, kind="stable")
+    return np.rint(less[order]), mean[order]

@@ -1,0 +1,138 @@
+"""The absence attack as text, JSON and a figure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hushgrid._numbers import Floats
+from hushgrid.adversary.absence import Absence
+from hushgrid.report._figures import light_grid, table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_MOST_ROWS = 12
+_COLORS = {"exact": "#111111", "interval": "#b3541e", "window": "#0b6e99"}
+
+
+def absence_json(
+    found: Sequence[Absence],
+    less: Floats,
+    *,
+    away: str,
+    steps: int,
+    secret: str,
+    epsilon: float,
+    window_s: int | None,
+    recorded: bool,
+) -> dict[str, Any]:
+    """The attack under its public keys.
+
+    Args:
+        found: The attack on each home.
+        less: What each uses less while away [Wh a half hour].
+        away: Length of the absence (ISO 8601).
+        steps: Its steps.
+        secret: What is promised.
+        epsilon: Epsilon of the promise.
+        window_s: Length of a promised window [s].
+        recorded: Whether the homes are recorded ones; they have no ids here.
+
+    Returns:
+        The values.
+    """
+    return {
+        "secret": "absence",
+        "away": away,
+        "steps": steps,
+        "knows": "others",
+        "recorded": recorded,
+        "promise": {"secret": secret, "epsilon": epsilon, "window_s": window_s},
+        "draws": len(found[0].away),
+        "homes": [
+            {
+                "less_wh": float(wh),
+                "auc": one.auc,
+                "ci95": list(one.ci95),
+                "found_at_1pct": one.found(),
+            }
+            for wh, one in zip(less.tolist(), found, strict=True)
+        ],
+    }
+
+
+def absence_prose(values: Mapping[str, Any]) -> str:
+    """The attack in words.
+
+    Args:
+        values: As `absence_json` has them.
+
+    Returns:
+        A table and sentences. Of many homes the table has some, by what they use less.
+    """
+    homes = values["homes"]
+    shown = np.unique(np.linspace(0, len(homes) - 1, min(len(homes), _MOST_ROWS)).round())
+    rows = [("Wh less in half an hour", "AUC", "95 % interval", "found at 1 % false alarms")]
+    for at in shown.astype(int).tolist():
+        one = homes[at]
+        low, high = one["ci95"]
+        rows.append(
+            (f"{one['less_wh']:,.0f}", f"{one['auc']:.3f}", f"{low:.3f} to {high:.3f}",
+             f"{one['found_at_1pct']:.1%}")
+        )  # fmt: skip
+    promise = values["promise"]
+    return (
+        f"{table(rows)}\n\nAn absence of {values['away']} ({values['steps']} steps), judged from"
+        f" all prices by someone who knows every other reading, under the promise"
+        f" {promise['secret']} with epsilon = {promise['epsilon']:g}: an AUC of 0.5 is a guess, 1"
+        f" is certainty. {values['draws']:,} presences and absences of each"
+        f" {'recorded' if values['recorded'] else 'simulated'} home."
+    )
+
+
+def absence_figure(shown: Mapping[str, Absence], less: float, away: str) -> Figure:
+    """A home away: what is found at how many false alarms, at exact prices and under two promises.
+
+    Args:
+        shown: The attack under "exact", "interval" and "window".
+        less: What the home uses less while away [Wh a half hour].
+        away: Length of the absence in words.
+
+    Returns:
+        A figure of 1440 x 500 pixels at 150 dots an inch.
+    """
+    from matplotlib.figure import Figure
+
+    names = {
+        "exact": "exact prices",
+        "interval": "any one interval",
+        "window": f"any {away}",
+    }
+    figure = Figure(figsize=(9.6, 10 / 3), layout="constrained")
+    curves, bars = figure.subplots(1, 2)
+    for name, one in shown.items():
+        alarms, rates = one.roc()
+        label = f"{names[name]}: AUC {one.auc:.2f}"
+        curves.plot(alarms * 100, rates * 100, color=_COLORS[name], label=label)
+    curves.plot([0, 100], [0, 100], color="#999999", linewidth=0.8, linestyle="--")
+    curves.set_xlabel("families at home taken for away, of 100")
+    curves.set_ylabel("families away found, of 100")
+    curves.legend(frameon=False, fontsize=8, loc="lower right")
+    found = [100 * one.found() for one in shown.values()]
+    places = np.arange(len(found))[::-1]
+    drawn = bars.barh(places, found, color=[_COLORS[name] for name in shown], height=0.6)
+    bars.bar_label(drawn, [f"{share:.0f}" for share in found], padding=4)
+    bars.set_yticks(places, [names[name] for name in shown])
+    bars.set_xlim(0, 112)
+    bars.set_xlabel("families away found, of 100, at 1 false alarm in 100")
+    for axes in (curves, bars):
+        light_grid(axes)
+    figure.suptitle(
+        f"Away for {away}, {less:,.0f} Wh a half hour less: found by someone who knows all other"
+        " readings?",
+        fontsize=10,
+    )
+    return figure
