@@ -39,7 +39,7 @@ from hushgrid.service.ledger.writer import Ledger, load, verify_signature
 from hushgrid.service.meters import open_meters
 from hushgrid.service.meters.columns import IntervalSource
 from hushgrid.service.meters.tables import file_of
-from hushgrid.service.terms import as_begun, next_week, same_terms
+from hushgrid.service.terms import as_begun, next_week, zone_in_epoch
 from hushgrid.service.zone_account import ZoneAccount, from_rows, to_rows
 
 log = logging.getLogger("hushgrid.curator")
@@ -55,7 +55,7 @@ _NAME_IT = (
 def _are_weeks(service: ZoneService, begun: Sequence[tuple[str, int, int]]) -> bool:
     """Whether terms that began are those of the zone, for other weeks."""
     return all(
-        seconds == service.seconds and same_terms(service, digest, first) is not None
+        seconds == service.seconds and zone_in_epoch(service, digest, first) is not None
         for digest, first, seconds in begun
     )
 
