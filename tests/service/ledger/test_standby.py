@@ -15,7 +15,7 @@ import pytest
 
 from tests.service.brokers import until
 from tests.service.faults import FIRST, World, no_pauses, service
-from tests.service.test_check import SHORT, put, run
+from tests.service.test_check import put, run
 from tests.services import Standby, postgres_binaries, replicated
 
 __all__ = ["no_pauses"]
@@ -136,7 +136,7 @@ def remark(url: str) -> str | None:
 def test_check_warns_where_a_standby_is_not_waited_for(
     tmp_path: Path, standby: Standby, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = put(tmp_path, ('"ledger.sqlite"', f'"{standby.both()}"'), SHORT)
+    file = put(tmp_path, ('"ledger.sqlite"', f'"{standby.both()}"'))
     assert run("check", file, "--json", "-") == 0
     (said,) = [
         one for one in json.loads(capsys.readouterr().out)["remarks"] if "stores.ledger" in one
