@@ -111,7 +111,7 @@ class Driven:
             yield
             self.control.disarm()
             self.until_ready()
-            self.spent = self._spent()
+            self.last = self._last()
         finally:
             self._over.set()
             for one in self._threads:
@@ -239,11 +239,11 @@ class Driven:
             return client.get(path).status_code
         return 0
 
-    def _spent(self) -> dict[str, tuple[int, float]]:
-        """The last step of each zone, and what it has spent up to there by its own account."""
+    def _last(self) -> dict[str, int]:
+        """The last step of each zone by its own account."""
         with httpx.Client(**self._webs[0]) as web:
             answer = web.get("/v1/status")
-        return {one["zone"]: (one["t"], one["spent"]) for one in answer.json()["zones"]}
+        return {one["zone"]: one["t"] for one in answer.json()["zones"]}
 
     # ---- afterwards
 
@@ -256,7 +256,7 @@ class Driven:
             "seconds": SECONDS,
             "acknowledged": sorted(self.acknowledged),
             "shown": self.shown,
-            "spent": self.spent,
+            "last": self.last,
         }
         seen.write_text(json.dumps(own | changes))
         ran = subprocess.run(
