@@ -47,7 +47,7 @@ from hushgrid.files.deployment import (
 from hushgrid.files.mappings import BUILT_IN, mapping_of
 from hushgrid.files.results import read_text
 from hushgrid.files.toml import Faults, TomlFile, display
-from hushgrid.files.weeks import placed
+from hushgrid.files.weeks import placed, with_noise
 from hushgrid.files.zone_file import (
     GROUP_KEYS,
     MOST_HOUSES,
@@ -455,7 +455,7 @@ def _zone(file: TomlFile, main: TomlFile, *, planned: bool) -> ZoneService | Non
         return found
     blocks = terms.schedule.lengths
     with faults.within("policy.block_epsilon" if blocks else "policy.secret"):
-        return placed(replace(found, planned=True), times.begins)
+        return with_noise(replace(found, planned=True))
     return None
 
 

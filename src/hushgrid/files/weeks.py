@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from datetime import UTC, datetime, time, timedelta
+from datetime import datetime, time, timedelta
 from functools import lru_cache
 from itertools import groupby
 from typing import NamedTuple
@@ -29,6 +29,7 @@ from hushgrid.model.zone import Scenario
 from hushgrid.planning.expected_error import MOST_CUT, choose_clamp
 from hushgrid.planning.planner import Plan, check_blocks, plan
 
+_HOUR = 3600  # [s]
 _DAY = 86_400  # [s]
 _WEEK = 7 * _DAY  # [s]
 _THURSDAY = 3  # 1 January 1970; Monday is 0
@@ -56,6 +57,7 @@ class Steps(NamedTuple):
         return self.begins + self.seconds * np.arange(self.number, dtype=np.int64)
 
 
+@lru_cache(maxsize=8)  # the zones of a service have the same steps
 def local_seconds(steps: Steps) -> Ints:
     """Local time at the start of every step.
 
@@ -63,14 +65,34 @@ def local_seconds(steps: Steps) -> Ints:
         steps: The steps.
 
     Returns:
-        (steps,) seconds since Monday 0:00 of the week, local time.
+        (steps,) seconds since Monday 0:00 of the week, local time; read-only.
     """
-    zone = ZoneInfo(steps.time_zone)
-    clocks = (
-        datetime.fromtimestamp(start, zone).replace(tzinfo=UTC) for start in steps.starts.tolist()
-    )
-    local = np.array([round(clock.timestamp()) for clock in clocks], np.int64)
-    return (local + _THURSDAY * _DAY) % _WEEK
+    local = (steps.starts + _offsets(steps) + _THURSDAY * _DAY) % _WEEK
+    local.flags.writeable = False
+    return local
+
+
+def _offsets(steps: Steps) -> Ints:
+    """(steps,) what local time is ahead of UTC at the start of every step [s].
+
+    Asked at the borders of hours, and at every step of an hour in which clocks change.
+    """
+    starts = steps.starts
+    hours, hour_of = np.unique(starts // _HOUR, return_inverse=True)
+    first = _asked(hours * _HOUR, steps.time_zone)
+    changing = first != _asked((hours + 1) * _HOUR, steps.time_zone)
+    offsets = first[hour_of]
+    within = changing[hour_of]
+    offsets[within] = _asked(starts[within], steps.time_zone)
+    return offsets
+
+
+def _asked(instants: Ints, time_zone: str) -> Ints:
+    """What local time is ahead of UTC at instants [UTC epoch s], [s]."""
+    zone = ZoneInfo(time_zone)
+    clocks = (datetime.fromtimestamp(instant, zone) for instant in instants.tolist())
+    ahead = (round((clock.utcoffset() or timedelta()).total_seconds()) for clock in clocks)
+    return np.fromiter(ahead, np.int64, len(instants))
 
 
 def local_months(steps: Steps) -> Ints:
@@ -82,9 +104,8 @@ def local_months(steps: Steps) -> Ints:
     Returns:
         (steps,) months from 1 to 12, local time.
     """
-    zone = ZoneInfo(steps.time_zone)
-    clocks = (datetime.fromtimestamp(start, zone) for start in steps.starts.tolist())
-    return np.array([clock.month for clock in clocks], np.int64)
+    local = (steps.starts + _offsets(steps)).astype("datetime64[s]")
+    return local.astype("datetime64[M]").astype(np.int64) % MONTHS + 1
 
 
 def local_calendar(
@@ -227,7 +248,8 @@ def over_week(policy: Policy, local: Ints, seconds: int) -> Policy:
     if schedule.lengths:
         block_of = np.repeat(np.arange(len(schedule.lengths)), schedule.lengths)[slots]
         runs = [(block, len(list(steps))) for block, steps in groupby(block_of.tolist())]
-        losses = tuple(schedule.epsilons[sum(schedule.lengths[:block])] for block, _ in runs)
+        firsts = np.cumsum((0, *schedule.lengths))
+        losses = tuple(schedule.epsilons[firsts[block]] for block, _ in runs)
         return replace(
             policy,
             horizon=len(local),
@@ -276,21 +298,41 @@ def placed(service: ZoneService, begins: int) -> ZoneService:
     Raises:
         PlanError: The promise cannot be kept.
     """
+    service = replace(service, begins=begins)
+    if service.pattern is None:
+        return service
+    return with_noise(replace(service, scenario=settled(service.pattern, _steps_of(service))))
+
+
+def _steps_of(service: ZoneService) -> Steps:
+    """The steps of a zone from its first one to the end of the local week."""
+    begins, seconds, zone = service.begins, service.seconds, service.time_zone
+    _, end = week_of(begins, seconds, zone)
+    return Steps(begins, seconds, max((end - begins) // seconds, 1), zone)
+
+
+def with_noise(service: ZoneService) -> ZoneService:
+    """The zone with the noise of its plan over the steps that it is placed at.
+
+    Args:
+        service: The zone, as `placed` returns it; its plan is used where it is to be planned.
+
+    Returns:
+        The zone with its policy and the leakage of the plan.
+
+    Raises:
+        PlanError: The promise cannot be kept.
+    """
     pattern, promise, seconds = service.pattern, service.promise, service.seconds
     if pattern is None:
-        return replace(service, begins=begins)
-    _, end = week_of(begins, seconds, service.time_zone)
-    steps = Steps(begins, seconds, max((end - begins) // seconds, 1), service.time_zone)
-    local = local_seconds(steps)
-    scenario = settled(pattern, steps)
-    policy, leakage = _over(pattern.terms, _WEEK // seconds), None
-    week = None
+        return service
+    policy, leakage, week = _over(pattern.terms, _WEEK // seconds), None, None
     if service.planned and promise is not None:
         week = week_plan(pattern, promise, seconds)
     if week is not None:
         policy, leakage = week.policy, week.leakage
-    policy = over_week(policy, local, seconds)
-    return replace(service, scenario=scenario, policy=policy, begins=begins, leakage=leakage)
+    policy = over_week(policy, local_seconds(_steps_of(service)), seconds)
+    return replace(service, policy=policy, leakage=leakage)
 
 
 def whole_week(service: ZoneService) -> ZoneService:
@@ -320,14 +362,14 @@ def settled(pattern: Pattern, steps: Steps) -> Scenario:
     Returns:
         The scenario; its law is rounded, so that terms have the same digest on every machine.
     """
-    scenario, seconds = laid(pattern, steps), steps.seconds
-    slot = int(local_seconds(steps._replace(number=1))[0]) // seconds
+    slot = int(local_seconds(steps)[0]) // steps.seconds
     models = []
-    for model, laws in zip(scenario.models, _laws(pattern, seconds, slot), strict=True):
+    laws_of = _laws(pattern, steps.seconds, slot)
+    for model, laws in zip(pattern.scenario.models, laws_of, strict=True):
         pieces = zip(model.chains, laws, strict=True)
         chains = tuple(replace(piece, initial=law) for piece, law in pieces)
         models.append(replace(model, chains=chains))
-    return replace(scenario, models=tuple(models))
+    return laid(replace(pattern, scenario=replace(pattern.scenario, models=tuple(models))), steps)
 
 
 @lru_cache(maxsize=256)
@@ -344,11 +386,22 @@ def _laws(pattern: Pattern, seconds: int, slot: int) -> tuple[tuple[Floats, ...]
 def _law(piece: Chains, slots: NDArray[np.int32], slot: int) -> Floats:
     """(chains, states): the law at a slot of the week, from that of the file many weeks before."""
     turn = np.eye(piece.initial.shape[-1])
-    for at in np.roll(slots, -slot - 1):
-        turn = turn @ piece.transition[at]
+    days = np.array_split(np.roll(slots, -slot - 1), 7)
+    for n, day in enumerate(days):
+        if n == 0 or not np.array_equal(day, days[n - 1]):
+            moves = _product(piece.transition[day])
+        turn = turn @ moves
     for _ in range(_TURNS):
         turn = turn @ turn
         turn = turn / turn.sum(axis=-1, keepdims=True)
     law = np.einsum("cs,csr->cr", piece.initial, turn)
     near = np.where(law > 0, np.maximum(law.round(9), 1e-9), 0.0)
     return np.asarray(near / near.sum(axis=-1, keepdims=True))
+
+
+def _product(moves: Floats) -> Floats:
+    """(chains, states, states): the product of (steps, chains, states, states) in order."""
+    while len(moves) > 1:
+        pairs = moves[: len(moves) // 2 * 2]
+        moves = np.concatenate([pairs[::2] @ pairs[1::2], moves[len(pairs) :]])
+    return np.asarray(moves[0])
