@@ -151,8 +151,9 @@ class Exposures(Value):
     def _begin(self) -> None:
         self._steps, self._known = self._support.steps(), list[Exposure]()
         self._unlikely = None if self._constrained is None else self._support.unlikely()
-        self.n_recorded, self._lost = 0, None
+        self.n_recorded, self._lost, self._last = 0, None, (None, b"")
 
+    _last: tuple[Open | None, bytes]  # what was uncertain at the last step, and its key
     _lost: Floats | None  # losses of the last recorded release, one a group
     n_recorded: int  # releases whose losses are recorded
 
@@ -227,7 +228,9 @@ class Exposures(Value):
                 opened = replace(opened, groups=remaining)
         if self._rules[2] == "protect_all" and not (opened.groups.any() or opened.blocks):
             opened = self._support.all_open()
-        key = (self.consumption.calendar.slot(t), opened.key())
+        if opened is not self._last[0]:  # the same object where the same is uncertain again
+            self._last = (opened, opened.key())
+        key = (self.consumption.calendar.slot(t), self._last[1])
         if key not in self._shared:
             self._shared[key] = Exposure(
                 self._support.bound,

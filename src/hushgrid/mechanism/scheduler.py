@@ -194,8 +194,15 @@ class Scheduler(Value):
 
     def scales(self) -> list[float]:
         """The scale of every step [Wh]; none where they are not known before the first reading."""
-        steps = range(1, self._policy.horizon + 1) if self.ahead else ()
-        return [self.at(t).scale for t in steps]
+        scales, found = list[float](), dict[tuple[Exposure, float], float]()
+        for t in range(1, self._policy.horizon + 1) if self.ahead else ():
+            if self._leaving:
+                self._catch_up(t)
+            key = (self._exposure_of(self._exposures, t), self._policy.epsilon_at(t))
+            if key not in found:  # most steps are like an earlier one
+                found[key] = self.at(t).scale
+            scales.append(found[key])
+        return scales
 
     def most(self, t: int) -> float:
         """The largest loss of a release of step t at its epsilon, for any rates before.
