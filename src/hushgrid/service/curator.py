@@ -562,19 +562,17 @@ class Curator:
         return Inside.of(self._draws, tuple(sorted(self._away)), schedule)
 
     @property
-    def releases(self) -> tuple[ReleaseRecord, ...]:
+    def releases(self) -> Sequence[ReleaseRecord]:
         """All that was ever published, in order."""
         return self._ledger.standing.releases
 
-    def run(
-        self, now: float, ahead: float = 0.0, stopped: Callable[[], bool] = lambda: False
-    ) -> list[ReleaseRecord]:
+    def run(self, now: float, ahead: float = 0.0, *, most: int = LATE) -> list[ReleaseRecord]:
         """Close and publish every interval that is due; retry releases not yet published.
 
         Args:
             now: [UTC epoch s]
             ahead: By how much the clock was set forward since it was known to be right [s].
-            stopped: Whether to end after the release in hand.
+            most: Intervals to publish at most.
 
         Returns:
             What was released; nothing while the clock is in doubt.
@@ -590,7 +588,7 @@ class Curator:
         self.doubt = self._doubted(now, ahead)
         if self.doubt is not None:
             return made
-        while self.next_due() <= now and not stopped():
+        while self.next_due() <= now and len(made) < most:
             behind = int((now - self.next_due()) // self.service.seconds)
             if behind >= LATE:
                 self._leave_out(min(behind - LATE + 1, AT_ONCE))

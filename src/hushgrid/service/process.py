@@ -158,15 +158,12 @@ class ZoneRun:
         self.curator = None
         self._stack.close()
 
-    def run(
-        self, now: float, ahead: float = 0.0, stopped: Callable[[], bool] = lambda: False
-    ) -> list[ReleaseRecord] | None:
-        """Publish what is due; None if the zone is closed, or was closed by a failure.
+    def run(self, now: float, ahead: float = 0.0) -> list[ReleaseRecord] | None:
+        """Publish the next interval if it is due; None if the zone is closed, or failed and was.
 
         Args:
             now: [UTC epoch s]
             ahead: By how much the clock was set forward since the start [s].
-            stopped: Whether to end after the release in hand.
 
         Returns:
             What was released.
@@ -181,7 +178,7 @@ class ZoneRun:
             curator = self.curator or (self.finish() if self.opens else self.open(likely))
             if curator is None:
                 return None
-            made = curator.run(now, step, stopped)
+            made = curator.run(now, step, most=1)
             if curator.confirmed:
                 self._trusted = ahead
         except Exception as error:  # a failure of one zone must not stop the others
@@ -478,18 +475,28 @@ class Process:
         return self._key.derive("mqtt client id").hex()[:24]
 
     def turn(self, clock: Clock, stopped: Callable[[], bool] = lambda: False) -> None:
-        """One pass over all zones, or until it is stopped."""
+        """Publish what is due in all zones, or until it is stopped.
+
+        A release of each zone in turn: after an outage every zone has a new price before any has
+        all that are late.
+        """
+        begun, due = clock.now(), self._zones
+        while due:
+            late = list[ZoneRun]()
+            for zone in due:
+                if stopped():
+                    return
+                if self._pass(zone, clock) and zone.next_due() <= begun:
+                    late.append(zone)
+            due = late
         for zone in self._zones:
-            if stopped():
-                return
-            self._pass(zone, clock, stopped)
+            self._keep(zone)
         self._passed()
 
-    def _pass(
-        self, zone: ZoneRun, clock: Clock, stopped: Callable[[], bool] = lambda: False
-    ) -> None:
+    def _pass(self, zone: ZoneRun, clock: Clock) -> bool:
+        """Publish a zone's next interval if it is due; whether it was published."""
         begun, before, name = time.monotonic(), zone.service, zone.service.id
-        made = zone.run(clock.now(), ahead_of(clock), stopped)
+        made = zone.run(clock.now(), ahead_of(clock))
         if zone.service is not before:
             self._renew(zone.service)
         self._metrics.readings_lost(name, self._meters.lost(name))
@@ -497,15 +504,21 @@ class Process:
             if zone.service.id not in self.board.waiting():
                 self._metrics.failed(zone.service.id)
             self.board.failed(zone.service.id)
-            return
+            return False
         self._metrics.released(made, time.monotonic() - begun)
         status = zone.curator.status
         self._metrics.zone_status(status)
         self.board.passed(status)
         if self._operator is not None:
             self._operator.update(zone.service.id, zone.curator.inside)
+        return bool(made)
+
+    @staticmethod
+    def _keep(zone: ZoneRun) -> None:
+        """Keep a checkpoint where one is due."""
         try:
-            zone.curator.keep_checkpoint()
+            if zone.curator is not None:
+                zone.curator.keep_checkpoint()
         except LedgerError as error:  # what it is for is only time
             log.warning("no checkpoint", extra={"zone": zone.service.id, "reason": str(error)})
 
