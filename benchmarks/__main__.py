@@ -30,6 +30,7 @@ from benchmarks import (
     step,
     web,
     webhooks,
+    years,
 )
 from benchmarks.measure import Question, Result
 
@@ -52,6 +53,7 @@ QUESTIONS: dict[str, Question] = (
     | learn.QUESTIONS
     | batch.QUESTIONS
     | start.QUESTIONS
+    | years.QUESTIONS
 )
 
 

@@ -30,7 +30,7 @@ from hushgrid.mechanism.release import Release
 from hushgrid.model.zone import feed_in_rate, public_rate
 from hushgrid.service.clock import Clock
 from hushgrid.service.curator import PresentPrices, price, utc
-from hushgrid.service.ledger.records import ReleaseRecord
+from hushgrid.service.ledger.records import ReleaseRecord, Releases
 from hushgrid.service.replay import PublicReplay
 
 DAY = 86_400  # [s]
@@ -685,7 +685,7 @@ class History:
             tuple[str, bool], tuple[tuple[int, int, int | None], Future[ForecastPrices]]
         ] = {}
         self._present: dict[str, tuple[tuple[int, int], dict[str, Any]]] = {}
-        self._releases: dict[str, list[ReleaseRecord]] = {zone: [] for zone in self.zones}
+        self._releases = {zone: Releases() for zone in self.zones}
         self._watchers: list[tuple[ReleaseWatcher, bool]] = []
         self._price_watchers: list[PriceWatcher] = []
         self._shown: dict[str, dict[str, Any]] = {}
@@ -703,7 +703,7 @@ class History:
         """
         with self._mutex:
             self.unread.discard(zone)
-            self._releases[zone] = list(releases[-KEPT:])
+            self._releases[zone] = Releases(releases[-KEPT:])
             if notified and releases:
                 self._notified[zone] = releases[-1].start
 
@@ -771,7 +771,7 @@ class History:
         if known and known[-1].start >= release.start:
             return False
         known.append(release)
-        del known[:-KEPT]
+        del known.items[:-KEPT]
         return True
 
     def newest(self, zone: str) -> ReleaseRecord | None:
@@ -786,7 +786,7 @@ class History:
             bisect.bisect_left(known, at, key=lambda one: one.applies_start)
             for at in (since, until)
         )
-        return known[low:high]
+        return list(known[low:high])
 
     def at(self, zone: str, t: int) -> ReleaseRecord | None:
         """The release of step t; None where it is not kept."""
@@ -794,7 +794,7 @@ class History:
 
     def last(self, zone: str, number: int) -> list[ReleaseRecord]:
         """The newest releases, oldest first."""
-        return self._releases[zone][-number:] if number > 0 else []
+        return list(self._releases[zone][-number:]) if number > 0 else []
 
     def applying(self, zone: str, start: int) -> ReleaseRecord | None:
         """The release whose price is for the interval at `start` [UTC epoch s]."""

@@ -19,6 +19,7 @@ from hushgrid.service.ledger.records import (
     TYPES,
     ChargeRecord,
     ClosedRecord,
+    Columns,
     EpochRecord,
     GapRecord,
     GenesisRecord,
@@ -28,10 +29,13 @@ from hushgrid.service.ledger.records import (
     OpenedRecord,
     Record,
     ReleaseRecord,
+    Releases,
     ResumeRecord,
     ScheduleRecord,
     TransferRecord,
+    UnreadRelease,
     digest_of,
+    from_verified,
     unmatched,
 )
 
@@ -411,7 +415,9 @@ class Fold:
         self.place: ChainPosition | None = None
         self._verify = verify
         self._signature = ""
-        self._kept: dict[type[LedgerEntry], list[Any]] = {one: [] for one in TYPES.values()}
+        self._releases = Releases()
+        self._kept: dict[type[LedgerEntry], Any] = {one: [] for one in TYPES.values()}
+        self._kept[ReleaseRecord] = self._releases
 
     @property
     def seq(self) -> int:
@@ -433,22 +439,22 @@ class Fold:
         """The position after the record; LedgerError where it breaks a rule. Changes nothing."""
         return follow(self.place, record, self._verify)
 
-    def take_known(self, records: Iterable[Record]) -> None:
+    def take_known(self, rows: Iterable[Columns]) -> None:
         """Add records that were verified before: of releases nothing is checked.
 
         Args:
-            records: The records, in order.
+            rows: The columns of the records, in order.
         """
-        releases: list[ReleaseRecord] = self._kept[ReleaseRecord]
-        for run, some in groupby(records, lambda one: one.kind == "release"):
+        for run, some in groupby(rows, lambda row: bool(row[2] == "release")):
             if not run or self.place is None:
-                for record in some:
-                    self.take(record)
+                for row in some:
+                    self.take(from_verified(row))
                 continue
-            taken = [ReleaseRecord.from_record(one, checked=True) for one in some]
-            releases += taken
-            last = releases[-1]  # later than the others, so that only its place counts
-            opened = [_first_of_block(one) for one in taken if _has_account(one)]
+            taken = Releases(UnreadRelease(row) for row in some)
+            self._releases.items += taken.items
+            last = taken[-1]  # later than the others, so that only its place counts
+            newest = [taken.newest("account"), taken.newest("windows")]
+            opened = [_first_of_block(one) for one in newest if one is not None]
             self.place = replace(
                 _after(self.place, last),
                 head=Head(last.seq, last.head),
@@ -473,6 +479,8 @@ class Fold:
         place = self.place
         if place is None:
             raise LedgerError("the ledger has no record; its first is the genesis.")
+        self._releases.newest("account")  # so that no copy has to look for them
+        self._releases.newest("windows")
         return LedgerState(
             zone=place.zone,
             mode=place.mode,
@@ -482,7 +490,7 @@ class Fold:
             epoch=place.epoch,
             schedule=place.schedule,
             epochs=tuple(self._kept[EpochRecord]),
-            releases=tuple(self._kept[ReleaseRecord]),
+            releases=Releases(self._releases),
             transfers=tuple(self._kept[TransferRecord]),
             charged=place.charged,
             charges=tuple(self._kept[ChargeRecord]),
@@ -694,6 +702,10 @@ class Checkpointed(Protocol):
 
     def keep_checkpoint(self, checkpoint: Sequence[Any]) -> None:
         """Keep a checkpoint in place of the zone's last one."""
+        ...
+
+    def newest(self, zone: str, kind: str) -> Record | None:
+        """A zone's last record of a kind; None without one."""
         ...
 
     def columns(self, zone: str, after_seq: int = 0) -> Iterator[Sequence[Any]]:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, overload
 
 from hushgrid._numbers import (
     CHANCE,
@@ -52,6 +52,7 @@ DEPTH = 8  # no record nests deeper
 NAMES = ("body", "digest", "kind", "prev", "seq", "signature", "zone")
 
 Body = Mapping[str, Any]
+Columns = Sequence[Any]  # of a record in a store: the arguments of `from_fields`
 Sign = Callable[[str], str]  # digest -> signature, both in hex
 
 
@@ -236,8 +237,8 @@ def from_fields(
     return record
 
 
-def linked(rows: Iterable[Sequence[Any]]) -> Iterator[Record]:
-    """Records from the columns of a store, checked by their digests alone.
+def linked(rows: Iterable[Columns]) -> Iterator[Columns]:
+    """Columns of a store, checked by their digests alone.
 
     Where the last of them is known to be valid, so are the others: each has the digest of the one
     before. Signatures are no part of that.
@@ -246,19 +247,33 @@ def linked(rows: Iterable[Sequence[Any]]) -> Iterator[Record]:
         rows: The arguments of `from_fields` for each, from a zone's first record on.
 
     Yields:
-        The records.
+        The same.
 
     Raises:
         LedgerError: A record does not follow, or does not have the digest it states.
     """
     before, named = NOTHING, ""
-    for n, (zone, seq, kind, body, prev, digest, signature) in enumerate(rows, 1):
+    for n, row in enumerate(rows, 1):
+        zone, seq, kind, body, prev, digest, _ = row
         named = named or f"{FORMAT}\n{canonical(zone)}\n"
         text = f"{named}{seq}\n{kind}\n{prev}\n{body}\n"
         if (seq, prev, digest) != (n, before, hashlib.sha256(text.encode()).hexdigest()):
             raise LedgerError(f"record {n} of zone {zone!r} was changed.")
         before = digest
-        yield Record(zone, seq, kind, _frozen(_parsed(body)), prev, digest, signature)
+        yield row
+
+
+def from_verified(row: Columns) -> Record:
+    """The record of columns that were verified before.
+
+    Args:
+        row: The arguments of `from_fields`.
+
+    Returns:
+        The record; its form is not checked again.
+    """
+    zone, seq, kind, body, prev, digest, signature = row
+    return Record(zone, seq, kind, _frozen(_parsed(body)), prev, digest, signature)
 
 
 def from_line(line: bytes) -> Record:
@@ -742,6 +757,102 @@ class ReleaseRecord(HasRelease, LedgerEntry):
         return replace(one, t=epoch.step(one.t), applies_from=epoch.step(one.applies_from))
 
 
+class UnreadRelease:
+    """A release that was verified before, as its store has it until it is asked for.
+
+    Args:
+        row: Its columns.
+    """
+
+    __slots__ = ("_read", "_row")
+
+    def __init__(self, row: Columns) -> None:
+        self._row: Columns | None = row
+        self._read: ReleaseRecord | None = None
+
+    def read(self) -> ReleaseRecord:
+        """The release."""
+        row = self._row  # two threads may read it at the same time
+        if row is not None:
+            self._read = ReleaseRecord.from_record(from_verified(row), checked=True)
+            self._row = None
+        assert self._read is not None
+        return self._read
+
+    def has(self, name: str) -> bool:
+        """Whether it has a value of an optional field."""
+        row = self._row
+        if row is not None and f'"{name}"' not in row[3]:  # it need not be read
+            return False
+        return getattr(self.read(), name) is not None
+
+
+class Releases(Sequence[ReleaseRecord]):
+    """Releases in order; a start reads few of those that were verified before.
+
+    Args:
+        items: The releases.
+
+    Attributes:
+        items: The same, read or not.
+    """
+
+    __slots__ = ("_newest", "items")
+
+    def __init__(self, items: Iterable[ReleaseRecord | UnreadRelease] = ()) -> None:
+        same, self._newest = items, dict[str, tuple[int, int]]()
+        if isinstance(items, Releases):
+            same, self._newest = items.items, dict(items._newest)
+        self.items: list[ReleaseRecord | UnreadRelease] = list(same)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    @overload
+    def __getitem__(self, place: int) -> ReleaseRecord: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Releases: ...
+
+    def __getitem__(self, place: int | slice) -> ReleaseRecord | Releases:
+        if isinstance(place, slice):
+            return Releases(self.items[place])
+        release = self.items[place]
+        return release.read() if isinstance(release, UnreadRelease) else release
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Releases({len(self)})"
+
+    def append(self, release: ReleaseRecord | UnreadRelease) -> None:
+        """Add the next release."""
+        self.items.append(release)
+
+    def clear(self) -> None:
+        """Forget all."""
+        self.items.clear()
+        self._newest.clear()
+
+    def newest(self, name: Literal["account", "windows"]) -> ReleaseRecord | None:
+        """The newest release with an account of that name; None without one.
+
+        Releases that were looked at before are not looked at again.
+        """
+        place, looked = self._newest.get(name, (-1, 0))
+        for n in range(len(self.items) - 1, looked - 1, -1):
+            release = self.items[n]
+            unread = isinstance(release, UnreadRelease)
+            if release.has(name) if unread else getattr(release, name) is not None:
+                place = n
+                break
+        self._newest[name] = (place, len(self.items))
+        return None if place < 0 else self[place]
+
+
 @dataclass(frozen=True, slots=True)
 class TransferRecord(LedgerEntry):
     """A house leaves for zone `other` or comes from there, with the account of what was published.
@@ -1004,7 +1115,7 @@ class LedgerState:
     epoch: EpochRecord | None
     schedule: str | None
     epochs: tuple[EpochRecord, ...]
-    releases: tuple[ReleaseRecord, ...]
+    releases: Sequence[ReleaseRecord]
     transfers: tuple[TransferRecord, ...]
     charged: Mapping[str, float] = field(default_factory=dict)
     charges: tuple[ChargeRecord, ...] = ()
@@ -1019,7 +1130,7 @@ class LedgerState:
         return self.releases[-1].t if self.releases else 0
 
     @property
-    def current(self) -> tuple[ReleaseRecord, ...]:
+    def current(self) -> Sequence[ReleaseRecord]:
         """The releases of the present epoch, in order."""
         if self.epoch is None:
             return ()
@@ -1086,7 +1197,7 @@ class LedgerState:
     @property
     def latest_account(self) -> RecordedAccount | None:
         """The newest account on record; None before any."""
-        opened = next((one for one in reversed(self.releases) if one.account is not None), None)
+        opened = Releases(self.releases).newest("account")
         lost = next((one for one in reversed(self.booked) if one.account is not None), None)
         newer = lost is not None and (opened is None or opened.seq < lost.seq)
         if newer and lost is not None and lost.account is not None and lost.until is not None:
@@ -1100,11 +1211,8 @@ class LedgerState:
     @property
     def latest_windows(self) -> RecordedWindows | None:
         """The newest account of promises about windows; None before any."""
-        records: tuple[Sequence[ReleaseRecord | ResumeRecord], ...] = (self.releases, self.booked)
-        newest = [
-            next((one for one in reversed(some) if one.windows is not None), None)
-            for some in records
-        ]
+        booked = next((one for one in reversed(self.booked) if one.windows is not None), None)
+        newest = (Releases(self.releases).newest("windows"), booked)
         last = max((one for one in newest if one is not None), key=lambda r: r.seq, default=None)
         if last is None or last.windows is None:
             return None
