@@ -2,9 +2,13 @@
 
 A curator that stands by copies new records into its own witness, so that a database server that
 took over without the last records gets them back. It answers no price and takes no reading, and it
-records nothing. When the active curator has not renewed its row for one lease, it takes the row
+records nothing. When the row of the active curator has expired, it takes the row
 (`ledger/fenced.py`), opens the zones and serves them. A curator that has lost the row closes its
 zones and stands by again.
+
+It begins no terms. A zone whose file has other terms than the ledger is not served: the ledger has
+only the digest of what is not in the file. Such a curator says where its file differs, and takes a
+row only when it has been free for one more lease, so that one with the right file comes first.
 """
 
 from __future__ import annotations
@@ -13,10 +17,10 @@ import logging
 import math
 import secrets
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse
@@ -33,12 +37,12 @@ from hushgrid.files.deployment import Deployment
 from hushgrid.service.clock import Clock, since_start
 from hushgrid.service.http.server import Server, SwappableApp
 from hushgrid.service.ledger.chain import Fold
-from hushgrid.service.ledger.fenced import ActiveRow, FencedLedger, Lease, session_url
+from hushgrid.service.ledger.fenced import FencedLedger, Lease, session_url
 from hushgrid.service.ledger.witness import KEPT, open_witnesses
 from hushgrid.service.ledger.writer import load, recover, refold, verify_signature
 from hushgrid.service.meters.block_keys import BlockKeys
 from hushgrid.service.process import Process
-from hushgrid.service.terms import changes_of, unasked
+from hushgrid.service.terms import changes_of, under_ledger_terms
 
 if TYPE_CHECKING:
     from hushgrid.service.ledger.records import Record
@@ -57,12 +61,15 @@ class Standby:
         stack: Closes what is opened.
         clock: The wall clock.
         steady: A clock that cannot be set [s].
+        begins: Whether it begins the terms of its file when it is first active.
 
     Attributes:
         me: The name of this curator.
         deployment: The service with this name in every database session.
         store: The ledger.
         lost: Set when this curator is no longer active.
+        begins: See above; False once it has begun them.
+        differs: Where the file of a zone differs from the ledger, a sentence by zone.
     """
 
     def __init__(
@@ -71,6 +78,8 @@ class Standby:
         stack: ExitStack,
         clock: Clock,
         steady: Callable[[], float] = since_start,
+        *,
+        begins: bool = False,
     ) -> None:
         self.me = f"{deployment.name}-{secrets.token_hex(3)}"
         self.deployment = _with_session_urls(deployment, self.me)
@@ -88,15 +97,19 @@ class Standby:
         moved = self.store.any_moved(self._zones)
         # until then nothing is taken: other curators append what this server lacks
         self._still = steady() + self.lease.seconds if moved else -math.inf
-        self._row: tuple[ActiveRow, float] | None = None  # and since when it is as it is
         self._since = clock.now()
         self._last = {zone: self._noted(zone) for zone in self._zones}
         self._passed, self._stop = steady(), threading.Event()
         self._asked = -math.inf  # when the last renewal was begun, gone through or not
         self._away = False
+        self._free: float | None = None  # since when the row is seen free
+        self.differs: Mapping[str, str] = {}
+        self.begins = begins
+        if not begins:
+            self.compare()
         self.stage: SwappableApp | None = None
         if deployment.http is not None:
-            health = Route("/healthz", _alive)
+            health = Route("/healthz", self._alive)
             self.stage = SwappableApp([health], absent=STANDS_BY, answers=self.awake)
             http = deployment.http
             server = Server(self.stage, http.host, http.port, http)
@@ -140,12 +153,18 @@ class Standby:
             self._put_back()
         self._follow()
         row = self.store.look()
-        if self._row is None or self._row[0] != row:
-            self._row = row, now
-        free = now - self._row[1] >= self.lease.seconds or row.word == "-Infinity"
-        if row.valid or not free or now < self._still:
+        if row.valid or now < self._still:
+            self._free = None
+            return False
+        self._free = now if self._free is None else self._free
+        if len(self.differs) == len(self._zones):  # it has nothing to serve
+            return False
+        if self.differs and now - self._free < self.lease.seconds:
             return False
         if not self.store.take(row):
+            return False
+        if self.store.server() not in (None, self._server):  # noticed at the next turn
+            self.store.give()
             return False
         self.lost.clear()
         self.passed()
@@ -155,12 +174,13 @@ class Standby:
 
     def _follow(self) -> None:
         """Copy new records into the witnesses."""
-        behind = dict(self._last)
+        behind, begun = dict(self._last), False
         while behind:
             records: dict[str, list[Record]] = {}
             for record in self.store.after(behind):
                 records.setdefault(record.zone, []).append(record)
             for zone, new in records.items():
+                begun = begun or any(record.kind == "epoch" for record in new)
                 try:
                     self.witnesses.of(zone).follow(new, self._since)
                 except LedgerError as error:
@@ -168,6 +188,17 @@ class Standby:
                 self._erase_keys(zone, new)
                 self._last[zone] = new[-1].seq
             behind = {zone: self._last[zone] for zone in records}
+        if begun and not self.begins:
+            self.compare()
+
+    def compare(self) -> Deployment:
+        """See where the file differs from the ledger; the zones where it does not."""
+        same, differs = under_ledger_terms(self.deployment, self.store)
+        for zone, sentence in differs.items():
+            if self.differs.get(zone) != sentence:
+                log.warning("file differs", extra={"zone": zone, "reason": sentence})
+        self.differs = differs
+        return same
 
     def _erase_keys(self, zone: str, records: list[Record]) -> None:
         """Erase the keys of blocks before the one that the newest release is of."""
@@ -233,13 +264,17 @@ class Standby:
                 self.lost.set()
             self._asked = begun
 
+    async def _alive(self, _request: Request) -> JSONResponse:
+        state: dict[str, Any] = {"status": "standing by"}
+        state |= {"differs": list(self.differs.values())} if self.differs else {}
+        return JSONResponse(state, headers={"Cache-Control": "no-store"})
+
     def give(self) -> None:
         """Stop being active; the row is free at once where this curator still has it."""
         self.lost.set()
         self.store.give()
         for zone in self._zones:
             self.witnesses.of(zone).disown()
-        self._row = None
         self._last = {zone: max(self.witnesses.of(zone).seq, 0) for zone in self._zones}
 
     def close(self) -> None:
@@ -278,16 +313,20 @@ def serve_in_turn(
         run: Serves with a process that is open, until the function it is given answers True.
     """
     with ExitStack() as stack:
-        standby = Standby(deployment, stack, clock)
+        standby = Standby(deployment, stack, clock, begins=changed)
         stack.callback(standby.close)
         if changed:
             standby.check_alone()
         while standby.wait(stop):
             try:
                 with ExitStack() as opened:
-                    begun, changes = changes_of(standby.deployment, clock.now())
-                    if changes and not changed:
-                        raise LedgerError(unasked(changes))
+                    changes: Mapping[str, str] = {}
+                    if standby.begins:
+                        begun, changes = changes_of(standby.deployment, clock.now())
+                    else:
+                        begun = standby.compare()
+                        if not begun.zones:  # other terms began since the row was taken
+                            continue
                     process = Process(
                         begun,
                         opened,
@@ -295,7 +334,7 @@ def serve_in_turn(
                         witnesses=standby.witnesses,
                     )
                     process.open(clock.now(), changes)
-                    changed = False
+                    standby.begins = False
                     process.listen(clock, standby.stage)
 
                     def ended() -> bool:
@@ -308,10 +347,6 @@ def serve_in_turn(
                 log.error("not opened", extra={"curator": standby.me, "reason": str(error)})
             finally:
                 standby.give()
-
-
-async def _alive(_request: Request) -> JSONResponse:
-    return JSONResponse({"status": "standing by"}, headers={"Cache-Control": "no-store"})
 
 
 def _with_session_urls(deployment: Deployment, me: str) -> Deployment:

@@ -21,7 +21,7 @@ from hushgrid.service.epoch import (
 )
 from hushgrid.service.ledger import is_there, open_store
 from hushgrid.service.ledger.chain import Checkpointed, LedgerStore, fold
-from hushgrid.service.ledger.records import EpochRecord, LedgerState, from_fields
+from hushgrid.service.ledger.records import EpochRecord, LedgerState
 
 
 def as_begun(deployment: Deployment) -> Deployment:
@@ -56,11 +56,11 @@ def _last_epoch(store: LedgerStore, zone: str) -> EpochRecord | None:
     """
     try:
         if isinstance(store, Checkpointed):  # no other record need be read
-            rows = [row for row in store.columns(zone) if row[2] == "epoch"]
-            epochs = [from_fields(*row) for row in rows[-1:]]
+            newest = store.newest(zone, "epoch")
         else:
             epochs = [one for one in store.records(zone) if one.kind == "epoch"]
-        return EpochRecord.from_record(epochs[-1]) if epochs else None
+            newest = epochs[-1] if epochs else None
+        return None if newest is None else EpochRecord.from_record(newest)
     except LedgerError:
         return None
 
@@ -110,6 +110,30 @@ def changes_of(deployment: Deployment, now: float) -> Changes:
     return Changes(replace(deployment, zones=tuple(zones)), changed)
 
 
+def under_ledger_terms(deployment: Deployment, store: LedgerStore) -> Changes:
+    """The service for a curator that begins no terms: zones whose file has those of the ledger.
+
+    Args:
+        deployment: The service as its file is now.
+        store: Its ledger.
+
+    Returns:
+        The service with these zones alone, and where the file of each of the others differs.
+    """
+    zones, others = list[ZoneService](), dict[str, str]()
+    for zone in deployment.zones:
+        epoch = _last_epoch(store, zone.id)
+        begun = zone if epoch is None else zone_as_begun(zone, epoch)
+        if epoch is None or not terms_differ(begun, epoch):
+            zones.append(begun)
+            continue
+        others[zone.id] = (
+            f"zone {zone.id}: {_differing(begun, epoch)} of the file are not those of the ledger;"
+            " this curator does not serve the zone, give it the file of the active one."
+        )
+    return Changes(replace(deployment, zones=tuple(zones)), others)
+
+
 def unasked(changes: Mapping[str, str]) -> str:
     """The sentence with which a start ends that would change terms, and was not asked to.
 
@@ -155,8 +179,15 @@ def change_of(service: ZoneService, standing: LedgerState) -> str:
     Returns:
         A sentence.
     """
-    epoch, parts = standing.epoch, list[str]()
-    assert epoch is not None
+    assert standing.epoch is not None
+    what = _differing(service, standing.epoch)
+    at = _utc(service.begins)
+    return f"zone {service.id}: {what} of the file begin at {at}; what is published stays counted."
+
+
+def _differing(service: ZoneService, epoch: EpochRecord) -> str:
+    """In what the terms of a zone differ from those of an epoch, as far as its record says."""
+    parts = list[str]()
     window = None if epoch.window is None else tuple(epoch.window)
     before = (epoch.interval, window)
     if before != (interval_promise(service), window_promise(service)):
@@ -167,9 +198,7 @@ def change_of(service: ZoneService, standing: LedgerState) -> str:
         parts.append("the meters")
     if epoch.seconds != service.seconds:
         parts.append("the interval")
-    what = ", ".join(parts) or "the policy, the tariff or the laws of consumption"
-    at = _utc(service.begins)
-    return f"zone {service.id}: {what} of the file begin at {at}; what is published stays counted."
+    return ", ".join(parts) or "the policy, the tariff or the laws of consumption"
 
 
 def _utc(seconds: int) -> str:

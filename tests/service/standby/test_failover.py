@@ -84,7 +84,8 @@ def fleet(
     made = Fleet(service_file(folder, url, ZONES), url)
     try:
         with Witness(url) as witness:
-            wait_for(lambda: made.active() is not None, made.curators)
+            # the first start commits to a schedule of every step of 2 s to the end of the week
+            wait_for(lambda: made.active() is not None, made.curators, 600)
             wait_for(lambda: len(witness.steps()) == len(ZONES), made.curators)
             yield made, witness
     finally:

@@ -147,6 +147,7 @@ class SqlLedger(Database):
             every.where(table.c.seq > sa.bindparam("after")).order_by(table.c.seq).limit(PAGE)
         )
         self._last = every.order_by(table.c.seq.desc()).limit(1)
+        self._last_of = self._last.where(table.c.kind == sa.bindparam("kind"))
         self._zones = sa.select(table.c.zone).distinct().order_by(table.c.zone)
         self._add = sa.insert(table)
 
@@ -175,6 +176,11 @@ class SqlLedger(Database):
         with self.begin() as connection:
             connection.execute(sa.delete(CHECKPOINTS).where(CHECKPOINTS.c.zone == row["zone"]))
             connection.execute(sa.insert(CHECKPOINTS), row)
+
+    def newest(self, zone: str, kind: str) -> Record | None:
+        """A zone's last record of a kind."""
+        rows = self.rows(self._last_of, zone=zone, kind=kind)
+        return from_fields(*rows[0]) if rows else None
 
     def head(self, zone: str) -> Record | None:
         """A zone's last record."""
