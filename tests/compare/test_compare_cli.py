@@ -96,6 +96,8 @@ def test_a_promise_some_cannot_give(tmp_path: Path) -> None:
         (("--world", "survey"), "chains is unset"),
         (("--readings", "nowhere.csv"), "nowhere.csv cannot be read"),
         (("--config", "examples/release.toml"), "config is set without readings"),
+        (("--secret", "window"), "secret is window without readings"),
+        (("--clamp", "700"), "block or clamp is set without the secret window"),
     ],
 )
 def test_bad_input(tmp_path: Path, words: tuple, message: str) -> None:

@@ -315,7 +315,8 @@ class PublicKnowledge:
         clamp: Clamp of each density class [Wh]; empty without a clamp.
         shape: The noise law of the releases.
         moments: Cached moments of the load.
-        ends: Last step of each block of steps with one noise; empty where noise is independent.
+        ends: Last step of each block of steps with one noise, after the step before the first of
+            them; empty where noise is independent.
         block: The last step of the block that `sizes` is about; 0 before any release.
         sizes: (models, 1 + grid, G): for each factor, probability of each half-width that the noise
             of the block may have; empty where noise is independent.
@@ -359,9 +360,22 @@ class PublicKnowledge:
         moments = _Moments(tuple(models), consumption, clamp)
         return cls(tuple(models), consumption, prior, weights, 1, clamp, shape, moments)
 
-    def with_blocks(self, lengths: Sequence[int]) -> PublicKnowledge:
-        """The knowledge before the first release, where noise lasts blocks of these steps."""
-        return replace(self, ends=tuple(accumulate(lengths)), block=0).with_sizes(BLOCK_SIZES)
+    def with_blocks(self, lengths: Sequence[int], begun: int = 0) -> PublicKnowledge:
+        """The knowledge before the first release, where noise lasts blocks of these steps.
+
+        Args:
+            lengths: Steps of each block; empty where noise is independent.
+            begun: Steps of the first block that lie before step 1.
+
+        >>> from hushgrid import Consumption, OccupancyModel, Uniform
+        >>> theta = OccupancyModel.factored([[0.5, 0.5]], [[[[0.9, 0.1], [0.2, 0.8]]]])
+        >>> f = Consumption.by_class(absent=[Uniform(500)], present=[Uniform(1000)])
+        >>> now = PublicKnowledge.start([theta], f).with_blocks((96, 96), begun=90)
+        >>> now.ends, now.length, now.moved(6).length
+        ((-90, 6, 102), 96, 96)
+        """
+        ends = tuple(accumulate(lengths, initial=-begun)) if lengths else ()
+        return replace(self, ends=ends, block=0).with_sizes(BLOCK_SIZES)
 
     def with_sizes(self, count: int) -> PublicKnowledge:
         """The knowledge before the first release of a block, with so many half-widths of noise."""
@@ -487,7 +501,7 @@ class PublicKnowledge:
         if not self.ends:
             return 0
         at = bisect_left(self.ends, self.t)
-        return self.ends[at] - (self.ends[at - 1] if at else 0)
+        return self.ends[at] - self.ends[at - 1]
 
     @property
     def width(self) -> float:

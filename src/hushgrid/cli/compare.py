@@ -187,11 +187,17 @@ def of_zone(real: Real, given: GivenZone) -> Real:
     return real.of(given.meters)
 
 
+USUAL = 3300.0  # what a home uses in a year by published figures [kWh], as in a learn file
 CURVE = (0.1, 0.3, 1.0, 3.0, 10.0)  # times the promise: points of the chart
 
 
 def compare(
-    secret: Annotated[common.Secret, typer.Option(help="What the promise is about.")] = "interval",
+    secret: Annotated[
+        Literal["step", "interval", "window"], typer.Option(help="What the promise is about.")
+    ] = "interval",
+    window: Annotated[
+        str, typer.Option(metavar="DURATION", help="Of the secret window, its length.")
+    ] = "P1D",
     epsilon: Annotated[float, typer.Option(help="What to promise about the secret.")] = 1.0,
     delta: Annotated[
         float, typer.Option(help="Delta of (epsilon, delta), for methods that have one.")
@@ -233,6 +239,21 @@ def compare(
     copies: Annotated[
         int, typer.Option(min=1, help="A larger zone: so many copies of each real home.")
     ] = 1,
+    usual: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            help="What a home uses in a year by published figures [kWh]: estimates then follow"
+            " releases alone, not the model. Of the secret window 3300; else none.",
+        ),
+    ] = None,
+    block: Annotated[
+        str | None,
+        typer.Option(metavar="DURATION", help="Of the secret window, how long one noise lasts."),
+    ] = None,
+    clamp: Annotated[
+        int | None, typer.Option(min=1, help="Of the secret window, hushgrid's clamp [Wh].")
+    ] = None,
     rho: Annotated[
         float, typer.Option(min=0, help="Error of the model by which real readings are clamped.")
     ] = 0.2,
@@ -266,8 +287,10 @@ def compare(
     Raises:
         PlanError: If options contradict each other.
     """
+    from dataclasses import replace
+
+    from hushgrid.compare.comparison import WindowNoise, copied, methods_with
     from hushgrid.compare.comparison import compare as compared
-    from hushgrid.compare.comparison import copied, methods_with
     from hushgrid.compare.methods import MethodPromise
     from hushgrid.errors import PlanError
     from hushgrid.files.results import (
@@ -282,7 +305,13 @@ def compare(
 
     common.require("matplotlib", "plot")
     asked: Any = secret
-    promise, methods = MethodPromise(asked, epsilon, delta), methods_with(eta)
+    if secret == "window":
+        usual = USUAL if usual is None else usual
+        if readings is None:
+            raise PlanError("secret is window without readings; give those of real days.")
+    elif block is not None or clamp is not None:
+        raise PlanError("block or clamp is set without the secret window; leave them out.")
+    methods = methods_with(eta, fitted=bool(usual))
     if unknown := set(method or ()) - {one.name for one in methods}:
         names = ", ".join(one.name for one in methods)
         raise PlanError(f"method is {sorted(unknown)[0]!r}; give one of {names}.")
@@ -301,7 +330,16 @@ def compare(
         )
         days, chart_days = (min(n, len(source.readings)) for n in (days, chart_days))
         source = copied(source, copies) if copies > 1 else source
+        if usual:
+            source = replace(source, published=1000 * usual / (365 * source.horizon))
         attack_days = 0  # the true occupancy is not known
+    step = 86_400 // source.horizon
+    touched = -(-_seconds("window", window, step) // step) + 1 if secret == "window" else None
+    promise = MethodPromise(asked, epsilon, delta, touched)
+    noise = WindowNoise(
+        None if block is None else _seconds("block", block, step) // step,
+        () if clamp is None else (clamp,) * source.scenarios[0].consumption.absent.shape[1],
+    )
     make_folder(out)
     settings = {
         "secret": secret, "delta": delta, "eta": eta, "world": world if readings is None else "",
@@ -311,6 +349,8 @@ def compare(
         "model": model, "digest": source.digest, "copies": copies,
     }  # fmt: skip
     settings |= {"draws": draws} if draws > 1 else {}
+    settings |= {"window": window, "block": block, "clamp": clamp} if touched else {}
+    settings |= {"usual": usual} if usual else {}
     settings |= {"rho": rho} if rho != 0.2 else {}
     settings |= {"methods": ", ".join(one.name for one in methods)} if method else {}
     kept = Journal(out / "days.jsonl", settings)
@@ -318,9 +358,9 @@ def compare(
     with common.progress("days", days) as tick:
         result = compared(
             source, promise, days=days, seed=seed, attack_days=attack_days, methods=methods,
-            known=kept, tick=tick, draws=draws, rho=rho,
+            known=kept, tick=tick, draws=draws, rho=rho, noise=noise,
         )  # fmt: skip
-    curve = _curve(source, promise, methods, chart_days, seed, out, settings)
+    curve = _curve(source, promise, methods, chart_days, seed, out, settings, noise)
     scores = _battery_scores(source, seed) if batteries and readings is None else []
     values = {"world": settings, **report.comparison_json(result, curve, scores)}
     parts = {
@@ -352,9 +392,23 @@ def compare(
     common.echo_written(written, json)
 
 
+def _seconds(name: str, duration: str, step: int) -> int:
+    """A duration of at least a step."""
+    from hushgrid.errors import PlanError
+    from hushgrid.files.toml import seconds_of
+
+    seconds = seconds_of(duration)
+    if seconds is None or seconds < step:
+        raise PlanError(
+            f"{name} is {duration!r}; give a duration such as P1D, of {step} s or more."
+        )
+    return seconds
+
+
 def _curve(
-    source: DaySource, promise: Any, methods: Any, days: int, seed: int, out: Path, settings: Any
-) -> list[Any]:
+    source: DaySource, promise: Any, methods: Any, days: int, seed: int, out: Path, settings: Any,
+    noise: Any,
+) -> list[Any]:  # fmt: skip
     """The same at other promises, in the first zone, on fewer days."""
     from dataclasses import replace
 
@@ -371,7 +425,7 @@ def _curve(
         return [
             compared(
                 first, replace(promise, epsilon=promise.epsilon * at), days=days, seed=seed,
-                methods=methods, known=kept, tick=tick,
+                methods=methods, known=kept, tick=tick, noise=noise,
             )
             for at in CURVE
         ]  # fmt: skip

@@ -24,26 +24,27 @@ from hushgrid.compare.battery import POWER, RULES, Battery, hide
 from hushgrid.compare.datasets import DaySource, ReadingDay, Recorded
 from hushgrid.compare.methods import (
     BOUND,
+    BOUND_FITTED,
     BOUND_INDEPENDENT,
     DPHMM,
     FORECAST,
     GROUP,
     HUSHGRID_ETA0,
     HUSHGRID_ETA05,
-    IN_A_RUN,
     Method,
     MethodPromise,
     MethodRefusal,
     MethodSetting,
     Outcome,
     Ready,
+    counted,
     hushgrid,
     part_of,
 )
 from hushgrid.compare.pufferfish import QUILT, WASSERSTEIN
 from hushgrid.compare.rolling import EVENING, DailySums, RollingMean, choose_sums
 from hushgrid.compare.transforms import FOURIER, WAVELET
-from hushgrid.compare.wevent import WEVENT
+from hushgrid.compare.wevent import WEVENT, WEVENT_ABSORPTION
 from hushgrid.errors import PlanError, PolicyError
 from hushgrid.model.laws import Clamp
 from hushgrid.model.zone import Scenario, Tariff, optimal_rate, public_rate, relative_to
@@ -60,6 +61,7 @@ METHODS: tuple[Method, ...] = (
     QUILT,
     GROUP,
     WEVENT,
+    WEVENT_ABSORPTION,
     DPHMM,
     FOURIER,
     WAVELET,
@@ -67,11 +69,13 @@ METHODS: tuple[Method, ...] = (
 )
 
 
-def methods_with(eta: float) -> tuple[Method, ...]:
+def methods_with(eta: float, *, fitted: bool = False) -> tuple[Method, ...]:
     """All methods, with another middle trust of hushgrid than 0.05.
 
     Args:
         eta: The middle trust, between 0 and 1.
+        fitted: Whether `bound` is there twice: estimated from releases alone, and by a model of the
+            training days.
 
     Returns:
         The methods.
@@ -85,9 +89,23 @@ def methods_with(eta: float) -> tuple[Method, ...]:
     if not (is_real(eta) and 0 < eta < 1):
         raise PolicyError(f"eta is {eta}; 0 and 1 are always there: give a share between them.")
     name = "hushgrid_eta" + f"{eta:.6f}".split(".")[1].rstrip("0")
-    return tuple(hushgrid(name, eta) if m is HUSHGRID_ETA05 else m for m in METHODS)
+    every = (*METHODS, BOUND_FITTED) if fitted else METHODS
+    return tuple(hushgrid(name, eta) if m is HUSHGRID_ETA05 else m for m in every)
 
 
+class WindowNoise(NamedTuple):
+    """What is asked of hushgrid's noise under the secret window.
+
+    Attributes:
+        block: Steps of a block; None: as planned.
+        clamp: By class [Wh]; empty: as planned.
+    """
+
+    block: int | None = None
+    clamp: Clamp = ()
+
+
+AS_PLANNED = WindowNoise()
 Row = dict[str, dict[str, list[float]]]  # method -> each of PARTS: FIGURES; auc
 
 # the public's best estimate; the noisy rate as it is; the noisy rate cut to the tariff's limits
@@ -129,6 +147,7 @@ class Bench:
         seed: Seed of the noise and of the batteries.
         methods: The methods.
         rho: On recorded days, the relative error by which hushgrid's plan chooses a clamp.
+        noise: What is asked of hushgrid's noise under the secret window.
     """
 
     def __init__(
@@ -138,19 +157,21 @@ class Bench:
         seed: int,
         methods: Sequence[Method] = METHODS,
         rho: float = RHO,
+        noise: WindowNoise = AS_PLANNED,
     ) -> None:
         self.source, self.promise, self.methods = source, promise, tuple(methods)
-        self._seed, self._rho = seed, rho
+        self._seed, self._rho, self._noise = seed, rho, noise
+        self._left: dict[str, tuple[int, Any]] = {}  # the next day, what the day before left
         self._ready: dict[int, dict[str, Ready | MethodRefusal]] = {}
         self._plans: dict[tuple[float, bool], Plan] = {}
         self._losses: dict[int, float] = {}
-        self._models: dict[tuple[int, Clamp, str], PublicKnowledge] = {}
+        self._models: dict[tuple[Any, ...], PublicKnowledge] = {}
         self._known: dict[str, tuple[int, FollowedKnowledge]] = {}  # the next day, what is known
         self._rolling: RollingMean | None = None
 
     def drawing(self, seed: int) -> Bench:
         """The same with other draws of noise."""
-        found = Bench(self.source, self.promise, seed, self.methods, self._rho)
+        found = Bench(self.source, self.promise, seed, self.methods, self._rho, self._noise)
         found._ready, found._models = self._ready, self._models
         found._plans, found._losses = self._plans, self._losses
         return found
@@ -167,6 +188,7 @@ class Bench:
         if not isinstance(self.source, Recorded):
             return MethodSetting.of(*terms)
         setting = MethodSetting.of(*terms, self._rho, self.source.scenarios[0])
+        setting = replace(setting, usual=self.source.published, **self._noise._asdict())
         if setting.run is None:
             return setting
         return replace(setting, plans=self._plans, losses=self._losses)
@@ -198,7 +220,7 @@ class Bench:
         for name, method in self.ready(zone).items():
             if isinstance(method, MethodRefusal):
                 continue
-            made, held = self._published(method, number, day), list[float]()
+            made, held = self._published(name, number), list[float]()
             ahead: Floats | None = None
             if made.independent and isinstance(self.source, Recorded):
                 made, held, ahead = self._followed(self.source, name, number, made, day)
@@ -220,12 +242,38 @@ class Bench:
             out[OPEN] = {key: [w.auc(openly, _home(day))] for key, w in watchers.items()}
         return out
 
-    def _published(self, method: Ready, number: int, day: ReadingDay) -> Outcome:
-        load = day.load
-        if method.clamp:
-            f = self.source.scenarios[self.source.zone_of(number)].consumption
-            load = np.clip(day.readings, *f.clamp_ends(method.clamp)).sum(axis=1, dtype=np.int64)
-        return method.publish(load, np.random.SeedSequence([self._seed, number, _NOISE]))
+    @property
+    def _first(self) -> int:
+        """The first day that is published: of the days before, if estimates follow releases."""
+        if not isinstance(self.source, Recorded) or self.source.before is None:
+            return 0
+        return -len(self.source.before.date) if self.source.published else 0
+
+    def _published(self, name: str, number: int) -> Outcome:
+        """A day of a method that keeps the promise; the days before it where it goes on."""
+        method = self.ready(self.source.zone_of(number))[name]
+        assert isinstance(method, Ready)
+        if method.publish_on is None:
+            return method.publish(self._covered(method, number), self._noise_of(number))
+        following, left = self._left.get(name, (self._first, None))
+        if following > number:
+            following, left = self._first, None
+        for day in range(following, number + 1):
+            made, left = method.publish_on(self._covered(method, day), self._noise_of(day), left)
+        self._left[name] = (number + 1, left)
+        return made
+
+    def _noise_of(self, number: int) -> np.random.SeedSequence:
+        return np.random.SeedSequence([self._seed, number % 2**32, _NOISE])
+
+    def _covered(self, method: Ready, number: int) -> Ints:
+        """(T,): the loads that a method publishes, of readings below its clamp [Wh]."""
+        day = self.source.day(number)
+        if not method.clamp:
+            return day.load
+        f = self.source.scenarios[self.source.zone_of(number)].consumption
+        covered = np.clip(day.readings, *f.clamp_ends(method.clamp))
+        return np.asarray(covered.sum(axis=1, dtype=np.int64))
 
     def _followed(
         self, source: Recorded, name: str, number: int, made: Outcome, day: ReadingDay
@@ -234,13 +282,12 @@ class Bench:
 
         With the shares of loads held, and the list for the next day where that is recorded.
         """
-        then, known = self._known.get(name, (0, None))
+        then, known = self._known.get(name, (self._first, None))
         if then > number:
-            then, known = 0, None
-        for earlier in range(then, number):  # that were computed by an earlier run
-            method = self.ready(source.zone_of(earlier))[name]
-            if isinstance(method, Ready):
-                before = self._published(method, earlier, source.day(earlier))
+            then, known = self._first, None
+        for earlier in range(then, number):  # before the first, or computed by an earlier run
+            if isinstance(self.ready(source.zone_of(earlier))[name], Ready):
+                before = self._published(name, earlier)
                 known = self._begun(source, name, earlier, before, known)
                 known = _follow(known, before).known
         known = self._begun(source, name, number, made, known)
@@ -256,9 +303,7 @@ class Bench:
         follows = source.following(number)
         if follows is None:
             return None
-        method = self.ready(source.zone_of(follows))[name]
-        assert isinstance(method, Ready)
-        return self._published(method, follows, source.day(follows)).estimated
+        return self._published(name, follows).estimated
 
     def _without_filter(self, source: Recorded, number: int) -> Row:
         """Means of days before: of all that the model is from, and of the last ones."""
@@ -310,20 +355,30 @@ class Bench:
         zone, steps = source.zone_of(number), source.horizon
         scenario, ready = source.scenarios[zone], self.ready(zone)[name]
         clamp = ready.clamp if isinstance(ready, Ready) else ()
-        if (zone, clamp, made.noise) not in self._models:
+        terms = (zone, clamp, made.noise, made.lengths, made.begun)
+        if terms not in self._models:
             world = (scenario.models, scenario.consumption)
             model = PublicKnowledge.start(*world, clamp=clamp, shape=SHAPES[made.noise])
-            model = model.with_blocks(made.lengths).since(USUAL_FACTOR, steps)
-            self._models[zone, clamp, made.noise] = model
-        model = self._models[zone, clamp, made.noise]
-        days = _Day(steps, bool(source.weekend[number]))
+            model = model.with_blocks(made.lengths, made.begun).since(USUAL_FACTOR, steps)
+            self._models[terms] = model
+        model = self._models[terms]
+        days = _Day(steps, source.is_weekend(number))
         if known is None:
-            return FollowedKnowledge.start(model, days)
-        model = model.with_sizes(known.model.sizes.shape[-1])
-        missing = int(source.date[number] - source.date[number - 1]) - 1 if number else 0
+            usual = 0.0 if name in self._by_model else source.published * scenario.zone.n_houses
+            return FollowedKnowledge.start(model, days, usual)
+        if made.begun:  # a block goes on, and what is known of its noise
+            model = replace(model, block=model.ends[1], sizes=known.model.sizes)
+        else:
+            model = model.with_sizes(known.model.sizes.shape[-1])
+        missing = source.date_of(number) - source.date_of(number - 1) - 1 if number else 0
         if missing > 0:  # days that are not whole
             known = known.passed(min(missing, _MOST_MISSING) * steps)
         return replace(known, model=model, days=days)
+
+    @property
+    def _by_model(self) -> set[str]:
+        """Methods whose estimate trusts the model, whatever figures are published."""
+        return {m.name for m in self.methods if m.eta != 1 or m.name == BOUND_FITTED.name}
 
     def _batteries(self, scenario: Scenario, day: ReadingDay, number: int) -> Row:
         battery = Battery.sized(scenario.zone.bound, BATTERY_SIZE)
@@ -457,7 +512,7 @@ def _prepare(method: Method, setting: MethodSetting) -> Ready | MethodRefusal:
         ready = method.prepare(setting)
         if setting.run is None or isinstance(ready, MethodRefusal) or not ready.scale:
             return ready
-        return replace(ready, guarantee=ready.guarantee + IN_A_RUN)
+        return replace(ready, guarantee=ready.guarantee + counted(setting.promise))
     except (PlanError, PolicyError) as error:
         return MethodRefusal(str(error).rstrip("."))
 
@@ -595,6 +650,7 @@ def compare(
     tick: Callable[[], Any] = lambda: None,
     draws: int = 1,
     rho: float = RHO,
+    noise: WindowNoise = AS_PLANNED,
 ) -> Comparison:
     """Run all methods over many days; rows that are known are not computed again.
 
@@ -611,16 +667,22 @@ def compare(
         tick: Called after each day.
         draws: How often noise is drawn; the figures of a day are means over the draws.
         rho: On recorded days, the relative error by which hushgrid's plan chooses a clamp.
+        noise: What is asked of hushgrid's noise under the secret window.
 
     Returns:
         The comparison.
 
     Raises:
-        PolicyError: If there are fewer than 2 days.
+        PolicyError: If there are fewer than 2 days, or a window is promised on days that do not
+            follow each other.
     """
     if days < 2:
         raise PolicyError(f"days is {days}; give 2 or more: an interval needs them.")
-    bench = Bench(source, promise, seed, methods, rho)
+    if promise.window is not None and not isinstance(source, Recorded):
+        raise PolicyError(
+            "secret is window on days that do not follow each other; give readings of real days."
+        )
+    bench = Bench(source, promise, seed, methods, rho, noise)
     benches = [bench, *(bench.drawing(seed + k * _DRAW) for k in range(1, draws))]
     rows = tuple(_rows(benches, days, attack_days, known, tick))
     sums = bench.sums if isinstance(source, Recorded) else None

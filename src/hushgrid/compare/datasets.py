@@ -397,6 +397,8 @@ class Recorded:
         kind: (days,): index of the day's scenario.
         date: (days,): number of the day; 0 is a Monday.
         before: The days before them, from which the model was learned; None where none were given.
+        published: What a home is known to use in a step by published figures [Wh]; 0: not given,
+            and estimates follow the model.
     """
 
     scenarios: Sequence[Scenario]
@@ -404,6 +406,7 @@ class Recorded:
     kind: Ints  # (days,): which scenario
     date: Ints
     before: Recorded | None = None
+    published: float = 0.0
 
     @classmethod
     def of(cls, scenario: Scenario, real: Real, before: Real | None = None) -> Recorded:
@@ -440,6 +443,16 @@ class Recorded:
         parts = [loads[~weekend], loads[weekend]]
         return np.array([(some if len(some) else loads).mean(axis=0) for some in parts])
 
+    def date_of(self, number: int) -> int:
+        """The date of a recorded day; below 0: of the days before."""
+        if number < 0 and self.before is not None:
+            return self.before.date_of(len(self.before.date) + number)
+        return int(self.date[number])
+
+    def is_weekend(self, number: int) -> bool:
+        """Whether a day is a Saturday or a Sunday."""
+        return self.date_of(number) % 7 >= SATURDAY
+
     def following(self, number: int) -> int | None:
         """The day after a day; None where that is not recorded."""
         follows = number + 1 < len(self.date) and self.date[number + 1] == self.date[number] + 1
@@ -461,12 +474,17 @@ class Recorded:
         return int(self.readings.shape[1])
 
     def zone_of(self, number: int) -> int:
-        """The kind of a day."""
+        """The kind of a day; of days before, that of the first recorded day of their weekday."""
+        if number < 0 and self.before is not None:
+            alike = np.flatnonzero(self.date % 7 == self.date_of(number) % 7)
+            return int(self.kind[alike[0]]) if len(alike) else 0
         self._check(number)
         return int(self.kind[number])
 
     def day(self, number: int) -> ReadingDay:
-        """A recorded day, readings cut at the contract bounds."""
+        """A recorded day, readings cut at the contract bounds; below 0: of the days before."""
+        if number < 0 and self.before is not None:
+            return self.before.day(len(self.before.date) + number)
         self._check(number)
         bound = self.scenarios[0].zone.bound
         return ReadingDay(np.clip(self.readings[number], 0, bound).astype(np.int32), None)

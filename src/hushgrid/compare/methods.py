@@ -8,15 +8,17 @@ certain is left out: Xiao and Xiong's location sets, docs/proofs/unlikely.md).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hushgrid._numbers import Floats, Ints, is_real
+from hushgrid.accounting.composition import noise_multiple
 from hushgrid.accounting.endless import Endless, turn_of
 from hushgrid.belief.estimate import SHAPES, USUAL_FACTOR, PublicKnowledge
 from hushgrid.errors import PlanError, PolicyError
@@ -26,7 +28,14 @@ from hushgrid.mechanism.scheduler import schedule
 from hushgrid.model.laws import Clamp
 from hushgrid.model.occupancy import OccupancyModel
 from hushgrid.model.zone import Scenario, Zone
-from hushgrid.planning.planner import Plan, Secret, plan
+from hushgrid.planning.planner import (
+    Plan,
+    Secret,
+    equal_blocks,
+    plan,
+    window_block,
+    window_loss,
+)
 
 FRESH = "; given occupancy, readings are drawn afresh at each step"  # an assumption over time
 FRESH_BLOCKS = "; given occupancy, readings of different blocks of steps are drawn afresh"
@@ -46,7 +55,8 @@ class MethodPromise:
     Attributes:
         secret: What is protected.
         epsilon: Positive.
-        delta: For a trajectory, from 0 to below 0.5.
+        delta: For a trajectory or a window, from 0 to below 0.5.
+        window: Of the secret window, the steps that a window touches.
 
     Raises:
         PolicyError: If a value is out of range.
@@ -55,6 +65,7 @@ class MethodPromise:
     secret: Secret = "interval"
     epsilon: float = 1.0
     delta: float = 0.0
+    window: int | None = None
 
     def __post_init__(self) -> None:
         if self.secret not in get_args(Secret):
@@ -65,6 +76,30 @@ class MethodPromise:
             raise PolicyError(f"epsilon is {self.epsilon}; give a positive number.")
         if not (is_real(self.delta) and 0 <= self.delta < 0.5):
             raise PolicyError(f"delta is {self.delta}; give a probability from 0 to below 0.5.")
+        if (self.secret == "window") != (self.window is not None):
+            raise PolicyError(
+                f"window is {self.window} with the secret {self.secret}; give the steps that a"
+                " window touches with the secret window, and with no other."
+            )
+        if self.window is not None and self.window < 1:
+            raise PolicyError(f"window is {self.window}; give the steps it touches, 1 or more.")
+
+
+def counted(promise: MethodPromise) -> str:
+    """What the guarantee of a method with noise counts where days follow each other.
+
+    Args:
+        promise: The promise.
+
+    Returns:
+        The end of a sentence.
+    """
+    if promise.window is not None:
+        return (
+            f"; about all that a house does in any {promise.window} steps this counts the releases"
+            " of all days, and needs no law of occupancy or consumption"
+        )
+    return IN_A_RUN if promise.secret == "interval" else ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,6 +121,10 @@ class MethodSetting:
         run: The zone on the first of days that follow each other; None: days on their own.
         plans: Plans of the run by trust and blocks, shared by all kinds of days.
         losses: Largest losses of the run by the length of blocks, shared likewise.
+        usual: What a home is known to use in a step by published figures [Wh], by which estimates
+            follow releases alone; 0: they follow the model.
+        block: Steps of hushgrid's blocks of noise under the secret window; None: as planned.
+        clamp: Hushgrid's clamp under the secret window, by class [Wh]; empty: as planned.
     """
 
     scenario: Scenario
@@ -96,6 +135,9 @@ class MethodSetting:
     run: Scenario | None = None
     plans: dict[tuple[float, bool], Plan] = field(default_factory=dict, repr=False)
     losses: dict[int, float] = field(default_factory=dict, repr=False)
+    usual: float = 0.0
+    block: int | None = None
+    clamp: Clamp = ()
 
     @classmethod
     def of(
@@ -113,7 +155,7 @@ class MethodSetting:
                 " publish; give a zone without elasticity."
             )
         public = PublicKnowledge.start(scenario.models, scenario.consumption)
-        if promise.secret != "interval":  # of a step or a day, which other days do not count in
+        if promise.secret not in ("interval", "window"):  # other days do not count in it
             run = None
         return cls(scenario, promise, horizon, public.since(USUAL_FACTOR, horizon), rho, run)
 
@@ -137,6 +179,8 @@ class MethodSetting:
 
     def _largest_loss(self, length: int) -> float:
         """The largest loss of all blocks of steps of one length, over any number of days."""
+        if self.promise.window is not None:
+            return window_loss(self.promise.window, length, self.promise.epsilon)
         assert self.run is not None
         if length in self.losses:
             return self.losses[length]
@@ -170,6 +214,13 @@ class MethodSetting:
         """The largest bound of a house [Wh]."""
         return int(self.scenario.zone.bound.max())
 
+    def reach(self, clamp: Clamp) -> int:
+        """The most that a reading cut at a clamp can change [Wh]."""
+        if not clamp:
+            return self.largest
+        low, high = self.scenario.consumption.clamp_ends(clamp)
+        return int((high - low).max())
+
 
 class Outcome(NamedTuple):
     """A published day.
@@ -182,7 +233,9 @@ class Outcome(NamedTuple):
         noise: Law of that noise.
         independent: Whether `seen` is the loads, each with noise of its own, or of its block of
             steps.
-        lengths: Steps of each block with one noise; empty: noise of its own at every step.
+        lengths: Steps of each block with one noise; empty: noise of its own at every step. The last
+            may go on for days.
+        begun: Steps of the first block that lie on days before.
     """
 
     raw: Floats
@@ -192,9 +245,12 @@ class Outcome(NamedTuple):
     noise: NoiseLaw = "laplace"
     independent: bool = False
     lengths: tuple[int, ...] = ()
+    begun: int = 0
 
 
 Publish = Callable[[Ints, np.random.SeedSequence], Outcome]
+# with what the day before left, None before the first; returns what this day leaves too
+PublishOn = Callable[[Ints, np.random.SeedSequence, Any], tuple[Outcome, Any]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -207,12 +263,14 @@ class Ready:
         publish: From the loads of a day [Wh] and a seed to the outcome; with a clamp the loads are
             those of readings cut there.
         clamp: One for each density class [Wh]; empty: none.
+        publish_on: The same where a day goes on from the day before; None: it never does.
     """
 
     guarantee: str
     scale: float
     publish: Publish
     clamp: Clamp = ()
+    publish_on: PublishOn | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,14 +399,16 @@ def part_of(scenario: Scenario, some: NDArray[np.integer]) -> Scenario:
 
 
 def _prepare_group(setting: MethodSetting) -> Ready:
-    lost = setting.promise.epsilon / setting.horizon
-    if setting.run is not None:
+    lost, span = setting.promise.epsilon / setting.horizon, "trajectory"
+    if setting.promise.window is not None:
+        lost, span = setting.step_epsilon, "window"
+    elif setting.run is not None:
         lost = min(lost, setting.step_epsilon)
     b = setting.largest / lost
     return noisy(
         setting,
         [b] * setting.horizon,
-        "pure epsilon for a house's whole trajectory, whatever anyone consumes: T readings of at"
+        f"pure epsilon for a house's whole {span}, whatever anyone consumes: its readings of at"
         " most u each",
     )
 
@@ -377,11 +437,17 @@ def hushgrid(name: str, eta: float, *, blocks: bool = False) -> Method:
     return Method(name, label, True, eta, partial(_prepare_hushgrid, eta, blocks))
 
 
-def _prepare_hushgrid(eta: float, blocks: bool, setting: MethodSetting) -> Ready:
+def _prepare_hushgrid(eta: float, blocks: bool, setting: MethodSetting) -> Ready | MethodRefusal:
     scenario, promise = setting.scenario, setting.promise
+    if promise.window is not None:
+        if eta < 1:
+            return MethodRefusal("it trusts a law of consumption, which a whole window has not")
+        return _prepare_window(blocks, setting, promise.window)
     exceptions = promise.delta if promise.secret == "trajectory" else 0.0
     normal = eta == 1 and exceptions > 0
     estimator: EstimatorRule = "model" if setting.rho is None else "filter"  # of recorded days
+    if eta == 1 and setting.usual:
+        estimator = "releases"
     found = setting.plans.get((eta, blocks))
     if found is None:
         found = setting.plans[eta, blocks] = plan(
@@ -389,7 +455,7 @@ def _prepare_hushgrid(eta: float, blocks: bool, setting: MethodSetting) -> Ready
             secret=promise.secret,
             epsilon=promise.epsilon,
             delta=exceptions,
-            terms=Policy(promise.epsilon, setting.horizon, eta=eta, estimator=estimator),
+            terms=_terms(setting, eta, estimator),
             rho=setting.rho,
             gaussian=normal,
             running=setting.run is not None,
@@ -407,6 +473,72 @@ def _prepare_hushgrid(eta: float, blocks: bool, setting: MethodSetting) -> Ready
     return noisy(setting, scales, words, shared.noise, clamp, shared.lengths)
 
 
+def _terms(
+    setting: MethodSetting, eta: float, estimator: EstimatorRule, horizon: int | None = None
+) -> Policy:
+    usual = setting.usual if estimator == "releases" else 0.0
+    steps = horizon or setting.horizon
+    return Policy(setting.promise.epsilon, steps, eta=eta, estimator=estimator, usual=usual)
+
+
+def _prepare_window(blocks: bool, setting: MethodSetting, window: int) -> Ready:
+    """Equal blocks of steps over all days, or noise of its own at every step."""
+    promise, day = setting.promise, setting.horizon
+    length = (setting.block or window_block(window)) if blocks else 1
+    horizon = max(-(-length // day), 1) * day  # whole days, which hold a block
+    terms = _terms(setting, 1.0, "releases" if setting.usual else "filter", horizon)
+    multiple = 0.0
+    epsilon = promise.epsilon
+    if promise.delta and not blocks:  # the clamp is that of Laplace noise of the same variance
+        multiple = noise_multiple(epsilon, promise.delta, window)
+        epsilon = math.sqrt(2) * window / multiple
+    schedule = equal_blocks(horizon, length, epsilon)
+    planned = plan(
+        *(setting.run or setting.scenario).terms,
+        secret="window",
+        epsilon=epsilon,
+        terms=replace(terms, epsilon=epsilon, schedule=schedule, clamp=setting.clamp),
+        rho=None if setting.clamp else setting.rho,
+        window=window,
+    )
+    clamp, words = planned.policy.clamp, f"for all that a house does in any {window} steps"
+    if multiple:
+        scales = [multiple * setting.reach(clamp)] * day
+        return noisy(setting, scales, f"(epsilon, delta) {words}", "gaussian", clamp)
+    words = f"pure epsilon {words}"
+    if length == 1:
+        return noisy(setting, planned.scale[:day], words, clamp=clamp)
+    return _noisy_on(planned.scale[0], length, f"{words}; one noise lasts {length} steps", clamp)
+
+
+class _OpenBlock(NamedTuple):
+    size: int
+    place: int  # steps of it that have been published
+
+
+def _noisy_on(scale: float, length: int, guarantee: str, clamp: Clamp) -> Ready:
+    """Blocks of steps with one noise each, which go on from day to day."""
+
+    def publish_on(
+        load: Ints, seed: np.random.SeedSequence, left: _OpenBlock | None
+    ) -> tuple[Outcome, _OpenBlock]:
+        noise, (size, begun) = SimulatedNoise(seed), left or _OpenBlock(0, 0)
+        raw, place = load.astype(np.float64), begun
+        for t in range(len(raw)):
+            size = size if place else noise.draw_size(scale, length)
+            raw[t] += noise.draw_within(size)
+            place = (place + 1) % length
+        lengths = (length,) * -(-(begun + len(raw)) // length)
+        scales = np.full(len(raw), scale)
+        made = Outcome(raw, raw, raw, scales, independent=True, lengths=lengths, begun=begun)
+        return made, _OpenBlock(size, place)
+
+    def publish(load: Ints, seed: np.random.SeedSequence) -> Outcome:
+        return publish_on(load, seed, None)[0]
+
+    return Ready(guarantee, scale, publish, clamp, publish_on)
+
+
 def _prepare_forecast(setting: MethodSetting) -> Ready:
     means = setting.forecast
 
@@ -418,6 +550,8 @@ def _prepare_forecast(setting: MethodSetting) -> Ready:
 
 def _prepare_dphmm(setting: MethodSetting) -> Ready | MethodRefusal:
     promise, scenario = setting.promise, setting.scenario
+    if promise.window is not None:
+        return MethodRefusal("it protects occupancy at single steps, not all of a window")
     if promise.delta == 0:
         return MethodRefusal(
             "its constraint leaves out houses that are all but certain: give a delta"
@@ -439,6 +573,11 @@ def _prepare_dphmm(setting: MethodSetting) -> Ready | MethodRefusal:
 HUSHGRID_ETA0 = hushgrid("hushgrid_eta0", 0.0)
 HUSHGRID_ETA05 = hushgrid("hushgrid_eta05", 0.05)
 BOUND = hushgrid("bound", 1.0, blocks=True)
+BOUND_FITTED = replace(
+    BOUND,
+    name="bound_fitted",
+    label=f"{BOUND.label}; private fit: estimated by a model of the training days",
+)
 BOUND_INDEPENDENT = hushgrid("bound_independent", 1.0)
 FORECAST = Method("forecast", "forecast, no readings", True, None, _prepare_forecast)
 DPHMM = Method("dphmm", "probabilistic constraint", True, 1.0, _prepare_dphmm)

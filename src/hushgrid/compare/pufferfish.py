@@ -315,6 +315,8 @@ def _contradicted(setting: MethodSetting) -> Bools:
 
 def _prepare_quilt(setting: MethodSetting) -> Ready | MethodRefusal:
     promise, scenario = setting.promise, setting.scenario
+    if promise.window is not None:
+        return MethodRefusal("a quilt hides one step of a house, not all of a window")
     if promise.secret == "trajectory":
         return MethodRefusal("a quilt hides one step of a house, not its trajectory")
     if not setting.alone:
@@ -395,6 +397,8 @@ def _gaps(setting: MethodSetting, t: int) -> Floats:
 
 def _prepare_wasserstein(setting: MethodSetting) -> Ready | MethodRefusal:
     promise, scenario = setting.promise, setting.scenario
+    if promise.window is not None:
+        return MethodRefusal("it trusts a law of consumption, which a whole window has not")
     if not setting.alone:
         return MethodRefusal("houses move together, and the quantile gap is one house's")
     exposures = exposures_of(

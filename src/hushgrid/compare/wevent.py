@@ -1,16 +1,17 @@
-"""w-event privacy by budget distribution (Kellaris, Papadopoulos, Xiao, Papadias 2014).
+"""w-event privacy by budget distribution and absorption (Kellaris and others, 2014).
 
 Any w consecutive steps lose at most epsilon together. Half of epsilon probes, at every step,
-whether the load has moved away from what the public expects. Where it has, the step is published
-with half of what the publications of the last w - 1 steps have left of the other half.
+whether the load has moved away from what the public expects. Where it has, the step is published:
+by distribution with half of what the publications of the last w - 1 steps have left of the other
+half, by absorption with its own share of that half and those of the steps before it that were not
+published, after which as many steps publish nothing.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -25,8 +26,31 @@ from hushgrid.model.zone import Tariff, public_rate
 _LITTLE = 1e-12  # of epsilon: what rounding may leave of an offer
 
 
+class Shares(Protocol):
+    """How epsilon is shared out over any w consecutive steps."""
+
+    @property
+    def steps(self) -> int:
+        """W."""
+        ...
+
+    @property
+    def probe(self) -> float:
+        """What the probe of every step loses [nats]."""
+        ...
+
+    def offer(self, spent: Sequence[float]) -> float:
+        """What a publication may lose [nats]; 0: there is none.
+
+        Args:
+            spent: What each of the last steps spent on a publication; all of them, or the last
+                2 w.
+        """
+        ...
+
+
 class Distribution(NamedTuple):
-    """How epsilon is shared out.
+    """Half of what is left.
 
     Attributes:
         epsilon: What any `steps` consecutive steps may lose together [nats].
@@ -41,17 +65,60 @@ class Distribution(NamedTuple):
         """What the probe of every step loses [nats]."""
         return self.epsilon / (2 * self.steps)
 
-    def offer(self, spent: Iterable[float]) -> float:
+    def offer(self, spent: Sequence[float]) -> float:
         """What a publication may lose [nats]; 0: there is none.
 
         Args:
-            spent: What each of the last w - 1 steps spent on a publication.
+            spent: What each of the last w - 1 steps, or more, spent on a publication.
 
         >>> Distribution(1.0, 4).offer([]), Distribution(1.0, 4).offer([0.25, 0.0])
         (0.25, 0.125)
         """
-        left = (self.epsilon / 2 - sum(spent)) / 2
+        counted = spent[max(len(spent) - self.steps + 1, 0) :]
+        left = (self.epsilon / 2 - sum(counted)) / 2
         return left if left > _LITTLE * self.epsilon else 0.0
+
+
+class Absorption(NamedTuple):
+    """An equal share for each step, and those of steps before that were not published.
+
+    Attributes:
+        epsilon: What any `steps` consecutive steps may lose together [nats].
+        steps: w.
+    """
+
+    epsilon: float
+    steps: int
+
+    @property
+    def probe(self) -> float:
+        """What the probe of every step loses [nats]; as much is a step's share of publications."""
+        return self.epsilon / (2 * self.steps)
+
+    def offer(self, spent: Sequence[float]) -> float:
+        """What a publication may lose [nats]; 0: there is none.
+
+        Args:
+            spent: What each of the last steps spent on a publication; all of them, or the last
+                2 w.
+
+        >>> shares = Absorption(1.0, 4)
+        >>> [shares.offer(spent) for spent in ([], [0.0, 0.0], [0.375], [0.375, 0.0, 0.0])]
+        [0.125, 0.375, 0.0, 0.125]
+        """
+        publications = [t for t, loss in enumerate(spent) if loss > 0]
+        free = 0  # the first step whose share is neither spent nor given up
+        if publications:
+            last = publications[-1]
+            free = last + round(spent[last] / self.probe)
+        return self.probe * min(max(len(spent) + 1 - free, 0), self.steps)
+
+
+class _Left(NamedTuple):
+    """What a day leaves for the next one, of the held rate and of the one that is estimated."""
+
+    spent: tuple[list[float], list[float]]
+    held: float  # the load behind the last rate [Wh]
 
 
 class _Observed(NamedTuple):
@@ -61,11 +128,13 @@ class _Observed(NamedTuple):
     estimate: float  # [Wh]
 
 
-def _prepare(setting: MethodSetting) -> Ready:
-    w = 1 if setting.promise.secret == "step" else setting.horizon
-    shares = Distribution(setting.day_epsilon, w)
+def _prepare(share_out: Callable[[float, int], Shares], setting: MethodSetting) -> Ready:
+    promise, w = setting.promise, setting.horizon
+    w = 1 if promise.secret == "step" else promise.window or w
+    epsilon = promise.epsilon if promise.window else setting.day_epsilon
+    shares = share_out(epsilon, w)
     zone, tariff, models, consumption = setting.scenario.terms
-    policy = Policy(shares.epsilon, setting.horizon)
+    policy = Policy(epsilon, setting.horizon)
     scheduler = Scheduler(exposures_of(models, zone, consumption, policy), policy)
 
     def scale_of(t: int, epsilon: float) -> float:
@@ -73,33 +142,49 @@ def _prepare(setting: MethodSetting) -> Ready:
 
     day = partial(_published_day, shares, scale_of, tariff)
 
-    def publish(load: Ints, seed: np.random.SeedSequence) -> Outcome:
-        raw, followed = day(load, seed), day(load, seed, setting.public)
-        return Outcome(
+    def publish_on(
+        load: Ints, seed: np.random.SeedSequence, left: _Left | None
+    ) -> tuple[Outcome, _Left]:
+        spent = left.spent if left else ([], [])
+        raw, spent_raw = day(load, seed, spent[0], held=left.held if left else None)
+        followed, spent_followed = day(load, seed, spent[1], setting.public)
+        made = Outcome(
             np.array([step.held for step in raw]),
             np.array([step.estimate for step in followed]),
             np.array([step.load_hat for step in raw]),
             np.array([step.scale for step in raw]),
         )
+        return made, _Left((spent_raw, spent_followed), raw[-1].held)
+
+    def publish(load: Ints, seed: np.random.SeedSequence) -> Outcome:
+        return publish_on(load, seed, None)[0]
 
     return Ready(
         f"pure epsilon for any {w} steps in a row, whatever anyone consumes",
-        2 * w * setting.largest / shares.epsilon,
+        2 * w * setting.largest / epsilon,
         publish,
+        publish_on=publish_on if promise.window else None,
     )
 
 
 def _published_day(
-    shares: Distribution,
+    shares: Shares,
     scale_of: Callable[[int, float], float],
     tariff: Tariff,
     load: Ints,
     seed: np.random.SeedSequence,
+    before: Sequence[float] = (),
     public: PublicKnowledge | None = None,
-) -> list[_Observed]:
-    """Probe and publish a day; without `public` the load behind the last rate is expected."""
-    noise, spent = SimulatedNoise(seed), deque[float](maxlen=shares.steps - 1)
-    expected, steps = 0.0, list[_Observed]()
+    held: float | None = None,
+) -> tuple[list[_Observed], list[float]]:
+    """Probe and publish a day; without `public` the load behind the last rate is expected.
+
+    `before` is what each of the last steps spent, `held` the load behind the rate of the last.
+    """
+    noise, spent = SimulatedNoise(seed), list(before)
+    expected, last, steps = 0.0, 0.0, list[_Observed]()
+    if held is not None:
+        expected, last = _load_behind(public_rate(held, tariff), tariff), held
     for t, z in enumerate(load.tolist(), 1):
         offer = shares.offer(spent)
         probe = scale = scale_of(t, shares.probe)
@@ -113,15 +198,15 @@ def _published_day(
         if published:
             seen, scale = anew, publication
         spent.append(offer if published else 0.0)
-        held, estimate = float(seen), float(seen)
+        estimate = float(seen)
         if public is not None:
             estimate, public = public.learn(seen, scale)
-        elif steps and not published:
-            held = steps[-1].held
-        else:
-            expected = _load_behind(public_rate(seen, tariff), tariff)
-        steps.append(_Observed(float(seen), scale, held, estimate))
-    return steps
+        if published or (held is None and not steps):
+            last = float(seen)
+            if public is None:
+                expected = _load_behind(public_rate(last, tariff), tariff)
+        steps.append(_Observed(float(seen), scale, last, estimate))
+    return steps, spent[-2 * shares.steps :]
 
 
 def _load_behind(rate: float, tariff: Tariff) -> float:
@@ -129,4 +214,7 @@ def _load_behind(rate: float, tariff: Tariff) -> float:
     return (rate - tariff.beta) / tariff.alpha * 1000 - tariff.inelastic
 
 
-WEVENT = Method("wevent", "w-event", True, 1.0, _prepare)
+WEVENT = Method("wevent", "w-event", True, 1.0, partial(_prepare, Distribution))
+WEVENT_ABSORPTION = Method(
+    "wevent_absorption", "w-event by absorption", True, 1.0, partial(_prepare, Absorption)
+)

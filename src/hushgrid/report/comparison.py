@@ -31,7 +31,7 @@ from hushgrid.compare.comparison import (
     SLOT_MEAN,
     Comparison,
 )
-from hushgrid.compare.methods import IN_A_RUN, Method, MethodRefusal, Ready
+from hushgrid.compare.methods import BOUND_FITTED, Method, MethodRefusal, Ready, counted
 from hushgrid.compare.paper import HOUSES, PUBLISHED, Experiment, Sweep, mechanisms
 from hushgrid.compare.rolling import DailySums
 from hushgrid.compare.simulation import SIMULATION_FIGURES, Study
@@ -468,8 +468,7 @@ def _mean_guarantees(result: Comparison) -> dict[str, str]:
         found[ROLLING_MEAN_NOISY] = (
             "pure epsilon for a house's whole day, without any law of consumption: one sum a day,"
             f" of at most {sums.cut} Wh a home, with Laplace noise of scale {sums.scale:.0f} Wh;"
-            " the profile is that of the days before, or the model's"
-            + (IN_A_RUN if result.promise.secret == "interval" else "")
+            " the profile is that of the days before, or the model's" + counted(result.promise)
         )
     there = {name for name in found if all(name in row for row in result.rows)}
     return {name: text for name, text in found.items() if name in there}
@@ -500,6 +499,7 @@ def comparison_json(
         "delta": promise.delta,
         "days": result.days,
         "ratios": _ratios(result),
+        "window": promise.window,
         "mechanisms": _mechanisms(result, batteries),
         "refused": result.refused,
         OPEN: _aucs(result, OPEN),
@@ -526,6 +526,7 @@ def _mechanisms(result: Comparison, batteries: Sequence[BatteryScore]) -> dict[s
             "online": method.online,
             "eta": method.eta,
             "guarantee": ready.guarantee,
+            "private_fit": method.name == BOUND_FITTED.name,
             "scale": ready.scale,
             **_aucs(result, method.name),
             **_held(result, method.name),
@@ -721,7 +722,9 @@ def terms_prose(result: Comparison, model: str) -> str:
     promise = result.promise
     return "\n".join(
         [
-            f"- Secret {promise.secret}, epsilon = {promise.epsilon:g}"
+            f"- Secret {promise.secret}"
+            + (f" of any {promise.window} steps" if promise.window else "")
+            + f", epsilon = {promise.epsilon:g}"
             + (f", delta = {promise.delta:g}" if promise.delta else "")
             + f", {result.days} days; the public model is {model}.",
             "- Errors are RMSRE in the paper's formula, with 95 % intervals over the days.",
