@@ -29,6 +29,7 @@ from hushgrid.belief.load_filter import (
     Spreads,
 )
 from hushgrid.belief.rate_interval import posterior_interval
+from hushgrid.model.shape import LoadShape
 from hushgrid.model.zone import Covariate
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
@@ -333,6 +334,37 @@ def test_without_a_model_nothing_of_it_enters() -> None:
     assert found[0] == found[1]
     assert found[0][2] > 0, "the energy above the clamp is put back, by no model"
     assert found[0][3] == 0
+
+
+@pytest.mark.parametrize("clamp", [(), (300,)])
+def test_a_load_shape_is_the_base_before_anything_is_learnt(clamp: tuple[int, ...]) -> None:
+    shape, model = LoadShape(), _model(clamp)
+    shaped = replace(model, consumption=replace(model.consumption, shape=shape))
+    known = FollowedKnowledge.start(shaped, EvenDays(), usual=150.0 * HOUSES)
+    expected = 150.0 * HOUSES * shape.week(86_400 + 900 * (np.arange(96) + 0.5))
+    forecast = [one.mean for one in known.forecast(96)]
+    np.testing.assert_allclose(forecast, expected, rtol=1e-6 if not clamp else 0.03)
+    flat = FollowedKnowledge.start(model, EvenDays(), usual=150.0 * HOUSES)
+    assert np.ptp([one.mean for one in flat.forecast(96)]) < 1.0
+
+
+def test_a_load_shape_saves_the_first_days() -> None:
+    """A zone whose level is off by a tenth: errors of the first two days, with and without it."""
+    rng, shape, model = np.random.default_rng(2), LoadShape(), _model()
+    steps = np.arange(192)
+    truth = 165.0 * HOUSES * shape.week(86_400 + 900 * (steps % 96 + 0.5))
+    noise = rng.laplace(0, 4000.0, len(steps))
+    errors = []
+    for f in (model.consumption, replace(model.consumption, shape=shape)):
+        known = FollowedKnowledge.start(
+            replace(model, consumption=f), EvenDays(), usual=150.0 * HOUSES
+        )
+        estimates = []
+        for load_hat in (truth + noise).tolist():
+            estimate, known = known.learn(load_hat, 4000.0)
+            estimates.append(estimate)
+        errors.append(float(np.sqrt(np.mean((np.array(estimates) / truth - 1) ** 2))))
+    assert errors[1] < 0.6 * errors[0]
 
 
 def test_without_a_model_the_energy_above_a_clamp_is_put_back() -> None:

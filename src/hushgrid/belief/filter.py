@@ -504,7 +504,7 @@ class Expectations:
         scenario: The models and the laws of consumption.
         houses: Numbers of the houses; by default all of them.
         usual: What a house usually consumes [Wh], where models have no part in the estimate: then
-            the expectation of every house. 0: by the models.
+            the expectation of every house where laws follow no load shape. 0: by the models.
     """
 
     def __init__(
@@ -517,7 +517,7 @@ class Expectations:
         some = slice(None) if houses is None else houses
         self._kinds = scenario.consumption.class_of[some]
         self._fixed: Ints | None = None
-        if usual:
+        if usual and scenario.consumption.shape is None:
             self._fixed = scenario.zone.export[some].astype(np.int64) + round(usual)
             return
         self._models, self._consumption = tuple(scenario.models), scenario.consumption

@@ -479,7 +479,8 @@ class FollowedKnowledge:
         bank: The filters.
         share: Probability of the model's component before the next release; 0 without a model.
         days: Time of day of each step.
-        usual: The base where no model is used [Wh]; 0: the model's forecast.
+        usual: The base where no model is used [Wh], of an average step where the consumption has
+            a load shape; 0: the model's forecast.
         covariates: The public covariates.
         known: Their values at the next step; None for a missing one.
         widths: Probability of each of some factors by which intervals are wider than the laws say,
@@ -774,9 +775,14 @@ class FollowedKnowledge:
 
     def _base(self, law: ReleaseParts | None, rates: Sequence[float]) -> float:
         if law is None:
-            usual, f = self.usual, self.model.consumption
+            f, level = self.model.consumption, 1.0
+            if f.shape is not None:
+                place, weekend = self.days.at(self.t)
+                level = f.shape.of_day(place + self.days.hours / 48, weekend)
+            usual = level * self.usual
             if self.model.clamp:
-                usual = float(usual_parts(self.model.clamp, f.class_of, usual, np.ones(1))[0, 0])
+                parts = usual_parts(self.model.clamp, f.class_of, self.usual, np.array([level]))
+                usual = float(parts[0, 0])
             return max(usual * f.factor(rates), 1.0)
         return max(float(law.mean[:, 0].mean()), 1.0)  # of the factor 1, models equally likely
 

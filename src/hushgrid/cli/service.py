@@ -136,7 +136,7 @@ def check(
     (problems if deployment.mode == "production" else remarks).extend(unready)
     prose = [zone_prose(zone, seen, running.get(zone.id)) for zone, seen in found]
     good = [finding.sentence for finding in looked.checks if finding.problem is None]
-    prose.append("Checked, and nothing is wrong with it:\n" + "\n".join(f"- {one}" for one in good))
+    prose.append(f"Checked, and nothing is wrong with it: {'; '.join(good)}.")
     common.echo(deployment_prose(deployment, prose, problems, remarks), json)
     zones = [zone_json(zone, seen, running.get(zone.id)) for zone, seen in found]
     values = {

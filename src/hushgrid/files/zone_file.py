@@ -1030,7 +1030,7 @@ def shape_laws(
         laws += exports if group.export else each
     table = np.arange(len(laws), dtype=np.int32).reshape(len(groups), -1).T
     kinds = np.repeat(np.arange(len(groups)), [group.count for group in groups]).astype(np.int32)
-    return Consumption(tuple(laws), table, table, kinds, Calendar(slots), elasticity)
+    return Consumption(tuple(laws), table, table, kinds, Calendar(slots), elasticity, shape)
 
 
 _APART = 0.01  # logarithms of the means of laws

@@ -33,6 +33,7 @@ from hushgrid.model.laws import (
     law_fields,
 )
 from hushgrid.model.occupancy import Calendar
+from hushgrid.model.shape import LoadShape, shape_fields
 
 MONTHS = 12
 
@@ -98,6 +99,7 @@ class Consumption:
         calendar: Slot of each step. Before laws are laid over time: a pattern of one step, a day, a
             week, or a day of each month from January on.
         elasticity: Reaction of demand to rates, or None.
+        shape: The public load shape that the laws follow; None: laws of their own.
         digest: SHA-256 (hex) of all of it.
 
     >>> from hushgrid.model.laws import Uniform
@@ -112,6 +114,7 @@ class Consumption:
     class_of: Int32s
     calendar: Calendar = field(default_factory=Calendar.constant)
     elasticity: Elasticity | None = None
+    shape: LoadShape | None = None
     digest: str = field(init=False)
 
     __repr__ = brief
@@ -293,6 +296,8 @@ def _digest(f: Consumption) -> str:
     }
     if f.elasticity is not None:
         fields["elasticity"] = elasticity_fields(f.elasticity)
+    if f.shape is not None:
+        fields["shape"] = shape_fields(f.shape)
     return canonical_digest(fields)
 
 

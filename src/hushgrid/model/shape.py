@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hushgrid._numbers import Floats, float_array, index_array, is_real
+from hushgrid._numbers import Floats, float_array, index_array, is_real, real
 from hushgrid.errors import ConsumptionError
 from hushgrid.model.laws import LogNormal
 
@@ -102,6 +103,18 @@ class LoadShape:
         at = float_array(seconds, "seconds of the week", ConsumptionError)
         return np.asarray(np.interp(at, middles, hours, period=WEEK) / hours.mean())
 
+    def of_day(self, place: float, weekend: bool) -> float:
+        """The load at a time of day, relative to the mean over a week.
+
+        Args:
+            place: The time as a share of the day.
+            weekend: Whether it is one of the weekend, such as a Saturday; else it is as a Tuesday.
+
+        Returns:
+            The factor.
+        """
+        return float(self.week(((5 if weekend else 1) + place) * 24 * HOUR))
+
     def season(self, months: ArrayLike) -> Floats:
         """The level of months, relative to the mean over a year.
 
@@ -171,6 +184,22 @@ class LoadShape:
             The law on 0..bound.
         """
         return _log_normal(mean, self.readings, bound)
+
+
+def shape_fields(shape: LoadShape) -> dict[str, Any]:
+    """A load shape under the keys of its file, for digests.
+
+    Args:
+        shape: The shape.
+
+    Returns:
+        Key to number, or to a list of numbers.
+    """
+    values = {one.name: getattr(shape, one.name) for one in fields(shape)}
+    return {
+        key: [real(number) for number in value] if isinstance(value, tuple) else real(value)
+        for key, value in values.items()
+    }
 
 
 def _log_normal(mean: float, spread: float, bound: int) -> LogNormal:

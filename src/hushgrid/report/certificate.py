@@ -126,7 +126,7 @@ def _promise(terms: Terms) -> dict[str, Any]:
         "budget": terms.budget,
         "rule": terms.policy.rule,
         "models": len(terms.models),
-        **home_words(terms.secret, terms.promised, terms.window)._asdict(),
+        **home_words(terms.secret, terms.promised, terms.window).content,
         "sentence": promise_sentence(
             terms.policy,
             terms.secret,

@@ -114,6 +114,11 @@ class HomeWords(NamedTuple):
     not_covered: tuple[str, ...]
 
     @property
+    def content(self) -> dict[str, Any]:
+        """Both under their public keys."""
+        return {"words": self.words, "not_covered": list(self.not_covered)}
+
+    @property
     def lines(self) -> list[str]:
         """Both, a line each."""
         uncovered = f"Not covered: {', '.join(self.not_covered)}."

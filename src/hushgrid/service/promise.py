@@ -133,7 +133,7 @@ def stated(zone: ZoneService) -> dict[str, Any]:
     """
     promise = promise_of(zone)
     return {
-        **home_words(promise.secret, stated_epsilon(zone), window_words(zone))._asdict(),
+        **home_words(promise.secret, stated_epsilon(zone), window_words(zone)).content,
         "sentence": sentence(zone),
         "assumptions": list(zone_assumptions(zone)),
         "secret": promise.secret,
