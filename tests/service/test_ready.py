@@ -37,13 +37,12 @@ from tests.services import Postgres
 
 
 class Folder:
-    """A service folder as init writes it, with a short horizon and a free port."""
+    """A service folder of a street of 40 homes, with a free port."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.file, self.key = path, path / "service.toml", path / "hushgrid.key"
         self.port = free_port()
         text = example(int(time.time()) // 900 * 900)
-        text = text.replace("horizon = 672", "horizon = 12")
         self.file.write_text(text.replace("port = 8080", f"port = {self.port}"))
         create(self.key)
 
