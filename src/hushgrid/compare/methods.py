@@ -28,14 +28,8 @@ from hushgrid.mechanism.scheduler import schedule
 from hushgrid.model.laws import Clamp
 from hushgrid.model.occupancy import OccupancyModel
 from hushgrid.model.zone import Scenario, Zone
-from hushgrid.planning.planner import (
-    Plan,
-    Secret,
-    equal_blocks,
-    plan,
-    window_block,
-    window_loss,
-)
+from hushgrid.planning.planner import Plan, Secret, plan
+from hushgrid.planning.windows import window_blocks, window_loss
 
 FRESH = "; given occupancy, readings are drawn afresh at each step"  # an assumption over time
 FRESH_BLOCKS = "; given occupancy, readings of different blocks of steps are drawn afresh"
@@ -484,22 +478,36 @@ def _terms(
 def _prepare_window(blocks: bool, setting: MethodSetting, window: int) -> Ready:
     """Equal blocks of steps over all days, or noise of its own at every step."""
     promise, day = setting.promise, setting.horizon
-    length = (setting.block or window_block(window)) if blocks else 1
-    horizon = max(-(-length // day), 1) * day  # whole days, which hold a block
-    terms = _terms(setting, 1.0, "releases" if setting.usual else "filter", horizon)
+    world, seconds = (setting.run or setting.scenario).terms, 86_400 // day
+    estimator: EstimatorRule = "releases" if setting.usual else "filter"
+    length = (setting.block or 0) if blocks else 1
+    if not length:
+        tried = plan(
+            *world,
+            secret="window",
+            epsilon=promise.epsilon,
+            terms=replace(_terms(setting, 1.0, estimator, 7 * day), clamp=setting.clamp),
+            rho=None if setting.clamp else setting.rho,
+            window=window,
+            seconds=seconds,
+        ).options
+        length = min(tried, key=lambda option: option.error).length
+    horizon = math.lcm(length, day)
+    terms = _terms(setting, 1.0, estimator, horizon)
     multiple = 0.0
     epsilon = promise.epsilon
     if promise.delta and not blocks:  # the clamp is that of Laplace noise of the same variance
         multiple = noise_multiple(epsilon, promise.delta, window)
         epsilon = math.sqrt(2) * window / multiple
-    schedule = equal_blocks(horizon, length, epsilon)
+    schedule = window_blocks((length,) * (horizon // length), window, epsilon)
     planned = plan(
-        *(setting.run or setting.scenario).terms,
+        *world,
         secret="window",
         epsilon=epsilon,
         terms=replace(terms, epsilon=epsilon, schedule=schedule, clamp=setting.clamp),
         rho=None if setting.clamp else setting.rho,
         window=window,
+        seconds=seconds,
     )
     clamp, words = planned.policy.clamp, f"for all that a house does in any {window} steps"
     if multiple:
