@@ -16,8 +16,8 @@ ROW = [[0.1, 0.0, 0.4, -1.0, 1.0]]
 BODY = {
     "zone": "elm", "t": 1, "applies_from": 2, "rule": "forecast", "digest": "ab" * 32,
     "load_hat": 900, "rate": 0.25, "estimate": 900.0, "simulated": True,
-    "source": "readings", "start": 900, "applies_start": 1800, "published_at": 1800, "counts": {"houses": 3},
-    "put_back": 0,
+    "source": "readings", "start": 900, "applies_start": 1800, "published_at": 1800,
+    "counts": {"houses": 3}, "put_back": 0,
     "scale": 1.0, "epsilon": 0.5, "delta": 0.0, "epsilon_any": 0.5, "noise": "laplace",
 }  # fmt: skip
 
