@@ -201,7 +201,7 @@ class Database:
     def rows(self, statement: sa.Executable, **values: Any) -> list[Any]:
         """The rows of one statement that only reads."""
         with self.errors(), self._at_once.connect() as connection:
-            return list(connection.execute(statement, values))
+            return list(connection.execute(statement, values).all())
 
     def about(self, statement: str) -> str | None:
         """What the server answers about itself; None where it does not say, or for a file.

@@ -450,11 +450,12 @@ class Fold:
                 for row in some:
                     self.take(from_verified(row))
                 continue
-            taken = Releases(UnreadRelease(row) for row in some)
-            self._releases.items += taken.items
-            last = taken[-1]  # later than the others, so that only its place counts
-            newest = [taken.newest("account"), taken.newest("windows")]
-            opened = [_first_of_block(one) for one in newest if one is not None]
+            taken = len(self._releases)
+            self._releases.items += map(UnreadRelease, some)
+            last = self._releases[-1]  # later than the others, so that only its place counts
+            first = self._releases[taken].seq
+            newest = [self._releases.newest("account"), self._releases.newest("windows")]
+            opened = [_first_of_block(one) for one in newest if one and one.seq >= first]
             self.place = replace(
                 _after(self.place, last),
                 head=Head(last.seq, last.head),
