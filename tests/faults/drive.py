@@ -111,7 +111,7 @@ class Driven:
             yield
             self.control.disarm()
             self.until_ready()
-            self.last = self._last()
+            self.stated = self._stated()
         finally:
             self._over.set()
             for one in self._threads:
@@ -239,7 +239,7 @@ class Driven:
             return client.get(path).status_code
         return 0
 
-    def _last(self) -> dict[str, int]:
+    def _stated(self) -> dict[str, int]:
         """The last step of each zone by its own account."""
         with httpx.Client(**self._webs[0]) as web:
             answer = web.get("/v1/status")
@@ -256,7 +256,7 @@ class Driven:
             "seconds": SECONDS,
             "acknowledged": sorted(self.acknowledged),
             "shown": self.shown,
-            "last": self.last,
+            "last": self.stated,
         }
         seen.write_text(json.dumps(own | changes))
         ran = subprocess.run(

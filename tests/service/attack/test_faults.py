@@ -103,7 +103,7 @@ def _finds_what_is_wrong(driven: Driven) -> None:
         ({"shown": [(way, zone, head[::-1], start, price)]}, "which the ledger lacks"),
         ({"shown": [(way, zone, head, start, price + 1)]}, "another price"),
         ({"shown": [last, (way, *first[1:])]}, "went back"),
-        ({"last": {one: t + 1000 for one, t in driven.last.items()}}, "the status has step"),
+        ({"last": {one: t + 1000 for one, t in driven.stated.items()}}, "the status has step"),
         ({"seconds": 3}, "start"),
     ):
         assert any(problem in one for one in driven.judge(**changes)["problems"]), problem
