@@ -220,7 +220,7 @@ def test_blocks_of_two_histories_count_twice(tmp_path: Path) -> None:
     assert lost(anew=False) == 0, "in one history a block is opened once"
     assert lost(anew=True) == pytest.approx(on_record)
     larger = ZoneAccount(street(history.zone.begins, window(12, 3.0)))
-    assert lost([larger], anew=True) == pytest.approx(4 * on_record)
+    assert lost([larger], anew=True) > 3 * on_record, "with the blocks of other terms"
 
 
 def test_the_audit_recomputes_the_account_and_finds_a_forged_one(tmp_path: Path) -> None:
