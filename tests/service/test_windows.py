@@ -18,9 +18,10 @@ from hushgrid.audit.certificate import certify
 from hushgrid.cli import main
 from hushgrid.errors import ConfigError
 from hushgrid.files.deployment import Pattern, Promise, ZoneService
-from hushgrid.files.weeks import placed
+from hushgrid.files.weeks import placed, week_plan
 from hushgrid.planning.planner import plan
-from hushgrid.planning.windows import window_loss
+from hushgrid.planning.windows import most_blocks, window_loss
+from hushgrid.report.promise import price_error
 from hushgrid.service.audit import load_case
 from hushgrid.service.gaps import resume_zones
 from hushgrid.service.http.models import PromiseTerms
@@ -29,7 +30,7 @@ from hushgrid.service.ledger.chain import check
 from hushgrid.service.ledger.records import LedgerState
 from hushgrid.service.ledger.witness import Witnesses, sidecar_path
 from hushgrid.service.ledger.writer import verify_signature
-from hushgrid.service.promise import promise_json
+from hushgrid.service.promise import outlook, promise_json
 from hushgrid.service.zone_account import ZoneAccount
 from tests.examples import SOAK
 from tests.service.borders import zone_of
@@ -203,7 +204,7 @@ def test_a_promise_that_is_dropped_at_a_change_would_be_exceeded(tmp_path: Path)
 
 def test_blocks_of_two_histories_count_twice(tmp_path: Path) -> None:
     """A block of the lost history looks like the one on record: as one, half of it is forgotten."""
-    history = History(tmp_path, window(12))
+    history = History(tmp_path, window(12, block=3))
     history.go_on(30)
     account, standing = ZoneAccount(history.zone), history.standing()
     newest, first, last = standing.latest_windows, standing.last_t - 5, standing.last_t
@@ -219,8 +220,8 @@ def test_blocks_of_two_histories_count_twice(tmp_path: Path) -> None:
     assert on_record > 0
     assert lost(anew=False) == 0, "in one history a block is opened once"
     assert lost(anew=True) == pytest.approx(on_record)
-    larger = ZoneAccount(street(history.zone.begins, window(12, 3.0)))
-    assert lost([larger], anew=True) > 3 * on_record, "with the blocks of other terms"
+    larger = ZoneAccount(street(history.zone.begins, window(12, 3.0, block=3)))
+    assert lost([larger], anew=True) == pytest.approx(4 * on_record)
 
 
 def test_the_audit_recomputes_the_account_and_finds_a_forged_one(tmp_path: Path) -> None:
@@ -264,8 +265,37 @@ def test_a_file_says_what_is_wanted(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert values["promise"]["secret"] == "window"
     assert values["promise"]["covers"] == said["covers"]
     hour, day, *_ = PromiseTerms.model_validate(said, strict=True).covers
-    assert hour.shift == pytest.approx(2 / 5), "a stretch on the border of two blocks"
-    assert day.shift == pytest.approx(9 / 5), "25 steps in blocks of 3, no more than two windows"
+    per_hour, per_day = most_blocks(lengths, 2), most_blocks(lengths, 25)
+    assert hour.shift == pytest.approx(min(per_hour * zone.policy.epsilon, 1))
+    assert day.shift == pytest.approx(min(per_day * zone.policy.epsilon, 2)), "two windows"
+
+
+def test_the_announced_error_is_that_of_the_simulated_filter(tmp_path: Path) -> None:
+    """The figure by which the plan chose its blocks, in check and on the promise's page."""
+    many = (("count = 3", "count = 30"),)
+    zone = load(tmp_path, BEGINS, *WINDOW, *many)
+    found = week_plan(*_pattern(zone))
+    assert found is not None
+    chosen = min(found.options, key=lambda one: one.error)
+    assert zone.policy.schedule.lengths[-1] == chosen.length
+    seen = outlook(zone)
+    assert price_error(seen) == pytest.approx(chosen.error, rel=0.02)
+    assert promise_json(zone, "simulation")["error"] == pytest.approx(chosen.error, rel=0.02)
+
+
+def test_a_block_of_a_file_is_adjusted_to_the_week(tmp_path: Path) -> None:
+    five = (('window = "PT12H"', 'window = "PT12H"\nblock = "PT5H"'),)
+    found = week_plan(*_pattern(load(tmp_path, BEGINS, *WINDOW, *five)))
+    assert found is not None
+    blocks = found.policy.schedule.lengths
+    assert sum(blocks) == 168
+    assert set(blocks) == {4, 5}
+
+
+def _pattern(zone: ZoneService) -> tuple[Pattern, Promise, int]:
+    assert zone.pattern is not None
+    assert zone.promise is not None
+    return zone.pattern, zone.promise, zone.seconds
 
 
 @pytest.mark.parametrize(

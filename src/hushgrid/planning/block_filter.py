@@ -47,14 +47,15 @@ class BlockFilter(NamedTuple):
 
         Args:
             ratio: Scale of the noise over the load.
-            rho: Relative error to expect of what the load is followed about.
+            rho: Relative error to expect of what the load is followed about; a hundredth at least.
 
         Returns:
             The variance, between simulated ones by a straight line of logarithms.
         """
         at = math.log2(max(ratio, 1e-9))
         low = math.floor(at)
-        ends = [math.log(_simulated(self, float(rho), k)) for k in (low, low + 1)]
+        wrong = max(float(rho), 0.01)
+        ends = [math.log(_simulated(self, wrong, k)) for k in (low, low + 1)]
         return math.exp(ends[0] + (at - low) * (ends[1] - ends[0]))
 
 

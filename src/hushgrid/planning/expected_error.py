@@ -205,7 +205,7 @@ def clamp_grid(
     plain = replace(policy, epsilon=1.0, clamp=(), schedule=Even())
     task = _Search(models, zone, replace(consumption, elasticity=None), plain, RHO, most_cut)
     fixed = plain if sizes is not None else replace(plain, clamp=policy.clamp)
-    last = task.noise(fixed) / math.sqrt(2)
+    last = round(task.noise(fixed) / math.sqrt(2), 6)
     reach = np.array([*(one for one in sizes or () if task.least <= one < last), last])
     clamps = task.clamps(reach * (1 + 1e-9))
     clamps[-1] = _ends([fixed.clamp])[0] if fixed.clamp else task.bounds
