@@ -17,7 +17,9 @@ from hushgrid.files.zone_file import load_zone
 from hushgrid.mechanism.policy import Blocks
 from hushgrid.mechanism.scheduler import schedule
 from hushgrid.model.shape import LoadShape
-from hushgrid.service.template import WINDOWS, chosen_window, example
+from hushgrid.report.promise import price_error
+from hushgrid.service.promise import outlook
+from hushgrid.service.template import WINDOWS, chosen_window, example, planned_errors
 from tests.service.setups import BEGINS
 
 LAWS = """absent = { law = "uniform" }
@@ -75,6 +77,17 @@ def test_the_longest_window_that_costs_little_is_chosen(tmp_path: Path) -> None:
     (zone,) = load_deployment(tmp_path / "service.toml", planned=False).zones
     assert zone.promise is not None
     assert zone.promise.window == 14 * 86_400
+
+
+def test_the_comment_says_what_check_announces(tmp_path: Path) -> None:
+    errors = planned_errors(1000)
+    assert list(errors) == list(WINDOWS)
+    assert sorted(errors.values()) == list(errors.values()), "a longer window costs more"
+    path = tmp_path / "service.toml"
+    for name in ("P1D", "P14D"):
+        path.write_text(example(BEGINS, 1000).replace('window = "P1D"', f'window = "{name}"'))
+        (zone,) = load_deployment(path).zones
+        assert price_error(outlook(zone)) == pytest.approx(errors[name], rel=0.01)
 
 
 def test_every_home_is_protected_at_every_step(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def init(
     create(key)
     blocks = BlockKeys(folder / BLOCK_KEYS).make()
     with common.progress("planning windows, and the first price", 1) as tick:
-        text = example(begins, homes, planned_errors(begins, homes))
+        text = example(begins, homes, planned_errors(homes))
         write_text(service, with_survey(text, houses, chains) if chains else text)
         rehearse(load_deployment(service).zones[0])
         tick()

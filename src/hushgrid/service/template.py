@@ -7,24 +7,19 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
 from hushgrid._numbers import Floats
 from hushgrid.errors import Problem
-from hushgrid.files.deployment import ZoneService
-from hushgrid.files.service_file import load_deployment
-from hushgrid.files.toml import Table, TomlFile, display, seconds_of
-from hushgrid.files.weeks import placed
+from hushgrid.files.toml import Table, TomlFile, display
 from hushgrid.learn.habits import Habits
-from hushgrid.report.promise import price_error
-from hushgrid.service.promise import outlook, promise_of
+from hushgrid.model.zone import Tariff
+from hushgrid.planning.windows import longest_window
 
 KEY_FILE, BLOCK_KEYS = "hushgrid.key", "meters.sqlite.keys"  # as the example has them
 
@@ -75,27 +70,19 @@ def _costs(errors: Mapping[str, float]) -> str:
     return f"# planned price error by window: {each} (hushgrid plan)\n"
 
 
-def planned_errors(begins: int, homes: int) -> dict[str, float]:
+def planned_errors(homes: int) -> dict[str, float]:
     """The planned relative error of the price of a new file under each of `WINDOWS`.
 
     Args:
-        begins: Start of its first interval [UTC epoch s].
         homes: Number of homes.
 
     Returns:
         The error by window, root mean square.
     """
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / "service.toml"
-        path.write_text(example(begins, homes), "utf-8")
-        (zone,) = load_deployment(path, planned=False).zones
-    return {name: planned_error(zone, name) for name in WINDOWS}
-
-
-def planned_error(zone: ZoneService, window: str) -> float:
-    """The planned relative error of a zone's price under a window, root mean square."""
-    promise = replace(promise_of(zone), window=seconds_of(window))
-    return price_error(outlook(placed(replace(zone, promise=promise, planned=True), zone.begins)))
+    content = tomllib.loads(example(0, homes))
+    (group,), policy = content["houses"], content["policy"]
+    tariff = Tariff(**content["tariff"])
+    return longest_window(homes, policy["usual"], tariff, bound=group["bound"])
 
 
 def with_survey(
