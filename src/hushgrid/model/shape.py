@@ -36,8 +36,6 @@ class LoadShape:
         months: Load in each month from January on, (12,).
         homes: Standard deviation of the logarithm of a home's mean, between homes.
         readings: Standard deviation of the logarithm of a reading, within a home.
-        days: Standard deviation of the zone's level from day to day, relative to the shape.
-        persistence: Correlation of that level between one day and the next, 0 to 1.
 
     >>> shape = LoadShape()
     >>> shape.relative([0, 18 * HOUR], [1, 7]).round(2)
@@ -57,8 +55,6 @@ class LoadShape:
     )
     homes: float = 0.6
     readings: float = 0.8
-    days: float = 0.06
-    persistence: float = 0.7
 
     def __post_init__(self) -> None:
         for name, size in (("workday", 24), ("weekend", 24), ("months", 12)):
@@ -71,16 +67,6 @@ class LoadShape:
                     f"load shape {name} is {spread}; give a number above 0 and at most 3.",
                     fields=(name,),
                 )
-        if not (is_real(self.days) and 0 <= self.days < 1):
-            raise ConsumptionError(
-                f"load shape days is {self.days}; give a number from 0 to below 1.",
-                fields=("days",),
-            )
-        if not (is_real(self.persistence) and 0 <= self.persistence < 1):
-            raise ConsumptionError(
-                f"load shape persistence is {self.persistence}; give a number from 0 to below 1.",
-                fields=("persistence",),
-            )
 
     @property
     def spread(self) -> float:
@@ -143,24 +129,6 @@ class LoadShape:
         """
         return np.asarray(self.week(seconds) * self.season(months))
 
-    def levels(self, groups: int) -> Floats:
-        """Means of homes that differ as `homes` says, in groups of equal size.
-
-        Args:
-            groups: Number of groups.
-
-        Returns:
-            Mean of each group relative to all homes, (groups,), rising, of mean 1.
-
-        >>> LoadShape().levels(3).round(2)
-        array([0.45, 0.84, 1.7 ])
-        """
-        from scipy.special import ndtr, ndtri
-
-        # the share of a log-normal's mean below a quantile is a normal law moved by the spread
-        borders = ndtri(np.linspace(0.0, 1.0, groups + 1)) - self.homes
-        return np.asarray(np.diff(ndtr(borders)) * groups)
-
     def law(self, mean: float, bound: int) -> LogNormal:
         """The law of one reading of a home about which nothing is known.
 
@@ -171,19 +139,9 @@ class LoadShape:
         Returns:
             The law on 0..bound.
         """
-        return _log_normal(mean, self.spread, bound)
-
-    def law_at_home(self, mean: float, bound: int) -> LogNormal:
-        """The law of one reading of a home whose own mean is known.
-
-        Args:
-            mean: The home's mean in the interval [Wh]: `usual`, `relative` and its level.
-            bound: The home's bound [Wh].
-
-        Returns:
-            The law on 0..bound.
-        """
-        return _log_normal(mean, self.readings, bound)
+        if not (is_real(mean) and mean > 0):
+            raise ConsumptionError(f"mean reading is {mean} Wh; give a number above 0.")
+        return LogNormal(float(mean) * math.exp(-(self.spread**2) / 2), self.spread, bound)
 
 
 def shape_fields(shape: LoadShape) -> dict[str, Any]:
@@ -200,12 +158,6 @@ def shape_fields(shape: LoadShape) -> dict[str, Any]:
         key: [real(number) for number in value] if isinstance(value, tuple) else real(value)
         for key, value in values.items()
     }
-
-
-def _log_normal(mean: float, spread: float, bound: int) -> LogNormal:
-    if not (is_real(mean) and mean > 0):
-        raise ConsumptionError(f"mean reading is {mean} Wh; give a number above 0.")
-    return LogNormal(float(mean) * math.exp(-(spread**2) / 2), spread, bound)
 
 
 def _check_numbers(name: str, numbers: Sequence[float], size: int) -> None:
