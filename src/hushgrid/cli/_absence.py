@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from hushgrid.model.zone import Scenario
 
 HALF_HOUR = 1800  # [s]
+_WEEK = 604_800  # [s]
 LESS = (160.0, 400.0, 1000.0)  # [Wh] a half hour
 _FIGURE = ("exact", "interval", "window")
 _STANDBY = 0.05  # quantile of a recorded home's readings that is taken for its use while away
@@ -182,10 +183,7 @@ def _zone_of_file(request: AbsenceRequest, config: Path) -> _AttackedZone:
 
         promise = promise_of(service)
         secret, epsilon, window = promise.secret, promise.epsilon, promise.window
-    noise: NoiseBlocks | None
     noise, reach = _noise_of(file.scenario, file.policy)
-    if service is None and secret == "window":  # its horizon may end before a block
-        noise = None
     return _AttackedZone(
         file.scenario, file.policy, noise, reach, secret, epsilon, window, file.seconds, wh
     )
@@ -236,17 +234,19 @@ def _noise(zone: _AttackedZone) -> tuple[NoiseBlocks, float]:
     from hushgrid.mechanism.policy import Even
     from hushgrid.planning.planner import Secret, plan
 
+    terms = replace(zone.policy, epsilon=zone.epsilon, schedule=Even(), clamp=())
+    if zone.secret == "window":  # blocks of a service's week, which may be longer than a day
+        terms = replace(terms, horizon=_WEEK // zone.seconds)
     found = plan(
         *zone.scenario.terms,
         secret=cast("Secret", zone.secret),
         epsilon=zone.epsilon,
-        terms=replace(zone.policy, epsilon=zone.epsilon, schedule=Even(), clamp=()),
+        terms=terms,
         running=zone.secret == "interval",
         blocks=True,
         window=-(-(zone.window or 0) // zone.seconds) + 1,
+        seconds=zone.seconds,
     )
-    if found.block is not None:
-        return NoiseBlocks((found.block,), found.scale[:1]), float(found.reach)
     return NoiseBlocks.of_steps(found.policy.schedule.lengths, found.scale), float(found.reach)
 
 

@@ -92,16 +92,13 @@ def attack(
     Raises:
         FileError: If the trace has no truth, or was not published under the terms of the zone file.
     """
-    from hushgrid.cli._absence import AbsenceRequest, attack_absence
-    from hushgrid.compare.attack import Attack, joined, versions
-    from hushgrid.compare.attack import attack as attacked
     from hushgrid.errors import FileError
-    from hushgrid.files.results import save_figures
-    from hushgrid.report import comparison as report
 
     if secret == "absence":
         if trace is not None:
             raise FileError(f"TRACE is {trace} with the secret absence; give --readings, or none.")
+        from hushgrid.cli._absence import AbsenceRequest, attack_absence
+
         attack_absence(
             AbsenceRequest(
                 config, zone, readings, mapping, away, less or [], promise, window, epsilon,
@@ -111,6 +108,11 @@ def attack(
         return
     if trace is None:
         raise FileError("TRACE is unset; give a recorded day, or --secret absence.")
+    from hushgrid.compare.attack import Attack, joined, versions
+    from hushgrid.compare.attack import attack as attacked
+    from hushgrid.files.results import save_figures
+    from hushgrid.report import comparison as report
+
     if out is not None:
         common.require("matplotlib", "plot")
     if labels is None:

@@ -177,7 +177,6 @@ class Plan:
         window: Of the secret window, the steps that a window touches.
         options: Of the secret window, the lengths of blocks that were tried.
         reach: The most that a home, or homes that move together, can add to a load [Wh].
-        block: Of the secret window: the steps of a block, also where the horizon ends before it.
     """
 
     secret: Secret
@@ -200,7 +199,6 @@ class Plan:
     window: int | None = None
     options: tuple[WindowOption, ...] = ()
     reach: int = 0
-    block: int | None = None
 
     __repr__ = brief
 
@@ -242,8 +240,6 @@ class Plan:
         """
         schedule = self.policy.schedule
         lengths = schedule.lengths or (1,) * len(self.scale)
-        if self.block is not None:  # all blocks are equal
-            lengths = (self.block,)
         starts = np.cumsum((0, *lengths[:-1]))
         scale = np.array(self.scale)[starts]
         losses = np.full(len(starts), math.inf)
@@ -400,8 +396,7 @@ def _of_windows(
         rho=rho, most_cut=most_cut, block=block, seconds=seconds,
     )  # fmt: skip
     made = _made(Task(world, tariff, policy), "window", epsilon, 0.0, seconds)
-    length = max(policy.schedule.lengths)
-    return replace(made, leakage=epsilon, window=window, options=options, block=length)
+    return replace(made, leakage=epsilon, window=window, options=options)
 
 
 def _never_more(world: ZoneModels, tariff: Tariff, found: Plan) -> Plan:
