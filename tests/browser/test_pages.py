@@ -68,6 +68,14 @@ def test_prices_come_by_themselves(page_of: Open) -> None:
     assert "Price now" in str(page.locator("#said").text_content())
     assert drawn(page, "#prices", "--price")
     expect(page.locator("#sentence")).to_contain_text("odds")
+    page.get_by_text("Longer absences are hidden less.").click()
+    expect(page.locator("#covers li")).to_have_count(5)
+    expect(page.locator("#covers li").nth(3)).to_have_text(
+        re.compile(
+            r"Away for two weeks: \d+ times for a home that uses its limit, \d+ for a typical one;"
+            r" the odds shift by at most e\^[\d.]+\."
+        )
+    )
     expect(page.locator("#cost")).to_contain_text("%")
     expect(page.locator("#simulated")).to_contain_text("Houses, meters, time and noise")
 
