@@ -374,7 +374,7 @@ def test_without_a_model_the_energy_above_a_clamp_is_put_back() -> None:
     true, estimates = [], []
     for t in range(192):
         mean = 150 * (1 + 0.3 * np.sin(2 * np.pi * t / 96))
-        readings = rng.lognormal(np.log(mean) - 1.05**2 / 2, 1.05, HOUSES)
+        readings = rng.lognormal(np.log(mean) - 1 / 2, 1.0, HOUSES)
         true.append(readings.sum())
         seen = np.minimum(readings, clamp).sum() + rng.laplace(0, 500.0)
         estimate, known = known.learn(float(seen), 500.0)

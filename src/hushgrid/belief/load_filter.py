@@ -841,7 +841,7 @@ class FollowedKnowledge:
         return np.array([np.interp(below, mean, x) for x in (cut, np.gradient(cut, mean), *rest)])
 
 
-SPREAD = 1.05  # of the logarithm of readings of many homes about their mean
+SPREAD = 1.0  # of the logarithm of readings of many homes about their mean, a round number
 LEVELS = np.concatenate([[1e-3], np.geomspace(0.1, 10.0, 41)])  # of the usual load
 
 
