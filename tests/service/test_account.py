@@ -35,7 +35,7 @@ from hushgrid.service.ledger.witness import Witnesses, sidecar_path
 from hushgrid.service.zone_account import ZoneAccount
 from tests.accounting.account_oracle import worst_of_long_blocks
 from tests.examples import SOAK
-from tests.service.streets import BEGINS, HOUR, standing, zone
+from tests.service.streets import BEGINS, DAY, HOUR, standing, zone
 from tests.service.test_curator import Shown, curator
 from tests.service.test_gaps import put_back, take_copy
 from tests.service.worlds import deployment
@@ -259,6 +259,23 @@ def test_a_gap_inside_a_block_of_other_terms_is_booked_after_its_end(tmp_path: P
     rows, until = account.after_loss(ledger, ledger.last_t + 1, ledger.last_t + 1)
     assert until == newest.step
     assert max(row[1] for row in rows) >= max(row[1] for row in newest.rows)
+
+
+def test_a_gap_into_the_next_week_is_booked_by_its_plan(tmp_path: Path) -> None:
+    """The present week has two hours: its plan again and again would have other blocks."""
+    life = Life(tmp_path)
+    life.at = BEGINS + 4 * DAY - 2 * HOUR  # Sunday, 22:00
+    life.go_on(BLOCKS, 1, begins=True)
+    ledger, account = standing(tmp_path), ZoneAccount(life.service)
+    monday = life.service.ends // HOUR
+    assert monday * HOUR == life.service.begins + 2 * HOUR
+    rows, until = account.after_loss(ledger, monday - 1, monday + 6)
+    assert until == monday + 11
+    blocks = [(one.first // HOUR - monday, one.last // HOUR - monday) for one in
+              account._lost_blocks((monday - 1) * HOUR, (monday + 7) * HOUR)]  # fmt: skip
+    assert blocks == [(-2, -1), (0, 5), (6, 11)]
+    early, _ = account.after_loss(ledger, monday - 1, monday - 1)
+    assert all(row[1] > less[1] for row, less in zip(rows, early, strict=True))
 
 
 # ---- how long forecasts replace prices

@@ -27,7 +27,7 @@ from hushgrid.accounting.account import (
 )
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import ZoneService
-from hushgrid.files.weeks import Steps, laid
+from hushgrid.files.weeks import Steps, laid, placed
 from hushgrid.mechanism.scheduler import Calibration, Scheduler
 from hushgrid.planning.planner import Task
 from hushgrid.planning.windows import window_loss
@@ -249,6 +249,21 @@ class ZoneAccount:
         first, last = self._service.policy.schedule.span(own + 1)
         number = int(np.searchsorted(self._planned[0], first))
         return number, first + turns * horizon, last + turns * horizon
+
+    @cached_property
+    def _next_week(self) -> ZoneAccount:
+        return ZoneAccount(placed(self._service, self._service.ends))
+
+    def _planned_block(self, step: int) -> tuple[ZoneAccount, int, int, int]:
+        """The account of the week with a step of the zone, then of the step's block in its plan.
+
+        The number of the block from 0, and the zone's first and last step of it.
+        """
+        week, service = self, self._service
+        while service.pattern is not None and step * service.seconds >= week._service.ends:
+            week = week._next_week
+        number, opens, closes = week._block(step - week._first + 1)
+        return week, number, week._first + opens - 1, week._first + closes - 1
 
     # ---- what was published
 
@@ -588,22 +603,21 @@ class ZoneAccount:
         """
         done = self._settled(standing)
         begun = max(first, done + 1, self._first)
-        start = self._first + self._block(begun - self._first + 1)[1] - 1
-        start = max(start, done + 1)
+        start = max(self._planned_block(begun)[2], done + 1)
         figures, new = self.before(standing, start)
         losses = [np.zeros(len(chains)) for chains in self._chains]
         end = start - 1
         while end < last:
-            number, _, closes = self._block(end + 1 - self._first + 1)
-            start, end = end + 1, self._first + closes - 1
+            week, number, _, closes = self._planned_block(end + 1)
+            start, end = end + 1, closes
             inward, booked = self._inward(start, end), []
             if new:
                 for matrices in inward:
                     matrices[:, 0] = np.eye(2)
-            losses = [rows[:, number] for rows in self._planned[1]]
-            rooms = [rows[:, number] for rows in self._rooms()]
+            losses = [rows[:, number] for rows in week._planned[1]]
+            rooms = [rows[:, number] for rows in week._rooms()]
             if self._admits(figures, inward, losses, rooms) < WORTH:  # `choose` may leave less
-                rooms = [rows[:, number] for rows in self._rooms(_LESS[-1])]
+                rooms = [rows[:, number] for rows in week._rooms(_LESS[-1])]
             for account, matrices, loss, room in zip(figures, inward, losses, rooms, strict=True):
                 promise = self._promise or math.inf
                 if account.admit(0.0, matrices, promise) is None:  # its steps carry no promise
@@ -654,9 +668,9 @@ class ZoneAccount:
         seconds = self._service.seconds
         step = max(start // seconds, self._first)
         while step * seconds < stop:
-            number, opens, closes = self._block(step - self._first + 1)
-            first, step = self._first + opens - 1, self._first + closes
-            yield SpentBlock(first * seconds, step * seconds - 1, self._planned_any[number])
+            week, number, first, last = self._planned_block(step)
+            step = last + 1
+            yield SpentBlock(first * seconds, step * seconds - 1, week._planned_any[number])
 
     @cached_property
     def _planned_any(self) -> list[float]:
