@@ -87,8 +87,8 @@ def plan(
 
     from hushgrid.errors import PlanError
     from hushgrid.files.results import png_of, save_figures, write_text
+    from hushgrid.files.toml import window_text
     from hushgrid.files.weeks import whole_week
-    from hushgrid.model.occupancy import STEPS_PER_DAY
     from hushgrid.planning import tradeoff as options
     from hushgrid.planning.expected_error import RHO
     from hushgrid.planning.planner import plan as planned
@@ -108,13 +108,14 @@ def plan(
     rho = rho if rho is not None else RHO if own.rho is None else own.rho
     if eta is not None:
         terms = replace(terms, eta=eta)
-    steps = _window_steps(window, own) if secret == "window" else None
+    length = _window_length(window, own) if secret == "window" else None
+    words = "" if length is None else window_text(length)
     if service is not None:
         week = whole_week(service)
         scenario, terms = week.scenario, replace(terms, horizon=week.policy.horizon)
         continued = secret == "interval" if continued is None else continued
     elif secret == "window":
-        terms = replace(terms, horizon=7 * STEPS_PER_DAY)  # its blocks may be longer than a day
+        terms = replace(terms, horizon=7 * 86_400 // own.seconds)  # its blocks may outlast a day
     world = scenario.terms
     request: dict[str, Any] = {
         "secret": secret,
@@ -124,8 +125,8 @@ def plan(
         "slotwise": slotwise,
         "running": bool(continued),
         "blocks": own.blocks if blocks is None else blocks,
-        "window": steps,
-        "seconds": 900 if service is None else service.seconds,
+        "window": None if length is None else -(-length // own.seconds) + 1,  # steps it touches
+        "seconds": own.seconds,
     }
     dials = 1 + tables * (len(options.EPSILONS) + len(options.ETAS))
     with common.progress("planning", dials if dials > 1 else None) as tick:
@@ -143,7 +144,7 @@ def plan(
     values["private"] = private
     closed = loop_of(found, scenario.tariff, scenario.consumption)
     values["loop"] = {name: report.finite_or_none(v) for name, v in closed._asdict().items()}
-    common.echo(report.plan_prose(found, rho, endless, covers), json)
+    common.echo(report.plan_prose(found, rho, endless, covers, words), json)
     more = [report.stability_line(closed), *([_PRIVATE] if private else [])]
     for line in more:
         common.echo(f"\n{line}", json)
@@ -152,7 +153,7 @@ def plan(
     written = common.write_json(values, json)
     if out is not None:
         figure = report.plan_figure(found, scenario.models)
-        page = report.plan_page(found, rho, endless, covers, more, cells, png_of(figure))
+        page = report.plan_page(found, rho, endless, covers, more, cells, png_of(figure), words)
         written += [write_text(out / "report.html", page), *save_figures(out, {"plan": figure})]
     common.echo_written(written, json, "\n")
 
@@ -174,15 +175,15 @@ class _Own(NamedTuple):
     seconds: int = 900  # of a step
 
 
-def _window_steps(given: str | None, own: _Own) -> int:
-    """The steps that a window touches."""
+def _window_length(given: str | None, own: _Own) -> int:
+    """The length of a window [s]."""
     from hushgrid.errors import PlanError
     from hushgrid.files.toml import seconds_of
 
     seconds = own.window if given is None else seconds_of(given)
     if seconds is None or seconds < own.seconds:
         raise PlanError(f"window is {given!r}; give a duration such as P1D, an interval or more.")
-    return int(-(-seconds // own.seconds) + 1)
+    return int(seconds)
 
 
 def _zone(config: Path | None, zone: str | None, paper: float | None, seed: int) -> Any:

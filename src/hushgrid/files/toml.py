@@ -193,6 +193,18 @@ def instant_of(value: Any) -> int | None:
     return int(seconds) if seconds == int(seconds) and 0 <= seconds < 2**33 else None
 
 
+def window_text(seconds: int) -> str:
+    """The length of a promised window in words.
+
+    Args:
+        seconds: The length [s].
+
+    Returns:
+        "24 hours" for a day, which need not begin at midnight.
+    """
+    return "24 hours" if seconds == 86_400 else duration_text(seconds)
+
+
 def duration_text(seconds: int) -> str:
     """A duration in words.
 

@@ -383,7 +383,9 @@ def _advice(prospect: Prospect, rho: float) -> str:
     return f'Publish the {"raw price" if best == "raw" else "estimate"} (publish = "{best}").'
 
 
-def plan_prose(found: Plan, rho: float, endless: float | None, covers: Sequence[Cover]) -> str:
+def plan_prose(
+    found: Plan, rho: float, endless: float | None, covers: Sequence[Cover], window: str = ""
+) -> str:
     """The promise, the noise, the error and the assumptions of a plan.
 
     Args:
@@ -391,13 +393,14 @@ def plan_prose(found: Plan, rho: float, endless: float | None, covers: Sequence[
         rho: Relative error to expect of the model.
         endless: Leakage about one step if the plan is repeated for ever, or None.
         covers: What it covers.
+        window: Of the secret window, its length in words.
 
     Returns:
         Lines of text.
     """
     noise, errors = _plan_lines(found, rho, endless)
-    words = home_words(found.secret, found.epsilon, _window(found)).lines
-    lines = [*words, f"Exactly: {_planned(found)}", "", *noise, "", *errors, ""]
+    words = home_words(found.secret, found.epsilon, window).lines
+    lines = [*words, f"Exactly: {_planned(found, window)}", "", *noise, "", *errors, ""]
     lines += [*covers_lines(covers), "", "Assumptions:"]
     return "\n".join([*lines, *(f"- {line}" for line in found.assumptions)])
 
@@ -410,6 +413,7 @@ def plan_page(
     more: Sequence[str],
     cells: Mapping[str, Sequence[Cell]],
     picture: bytes,
+    window: str = "",
 ) -> str:
     """A plan as a page of HTML with the look of the service's pages.
 
@@ -421,6 +425,7 @@ def plan_page(
         more: Further lines.
         cells: As `sensitivity_tables` has them.
         picture: `plan_figure` as PNG.
+        window: Of the secret window, its length in words.
 
     Returns:
         The HTML; it loads nothing from the network.
@@ -433,7 +438,7 @@ def plan_page(
     return render(
         "plan.html",
         title=f"Plan: {found.secret}, epsilon = {found.epsilon:g}",
-        promise=_planned(found),
+        promise=_planned(found, window),
         noise=[one for one in noise if one not in keys],
         keys=keys[1:],
         errors=[*errors, *more],
@@ -445,7 +450,7 @@ def plan_page(
     )
 
 
-def _planned(found: Plan) -> str:
+def _planned(found: Plan, window: str) -> str:
     """The promise that a plan keeps."""
     return promise_sentence(
         found.policy,
@@ -453,12 +458,8 @@ def _planned(found: Plan) -> str:
         found.epsilon,
         delta=found.delta,
         continued=found.running,
-        window=_window(found),
+        window=window,
     )
-
-
-def _window(found: Plan) -> str:
-    return "" if found.window is None else f"{found.window - 1} intervals"
 
 
 def _plan_lines(found: Plan, rho: float, endless: float | None) -> tuple[list[str], list[str]]:

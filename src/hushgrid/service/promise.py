@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from hushgrid.errors import HushgridError
 from hushgrid.files.deployment import ACCEPT_ERROR, Deployment, Promise, ZoneService
-from hushgrid.files.toml import duration_text
+from hushgrid.files.toml import duration_text, window_text
 from hushgrid.files.weeks import whole_week
 from hushgrid.mechanism.policy import Policy
 from hushgrid.model.zone import FeedIn, Tariff
@@ -77,9 +77,7 @@ def sentence(zone: ZoneService) -> str:
 def window_words(zone: ZoneService) -> str:
     """The length of the window of a promise in words; empty without one."""
     window = promise_of(zone).window
-    if window is None:
-        return ""
-    return "24 hours" if window == DAY else duration_text(window)
+    return "" if window is None else window_text(window)
 
 
 def window_steps(zone: ZoneService) -> int | None:
