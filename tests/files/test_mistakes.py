@@ -18,7 +18,7 @@ from hushgrid.errors import ConfigError
 from hushgrid.files._tables import keys_of
 from hushgrid.files.deployment import Service
 from hushgrid.files.service_file import load_deployment
-from hushgrid.files.zone_file import Steps, load_zone
+from hushgrid.files.zone_file import StepKeys, load_zone
 
 Keys = tuple[str | int, ...]
 DIGEST = "0" * 64
@@ -431,7 +431,7 @@ def test_zone_and_service_files_refuse_the_same_intervals(
 
 
 def test_a_zone_file_knows_the_keys_of_a_service() -> None:
-    assert set(keys_of(Service)) == set(keys_of(Steps)) | Steps.unread
+    assert set(keys_of(Service)) == set(keys_of(StepKeys)) | StepKeys.unread
 
 
 def test_a_key_with_a_line_break_is_named_on_one_line(tmp_path: Path) -> None:

@@ -101,13 +101,13 @@ def test_the_shape_is_like_that_of_real_homes() -> None:
     table = pd.read_parquet(LCL)
     homes = table.pivot_table(index="start_utc", columns="meter_id", values="wh")
     local = homes.index.tz_convert("Europe/London")
-    middle = local.weekday * DAY + local.hour * HOUR + local.minute * 60 + 900
+    middle = local.day_of_week * DAY + local.hour * HOUR + local.minute * 60 + 900
     usual = float(homes.mean(axis=1).mean())
     shape = LoadShape()
     relative = shape.relative(middle, local.month)
 
     def by_hour(values: Any) -> Any:
-        weekend = local.weekday >= 5
+        weekend = local.day_of_week >= 5
         return pd.Series(np.asarray(values)).groupby([weekend, local.hour]).mean()
 
     measured = homes.mean(axis=1) / usual

@@ -101,15 +101,15 @@ def everyone(zone: ZoneService) -> list[int]:
     return list(range(len(zone.meters)))
 
 
-def test_a_stop_ends_the_catching_up_after_the_release_in_hand(
+def test_late_intervals_are_published_so_many_at_a_time(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     zone, shown = service(), Shown()
     caplog.set_level("INFO")
     with curator(tmp_path, zone, shown) as it:
         late = BEGINS + 4 * 900
-        assert len(it.run(late, stopped=lambda: len(shown.releases) > 0)) == 1
-        assert it.run(late, stopped=lambda: True) == []
+        assert len(it.run(late, most=1)) == 1
+        assert it.run(late, most=0) == []
         assert len(it.run(late)) == 3
     lines = [PlainLines().format(one) for one in caplog.records if one.msg == "released"]
     rate = shown.releases[0].rate

@@ -425,7 +425,7 @@ def test_the_files_of_deploy_pass_in_their_mode(
     )
     assert folder.check("--json", "-") == 0
     remarks = json.loads(capsys.readouterr().out)["remarks"]
-    assert any("elm-street.toml:" in one and "models[0].chains" in one for one in remarks)
+    assert any("elm-street.toml:" in one and "houses[0].meters" in one for one in remarks)
     assert any("openadr.url is 'https://prices.example'" in one for one in remarks)
 
 

@@ -123,7 +123,7 @@ def test_without_a_witness_the_forecast_goes_out_until_the_loss_is_booked(
     assert [(one.first, one.last) for one in standing.booked] == [(t, t)]
     (gap,) = standing.booked
     assert 0.5 <= gap.epsilon <= 0.5 * (1 + 1e-6)  # the policy's
-    assert done == [Resumed("elm", "resumed", t, t, gap.epsilon, 0.0)]
+    assert done == [Resumed("elm", "resumed", t, t, gap.epsilon)]
     assert standing.epsilon == pytest.approx(4 * 0.5)
 
 
