@@ -73,7 +73,7 @@ def test_a_log_is_json_and_keeps_what_may_not_be_told(lines: io.StringIO) -> Non
         first.items()
     )
     assert first["time"].endswith("Z")
-    assert second["event"] == "Invalid request %s"
+    assert second["event"] == "Invalid request"
     assert third["error"] == "ValueError"
     assert third["trace"][0].startswith("test_clock_and_logs.py:")
     assert "987" not in lines.getvalue()

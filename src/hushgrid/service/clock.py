@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
 import threading
 import time
@@ -126,6 +127,9 @@ FIELDS = (
 )  # fmt: skip
 
 
+_PLACE = re.compile(r" ?[\[(]?%[-#0 +.\d]*[a-z][\])]?")  # of a value in a text of other libraries
+
+
 class JsonLines(logging.Formatter):
     """Formats a log record as one line of JSON: time, level, event, and the fields of `FIELDS`."""
 
@@ -136,7 +140,9 @@ class JsonLines(logging.Formatter):
             "time": at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "event": record.msg if record.name.startswith("hushgrid") else str(record.msg),
+            "event": record.msg
+            if record.name.startswith("hushgrid")
+            else _PLACE.sub("", str(record.msg)),
         }
         line |= {name: getattr(record, name) for name in FIELDS if hasattr(record, name)}
         if record.exc_info and record.exc_info[0]:
