@@ -53,10 +53,10 @@
       const all = range(96 * today(), t, belief);
       const of = (who, which) => all.map((one) => one[who][which]);
       return {
-        zone: "elm-street", house: 1, steps: 96, step_seconds: STEP, epsilon: 1, eta: 0.05, promise: "", day: today() + 1, t: all.length, origin: utc(START + 96 * today() * STEP),
+        zone: "elm-street", house: 1, steps: 96, step_seconds: STEP, epsilon: 1, words: "Pick any 24 hours.", not_covered: ["your bill"], day: today() + 1, t: all.length, origin: utc(START + 96 * today() * STEP),
         occupancy: all.map((one) => one.occupancy), prior: all.map((one) => one.prior),
         attackers: { none: { open: of("none", "open"), private: of("none", "private") }, others: { open: of("others", "open"), private: of("others", "private") } },
-        auc, prices: { exact: all.map((_, i) => wave(i)), published: all.map((_, i) => wave(i)), forecast: all.map((_, i) => wave(i)) }, errors, cold: false, choices: { epsilon: [0.5, 1], eta: [0.05, 1] }, restarting: false, operator: { client: "operator", secret: "x" },
+        auc, prices: { exact: all.map((_, i) => wave(i)), published: all.map((_, i) => wave(i)), forecast: all.map((_, i) => wave(i)) }, errors, cold: false, choices: [0.5, 1], restarting: false, operator: { client: "operator", secret: "x" },
       };
     },
   };

@@ -533,10 +533,7 @@ def demo(
     once: Annotated[
         bool, typer.Option("--once", help="Play one day without a page, and judge it.")
     ] = False,
-    epsilon: Annotated[
-        float, typer.Option(help="Promised about any 15 minutes of any home.")
-    ] = 1.0,
-    eta: Annotated[float, typer.Option(help="Share of a law that may be anything.")] = 1.0,
+    epsilon: Annotated[float, typer.Option(help="Promised about any 24 hours of any home.")] = 1.0,
     seed: common.Seed = 1,
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8080,
     speed: Annotated[float, typer.Option(min=1, max=1e6, help=_SPEED)] = 720.0,
@@ -560,14 +557,12 @@ def demo(
         common.require(module, "serve")
     if once:
         common.require("matplotlib", "plot")
-        _once((epsilon, eta), out, seed, json)
+        _once(epsilon, out, seed, json)
     else:
-        _live((epsilon, eta), seed, port, speed, browser)
+        _live(epsilon, seed, port, speed, browser)
 
 
-def _live(
-    dials: tuple[float, float], seed: int, port: int, speed: float, browser: bool | None
-) -> None:
+def _live(epsilon: float, seed: int, port: int, speed: float, browser: bool | None) -> None:
     """One day after another, until a signal stops it."""
     import sys
     import time
@@ -578,11 +573,11 @@ def _live(
         tick = bar.enter_context(common.progress("opening 1,000 houses", 2))
         from hushgrid.service.demo.living import DemoOptions, run_demo
         from hushgrid.service.demo.panel import DAY
-        from hushgrid.service.demo.setting import EVENING, Dials
+        from hushgrid.service.demo.setting import EVENING, check_epsilon
 
         tick()
         begins = int(time.time()) // DAY * DAY + EVENING
-        options = DemoOptions(Dials(*dials), begins, seed=seed, port=port, speed=speed)
+        options = DemoOptions(check_epsilon(epsilon), begins, seed=seed, port=port, speed=speed)
         wanted = sys.stdout.isatty() if browser is None else browser
 
         def report(line: str) -> None:
@@ -597,7 +592,7 @@ def _live(
         run_demo(options, _requests(), report)
 
 
-def _once(dials: tuple[float, float], out: Path, seed: int, json: str | None) -> None:
+def _once(epsilon: float, out: Path, seed: int, json: str | None) -> None:
     """One day, judged and written."""
     import time
 
@@ -606,11 +601,11 @@ def _once(dials: tuple[float, float], out: Path, seed: int, json: str | None) ->
         from hushgrid.files.results import json_text, make_folder, save_figures, write_text
         from hushgrid.report import comparison as report
         from hushgrid.service.demo.living import play_once
-        from hushgrid.service.demo.setting import Dials
+        from hushgrid.service.demo.setting import check_epsilon
 
-        asked = Dials(*dials)
+        check_epsilon(epsilon)
         make_folder(out)
-        kept = play_once(asked, out, _requests(), seed=seed, tick=tick)
+        kept = play_once(epsilon, out, _requests(), seed=seed, tick=tick)
     figures = save_figures(out, {"demo": report.demo_figure(kept.day)})
     values = report.demo_json(kept.day) | {
         "seconds": round(time.monotonic() - begun, 3),

@@ -36,7 +36,7 @@ from hushgrid.compare.paper import HOUSES, PUBLISHED, Experiment, Sweep, mechani
 from hushgrid.compare.rolling import DailySums
 from hushgrid.compare.simulation import SIMULATION_FIGURES, Study
 from hushgrid.report._figures import day_line, finish, light_grid, panels, render, table
-from hushgrid.report.promise import finite_or_none
+from hushgrid.report.promise import HomeWords, finite_or_none
 from hushgrid.statistics import Score, Summary, auc, ratio_of_means, summarise
 
 if TYPE_CHECKING:
@@ -974,8 +974,7 @@ class DemoDay:
 
     Attributes:
         epsilon: Epsilon of the promise.
-        eta: Trust of the policy.
-        promise: The promise in words.
+        promise: The promise in a householder's words.
         seed: Seed of the day.
         house: House drawn in the figure.
         optimal: (T,) optimal rates [currency/kWh].
@@ -984,15 +983,15 @@ class DemoDay:
         prior: (T, N) prior probabilities of being at home.
         beliefs: (T, N) beliefs by the adversary's knowledge and by protection.
         expected_error: Expected error of the prices.
-        leakage: Largest leakage of all releases about one step of any house, from the audit.
+        leakage: Largest leakage of all releases about any house in the promised window, from the
+            audit.
         records: Number of ledger records.
         chain: Status of the chain check.
         verdict: Verdict of the audit.
     """
 
     epsilon: float
-    eta: float
-    promise: str
+    promise: HomeWords
     seed: int
     house: int
     optimal: Floats
@@ -1043,9 +1042,7 @@ def demo_json(day: DemoDay) -> dict[str, Any]:
         "leakage_max": day.leakage,
         "promise": day.epsilon,
         "auc": _demo_aucs(day),
-        "promise_text": day.promise,
-        "epsilon": day.epsilon,
-        "eta": day.eta,
+        **day.promise.content,
         "seed": day.seed,
         "houses": int(day.occupancy.shape[1]),
         "house": day.house,
@@ -1107,9 +1104,9 @@ def demo_prose(day: DemoDay) -> str:
     lines = [
         f"{steps} prices from {steps * houses:,} readings of {houses:,} simulated houses, through"
         " the real curator and ledger.",
-        f"Promise: {day.promise}",
-        f"What these {steps} releases leak about one step of any house: at most {day.leakage:.3f}"
-        f" of the {day.epsilon:g} promised (log of odds).",
+        *day.promise.lines,
+        f"What these {steps} releases leak about the day of any house: at most {day.leakage:.3f} of"
+        f" the {day.epsilon:g} promised (log of odds).",
         f"Price error: {day.rmsre:.2%} of the exact price; expected {low:.2%} to {high:.2%}.",
         f"Ledger: {day.records} signed records, chain {day.chain}; audit {day.verdict}.",
     ]

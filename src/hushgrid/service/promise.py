@@ -21,6 +21,7 @@ from hushgrid.planning.planner import assumptions, block_filter, examine
 from hushgrid.planning.stability import Stability, loop_of
 from hushgrid.planning.tradeoff import ETAS, Tradeoff, expected, tradeoff
 from hushgrid.report.promise import (
+    HomeWords,
     Outlook,
     covers_json,
     figures,
@@ -93,6 +94,18 @@ def window_steps(zone: ZoneService) -> int | None:
     return None if window is None else -(-window // zone.seconds) + 1
 
 
+def zone_words(zone: ZoneService) -> HomeWords:
+    """The promise in a householder's words.
+
+    Args:
+        zone: The zone.
+
+    Returns:
+        The words, and what they do not cover.
+    """
+    return home_words(promise_of(zone).secret, stated_epsilon(zone), window_words(zone))
+
+
 def stated_epsilon(zone: ZoneService) -> float:
     """The epsilon of the promise.
 
@@ -131,7 +144,7 @@ def stated(zone: ZoneService) -> dict[str, Any]:
     """
     promise = promise_of(zone)
     return {
-        **home_words(promise.secret, stated_epsilon(zone), window_words(zone)).content,
+        **zone_words(zone).content,
         "sentence": sentence(zone),
         "assumptions": list(zone_assumptions(zone)),
         "secret": promise.secret,

@@ -23,7 +23,7 @@ from hushgrid.errors import ServiceError
 from hushgrid.service.curator import utc
 from hushgrid.service.demo import living
 from hushgrid.service.demo.living import DemoOptions, DemoRequests, run_demo
-from hushgrid.service.demo.setting import EVENING, PLACES, Dials
+from hushgrid.service.demo.setting import EVENING, PLACES
 from tests.service.brokers import until
 from tests.service.test_mqtt import heard
 
@@ -40,7 +40,7 @@ class Living:
     def __init__(self, **changes: Any) -> None:
         self.requests, self.lines = DemoRequests(), []
         usual = {"begins": BEGINS, "port": 0, "speed": 1e9}
-        options = DemoOptions(Dials(), **(usual | changes))
+        options = DemoOptions(1.0, **(usual | changes))
         self._thread = threading.Thread(
             target=run_demo, args=(options, self.requests, self.lines.append), daemon=True
         )
@@ -106,9 +106,9 @@ def events(demo: Living, wanted: int) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 STATE = {
-    "zone", "house", "steps", "step_seconds", "epsilon", "eta", "promise", "day", "t", "origin",
-    "occupancy", "prior", "attackers", "auc", "limits", "restarting", "operator", "prices",
-    "errors", "cold", "choices",
+    "zone", "house", "steps", "step_seconds", "epsilon", "words", "not_covered", "day", "t",
+    "origin", "occupancy", "prior", "attackers", "auc", "limits", "restarting", "operator",
+    "prices", "errors", "cold", "choices",
 }  # fmt: skip
 
 
@@ -141,14 +141,15 @@ def test_days_are_shown_restarted_and_gone_on(demo: Living, folder: Path) -> Non
     assert name == "step"
     more = {"prices", "errors", "cold"}
     assert set(first) == {"day", "t", "occupancy", "prior", "none", "others", "auc"} | more
-    assert demo.ask({"epsilon": 4, "eta": 0.5}).status_code == 202
+    assert demo.ask({"epsilon": 4}).status_code == 202
     told = next(data for name, data in stream if name == "restart")
-    assert told == {"epsilon": 4.0, "eta": 0.5}
+    assert told == {"epsilon": 4.0}
     name, after = next(stream)  # the same listener hears the new day
     assert (name, after["day"], after["t"]) == ("step", 1, 1)
     state = demo.get("/demo/state")
-    assert (state["epsilon"], state["eta"], state["restarting"]) == (4.0, 0.5, False)
-    assert "e^4" in state["promise"]
+    assert (state["epsilon"], state["restarting"]) == (4.0, False)
+    assert "98 : 2" in state["words"]  # 1 / (1 + e^4) = 0.018
+    assert "neighbours who act with you" in state["not_covered"]
     assert demo.get("/v1/price")["start"] >= "2026-01-04T23:00:00Z"  # the new ledger's own
     assert until(lambda: [one.name for one in folder.glob("*/*/")] == ["2"])  # the old one is gone
 
@@ -188,15 +189,14 @@ def test_on_a_cold_evening_the_meters_earn_their_keep(evening: Living) -> None:
 @pytest.mark.parametrize(
     ("body", "field"),
     [
-        ({"epsilon": 0.0, "eta": 0.1}, "epsilon"),
-        ({"epsilon": 1, "eta": 1.1}, "eta"),
-        ({"epsilon": 1}, "eta"),
-        ({"epsilon": True, "eta": 0.1}, "epsilon"),
-        ({"epsilon": "1", "eta": 0.1}, "epsilon"),
+        ({"epsilon": 0.0}, "epsilon"),
+        ({}, "epsilon"),
+        ({"epsilon": True}, "epsilon"),
+        ({"epsilon": "1"}, "epsilon"),
         ([1, 2], "body"),
     ],
 )
-def test_bad_dials_are_told_by_name(slow: Living, body: Any, field: str) -> None:
+def test_a_bad_epsilon_is_told_by_name(slow: Living, body: Any, field: str) -> None:
     answer = slow.ask(body)
     assert (answer.status_code, answer.json()["field"]) == (400, field)
     assert f"{field} is " in answer.json()["detail"]
@@ -211,10 +211,10 @@ def slow() -> Iterator[Living]:
 
 
 def test_another_origin_cannot_restart_the_day(slow: Living) -> None:
-    plain = httpx.post(f"{slow.url}/demo/day", content='{"epsilon": 1, "eta": 0}')
+    plain = httpx.post(f"{slow.url}/demo/day", content='{"epsilon": 1}')
     assert plain.status_code == 415
     assert "access-control-allow-origin" not in plain.headers
-    huge = slow.ask({"epsilon": 1, "eta": 0.1, "more": "x" * 20_000})
+    huge = slow.ask({"epsilon": 1, "more": "x" * 20_000})
     assert huge.status_code == 413
     broken = httpx.post(
         f"{slow.url}/demo/day", content="{", headers={"Content-Type": "application/json"}
@@ -243,7 +243,7 @@ def test_without_a_broker_it_says_so(folder: Path, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("words", [["--epsilon", "99"], ["--once", "--epsilon", "99"]])
-def test_bad_dials_are_refused_in_one_sentence(
+def test_a_bad_epsilon_is_refused_in_one_sentence(
     words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit, match="2"):
@@ -255,7 +255,7 @@ def test_bad_dials_are_refused_in_one_sentence(
 def test_a_port_that_is_taken_is_told(slow: Living, folder: Path) -> None:
     taken = int(slow.url.rpartition(":")[2])
     with pytest.raises(ServiceError, match=f"'127.0.0.1' and {taken}, which cannot be bound"):
-        run_demo(DemoOptions(Dials(), BEGINS, port=taken), DemoRequests(), lambda _: None)
+        run_demo(DemoOptions(1.0, BEGINS, port=taken), DemoRequests(), lambda _: None)
     assert list(folder.iterdir()) == []
 
 

@@ -28,7 +28,13 @@ from hushgrid.mechanism.release import Release
 from hushgrid.model.zone import optimal_rate
 from hushgrid.service.demo.living import SimulatedPace
 from hushgrid.service.demo.panel import BINS, KNOWS, VIEWS, Panel, Rolling
-from hushgrid.service.demo.setting import CHOICES, EVENING, Dials, Secrets, write_service
+from hushgrid.service.demo.setting import (
+    CHOICES,
+    EVENING,
+    Secrets,
+    check_epsilon,
+    write_service,
+)
 from hushgrid.service.http import server as staging
 from hushgrid.service.http.server import SwappableApp
 from hushgrid.service.ledger.records import ReleaseRecord
@@ -48,7 +54,7 @@ NEVER = threading.Event()
 @pytest.fixture(scope="module")
 def zone(tmp_path_factory: pytest.TempPathFactory) -> ZoneService:
     folder = tmp_path_factory.mktemp("demo")
-    made = write_service(folder, Dials(), Secrets("t", "o"), begins=BEGINS, port=8080)
+    made = write_service(folder, 1.0, Secrets("t", "o"), begins=BEGINS, port=8080)
     return made.zones[0]
 
 
@@ -137,23 +143,15 @@ def test_the_panel_passes_over_what_is_no_release_from_readings(zone: ZoneServic
         np.testing.assert_array_equal(each, seen.home["prior"])
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "eta"),
-    [
-        pytest.param(a, b, marks=[] if Dials(a, b) == Dials() else pytest.mark.soak)
-        for a in CHOICES["epsilon"]
-        for b in CHOICES["eta"]
-    ],
-)
-def test_every_choice_of_the_dials_can_be_planned(
-    epsilon: float, eta: float, tmp_path: Path
-) -> None:
-    dials = Dials(epsilon, eta)
-    made = write_service(tmp_path, dials, Secrets("t", "o"), begins=MONDAY + EVENING, port=8080)
+@pytest.mark.parametrize("epsilon", CHOICES)
+def test_every_choice_of_the_dial_can_be_planned(epsilon: float, tmp_path: Path) -> None:
+    made = write_service(tmp_path, epsilon, Secrets("t", "o"), begins=MONDAY + EVENING, port=8080)
     (zone,) = made.zones
-    assert zone.leakage is not None
-    assert (1 - 1e-4) * epsilon <= zone.leakage <= epsilon
-    assert bool(zone.policy.schedule.lengths) == (eta == 1)
+    schedule = zone.policy.schedule
+    ends = np.cumsum(schedule.lengths)
+    starts = ends - schedule.lengths
+    touched = [((starts < t + 97) & (ends > t)).sum() for t in range(ends[-1] - 97)]
+    assert max(touched) * zone.policy.epsilon == pytest.approx(epsilon)
 
 
 def test_everyone_uses_more_up_to_the_bound(zone: ZoneService) -> None:
@@ -169,22 +167,14 @@ class TestSetting:
     def test_the_folder_says_what_is_promised(self, zone: ZoneService) -> None:
         assert len(zone.meters) == 1000
         assert sentence(zone).startswith(
-            "All prices together, past and future, shift the odds that a home is occupied in any"
-            " one interval by at most a factor of 2.72 (e^1), if the published occupancy model is"
-            " true"
+            "All prices ever published shift the odds between any two stories about what a home"
+            " does in any 24 hours by at most a factor of 2.72 (e^1)"
         )
 
-    @pytest.mark.parametrize(
-        ("dials", "says"),
-        [
-            ({"epsilon": 0.0}, "epsilon is 0.0; give a number from 0.1 to 20"),
-            ({"epsilon": math.nan}, "epsilon is nan"),
-            ({"eta": 1.5}, "eta is 1.5; give a number from 0 to 1"),
-        ],
-    )
-    def test_dials_have_ends(self, dials: dict[str, float], says: str) -> None:
-        with pytest.raises(ServiceError, match=says):
-            Dials(**dials)
+    @pytest.mark.parametrize("epsilon", [0.0, 20.1, math.nan, math.inf])
+    def test_the_dial_has_ends(self, epsilon: float) -> None:
+        with pytest.raises(ServiceError, match=f"epsilon is {epsilon}; give a number from 0.1 to"):
+            check_epsilon(epsilon)
 
 
 @pytest.mark.usefixtures("loop_patience")

@@ -1,6 +1,6 @@
 """The demo: a simulated zone with a real curator, on a fast clock, or one day at once.
 
-One run can be restarted with other dials. A single day is played as fast as possible, then audited.
+One run can be restarted with another epsilon. A single day is played at once, then audited.
 """
 
 from __future__ import annotations
@@ -49,7 +49,6 @@ from hushgrid.service.demo.panel import (
 from hushgrid.service.demo.setting import (
     COLD,
     OPERATOR,
-    Dials,
     Secrets,
     private_broker,
     write_service,
@@ -59,7 +58,7 @@ from hushgrid.service.http.server import Server, SwappableApp
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.records import ReleaseRecord, schedule_digest
 from hushgrid.service.process import Process
-from hushgrid.service.promise import sentence
+from hushgrid.service.promise import zone_words
 from hushgrid.service.simulated_meters import Fleet, HttpChannel
 from hushgrid.statistics import next_one
 
@@ -253,7 +252,7 @@ EVENING = 24  # steps: the displayed house is chosen by them
 
 
 class DemoRequests:
-    """Requests to the running demo, from any thread: other dials, a cold evening, or its end.
+    """Requests to the running demo, from any thread: another epsilon, a cold evening, or its end.
 
     Attributes:
         wake: Set while there is a request.
@@ -264,11 +263,11 @@ class DemoRequests:
     def __init__(self) -> None:
         self.wake = threading.Event()
         self.stopping = self.cold = False
-        self._dials: Dials | None = None
+        self._epsilon: float | None = None
 
-    def ask(self, dials: Dials) -> None:
+    def ask(self, epsilon: float) -> None:
         """Restart the day; of several requests the last one counts."""
-        self._dials = dials
+        self._epsilon = epsilon
         self.wake.set()
 
     def chill(self, cold: bool) -> None:
@@ -280,11 +279,11 @@ class DemoRequests:
         self.stopping = True
         self.wake.set()
 
-    def take(self) -> Dials | None:
+    def take(self) -> float | None:
         """The pending request; clears it."""
         if not self.stopping:
             self.wake.clear()
-        found, self._dials = self._dials, None
+        found, self._epsilon = self._epsilon, None
         return found
 
 
@@ -293,14 +292,14 @@ class DemoOptions:
     """Options of a demo.
 
     Attributes:
-        dials: What to promise.
+        epsilon: Of the promise about any 24 hours.
         begins: Start of its first interval [UTC epoch s].
         seed: Random seed.
         port: Port of the HTTP server.
         speed: Times faster than real time.
     """
 
-    dials: Dials
+    epsilon: float
     begins: int
     seed: int = 1
     port: int = 8080
@@ -342,10 +341,10 @@ class _Living:
         stack.callback(server.stop)
         self._port, self._broker = server.port, stack.enter_context(private_broker(folder))
         self._number, self._new_epoch = 0, False
-        self._next = self._planned(options.dials)
-        (zone,) = self._next.zones  # dials do not change who lives there
+        self._next = self._planned(options.epsilon)
+        (zone,) = self._next.zones  # epsilon does not change who lives there
         self._house = house_to_display(zone, options.seed, EVENING)
-        self._begin(options.dials)
+        self._begin(options.epsilon)
         server.start()
         stack.callback(channel.close)
 
@@ -365,28 +364,28 @@ class _Living:
             "Ctrl-C ends it, and nothing is kept.",
         ]
 
-    def _planned(self, dials: Dials) -> Deployment:
+    def _planned(self, epsilon: float) -> Deployment:
         """Plan a new run of days in its own folder."""
         self._number += 1
         (folder := self._folder / str(self._number)).mkdir()
-        return self._laid_out(folder, dials, self._options.begins)
+        return self._laid_out(folder, epsilon, self._options.begins)
 
-    def _laid_out(self, folder: Path, dials: Dials, begins: int) -> Deployment:
+    def _laid_out(self, folder: Path, epsilon: float, begins: int) -> Deployment:
         return write_service(
             folder,
-            dials,
+            epsilon,
             self._secrets,
             begins=begins,
             port=self._port,
             mqtt=self._broker,
         )
 
-    def _begin(self, dials: Dials) -> None:
-        """Begin a new day with new dials."""
+    def _begin(self, epsilon: float) -> None:
+        """Begin a new day with a new epsilon."""
         (zone,) = self._next.zones
-        self._dials, self._new_epoch = dials, False
+        self._epsilon, self._new_epoch = epsilon, False
         self._clock = SimulatedPace(zone.begins, self._options.speed)
-        self._figures.begin(zone, self._house, dials, sentence(zone))
+        self._figures.begin(zone, self._house, epsilon, zone_words(zone))
 
     def play(self) -> None:
         """Play days of one epoch, and plan what comes after them."""
@@ -410,8 +409,8 @@ class _Living:
             self._begin(wanted)
             rmtree(deployment.key.parent, ignore_errors=True)
 
-    def _days(self, run: DemoRun) -> Dials | None:
-        """Play until the week ends (None), the demo does, or a plan for other dials is made."""
+    def _days(self, run: DemoRun) -> float | None:
+        """Play until the week ends (None), the demo does, or another epsilon is planned."""
         while not run.over:
             cold = self._requests.cold
             seen = run.step(self._requests.wake, COLD if cold else 1.0)
@@ -419,18 +418,18 @@ class _Living:
                 self._figures.add(seen, cold)
             if self._requests.stopping:
                 return None
-            dials = self._requests.take() if self._requests.wake.is_set() else None
-            if dials is not None and self._replanned(dials):
-                return dials
+            epsilon = self._requests.take() if self._requests.wake.is_set() else None
+            if epsilon is not None and self._replanned(epsilon):
+                return epsilon
         return None
 
-    def _replanned(self, dials: Dials) -> bool:
-        """Plan for other dials; meanwhile the old day is paused and its pages answer."""
-        self._figures.restart(dials)
+    def _replanned(self, epsilon: float) -> bool:
+        """Plan for another epsilon; meanwhile the old day is paused and its pages answer."""
+        self._figures.restart(epsilon)
         try:
-            self._next = self._planned(dials)
+            self._next = self._planned(epsilon)
         except HushgridError as error:
-            log.error("dials not usable", extra={"error": type(error).__name__})
+            log.error("epsilon not usable", extra={"error": type(error).__name__})
             self._figures.stay()
             return False
         return True
@@ -438,7 +437,7 @@ class _Living:
     def _next_epoch(self, run: DemoRun) -> None:
         """Begin the next week with the same terms."""
         zone, folder = run.zone, self._next.key.parent
-        self._next = self._laid_out(folder, self._dials, zone.ends)
+        self._next = self._laid_out(folder, self._epsilon, zone.ends)
         self._new_epoch = True
         self._figures.go_on(self._next.zones[0])
 
@@ -466,12 +465,12 @@ class DayFigures:
 
 
 def play_once(
-    dials: Dials, out: Path, requests: DemoRequests, *, seed: int, tick: Callable[[], None]
+    epsilon: float, out: Path, requests: DemoRequests, *, seed: int, tick: Callable[[], None]
 ) -> DayFigures:
     """Play a day through the real service, audit ledger and promise, and write files to check.
 
     Args:
-        dials: What to promise.
+        epsilon: Of the promise about any 24 hours.
         out: Where files are written.
         requests: Ends the day early.
         seed: Random seed.
@@ -491,7 +490,7 @@ def play_once(
         server.start()
         stack.callback(server.stop)
         secrets = Secrets(token_urlsafe(), new_secret())
-        made = write_service(folder, dials, secrets, begins=BEGINS, port=server.port)
+        made = write_service(folder, epsilon, secrets, begins=BEGINS, port=server.port)
         (zone,) = made.zones
         tick()
         url, clock = f"http://{HOST}:{server.port}", SimulatedPace(BEGINS, math.inf)
@@ -501,7 +500,7 @@ def play_once(
         found, records, files = _audited(folder, made.ledger, zone.id, out)
         tick()
         return DayFigures(
-            _played(dials, zone, seed, seen, foreseen, found, records), files, files[0]
+            _played(epsilon, zone, seed, seen, foreseen, found, records), files, files[0]
         )
 
 
@@ -568,7 +567,7 @@ def _audited(
 
 
 def _played(
-    dials: Dials,
+    epsilon: float,
     zone: ZoneService,
     seed: int,
     seen: list[PanelStep],
@@ -579,9 +578,8 @@ def _played(
     home = {name: np.array([one.home[name] for one in seen]) for name in BELIEFS}
     (houses,) = found.houses
     return DemoDay(
-        epsilon=dials.epsilon,
-        eta=dials.eta,
-        promise=sentence(zone),
+        epsilon=epsilon,
+        promise=zone_words(zone),
         seed=seed,
         house=house_to_display(zone, seed, len(seen)),
         optimal=np.array([one.optimal for one in seen]),
@@ -590,7 +588,7 @@ def _played(
         prior=home["prior"],
         beliefs=by_adversary(home),
         expected_error=foreseen,
-        leakage=math.inf if houses.leakage is None else float(houses.leakage.max()),
+        leakage=float(houses.total.max()),  # the day lies within a window
         records=records,
         chain=found.check("chain").status,
         verdict=found.verdict,

@@ -31,8 +31,9 @@ from hushgrid.compare.attack import without_noise
 from hushgrid.files.deployment import ZoneService
 from hushgrid.mechanism.release import Release
 from hushgrid.model.zone import optimal_rate
+from hushgrid.report.promise import HomeWords
 from hushgrid.service.curator import utc
-from hushgrid.service.demo.setting import CHOICES, LIMITS, OPERATOR, Dials
+from hushgrid.service.demo.setting import CHOICES, LIMITS, OPERATOR
 from hushgrid.service.epoch import epoch_record
 from hushgrid.service.http.prices import Channel
 from hushgrid.service.http.sessions import json_only
@@ -208,22 +209,22 @@ class PanelFigures:
         self._mutex = threading.Lock()
         self._cold = False
 
-    def restart(self, dials: Dials) -> None:
-        """Announce that the day begins again with these dials."""
+    def restart(self, epsilon: float) -> None:
+        """Announce that the day begins again with this epsilon."""
         with self._mutex:
             self._restarting = True
-        self._send("restart", {"epsilon": dials.epsilon, "eta": dials.eta})
+        self._send("restart", {"epsilon": epsilon})
 
     def stay(self) -> None:
-        """Announce that the day continues with the dials it had."""
+        """Announce that the day continues with the epsilon it had."""
         with self._mutex:
-            self._restarting, dials = False, self._dials
-        self._send("restart", {"epsilon": dials.epsilon, "eta": dials.eta})
+            self._restarting, epsilon = False, self._epsilon
+        self._send("restart", {"epsilon": epsilon})
 
-    def begin(self, zone: ZoneService, house: int, dials: Dials, promise: str) -> None:
+    def begin(self, zone: ZoneService, house: int, epsilon: float, promise: HomeWords) -> None:
         """Begin a new run of days."""
         with self._mutex:
-            self._zone, self._house, self._dials = zone, house, dials
+            self._zone, self._house, self._epsilon = zone, house, epsilon
             self._promise, self._restarting = promise, False
             self._begins, self._steps = zone.begins, DAY // zone.seconds
             self._rolling = {name: Rolling(self._steps) for name in BELIEFS}
@@ -313,9 +314,8 @@ class PanelFigures:
                 "house": self._house,
                 "steps": self._steps,
                 "step_seconds": self._zone.seconds,
-                "epsilon": self._dials.epsilon,
-                "eta": self._dials.eta,
-                "promise": self._promise,
+                "epsilon": self._epsilon,
+                **self._promise.content,
                 "day": self._day,
                 "t": self._t,
                 "origin": utc(self._begins + (self._day - 1) * DAY),
@@ -326,16 +326,15 @@ class PanelFigures:
                 "prices": {name: list(values) for name, values in self._prices.items()},
                 "errors": self._errors(),
                 "cold": self._cold,
-                "limits": {name: list(span) for name, span in LIMITS.items()},
-                "choices": {name: list(values) for name, values in CHOICES.items()},
+                "limits": list(LIMITS),
+                "choices": list(CHOICES),
                 "restarting": self._restarting,
                 "operator": {"client": OPERATOR, "secret": self._operator},
             }
 
 
-class _Dials(BaseModel):
-    epsilon: Annotated[float, Field(ge=LIMITS["epsilon"][0], le=LIMITS["epsilon"][1])]
-    eta: Annotated[float, Field(ge=LIMITS["eta"][0], le=LIMITS["eta"][1])]
+class _Promise(BaseModel):
+    epsilon: Annotated[float, Field(ge=LIMITS[0], le=LIMITS[1])]
 
 
 class _Cold(BaseModel):
@@ -348,7 +347,7 @@ _Form = TypeVar("_Form", bound=BaseModel)
 def demo_routes(
     figures: PanelFigures,
     channel: Channel,
-    ask: Callable[[Dials], None],
+    ask: Callable[[float], None],
     chill: Callable[[bool], None],
 ) -> list[BaseRoute]:
     """The paths of the adversary panel.
@@ -356,7 +355,7 @@ def demo_routes(
     Args:
         figures: The figures.
         channel: The listeners.
-        ask: Restarts the day with other dials.
+        ask: Restarts the day with another epsilon.
         chill: Makes every house use more from the next interval on, or no longer.
 
     Returns:
@@ -379,9 +378,9 @@ def demo_routes(
             raise RequestValidationError(error.errors()) from None
 
     async def day(request: Request) -> Response:
-        dials = await wanted(request, _Dials)
-        ask(Dials(dials.epsilon, dials.eta))
-        return JSONResponse(dials.model_dump(), 202)
+        found = await wanted(request, _Promise)
+        ask(found.epsilon)
+        return JSONResponse(found.model_dump(), 202)
 
     async def weather(request: Request) -> Response:
         found = await wanted(request, _Cold)

@@ -1,4 +1,4 @@
-"""Setup of the demo: its service in a folder (file, key, operator) from two dials, and a broker."""
+"""Setup of the demo: its service in a folder (file, key, operator) from epsilon, and a broker."""
 
 from __future__ import annotations
 
@@ -79,35 +79,34 @@ def _answers(port: int, process: subprocess.Popen[bytes]) -> bool:
     return False
 
 
-LIMITS = {"epsilon": (0.1, 20.0), "eta": (0.0, 1.0)}
-CHOICES = {"epsilon": (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0), "eta": (0.0, 0.05, 0.2, 1.0)}
+LIMITS = (0.1, 20.0)  # of epsilon
+CHOICES = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)  # of its dial
 COLD = 1.3  # what every house uses on a cold evening, of the usual
 EVENING = 17 * 3600  # [s of the day] when the living zone begins
 OPERATOR = "operator"  # the client id of the demo's own operator
 _FOR_EVER = 10**9  # [s] of the demo's clock: tokens must outlast its fast days
 
 
-@dataclass(frozen=True, slots=True)
-class Dials:
-    """What the demo promises.
+def check_epsilon(epsilon: float) -> float:
+    """An epsilon that the demo can promise.
 
-    >>> Dials(epsilon=1.0, eta=2.0)
+    >>> check_epsilon(99.0)
     Traceback (most recent call last):
-    hushgrid.errors.ServiceError: eta is 2.0; give a number from 0 to 1.
+    hushgrid.errors.ServiceError: epsilon is 99.0; give a number from 0.1 to 20.
 
-    Attributes:
-        epsilon: Of the promise about any quarter hour of a week.
-        eta: Trust in the consumption model.
+    Args:
+        epsilon: Of the promise about any 24 hours.
+
+    Returns:
+        The same.
+
+    Raises:
+        ServiceError: If it is outside the limits.
     """
-
-    epsilon: float = 1.0
-    eta: float = 1.0
-
-    def __post_init__(self) -> None:
-        for name, (low, high) in LIMITS.items():
-            value = getattr(self, name)
-            if not is_real(value) or not low <= value <= high:
-                raise ServiceError(f"{name} is {value!r}; give a number from {low:g} to {high:g}.")
+    low, high = LIMITS
+    if not is_real(epsilon) or not low <= epsilon <= high:
+        raise ServiceError(f"epsilon is {epsilon!r}; give a number from {low:g} to {high:g}.")
+    return epsilon
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +124,7 @@ class Secrets:
 
 def write_service(
     folder: Path,
-    dials: Dials,
+    epsilon: float,
     secrets: Secrets,
     *,
     begins: int,
@@ -138,7 +137,7 @@ def write_service(
 
     Args:
         folder: The folder.
-        dials: What to promise.
+        epsilon: Of the promise about any 24 hours.
         secrets: Secrets of the demo's parts.
         begins: Start of the first interval [UTC epoch s].
         port: Port of the HTTP server.
@@ -159,8 +158,7 @@ def write_service(
         "port": port,
         "token": digest,
         "mqtt": broker,
-        "epsilon": float(dials.epsilon),
-        "eta": float(dials.eta),
+        "epsilon": float(epsilon),
     }.items():
         text = text.replace(f"{{{name}}}", str(value))
     path = folder / "service.toml"

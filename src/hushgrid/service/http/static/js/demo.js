@@ -3,11 +3,11 @@
 import { ask, listen, liveness, logIn, throttled } from "./api.js";
 import { chart } from "./chart.js";
 import { again, find, make, say, state, width } from "./dom.js";
-import { clock, digits, most, number, percent, seconds, short, whole } from "./format.js";
+import { clock, digits, number, percent, seconds, short, whole } from "./format.js";
 
 const live = liveness(find(".live"));
 const card = find("#words");
-const WAIT = 100; // [ms] after the last touch of a dial
+const WAIT = 100; // [ms] after the last touch of the dial
 const EVENING = 32; // steps that the charts have room for at first
 const PRICES = ["exact", "published", "forecast"];
 const FIELDS = [["none", "open"], ["none", "private"], ["others", "open"], ["others", "private"]];
@@ -23,7 +23,7 @@ const start = (i) => day.origin + i * day.step;
 function begin(found) {
   day = {
     number: found.day, zone: found.zone, steps: found.steps, step: found.step_seconds, origin: seconds(found.origin),
-    epsilon: found.epsilon, eta: found.eta, choices: found.choices, auc: found.auc, restarting: found.restarting,
+    epsilon: found.epsilon, words: found.words, uncovered: found.not_covered, choices: found.choices, auc: found.auc, restarting: found.restarting,
     prices: Object.fromEntries(PRICES.map((name) => [name, found.prices[name].slice()])), errors: found.errors, cold: found.cold,
     occupancy: found.occupancy.slice(), prior: found.prior.slice(),
     none: { open: found.attackers.none.open.slice(), private: found.attackers.none.private.slice() },
@@ -216,41 +216,34 @@ function render() {
   charts?.prices.set(columns(day.prices.forecast, day.prices.exact, day.prices.published));
 }
 
-// The dials: each has the choices whose plans the service keeps.
-const dial = { epsilon: find("#epsilon"), eta: find("#eta") };
-const placeOf = (name) => day.choices[name].reduce((best, one, i, all) => (Math.abs(one - day[name]) < Math.abs(all[best] - day[name]) ? i : best), 0);
+// The dial has the choices whose plans the service keeps.
+const dial = find("#epsilon");
+const placeOf = () => day.choices.reduce((best, one, i, all) => (Math.abs(one - day.epsilon) < Math.abs(all[best] - day.epsilon) ? i : best), 0);
 
-// Value of a dial; if it was not moved, exactly the value in force.
-function value(name) {
-  const at = Number(dial[name].value);
-  return at === placeOf(name) ? day[name] : day.choices[name][at];
+// Value of the dial; if it was not moved, exactly the value in force.
+function value() {
+  const at = Number(dial.value);
+  return at === placeOf() ? day.epsilon : day.choices[at];
 }
 
-function labelDials() {
-  const epsilon = value("epsilon");
-  const eta = value("eta");
-  say(find("#epsilon-value"), short(epsilon));
-  say(find("#eta-value"), short(eta));
-  dial.epsilon.setAttribute("aria-valuetext", `epsilon ${short(epsilon)}`);
-  dial.eta.setAttribute("aria-valuetext", `eta ${short(eta)}`);
-  const top = Math.round(100 * most(epsilon));
-  say(find("#epsilon-word"), `Smaller hides more. Under the assumptions of the promise, a fifty-fifty guess becomes at most ${top} to ${100 - top} at ε = ${short(epsilon)}.`);
-  say(find("#eta-word"), eta >= 1 ? "The model of consumption is not trusted at all: most noise." : `The model of consumption is trusted except for a share of ${percent(eta)}: ${eta < 0.3 ? "less noise" : "more noise"}.`);
+function labelDial() {
+  const epsilon = short(value());
+  say(find("#epsilon-value"), epsilon);
+  dial.setAttribute("aria-valuetext", `epsilon ${epsilon}`);
 }
 
 function set() {
-  for (const [name, one] of Object.entries(dial)) {
-    one.max = String(day.choices[name].length - 1);
-    one.value = String(placeOf(name));
-    one.disabled = false;
-  }
-  labelDials();
+  dial.max = String(day.choices.length - 1);
+  dial.value = String(placeOf());
+  dial.disabled = false;
+  labelDial();
+  say(find("#promise"), day.words);
+  say(find("#uncovered"), `Not covered: ${day.uncovered.join(", ")}.`);
 }
 
 let timer = 0;
-let wanted = null; // requested values, until the day runs with them
-const same = (one, other) => one.epsilon === other.epsilon && one.eta === other.eta;
-const named = (dials) => `ε = ${short(dials.epsilon)}, η = ${short(dials.eta)}`;
+let wanted = null; // requested epsilon, until the day runs with it
+const named = (epsilon) => `ε = ${short(epsilon)}`;
 
 function restarted(text) {
   find("#restart").hidden = !text;
@@ -260,7 +253,7 @@ function restarted(text) {
 async function restart() {
   find("#dial-fault").hidden = true;
   try {
-    await ask("/demo/day", { method: "POST", body: wanted, seconds: 60 });
+    await ask("/demo/day", { method: "POST", body: { epsilon: wanted }, seconds: 60 });
   } catch (error) {
     wanted = null;
     restarted("");
@@ -270,30 +263,28 @@ async function restart() {
   renew();
 }
 
-// The dials follow the day, except between a change and the day that starts with it.
+// The dial follows the day, except between a change and the day that starts with it.
 function follow() {
-  if (wanted !== null && (day.restarting || !same(wanted, day))) return;
-  if (wanted !== null) restarted(`The evening has started again with ${named(day)}.`);
+  if (wanted !== null && (day.restarting || wanted !== day.epsilon)) return;
+  if (wanted !== null) restarted(`The evening has started again with ${named(wanted)}.`);
   wanted = null;
   set();
 }
 
 // Event: a new day is being computed, requested here or elsewhere, or could not be.
-function restarts(dials) {
-  if (wanted !== null && !same(wanted, dials)) wanted = null;
+function restarts({ epsilon }) {
+  if (wanted !== epsilon) wanted = null;
   renew();
 }
 
-for (const one of Object.values(dial)) {
-  one.addEventListener("input", () => {
-    wanted = { epsilon: value("epsilon"), eta: value("eta") };
-    labelDials();
-    restarted(`Starting the evening again with ${named(wanted)} …`);
-    clearTimeout(timer);
-    timer = setTimeout(restart, WAIT);
-  });
-}
-find("#dials").addEventListener("submit", (event) => event.preventDefault());
+dial.addEventListener("input", () => {
+  wanted = value();
+  labelDial();
+  restarted(`Starting the evening again with ${named(wanted)} …`);
+  clearTimeout(timer);
+  timer = setTimeout(restart, WAIT);
+});
+find("#dial").addEventListener("submit", (event) => event.preventDefault());
 
 find("#cold").addEventListener("click", async () => {
   find("#cold").disabled = true; // until the next price
