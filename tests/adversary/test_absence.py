@@ -173,7 +173,7 @@ def test_the_command_attacks_homes_under_any_promise(
     assert figures(capsys, *asked, "--epsilon", 0.2) == strict, "the same seed"
 
 
-def test_the_command_draws_three_versions(zone: Path, tmp_path: Path) -> None:
+def test_the_command_draws_an_absence(zone: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     from matplotlib.image import imread
 

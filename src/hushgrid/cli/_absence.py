@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 HALF_HOUR = 1800  # [s]
 _WEEK = 604_800  # [s]
 LESS = (160.0, 400.0, 1000.0)  # [Wh] a half hour
-_FIGURE = ("exact", "interval", "window")
+_DAY = 86_400  # [s]
 _STANDBY = 0.05  # quantile of a recorded home's readings that is taken for its use while away
 
 
@@ -120,17 +120,17 @@ def attack_absence(request: AbsenceRequest) -> None:
     written = common.write_json(values, request.json, private=zone.wh is not None)
     if request.out is not None:
         shown = {}
-        with common.progress("planning for the figure", len(_FIGURE)) as tick:
-            for secret in _FIGURE:
-                promise = zone._replace(secret=secret, window=duration)
-                blocks, most = (absence.NoiseBlocks((1,), (0.0,)), math.inf)
-                if secret != "exact":
-                    blocks, most = _noise(promise)
-                family = _constant(asked[-1:], steps, most, zone.seconds)
-                shown[secret] = absence.absences(
-                    blocks, family, draws=request.draws, seed=request.seed
-                )[0]
+        published = {"no protection": (absence.NoiseBlocks((1,), (0.0,)), math.inf)}
+        lengths = {zone.seconds: "interval", min(_DAY, duration): "window", duration: "window"}
+        with common.progress("planning for the figure", len(lengths)) as tick:
+            for length, secret in lengths.items():
+                words = "24 hours" if length == _DAY else duration_text(length)
+                published[f"any {words}"] = _noise(zone._replace(secret=secret, window=length))
                 tick()
+        for name, (blocks, most) in published.items():
+            family = _constant(asked[-1:], steps, most, zone.seconds)
+            draws, seed = request.draws, request.seed
+            (shown[name],) = absence.absences(blocks, family, draws=draws, seed=seed)
         figure = report.absence_figure(shown, float(asked[-1]), duration_text(duration))
         written += save_figures(request.out, {"absence": figure})
     common.echo_written(written, request.json, "\n")

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _MOST_ROWS = 12
-_COLORS = {"exact": "#111111", "interval": "#b3541e", "window": "#0b6e99"}
+# orange is unprotected, blue is published; of the promises the weakest is the lightest
+_STYLES = (("#b3541e", "-"), ("#8fbfd6", "-."), ("#4a97bb", "--"), ("#0b6e99", "-"))
 
 
 def absence_json(
@@ -94,10 +95,10 @@ def absence_prose(values: Mapping[str, Any]) -> str:
 
 
 def absence_figure(shown: Mapping[str, Absence], less: float, away: str) -> Figure:
-    """A home away: what is found at how many false alarms, at exact prices and under two promises.
+    """A home away: what is found at how many false alarms, at exact prices and under promises.
 
     Args:
-        shown: The attack under "exact", "interval" and "window".
+        shown: The attack by what is published, in words: exact prices first, then promises.
         less: What the home uses less while away [Wh a half hour].
         away: Length of the absence in words.
 
@@ -106,33 +107,33 @@ def absence_figure(shown: Mapping[str, Absence], less: float, away: str) -> Figu
     """
     from matplotlib.figure import Figure
 
-    names = {
-        "exact": "exact prices",
-        "interval": "any one interval",
-        "window": f"any {away}",
-    }
     figure = Figure(figsize=(9.6, 10 / 3), layout="constrained")
-    curves, bars = figure.subplots(1, 2)
-    for name, one in shown.items():
+    bars, curves = figure.subplots(1, 2, width_ratios=(5, 4))
+    styles = (_STYLES[0], *_STYLES[1 - len(shown) :])
+    for (name, one), (color, dash) in zip(shown.items(), styles, strict=True):
         alarms, rates = one.roc()
-        label = f"{names[name]}: AUC {one.auc:.2f}"
-        curves.plot(alarms * 100, rates * 100, color=_COLORS[name], label=label)
-    curves.plot([0, 100], [0, 100], color="#999999", linewidth=0.8, linestyle="--")
-    curves.set_xlabel("families at home taken for away, of 100")
-    curves.set_ylabel("families away found, of 100")
-    curves.legend(frameon=False, fontsize=8, loc="lower right")
+        label = f"{name}: AUC {one.auc:.2f}"
+        curves.plot(alarms * 100, rates * 100, color=color, linestyle=dash, label=label)
+    curves.plot([0, 100], [0, 100], color="#999999", linewidth=0.8, linestyle=":", label="a guess")
+    curves.set_xlabel("suspected of 100 that are at home")
+    curves.set_ylabel("found of 100 that are away")
+    curves.set_title("The more are suspected, the more are found", loc="left", fontsize=9)
+    curves.legend(frameon=False, fontsize=7, loc="lower right")
     found = [100 * one.found() for one in shown.values()]
     places = np.arange(len(found))[::-1]
-    drawn = bars.barh(places, found, color=[_COLORS[name] for name in shown], height=0.6)
+    drawn = bars.barh(places, found, color=[color for color, _ in styles], height=0.6)
     bars.bar_label(drawn, [f"{share:.0f}" for share in found], padding=4)
-    bars.set_yticks(places, [names[name] for name in shown])
+    exact, *promises = shown
+    bars.set_yticks(places, [exact, *(f"promise about {name}" for name in promises)])
     bars.set_xlim(0, 112)
-    bars.set_xlabel("families away found, of 100, at 1 false alarm in 100")
-    for axes in (curves, bars):
+    bars.set_xlabel("found of 100 that are away")
+    bars.set_title("Where 1 of 100 at home is suspected wrongly", loc="left", fontsize=9)
+    for axes in (bars, curves):
         light_grid(axes)
+        axes.set_axisbelow(True)
     figure.suptitle(
-        f"Away for {away}, {less:,.0f} Wh a half hour less: found by someone who knows all other"
-        " readings?",
+        f"A family is away for {away}. Does someone who knows all other homes see it in the prices?"
+        f"\n(It uses {less:,.0f} Wh less in every half hour.)",
         fontsize=10,
     )
     return figure
