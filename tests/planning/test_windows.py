@@ -7,6 +7,7 @@ does not know how the load is spread.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -38,6 +39,7 @@ from hushgrid.planning.block_filter import BlockFilter
 from hushgrid.planning.planner import Plan, examine
 from hushgrid.planning.windows import (
     WINDOWS,
+    WindowOption,
     block_lengths,
     even_blocks,
     longest_window,
@@ -112,24 +114,22 @@ def squared_error(
 
 
 @pytest.mark.parametrize(
-    ("window", "golden"), [(49, {4, 6, 8}), (673, {42, 56, 84})], ids=["day", "two weeks"]
+    ("window", "golden"), [(49, {3, 4}), (673, {28, 42})], ids=["day", "two weeks"]
 )
-def test_the_chosen_length_is_within_3_per_cent_of_the_best(
-    window: int, golden: set[float]
-) -> None:
-    """At 600 homes; first scripts on real homes: 6 h for a day, about two days for two weeks."""
+def test_the_chosen_length_is_short_and_close_to_the_best(window: int, golden: set[float]) -> None:
+    """At 600 homes: 3 % of one filter's error, and 3 % more as the whole bank learns later."""
     ratio = 700 / 150 / 600  # clamp over the energy below it
     errors = {
         n: np.sqrt(
             np.mean([squared_error(n, ratio * most_blocks([n], window), k) for k in range(24)])
         )
         for n in block_lengths(WEEK, window, HALF_HOUR)
-        if n in ((2, 8, 12, 16) if window < WEEK else (24, 84, 112, 168, 336))
+        if n in ((2, 6, 8, 12, 16) if window < WEEK else (24, 56, 84, 168, 336))
     }
     found = usual_zone(600, window)
     chosen = found.policy.schedule.lengths[0]
     assert chosen / 2 in golden
-    assert errors[chosen] <= 1.03 * min(errors.values())
+    assert errors[chosen] <= 1.06 * min(errors.values())
     assert errors[min(errors)] > 1.05 * min(errors.values()), "short blocks are worse"
 
 
@@ -158,8 +158,21 @@ def test_the_chosen_clamp_is_within_3_per_cent_of_the_best(window: int, golden: 
     (clamp,) = found.policy.clamp
     best = min(map(error, range(200, 3000, 20)))
     assert golden / 1.1 <= clamp <= golden * 1.1
-    assert min(one.error for one in found.options) == pytest.approx(error(clamp), rel=1e-6)
+    assert _chosen(found.options).error == pytest.approx(error(clamp), rel=1e-6)
     assert error(clamp) <= 1.01 * best
+
+
+def _chosen(options: Sequence[WindowOption]) -> WindowOption:
+    """The shortest blocks whose error is within 3 % of the least."""
+    least = min(option.error for option in options)
+    return next(option for option in options if option.error <= 1.03 * least)
+
+
+def test_two_weeks_are_planned_with_short_blocks() -> None:
+    found = usual_zone(600, 673)
+    chosen, least = _chosen(found.options), min(found.options, key=lambda option: option.error)
+    assert (chosen.hours, chosen.hours < least.hours) == (42, True)
+    assert found.policy.schedule.lengths == (84,) * 4
 
 
 def test_a_plan_depends_on_its_inputs_alone() -> None:
@@ -183,7 +196,7 @@ def test_the_table_says_what_a_plan_says() -> None:
     table = longest_window(homes, 220.0, Tariff(0.5 / homes, 0.05), bound=10_000, seconds=HALF_HOUR)
     for name, days in (("P1D", 1), ("P14D", 14)):
         found = usual_zone(homes, 48 * days + 1)
-        assert min(one.error for one in found.options) == pytest.approx(table[name], rel=0.01)
+        assert _chosen(found.options).error == pytest.approx(table[name], rel=0.01)
 
 
 def test_what_is_announced_is_the_error_of_the_estimate() -> None:
@@ -192,7 +205,7 @@ def test_what_is_announced_is_the_error_of_the_estimate() -> None:
         Zone("z", [10_000] * 600), Tariff(0.5 / 600, 0.05),
         *_theta(600), found.policy, secret="window", epsilon=1.0, seconds=HALF_HOUR,
     )  # fmt: skip
-    best = min(one.error for one in found.options)
+    best = _chosen(found.options).error
     said = again.prospect.estimated(RHO) * np.sqrt(WEEK)
     assert said == pytest.approx(best, rel=1e-6)
     linear = Policy(1.0, horizon=WEEK)
@@ -217,6 +230,7 @@ def test_the_curve_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     said = capsys.readouterr().out
     curve = json.loads((tmp_path / "plan.json").read_text())["curve"]
     assert [one["hours"] for one in curve] == [1, 2, 3, 4, 6, 8, 12]
-    best = min(curve, key=lambda one: one["error"])
+    least = min(option["error"] for option in curve)
+    best = next(option for option in curve if option["error"] <= 1.03 * least)
     assert f"Chosen: blocks of {best['hours']:g} h." in said
     assert all(f"{one['error']:.2%}" in said for one in curve)

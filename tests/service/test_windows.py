@@ -276,7 +276,8 @@ def test_the_announced_error_is_that_of_the_simulated_filter(tmp_path: Path) -> 
     zone = load(tmp_path, BEGINS, *WINDOW, *many)
     found = week_plan(*_pattern(zone))
     assert found is not None
-    chosen = min(found.options, key=lambda one: one.error)
+    least = min(option.error for option in found.options)
+    chosen = next(option for option in found.options if option.error <= 1.03 * least)
     assert zone.policy.schedule.lengths[-1] == chosen.length
     seen = outlook(zone)
     assert price_error(seen) == pytest.approx(chosen.error, rel=0.02)

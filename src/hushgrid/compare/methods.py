@@ -29,7 +29,7 @@ from hushgrid.model.laws import Clamp
 from hushgrid.model.occupancy import OccupancyModel
 from hushgrid.model.zone import Scenario, Zone
 from hushgrid.planning.planner import Plan, Secret, plan
-from hushgrid.planning.windows import window_blocks, window_loss
+from hushgrid.planning.windows import chosen_length, window_blocks, window_loss
 
 FRESH = "; given occupancy, readings are drawn afresh at each step"  # an assumption over time
 FRESH_BLOCKS = "; given occupancy, readings of different blocks of steps are drawn afresh"
@@ -491,7 +491,7 @@ def _prepare_window(blocks: bool, setting: MethodSetting, window: int) -> Ready:
             window=window,
             seconds=seconds,
         ).options
-        length = min(tried, key=lambda option: option.error).length
+        length = tried[chosen_length([option.error for option in tried])].length
     horizon = math.lcm(length, day)
     terms = _terms(setting, 1.0, estimator, horizon)
     multiple = 0.0

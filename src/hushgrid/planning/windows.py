@@ -39,6 +39,8 @@ _SIZES = (
     *(10, 11, 12, 13, 14, 15, 16, 18, 20, 22, 24, 26, 28, 30, 33, 36, 39, 43, 47, 50, 55, 60),
     *(65, 70, 75, 80, 85, 90, 95),
 )  # first digits of a planned clamp [Wh]
+# Short blocks say less of a long absence, so a length may cost this share of error to be shorter.
+_CLOSE = 0.03
 _SMALLEST = 100.0  # times below the contract bound, the smallest clamp that is tried
 
 
@@ -137,6 +139,21 @@ def block_lengths(turn: int, window: int, seconds: int) -> tuple[int, ...]:
 # ---- the choice
 
 
+def chosen_length(errors: Sequence[float]) -> int:
+    """Which length of blocks is planned: the shortest whose error is within 3 % of the least.
+
+    Args:
+        errors: The error with each length, by ascending length.
+
+    Returns:
+        The place of the length.
+
+    >>> chosen_length([0.11, 0.101, 0.1, 0.12])
+    1
+    """
+    return int(np.argmax(np.array(errors) <= (1 + _CLOSE) * min(errors)))
+
+
 class WindowOption(NamedTuple):
     """A length of blocks with its best clamp.
 
@@ -167,7 +184,7 @@ def window_policy(
     block: int | None = None,
     seconds: int = 900,
 ) -> tuple[Policy, tuple[WindowOption, ...]]:
-    """The policy that keeps a promise about any window with the least error of its estimate.
+    """The policy that keeps a promise about any window with a low error of its estimate.
 
     Args:
         world: Models, zone and consumption.
@@ -178,7 +195,8 @@ def window_policy(
         rho: Relative error to expect of what the estimate is relative to; None keeps the clamp of
             the terms and expects the usual one.
         most_cut: The largest share of the zone's expected energy that a clamp may cut off.
-        block: Steps of a block, adjusted to what divides a week; None: those of least error.
+        block: Steps of a block, adjusted to what divides a week; None: the shortest whose error is
+            within 3 % of the least.
         seconds: Length of a step [s].
 
     Returns:
@@ -208,7 +226,7 @@ def window_policy(
         rows.append(row)
         hours = lengths[0] * seconds / _HOUR
         options.append(WindowOption(lengths[0], hours, loss, float(grid.reach[row]), error))
-    k = int(np.argmin([one.error for one in options]))
+    k = chosen_length([option.error for option in options])
     schedule = Blocks(tried[k], (options[k].loss,) * len(tried[k]))
     policy = replace(terms, epsilon=options[k].loss, schedule=schedule, clamp=grid.clamps[rows[k]])
     return policy, tuple(options)
@@ -304,5 +322,5 @@ def longest_window(
             own = replace(base, blocks=BlockFilter(seconds, length))
             row, error = _best(own, grid, window_loss(window, length, epsilon), rho, row)
             errors.append(error)
-        found[name] = min(errors)
+        found[name] = errors[chosen_length(errors)]
     return found

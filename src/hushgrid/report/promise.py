@@ -28,6 +28,7 @@ from hushgrid.planning.expected_error import AS_GOOD, Prospect, Way
 from hushgrid.planning.planner import Plan
 from hushgrid.planning.stability import HYSTERESIS, Stability
 from hushgrid.planning.tradeoff import Cell
+from hushgrid.planning.windows import chosen_length
 from hushgrid.report._figures import data_uri, day_line, finish, panels, render, table
 
 if TYPE_CHECKING:
@@ -500,7 +501,7 @@ def _option_lines(found: Plan) -> list[str]:
     """The lengths of blocks that a plan of windows has tried, each with its best clamp."""
     if not found.options:
         return []
-    best = min(found.options, key=lambda one: one.error)
+    chosen = found.options[chosen_length([option.error for option in found.options])]
     rows = [
         (f"{one.hours:g}", f"{one.loss:.4f}", f"{one.clamp:g}", f"{one.error:.2%}")
         for one in found.options
@@ -509,7 +510,7 @@ def _option_lines(found: Plan) -> list[str]:
     return [
         "Blocks of noise, each with its best clamp, by the error of the estimate:",
         table([head, *rows]),
-        f"Chosen: blocks of {best.hours:g} h.",
+        f"Chosen: blocks of {chosen.hours:g} h.",
     ]
 
 
