@@ -2,7 +2,7 @@
 Planning a zone
 ===============
 
-A plan starts from a promise: all prices of a day together, at most ε about any quarter hour. It
+A plan starts from a promise: all prices together, at most ε about any 24 hours of a home. It
 returns the noise of each step and the error to expect, so that size and promise can be chosen.
 """
 
@@ -25,8 +25,9 @@ def planned(homes):
         absent=[Gamma(2, 20, 2500)], present=[LogNormal(110, 0.8, 2500)], class_of=[0] * homes
     )
     zone = Zone("elm-street", [2500] * homes)
-    terms = Policy(1.0, horizon=steps)
-    return plan(zone, tariff, [theta], f, secret="interval", epsilon=1.0, terms=terms)
+    terms = Policy(1.0, horizon=steps, estimator="filter")
+    world = (zone, tariff, [theta], f)
+    return plan(*world, secret="window", epsilon=1.0, terms=terms, window=steps + 1)
 
 
 plans = [planned(homes) for homes in sizes]

@@ -10,7 +10,6 @@ from hushgrid.cli import _common as common
 if TYPE_CHECKING:
     from hushgrid._numbers import Floats
     from hushgrid.adversary.absence import NoiseBlocks
-    from hushgrid.files.zone_file import ZoneFile
     from hushgrid.mechanism.policy import Policy
     from hushgrid.model.zone import Scenario
 
@@ -177,7 +176,7 @@ def _zone_of_file(request: AbsenceRequest, config: Path) -> _AttackedZone:
     if request.readings is not None:
         wh = _histories(request.readings, request.mapping, file.time_zone, file.seconds)[0]
     if service is None:
-        secret, epsilon, window = _promise_of_file(config, file)
+        secret, epsilon, window = common.promise_of_file(config, file)
     else:
         from hushgrid.service.promise import promise_of
 
@@ -187,16 +186,6 @@ def _zone_of_file(request: AbsenceRequest, config: Path) -> _AttackedZone:
     return _AttackedZone(
         file.scenario, file.policy, noise, reach, secret, epsilon, window, file.seconds, wh
     )
-
-
-def _promise_of_file(path: Path, file: ZoneFile) -> tuple[str, float, int | None]:
-    from hushgrid.files.toml import TomlFile, seconds_of
-
-    table = TomlFile(path).table("policy")
-    secret = str(table.get("secret", "step"))
-    window = seconds_of(table.get("window", "P1D")) if secret == "window" else None
-    epsilon = table.get("epsilon", file.policy.epsilon)
-    return secret, float(epsilon), window
 
 
 def _histories(path: Path, mapping: str, time_zone: str, seconds: int | None) -> tuple[Floats, Any]:

@@ -300,6 +300,25 @@ def load_either(path: Path, zone: str | None, *, planned: bool = True) -> Chosen
     return Chosen(ZoneFile(*terms, one.time_zone, one.meters), one)
 
 
+def promise_of_file(path: Path, file: ZoneFile) -> tuple[str, float, int | None]:
+    """What a zone file promises.
+
+    Args:
+        path: The file.
+        file: Its content.
+
+    Returns:
+        The secret, epsilon, and the length of a window [s]; None for another secret.
+    """
+    from hushgrid.files.toml import TomlFile, seconds_of
+
+    table = TomlFile(path).table("policy")
+    secret = str(table.get("secret", "step"))
+    window = seconds_of(table.get("window", "P1D")) if secret == "window" else None
+    epsilon = table.get("epsilon", file.policy.epsilon)
+    return secret, float(epsilon), window
+
+
 def write_page(
     path: Path, title: str, prose: str, figures: Mapping[str, Figure], secret: Sequence[str] = ()
 ) -> Path:

@@ -73,9 +73,9 @@ def plan(
 ) -> None:
     """Plan the noise for a promise, with the expected price error and the assumptions.
 
-    A service file is planned by its own promise, except for what the options change.
+    A file is planned by its own promise, except for what the options change.
 
-    Example: hushgrid plan --config examples/zone.toml --continued --no-tables
+    Example: hushgrid plan --config examples/zone.toml --no-tables
 
     \f
     Args: see the help of each option.
@@ -203,7 +203,11 @@ def _zone(config: Path | None, zone: str | None, paper: float | None, seed: int)
     policy, private = file.policy, file.learned.private
     terms = replace(policy, schedule=Even())
     if service is None:
-        return file.scenario, replace(terms, clamp=()), private, _Own(seconds=file.seconds), None
+        secret, epsilon, window = common.promise_of_file(config, file)
+        own = _Own(seconds=file.seconds)
+        if secret != "step":
+            own = own._replace(secret=secret, epsilon=epsilon, window=window or own.window)
+        return file.scenario, replace(terms, clamp=()), private, own, None
     promise = service.promise or Promise("step", policy.epsilon)
     if promise.rho is not None:  # the clamp was chosen
         terms = replace(terms, clamp=())

@@ -626,6 +626,7 @@ def _planned(table: Mapping[str, Any], policy: Policy, scenario: Scenario, secon
         running=secret == "interval",
         blocks=True,
         window=-(-window // seconds) + 1,
+        seconds=seconds,
     )
     return found.policy
 
