@@ -320,7 +320,7 @@ def slower(scenario: Scenario) -> Scenario:
 
 def district() -> Terms:
     file = load_zone(ROOT / "examples" / "zone.toml")
-    return Terms(file.scenario, replace(file.policy, **equal_blocks(8, 0.154)), 1.0)
+    return Terms(file.scenario, replace(file.policy, epsilon=1.0, **equal_blocks(8, 0.154)), 1.0)
 
 
 def papers(length: int, loss: float) -> Terms:
