@@ -113,23 +113,21 @@ def squared_error(
     return float(np.mean((found.estimate / 1e6 - load)[3 * WEEK :] ** 2))
 
 
-@pytest.mark.parametrize(
-    ("window", "golden"), [(49, {3, 4}), (673, {28, 42})], ids=["day", "two weeks"]
-)
+@pytest.mark.parametrize(("window", "golden"), [(49, {4}), (673, {56})], ids=["day", "two weeks"])
 def test_the_chosen_length_is_short_and_close_to_the_best(window: int, golden: set[float]) -> None:
-    """At 600 homes: 3 % of one filter's error, and 3 % more as the whole bank learns later."""
+    """At 600 homes, on draws of its own."""
     ratio = 700 / 150 / 600  # clamp over the energy below it
     errors = {
         n: np.sqrt(
             np.mean([squared_error(n, ratio * most_blocks([n], window), k) for k in range(24)])
         )
         for n in block_lengths(WEEK, window, HALF_HOUR)
-        if n in ((2, 6, 8, 12, 16) if window < WEEK else (24, 56, 84, 168, 336))
+        if n in ((2, 6, 8, 12, 16) if window < WEEK else (24, 56, 112, 168, 336))
     }
     found = usual_zone(600, window)
     chosen = found.policy.schedule.lengths[0]
     assert chosen / 2 in golden
-    assert errors[chosen] <= 1.06 * min(errors.values())
+    assert errors[chosen] <= 1.03 * min(errors.values())
     assert errors[min(errors)] > 1.05 * min(errors.values()), "short blocks are worse"
 
 
@@ -163,16 +161,16 @@ def test_the_chosen_clamp_is_within_3_per_cent_of_the_best(window: int, golden: 
 
 
 def _chosen(options: Sequence[WindowOption]) -> WindowOption:
-    """The shortest blocks whose error is within 3 % of the least."""
+    """The shortest blocks whose error is within 1 % of the least."""
     least = min(option.error for option in options)
-    return next(option for option in options if option.error <= 1.03 * least)
+    return next(option for option in options if option.error <= 1.01 * least)
 
 
 def test_two_weeks_are_planned_with_short_blocks() -> None:
     found = usual_zone(600, 673)
     chosen, least = _chosen(found.options), min(found.options, key=lambda option: option.error)
-    assert (chosen.hours, chosen.hours < least.hours) == (42, True)
-    assert found.policy.schedule.lengths == (84,) * 4
+    assert (chosen.hours, chosen.hours < least.hours) == (56, True)
+    assert found.policy.schedule.lengths == (112,) * 3
 
 
 def test_a_plan_depends_on_its_inputs_alone() -> None:
@@ -231,6 +229,6 @@ def test_the_curve_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     curve = json.loads((tmp_path / "plan.json").read_text())["curve"]
     assert [one["hours"] for one in curve] == [1, 2, 3, 4, 6, 8, 12]
     least = min(option["error"] for option in curve)
-    best = next(option for option in curve if option["error"] <= 1.03 * least)
+    best = next(option for option in curve if option["error"] <= 1.01 * least)
     assert f"Chosen: blocks of {best['hours']:g} h." in said
     assert all(f"{one['error']:.2%}" in said for one in curve)

@@ -40,7 +40,7 @@ _SIZES = (
     *(65, 70, 75, 80, 85, 90, 95),
 )  # first digits of a planned clamp [Wh]
 # Short blocks say less of a long absence, so a length may cost this share of error to be shorter.
-_CLOSE = 0.03
+_CLOSE = 0.01
 _SMALLEST = 100.0  # times below the contract bound, the smallest clamp that is tried
 
 
@@ -140,7 +140,7 @@ def block_lengths(turn: int, window: int, seconds: int) -> tuple[int, ...]:
 
 
 def chosen_length(errors: Sequence[float]) -> int:
-    """Which length of blocks is planned: the shortest whose error is within 3 % of the least.
+    """Which length of blocks is planned: the shortest whose error is within 1 % of the least.
 
     Args:
         errors: The error with each length, by ascending length.
@@ -148,7 +148,7 @@ def chosen_length(errors: Sequence[float]) -> int:
     Returns:
         The place of the length.
 
-    >>> chosen_length([0.11, 0.101, 0.1, 0.12])
+    >>> chosen_length([0.11, 0.1004, 0.1, 0.12])
     1
     """
     return int(np.argmax(np.array(errors) <= (1 + _CLOSE) * min(errors)))
@@ -196,7 +196,7 @@ def window_policy(
             the terms and expects the usual one.
         most_cut: The largest share of the zone's expected energy that a clamp may cut off.
         block: Steps of a block, adjusted to what divides a week; None: the shortest whose error is
-            within 3 % of the least.
+            within 1 % of the least.
         seconds: Length of a step [s].
 
     Returns:
