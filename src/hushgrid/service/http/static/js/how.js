@@ -21,14 +21,14 @@ function render(promise) {
   width(find(".part.before"), 0.5);
   width(find(".part.after"), top);
   find("#odds").setAttribute("aria-label", t("Before 50 percent, after at most {most} percent.", { most: Math.round(100 * top) }));
-  if (promise.leakage?.day) {
+  if (promise.leakage?.day && promise.secret !== "window") {
     const of = (name) => short(Math.exp(promise.leakage[name]));
     say(find("#figures"), t("About any one interval of a home, the odds shift at most by a factor of {step} from one price, {day} from the prices of a day, {week} from those of a week.", { step: of("step"), day: of("day"), week: of("week") }));
   }
   if (promise.error !== null) {
     say(find("#cost"), t("In this zone the published price is off by about {error} (root of the mean square of the relative error), about as often up as down.", { error: percent(promise.error) }));
   }
-  find("#eta").hidden = promise.secret === "window"; // it assumes neither
+  for (const id of ["#eta", "#joint"]) find(id).hidden = promise.secret === "window"; // it assumes no model
   say(find("#eta"), t("The promise assumes the published model of occupancy. The dial η is the share of each reading's law that may differ from the published law of consumption: at η = 1 no law of consumption is assumed, at η = 0 the law is assumed to be exact. Here η is {eta}.", { eta: short(promise.eta) }));
 }
 
