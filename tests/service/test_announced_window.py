@@ -72,4 +72,6 @@ def test_a_zone_of_init_errs_as_announced_after_two_weeks(tmp_path: Path, monday
         estimated[t], known = known.learn(load_hat, scale)
     exact = optimal_rate(COPIES * readings.sum(axis=1), scenario.tariff)
     off = (optimal_rate(estimated, scenario.tariff) / exact - 1)[LEARNED * WEEK :]
-    assert announced == pytest.approx(np.sqrt(np.mean(off**2)), rel=0.2)
+    found = float(np.sqrt(np.mean(off**2)))
+    assert found <= 1.25 * announced, "homes heat at night, above the clamp, in winter"
+    assert announced <= 1.3 * found, "half of what is above the clamp is less in spring"
