@@ -276,8 +276,8 @@ def _one_direction(p: Floats, q: Floats, epsilons: Floats) -> Floats:
         ratio = np.where(p > 0, np.log(p) - np.log(q), -np.inf)
     order = np.argsort(-ratio, kind="stable")
     ps, qs = np.r_[0.0, np.cumsum(p[order])], np.r_[0.0, np.cumsum(q[order])]
-    taken = np.searchsorted(-ratio[order], -epsilons, side="left")
-    return np.asarray(np.maximum(ps[taken] - np.exp(epsilons) * qs[taken], 0.0))
+    count = np.searchsorted(-ratio[order], -epsilons, side="left")
+    return np.asarray(np.maximum(ps[count] - np.exp(epsilons) * qs[count], 0.0))
 
 
 @lru_cache(maxsize=4096)

@@ -402,8 +402,8 @@ def check_rows(
         *((entry, 1) for entry in unread),
     ]
     reasons = merge_reasons(Reason(text, n, f"{word} {at}") for (at, text), n in sorted(by_reason))
-    shown = bad[wrong[bad] != Fault.LEFT_OUT][:PROBLEMS]
-    worst = [*zip(number[shown].tolist(), map(reason, wrong[shown].tolist()), strict=True)]
+    listed = bad[wrong[bad] != Fault.LEFT_OUT][:PROBLEMS]
+    worst = [*zip(number[listed].tolist(), map(reason, wrong[listed].tolist()), strict=True)]
     worst += [(at, text) for at, text in unread if text != Fault.LEFT_OUT.text]
     problems = tuple(f"{word} {at}: {text}" for at, text in heapq.nsmallest(PROBLEMS, worst))
     left_out = sum(entry.rows for entry in reasons if entry.text == Fault.LEFT_OUT.text)

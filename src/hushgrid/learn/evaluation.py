@@ -437,7 +437,7 @@ def decoding_accuracy(histories: Histories, labels: Int8s, post: Floats) -> dict
     """
     hour = histories.local_time % DAY // 3600
     labelled = (labels >= 0) & np.isfinite(histories.wh)
-    right = (post > 0.5) == (labels == 1)
+    correct = (post > 0.5) == (labels == 1)
     day = labelled & ((hour >= 6) & (hour < 22))
     major = (
         max(float((labels[labelled] == 1).mean()), float((labels[labelled] == 0).mean()))
@@ -445,8 +445,8 @@ def decoding_accuracy(histories: Histories, labels: Int8s, post: Floats) -> dict
         else 0.0
     )
     return {
-        "all": float(right[labelled].mean()) if labelled.any() else 0.0,
-        "06-22": float(right[day].mean()) if day.any() else 0.0,
+        "all": float(correct[labelled].mean()) if labelled.any() else 0.0,
+        "06-22": float(correct[day].mean()) if day.any() else 0.0,
         "majority": major,
         "readings": int(labelled.sum()),
     }

@@ -406,17 +406,17 @@ class Support:
 
     def steps(self) -> Iterator[Open]:
         """What is uncertain at t = 1, 2, ..., without end."""
-        few = len(self.largest) <= FEW_STATES and all(
+        is_small = len(self.largest) <= FEW_STATES and all(
             sum(piece.initial.size for piece in model.chains) <= FEW_STATES for model in self.models
         )
         cache: dict[tuple[int, ...], tuple[object, Open]] = {}  # keeps alive what it is found by
         for states in zip(*(possible_states(model) for model in self.models), strict=True):
-            key = tuple(map(id, states)) if few else ()
+            key = tuple(map(id, states)) if is_small else ()
             if key in cache:
                 yield cache[key][1]
                 continue
             opened = self._opened(states)
-            if few:
+            if is_small:
                 cache[key] = (states, opened)
             yield opened
 

@@ -238,8 +238,8 @@ def possible_states(model: OccupancyModel) -> Iterator[tuple[Bools, ...]]:
     """
     states = tuple(piece.initial > 0 for piece in model.chains)
     moves = tuple(piece.transition > 0 for piece in model.chains)
-    few = sum(piece.initial.size for piece in model.chains) <= FEW_STATES
-    cache = {_marks(states): states} if few else {}
+    is_small = sum(piece.initial.size for piece in model.chains) <= FEW_STATES
+    cache = {_marks(states): states} if is_small else {}
     after: dict[tuple[int, int], tuple[Bools, ...]] = {}  # by slot and what was there before
     t = 1
     while True:
@@ -254,7 +254,7 @@ def possible_states(model: OccupancyModel) -> Iterator[tuple[Bools, ...]]:
             (possible[:, :, None] & move[slot]).any(axis=1)
             for possible, move in zip(states, moves, strict=True)
         )
-        if few:
+        if is_small:
             states = after[key] = cache.setdefault(_marks(states), states)
 
 
