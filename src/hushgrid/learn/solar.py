@@ -104,4 +104,4 @@ def dependence(histories: Histories, starts: tuple[int, ...]) -> float:
     covariance, reading_variance, solar_variance = sums.tolist()
     if reading_variance <= 0 or solar_variance <= 0:
         return 0.0
-    return covariance / (reading_variance * solar_variance) ** 0.5
+    return float(covariance / (reading_variance * solar_variance) ** 0.5)
