@@ -431,11 +431,11 @@ class WindowAccount:
             self, promises=tuple(follower for follower in marked if follower.last is not None)
         )
 
-    def merged(self, other: WindowAccount) -> WindowAccount:
+    def merged(self, account: WindowAccount) -> WindowAccount:
         """The account of houses of which some have one list of blocks and others another."""
-        blocks = sorted({*self.blocks, *other.blocks})
+        blocks = sorted({*self.blocks, *account.blocks})
         return WindowAccount(
-            tuple(dict.fromkeys((*self.promises, *other.promises))), _at_most(blocks)
+            tuple(dict.fromkeys((*self.promises, *account.promises))), _at_most(blocks)
         )
 
 

@@ -110,7 +110,7 @@ class Exposures(Value):
         zone: Houses and bounds.
         consumption: The laws of readings.
         blocks: How correlated houses count.
-        together: How several models count.
+        models_rule: How several models count.
         on_empty: What to do when no house is uncertain.
         clamp: Clamp of each density class [Wh], or empty.
         constrained: The policy whose probabilistic constraint applies, or None.

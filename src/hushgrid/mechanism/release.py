@@ -150,7 +150,7 @@ class Release:
         """A release whose costs are 0: one without readings, or of another method.
 
         Args:
-            **stated: The fields that have other values, among them all that name the release.
+            **values: The fields that have other values, among them all that name the release.
         """
         costs = dict.fromkeys(("put_back", "scale", "epsilon", "delta", "epsilon_any"), 0.0)
         return cls(**{"estimate": None, "rate": 0.0, **costs, **values})

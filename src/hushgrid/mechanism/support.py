@@ -341,7 +341,7 @@ class Support:
         class_of: Density class of each house, (N,).
         bound: Bound of each house, (N,) [Wh].
         blocks: How correlated houses count.
-        together: How several models count.
+        models_rule: How several models count.
     """
 
     def __init__(

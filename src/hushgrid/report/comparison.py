@@ -146,13 +146,13 @@ def attack_prose(attacks: Mapping[str, Attack]) -> str:
     """
     published = attacks["hushgrid"]
     houses = set(published.houses)
-    whom = f"house {published.houses[0]}" if len(houses) == 1 else f"{len(houses)} houses"
+    target = f"house {published.houses[0]}" if len(houses) == 1 else f"{len(houses)} houses"
     if len(published.houses) > len(houses):
-        whom = f"each of {len(published.houses)} labelled days of {whom}"
+        target = f"each of {len(published.houses)} labelled days of {target}"
     low, high = published.scores.auc.gain_ci95
     lines = [
         f"An adversary who {KNOWS[published.knows]} watched {published.scores.steps} steps of"
-        f" {whom} ({published.filter} filter).",
+        f" {target} ({published.filter} filter).",
         f"From the releases it gained {published.scores.auc.gain:+.3f} of AUC over the prior"
         f" (95 %: {low:+.3f} to {high:+.3f}); its log odds moved by at most {published.moved:.3f}.",
     ]
@@ -627,10 +627,10 @@ def _aucs(result: Comparison, name: str) -> dict[str, Any]:
 
 
 def _pairs(result: Comparison) -> list[tuple[str, str]]:
-    ours = [n for n in result.names if n.startswith(("hushgrid", "bound"))]
+    bases = [n for n in result.names if n.startswith(("hushgrid", "bound"))]
     return [
         (method, base)
-        for base in ours
+        for base in bases
         for method in ("group", "forecast", "bound", "bound_independent")
         if method in result.names and method != base
     ]
