@@ -105,7 +105,7 @@ def subset_difference(known: Knowledge, who: Factored, day: list[Release]) -> fl
     for release in day:
         law = again.predict(law, model, release.t) if release.t > 1 else law
         ahead = who.skip(beliefs).laws[0]
-        mean, variance = (on_host(each[few]) for each in who.others(ahead, release.t, None))
+        mean, variance = (on_host(each[few]) for each in who.others_moments(ahead, release.t, None))
         blur = Blur("laplace", release.scale)
         law = again.normalised(
             law + house_likelihoods(nodes, kind_of, mean, variance, release.load_hat, blur, laws)

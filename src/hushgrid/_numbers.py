@@ -44,7 +44,7 @@ def brief(value: Any) -> str:
     """
     short = _Brief()
     short.maxlevel, short.maxtuple, short.maxlist, short.maxdict, short.maxother = 2, 3, 3, 2, 40
-    names = getattr(value, "_fields", None) or [one.name for one in fields(value) if one.repr]
+    names = getattr(value, "_fields", None) or [field.name for field in fields(value) if field.repr]
     parts = ", ".join(f"{name}={short.repr(getattr(value, name))}" for name in names)
     text = f"{type(value).__name__}({parts})"
     return text if len(text) <= 100 else f"{text[:96]}...)"
@@ -68,38 +68,38 @@ def is_whole(value: Any) -> bool:
     return is_real(value) and value == math.floor(value)
 
 
-def index_array(values: ArrayLike, what: str, error: type[HushgridError]) -> Int32s:
+def index_array(values: ArrayLike, label: str, error: type[HushgridError]) -> Int32s:
     """Whole numbers that fit 32 bits as a read-only array; nothing is rounded or wrapped to fit."""
     try:
         array = np.array(values)
     except ValueError:
-        raise error(f"{what} is ragged; give whole numbers.") from None
+        raise error(f"{label} is ragged; give whole numbers.") from None
     if array.dtype.kind not in "iuf" and array.size:
-        raise error(f"{what} has type {array.dtype}; give whole numbers.")
+        raise error(f"{label} has type {array.dtype}; give whole numbers.")
     bad = ~((array >= -(2**31)) & (array < 2**31)) | (array != np.floor(array))
     if bad.any():
-        raise error(f"{what} holds {array[bad].flat[0]}; give whole numbers below 2^31.")
-    own = array.astype(np.int32)
-    own.flags.writeable = False
-    return own
+        raise error(f"{label} holds {array[bad].flat[0]}; give whole numbers below 2^31.")
+    indices = array.astype(np.int32)
+    indices.flags.writeable = False
+    return indices
 
 
 def frozen(values: NDArray[Any]) -> NDArray[Any]:
     """A read-only view in C order; compiled code that is given such is compiled once for all."""
-    own = np.ascontiguousarray(values).view()
-    own.flags.writeable = False
-    return own
+    view = np.ascontiguousarray(values).view()
+    view.flags.writeable = False
+    return view
 
 
 def float_array(
-    values: ArrayLike, what: str, error: type[HushgridError], fields: tuple[str, ...] = ()
+    values: ArrayLike, label: str, error: type[HushgridError], fields: tuple[str, ...] = ()
 ) -> Floats:
     """Numbers as a new float array; `fields` are those of the error."""
     try:
         return np.array(values, np.float64)
     except (TypeError, ValueError):
         raise error(
-            f"{what} is ragged or holds no numbers; give one number in each place.", fields=fields
+            f"{label} is ragged or holds no numbers; give one number in each place.", fields=fields
         ) from None
 
 
@@ -168,24 +168,26 @@ def rules_of(kind: Any) -> Mapping[str, Rule]:
 @cache
 def _rules_of(kind: Any) -> Mapping[str, Rule]:
     hints = get_type_hints(kind, include_extras=True)
-    found = {
-        one.name: rule
-        for one in fields(kind)
-        for rule in getattr(hints[one.name], "__metadata__", ())
+    rules = {
+        field.name: rule
+        for field in fields(kind)
+        for rule in getattr(hints[field.name], "__metadata__", ())
         if isinstance(rule, Rule)
     }
-    return dict(sorted(found.items(), key=lambda item: item[1].optional))
+    return dict(sorted(rules.items(), key=lambda item: item[1].optional))
 
 
 def to_json(value: Any) -> dict[str, Any]:
     """The fields of a dataclass that have rules, as JSON values."""
     rules = rules_of(type(value))
-    found = {name: getattr(value, name) for name in rules}
-    found = {
-        name: None if rules[name].infinite and math.isinf(own) else own
-        for name, own in found.items()
+    values = {name: getattr(value, name) for name in rules}
+    values = {
+        name: None if rules[name].infinite and math.isinf(item) else item
+        for name, item in values.items()
     }
-    return {name: own for name, own in found.items() if own is not None or not rules[name].optional}
+    return {
+        name: item for name, item in values.items() if item is not None or not rules[name].optional
+    }
 
 
 def from_json(kind: type, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -210,8 +212,8 @@ def sum_up(losses: Iterable[float]) -> float:
     total = math.fsum(values)
     if math.isinf(total):
         return total
-    rest = math.fsum([*values, -total])
-    return math.nextafter(total, math.inf) if rest > 0 else total
+    remainder = math.fsum([*values, -total])
+    return math.nextafter(total, math.inf) if remainder > 0 else total
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,11 +273,11 @@ class Spent:
 
     def left(self, budget: float) -> float:
         """The rest of a budget, rounded down; 0 where it is exceeded."""
-        rest = Fraction(budget) - self.finite
-        if self.endless or rest <= 0:
+        remainder = Fraction(budget) - self.finite
+        if self.endless or remainder <= 0:
             return 0.0
-        nearest = float(rest)
-        return math.nextafter(nearest, 0.0) if nearest > rest else nearest
+        nearest = float(remainder)
+        return math.nextafter(nearest, 0.0) if nearest > remainder else nearest
 
 
 # ---- values and digests

@@ -183,8 +183,10 @@ def scores(truth: ArrayLike, belief: ArrayLike, prior: ArrayLike, *, seed: int =
     groups = _clusters(*s.shape)
     n = int(groups.max()) + 1
     draws = np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), RESAMPLES)
-    made = [_score(each, s, p, q, groups, draws) for each in (_auc, _log_loss, _brier, _accuracy)]
-    return Scores(made[0], made[1], made[2], made[3], s.shape[0], s.shape[1], n)
+    figures = [
+        _score(figure, s, p, q, groups, draws) for figure in (_auc, _log_loss, _brier, _accuracy)
+    ]
+    return Scores(figures[0], figures[1], figures[2], figures[3], s.shape[0], s.shape[1], n)
 
 
 def auc(truth: ArrayLike, belief: ArrayLike) -> float:
@@ -204,8 +206,8 @@ def auc(truth: ArrayLike, belief: ArrayLike) -> float:
     return mean_auc(p.reshape(-1, 1), s.reshape(-1, 1))
 
 
-def _checked(*given: ArrayLike) -> tuple[Floats, Floats, Floats]:
-    s, p, q = (np.asarray(each, np.float64) for each in given)
+def _checked(*arrays: ArrayLike) -> tuple[Floats, Floats, Floats]:
+    s, p, q = (np.asarray(array, np.float64) for array in arrays)
     if s.ndim != 2 or s.size == 0 or p.shape != s.shape or q.shape != s.shape:
         raise ModelError(
             f"truth, belief and prior have shapes {s.shape}, {p.shape}, {q.shape};"
@@ -233,7 +235,7 @@ _Figure = Callable[[Floats, Floats, Ints, Ints], Floats]
 def _score(figure: _Figure, s: Floats, p: Floats, q: Floats, groups: Ints, draws: Ints) -> Score:
     """The first row of weights counts each cluster once: that is the figure itself."""
     weights = np.concatenate([np.ones((1, draws.shape[1]), np.int64), draws])
-    of_p, of_q = (figure(s, each, groups, weights) for each in (p, q))
+    of_p, of_q = (figure(s, beliefs, groups, weights) for beliefs in (p, q))
     return Score(
         float(of_p[0]),
         float(of_q[0]),
@@ -244,16 +246,16 @@ def _score(figure: _Figure, s: Floats, p: Floats, q: Floats, groups: Ints, draws
 
 
 def _middle(values: Floats) -> tuple[float, float]:
-    known = values[np.isfinite(values)]
-    if not known.size:
+    finite = values[np.isfinite(values)]
+    if not finite.size:
         return (math.nan, math.nan)
-    low, high = np.quantile(known, (0.025, 0.975))
+    low, high = np.quantile(finite, (0.025, 0.975))
     return float(low), float(high)
 
 
-def _mean(each: Floats, groups: Ints, weights: Ints) -> Floats:
+def _mean(values: Floats, groups: Ints, weights: Ints) -> Floats:
     n = weights.shape[1]
-    sums = np.bincount(groups.ravel(), each.ravel(), n)
+    sums = np.bincount(groups.ravel(), values.ravel(), n)
     sizes = np.bincount(groups.ravel(), minlength=n)
     return np.asarray((weights @ sums) / (weights @ sizes))
 
@@ -269,8 +271,8 @@ def _brier(s: Floats, p: Floats, groups: Ints, weights: Ints) -> Floats:
 
 def _accuracy(s: Floats, p: Floats, groups: Ints, weights: Ints) -> Floats:
     """A guess at exactly one half is right half of the time."""
-    right = np.where(p == 0.5, 0.5, (p > 0.5) == (s == 1))
-    return _mean(right, groups, weights)
+    correct = np.where(p == 0.5, 0.5, (p > 0.5) == (s == 1))
+    return _mean(correct, groups, weights)
 
 
 def _auc(s: Floats, p: Floats, groups: Ints, weights: Ints) -> Floats:
@@ -285,16 +287,16 @@ def _auc(s: Floats, p: Floats, groups: Ints, weights: Ints) -> Floats:
     flat = groups.ravel().astype(np.int64) * bins + rank
     of_home = np.bincount(flat[home], minlength=n * bins).reshape(n, bins)
     of_away = np.bincount(flat[~home], minlength=n * bins).reshape(n, bins)
-    found = np.empty(len(weights))
+    aucs = np.empty(len(weights))
     for first in range(0, len(weights), 100):
-        some = weights[first : first + 100].astype(np.float64)
-        at_home, away = some @ of_home, some @ of_away
+        chunk = weights[first : first + 100].astype(np.float64)
+        at_home, away = chunk @ of_home, chunk @ of_away
         below = np.cumsum(away, axis=1) - away
-        won = (at_home * (below + away / 2)).sum(axis=1)
+        wins = (at_home * (below + away / 2)).sum(axis=1)
         pairs = at_home.sum(axis=1) * away.sum(axis=1)
         with np.errstate(invalid="ignore"):
-            found[first : first + 100] = np.where(pairs > 0, won / pairs, np.nan)
-    return found
+            aucs[first : first + 100] = np.where(pairs > 0, wins / pairs, np.nan)
+    return aucs
 
 
 _BINS = 2000
@@ -323,13 +325,13 @@ def mean_auc(chance: Floats, home: NDArray[np.generic]) -> float:
     """
     from scipy.stats import rankdata
 
-    there = np.asarray(home) > 0
-    n1 = there.sum(axis=0)
+    at_home = np.asarray(home) > 0
+    n1 = at_home.sum(axis=0)
     n0 = len(home) - n1
-    both = (n1 > 0) & (n0 > 0)
-    if not both.any():
+    mixed = (n1 > 0) & (n0 > 0)
+    if not mixed.any():
         return math.nan
-    ranks = rankdata(chance[:, both], axis=0)
-    above = np.where(there[:, both], ranks, 0.0).sum(axis=0)
-    wins = above - n1[both] * (n1[both] + 1) / 2
-    return float((wins / (n1[both] * n0[both])).mean())
+    ranks = rankdata(chance[:, mixed], axis=0)
+    above = np.where(at_home[:, mixed], ranks, 0.0).sum(axis=0)
+    wins = above - n1[mixed] * (n1[mixed] + 1) / 2
+    return float((wins / (n1[mixed] * n0[mixed])).mean())

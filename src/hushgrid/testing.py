@@ -50,16 +50,18 @@ def check_calibrator(
         for eta, epsilon in product(etas, (0.2, 1.0)):
             policy = Policy(epsilon, horizon=3, eta=eta, blocks=blocks)
             exposures = exposures_of(models, zone, f, policy)
-            calibrator, another = make(), make()
+            calibrator, second = make(), make()
             for t in range(1, policy.horizon + 1):
                 exposure = exposures.at(t)
-                found, same = (c.scale(exposure, policy) for c in (calibrator, another))
+                answer, repeated = (c.scale(exposure, policy) for c in (calibrator, second))
                 place = f"{name}, eta {eta}, epsilon {epsilon}, step {t}"
-                assert 0 < found.scale < math.inf, f"{place}: scale {found.scale}"
-                assert found.scale == same.scale, f"{place}: two calibrators, two scales"
-                worst = max(worst_ratio(case, found.scale, eta) for case in exposure.cases)
+                assert 0 < answer.scale < math.inf, f"{place}: scale {answer.scale}"
+                assert answer.scale == repeated.scale, f"{place}: two calibrators, two scales"
+                worst = max(worst_ratio(case, answer.scale, eta) for case in exposure.cases)
                 assert worst <= epsilon + 1e-9, f"{place}: loses {worst}"
-                assert worst - 1e-9 <= found.loss <= epsilon + 1e-9, f"{place}: books {found.loss}"
+                assert worst - 1e-9 <= answer.loss <= epsilon + 1e-9, (
+                    f"{place}: books {answer.loss}"
+                )
 
 
 def small_worlds() -> Iterator[NamedZone]:
@@ -106,11 +108,11 @@ def worst_ratio(case: Case, scale: float, eta: float) -> float:
     """
     befores = [_contaminate(law, u, eta) for law, u in zip(case.before, case.bound, strict=True)]
     afters = [_contaminate(law, u, eta) for law, u in zip(case.after, case.bound, strict=True)]
-    ends = [_outputs(list(some), scale) for some in product(*befores)]
-    others = [_outputs(list(some), scale) for some in product(*afters)]
+    ends = [_outputs(list(world), scale) for world in product(*befores)]
+    flipped = [_outputs(list(world), scale) for world in product(*afters)]
     high, low = np.max(ends, axis=0), np.min(ends, axis=0)
-    high2, low2 = np.max(others, axis=0), np.min(others, axis=0)
-    return float(np.log(np.maximum(high / low2, high2 / low)).max())
+    flipped_high, flipped_low = np.max(flipped, axis=0), np.min(flipped, axis=0)
+    return float(np.log(np.maximum(high / flipped_low, flipped_high / low)).max())
 
 
 def _contaminate(law: Law, bound: int, eta: float) -> list[Floats]:
@@ -178,8 +180,8 @@ def _check_law(sample: list[int], chance: Floats) -> None:
     assert expected.size > 1, f"{draws} draws are nearly all 0: give more draws or a larger scale"
     expected[[0, -1]] += (draws - expected.sum()) / 2  # what lies beyond the reach, on each side
     inside = np.clip(np.array(sample), -reach, reach) + reach
-    seen = np.bincount(cell_of[inside], minlength=expected.size)
-    statistic = float(((seen - expected) ** 2 / expected).sum())
+    counts = np.bincount(cell_of[inside], minlength=expected.size)
+    statistic = float(((counts - expected) ** 2 / expected).sum())
     limit = float(chdtri(expected.size - 1, 1e-6))
     assert statistic < limit, f"chi-square {statistic:.1f} is above {limit:.1f}"
 

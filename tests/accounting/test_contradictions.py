@@ -70,9 +70,9 @@ def test_among_houses_that_move() -> None:
     assert max(line.get_ydata().max() for line in figure.axes[1].lines) == pytest.approx(ALL)  # type: ignore[union-attr]
     s = zone.scenario
     assert endless_leakage(planned, (s.zone, s.tariff, TORN, s.consumption)) == math.inf
-    alone = worst_leakage(TORN[0], np.full(STEPS, 0.5)).each
+    alone = worst_leakage(TORN[0], np.full(STEPS, 0.5)).by_house
     assert alone[0] == 0  # where it is not known who is protected, the model by itself
-    assert worst_leakage(TORN, planned.losses).each[1:] == pytest.approx(alone[1:])
+    assert worst_leakage(TORN, planned.losses).by_house[1:] == pytest.approx(alone[1:])
 
 
 def test_an_audit_states_it_too() -> None:
@@ -96,7 +96,7 @@ def test_in_a_block_of_houses() -> None:
     losses = np.full((STEPS, 2), 0.5)
     found = worst_leakage(models, losses)
     assert found.total == pytest.approx(ALL)
-    assert found.each[0] == pytest.approx(ALL)
+    assert found.by_house[0] == pytest.approx(ALL)
 
 
 def test_at_a_step_without_a_release() -> None:

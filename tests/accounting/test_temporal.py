@@ -254,7 +254,7 @@ def test_worst_of_houses_in_chunks_is_the_worst_of_all(
     kinds = None if classes is None else rng.integers(classes, size=n)
     total = temporal_leakage(theta, e if kinds is None else e[:, kinds]).total
     found = worst_leakage(theta, e, kinds)
-    assert found.each == pytest.approx(total.max(axis=0), rel=1e-12)
+    assert found.by_house == pytest.approx(total.max(axis=0), rel=1e-12)
     step, house = np.unravel_index(total.argmax(), total.shape)
     assert (found.total, found.step) == (pytest.approx(total.max(), rel=1e-12), step + 1)
     assert found.house == house

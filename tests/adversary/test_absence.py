@@ -101,14 +101,14 @@ def test_blocks_of_two_days_hide_two_weeks_of_any_use() -> None:
     noise = NoiseBlocks((96,), (8 * 700.0,))
     (home,) = absences(noise, np.full((1, 672), 700.0), draws=20_000)
     assert home.auc <= 0.60
-    assert home.found() < 0.03
-    assert 0.01 <= home.found(0.01) <= home.found(0.1) <= home.found(1.0) == 1.0
+    assert home.detected() < 0.03
+    assert 0.01 <= home.detected(0.01) <= home.detected(0.1) <= home.detected(1.0) == 1.0
 
 
 def test_exact_prices_show_any_absence() -> None:
     both = absences(NoiseBlocks((1,), (0.0,)), np.array([[0.0, 1.0], [0.0, 0.0]]), draws=100)
-    assert (both[0].auc, both[0].found()) == (1.0, 1.0)
-    assert (both[1].auc, both[1].found()) == (0.5, pytest.approx(0.01))
+    assert (both[0].auc, both[0].detected()) == (1.0, 1.0)
+    assert (both[1].auc, both[1].detected()) == (0.5, pytest.approx(0.01))
 
 
 def test_the_interval_of_an_auc_holds_it() -> None:

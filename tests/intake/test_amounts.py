@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hushgrid.intake.readings import Fault
-from hushgrid.intake.text import scaled, whole
+from hushgrid.intake.text import scaled, whole_seconds
 
 HALVES = st.integers(-(10**6), 10**6).map(lambda n: Decimal(n) / 2000)
 NUMBERS = st.decimals(-(10**9), 10**9, allow_nan=False, places=7) | HALVES
@@ -85,11 +85,11 @@ def test_no_amount(text: str, fault: Fault) -> None:
 
 @given(st.integers(-31_622_400, 31_622_400), st.integers(0, 5))
 def test_whole_seconds_however_written(number: int, zeros: int) -> None:
-    assert whole(str(number)) == number
-    assert whole(f"{number}.{'0' * zeros}") == number
-    assert whole(f"{number}{'0' * zeros}e-{zeros}") == number
+    assert whole_seconds(str(number)) == number
+    assert whole_seconds(f"{number}.{'0' * zeros}") == number
+    assert whole_seconds(f"{number}{'0' * zeros}e-{zeros}") == number
 
 
 def test_not_whole() -> None:
     for text in ("1.5", "15e-1", "1e13", "one", ""):
-        assert whole(text) is Fault.DURATION
+        assert whole_seconds(text) is Fault.DURATION

@@ -182,7 +182,7 @@ def test_the_suite_has_bounds_above_the_laws() -> None:
 
 def test_a_misspelt_rule_is_no_rule() -> None:
     with pytest.raises(PolicyError, match="models is 'Union'"):
-        protected([ONE], 1, together="Union")  # type: ignore[arg-type]
+        protected([ONE], 1, models_rule="Union")  # type: ignore[arg-type]
 
 
 def test_nothing_open_does_not_depend_on_the_order_of_models() -> None:

@@ -41,11 +41,11 @@ def forward_one(a, m):  # type: ignore[no-untyped-def]
         if hi <= 0:
             continue
         if a < 300:
-            grown = math.expm1(a)
-            said = math.log1p(hi * grown) - math.log1p(lo * grown)
+            growth = math.expm1(a)
+            leakage = math.log1p(hi * growth) - math.log1p(lo * growth)
         else:
-            said = min(math.log(hi) - _log(lo), a)
-        most = max(most, said)
+            leakage = min(math.log(hi) - _log(lo), a)
+        most = max(most, leakage)
     return most
 
 
@@ -54,15 +54,15 @@ def inverse_one(x, m):  # type: ignore[no-untyped-def]
     """The largest a with L_F(a; m) <= x; infinite where every a is allowed."""
     if x == math.inf:
         return math.inf
-    least, grown = math.inf, math.expm1(min(x, 700.0))
+    least, growth = math.inf, math.expm1(min(x, 700.0))
     for j in range(2):
         hi, lo = max(m[0, j], m[1, j]), min(m[0, j], m[1, j])
         if hi == 1 and lo == 0:
             least = min(least, x)
             continue
-        room = hi - lo - grown * lo
+        room = hi - lo - growth * lo
         if room > 0:
-            least = min(least, math.log1p(grown / room))
+            least = min(least, math.log1p(growth / room))
     return least
 
 
@@ -108,11 +108,11 @@ def backward_one(b, m, low, high):  # type: ignore[no-untyped-def]
             # an end of the law at which the state is certain: there nothing is said
             continue
         if max(abs(at0), abs(at1)) + b < 300:  # the same in one logarithm
-            x0, x1, grown = math.exp(at0), math.exp(at1), math.exp(s)
-            said = math.log((1 + x1 * grown) * (1 + x0) / ((1 + x1) * (1 + x0 * grown)))
+            x0, x1, growth = math.exp(at0), math.exp(at1), math.exp(s)
+            leakage = math.log((1 + x1 * growth) * (1 + x0) / ((1 + x1) * (1 + x0 * growth)))
         else:
-            said = _shifted(at1, s) - _shifted(at0, s)
-        most = max(most, abs(said))
+            leakage = _shifted(at1, s) - _shifted(at0, s)
+        most = max(most, abs(leakage))
     if b == math.inf and (low == -math.inf or high == math.inf or math.isinf(c0) or math.isinf(c1)):
         most = math.inf  # all that the matrix lets through
     return min(most, b, abs(c1 - c0))
@@ -160,17 +160,17 @@ def _admit(figures, loss, a, promise, tolerance, after):  # type: ignore[no-unty
         old = inverse_one(psi, chain[0]) - e
         if old < -tolerance * e:
             return False
-        room, said = inverse_one(max(old, 0.0), outward[0]), 0.0
+        room, leakage = inverse_one(max(old, 0.0), outward[0]), 0.0
         for i in range(steps):
-            said = UP * backward_one(b, inward[i], low, high)
-            left = promise[n, i] - e - said
-            if left < -tolerance * promise[n, i]:
+            leakage = UP * backward_one(b, inward[i], low, high)
+            spare = promise[n, i] - e - leakage
+            if spare < -tolerance * promise[n, i]:
                 return False
-            room = min(room, inverse_one(max(left, 0.0), outward[i]))
-        one, two = _after(inward[-1], low), _after(inward[-1], high)
-        after[n, 0], after[n, 1] = UP * (e + said), DOWN * room
-        after[n, 2] = min(one, two) * (UP if min(one, two) < 0 else DOWN)
-        after[n, 3] = max(one, two) * (DOWN if max(one, two) < 0 else UP)
+            room = min(room, inverse_one(max(spare, 0.0), outward[i]))
+        low_end, high_end = _after(inward[-1], low), _after(inward[-1], high)
+        after[n, 0], after[n, 1] = UP * (e + leakage), DOWN * room
+        after[n, 2] = min(low_end, high_end) * (UP if min(low_end, high_end) < 0 else DOWN)
+        after[n, 3] = max(low_end, high_end) * (DOWN if max(low_end, high_end) < 0 else UP)
     return True
 
 
@@ -183,15 +183,15 @@ def _lost(figures, loss, a, promise, wish, after):  # type: ignore[no-untyped-de
         chain = a[n if a.shape[0] > 1 else 0]
         if n == 0 or a.shape[0] > 1:
             _products(chain, inward, outward)
-        room, said = inverse_one(inverse_one(psi, chain[0]), outward[0]), 0.0
+        room, leakage = inverse_one(inverse_one(psi, chain[0]), outward[0]), 0.0
         for i in range(steps):
-            said = UP * backward_one(b, inward[i], low, high)
-            room = min(room, inverse_one(max(promise[n, i] - said, 0.0), outward[i]))
-        one, two = _after(inward[-1], low), _after(inward[-1], high)
-        after[n, 0] = UP * max(said, min(loss[n] + said, promise[n, steps - 1]))
+            leakage = UP * backward_one(b, inward[i], low, high)
+            room = min(room, inverse_one(max(promise[n, i] - leakage, 0.0), outward[i]))
+        low_end, high_end = _after(inward[-1], low), _after(inward[-1], high)
+        after[n, 0] = UP * max(leakage, min(loss[n] + leakage, promise[n, steps - 1]))
         after[n, 1] = DOWN * min(room, wish[n])
-        after[n, 2] = min(one, two) * (UP if min(one, two) < 0 else DOWN)
-        after[n, 3] = max(one, two) * (DOWN if max(one, two) < 0 else UP)
+        after[n, 2] = min(low_end, high_end) * (UP if min(low_end, high_end) < 0 else DOWN)
+        after[n, 3] = max(low_end, high_end) * (DOWN if max(low_end, high_end) < 0 else UP)
 
 
 @njit(cache=True, error_model="numpy", nogil=True)  # pragma: no cover
@@ -205,9 +205,9 @@ def _most(figures, a, promise, wish, most):  # type: ignore[no-untyped-def]
             _products(chain, inward, outward)
         most[n] = inverse_one(psi, chain[0]) - forward_one(wish[n], outward[0])
         for i in range(steps):
-            said = UP * backward_one(b, inward[i], low, high)
-            left = promise[n, i] - said - forward_one(wish[n], outward[i])
-            most[n] = min(most[n], left)
+            leakage = UP * backward_one(b, inward[i], low, high)
+            spare = promise[n, i] - leakage - forward_one(wish[n], outward[i])
+            most[n] = min(most[n], spare)
 
 
 def admitted(
@@ -255,13 +255,13 @@ def _rooms(a, lengths, losses, rooms):  # type: ignore[no-untyped-def]
     classes, blocks = losses.shape
     inward, outward = np.empty((a.shape[1], 2, 2)), np.empty((a.shape[1], 2, 2))
     for n in range(classes):
-        said, end = 0.0, a.shape[1]
+        leakage, end = 0.0, a.shape[1]
         for k in range(blocks - 1, -1, -1):
-            rooms[n, k] = said
+            rooms[n, k] = leakage
             first = end - lengths[k]
             chain = a[n, first:end]
             _products(chain, inward[first:end], outward[first:end])
-            said = forward_one(losses[n, k] + forward_one(said, outward[first]), chain[0])
+            leakage = forward_one(losses[n, k] + forward_one(leakage, outward[first]), chain[0])
             end = first
 
 

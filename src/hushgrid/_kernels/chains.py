@@ -53,9 +53,9 @@ def _two(  # type: ignore[no-untyped-def]
             p = filtered[t - 1]
             ahead0 = (1.0 - p) * a[0, 0] + p * a[1, 0]
             ahead1 = (1.0 - p) * a[0, 1] + p * a[1, 1]
-        zero, one = ahead0 * low, ahead1 * high
-        c = zero + one
-        filtered[t] = one / c
+        mass0, mass1 = ahead0 * low, ahead1 * high
+        c = mass0 + mass1
+        filtered[t] = mass1 / c
         scale[t] = c
         if product < _LIKELY or c < _LIKELY:
             total += np.log(product)
@@ -65,17 +65,17 @@ def _two(  # type: ignore[no-untyped-def]
     back0, back1 = 1.0, 1.0
     for t in range(steps - 1, -1, -1):
         p = filtered[t]
-        one = p * back1
-        zero = (1.0 - p) * back0
-        s = zero + one  # 1 but for rounding
-        one /= s
-        post[t] = one
+        mass1 = p * back1
+        mass0 = (1.0 - p) * back0
+        s = mass0 + mass1  # 1 but for rounding
+        mass1 /= s
+        post[t] = mass1
         if code[t] >= 0:
-            counts[code[t], group[t], 1] += one
-            counts[code[t], group[t], 0] += 1.0 - one
+            counts[code[t], group[t], 1] += mass1
+            counts[code[t], group[t], 0] += 1.0 - mass1
         if t == 0:
-            first[0] += 1.0 - one
-            first[1] += one
+            first[0] += 1.0 - mass1
+            first[1] += mass1
             break
         low, high = _pair(code[t], label[t], relative, group[t])
         x0, x1 = low * back0 / scale[t], high * back1 / scale[t]
@@ -105,7 +105,7 @@ def _many(  # type: ignore[no-untyped-def]
     steps, states = code.size, initial.size
     filtered = np.empty((steps, states))
     scale = np.empty(steps)
-    seen = np.empty(states)
+    weighted = np.empty(states)
     total, product = 0.0, 1.0
     for t in range(steps):
         c = 0.0
@@ -148,15 +148,15 @@ def _many(  # type: ignore[no-untyped-def]
         if t == 0:
             break
         for j in range(states):
-            seen[j] = back[j] / scale[t]
+            weighted[j] = back[j] / scale[t]
             if code[t] >= 0:
-                seen[j] *= relative[code[t], group[t], j]
+                weighted[j] *= relative[code[t], group[t], j]
             if _barred(label[t], j):
-                seen[j] = 0.0
+                weighted[j] = 0.0
         for i in range(states):
             back[i] = 0.0
             for j in range(states):
-                flow = transition[slot[t], i, j] * seen[j]
+                flow = transition[slot[t], i, j] * weighted[j]
                 moves[slot[t], i, j] += filtered[t - 1, i] * flow
                 back[i] += flow
     return total
@@ -170,7 +170,7 @@ def expect(  # type: ignore[no-untyped-def]
 
     `label` is (homes, steps), or (1, 1) for none; `post` likewise where it is not wanted.
     """
-    found = np.empty(homes.size)
+    likelihoods = np.empty(homes.size)
     steps = code.shape[1]
     for n in prange(homes.size):
         h = homes[n]
@@ -181,16 +181,16 @@ def expect(  # type: ignore[no-untyped-def]
         first[h] = 0.0
         # two calls and not two functions: numba compiles the branch it needs
         if initial.shape[1] == 2:
-            found[n] = _two(
+            likelihoods[n] = _two(
                 code[h], labels, group, slot, relative[h], best[h], initial[h], transition[h],
                 counts[h], moves[h], first[h], out,
             )  # fmt: skip
         else:
-            found[n] = _many(
+            likelihoods[n] = _many(
                 code[h], labels, group, slot, relative[h], best[h], initial[h], transition[h],
                 counts[h], moves[h], first[h], out,
             )  # fmt: skip
-    return found
+    return likelihoods
 
 
 @njit(parallel=True, cache=True)  # pragma: no cover
@@ -199,17 +199,17 @@ def tabulate(homes, natural, features, size, relative, best):  # type: ignore[no
     groups, states = natural.shape[1], natural.shape[2]
     for n in prange(homes.size):
         h = homes[n]
-        each = np.empty(states)
+        logs = np.empty(states)
         for m in range(size[h]):
             v0, v1, v2 = features[h, m, 0], features[h, m, 1], features[h, m, 2]
             for g in range(groups):
                 most = -np.inf
                 for k in range(states):
                     c = natural[h, g, k]
-                    each[k] = c[0] + c[1] * v1 + c[2] * v2
-                    most = max(most, each[k])
+                    logs[k] = c[0] + c[1] * v1 + c[2] * v2
+                    most = max(most, logs[k])
                 for k in range(states):
-                    relative[h, m, g, k] = max(np.exp(each[k] - most), 1e-300)
+                    relative[h, m, g, k] = max(np.exp(logs[k] - most), 1e-300)
                 best[h, m, g] = most + v0
 
 
@@ -293,53 +293,53 @@ def two_states(
     follows = frozen(chains.astype(np.int32, copy=False))
     terms = frozen(initial), frozen(transition), frozen(slots)
     for start in range(0, n, width):
-        some = slice(start, min(n, start + width))
+        lanes = slice(start, min(n, start + width))
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            grown = np.exp(losses[:, some], order="C")
-            _two_states(*terms, follows[some], grown, factors, lost[some])
+            growth = np.exp(losses[:, lanes], order="C")
+            _two_states(*terms, follows[lanes], growth, factors, lost[lanes])
             for part, factor in zip((backward, forward, total), factors, strict=True):
-                np.log(factor[:, : some.stop - start], out=part[:, some])
+                np.log(factor[:, : lanes.stop - start], out=part[:, lanes])
     return backward, forward, total, lost
 
 
 @njit(parallel=True, cache=True, error_model="numpy")  # pragma: no cover
-def _two_states(initial, transition, slots, chains, grown, factors, lost):  # type: ignore[no-untyped-def]
+def _two_states(initial, transition, slots, chains, growth, factors, lost):  # type: ignore[no-untyped-def]
     horizon, n = slots.size, chains.size
     backward, forward, total = factors[0], factors[1], factors[2]
     for part in prange((n + _LANES - 1) // _LANES):
         start, stop = part * _LANES, min(n, part * _LANES + _LANES)
-        own = chains[start:stop]
+        lane_chains = chains[start:stop]
         work, possible = np.empty(_ROWS), np.empty(2 * _LANES, np.int64)
         certain = np.empty((horizon, stop - start), np.bool_)
-        _begin(work, possible, certain[0], initial, own)
+        _begin(work, possible, certain[0], initial, lane_chains)
         slot = -1
         for t in range(horizon):
             if t > 0:
                 if slots[t] != slot:
                     slot = slots[t]
-                    _take(work, transition[slot], own)
+                    _take(work, transition[slot], lane_chains)
                 _move(work, possible, certain[t])
-            _grow(work, grown[t, start:stop], certain[t])
+            _grow(work, growth[t, start:stop], certain[t])
             _put(work, backward[t, start:stop])
-        _forget(work, own.size)
+        _forget(work, lane_chains.size)
         for t in range(horizon - 1, -1, -1):
             if t < horizon - 1:
                 if slots[t + 1] != slot:
                     slot = slots[t + 1]
-                    _take(work, transition[slot], own)
-                _return(work, own.size)
-            _grow(work, grown[t, start:stop], certain[t])
+                    _take(work, transition[slot], lane_chains)
+                _return(work, lane_chains.size)
+            _grow(work, growth[t, start:stop], certain[t])
             _put(work, forward[t, start:stop])
             _put_total(work, backward[t, start:stop], total[t, start:stop])
-        for i in range(own.size):
+        for i in range(lane_chains.size):
             lost[start + i] = work[i + _LOST] > 0.0
 
 
 @njit(cache=True)  # pragma: no cover
-def _begin(work, possible, certain, initial, own):  # type: ignore[no-untyped-def]
+def _begin(work, possible, certain, initial, chains):  # type: ignore[no-untyped-def]
     """Step 1: the law and what is possible; nothing is carried yet."""
-    for i in range(own.size):
-        p0, p1 = initial[own[i], 0], initial[own[i], 1]
+    for i in range(chains.size):
+        p0, p1 = initial[chains[i], 0], initial[chains[i], 1]
         work[i + _P0], work[i + _P1] = p0, p1
         possible[i], possible[i + _LANES] = p0 > 0.0, p1 > 0.0
         certain[i] = not (p0 > 0.0 and p1 > 0.0)
@@ -353,9 +353,9 @@ def _forget(work, n):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)  # pragma: no cover
-def _take(work, a, own):  # type: ignore[no-untyped-def]
-    for i in range(own.size):
-        k = own[i]
+def _take(work, a, chains):  # type: ignore[no-untyped-def]
+    for i in range(chains.size):
+        k = chains[i]
         work[i + _A00], work[i + _A01] = a[k, 0, 0], a[k, 0, 1]
         work[i + _A10], work[i + _A11] = a[k, 1, 0], a[k, 1, 1]
 
@@ -401,11 +401,11 @@ def _return(work, n):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)  # pragma: no cover
-def _grow(work, grown, certain):  # type: ignore[no-untyped-def]
+def _grow(work, growth, certain):  # type: ignore[no-untyped-def]
     """M = e^{e_t} R; a certain step loses and carries nothing."""
-    for i in range(grown.size):
+    for i in range(growth.size):
         r = 1.0 if certain[i] else work[i + _R]
-        m = 1.0 if certain[i] else r * grown[i]
+        m = 1.0 if certain[i] else r * growth[i]
         work[i + _R], work[i + _M] = r, m
         work[i + _LOST] = work[i + _LOST] if m < _FAR else 1.0  # NaN is lost too
 
@@ -438,8 +438,8 @@ def in_blocks_of_steps(
     backward, forward, total = (np.empty(shape) for _ in range(3))
     follows, steps = chains.astype(np.int32, copy=False), lengths.astype(np.int64, copy=False)
     terms = frozen(initial), frozen(transition), frozen(slots), frozen(follows)
-    each = frozen(np.broadcast_to(e, shape))
-    _in_blocks_of_steps(*terms, each, frozen(steps), backward, forward, total)
+    losses = frozen(np.broadcast_to(e, shape))
+    _in_blocks_of_steps(*terms, losses, frozen(steps), backward, forward, total)
     return backward, forward, total
 
 
@@ -470,7 +470,7 @@ def _in_blocks_of_steps(  # type: ignore[no-untyped-def]
         carried, t = 0.0, 0
         for k in range(lengths.size):
             # law, possible states and leakage at the last step of the block before
-            q0, q1, z0, z1, own = p0, p1, s0, s1, carried
+            q0, q1, z0, z1, before = p0, p1, s0, s1, carried
             m00, m01, m10, m11 = 1.0, 0.0, 0.0, 1.0
             n00, n01, n10, n11 = True, False, False, True
             for _ in range(lengths[k]):
@@ -493,16 +493,16 @@ def _in_blocks_of_steps(  # type: ignore[no-untyped-def]
                         or (z1 and n10 and j10 < _TOO_SMALL)
                         or (z1 and n11 and j11 < _TOO_SMALL)
                     ):
-                        gain = own  # B is not known, but L(a) <= a
+                        gain = before  # B is not known, but L(a) <= a
                     else:
                         c0, c1 = j00 + j10, j01 + j11
-                        gain = _carried(own, j00 / c0, j10 / c0, j01 / c1, j11 / c1)
+                        gain = _carried(before, j00 / c0, j10 / c0, j01 / c1, j11 / c1)
                 carried = e[t, i] + gain if open_at[t] else 0.0
                 backward[t, i] = carried
                 t += 1
         carried = 0.0
         for k in range(lengths.size - 1, -1, -1):
-            own = carried
+            before = carried
             r00, r01, r10, r11 = 1.0, 0.0, 0.0, 1.0
             for _ in range(lengths[k]):
                 t -= 1
@@ -512,7 +512,7 @@ def _in_blocks_of_steps(  # type: ignore[no-untyped-def]
                     r00, r10 = a[0, 0] * r00 + a[0, 1] * r10, a[1, 0] * r00 + a[1, 1] * r10
                     r01, r11 = a[0, 0] * r01 + a[0, 1] * r11, a[1, 0] * r01 + a[1, 1] * r11
                     if open_at[t] and k < lengths.size - 1:
-                        gain = _carried(own, r00, r01, r10, r11)
+                        gain = _carried(before, r00, r01, r10, r11)
                 carried = e[t, i] + gain if open_at[t] else 0.0
                 forward[t, i] = carried
                 total[t, i] = backward[t, i] + gain if open_at[t] else 0.0
@@ -524,22 +524,22 @@ def best_blocks(
     """The dynamic programme of `borders` (planning); `weights` are sums up to each step."""
     horizon, size = len(back), len(grid)
     cost = np.full((horizon + 1, size, size), np.inf)
-    came = np.full((horizon + 1, size, size), -1, np.int64)
+    origin = np.full((horizon + 1, size, size), -1, np.int64)
     loss = np.zeros((horizon + 1, size, size))
     cost[0, first] = 0.0
-    _best_blocks(back, ahead, weights, grid, cost, came, loss)
+    _best_blocks(back, ahead, weights, grid, cost, origin, loss)
     i, j, t = int(cost[horizon, :, last].argmin()), last, horizon
     lengths, losses = list[int](), list[float]()
-    while t > 0 and came[t, i, j] >= 0:
+    while t > 0 and origin[t, i, j] >= 0:
         losses.append(float(loss[t, i, j]))
-        s, i, j = np.unravel_index(came[t, i, j], cost.shape)
+        s, i, j = np.unravel_index(origin[t, i, j], cost.shape)
         lengths.append(int(t - s))
         t = int(s)
     return tuple(lengths[::-1]), tuple(losses[::-1])
 
 
 @njit(cache=True)  # pragma: no cover
-def _best_blocks(back, ahead, weights, grid, cost, came, loss):  # type: ignore[no-untyped-def]
+def _best_blocks(back, ahead, weights, grid, cost, origin, loss):  # type: ignore[no-untyped-def]
     """State (t, i, j): block ends at t, backward leakage grid[i], forward from t + 1 grid[j]."""
     horizon, longest, size = back.shape
     target, width = grid[-1], grid[1]
@@ -560,8 +560,8 @@ def _best_blocks(back, ahead, weights, grid, cost, came, loss):  # type: ignore[
                 most[:] = 0.0
                 for k in range(n):
                     for j in range(size):
-                        now = back[s, k, i] + ahead[t - 1, n - 1 - k, j]
-                        most[j] = now if now > most[j] else most[j]
+                        leakage = back[s, k, i] + ahead[t - 1, n - 1 - k, j]
+                        most[j] = leakage if leakage > most[j] else most[j]
                 for j in range(size):
                     room = target - most[j]
                     if room <= 1e-6:
@@ -577,7 +577,7 @@ def _best_blocks(back, ahead, weights, grid, cost, came, loss):  # type: ignore[
                             place, total = f + more, cost[s, i, f] + price[j, f]
                         if place < size and total < cost[t, place, j]:
                             cost[t, place, j] = total
-                            came[t, place, j] = (s * size + i) * size + f
+                            origin[t, place, j] = (s * size + i) * size + f
                             loss[t, place, j] = e
                         if e == room:
                             break

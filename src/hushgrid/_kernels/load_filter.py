@@ -43,9 +43,9 @@ def _beyond(x):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, inline="never")  # pragma: no cover
-def _behind(seen, mean, variance, scale, normal):  # type: ignore[no-untyped-def]
+def _behind(noisy, mean, variance, scale, normal):  # type: ignore[no-untyped-def]
     """Mean and variance of a normal load behind noise, and the log density of what is seen."""
-    d = seen - mean
+    d = noisy - mean
     if normal:
         total = variance + scale * scale
         log = -d * d / (2 * total) - math.log(2 * math.pi * total) / 2
@@ -62,18 +62,18 @@ def _behind(seen, mean, variance, scale, normal):  # type: ignore[no-untyped-def
     moved = share * m0 + (1 - share) * m1
     spread = variance * (share * v0 + (1 - share) * v1)
     spread += share * (m0 - moved) ** 2 + (1 - share) * (m1 - moved) ** 2
-    return seen + moved, spread, log - d * d / (2 * variance) - math.log(2 * scale)
+    return noisy + moved, spread, log - d * d / (2 * variance) - math.log(2 * scale)
 
 
 @njit(cache=True, inline="never", error_model="numpy")  # pragma: no cover
-def _within(seen, mean, variance, halves, chances):  # type: ignore[no-untyped-def]
+def _within(noisy, mean, variance, halves, chances):  # type: ignore[no-untyped-def]
     """`_behind` for noise that is even on -half..half, half being one of some.
 
     The load is a normal law cut off on both sides, for each of them. Their chances are changed.
     """
-    s, d = math.sqrt(variance), seen - mean
+    s, d = math.sqrt(variance), noisy - mean
     root, two = math.sqrt(2 * math.pi), math.sqrt(2.0)
-    whole = first = second = 0.0
+    total = first = second = 0.0
     for g in range(len(halves)):
         if chances[g] == 0.0:
             continue
@@ -85,28 +85,28 @@ def _within(seen, mean, variance, halves, chances):  # type: ignore[no-untyped-d
             part, high = part - 0.5 * math.erfc(b / two), math.exp(-b * b / 2) / root
         share = chances[g] / (2 * halves[g])
         chances[g] = share * part
-        whole += share * part
+        total += share * part
         first += share * (low - high)
         second += share * (part + a * low - b * high)
-    if not whole > 1e-250:  # farther out than the widest noise reaches: just inside of it
+    if not total > 1e-250:  # farther out than the widest noise reaches: just inside of it
         chances[:] = 0.0
         chances[-1] = 1.0
         a = (abs(d) - halves[-1]) / s
         log = -a * a / 2 - math.log(2 * halves[-1] * a * root)
         return mean + math.copysign(s * (a + 1 / a), d), variance / (a * a), log
     for g in range(len(halves)):
-        chances[g] = chances[g] / whole if chances[g] > 1e-12 * whole else 0.0
-    first /= whole
-    left = variance * min(max(second / whole - first * first, 0.0), 1.0)
-    return mean + math.copysign(s * first, d), left, math.log(whole)
+        chances[g] = chances[g] / total if chances[g] > 1e-12 * total else 0.0
+    first /= total
+    remaining = variance * min(max(second / total - first * first, 0.0), 1.0)
+    return mean + math.copysign(s * first, d), remaining, math.log(total)
 
 
 @njit(cache=True)  # pragma: no cover
-def within_block(seen, mean, variance, halves, chances):  # type: ignore[no-untyped-def]
+def within_block(noisy, mean, variance, halves, chances):  # type: ignore[no-untyped-def]
     """Normal loads behind noise of a block of steps, whose half-width is one of some.
 
     Args:
-        seen: Noisy load [Wh].
+        noisy: Noisy load [Wh].
         mean: (n,): means of the load [Wh].
         variance: (n,): variances [Wh^2], above 0.
         halves: (G,): half-widths [Wh].
@@ -115,24 +115,24 @@ def within_block(seen, mean, variance, halves, chances):  # type: ignore[no-unty
     Returns:
         (n, 3): mean and variance after the release [Wh, Wh^2], and the log density of what is seen.
     """
-    found = np.empty((len(mean), 3))
+    posterior = np.empty((len(mean), 3))
     for i in range(len(mean)):
-        found[i] = _within(seen, mean[i], variance[i], halves, chances[i])
-    return found
+        posterior[i] = _within(noisy, mean[i], variance[i], halves, chances[i])
+    return posterior
 
 
 @njit(cache=True, error_model="numpy")  # pragma: no cover
 def _follow(  # type: ignore[no-untyped-def]
-    seen, scale, normal, base, place, weekend, known, decay, growth, white, mean, covariance,
-    halves, begins, sizes, found
+    noisy, scale, normal, base, place, weekend, covariates, decay, growth, white, mean, covariance,
+    halves, begins, sizes, moments
 ):  # fmt: skip
     n, d = mean.shape
-    fixed = LEVELS + known.shape[1]
+    fixed = LEVELS + covariates.shape[1]
     knots = (d - fixed) // 2
     at, by, gain = np.empty(fixed + 4, np.int64), np.ones(fixed + 4), np.empty(d)
     at[:fixed] = np.arange(fixed)
-    for t in range(len(seen)):
-        by[LEVELS:fixed] = known[t]
+    for t in range(len(noisy)):
+        by[LEVELS:fixed] = covariates[t]
         low = int(place[t] * knots) % knots
         part, high = place[t] * knots - int(place[t] * knots), (low + 1) % knots
         parts = fixed + (4 if weekend[t] else 2)
@@ -154,18 +154,18 @@ def _follow(  # type: ignore[no-untyped-def]
                 level += by[k] * x[at[k]]
                 spread += by[k] * gain[at[k]]
             m, v = base[t] * level, base[t] * base[t] * spread
-            found[t, c, 0], found[t, c, 1] = m, v
+            moments[t, c, 0], moments[t, c, 1] = m, v
             if scale[t] < 0:  # nothing was published
-                found[t, c, 2], found[t, c, 3], found[t, c, 4] = m, v, 0.0
+                moments[t, c, 2], moments[t, c, 3], moments[t, c, 4] = m, v, 0.0
                 continue
             if halves[t, 0] < 0:
-                after, left, log = _behind(seen[t], m, v, scale[t], normal)
+                after, remaining, log = _behind(noisy[t], m, v, scale[t], normal)
             else:
                 if begins[t]:
                     sizes[c] = sizes[-1]
-                after, left, log = _within(seen[t], m, v, halves[t], sizes[c])
-            found[t, c, 2], found[t, c, 3], found[t, c, 4] = after, left, log
-            move, shrink = base[t] * (after - m) / v, base[t] * base[t] * (v - left) / (v * v)
+                after, remaining, log = _within(noisy[t], m, v, halves[t], sizes[c])
+            moments[t, c, 2], moments[t, c, 3], moments[t, c, 4] = after, remaining, log
+            move, shrink = base[t] * (after - m) / v, base[t] * base[t] * (v - remaining) / (v * v)
             for i in range(d):
                 x[i] += gain[i] * move
                 for j in range(d):
@@ -173,13 +173,13 @@ def _follow(  # type: ignore[no-untyped-def]
 
 
 def follow(
-    seen: Floats,
+    noisy: Floats,
     scale: Floats,
     normal: bool,
     base: Floats,
     place: Floats,
     weekend: Floats,
-    known: Floats,
+    covariates: Floats,
     decay: Floats,
     growth: Floats,
     white: Floats,
@@ -192,13 +192,13 @@ def follow(
     """Advance every filter of a bank over some steps; `mean`, `covariance`, `sizes` are changed.
 
     Args:
-        seen: (T,): noisy loads [Wh].
+        noisy: (T,): noisy loads [Wh].
         scale: (T,): scales of the noise [Wh], above 0; negative where nothing was published.
         normal: Whether the noise is Gaussian; else Laplace.
         base: (T,): loads that the states are relative to [Wh], above 0.
         place: (T,): time of day as a share of the day, from 0 to below 1.
         weekend: (T,): 1 on days with the profile of weekends.
-        known: (T, c): covariates; 0 where one is missing.
+        covariates: (T, c): covariates; 0 where one is missing.
         decay: (filters, d): what a step leaves of each part of the state.
         growth: (filters, d, d): what a step adds to the covariance.
         white: (filters,): spread of the load about its state, relative to `base`.
@@ -213,9 +213,9 @@ def follow(
         (T, filters, 5): mean and variance of the load before the release, mean and variance after
         it [Wh, Wh^2], and the log density of what was seen.
     """
-    found = np.empty((len(seen), len(mean), 5))
+    moments = np.empty((len(noisy), len(mean), 5))
     _follow(
-        seen, scale, normal, base, place, weekend, known, decay, growth, white, mean, covariance,
-        halves, begins, sizes, found,
+        noisy, scale, normal, base, place, weekend, covariates, decay, growth, white, mean,
+        covariance, halves, begins, sizes, moments,
     )  # fmt: skip
-    return found
+    return moments

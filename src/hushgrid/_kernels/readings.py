@@ -17,14 +17,14 @@ from hushgrid._numbers import Floats, Int32s
 _CHUNK = 1 << 16
 
 
-def _on_threads(parts: int, run: Callable[..., Any], *given: Any) -> Any:
+def _on_threads(parts: int, run: Callable[..., Any], *arguments: Any) -> Any:
     """Run a loop of so many parts on no more threads than parts: idle ones would be waited for."""
     before = get_num_threads()
     if parts >= before:
-        return run(*given)
+        return run(*arguments)
     set_num_threads(max(parts, 1))
     try:
-        return run(*given)
+        return run(*arguments)
     finally:
         set_num_threads(before)
 
@@ -93,15 +93,15 @@ def uniforms(key: np.uint64, n: int) -> Floats:
     return np.asarray((z >> np.uint64(11)).astype(np.float64) * 2.0**-53)
 
 
-def move(state: Any, chain_of: Any, cumulative: Any, members: Any, *rest: Any) -> None:
+def move(state: Any, chain_of: Any, cumulative: Any, members: Any, *arguments: Any) -> None:
     """As `_move`, on as many threads as pay."""
     parts = -(-len(members) // _WORLD_CHUNK)
-    _on_threads(parts, _move, state, chain_of, cumulative, members, *rest)
+    _on_threads(parts, _move, state, chain_of, cumulative, members, *arguments)
 
 
-def consume(occupancy: Any, *rest: Any) -> int:
+def consume(occupancy: Any, *arguments: Any) -> int:
     """As `_consume`, on as many threads as pay."""
-    return int(_on_threads(-(-occupancy.size // _WORLD_CHUNK), _consume, occupancy, *rest))
+    return int(_on_threads(-(-occupancy.size // _WORLD_CHUNK), _consume, occupancy, *arguments))
 
 
 @njit(parallel=True, cache=True)  # pragma: no cover
@@ -127,29 +127,29 @@ def _move(state, chain_of, cumulative, members, key, occupancy):  # type: ignore
 
 @njit(parallel=True, cache=True)  # pragma: no cover
 def _consume(  # type: ignore[no-untyped-def]
-    occupancy, class_of, laws, top, offset, cut, other, factor, bound, key, readings
+    occupancy, class_of, laws, top, offset, cut, alias, factor, bound, key, readings
 ):
     """Each house draws a reading from the law of its class and occupancy; returns houses at home.
 
     `laws` is (2, classes): law numbers of absent and present. A law without a table (offset -1)
-    is uniform on 0..top; the others are alias tables in `cut` and `other`.
+    is uniform on 0..top; the others are alias tables in `cut` and `alias`.
     """
     n = occupancy.size
     home = 0
     for part in prange((n + _WORLD_CHUNK - 1) // _WORLD_CHUNK):
-        here = 0
+        n_present = 0
         for i in range(part * _WORLD_CHUNK, min(n, part * _WORLD_CHUNK + _WORLD_CHUNK)):
-            here += occupancy[i]
+            n_present += occupancy[i]
             law = laws[occupancy[i], class_of[i]]
             r = _uniform(key, i) * (top[law] + 1)
             x = np.int64(r)
             start = offset[law]
             if start >= 0 and r - x >= cut[start + x]:
-                x = np.int64(other[start + x])
+                x = np.int64(alias[start + x])
             if factor != 1.0:
                 x = min(np.int64(np.floor(x * factor + 0.5)), np.int64(bound[i]))
             readings[i] = x
-        home += here
+        home += n_present
     return home
 
 
@@ -157,7 +157,7 @@ def _consume(  # type: ignore[no-untyped-def]
 def alias_table(pmf):  # type: ignore[no-untyped-def]
     """Vose's alias table: cell j keeps j with probability cut[j], else gives other[j]."""
     n = pmf.size
-    cut, other = pmf * n, np.arange(n).astype(np.int32)
+    cut, alias = pmf * n, np.arange(n).astype(np.int32)
     small, large = np.empty(n, np.int64), np.empty(n, np.int64)
     s, g = 0, 0
     for j in range(n):
@@ -170,7 +170,7 @@ def alias_table(pmf):  # type: ignore[no-untyped-def]
     while s > 0 and g > 0:
         s -= 1
         low, high = small[s], large[g - 1]
-        other[low] = high
+        alias[low] = high
         cut[high] -= 1.0 - cut[low]
         if cut[high] < 1.0:
             g -= 1
@@ -182,4 +182,4 @@ def alias_table(pmf):  # type: ignore[no-untyped-def]
     while g > 0:
         g -= 1
         cut[large[g]] = 1.0
-    return cut, other
+    return cut, alias

@@ -49,8 +49,8 @@ class Account:
         low, high = np.broadcast_arrays(*(np.asarray(end, np.float64) for end in law))
         if not (low <= high).all():
             raise PolicyError(f"law is {law}; give the smaller log odds first.")
-        nothing = np.zeros(low.shape)
-        return IntervalAccount(nothing, nothing + np.inf, low.copy(), high.copy())
+        zeros = np.zeros(low.shape)
+        return IntervalAccount(zeros, zeros + np.inf, low.copy(), high.copy())
 
     @staticmethod
     def window(steps: int, epsilon: float, since: int = 0) -> WindowAccount:
@@ -102,8 +102,8 @@ class IntervalAccount:
     def __repr__(self) -> str:
         if not self.known.size:
             return "IntervalAccount(no classes)"
-        known, room = self.known.max(), self.room.min()
-        return f"IntervalAccount({self.known.size} classes, known<={known:.6g}, room>={room:.6g})"
+        largest, room = self.known.max(), self.room.min()
+        return f"IntervalAccount({self.known.size} classes, known<={largest:.6g}, room>={room:.6g})"
 
     @property
     def law(self) -> tuple[Floats, Floats]:
@@ -188,7 +188,7 @@ class IntervalAccount:
         after = after_loss(figures, losses, matrices, promises, rooms)
         return IntervalAccount(*self._columns(after.T))
 
-    def merged(self, *others: IntervalAccount) -> IntervalAccount:
+    def merged(self, *accounts: IntervalAccount) -> IntervalAccount:
         """One account that holds for every class of these accounts: a class alone, shape ().
 
         >>> odds = np.log(3 / 7)
@@ -200,14 +200,14 @@ class IntervalAccount:
         [-0.847298, -0.800119]
 
         Args:
-            others: The accounts of the other classes.
+            accounts: The accounts of the other classes.
 
         Returns:
             The account: the largest that is known, the least room and the hull of the laws.
         """
-        every = (self, *others)
+        merged_accounts = (self, *accounts)
         known, room, low, high = (
-            np.concatenate([np.ravel(getattr(account, name)) for account in every])
+            np.concatenate([np.ravel(getattr(account, name)) for account in merged_accounts])
             for name in ("known", "room", "low", "high")
         )
         figures = (known.max(), room.min(), low.min(), high.max())
@@ -391,12 +391,12 @@ class WindowAccount:
         Returns:
             The loss; 0 where nothing is left, infinite where no promise is in force.
         """
-        left = [
+        rooms = [
             promise.epsilon - promise.spent(self.blocks, first)
             for promise in self.promises
             if promise.binds(first)
         ]
-        return max(min(left, default=math.inf), 0.0)
+        return max(min(rooms, default=math.inf), 0.0)
 
     def under(self, steps: int, epsilon: float, since: int) -> WindowAccount:
         """The account under another promise, for windows that begin at a step or later.
@@ -427,13 +427,15 @@ class WindowAccount:
             promise if promise.last is not None else promise._replace(last=published)
             for promise in self.promises
         )
-        return replace(self, promises=tuple(made for made in marked if made.last is not None))
+        return replace(
+            self, promises=tuple(follower for follower in marked if follower.last is not None)
+        )
 
-    def merged(self, other: WindowAccount) -> WindowAccount:
+    def merged(self, account: WindowAccount) -> WindowAccount:
         """The account of houses of which some have one list of blocks and others another."""
-        blocks = sorted({*self.blocks, *other.blocks})
+        blocks = sorted({*self.blocks, *account.blocks})
         return WindowAccount(
-            tuple(dict.fromkeys((*self.promises, *other.promises))), _at_most(blocks)
+            tuple(dict.fromkeys((*self.promises, *account.promises))), _at_most(blocks)
         )
 
 

@@ -93,7 +93,9 @@ def _composed(events: Sequence[Event]) -> Any:
     """
     parts = [loss_distribution(event).self_compose(n) for event, n in Counter(events).items()]
     while len(parts) > 1:
-        pairs = [one.compose(other) for one, other in zip(parts[::2], parts[1::2], strict=False)]
+        pairs = [
+            first.compose(second) for first, second in zip(parts[::2], parts[1::2], strict=False)
+        ]
         parts = pairs + parts[2 * len(pairs) :]
     return parts[0]
 
@@ -103,27 +105,27 @@ def _check_delta(delta: float) -> None:
         raise PolicyError(f"delta is {delta}; give 0, or a probability between 0 and 1.")
 
 
-def check_fields(value: Any, names: Sequence[str], what: str) -> None:
+def check_fields(value: Any, names: Sequence[str], label: str) -> None:
     """Check that a value is a mapping with exactly these fields.
 
     Args:
         value: The value.
         names: The field names.
-        what: Name of the value in messages.
+        label: Name of the value in messages.
 
     Raises:
         PolicyError: If it is no mapping, or a field is missing or unknown.
     """
     if not isinstance(value, Mapping):
         raise PolicyError(
-            f"{what} is of type {type(value).__name__}; give a mapping of {', '.join(names)}."
+            f"{label} is of type {type(value).__name__}; give a mapping of {', '.join(names)}."
         )
     missing = [name for name in names if name not in value]
     if missing:
-        raise PolicyError(f"{what} has no {missing[0]}; give {', '.join(names)}.")
+        raise PolicyError(f"{label} has no {missing[0]}; give {', '.join(names)}.")
     unknown = [str(name) for name in value if name not in names]
     if unknown:
-        raise PolicyError(f"{what} has a field {unknown[0]!r}; give {', '.join(names)} alone.")
+        raise PolicyError(f"{label} has a field {unknown[0]!r}; give {', '.join(names)} alone.")
 
 
 class AccountEntry(NamedTuple):
@@ -186,7 +188,7 @@ class ReleaseAccount:
         probability of its negligible state. `pure` counts those steps' losses too.
         """
         self._check_house(house)
-        lost, delta = [], []
+        losses, delta = [], []
         for entry in self.entries:
             rates, exposure = self._rates_before(entry), self._exposure(entry)
             left_out = house not in self.first.scheduler.at(entry.t, rates).protected
@@ -194,8 +196,8 @@ class ReleaseAccount:
             if left_out and alone and house in exposure.protected:
                 delta.append(self.first.policy.schedule.negligible)
             else:
-                lost.append(float(self.losses(entry)[house]))
-        return sum_up(lost), min(sum_up(delta), 1.0)
+                losses.append(float(self.losses(entry)[house]))
+        return sum_up(losses), min(sum_up(delta), 1.0)
 
     def events(self, house: int) -> list[Event]:
         """The events of each release for one house; none where its occupancy was certain."""
@@ -243,8 +245,10 @@ class ReleaseAccount:
 
     def _bare(self, house: int) -> int | None:
         """The first step published without noise while a house was uncertain."""
-        bare = (one for one in self.entries if one.scale == 0)
-        return next((one.t for one in bare if self._is_exposed(house, self._exposure(one))), None)
+        bare = (entry for entry in self.entries if entry.scale == 0)
+        return next(
+            (entry.t for entry in bare if self._is_exposed(house, self._exposure(entry))), None
+        )
 
     def save(self) -> dict[str, Any]:
         """The zone, the digest, and the releases' steps, scales and rates, as JSON values."""
@@ -318,7 +322,7 @@ class ReleaseAccount:
             )
 
     def _rates_before(self, entry: AccountEntry) -> list[float]:
-        return [one.rate for one in self.entries[: entry.t - 1]]
+        return [earlier.rate for earlier in self.entries[: entry.t - 1]]
 
     def _exposure(self, entry: AccountEntry) -> Exposure:
         return self.first.scheduler.booked(entry.t, self._rates_before(entry))
@@ -328,13 +332,13 @@ class ReleaseAccount:
         eta, scale = self.first.policy.eta, entry.scale
         exposure, f = self._exposure(entry), self.first.scheduler.consumption
         blocks = [block for block in exposure.blocks if house in block]
-        together = [case for block in blocks for case in cases_of(exposure, block)]
+        cases = [case for block in blocks for case in cases_of(exposure, block)]
         bound = int(self.first.zone.bound[house])
         if eta == 1:
-            reach = max((case.reach for case in together), default=bound)
+            reach = max((case.reach for case in cases), default=bound)
             return noise_event(self.first.policy.schedule.noise, reach, scale)
-        if together:
-            return Pure(max(case_loss(case, scale, eta) for case in together))
+        if cases:
+            return Pure(max(case_loss(case, scale, eta) for case in cases))
         laws = [f.law(entry.t, int(f.class_of[house]), occupied=o) for o in (False, True)]
         if (factor := f.factor(self._rates_before(entry))) != 1:
             laws = [law.scaled(factor, bound) for law in laws]

@@ -79,16 +79,17 @@ def covers(
             f"lengths has {len(lengths)} blocks and losses {len(losses)}; give 1 step or more and"
             " one loss for each block."
         )
-    found = []
+    rows = []
     for duration, time in DURATIONS.items():
         steps = -(-time // seconds) + 1
-        total, each = _worst_stretch(lengths, losses, steps)
+        total, block_losses = _worst_stretch(lengths, losses, steps)
         allowed = math.inf if window is None else -(-steps // window[0]) * window[1]
         figures = (
-            min(auc_bound(each * share), _logistic(allowed * share)) for share in (1.0, typical)
+            min(auc_bound(block_losses * share), _logistic(allowed * share))
+            for share in (1.0, typical)
         )
-        found.append(Cover(duration, min(total, allowed), *figures))
-    return tuple(found)
+        rows.append(Cover(duration, min(total, allowed), *figures))
+    return tuple(rows)
 
 
 def auc_bound(losses: ArrayLike) -> float:
@@ -139,17 +140,17 @@ def _worst_stretch(
     """
     times = 1 + -(-steps // sum(lengths))
     ends = np.cumsum(np.tile(lengths, times + 1))
-    lost = np.tile(np.asarray(losses, np.float64), times + 1)
+    repeated = np.tile(np.asarray(losses, np.float64), times + 1)
     starts = np.arange(len(lengths))
     last = np.searchsorted(ends, ends[starts] + steps - 1)
     if min(losses) == max(losses):
-        above = lost[: int((last - starts).max()) + 1]
+        above = repeated[: int((last - starts).max()) + 1]
         return math.fsum(above), above
     total, above = 0.0, np.zeros(int((last - starts).max()) + 1)
     for start, end in zip(starts.tolist(), last.tolist(), strict=True):
-        each = np.sort(lost[start : end + 1])[::-1]
-        total = max(total, math.fsum(each))
-        np.maximum(above[: len(each)], each, out=above[: len(each)])
+        stretch = np.sort(repeated[start : end + 1])[::-1]
+        total = max(total, math.fsum(stretch))
+        np.maximum(above[: len(stretch)], stretch, out=above[: len(stretch)])
     return total, above
 
 

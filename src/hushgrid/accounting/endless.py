@@ -109,9 +109,9 @@ class _Columns:
         early = int(law is not None)
         rows = [before[None]] * early + [self.losses, after[None]]
         lengths = (*(1,) * early, *self.lengths, 1) if self.lengths else ()
-        found = of_chains(self.model, self.p, np.concatenate(rows), self.chains, lengths, law)
+        leakage = of_chains(self.model, self.p, np.concatenate(rows), self.chains, lengths, law)
         last = early + len(self.losses)
-        return found.total[early:last], found.backward[last - 1], found.forward[early]
+        return leakage.total[early:last], leakage.backward[last - 1], leakage.forward[early]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -148,15 +148,15 @@ class Endless:
     @cached_property
     def later(self) -> tuple[OccupancyModel, ...]:
         """Theta where a turn begins within a run: Pi is uniform over what is possible there."""
-        found = []
+        models = []
         for model, laws in zip(self.models, self._laws, strict=True):
-            pieces = zip(model.chains, (one.starts for one in laws), strict=True)
+            pieces = zip(model.chains, (chain_laws.starts for chain_laws in laws), strict=True)
             chains = tuple(
                 replace(piece, initial=open_at / open_at.sum(axis=1, keepdims=True))
                 for piece, open_at in pieces
             )
-            found.append(replace(model, chains=chains))
-        return tuple(found)
+            models.append(replace(model, chains=chains))
+        return tuple(models)
 
     def check(self, most: float) -> None:
         """Refuse a run in which leakage is not forgotten even where nothing is published.
@@ -256,13 +256,13 @@ def _laws(model: OccupancyModel, piece: Chains, turn: int, turns: int) -> _Laws:
         a = transition_into(model, piece, chains, t)
         through, moves = through @ a, moves @ (a > 0)
     law, enters = piece.initial, into > 0
-    starts, ends, seen = law > 0, np.zeros(law.shape, np.bool_), set[bytes]()
-    now = starts
-    while now.tobytes() not in seen:
-        seen.add(now.tobytes())
-        end = (now[:, None] @ moves)[:, 0]
-        now = (end[:, None] @ enters)[:, 0]
-        starts, ends = starts | now, ends | end
+    starts, ends, visited = law > 0, np.zeros(law.shape, np.bool_), set[bytes]()
+    states = starts
+    while states.tobytes() not in visited:
+        visited.add(states.tobytes())
+        end = (states[:, None] @ moves)[:, 0]
+        states = (end[:, None] @ enters)[:, 0]
+        starts, ends = starts | states, ends | end
     laws = list[Floats]()
     settled = False
     while not settled and len(laws) < turns:
@@ -290,8 +290,9 @@ def _risen(columns: _Columns, most: float, turns: int) -> _Risen:
         settled = len(past) > len(ends) and change <= SETTLED / 10 * max(later.max(), earlier.max())
         before, after = later, earlier
     best, step = total.max(axis=0), total.argmax(axis=0) + 1
-    for law, entered, left, said in past[:-1]:  # these were followed by less than an endless run
-        if (said + after - left > best * (1 + SETTLED / 10)).any():
+    # these were followed by less than an endless run
+    for law, entered, followed, largest in past[:-1]:
+        if (largest + after - followed > best * (1 + SETTLED / 10)).any():
             total, _, _ = columns.turn(law, entered, after)
             more = total.max(axis=0) > best
             best = np.where(more, total.max(axis=0), best)

@@ -220,18 +220,19 @@ def booked(
         The loss to add for each release [nats].
     """
     last = None if before is None else _block(before)
-    for one in releases:
-        own = _block(one)
-        yield 0.0 if own is not None and own == last else loss(one)
-        last = own
+    for release in releases:
+        block = _block(release)
+        yield 0.0 if block is not None and block == last else loss(release)
+        last = block
 
 
-def _block(one: Release | HasRelease) -> tuple[object, ...] | None:
+def _block(release: Release | HasRelease) -> tuple[object, ...] | None:
     """Terms, first step and draw of a release's block, with the length of a step where known."""
-    if one.block is None:
+    if release.block is None:
         return None
-    mark = one.block.get("mark")  # noise that was drawn anew loses anew
-    return one.digest, one.t - one.block["place"], mark, getattr(one, "start", 0) / one.t
+    mark = release.block.get("mark")  # noise that was drawn anew loses anew
+    first = release.t - release.block["place"]
+    return release.digest, first, mark, getattr(release, "start", 0) / release.t
 
 
 def _check_noise(distance: int, name: str, width: float) -> None:
@@ -275,8 +276,8 @@ def _one_direction(p: Floats, q: Floats, epsilons: Floats) -> Floats:
         ratio = np.where(p > 0, np.log(p) - np.log(q), -np.inf)
     order = np.argsort(-ratio, kind="stable")
     ps, qs = np.r_[0.0, np.cumsum(p[order])], np.r_[0.0, np.cumsum(q[order])]
-    taken = np.searchsorted(-ratio[order], -epsilons, side="left")
-    return np.asarray(np.maximum(ps[taken] - np.exp(epsilons) * qs[taken], 0.0))
+    count = np.searchsorted(-ratio[order], -epsilons, side="left")
+    return np.asarray(np.maximum(ps[count] - np.exp(epsilons) * qs[count], 0.0))
 
 
 @lru_cache(maxsize=4096)

@@ -109,15 +109,15 @@ def temporal_leakage(
     [0.75177, 0.855182, 0.853244, 0.749172]
     """
     models = (models,) if isinstance(models, OccupancyModel) else tuple(models)
-    found = leakage_under_models(models, epsilon_t, lengths)
-    torn = np.flatnonzero(contradicted_houses(models, len(found.total)))
-    if torn.size:
+    leakage = leakage_under_models(models, epsilon_t, lengths)
+    houses = np.flatnonzero(contradicted_houses(models, len(leakage.total)))
+    if houses.size:
         raise ModelError(
-            f"the models contradict each other about house {torn[0]}: one makes it surely occupied"
-            " and another surely empty, and none leaves both possible; use worst_leakage, or models"
-            " that leave both states possible."
+            f"the models contradict each other about house {houses[0]}: one makes it surely"
+            " occupied and another surely empty, and none leaves both possible; use worst_leakage,"
+            " or models that leave both states possible."
         )
-    return found
+    return leakage
 
 
 def leakage_under_models(
@@ -135,10 +135,12 @@ def leakage_under_models(
     """
     check_models(models, models[0].n_houses if models else 0)
     e = _of_blocks(_checked(epsilon_t, models[0].n_houses), lengths)
-    each = [_of_model(model, e, lengths) for model in models]
-    if len(each) == 1:
-        return each[0]
-    return Leakage(*(np.maximum.reduce([getattr(one, part) for one in each]) for part in _PARTS))
+    leakages = [_of_model(model, e, lengths) for model in models]
+    if len(leakages) == 1:
+        return leakages[0]
+    return Leakage(
+        *(np.maximum.reduce([getattr(leakage, part) for leakage in leakages]) for part in _PARTS)
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -149,13 +151,13 @@ class WorstLeakage:
         total: The leakage [nats].
         step: The step that it is about, from 1.
         house: The house that it is about.
-        each: The largest of each house, (N,).
+        by_house: The largest of each house, (N,).
     """
 
     total: float
     step: int
     house: int
-    each: Floats
+    by_house: Floats
 
 
 def worst_leakage(
@@ -184,20 +186,20 @@ def worst_leakage(
 
     >>> theta = OccupancyModel.factored([[0.7, 0.3]], [[[[0.9, 0.1], [0.2, 0.8]]]],
     ...                                 chain_of=[0] * 3)
-    >>> found = worst_leakage(theta, [[0.5, 0.1]] * 3, class_of=[1, 0, 1])
-    >>> round(found.total, 5), found.step, found.house, found.each.round(2).tolist()
+    >>> worst = worst_leakage(theta, [[0.5, 0.1]] * 3, class_of=[1, 0, 1])
+    >>> round(worst.total, 5), worst.step, worst.house, worst.by_house.round(2).tolist()
     (1.20726, 2, 1, [0.24, 1.21, 0.24])
     """
-    each, at = np.array([]), np.array([], np.int64)
+    by_house, at = np.array([]), np.array([], np.int64)
     parts = leakage_by_houses(models, epsilon_t, class_of, lengths=lengths)
-    for houses, column, found in parts:
-        if not each.size:
+    for houses, column, leakage in parts:
+        if not by_house.size:
             first = models if isinstance(models, OccupancyModel) else models[0]
-            each, at = np.empty(first.n_houses), np.empty(first.n_houses, np.int64)
-        step = found.argmax(axis=0)
-        each[houses], at[houses] = found[step[column], column], step[column]
-    house = int(np.lexsort((np.arange(each.size), at, -each))[0])
-    return WorstLeakage(float(each[house]), int(at[house]) + 1, house, each)
+            by_house, at = np.empty(first.n_houses), np.empty(first.n_houses, np.int64)
+        step = leakage.argmax(axis=0)
+        by_house[houses], at[houses] = leakage[step[column], column], step[column]
+    house = int(np.lexsort((np.arange(by_house.size), at, -by_house))[0])
+    return WorstLeakage(float(by_house[house]), int(at[house]) + 1, house, by_house)
 
 
 def leakage_by_houses(
@@ -229,12 +231,12 @@ def leakage_by_houses(
         raise PolicyError(f"class_of has shape {kinds.shape}; give a class for each of {n} houses.")
     e = _of_blocks(_checked(epsilon_t, n if kinds is None else int(kinds.max()) + 1), lengths)
     corrected = len(models) > 1  # one model contradicts nothing
-    torn = contradicted_houses(models, len(e))
+    contradictions = contradicted_houses(models, len(e))
     if any(len(model.chains) > 1 or model.chains[0].size > 1 for model in models):
         # houses that move together are few
         all_e = e if kinds is None or e.ndim == 1 else e[:, kinds]
         total = leakage_under_models(models, all_e, lengths).total
-        total = with_contradictions(total, all_e, lengths, torn) if corrected else total
+        total = with_contradictions(total, all_e, lengths, contradictions) if corrected else total
         yield np.arange(n), np.arange(n), total
         return
     labels = [_chain_of(model) for model in models]
@@ -243,26 +245,28 @@ def leakage_by_houses(
     group, first = same_labels(labels)
     order = np.argsort(group, kind="stable")
     ends = np.searchsorted(group, np.arange(len(first) + 1), sorter=order)
-    for some in chunks(len(first), len(e)):
-        mine = e[:, None] if e.ndim == 1 else np.ascontiguousarray(e[:, labels[-1][first[some]]])
+    for chunk in chunks(len(first), len(e)):
+        columns = (
+            e[:, None] if e.ndim == 1 else np.ascontiguousarray(e[:, labels[-1][first[chunk]]])
+        )
         total = np.maximum.reduce(
             [
-                of_chains(model, 0, mine, chain[first[some]], lengths).total
+                of_chains(model, 0, columns, chain[first[chunk]], lengths).total
                 for model, chain in zip(models, labels, strict=False)
             ]
         )
-        members = order[ends[some.start] : ends[some.stop]]
-        own = e if e.ndim == 1 else mine
+        members = order[ends[chunk.start] : ends[chunk.stop]]
+        column_losses = e if e.ndim == 1 else columns
         if corrected:
-            total = with_contradictions(total, own, lengths, torn[first[some]])
-        yield members, group[members] - some.start, total
+            total = with_contradictions(total, column_losses, lengths, contradictions[first[chunk]])
+        yield members, group[members] - chunk.start, total
 
 
 def with_contradictions(
     total: Floats,
     losses: Floats,
     lengths: Sequence[int] = (),
-    known: Bools | None = None,
+    contradictions: Bools | None = None,
 ) -> Floats:
     """Total leakage, plus all losses of houses that models contradict each other about.
 
@@ -275,19 +279,19 @@ def with_contradictions(
         losses: Loss of each release for each house, (T, N), or (T,). One-dimensional losses do not
             say which houses are protected.
         lengths: As for `temporal_leakage`; a block counts once.
-        known: (N,) such houses, also at steps without a release and in blocks of houses
+        contradictions: (N,) such houses, also at steps without a release and in blocks of houses
             (`contradicted_houses`).
 
     Returns:
         The corrected total, (T, N).
     """
-    found = np.zeros(total.shape[1], np.bool_) if known is None else known
+    houses = np.zeros(total.shape[1], np.bool_) if contradictions is None else contradictions
     if losses.ndim == 2:
-        found = found | contradicted(total, losses)
-    if not found.any():
+        houses = houses | contradicted(total, losses)
+    if not houses.any():
         return total
-    spent = losses[_starts(lengths)] if lengths else losses
-    return np.where(found, np.maximum(total, spent.sum(axis=0)), total)
+    booked = losses[_starts(lengths)] if lengths else losses
+    return np.where(houses, np.maximum(total, booked.sum(axis=0)), total)
 
 
 def contradicted(total: Floats, losses: Floats) -> Bools:
@@ -318,20 +322,20 @@ def contradicted_houses(models: Sequence[OccupancyModel], steps: int) -> Bools:
     >>> contradicted_houses(theta, 9).tolist()
     [True, False]
     """
-    found = np.zeros(models[0].n_houses, np.bool_)
+    houses = np.zeros(models[0].n_houses, np.bool_)
     if len(models) < 2 or not any(model.has_zeros for model in models):
-        return found
+        return houses
     walks = [islice(possible_states(model), steps) for model in models]
-    seen: dict[tuple[int, ...], object] = {}  # states are kept, so that no other gets their id
+    states_of: dict[tuple[int, ...], object] = {}  # states are kept, so that no other gets their id
     for states in zip(*walks, strict=True):
-        mark = tuple(id(one) for one in states)
-        if mark in seen:
+        mark = tuple(id(state) for state in states)
+        if mark in states_of:
             continue
-        seen[mark] = states
-        each: Bools = np.array([_possible(*pair) for pair in zip(models, states, strict=True)])
-        by_one = np.any(np.all(each, axis=2), axis=0)
-        found |= np.all(np.any(each, axis=0), axis=1) & ~by_one
-    return found
+        states_of[mark] = states
+        masks: Bools = np.array([_possible(*pair) for pair in zip(models, states, strict=True)])
+        by_one = np.any(np.all(masks, axis=2), axis=0)
+        houses |= np.all(np.any(masks, axis=0), axis=1) & ~by_one
+    return houses
 
 
 def _possible(model: OccupancyModel, states: tuple[Bools, ...]) -> Bools:
@@ -397,7 +401,7 @@ def _of_blocks(e: Floats, lengths: Sequence[int]) -> Floats:
     """The losses of steps with the largest of each block at all of its steps."""
     if not lengths:
         return e
-    if not all(is_whole(one) and one >= 1 for one in lengths) or sum(lengths) != len(e):
+    if not all(is_whole(length) and length >= 1 for length in lengths) or sum(lengths) != len(e):
         raise PolicyError(
             f"lengths are {list(lengths)[:8]} for {len(e)} steps; give the steps of each block, 1"
             " or more, that add up to all steps."
@@ -433,9 +437,9 @@ def _of_model(model: OccupancyModel, e: Floats, lengths: Sequence[int] = ()) -> 
             return of_chains(model, 0, e[:, None], piece.chain_of, lengths)
     out = Leakage(*(np.empty((len(e), model.n_houses)) for _ in _PARTS))
     for p in range(len(model.chains)):
-        for houses, found in _of_piece(model, p, e, lengths):
+        for houses, leakage in _of_piece(model, p, e, lengths):
             for part in _PARTS:
-                getattr(out, part)[:, houses] = getattr(found, part)[:, :, None]
+                getattr(out, part)[:, houses] = getattr(leakage, part)[:, :, None]
     return out
 
 
@@ -450,11 +454,11 @@ def _of_piece(
     piece, by_chain = model.chains[p], None
     if e.ndim == 1:
         by_chain = of_chains(model, p, e[:, None], np.arange(len(piece.initial)), lengths)
-    for some in chunks(len(piece.members), len(e)):
-        members, chains = piece.members[some], piece.chain_of[some]
+    for chunk in chunks(len(piece.members), len(e)):
+        members, chains = piece.members[chunk], piece.chain_of[chunk]
         if by_chain is None:
-            own = e[:, members].max(axis=2)  # each house carries its block's loss
-            yield members, of_chains(model, p, own, chains, lengths)
+            losses = e[:, members].max(axis=2)  # each house carries its block's loss
+            yield members, of_chains(model, p, losses, chains, lengths)
         else:
             yield members, Leakage(*(getattr(by_chain, part)[:, chains] for part in _PARTS))
 
@@ -509,11 +513,11 @@ def of_chains(
         again = np.flatnonzero(lost)
     else:
         parts, again = [np.empty(e.shape) for _ in _PARTS], np.arange(len(chains))
-    for some in chunks(len(again), horizon * 2**piece.size + 4**piece.size):
-        blocks = again[some]
-        found = in_logs(model, p, e[:, blocks], chains[blocks], lengths, law)
+    for chunk in chunks(len(again), horizon * 2**piece.size + 4**piece.size):
+        blocks = again[chunk]
+        leakage = in_logs(model, p, e[:, blocks], chains[blocks], lengths, law)
         for out, part in zip(parts, _PARTS, strict=True):
-            out[:, blocks] = getattr(found, part)
+            out[:, blocks] = getattr(leakage, part)
     return Leakage(*parts)
 
 
@@ -546,11 +550,11 @@ def in_logs(
     backward, forward = np.empty(e.shape), np.empty(e.shape)
     backward[0] = if_uncertain(e[0], open_at[0])
     # law, possible states and leakage at the last step of the block before; the way from there
-    nothing, stay = (
+    zeros, stay = (
         np.zeros(len(chains)),
         np.broadcast_to(np.eye(law.shape[1]), (1, *2 * law.shape[1:])),
     )
-    before, through, moves = (nothing, law, open_at[0]), stay, stay > 0
+    before, through, moves = (zeros, law, open_at[0]), stay, stay > 0
     for t in range(1, horizon):
         a = transition_into(model, piece, chains, t + 1 - early)
         if t == first[t]:
@@ -561,14 +565,14 @@ def in_logs(
         possible, gain = carried_backward(*before, through, moves)
         open_at.append(possible)
         backward[t] = if_uncertain(e[t], possible) + gain
-    own = np.array([if_uncertain(*step) for step in zip(e, open_at, strict=True)])
-    forward[-1] = own[-1]
-    after, through = nothing, stay
+    losses = np.array([if_uncertain(*step) for step in zip(e, open_at, strict=True)])
+    forward[-1] = losses[-1]
+    after, through = zeros, stay
     for t in range(horizon - 2, -1, -1):
         a = transition_into(model, piece, chains, t + 2 - early)
         after, through = (forward[t + 1], a) if t == last[t] else (after, a @ through)
-        forward[t] = own[t] + carried_leakage(after, through, open_at[t])
-    return Leakage(backward, forward, backward + forward - own)
+        forward[t] = losses[t] + carried_leakage(after, through, open_at[t])
+    return Leakage(backward, forward, backward + forward - losses)
 
 
 def supremum(rows: ArrayLike, epsilon: float) -> float:
@@ -592,13 +596,13 @@ def supremum(rows: ArrayLike, epsilon: float) -> float:
 def _supremum_column(q: float, d: float, epsilon: float) -> float:
     if q == d:
         return epsilon
-    grown = math.exp(epsilon)
+    growth = math.exp(epsilon)
     if d > 0:
-        middle = d + q * grown - 1
-        root = math.sqrt(4 * d * grown * (1 - q) + middle**2)
+        middle = d + q * growth - 1
+        root = math.sqrt(4 * d * growth * (1 - q) + middle**2)
         return math.log((root + middle) / (2 * d))
     if q < 1 and epsilon < math.log(1 / q):
-        return math.log((1 - q) * grown / (1 - q * grown))
+        return math.log((1 - q) * growth / (1 - q * growth))
     return math.inf
 
 
@@ -679,8 +683,8 @@ class Stream:
         if not (is_real(epsilon) and epsilon >= 0):
             raise PolicyError(f"epsilon is {epsilon}; give a finite loss of 0 or more.")
         t = self.t + 1
-        now = prior(self.model) if self.belief is None else predict(self.belief, self.model)
-        open_now, found = [], []
+        belief = prior(self.model) if self.belief is None else predict(self.belief, self.model)
+        open_now, leakages = [], []
         for p, piece in enumerate(self.model.chains):
             possible, gain = piece.initial > 0, np.zeros(len(piece.initial))
             if self.belief is not None:
@@ -688,8 +692,8 @@ class Stream:
                 before = self.backward[p], self.belief.laws[p], self.possible[p]
                 possible, gain = carried_backward(*before, a)
             open_now.append(possible)
-            found.append(if_uncertain(epsilon, possible) + gain)
-        return Stream(self.model, t, now, tuple(open_now), tuple(found))
+            leakages.append(if_uncertain(epsilon, possible) + gain)
+        return Stream(self.model, t, belief, tuple(open_now), tuple(leakages))
 
     @property
     def worst(self) -> float:
@@ -739,12 +743,12 @@ def growth(
         if not (is_whole(value) and value >= 1):
             raise PolicyError(f"{name} is {value}; give a whole number, 1 or more.")
     grows = grows_without_end(model, epsilon)
-    found = np.zeros((int(days), model.n_houses))
+    leakage = np.zeros((int(days), model.n_houses))
     for p, piece in enumerate(model.chains):
-        mine = grows[piece.members[:, 0]]
-        chains, follows = np.unique(piece.chain_of[mine], return_inverse=True)
-        by_chain = _day_by_day(model, p, epsilon, found.shape[0], int(steps), chains)
-        found[:, piece.members[mine]] = by_chain[:, follows][:, :, None]
+        growing = grows[piece.members[:, 0]]
+        chains, follows = np.unique(piece.chain_of[growing], return_inverse=True)
+        by_chain = _day_by_day(model, p, epsilon, leakage.shape[0], int(steps), chains)
+        leakage[:, piece.members[growing]] = by_chain[:, follows][:, :, None]
     houses = np.flatnonzero(grows)
     if houses.size:
         warnings.warn(
@@ -754,7 +758,7 @@ def growth(
             NeverMixes,
             stacklevel=2,
         )
-    return Growth(houses, found[:, houses])
+    return Growth(houses, leakage[:, houses])
 
 
 def _day_by_day(
@@ -766,8 +770,8 @@ def _day_by_day(
     chains: NDArray[np.integer],
 ) -> Floats:
     out = np.empty((days, len(chains)))
-    for some in chunks(len(chains), days * steps):
+    for chunk in chunks(len(chains), days * steps):
         for d in range(days):
             e = np.full(((d + 1) * steps, 1), epsilon)
-            out[d, some] = of_chains(model, p, e, chains[some]).total.max(axis=0)
+            out[d, chunk] = of_chains(model, p, e, chains[chunk]).total.max(axis=0)
     return out

@@ -46,9 +46,9 @@ class NoiseBlocks(NamedTuple):
         Returns:
             The blocks.
         """
-        each = tuple(lengths) or (1,) * len(scales)
-        starts = np.cumsum((0, *each[:-1]))
-        return cls(each, tuple(scales[start] for start in starts.tolist()))
+        blocks = tuple(lengths) or (1,) * len(scales)
+        starts = np.cumsum((0, *blocks[:-1]))
+        return cls(blocks, tuple(scales[start] for start in starts.tolist()))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,7 +80,7 @@ class Absence:
         half = 1.959964 * math.sqrt(float(spread))
         return max(self.auc - half, 0.0), min(self.auc + half, 1.0)
 
-    def found(self, false_alarms: float = _FALSE_ALARMS) -> float:
+    def detected(self, false_alarms: float = _FALSE_ALARMS) -> float:
         """Share of absences found.
 
         Args:
@@ -98,8 +98,8 @@ class Absence:
         """
         at = np.unique(np.concatenate([self.present, self.away]))[::-1]
         above = (1 - np.searchsorted(np.sort(x), at) / len(x) for x in (self.present, self.away))
-        alarms, found = (np.concatenate([[0.0], each]) for each in above)
-        return alarms, found
+        alarms, detections = (np.concatenate([[0.0], shares]) for shares in above)
+        return alarms, detections
 
     def _wins(self) -> tuple[Floats, Floats]:
         """For each absence the share of presences below it; for each presence that above it."""
@@ -150,18 +150,18 @@ def absences(
             " or more."
         )
     if starts is None:
-        drawn = np.random.default_rng(seed).integers(sum(noise.lengths), size=STARTS)
-        starts = drawn.tolist()
+        draw_starts = np.random.default_rng(seed).integers(sum(noise.lengths), size=STARTS)
+        starts = draw_starts.tolist()
     source = SimulatedNoise(seed)
     count = -(-draws // len(starts))
-    found = np.zeros((2, less.shape[0], len(starts), count))
+    ratios = np.zeros((2, less.shape[0], len(starts), count))
     for number, start in enumerate(starts):
         for side in (0, 1):
-            found[side, :, number] = _ratios(noise, less, start, source, count, bool(side))
+            ratios[side, :, number] = _ratios(noise, less, start, source, count, bool(side))
         tick()
-    found = np.round(found, 9)  # equal sums are equal, in whatever order they were added
-    present, away = found.reshape(2, len(less), -1)
-    return [Absence(one, other) for one, other in zip(present, away, strict=True)]
+    ratios = np.round(ratios, 9)  # equal sums are equal, in whatever order they were added
+    present, away = ratios.reshape(2, len(less), -1)
+    return [Absence(presence, absence) for presence, absence in zip(present, away, strict=True)]
 
 
 class _PartOfBlock(NamedTuple):
@@ -200,15 +200,15 @@ def _ratios(
             differs = np.asarray(d.any(axis=(1, 2)))[:, None]
             total += np.where(differs, math.inf if away else -math.inf, 0.0)
             continue
-        drawn = source.blocks(part.scale, part.length, count * times)
-        drawn = drawn.reshape(count, times, part.length)
-        seen = drawn[:, :, part.first : part.first + part.inside]
-        size = np.abs(drawn).max(axis=2)
-        outside = np.abs(drawn)
+        noises = source.blocks(part.scale, part.length, count * times)
+        noises = noises.reshape(count, times, part.length)
+        inside = noises[:, :, part.first : part.first + part.inside]
+        size = np.abs(noises).max(axis=2)
+        outside = np.abs(noises)
         outside[:, :, part.first : part.first + part.inside] = 0
         beside = outside.max(axis=2)
         for home in range(homes):
-            shifted = np.abs(seen - d[home] if away else seen + d[home]).max(axis=2)
+            shifted = np.abs(inside - d[home] if away else inside + d[home]).max(axis=2)
             gain = (np.maximum(shifted, beside) - size) / part.scale
             total[home] += (gain if away else -gain).sum(axis=1)
     return total

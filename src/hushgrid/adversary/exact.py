@@ -62,11 +62,11 @@ class Exact(Adversary):
         law = np.zeros((2,) * n)
         for piece in model.chains:
             for block, chain in zip(piece.members.tolist(), piece.chain_of.tolist(), strict=True):
-                one = log(piece.initial[chain]).reshape((2,) * piece.size)
+                chain_law = log(piece.initial[chain]).reshape((2,) * piece.size)
                 # the block's axes, in its own order, then as the houses are numbered
-                one = np.transpose(one, np.argsort(block))
+                chain_law = np.transpose(chain_law, np.argsort(block))
                 shape = [2 if house in block else 1 for house in range(n)]
-                law = law + one.reshape(shape)
+                law = law + chain_law.reshape(shape)
         return like(law, self.like)
 
     def predict(self, law: Array, model: OccupancyModel, t: int) -> Array:
@@ -83,9 +83,9 @@ class Exact(Adversary):
 
     def likelihood(self, law: Array, t: int, rate: float | None, z: int, blur: Blur) -> Array:
         """The law of the load given every state, seen through the noise at z."""
-        found = joint_likelihood(self.knowledge.laws(t, rate), z, blur)
-        shape = (*found.shape[:-1], *law.shape[-len(self.houses) :])
-        return like(found.reshape(shape), self.like)
+        logs = joint_likelihood(self.knowledge.laws(t, rate), z, blur)
+        shape = (*logs.shape[:-1], *law.shape[-len(self.houses) :])
+        return like(logs.reshape(shape), self.like)
 
     def home(self, law: Array) -> Array:
         """The N marginals."""
@@ -155,9 +155,9 @@ def joint_likelihood(laws: StepLaws, z: int, blur: Blur) -> Floats:
     a, b = _two_sums(laws, 0 if blur.sizes is not None and 2**n * reach <= FEW else n // 2)
     if blur.sizes is None:
         return _at_point(a, b, z, blur)
-    some = max(1, FEW // (len(b) * a.shape[1]))
-    starts = range(0, blur.sizes.size, some)
-    parts = [blur._replace(sizes=blur.sizes[start : start + some]) for start in starts]
+    chunk = max(1, FEW // (len(b) * a.shape[1]))
+    starts = range(0, blur.sizes.size, chunk)
+    parts = [blur._replace(sizes=blur.sizes[start : start + chunk]) for start in starts]
     return np.concatenate([_at_point(a, b, z, part) for part in parts])
 
 
@@ -167,8 +167,8 @@ def _at_point(a: Floats, b: Floats, z: int, blur: Blur) -> Floats:
     shape, most = (*noisy.shape[:-2], len(a) * len(b)), float(noisy.max())
     if most == -np.inf:
         return np.full(shape, -np.inf)
-    seen = noisy[noisy > -np.inf]
-    if most - float(seen.min()) <= DEEP:
+    finite = noisy[noisy > -np.inf]
+    if most - float(finite.min()) <= DEEP:
         return np.asarray(log(a @ np.swapaxes(np.exp(noisy - most), -1, -2)) + most).reshape(shape)
     return np.stack([log_sum(noisy + row, axis=-1) for row in log(a)], axis=-2).reshape(shape)
 
@@ -182,13 +182,13 @@ def _two_sums(laws: StepLaws, cut: int) -> tuple[Floats, Floats]:
 
 def _sums(kinds: list[int], laws: StepLaws) -> Floats:
     """By direct convolution, exact in every tail; equal sums are convolved once."""
-    known: dict[tuple[tuple[int, int], ...], Floats] = {(): np.ones(1)}
+    sums: dict[tuple[tuple[int, int], ...], Floats] = {(): np.ones(1)}
 
     def sum_of(parts: tuple[tuple[int, int], ...]) -> Floats:
-        if parts not in known:
+        if parts not in sums:
             kind, home = parts[-1]
-            known[parts] = np.convolve(sum_of(parts[:-1]), laws.pairs[kind][home])
-        return known[parts]
+            sums[parts] = np.convolve(sum_of(parts[:-1]), laws.pairs[kind][home])
+        return sums[parts]
 
     n = len(kinds)
     states = [

@@ -51,9 +51,9 @@ class LawNodes(NamedTuple):
     mean: Array  # (2, kinds)
     variance: Array
 
-    def on(self, other: Array) -> LawNodes:
+    def on(self, array: Array) -> LawNodes:
         """The same numbers on another array's library and device."""
-        return LawNodes(*(like(each, other) for each in self))
+        return LawNodes(*(like(numbers, array) for numbers in self))
 
 
 def law_nodes(pairs: tuple[tuple[Floats, Floats], ...], most: int = MOST_NODES) -> LawNodes:
@@ -66,15 +66,17 @@ def law_nodes(pairs: tuple[tuple[Floats, Floats], ...], most: int = MOST_NODES) 
     Returns:
         Points, weights and moments.
     """
-    found = [[gauss(f, most) for f in pair] for pair in pairs]
-    width = max(at.size for pair in found for at, _ in pair)
+    nodes = [[gauss(f, most) for f in pair] for pair in pairs]
+    width = max(at.size for pair in nodes for at, _ in pair)
     at, weight = np.zeros((2, 2, len(pairs), width))
-    for kind, pair in enumerate(found):
+    for kind, pair in enumerate(nodes):
         for s, (points, weights) in enumerate(pair):
             at[s, kind, : points.size] = points
             weight[s, kind, : points.size] = weights
-    each = [moments(pair) for pair in pairs]
-    mean, variance = (np.array([one[part] for one in each]).T for part in (0, 1))
+    pair_moments = [moments(pair) for pair in pairs]
+    mean, variance = (
+        np.array([pair_moment[part] for pair_moment in pair_moments]).T for part in (0, 1)
+    )
     return LawNodes(at, log(weight), mean, variance)
 
 
@@ -146,9 +148,9 @@ class Factored(Adversary):
 
     def with_others(self, others: Others) -> Factored:
         """The same adversary with other knowledge of the other houses, step by step of a day."""
-        made = copy(self)
-        made.knowledge = self.knowledge.with_others(others)
-        return made
+        adversary = copy(self)
+        adversary.knowledge = self.knowledge.with_others(others)
+        return adversary
 
     def prior(self, model: OccupancyModel) -> Array:
         """(2, N)."""
@@ -173,11 +175,11 @@ class Factored(Adversary):
     def likelihood(self, law: Array, t: int, rate: float | None, z: int, blur: Blur) -> Array:
         """(2, N): log Pr[load_hat = z given one house's state], the others as believed."""
         laws = self.knowledge.laws(t, rate)
-        known = self.knowledge.occupancy(t)
-        if known is not None and len(known) <= MOST:
-            return like(_given_others(laws, known, z, blur), self.like)
+        occupancy = self.knowledge.occupancy(t)
+        if occupancy is not None and len(occupancy) <= MOST:
+            return like(_given_others(laws, occupancy, z, blur), self.like)
         nodes, kind_of = self._nodes_of(laws)
-        mean, variance = self.others(law, t, rate)
+        mean, variance = self.others_moments(law, t, rate)
         return house_likelihoods(nodes, kind_of, mean, variance, z, blur, laws, self._chunk)
 
     def home(self, law: Array) -> Array:
@@ -187,27 +189,29 @@ class Factored(Adversary):
 
     def total(self, law: Array) -> Array:
         """(N,): each house has its own likelihood of the release."""
-        both = array_namespace(law).logaddexp(law[..., 0, :], law[..., 1, :])
-        return both if both.ndim == 1 else log_sum(both, axis=0)
+        sums = array_namespace(law).logaddexp(law[..., 0, :], law[..., 1, :])
+        return sums if sums.ndim == 1 else log_sum(sums, axis=0)
 
     def normalised(self, law: Array) -> Array:
         """Every house's law by itself."""
         return law - self.total(law)
 
-    def others(self, law: Array, t: int, rate: float | None) -> tuple[Array, Array]:
+    def others_moments(self, law: Array, t: int, rate: float | None) -> tuple[Array, Array]:
         """Mean [Wh] and variance [Wh^2] of what all others use at step t, for each house."""
         xp = array_namespace(law)
-        readings, known = self.knowledge.cut_readings(t), self.knowledge.occupancy(t)
+        readings, occupancy = self.knowledge.cut_readings(t), self.knowledge.occupancy(t)
         if readings is not None:
             mean = like((readings.sum() - readings).astype(np.float64), law)
             return mean, xp.zeros_like(mean)
         chance = xp.exp(law)
         if law.ndim == 3:  # given each size of a block's noise, where a house allows it
-            own = xp.sum(chance, axis=1, keepdims=True)
-            some = own > 0
-            chance = xp.where(some, chance / xp.where(some, own, 1.0), xp.sum(chance, axis=0))
-        if known is not None:
-            chance = like(np.stack([1.0 - known, 1.0 * known]), law)
+            size_chance = xp.sum(chance, axis=1, keepdims=True)
+            positive = size_chance > 0
+            chance = xp.where(
+                positive, chance / xp.where(positive, size_chance, 1.0), xp.sum(chance, axis=0)
+            )
+        if occupancy is not None:
+            chance = like(np.stack([1.0 - occupancy, 1.0 * occupancy]), law)
         return leave_one_out(chance, *self._nodes_of(self.knowledge.laws(t, rate)))
 
     def _nodes_of(self, laws: StepLaws) -> tuple[LawNodes, Array]:
@@ -253,12 +257,12 @@ def leave_one_out(chance: Array, nodes: LawNodes, kind_of: Array) -> tuple[Array
         Means [Wh] and variances [Wh^2], (..., N) each.
     """
     xp = array_namespace(chance)
-    means, variances = (xp.take(each, kind_of, axis=1) for each in (nodes.mean, nodes.variance))
+    means, variances = (xp.take(values, kind_of, axis=1) for values in (nodes.mean, nodes.variance))
     mean = xp.sum(chance * means, axis=-2)
     within = xp.sum(chance * variances, axis=-2)
     between = chance[..., 0, :] * chance[..., 1, :] * (means[1, :] - means[0, :]) ** 2
     variance = within + between
-    all_mean, all_variance = (xp.sum(each, axis=-1, keepdims=True) for each in (mean, variance))
+    all_mean, all_variance = (xp.sum(values, axis=-1, keepdims=True) for values in (mean, variance))
     return all_mean - mean, xp.clip(all_variance - variance, 0.0, None)
 
 
@@ -299,24 +303,24 @@ def house_likelihoods(
         first, again = _distinct(kind_of, mean, spread)
         kind_of, middle, spread = kind_of[first], mean[..., first], spread[..., first]
     parts = []
-    seen = blur
+    column_blur = blur
     if blur.sizes is not None:
         chunk = max(1, chunk // blur.sizes.size)
-        seen = blur._replace(sizes=blur.sizes[:, None, None, None])
+        column_blur = blur._replace(sizes=blur.sizes[:, None, None, None])
     for start in range(0, middle.shape[-1], chunk):
-        some = slice(start, min(start + chunk, middle.shape[-1]))
-        kinds = kind_of[some]
+        part = slice(start, min(start + chunk, middle.shape[-1]))
+        kinds = kind_of[part]
         at = xp.take(nodes.at, kinds, axis=1)  # (2, houses, nodes)
         weight = xp.take(nodes.log_weight, kinds, axis=1)
-        distance = (z - middle[..., some])[..., None, :, None] - at
-        density = log_density(distance, spread[..., some][..., None, :, None], seen)
+        distance = (z - middle[..., part])[..., None, :, None] - at
+        density = log_density(distance, spread[..., part][..., None, :, None], column_blur)
         parts.append(log_sum(weight + density, -1))
-    found = xp.concat(parts, axis=-1) if len(parts) > 1 else parts[0]
-    found = found if again is None else found[..., again]
+    likelihoods = xp.concat(parts, axis=-1) if len(parts) > 1 else parts[0]
+    likelihoods = likelihoods if again is None else likelihoods[..., again]
     if not bool(xp.any(certain)):
-        return found
+        return likelihoods
     exact = _known_sum(laws, on_host(mean), on_host(certain), z, blur)
-    return xp.where(certain[..., None, :], like(exact, mean), found)
+    return xp.where(certain[..., None, :], like(exact, mean), likelihoods)
 
 
 def _distinct(*rows: Any) -> tuple[Ints, Ints]:
@@ -326,34 +330,34 @@ def _distinct(*rows: Any) -> tuple[Ints, Ints]:
     _, first, again = np.unique((bits * odd).sum(axis=0), return_index=True, return_inverse=True)
     if (bits[:, first[again]] == bits).all():
         return first, again
-    every = np.arange(bits.shape[1])  # two sums that are equal by chance
-    return every, every
+    columns = np.arange(bits.shape[1])  # two sums that are equal by chance
+    return columns, columns
 
 
-def _known_sum(laws: StepLaws, mean: Floats, which: Any, z: int, blur: Blur) -> Floats:
+def _known_sum(laws: StepLaws, mean: Floats, certain: Any, z: int, blur: Blur) -> Floats:
     """Where the others' sum is known nothing is approximated: the house's own law and noise."""
     sizes = () if blur.sizes is None else (blur.sizes.size,)
-    found = np.zeros((*sizes, 2, mean.shape[-1]))
+    likelihoods = np.zeros((*sizes, 2, mean.shape[-1]))
     for kind, pair in enumerate(laws.pairs):
-        mine = np.flatnonzero(
-            which.reshape(-1, mean.shape[-1]).any(axis=0) & (laws.kind_of == kind)
+        houses = np.flatnonzero(
+            certain.reshape(-1, mean.shape[-1]).any(axis=0) & (laws.kind_of == kind)
         )
-        at = z - np.rint(mean[..., mine]).astype(np.int64)
+        at = z - np.rint(mean[..., houses]).astype(np.int64)
         for s in (0, 1):
-            if mine.size:
-                found[..., s, mine] = log_blurred(pair[s], at, blur)
-    return found
+            if houses.size:
+                likelihoods[..., s, houses] = log_blurred(pair[s], at, blur)
+    return likelihoods
 
 
-def _given_others(laws: StepLaws, known: Int32s, z: int, blur: Blur) -> Floats:
+def _given_others(laws: StepLaws, occupancy: Int32s, z: int, blur: Blur) -> Floats:
     """(2, N) where all other occupancies are known: exact, from the joint likelihood."""
-    n = len(known)
+    n = len(occupancy)
     joint = joint_likelihood(laws, z, blur)
     joint = joint.reshape(*joint.shape[:-1], *(2,) * n)
-    found = np.empty((*joint.shape[:-n], 2, n))
+    likelihoods = np.empty((*joint.shape[:-n], 2, n))
     for i in range(n):
-        state = known.tolist()
+        state = occupancy.tolist()
         for s in (0, 1):
             state[i] = s
-            found[..., s, i] = joint[..., *state]
-    return found
+            likelihoods[..., s, i] = joint[..., *state]
+    return likelihoods

@@ -237,11 +237,11 @@ def look_back(adversary: Adversary, releases: Iterable[Release]) -> Posteriors:
         home.append([adversary.home(law) for law in sharp])
         message = [weight + back for weight, back in zip(weights, message, strict=True)]
         if beliefs.block not in (None, block):  # the first step of its block
-            message = [log_sum(one, axis=0) for one in message]
+            message = [log_sum(part, axis=0) for part in message]
         if beliefs.t > 1:
             message = [
-                adversary.predict_back(one, model, beliefs.t)
-                for one, model in zip(message, models, strict=True)
+                adversary.predict_back(part, model, beliefs.t)
+                for part, model in zip(message, models, strict=True)
             ]
     return _posteriors(adversary, home[::-1], [path[-1][0].evidence] * len(path) if path else [])
 

@@ -33,20 +33,20 @@ Array = Any  # an array of any library that keeps the array API standard
 HOST: Array = np.zeros(0)  # numpy, the default library
 
 
-def like(values: Any, other: Array) -> Array:
+def like(values: Any, array: Array) -> Array:
     """Convert to the library and device of another array.
 
     Args:
         values: Numbers.
-        other: An array of the wanted library and device.
+        array: An array of the wanted library and device.
 
     Returns:
         The numbers as such an array.
     """
-    if isinstance(other, np.ndarray):
+    if isinstance(array, np.ndarray):
         return np.asarray(values)
-    own = np.array(values)  # a copy: some libraries share memory, and this array is read-only
-    return array_namespace(other).asarray(own, device=device(other))
+    copied = np.array(values)  # a copy: some libraries share memory, and this array is read-only
+    return array_namespace(array).asarray(copied, device=device(array))
 
 
 def on_host(values: Array) -> Any:
@@ -75,8 +75,8 @@ def log(values: Array) -> Array:
         Their logarithms.
     """
     xp = array_namespace(values)
-    some = values > 0
-    return xp.where(some, xp.log(xp.where(some, values, 1.0)), -xp.inf)
+    positive = values > 0
+    return xp.where(positive, xp.log(xp.where(positive, values, 1.0)), -xp.inf)
 
 
 def log_sum(values: Array, axis: int | tuple[int, ...] | None = None) -> Array:
@@ -190,14 +190,14 @@ def _laplace(log_f: Floats, at: Ints, blur: Blur) -> Floats:
     """Two first-order recursions over the law, then a geometric tail on either side."""
     b, top = blur.scale, log_f.shape[-1] - 1
     x = np.arange(top + 1) / b
-    left = np.logaddexp.accumulate(log_f + x, axis=-1) - x
-    right = np.logaddexp.accumulate((log_f - x)[..., ::-1], axis=-1)[..., ::-1] + x
-    both = np.array(left)
-    both[..., :-1] = np.logaddexp(left[..., :-1], right[..., 1:] - 1 / b)
-    both[..., 0] = right[..., 0]
+    below = np.logaddexp.accumulate(log_f + x, axis=-1) - x
+    above = np.logaddexp.accumulate((log_f - x)[..., ::-1], axis=-1)[..., ::-1] + x
+    sums = np.array(below)
+    sums[..., :-1] = np.logaddexp(below[..., :-1], above[..., 1:] - 1 / b)
+    sums[..., 0] = above[..., 0]
     beyond = np.maximum(np.maximum(-at, at - top), 0)
     constant = math.log(math.tanh(1 / (2 * b)))
-    return np.asarray(both[..., np.clip(at, 0, top)] - beyond / b + constant)
+    return np.asarray(sums[..., np.clip(at, 0, top)] - beyond / b + constant)
 
 
 def _uniform(pmf: Floats, at: Ints, sizes: Ints) -> Floats:
@@ -217,20 +217,20 @@ def _uniform(pmf: Floats, at: Ints, sizes: Ints) -> Floats:
 def _gaussian(pmf: Floats, at: Ints, blur: Blur) -> Floats:
     """One sum a point: as products where no weight can underflow, else in logarithms."""
     x = np.arange(pmf.shape[-1])
-    found = np.empty((*pmf.shape[:-1], at.size))
+    logs = np.empty((*pmf.shape[:-1], at.size))
     least = int(at.min(initial=0)) - x[-1]
     noise = blur.log_pmf(np.arange(least, int(at.max(initial=0)) + 1))
     most, flat = float(noise.max()), float(np.ptp(noise)) <= DEEP
     noise, log_f = (np.exp(noise - most), None) if flat else (noise, log(pmf))
-    some = max(1, FEW // (x.size if flat else pmf.size))
-    for start in range(0, at.size, some):
-        weights = noise[at[start : start + some, None] - x - least]
+    chunk = max(1, FEW // (x.size if flat else pmf.size))
+    for start in range(0, at.size, chunk):
+        weights = noise[at[start : start + chunk, None] - x - least]
         if log_f is None:
             sums = log(pmf @ weights.T) + most
         else:
             sums = log_sum(log_f[..., None, :] + weights, axis=-1)
-        found[..., start : start + some] = sums
-    return found
+        logs[..., start : start + chunk] = sums
+    return logs
 
 
 _KEPT = 128  # slots whose laws are kept
@@ -281,17 +281,17 @@ class KnownOccupancy:
         object.__setattr__(self, "first", first)
 
 
-def _table(values: ArrayLike, what: str) -> Int32s:
+def _table(values: ArrayLike, label: str) -> Int32s:
     try:
         table = np.array(values)
     except ValueError:
-        raise ReadingError(f"{what} are ragged; give a row for each step.") from None
+        raise ReadingError(f"{label} are ragged; give a row for each step.") from None
     if table.ndim != 2 or table.dtype.kind not in "iub":  # secret: the message holds no value
         raise ReadingError(
-            f"{what} have shape {table.shape} and type {table.dtype};"
+            f"{label} have shape {table.shape} and type {table.dtype};"
             " give whole numbers, a row for each step and a column for each house."
         )
-    return index_array(np.clip(table.astype(np.int64), 0, 2**31 - 1), what, ReadingError)
+    return index_array(np.clip(table.astype(np.int64), 0, 2**31 - 1), label, ReadingError)
 
 
 Others = KnownReadings | KnownOccupancy
@@ -376,9 +376,9 @@ class Knowledge:
     def with_others(self, others: Others) -> Knowledge:
         """The same with other knowledge of the other houses; computed laws are shared."""
         _check_others(others, self.n_houses)
-        made = copy(self)
-        object.__setattr__(made, "others", others)
-        return made
+        knowledge = copy(self)
+        object.__setattr__(knowledge, "others", others)
+        return knowledge
 
     def laws(self, t: int, rate: float | None) -> StepLaws:
         """The laws of step t after the last published rate."""
@@ -417,10 +417,10 @@ class Knowledge:
                 f"{place} is of zone {release.zone} but the adversary watches {self.zone.id};"
                 " give that zone's releases."
             )
-        wanted = self.digest or digest
-        if wanted is not None and release.digest != wanted:
+        terms = self.digest or digest
+        if terms is not None and release.digest != terms:
             raise PolicyError(
-                f"{place} is under terms {release.digest[:12]} but the others under {wanted[:12]};"
+                f"{place} is under terms {release.digest[:12]} but the others under {terms[:12]};"
                 " start a new adversary where the terms change."
             )
         if release.t <= t:

@@ -62,10 +62,10 @@ def log_erfcx(x: Array) -> Array:
     xp = array_namespace(x)
     t = 2 / (2 + x)
     u = 4 * t - 2
-    ahead, now = 0.0 * x, 0.0 * x
+    ahead, value = 0.0 * x, 0.0 * x
     for coefficient in _SERIES[:0:-1]:  # Clenshaw
-        ahead, now = now, u * now - ahead + coefficient
-    return xp.log(t) + u / 2 * now - ahead + _SERIES[0]
+        ahead, value = value, u * value - ahead + coefficient
+    return xp.log(t) + u / 2 * value - ahead + _SERIES[0]
 
 
 def log_density(distance: Array, variance: Array, blur: Blur) -> Array:
@@ -101,11 +101,11 @@ def _with_laplace(d: Array, v: Array, b: float) -> Array:
 def _with_uniform(d: Array, s: Array, reach: Array) -> Array:
     """Phi((|d| + reach) / s) - Phi((|d| - reach) / s) over 2 reach; from one tail if both are."""
     xp = array_namespace(d, s, reach)
-    near, far = (xp.abs(d) - reach) / s, (xp.abs(d) + reach) / s
-    tails = [log_erfcx(xp.abs(x) / math.sqrt(2)) - x**2 / 2 - math.log(2) for x in (near, far)]
+    low, high = (xp.abs(d) - reach) / s, (xp.abs(d) + reach) / s
+    tails = [log_erfcx(xp.abs(x) / math.sqrt(2)) - x**2 / 2 - math.log(2) for x in (low, high)]
     inside = xp.log1p(-xp.exp(tails[0]) - xp.exp(tails[1]))
-    apart = tails[0] + xp.log1p(-xp.exp(xp.clip(tails[1] - tails[0], None, -1e-15)))
-    return xp.where(near > 0, apart, inside) - xp.log(2 * reach)
+    outside = tails[0] + xp.log1p(-xp.exp(xp.clip(tails[1] - tails[0], None, -1e-15)))
+    return xp.where(low > 0, outside, inside) - xp.log(2 * reach)
 
 
 def _side(x: Array, flat: Array, slope: Array) -> Array:
@@ -136,11 +136,11 @@ def predict_counts(law: Array, come: float, stay: float) -> Array:
     xp, n = array_namespace(law), law.shape[-1] - 1
     come, stay = float(come), float(stay)  # numpy's own would make numpy arrays of everything
     nil = xp.zeros_like(law[..., :1])
-    found, power = law[..., n:], xp.ones_like(law[..., :1])
+    shifted, power = law[..., n:], xp.ones_like(law[..., :1])
     for m in range(n - 1, -1, -1):
         power = _times(power, come, nil)
-        found = _times(found, stay, nil) + law[..., m : m + 1] * power
-    return found
+        shifted = _times(shifted, stay, nil) + law[..., m : m + 1] * power
+    return shifted
 
 
 def predict_counts_back(message: Array, come: float, stay: float) -> Array:
@@ -160,11 +160,11 @@ def predict_counts_back(message: Array, come: float, stay: float) -> Array:
     powers = [xp.ones_like(nil)]
     for _ in range(n):
         powers.append(_times(powers[-1], come, nil))
-    found = []
+    expectations = []
     for m in range(n):
-        found.append(xp.sum(powers[n - m] * message, axis=-1))
+        expectations.append(xp.sum(powers[n - m] * message, axis=-1))
         message = (1 - stay) * message[..., :-1] + stay * message[..., 1:]
-    return xp.stack([*found, message[..., 0]], axis=-1)
+    return xp.stack([*expectations, message[..., 0]], axis=-1)
 
 
 def _times(law: Array, chance: float, nil: Array) -> Array:
@@ -173,12 +173,12 @@ def _times(law: Array, chance: float, nil: Array) -> Array:
     return (1 - chance) * xp.concat([law, nil], axis=-1) + chance * xp.concat([nil, law], axis=-1)
 
 
-def count_likelihood(own: LawPair, other: LawPair, n: int, z: int, blur: Blur) -> Floats:
+def count_likelihood(target: LawPair, peer: LawPair, n: int, z: int, blur: Blur) -> Floats:
     """Log likelihood of a release given the target's state and the others' count.
 
     Args:
-        own: The target's pmfs of absent and present [Wh].
-        other: Those of every other house.
+        target: The target's pmfs of absent and present [Wh].
+        peer: Those of every other house.
         n: Number of other houses.
         z: The published load [Wh].
         blur: The noise of the release.
@@ -187,30 +187,34 @@ def count_likelihood(own: LawPair, other: LawPair, n: int, z: int, blur: Blur) -
         (2, n + 1): log Pr[load_hat = z given the state and the number of others at home];
         (G, 2, n + 1) where the noise has several sizes.
     """
-    u = max(map(len, other))
+    u = max(map(len, peer))
     if blur.sizes is None and n * (n * u) * u <= DIRECT:
-        return _direct(own, other, n, z, blur)
+        return _direct(target, peer, n, z, blur)
     if blur.sizes is None:
-        return frequency_likelihood(own, other, n, z, blur)
+        return frequency_likelihood(target, peer, n, z, blur)
     if n * (n * u) * max(u, 32 * blur.sizes.size) <= DIRECT:
-        return _direct(own, other, n, z, blur)
-    each = [Blur(blur.shape, m, blur.sizes[i : i + 1]) for i, m in enumerate(blur.sizes.tolist())]
-    return np.stack([frequency_likelihood(own, other, n, z, one) for one in each])
+        return _direct(target, peer, n, z, blur)
+    sized_blurs = [
+        Blur(blur.shape, m, blur.sizes[i : i + 1]) for i, m in enumerate(blur.sizes.tolist())
+    ]
+    return np.stack(
+        [frequency_likelihood(target, peer, n, z, sized_blur) for sized_blur in sized_blurs]
+    )
 
 
-def _direct(own: LawPair, other: LawPair, n: int, z: int, blur: Blur) -> Floats:
+def _direct(target: LawPair, peer: LawPair, n: int, z: int, blur: Blur) -> Floats:
     """By convolution, exact in every tail."""
     home, out = [np.ones(1)], [np.ones(1)]
     for _ in range(n):
-        home.append(np.convolve(home[-1], other[1]))
-        out.append(np.convolve(out[-1], other[0]))
-    found = np.empty((*(() if blur.sizes is None else blur.sizes.shape), 2, n + 1))
-    for s, f in enumerate(own):
+        home.append(np.convolve(home[-1], peer[1]))
+        out.append(np.convolve(out[-1], peer[0]))
+    logs = np.empty((*(() if blur.sizes is None else blur.sizes.shape), 2, n + 1))
+    for s, f in enumerate(target):
         for m in range(n + 1):
-            rest = np.convolve(out[n - m], f)
-            noisy = log_blurred(rest, z - np.arange(home[m].size), blur)
-            found[..., s, m] = log_sum(log(home[m]) + noisy, axis=-1)
-    return found
+            load = np.convolve(out[n - m], f)
+            noisy = log_blurred(load, z - np.arange(home[m].size), blur)
+            logs[..., s, m] = log_sum(log(home[m]) + noisy, axis=-1)
+    return logs
 
 
 LawPair = tuple[Floats, Floats]
@@ -222,7 +226,7 @@ _ROUNDS = 16
 _CHUNK = 2048  # frequencies computed at once
 
 
-def frequency_likelihood(own: LawPair, other: LawPair, n: int, z: int, blur: Blur) -> Floats:
+def frequency_likelihood(target: LawPair, peer: LawPair, n: int, z: int, blur: Blur) -> Floats:
     """`count_likelihood` by characteristic functions.
 
     Relative error below 1e-7 for every count within e^-40 of the likeliest; the rest are normal.
@@ -230,8 +234,8 @@ def frequency_likelihood(own: LawPair, other: LawPair, n: int, z: int, blur: Blu
     release all but impossible at that size are normal.
 
     Args:
-        own: The target's pmfs of absent and present [Wh].
-        other: Those of every other house.
+        target: The target's pmfs of absent and present [Wh].
+        peer: Those of every other house.
         n: Number of other houses.
         z: The published load [Wh].
         blur: The noise of the release.
@@ -239,42 +243,44 @@ def frequency_likelihood(own: LawPair, other: LawPair, n: int, z: int, blur: Blu
     Returns:
         (2, n + 1): log likelihoods.
     """
-    found = normal_likelihood(own, other, n, z, blur)
-    left, s = np.ones((2, n + 1), bool), 0.0
+    likelihoods = normal_likelihood(target, peer, n, z, blur)
+    missing, s = np.ones((2, n + 1), bool), 0.0
     for _ in range(_ROUNDS):
-        counts = np.flatnonzero(left.any(axis=0))
-        logs, usable = _tilted(own, other, n, z, blur, s, counts)
-        usable &= left[:, counts]
-        found[:, counts] = np.where(usable, logs, found[:, counts])
-        left[:, counts] &= ~usable
-        worth = np.where(left, found, -np.inf)
-        if worth.max() < found.max() - _ENOUGH or blur.sizes is not None:
+        counts = np.flatnonzero(missing.any(axis=0))
+        logs, usable = _tilted(target, peer, n, z, blur, s, counts)
+        usable &= missing[:, counts]
+        likelihoods[:, counts] = np.where(usable, logs, likelihoods[:, counts])
+        missing[:, counts] &= ~usable
+        worth = np.where(missing, likelihoods, -np.inf)
+        if worth.max() < likelihoods.max() - _ENOUGH or blur.sizes is not None:
             break
         state, m = divmod(int(worth.argmax()), n + 1)
-        s = _saddle([(own[state], 1), (other[1], m), (other[0], n - m)], z, blur)
-    return found
+        s = _saddle([(target[state], 1), (peer[1], m), (peer[0], n - m)], z, blur)
+    return likelihoods
 
 
 def _tilted(
-    own: LawPair, other: LawPair, n: int, z: int, blur: Blur, s: float, counts: Ints
+    target: LawPair, peer: LawPair, n: int, z: int, blur: Blur, s: float, counts: Ints
 ) -> tuple[Floats, Bools]:
     """log likelihoods (2, counts) from laws tilted by s, and where they can be trusted."""
-    (mine, mine_mass), (theirs, mass) = (_tilt(pair, s) for pair in (own, other))
-    period = _period((mine, theirs), n, z, blur, s, counts)
+    (target_tilted, target_mass), (peer_tilted, mass) = (_tilt(pair, s) for pair in (target, peer))
+    period = _period((target_tilted, peer_tilted), n, z, blur, s, counts)
     m = counts[:, None]
     sums, sizes = np.zeros((2, 2, counts.size))
-    for k in _frequencies(theirs, n, blur, s, period):
+    for k in _frequencies(peer_tilted, n, blur, s, period):
         w = 2 * np.pi * k / period
-        each = [_characteristic(f, w) for f in theirs]
-        mine_at = each if own is other else [_characteristic(f, w) for f in mine]
-        many = np.exp(m * np.log(each[1]) + (n - m) * np.log(each[0]))
+        peer_factors = [_characteristic(f, w) for f in peer_tilted]
+        target_factors = peer_factors
+        if target is not peer:
+            target_factors = [_characteristic(f, w) for f in target_tilted]
+        product = np.exp(m * np.log(peer_factors[1]) + (n - m) * np.log(peer_factors[0]))
         # each frequency but the first and the last counts for its mirror image too
         share = np.where((k == 0) | (2 * k == period), 1.0, 2.0) / period * noise_at(blur, s, w)
         for state in (0, 1):
-            term = many * (mine_at[state] * share * np.exp(-1j * w * z))
+            term = product * (target_factors[state] * share * np.exp(-1j * w * z))
             sums[state] += term.real.sum(axis=1)
             sizes[state] += np.abs(term).sum(axis=1)
-    masses = mine_mass[:, None] + counts * mass[1] + (n - counts) * mass[0]
+    masses = target_mass[:, None] + counts * mass[1] + (n - counts) * mass[0]
     return log(sums) + masses - s * z, sums > _TRUSTED * sizes
 
 
@@ -286,14 +292,14 @@ def _period(
     Bernstein: a sum of readings within 0..u is x = 9 sigma + 27 u from its mean with at most
     e^-40, for x^2 / (2 sigma^2 + 2 u x / 3) > 40.
     """
-    mine, theirs = pairs
-    top = n * (max(map(len, theirs)) - 1) + max(map(len, mine)) - 1
-    (mean, variance), (own_mean, own_variance) = moments(theirs), moments(mine)
+    target, peer = pairs
+    top = n * (max(map(len, peer)) - 1) + max(map(len, target)) - 1
+    (mean, variance), (target_mean, target_variance) = moments(peer), moments(target)
     means = counts * mean[1] + (n - counts) * mean[0]
-    sigma = math.sqrt(n * variance.max() + own_variance.max())
-    beyond = 9 * sigma + 27 * max(map(len, (*mine, *theirs)))
-    low = max(0.0, float(means.min() + own_mean.min()) - beyond)
-    high = min(float(top), float(means.max() + own_mean.max()) + beyond)
+    sigma = math.sqrt(n * variance.max() + target_variance.max())
+    beyond = 9 * sigma + 27 * max(map(len, (*target, *peer)))
+    low = max(0.0, float(means.min() + target_mean.min()) - beyond)
+    high = min(float(top), float(means.max() + target_mean.max()) + beyond)
     return math.ceil(high - low + max(0, low - z, z - high) + _margin(blur, s)) + 2
 
 
@@ -325,12 +331,14 @@ def noise_at(blur: Blur, s: float, w: Floats) -> Complexes:
         return np.asarray((1 - q) ** 2 / ((1 - q * e) * (1 - q / e)), np.complex128)
     if blur.shape == "gaussian":
         turns = 2j * math.pi * np.arange(-2, 3)[:, None]
-        each = np.exp((blur.scale * (s + 1j * w + turns)) ** 2 / 2).sum(axis=0)
-        return np.asarray(each * blur.scale * math.sqrt(2 * math.pi) / blur.weight, np.complex128)
+        transform = np.exp((blur.scale * (s + 1j * w + turns)) ** 2 / 2).sum(axis=0)
+        return np.asarray(
+            transform * blur.scale * math.sqrt(2 * math.pi) / blur.weight, np.complex128
+        )
     if blur.shape == "block":  # Dirichlet's kernel; no tilt
         half, wide = np.where(w == 0, 1.0, w / 2), 2 * blur.scale + 1
-        each = np.where(w == 0, 1.0, np.sin(wide * half) / (wide * np.sin(half)))
-        return np.asarray(each, np.complex128)
+        transform = np.where(w == 0, 1.0, np.sin(wide * half) / (wide * np.sin(half)))
+        return np.asarray(transform, np.complex128)
     return np.ones(w.shape, np.complex128)
 
 
@@ -364,39 +372,39 @@ def _noise_mean(blur: Blur, s: float) -> float:
     return s * blur.scale**2
 
 
-def _frequencies(other: LawPair, n: int, blur: Blur, s: float, period: int) -> list[Ints]:
+def _frequencies(peer: LawPair, n: int, blur: Blur, s: float, period: int) -> list[Ints]:
     """The k with a characteristic function at 2 pi k / period that counts, in chunks.
 
     They are sought on the whole circle: readings in steps of 100 Wh have echoes far out.
     """
-    u = max(map(len, other))
+    u = max(map(len, peer))
     cells = 64 * u
-    size = np.max([np.abs(np.fft.rfft(f, cells)) for f in other], axis=0)
+    size = np.max([np.abs(np.fft.rfft(f, cells)) for f in peer], axis=0)
     slack = u / 2 * np.pi / cells  # |phi| of a law within 0..u rises no faster than u/2
     least = np.maximum(2 * np.pi * np.arange(size.size) / cells - np.pi / cells, 0.0)
     bound = n * np.log(np.minimum(size + slack, 1.0))
     if blur.sizes is None:  # uniform noise has zeros, and hardly a smaller bound
         bound += log(np.abs(noise_at(blur, s, least))) - log(np.abs(noise_at(blur, s, least[:1])))
-    last, found = period // 2, [np.zeros(0, np.int64)]
+    last, chunks = period // 2, [np.zeros(0, np.int64)]
     for cell in np.flatnonzero(bound >= _LOST):
         start, stop = ((cell + side) * period / cells for side in (-0.5, 0.5))
-        found.append(np.arange(max(0, math.ceil(start)), min(last + 1, math.ceil(stop))))
-    every = np.concatenate(found)
-    return [every[i : i + _CHUNK] for i in range(0, every.size, _CHUNK)]
+        chunks.append(np.arange(max(0, math.ceil(start)), min(last + 1, math.ceil(stop))))
+    frequencies = np.concatenate(chunks)
+    return [frequencies[i : i + _CHUNK] for i in range(0, frequencies.size, _CHUNK)]
 
 
 def _characteristic(f: Floats, w: Floats) -> Complexes:
     """E[e^(iwX)], never quite 0: its logarithm is taken."""
-    found = np.exp(1j * np.multiply.outer(w, np.arange(f.size))) @ f
-    return np.where(np.abs(found) > 1e-300, found, 1e-300)
+    transform = np.exp(1j * np.multiply.outer(w, np.arange(f.size))) @ f
+    return np.where(np.abs(transform) > 1e-300, transform, 1e-300)
 
 
-def normal_likelihood(own: LawPair, other: LawPair, n: int, z: int, blur: Blur) -> Floats:
+def normal_likelihood(target: LawPair, peer: LawPair, n: int, z: int, blur: Blur) -> Floats:
     """`count_likelihood` with the load given the count as a normal law.
 
     Args:
-        own: The target's pmfs of absent and present [Wh].
-        other: Those of every other house.
+        target: The target's pmfs of absent and present [Wh].
+        peer: Those of every other house.
         n: Number of other houses.
         z: The published load [Wh].
         blur: The noise of the release.
@@ -404,10 +412,10 @@ def normal_likelihood(own: LawPair, other: LawPair, n: int, z: int, blur: Blur) 
     Returns:
         (2, n + 1): log likelihoods.
     """
-    (own_mean, own_variance), (mean, variance) = moments(own), moments(other)
+    (target_mean, target_variance), (mean, variance) = moments(target), moments(peer)
     m = np.arange(n + 1)
-    centre = own_mean[:, None] + m * mean[1] + (n - m) * mean[0]
-    spread = own_variance[:, None] + m * variance[1] + (n - m) * variance[0]
+    centre = target_mean[:, None] + m * mean[1] + (n - m) * mean[0]
+    spread = target_variance[:, None] + m * variance[1] + (n - m) * variance[0]
     if blur.sizes is not None:
         blur = blur._replace(sizes=blur.sizes[:, None])  # of one size here: (1, 1)
     return np.asarray(log_density(z - centre, np.maximum(spread, 1 / 12), blur))
@@ -464,32 +472,32 @@ class Population(Adversary):
 
     def prior(self, model: OccupancyModel) -> Array:
         """(2, N): the target's state and the number of others at home."""
-        own, other = self._chains[id(model)]
+        target, peer = self._chains[id(model)]
         pi = model.chains[0].initial
         count = np.zeros((1, self._n + 1))
         count[0, 0] = 1.0
-        home = float(pi[other, 1])
+        home = float(pi[peer, 1])
         count = predict_counts(count, home, home)
-        return like(log(pi[own])[:, None] + log(count), self.like)
+        return like(log(pi[target])[:, None] + log(count), self.like)
 
     def predict(self, law: Array, model: OccupancyModel, t: int) -> Array:
         """Eq. (2): the others' count, then the target."""
-        own, other = self._transitions(model, t)
-        counts = _linear(law, lambda rows: predict_counts(rows, other[0, 1], other[1, 1]))
-        return _two_states(counts, log(own))
+        target, peer = self._transitions(model, t)
+        counts = _linear(law, lambda rows: predict_counts(rows, peer[0, 1], peer[1, 1]))
+        return _two_states(counts, log(target))
 
     def predict_back(self, message: Array, model: OccupancyModel, t: int) -> Array:
         """The transposed moves."""
-        own, other = self._transitions(model, t)
-        counts = _linear(message, lambda rows: predict_counts_back(rows, other[0, 1], other[1, 1]))
-        return _two_states(counts, log(own.T))
+        target, peer = self._transitions(model, t)
+        counts = _linear(message, lambda rows: predict_counts_back(rows, peer[0, 1], peer[1, 1]))
+        return _two_states(counts, log(target.T))
 
     def likelihood(self, law: Array, t: int, rate: float | None, z: int, blur: Blur) -> Array:
         """The law of the load given the count, seen through the noise at z."""
         laws = self.knowledge.laws(t, rate)
-        own, other = (laws.pairs[laws.kind_of[i]] for i in (self.houses[0], self._other))
-        found = count_likelihood(own, other, self._n, z, blur)
-        return like(found.reshape(*found.shape[:-2], *law.shape[-2:]), self.like)
+        target, peer = (laws.pairs[laws.kind_of[i]] for i in (self.houses[0], self._other))
+        logs = count_likelihood(target, peer, self._n, z, blur)
+        return like(logs.reshape(*logs.shape[:-2], *law.shape[-2:]), self.like)
 
     def home(self, law: Array) -> Array:
         """Pr[the target is at home], as (1,)."""
@@ -498,9 +506,9 @@ class Population(Adversary):
         return xp.exp(home if home.ndim == 1 else log_sum(home, axis=0))
 
     def _transitions(self, model: OccupancyModel, t: int) -> tuple[Floats, Floats]:
-        own, other = self._chains[id(model)]
+        target, peer = self._chains[id(model)]
         a = model.chains[0].transition[model.calendar.slot(t)]
-        return a[own], a[other]
+        return a[target], a[peer]
 
 
 def _linear(law: Array, move: Callable[[Array], Array]) -> Array:
@@ -515,11 +523,11 @@ def _two_states(law: Array, log_a: Floats) -> Array:
     """The target's own move: rows are its states."""
     xp = array_namespace(law)
     a, out, home = like(log_a, law), law[..., 0, :], law[..., 1, :]
-    each = [xp.logaddexp(out + a[0, s], home + a[1, s]) for s in (0, 1)]
-    return xp.stack(each, axis=-2)
+    moved = [xp.logaddexp(out + a[0, s], home + a[1, s]) for s in (0, 1)]
+    return xp.stack(moved, axis=-2)
 
 
-def _two_chains(model: OccupancyModel, target: int, other: int) -> tuple[int, int]:
+def _two_chains(model: OccupancyModel, target: int, peer: int) -> tuple[int, int]:
     """The chains of the target and of all the others; refused where those differ."""
     piece = model.chains[0]
     if len(model.chains) > 1 or piece.size > 1:
@@ -529,10 +537,10 @@ def _two_chains(model: OccupancyModel, target: int, other: int) -> tuple[int, in
         )
     chain_of = np.empty_like(piece.chain_of)
     chain_of[piece.members[:, 0]] = piece.chain_of
-    first = chain_of[other]
+    first = chain_of[peer]
     for chain in np.unique(np.delete(chain_of, target)):
-        same = np.array_equal(piece.initial[chain], piece.initial[first])
-        if not same or not np.array_equal(piece.transition[:, chain], piece.transition[:, first]):
+        equal = np.array_equal(piece.initial[chain], piece.initial[first])
+        if not equal or not np.array_equal(piece.transition[:, chain], piece.transition[:, first]):
             raise ModelError(
                 f"model {model.name} moves houses other than the target in different ways;"
                 " give equal houses, or use Factored."

@@ -61,12 +61,12 @@ def local_instants(zone: str) -> Instants:
 def _instants(wall: int, clocks: ZoneInfo) -> tuple[int, ...]:
     if not 0 <= wall < END:
         return (wall,)  # refused by its year later; datetime cannot hold it
-    local, found = _EPOCH + wall * _SECOND, set()
+    local, instants = _EPOCH + wall * _SECOND, set()
     for fold in (0, 1):
         instant = local.replace(tzinfo=clocks, fold=fold).astimezone(UTC)
         if instant.astimezone(clocks).replace(tzinfo=None) == local:
-            found.add(int(instant.timestamp()))
-    return tuple(sorted(found))
+            instants.add(int(instant.timestamp()))
+    return tuple(sorted(instants))
 
 
 Reader = Callable[[str], datetime | Fault]
@@ -93,10 +93,10 @@ def read_iso(text: str) -> datetime | Fault:
     >>> read_iso("2018-01-01 00:00:00-06").isoformat()
     '2018-01-01T00:00:00-06:00'
     """
-    found = _ISO.fullmatch(text)
-    if found is None:
+    match = _ISO.fullmatch(text)
+    if match is None:
         return Fault.TIME
-    date, clock, second, fraction, offset = found.groups(default="")
+    date, clock, second, fraction, offset = match.groups(default="")
     if fraction.strip("0"):
         return Fault.TIME_SECOND
     try:
@@ -126,33 +126,33 @@ def reader(time_format: str) -> Reader:
     if time_format == "%s":
         return _read_seconds
     listed = re.findall("%(.?)", time_format.replace("%%", ""), re.DOTALL)
-    used = set(listed)
-    if len(used) != len(listed) or not used <= _DIRECTIVES:
+    directives = set(listed)
+    if len(directives) != len(listed) or not directives <= _DIRECTIVES:
         raise IntakeError(
             f"time_format is {time_format!r}; of strptime's directives give"
             f" {' '.join(sorted(_DIRECTIVES))} or %, each once."
         )
-    if not ({"Y", "y"} & used and {"m", "b", "B"} & used and "d" in used):
+    if not ({"Y", "y"} & directives and {"m", "b", "B"} & directives and "d" in directives):
         raise IntakeError(
             f"time_format is {time_format!r}; give iso, or a pattern with year, month and day,"
             " or %s alone."
         )
-    if ("I" in used) != ("p" in used) or {"H", "I"} <= used:
+    if ("I" in directives) != ("p" in directives) or {"H", "I"} <= directives:
         raise IntakeError(f"time_format is {time_format!r}; give %H, or %I together with %p.")
 
-    def read(text: str) -> datetime | Fault:
+    def read_time(text: str) -> datetime | Fault:
         try:
             time = datetime.strptime(text, time_format)
         except ValueError:
             return Fault.TIME
         return Fault.TIME_SECOND if time.microsecond else time
 
-    return read
+    return read_time
 
 
 def _read_seconds(text: str) -> datetime | Fault:
-    found = re.fullmatch("[0-9]{1,11}", text)
-    return datetime.fromtimestamp(int(text), UTC) if found else Fault.TIME
+    match = re.fullmatch("[0-9]{1,11}", text)
+    return datetime.fromtimestamp(int(text), UTC) if match else Fault.TIME
 
 
 Written = TypeVar("Written", bound=Hashable)
@@ -223,7 +223,7 @@ class TextTimes(TimeReader[str]):
 
     def __init__(self, moment: Moment, newest_first: bool = False) -> None:
         super().__init__(
-            lambda text: found if isinstance(found := moment(text), Fault) else found[1],
+            lambda text: time if isinstance(time := moment(text), Fault) else time[1],
             newest_first,
         )
         self._moment = lru_cache(1 << 12)(moment)  # the end of a reading is the start of the next
@@ -245,8 +245,8 @@ class TextTimes(TimeReader[str]):
         begin, end = self._moment(begins), self._moment(ends)
         if isinstance(begin, Fault) or isinstance(end, Fault):
             return Fault.END
-        found = {end[0] - begin[0], *(instant - start for instant in end[1])}
-        return min((seconds for seconds in found if seconds > 0), default=Fault.END)
+        lengths = {end[0] - begin[0], *(instant - start for instant in end[1])}
+        return min((seconds for seconds in lengths if seconds > 0), default=Fault.END)
 
 
 def _short(times: Sequence[str]) -> Sequence[str]:

@@ -41,10 +41,10 @@ from hushgrid.intake.text import (
     ByteSource,
     ColumnMapping,
     Format,
-    chosen,
     clean_meters,
     open_bytes,
     perhaps,
+    select_rows,
     starts_of,
     summed,
     values,
@@ -150,9 +150,9 @@ class _Checked:
 
     def read(self, size: int) -> bytes:
         """The next bytes of a message; pyarrow asks for none beyond it."""
-        found: bytes = self._message.read(size)
-        if found or not size:
-            return found
+        piece: bytes = self._message.read(size)
+        if piece or not size:
+            return piece
         try:
             message = arrow().ipc.read_message(self._source)
         except EOFError:
@@ -306,22 +306,22 @@ def _own_names(schema: pa.Schema, mapping: ColumnMapping) -> dict[str | None, st
         *((name, is_amount, "numbers") for name in (mapping.value, *mapping.plus, *mapping.minus)),
         *((name, is_name, "text or integers") for name in dict((*mapping.only, *mapping.fed_in))),
     )
-    own: dict[str | None, str] = {}
-    for name, fits, wanted in accepted:
+    table_names: dict[str | None, str] = {}
+    for name, fits, type_words in accepted:
         if name is None:
             continue
-        named = [field for field in schema if field.name.strip() == name.strip()]
-        if len(named) != 1:
+        matches = [field for field in schema if field.name.strip() == name.strip()]
+        if len(matches) != 1:
             raise IntakeError(
-                f"table has the column {name!r} {len(named)} times"
+                f"table has the column {name!r} {len(matches)} times"
                 f"{perhaps(name, schema.names)}; the expected columns are"
                 f" {', '.join(mapping.columns)}: give a table of the mapping, or the mapping of the"
                 " table."
             )
-        if not fits(named[0].type):
-            raise IntakeError(f"column {name!r} has type {named[0].type}; give {wanted}.")
-        own[name] = named[0].name
-    return own
+        if not fits(matches[0].type):
+            raise IntakeError(f"column {name!r} has type {matches[0].type}; give {type_words}.")
+        table_names[name] = matches[0].name
+    return table_names
 
 
 class Table:
@@ -354,7 +354,7 @@ class Table:
         batch = batch.select(self.names)
         batch.validate(full=True)
         by, n = self._mapping, batch.num_rows
-        column = {name: batch.column(own) for name, own in self._own.items()}
+        column = {name: batch.column(table_name) for name, table_name in self._own.items()}
         number = np.arange(self._row, self._row + n)
         self._row += n
         if by.meter is not None:
@@ -362,7 +362,7 @@ class Table:
         else:
             ids, code = [str(by.meter_id)], np.zeros(n, np.int64)
         # before the times, as in a CSV: what is left out repeats no hour
-        ids, code = chosen(by, ids, code, lambda name: _texts(_as_text(column[name])))
+        ids, code = select_rows(by, ids, code, lambda name: _texts(_as_text(column[name])))
         if by.duration is not None:
             duration = _seconds(column[by.duration])
         else:
@@ -370,8 +370,8 @@ class Table:
         marked = self._instants(column[by.time], ids, code)
 
         def further(name: str) -> Ints:
-            found = _watt_hours(column[name], by, duration)
-            return np.where(found == Fault.VALUE_MISSING, 0, found)
+            further_wh = _watt_hours(column[name], by, duration)
+            return np.where(further_wh == Fault.VALUE_MISSING, 0, further_wh)
 
         wh = summed(by, _watt_hours(column[by.value], by, duration), further)
         start = starts_of(marked, duration, by.marks)
@@ -408,9 +408,9 @@ def _distinct(column: pa.Array) -> tuple[list[str | None], Ints]:
     texts = column.dictionary
     _check_views(texts)
     rows = np.from_dlpack(column.indices.cast(arrow().int64()).fill_null(-1))
-    used, place = np.unique(rows, return_inverse=True)
-    given = texts.take(arrow().array(used[used >= 0])).to_pylist()
-    return ([None, *given] if len(given) < len(used) else given), place
+    codes, place = np.unique(rows, return_inverse=True)
+    used_texts = texts.take(arrow().array(codes[codes >= 0])).to_pylist()
+    return ([None, *used_texts] if len(used_texts) < len(codes) else used_texts), place
 
 
 def _check_views(column: pa.Array) -> None:
@@ -442,8 +442,8 @@ def _seconds(column: pa.Array) -> Ints:
     if arrow().types.is_duration(column.type):
         unit = _UNITS[column.type.unit]
         column = column.cast(arrow().int64())
-    found, null = _filled(column)
-    seconds = _wholes(found, MAX_DURATION * unit, Fault.DURATION, Fault.DURATION)
+    numbers, null = _filled(column)
+    seconds = _wholes(numbers, MAX_DURATION * unit, Fault.DURATION, Fault.DURATION)
     seconds = np.where(seconds % unit == 0, seconds // unit, Fault.DURATION)
     seconds[null] = Fault.DURATION
     return seconds
@@ -455,26 +455,26 @@ def _watt_hours(column: pa.Array, by: ColumnMapping, duration: Ints) -> Ints:
     if arrow().types.is_decimal(column.type):
         texts = column.cast(arrow().string())
         return values(_texts(texts), by.unit, duration, longest=_DECIMAL)
-    found, null = _filled(column)
+    numbers, null = _filled(column)
     if by.unit == "wh":
-        if found.dtype.kind == "f":
-            found = np.rint(found)  # halves to even
-        wh = _wholes(found, MAX_WH, Fault.VALUE_SIZE, Fault.VALUE)
+        if numbers.dtype.kind == "f":
+            numbers = np.rint(numbers)  # halves to even
+        wh = _wholes(numbers, MAX_WH, Fault.VALUE_SIZE, Fault.VALUE)
     else:  # the shortest decimal of a float is the number that was meant
-        distinct, back = np.unique(found, return_inverse=True)
+        distinct, back = np.unique(numbers, return_inverse=True)
         texts = [np.format_float_scientific(x, trim="-") for x in distinct]
         wh = values([texts[i] for i in back], by.unit, duration)
     wh[null] = Fault.VALUE_MISSING
     return wh
 
 
-def _wholes(found: NDArray[Any], most: int, beyond: Fault, unusable: Fault) -> Ints:
+def _wholes(numbers: NDArray[Any], most: int, beyond: Fault, unusable: Fault) -> Ints:
     """Whole numbers up to `most` either way; a float must be one already."""
-    finite = np.isfinite(found)
-    within = finite & (found >= -most) & (found <= most)
-    wholes = np.where(within, found, 0).astype(np.int64)
+    finite = np.isfinite(numbers)
+    within = finite & (numbers >= -most) & (numbers <= most)
+    wholes = np.where(within, numbers, 0).astype(np.int64)
     wholes[finite & ~within] = beyond
-    wholes[~finite | (within & (wholes != found))] = unusable
+    wholes[~finite | (within & (wholes != numbers))] = unusable
     return wholes
 
 

@@ -33,13 +33,13 @@ from hushgrid.intake.text import (
     Format,
     Lines,
     alternatives,
-    chosen,
     durations,
     in_utf8,
     lines,
     meter_codes,
     open_bytes,
     perhaps,
+    select_rows,
     starts_of,
     summed,
     values,
@@ -156,18 +156,18 @@ class _CsvTable:
             self._wanted = tuple(n for n in self._by.columns if n not in self._constants)
             if self._constants:
                 return
-        found = [places(name, fields) for name in self._wanted]
-        if found and all(len(at) == 1 for at in found):
-            self._pick = itemgetter(*(at[0] for at in found))
+        columns = [places(name, fields) for name in self._wanted]
+        if columns and all(len(at) == 1 for at in columns):
+            self._pick = itemgetter(*(at[0] for at in columns))
             self._width, self._seen = len(fields), True
-            self._needed = 1 + max(at[0] for at in found) if self._by.ragged else self._width
+            self._needed = 1 + max(at[0] for at in columns) if self._by.ragged else self._width
             if self._by.last_value is not None:
                 self._day = self._values_of_a_day(fields)
             self._heading = " ".join(fields[i] for i in places(self._by.value, fields))
         elif self._first:
-            wrong = next(i for i, at in enumerate(found) if len(at) != 1)
+            wrong = next(i for i, at in enumerate(columns) if len(at) != 1)
             raise IntakeError(
-                f"CSV header names the column {self._wanted[wrong]!r} {len(found[wrong])} times"
+                f"CSV header names the column {self._wanted[wrong]!r} {len(columns[wrong])} times"
                 f"{perhaps(self._wanted[wrong], fields)}; the expected columns are"
                 f" {', '.join(self._wanted)}: give a CSV of the mapping, or the mapping of the CSV."
             )
@@ -186,10 +186,10 @@ class _CsvTable:
 
     def _ends(self, fields: list[str]) -> bool:
         """Whether a line ends the rows of a block, or is a header again."""
-        known, self._pick = self._pick, None
+        pick, self._pick = self._pick, None
         self._head(None, fields)
         if self._pick is None and len(fields) == self._width:
-            self._pick = known
+            self._pick = pick
             return False
         return True
 
@@ -214,10 +214,10 @@ def places(column: str, names: Sequence[str]) -> list[int]:
     >>> places("Wh | kWh", [" kwh ", "KWH", "kWh"]), places("wh", ["WH"])
     ([2], [0])
     """
-    given, wanted = [" ".join(name.split()) for name in names], alternatives(column)
-    exact = [i for i, name in enumerate(given) if name in wanted]
-    folded = {name.casefold() for name in wanted}
-    return exact or [i for i, name in enumerate(given) if name.casefold() in folded]
+    cleaned, accepted = [" ".join(name.split()) for name in names], alternatives(column)
+    exact = [i for i, name in enumerate(cleaned) if name in accepted]
+    folded = {name.casefold() for name in accepted}
+    return exact or [i for i, name in enumerate(cleaned) if name.casefold() in folded]
 
 
 class TextTable:
@@ -248,7 +248,7 @@ class TextTable:
         begins, ends = self._times(table)
         ids, code = self._meters(table, len(begins))
         # before the times: what is left out repeats no hour
-        ids, code = chosen(by, ids, code, lambda name: table[name.strip()])
+        ids, code = select_rows(by, ids, code, lambda name: table[name.strip()])
         marked = self._clock.instants(begins, ids, code)
         if ends is not None:
             duration = self._clock.durations(marked, begins, ends)
@@ -279,7 +279,7 @@ class TextTable:
             clocks = local_instants(by.time_zone)
             self._days = DaySteps(date, clocks, by.duration_s or 0, steps)
         ids, code = self._meters(table, len(days))
-        ids, code = chosen(by, ids, code, lambda name: table[name.strip()])
+        ids, code = select_rows(by, ids, code, lambda name: table[name.strip()])
         row = np.repeat(np.arange(len(days)), steps)
         cells = [cell for day in days for cell in day]
         times = [(date, step) for date in table[by.time.strip()] for step in range(steps)]
@@ -318,9 +318,9 @@ class TextTable:
         if by.meter_id is None or not ids:
             return ids, code
         self._meter = self._meter or ids[0]
-        known = ids.index(self._meter) if self._meter in ids else len(ids)
-        other = np.where(code < FAULTS_END, code, Fault.OTHER_METER)
-        return [by.meter_id], np.where(code == known, 0, other)
+        meter = ids.index(self._meter) if self._meter in ids else len(ids)
+        codes = np.where(code < FAULTS_END, code, Fault.OTHER_METER)
+        return [by.meter_id], np.where(code == meter, 0, codes)
 
 
 def _bare(name: str) -> str:

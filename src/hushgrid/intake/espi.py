@@ -75,8 +75,8 @@ class _Target:
         self._depth += 1
         if self._depth > DEPTH:
             raise IntakeError(f"XML nests deeper than {DEPTH}; give an ESPI document.")
-        for one in (name, *attributes):
-            self._count(one)
+        for word in (name, *attributes):
+            self._count(word)
         self._feed.start(name, attributes)
 
     def end(self, name: str) -> None:
@@ -170,8 +170,8 @@ def integer(text: str | None, missing: int, wrong: int) -> int:
     """
     if text is None or not text.strip():
         return missing
-    found = _INTEGER.fullmatch(text)
-    return int(found[1]) if found else wrong
+    match = _INTEGER.fullmatch(text)
+    return int(match[1]) if match else wrong
 
 
 def decimal(text: str | None) -> tuple[int, int]:
@@ -186,11 +186,11 @@ def decimal(text: str | None) -> tuple[int, int]:
     >>> decimal("42"), decimal("-1.25")
     ((42, 0), (-125, 2))
     """
-    found = None if text is None else _POINT.search(text)
-    if text is None or found is None:
+    match = None if text is None else _POINT.search(text)
+    if text is None or match is None:
         return integer(text, Fault.VALUE_MISSING, Fault.VALUE), 0
     digits = integer(_POINT.sub(r"\1\2", text), Fault.VALUE_MISSING, Fault.VALUE)
-    return digits, len(found[2])
+    return digits, len(match[2])
 
 
 class ReadingType(NamedTuple):
@@ -220,7 +220,9 @@ class ReadingType(NamedTuple):
         if self.fault is not None:
             return np.full(len(raw), self.fault, np.int64)
         pairs = zip(raw.tolist(), decimals.tolist(), strict=True)
-        return np.array([self._whole(value, self.power - some) for value, some in pairs], np.int64)
+        return np.array(
+            [self._whole(value, self.power - digits) for value, digits in pairs], np.int64
+        )
 
     def _whole(self, value: int, power: int) -> int:
         if value < FAULTS_END:
@@ -242,24 +244,24 @@ def reading_type(fields: Mapping[str, str]) -> ReadingType:
     ReadingType(power=3, sign=-1, length=0, fault=None, net=False)
     """
 
-    def given(name: str, default: int) -> int:
-        found = integer(fields.get(name), Fault.VALUE_MISSING, Fault.VALUE)
-        return default if found == Fault.VALUE_MISSING else found
+    def integer_of(name: str, default: int) -> int:
+        number = integer(fields.get(name), Fault.VALUE_MISSING, Fault.VALUE)
+        return default if number == Fault.VALUE_MISSING else number
 
-    power, flow = given("powerOfTenMultiplier", 0), given("flowDirection", _DELIVERED)
-    behaviour, fault = given("accumulationBehaviour", 0), None
-    if given("uom", 0) != _WATT_HOURS:
+    power, flow = integer_of("powerOfTenMultiplier", 0), integer_of("flowDirection", _DELIVERED)
+    behaviour, fault = integer_of("accumulationBehaviour", 0), None
+    if integer_of("uom", 0) != _WATT_HOURS:
         fault = Fault.UNIT
     elif power not in _POWERS:
         fault = Fault.MULTIPLIER
     elif flow not in (_DELIVERED, _RECEIVED) and (flow, behaviour) != (_NET, _DELTA):
         fault = Fault.FLOW
-    elif given("commodity", 0) not in _ELECTRICITY:
+    elif integer_of("commodity", 0) not in _ELECTRICITY:
         fault = Fault.COMMODITY
     elif behaviour in _REGISTERS:
         fault = Fault.REGISTER
     sign = -1 if flow == _RECEIVED else 1
-    return ReadingType(power, sign, given("intervalLength", 0), fault, flow == _NET)
+    return ReadingType(power, sign, integer_of("intervalLength", 0), fault, flow == _NET)
 
 
 _ATOM, _ESPI = "{http://www.w3.org/2005/Atom}", "{http://naesb.org/espi}"
@@ -369,8 +371,8 @@ class _Entry:
         for column, value in zip(self.columns, row, strict=True):
             column.append(value)
 
-    def join(self, other: _Entry) -> None:
-        for column, more in zip(self.columns, other.columns, strict=True):
+    def join(self, entry: _Entry) -> None:
+        for column, more in zip(self.columns, entry.columns, strict=True):
             column.extend(more)
 
 
@@ -440,8 +442,8 @@ class _Feed:
             _define(self._type_of, entry.meter, entry.type_name)
         if entry.point and entry.meter and entry.is_meter:
             _define(self._point_of, entry.meter, entry.point)
-        for known in (self._points, self._types, self._type_of, self._point_of):
-            _check(len(known), _KNOWN, "resources of a kind")
+        for resources in (self._points, self._types, self._type_of, self._point_of):
+            _check(len(resources), _KNOWN, "resources of a kind")
         if len(self._points) > 1 and self._given is not None:
             raise IntakeError(
                 f"ESPI has two usage points but meter_id is {self._given!r} for all;"
@@ -451,9 +453,9 @@ class _Feed:
             self._sort(entry)
 
     def _sort(self, entry: _Entry) -> None:
-        found = _EntryReadings(self._point(entry), self._type(entry), entry)
-        if found.meter_id and found.type:
-            self._add(found)
+        readings = _EntryReadings(self._point(entry), self._type(entry), entry)
+        if readings.meter_id and readings.type:
+            self._add(readings)
             return
         self._waiting.setdefault((entry.point, entry.meter), _Entry()).join(entry)
         self._waits += len(entry)
@@ -472,12 +474,12 @@ class _Feed:
 
     def _add_kind(self, meter_id: str | None, kind: ReadingType | None) -> None:
         if meter_id and kind:
-            same = self._kinds.setdefault(meter_id, kind) == kind
-            self._kinds[meter_id] = kind if same else None
+            is_same = self._kinds.setdefault(meter_id, kind) == kind
+            self._kinds[meter_id] = kind if is_same else None
 
-    def _add(self, found: _EntryReadings) -> None:
-        self._ready.append(found)
-        self.ready += len(found.entry)
+    def _add(self, readings: _EntryReadings) -> None:
+        self._ready.append(readings)
+        self.ready += len(readings.entry)
 
     def finish(self) -> None:
         """The document is whole: what still waits is resolved as far as it can be."""
@@ -486,8 +488,8 @@ class _Feed:
         self._close()
         for meter, point in self._point_of.items():
             self._add_kind(self._given or point, self._types.get(self._type_of.get(meter, "")))
-        for (own, meter_name), entry in self._waiting.items():
-            entry.point, entry.meter = own, meter_name
+        for (point_name, meter_name), entry in self._waiting.items():
+            entry.point, entry.meter = point_name, meter_name
             home = self._point(entry)
             self._add(_EntryReadings(home, self._type(entry) or self._kinds.get(home or ""), entry))
         self._waiting.clear()
@@ -495,22 +497,22 @@ class _Feed:
     def parsed(self) -> Parsed:
         """The readings whose meter and type are known by now."""
         codes: dict[str, int] = {}
-        parts = [_columns(found, codes, self._registers) for found in self._ready]
+        parts = [_columns(readings, codes, self._registers) for readings in self._ready]
         self._ready, self.ready = [], 0
-        nothing = (np.zeros(0, np.int64),) * 5
-        number, *columns = (np.concatenate(column) for column in zip(nothing, *parts, strict=True))
+        empty = (np.zeros(0, np.int64),) * 5
+        number, *columns = (np.concatenate(column) for column in zip(empty, *parts, strict=True))
         return check_rows("reading", number, RawColumns(list(codes), *columns))
 
 
 def _columns(
-    found: _EntryReadings, codes: dict[str, int], registers: Mapping[str, str]
+    readings: _EntryReadings, codes: dict[str, int], registers: Mapping[str, str]
 ) -> tuple[Ints, ...]:
     """Number, code, start, duration, Wh of an entry's readings."""
     number, start, duration, raw, decimals = (
-        np.frombuffer(column, np.int64) for column in found.entry.columns
+        np.frombuffer(column, np.int64) for column in readings.entry.columns
     )
-    name = clean_meter(found.meter_id) if found.meter_id else None
-    kind = found.type or ReadingType(0, 1, 1, Fault.NO_READING_TYPE)
+    name = clean_meter(readings.meter_id) if readings.meter_id else None
+    kind = readings.type or ReadingType(0, 1, 1, Fault.NO_READING_TYPE)
     if kind.sign < 0 and name is not None and name in registers:
         name, kind = registers[name], kind._replace(sign=1)
     elif kind.net and name is not None and name in registers:  # received energy would count twice
@@ -518,7 +520,7 @@ def _columns(
     if name:
         code = codes.setdefault(name, len(codes))
     else:
-        code = Fault.METER if found.meter_id else Fault.NO_USAGE_POINT
+        code = Fault.METER if readings.meter_id else Fault.NO_USAGE_POINT
     return (
         number,
         np.full(len(raw), code, np.int64),
@@ -531,16 +533,16 @@ def _columns(
 _Named = TypeVar("_Named")
 
 
-def _define(known: dict[str, _Named], name: str, what: _Named) -> None:
-    if known.setdefault(name, what) != what:
+def _define(definitions: dict[str, _Named], name: str, definition: _Named) -> None:
+    if definitions.setdefault(name, definition) != definition:
         raise IntakeError(
             "ESPI has two ReadingTypes or MeterReadings of one name that differ; give each its own."
         )
 
 
-def _check(count: int, limit: int, what: str) -> None:
+def _check(count: int, limit: int, noun: str) -> None:
     if count > limit:
-        raise IntakeError(f"ESPI has more than {limit} {what}; split it.")
+        raise IntakeError(f"ESPI has more than {limit} {noun}; split it.")
 
 
 FORMAT = Format(

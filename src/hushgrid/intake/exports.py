@@ -75,7 +75,7 @@ def nested_json_batches(source: ByteSource, mapping: ColumnMapping) -> Iterator[
     Raises:
         IntakeError: If the document is no JSON, too large, or has nothing at the path.
     """
-    table, wanted = TextTable(mapping), mapping.columns
+    table, names = TextTable(mapping), mapping.columns
     data = open_bytes(source).read(_NESTED + 1)
     if len(data) > _NESTED:
         raise IntakeError("JSON document is beyond 16 MiB; send it in parts.")
@@ -84,21 +84,21 @@ def nested_json_batches(source: ByteSource, mapping: ColumnMapping) -> Iterator[
     except (ValueError, RecursionError):
         raise IntakeError("input is not one JSON document; give the export as it was.") from None
     paths = [path.split(".") if path else [] for path in mapping.rows.split(OTHERWISE)]
-    rows, first = chain.from_iterable(_flat(document, path, {}, wanted) for path in paths), 1
-    while found := list(islice(rows, _BATCH)):
+    rows, first = chain.from_iterable(_flat(document, path, {}, names) for path in paths), 1
+    while batch := list(islice(rows, _BATCH)):
         broken: list[tuple[int, Fault | str]] = []
         good: list[tuple[int, dict[str, str]]] = []
-        for at, row in enumerate(found, first):
-            why = Fault.NOT_OBJECT if row is None else missing_field(wanted, row)
-            if why is None and row is not None:
+        for at, row in enumerate(batch, first):
+            reason = Fault.NOT_OBJECT if row is None else missing_field(names, row)
+            if reason is None and row is not None:
                 good.append((at, row))
             else:
-                broken.append((at, why or Fault.NOT_OBJECT))
-        texts = {name: [row[name] for _, row in good] for name in wanted}
+                broken.append((at, reason or Fault.NOT_OBJECT))
+        texts = {name: [row[name] for _, row in good] for name in names}
         texts[HEADING] = [row.get(HEADING, "") for _, row in good]
         number = np.array([at for at, _ in good], np.int64)
         yield check_rows("record", number, table.columns(texts), broken)
-        first += len(found)
+        first += len(batch)
     if first == 1:
         raise IntakeError(
             f"JSON document has nothing at {mapping.rows or 'its top'!r}; give the export as it"
@@ -107,30 +107,30 @@ def nested_json_batches(source: ByteSource, mapping: ColumnMapping) -> Iterator[
 
 
 def _flat(
-    value: Any, keys: list[str], around: dict[str, str], wanted: tuple[str, ...]
+    value: Any, keys: list[str], around: dict[str, str], names: tuple[str, ...]
 ) -> Iterator[dict[str, str] | None]:
     """Rows at a path, each with the wanted fields of itself and of the objects around it."""
     for item in value if isinstance(value, list) else [value]:
         if not isinstance(item, dict):
             yield None
             continue
-        own = {
-            name: "" if found is None else str(found)
-            for name in wanted
-            for found in [next((item[key] for key in alternatives(name) if key in item), around)]
-            if not isinstance(found, dict | list)
+        fields = {
+            name: "" if cell is None else str(cell)
+            for name in names
+            for cell in [next((item[key] for key in alternatives(name) if key in item), around)]
+            if not isinstance(cell, dict | list)
         }
         if not keys:
-            yield around | own
+            yield around | fields
             continue
         if keys[0] != "*":
-            each = item.get(keys[0])
-            if isinstance(each, list | dict):
-                yield from _flat(each, keys[1:], around | own, wanted)
+            inner = item.get(keys[0])
+            if isinstance(inner, list | dict):
+                yield from _flat(inner, keys[1:], around | fields, names)
             continue
-        for name, each in item.items():
-            if isinstance(each, list):
-                yield from _flat(each, keys[1:], around | own | {HEADING: name}, wanted)
+        for name, inner in item.items():
+            if isinstance(inner, list):
+                yield from _flat(inner, keys[1:], around | fields | {HEADING: name}, names)
 
 
 # ---- NEM12
@@ -168,16 +168,16 @@ def nem12_batches(source: ByteSource, mapping: ColumnMapping) -> Iterator[Parsed
     Raises:
         IntakeError: If the first record is no 100 of NEM12, or one register has too many readings.
     """
-    reader, begun = _Nem12(mapping), False
+    reader, has_head = _Nem12(mapping), False
     for part in lines(open_bytes(source)):
         reader.broken += part.broken
         for number, line in enumerate(part.text, part.first):
             fields = [field.strip() for field in line.split(",")]
-            if not begun and fields[:2] != ["100", "NEM12"]:
+            if not has_head and fields[:2] != ["100", "NEM12"]:
                 raise IntakeError("input is not NEM12; its first line must begin with 100,NEM12.")
-            begun = True
+            has_head = True
             yield from reader.record(number, fields)
-    if not begun:
+    if not has_head:
         raise IntakeError("input is empty; its first line must begin with 100,NEM12.")
     yield reader.flush()
 
@@ -205,10 +205,10 @@ class _Nem12:
                 yield self.flush()
             self._stream, self._nmi = stream, stream.meter
         elif kind == "300":
-            why = self._values(number, fields)
-            if why is not None:
-                self.broken.append((number, why))
-            if why in _NO_DAY:
+            fault = self._values(number, fields)
+            if fault is not None:
+                self.broken.append((number, fault))
+            if fault in _NO_DAY:
                 self._stream = None
         elif kind != "500" or not re.fullmatch("[A-Za-z]?", [*fields, ""][1]):
             self._stream = None
@@ -221,11 +221,11 @@ class _Nem12:
         sums: dict[tuple[str, int], _Row] = {}
         for register in self._found.values():
             for start, row in register.items():
-                known = sums.setdefault((row.meter, start), row)
-                if known is not row:
-                    wh = min(known.wh, row.wh) if min(known.wh, row.wh) < FAULTS_END else None
-                    sums[row.meter, start] = known._replace(
-                        wh=known.wh + row.wh if wh is None else wh
+                total = sums.setdefault((row.meter, start), row)
+                if total is not row:
+                    wh = min(total.wh, row.wh) if min(total.wh, row.wh) < FAULTS_END else None
+                    sums[row.meter, start] = total._replace(
+                        wh=total.wh + row.wh if wh is None else wh
                     )
         self._found, broken, self.broken = {}, self.broken, []
         return _parsed("line", list(sums.values()), broken)
@@ -251,13 +251,13 @@ class _Nem12:
         count = 86_400 // by.seconds
         if len(fields) < 3 + count:
             return Fault.FIELDS
-        found = self._moment(fields[1])
-        if isinstance(found, Fault) or not found[1]:
-            return found if isinstance(found, Fault) else Fault.TIME_GAP
+        date = self._moment(fields[1])
+        if isinstance(date, Fault) or not date[1]:
+            return date if isinstance(date, Fault) else Fault.TIME_GAP
         if fields[2 + count].upper().startswith("N"):
             return Fault.VALUE_MISSING
         wh = [scaled(text, by.factor) for text in fields[2 : 2 + count]]
-        self._day = number, found[1][0], wh
+        self._day = number, date[1][0], wh
         return None
 
     def _id(self, by: _Stream) -> str | None:
@@ -355,7 +355,7 @@ def dsmr_p1_batches(source: ByteSource, mapping: ColumnMapping) -> Iterator[Pars
     Raises:
         IntakeError: If there is no telegram.
     """
-    reader, telegram, found = _P1(mapping), list[str](), False
+    reader, telegram, has_rows = _P1(mapping), list[str](), False
     for part in lines(open_bytes(source)):
         rows: list[_Row] = []
         broken: list[tuple[int, Fault | str]] = []
@@ -366,17 +366,17 @@ def dsmr_p1_batches(source: ByteSource, mapping: ColumnMapping) -> Iterator[Pars
             if telegram or line.startswith("/"):
                 telegram.append(line)
             if telegram and line.startswith("!"):
-                made = reader.readings(reader.next(), telegram)
+                telegram_rows = reader.readings(reader.next(), telegram)
                 telegram = []
-                if isinstance(made, Fault):
-                    broken.append((reader.number, made))
+                if isinstance(telegram_rows, Fault):
+                    broken.append((reader.number, telegram_rows))
                 else:
-                    rows += made
-        found = found or bool(rows or broken)
+                    rows += telegram_rows
+        has_rows = has_rows or bool(rows or broken)
         yield _parsed("telegram", rows, broken)
     if telegram:
         yield _parsed("telegram", [], [(reader.next(), Fault.CHECKSUM)])
-    elif not found:
+    elif not has_rows:
         raise IntakeError(
             "input holds no two borders of readings between P1 telegrams; give telegrams that begin"
             f" with /, end with ! and a checksum, and span {2 * reader.step} s."
@@ -407,9 +407,9 @@ class _P1:
         moment = self._moment(stamp[1])
         if isinstance(moment, Fault) or not moment[1]:
             return moment if isinstance(moment, Fault) else Fault.TIME_GAP
-        taken = _counted(_P1_IMPORT, text)
-        if isinstance(taken, Fault):
-            return taken
+        imported = _counted(_P1_IMPORT, text)
+        if isinstance(imported, Fault):
+            return imported
         meter = _text_of(names[1]) if names else ""
         if self._name is not None:
             self._only = self._only or meter
@@ -419,20 +419,22 @@ class _P1:
         elif not meter:
             return Fault.METER
         time = moment[1][0 if stamp[2] == "S" else -1]
-        made = self._count(number, meter, time, taken)
+        rows = self._count(number, meter, time, imported)
         if (second := self._register(meter)) is None:
-            return made
-        given = _counted(_P1_EXPORT, text)
-        more = given if isinstance(given, Fault) else self._count(number, second, time, given)
-        if isinstance(made, Fault):
-            return made
-        return more if isinstance(more, Fault) else made + more  # half a net value is none
+            return rows
+        exported = _counted(_P1_EXPORT, text)
+        more = (
+            exported if isinstance(exported, Fault) else self._count(number, second, time, exported)
+        )
+        if isinstance(rows, Fault):
+            return rows
+        return more if isinstance(more, Fault) else rows + more  # half a net value is none
 
     def _count(self, number: int, meter: str, time: int, wh: int) -> list[_Row] | Fault:
         old, border, step = self._counters.get(meter), None, self.step
         if old is not None and time == old.time:
             return []
-        made: list[_Row] = []
+        rows: list[_Row] = []
         last = time // step * step
         at = wh if time == last else None
         if old is not None and time > old.time:
@@ -444,16 +446,16 @@ class _P1:
                 if at is None and time - old.time <= _NEAR:
                     at = old.wh + (wh - old.wh) * (last - old.time) // (time - old.time)
                 if at is not None and border is not None and last - border[0] == step:
-                    made = [_Row(number, meter, border[0], step, at - border[1])]
+                    rows = [_Row(number, meter, border[0], step, at - border[1])]
                 border = None
         self._counters[meter] = _Counter(time, wh, border if at is None else (last, at))
-        return made
+        return rows
 
 
 def _counted(counters: re.Pattern[str], text: str) -> int | Fault:
     """The sum of a telegram's counters of one direction [Wh]."""
-    found = {tariff: scaled(kwh, 1000) for tariff, kwh in counters.findall(text)}
-    parts = [found["0"]] if "0" in found else list(found.values())
+    counter_wh = {tariff: scaled(kwh, 1000) for tariff, kwh in counters.findall(text)}
+    parts = [counter_wh["0"]] if "0" in counter_wh else list(counter_wh.values())
     if not parts or min(parts) < 0:
         return Fault.VALUE if parts else Fault.VALUE_MISSING
     return sum(parts)

@@ -50,7 +50,7 @@ from hushgrid.intake.text import (
     perhaps,
     raw_lines,
     scaled,
-    whole,
+    whole_seconds,
 )
 
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -132,21 +132,21 @@ def parse_records(records: Iterable[object]) -> Parsed:
 # ---- objects to columns
 
 
-def missing_field(wanted: Sequence[str], given: Mapping[Any, Any]) -> str | None:
+def missing_field(names: Sequence[str], value: Mapping[Any, Any]) -> str | None:
     """Why an object is no reading, where it lacks a field.
 
     Args:
-        wanted: The fields of a reading.
-        given: An object.
+        names: The fields of a reading.
+        value: An object.
 
     Returns:
         The first missing field, a name that may be meant for it, and all fields; None: all are
         there.
     """
-    for name in wanted:
-        if name not in given:
-            close = perhaps(name, (key for key in given if isinstance(key, str)))
-            return f"field {name} is missing{close}; a reading has {', '.join(wanted)}"
+    for name in names:
+        if name not in value:
+            close = perhaps(name, (key for key in value if isinstance(key, str)))
+            return f"field {name} is missing{close}; a reading has {', '.join(names)}"
     return None
 
 
@@ -159,21 +159,21 @@ def _row(value: object) -> Row | Fault | str:
     return Row(
         meter if type(meter) is str else None,
         start if type(start) is str else "",
-        whole(seconds) if isinstance(seconds, _Decimal) else seconds,
+        whole_seconds(seconds) if isinstance(seconds, _Decimal) else seconds,
         scaled(wh) if isinstance(wh, _Decimal) else wh,
     )
 
 
 def _parsed(
-    word: str, first: int, found: Sequence[Row | Fault | str | None], clock: TimeReader[str]
+    word: str, first: int, items: Sequence[Row | Fault | str | None], clock: TimeReader[str]
 ) -> Parsed:
-    number = np.arange(first, first + len(found))
-    rows: Sequence[Any] = found
+    number = np.arange(first, first + len(items))
+    rows: Sequence[Any] = items
     broken: list[tuple[int, Fault | str]] = []
-    if {Fault, str, type(None)} & set(map(type, found)):
-        broken = [(at, row) for at, row in enumerate(found, first) if isinstance(row, Fault | str)]
-        good = [not isinstance(row, Fault | str | None) for row in found]
-        number, rows = number[good], list(compress(found, good))
+    if {Fault, str, type(None)} & set(map(type, items)):
+        broken = [(at, row) for at, row in enumerate(items, first) if isinstance(row, Fault | str)]
+        good = [not isinstance(row, Fault | str | None) for row in items]
+        number, rows = number[good], list(compress(items, good))
     ids, code = meter_codes([row.meter_id for row in rows])
     columns = RawColumns(
         ids,
@@ -189,9 +189,9 @@ def _numbers(column: list[Any], plain: set[type], convert: Callable[[Any], int])
     """Whole numbers of a column, all at once where each is of a plain type."""
     if set(map(type, column)) <= plain:
         with suppress(OverflowError):
-            found = np.array(column, np.float64)  # exact up to 2^53, far beyond the limits
-            if np.isfinite(found).all():
-                return np.rint(found).clip(-MAX_WH - 1, MAX_WH + 1).astype(np.int64)
+            numbers = np.array(column, np.float64)  # exact up to 2^53, far beyond the limits
+            if np.isfinite(numbers).all():
+                return np.rint(numbers).clip(-MAX_WH - 1, MAX_WH + 1).astype(np.int64)
     return np.array([convert(value) for value in column], np.int64)
 
 
@@ -227,10 +227,10 @@ def _line_decoder() -> Callable[[bytes], Any] | None:
 def _line_batches(stream: ByteStream) -> Iterator[Parsed]:
     clock, filled, objects = text_times("iso", None), False, False
     for first, raw in raw_lines(stream):
-        found = list(_rows_of(raw))
-        filled = filled or any(row is not None for row in found)
-        objects = objects or any(not isinstance(row, Fault | None) for row in found)
-        yield _parsed("line", first, found, clock)
+        rows = list(_rows_of(raw))
+        filled = filled or any(row is not None for row in rows)
+        objects = objects or any(not isinstance(row, Fault | None) for row in rows)
+        yield _parsed("line", first, rows, clock)
     if filled and not objects:
         raise IntakeError("input holds no JSON object; give an array of objects, or one a line.")
 

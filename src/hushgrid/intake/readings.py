@@ -142,13 +142,13 @@ class Readings:
         duration: ArrayLike,
         wh: ArrayLike,
     ) -> None:
-        own = tuple(ids)
-        if len(set(own)) != len(own) or any(clean_meter(name) != name for name in own):
+        names = tuple(ids)
+        if len(set(names)) != len(names) or any(clean_meter(name) != name for name in names):
             raise IntakeError(
                 f"meter ids repeat or are not 1 to {MAX_ID} printable characters; give each once."
             )
         columns = {
-            "code": _column(code, "code", 0, len(own) - 1, np.int32),
+            "code": _column(code, "code", 0, len(names) - 1, np.int32),
             "start": _column(start, "start", 0, END - 1, np.int64),
             "duration": _column(duration, "duration", 1, MAX_DURATION, np.int32),
             "wh": _column(wh, "wh", -MAX_WH, MAX_WH, np.int64),
@@ -156,7 +156,7 @@ class Readings:
         lengths = {name: len(column) for name, column in columns.items()}
         if len(set(lengths.values())) != 1:
             raise IntakeError(f"columns have lengths {lengths}; give one entry for each reading.")
-        self._fill(own, **columns)
+        self._fill(names, **columns)
 
     def _fill(self, ids: tuple[str, ...], **columns: NDArray[Any]) -> None:
         object.__setattr__(self, "ids", ids)
@@ -169,9 +169,9 @@ class Readings:
         cls, ids: Iterable[str], code: Int32s, *, start: Ints, duration: Int32s, wh: Ints
     ) -> Readings:
         """From columns that the caller has checked; they become read-only."""
-        made = object.__new__(cls)
-        made._fill(tuple(ids), code=code, start=start, duration=duration, wh=wh)
-        return made
+        readings = object.__new__(cls)
+        readings._fill(tuple(ids), code=code, start=start, duration=duration, wh=wh)
+        return readings
 
     @classmethod
     def of(
@@ -192,9 +192,9 @@ class Readings:
 
     def at(self, rows: NDArray[Any] | slice) -> Readings:
         """Some of the readings, by rows, mask or slice; `ids` are those that occur."""
-        used, code = np.unique(self.code[rows], return_inverse=True)
+        codes, code = np.unique(self.code[rows], return_inverse=True)
         return Readings.trusted(
-            [self.ids[i] for i in used],
+            [self.ids[i] for i in codes],
             code.astype(np.int32),
             start=self.start[rows],
             duration=self.duration[rows],
@@ -209,19 +209,21 @@ class Readings:
     def rows(self) -> Iterator[tuple[str, int, int, int]]:
         """(meter id, start, duration, Wh) of each reading."""
         columns, ids = (self.code, self.start, self.duration, self.wh), self.ids
-        for code, *rest in zip(*(column.tolist() for column in columns), strict=True):
-            yield (ids[code], *rest)
+        for code, *numbers in zip(*(column.tolist() for column in columns), strict=True):
+            yield (ids[code], *numbers)
 
 
 def _column(
-    values: ArrayLike, what: str, low: int, high: int, dtype: type[np.signedinteger[Any]]
+    values: ArrayLike, label: str, low: int, high: int, dtype: type[np.signedinteger[Any]]
 ) -> NDArray[Any]:
-    given = np.asarray(values)
-    if given.ndim != 1 or (given.dtype.kind not in "iu" and given.size):
-        raise IntakeError(f"{what} is not a list of whole numbers; give one for each reading.")
-    if given.size and not (given.min() >= low and given.max() <= high):
-        raise IntakeError(f"{what} is not always within {low} to {high}; drop such readings first.")
-    return given.astype(dtype)
+    array = np.asarray(values)
+    if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
+        raise IntakeError(f"{label} is not a list of whole numbers; give one for each reading.")
+    if array.size and not (array.min() >= low and array.max() <= high):
+        raise IntakeError(
+            f"{label} is not always within {low} to {high}; drop such readings first."
+        )
+    return array.astype(dtype)
 
 
 def clean_meter(text: str) -> str | None:
@@ -255,20 +257,20 @@ def concat(parts: Iterable[Readings]) -> Readings:
     >>> concat([one, Readings.of(["b", "a"], [0, 900], [900, 900], [2, 3])]).ids
     ('a', 'b')
     """
-    kept = [part for part in parts if len(part)]
-    if len(kept) < 2:
-        return kept[0] if kept else Readings.empty()
+    filled = [part for part in parts if len(part)]
+    if len(filled) < 2:
+        return filled[0] if filled else Readings.empty()
     codes: dict[str, int] = {}
     code = [
         np.array([codes.setdefault(name, len(codes)) for name in part.ids], np.int32)[part.code]
-        for part in kept
+        for part in filled
     ]
     return Readings.trusted(
         codes,
         np.concatenate(code),
-        start=np.concatenate([part.start for part in kept]),
-        duration=np.concatenate([part.duration for part in kept]),
-        wh=np.concatenate([part.wh for part in kept]),
+        start=np.concatenate([part.start for part in filled]),
+        duration=np.concatenate([part.duration for part in filled]),
+        wh=np.concatenate([part.wh for part in filled]),
     )
 
 
@@ -316,13 +318,13 @@ def merge_reasons(*groups: Iterable[Reason]) -> tuple[Reason, ...]:
     >>> merge_reasons([Reason("a", 1, "line 2")], [Reason("a", 2, "line 7")])
     (Reason(text='a', rows=3, first='line 2'),)
     """
-    found: dict[str, Reason] = {}
-    for each in chain.from_iterable(groups):
-        if (known := found.get(each.text)) is not None:
-            found[each.text] = known._replace(rows=known.rows + each.rows)
-        elif len(found) < REASONS:
-            found[each.text] = each
-    return tuple(found.values())
+    merged: dict[str, Reason] = {}
+    for reason in chain.from_iterable(groups):
+        if (first := merged.get(reason.text)) is not None:
+            merged[reason.text] = first._replace(rows=first.rows + reason.rows)
+        elif len(merged) < REASONS:
+            merged[reason.text] = reason
+    return tuple(merged.values())
 
 
 def collect(batches: Iterable[Parsed]) -> Parsed:
@@ -392,16 +394,19 @@ def check_rows(
         readings = readings.at(wrong == 0)
     if not bad.size and not broken:
         return Parsed(readings, 0, ())
-    unread = [(at, why if isinstance(why, str) else why.text) for at, why in broken]
+    unread = [(at, fault if isinstance(fault, str) else fault.text) for at, fault in broken]
     faults, first, count = np.unique(wrong[bad], return_index=True, return_counts=True)
-    where = zip(number[bad[first]].tolist(), map(reason, faults.tolist()), strict=True)
-    by_reason = [*zip(where, count.tolist(), strict=True), *((each, 1) for each in unread)]
+    places = zip(number[bad[first]].tolist(), map(reason, faults.tolist()), strict=True)
+    by_reason = [
+        *zip(places, count.tolist(), strict=True),
+        *((entry, 1) for entry in unread),
+    ]
     reasons = merge_reasons(Reason(text, n, f"{word} {at}") for (at, text), n in sorted(by_reason))
-    named = bad[wrong[bad] != Fault.LEFT_OUT][:PROBLEMS]
-    worst = [*zip(number[named].tolist(), map(reason, wrong[named].tolist()), strict=True)]
+    listed = bad[wrong[bad] != Fault.LEFT_OUT][:PROBLEMS]
+    worst = [*zip(number[listed].tolist(), map(reason, wrong[listed].tolist()), strict=True)]
     worst += [(at, text) for at, text in unread if text != Fault.LEFT_OUT.text]
     problems = tuple(f"{word} {at}: {text}" for at, text in heapq.nsmallest(PROBLEMS, worst))
-    left_out = sum(each.rows for each in reasons if each.text == Fault.LEFT_OUT.text)
+    left_out = sum(entry.rows for entry in reasons if entry.text == Fault.LEFT_OUT.text)
     return Parsed(readings, len(bad) + len(broken) - left_out, problems, reasons)
 
 
@@ -492,13 +497,13 @@ def to_intervals(readings: Readings, interval_s: int) -> IntervalReadings:
     order, duplicates, conflicts = _once(readings, np.flatnonzero(inside))
     meter, opens, wh, full = _filled(readings, order, length)
     by_time = np.lexsort((meter, opens))
-    done, lacking = by_time[full[by_time]], by_time[~full[by_time]]
+    complete_rows, lacking = by_time[full[by_time]], by_time[~full[by_time]]
     complete = Readings(
         readings.ids,
-        meter[done],
-        start=opens[done],
-        duration=np.full(len(done), length),
-        wh=np.clip(wh[done], -MAX_WH, MAX_WH),  # a zone's bound cuts it further
+        meter[complete_rows],
+        start=opens[complete_rows],
+        duration=np.full(len(complete_rows), length),
+        wh=np.clip(wh[complete_rows], -MAX_WH, MAX_WH),  # a zone's bound cuts it further
     )
     incomplete = Incomplete(readings.ids, _read_only(meter[lacking]), _read_only(opens[lacking]))
     malformed = len(readings) - int(inside.sum())
@@ -526,21 +531,23 @@ def net_of(readings: Readings, registers: Mapping[str, str]) -> Readings:
     place = {name: code for code, name in enumerate(readings.ids)}
     second = np.array([place.get(registers.get(n, ""), -1) for n in readings.ids], np.int64)
     split = np.array([name in registers for name in readings.ids], bool)
-    given = np.isin(readings.code, [place[n] for n in registers.values() if n in place])
+    is_register = np.isin(readings.code, [place[n] for n in registers.values() if n in place])
     width = len(readings.ids) or 1
     key = readings.start * width
-    fed_in = np.flatnonzero(given)
+    fed_in = np.flatnonzero(is_register)
     fed_in = fed_in[np.argsort((key + readings.code)[fed_in])]
-    known = (key + readings.code)[fed_in]
-    wanted = key + second[readings.code]
-    at = np.minimum(np.searchsorted(known, wanted), max(len(known) - 1, 0))
-    both = (second[readings.code] >= 0) & (known[at] == wanted if len(known) else False)
+    register_keys = (key + readings.code)[fed_in]
+    keys = key + second[readings.code]
+    at = np.minimum(np.searchsorted(register_keys, keys), max(len(register_keys) - 1, 0))
+    is_net = (second[readings.code] >= 0) & (
+        register_keys[at] == keys if len(register_keys) else False
+    )
     wh = readings.wh.copy()
-    wh[both] -= readings.wh[fed_in[at[both]]]
-    made = Readings.trusted(
+    wh[is_net] -= readings.wh[fed_in[at[is_net]]]
+    net = Readings.trusted(
         readings.ids, readings.code, start=readings.start, duration=readings.duration, wh=wh
     )
-    return made.at(~given & (both | ~split[readings.code]))
+    return net.at(~is_register & (is_net | ~split[readings.code]))
 
 
 def _within(readings: Readings, length: int) -> tuple[Bools, tuple[str, ...]]:
@@ -564,8 +571,8 @@ def _once(readings: Readings, rows: Indices) -> tuple[Indices, int, int]:
     columns = (readings.code, readings.start, readings.duration)
     again[1:] = np.logical_and.reduce([np.diff(column[order]) == 0 for column in columns])
     first = np.maximum.accumulate(np.where(again, 0, np.arange(len(order))))
-    other = readings.wh[order] != readings.wh[order[first]]
-    return order[~again], int((again & ~other).sum()), int(other.sum())
+    conflicting = readings.wh[order] != readings.wh[order[first]]
+    return order[~again], int((again & ~conflicting).sum()), int(conflicting.sum())
 
 
 def _filled(readings: Readings, order: Indices, length: int) -> tuple[Int32s, Ints, Ints, Bools]:

@@ -141,9 +141,13 @@ def lines(stream: ByteStream, limit: int = LINE_LIMIT) -> Iterator[Lines]:
     [(1, ['a', 'b'], [])]
     """
     for first, raw in raw_lines(stream, limit):
-        found = [decoded(line, limit) for line in raw]
-        broken = [(at, why) for at, why in enumerate(found, first) if isinstance(why, Fault)]
-        yield Lines(first, ["" if isinstance(line, Fault) else line for line in found], broken)
+        texts = [decoded(line, limit) for line in raw]
+        broken = [
+            (at, line_fault)
+            for at, line_fault in enumerate(texts, first)
+            if isinstance(line_fault, Fault)
+        ]
+        yield Lines(first, ["" if isinstance(line, Fault) else line for line in texts], broken)
 
 
 def decoded(line: bytes, limit: int = LINE_LIMIT) -> str | Fault:
@@ -239,7 +243,7 @@ def scaled(text: str, factor: int = 1, divisor: int = 1, longest: int = LONGEST)
     return wh if abs(wh) <= MAX_WH else Fault.VALUE_SIZE
 
 
-def whole(text: str) -> int:
+def whole_seconds(text: str) -> int:
     """Whole seconds from text; 900.0 and 9e2 are whole.
 
     Args:
@@ -395,10 +399,10 @@ class ColumnMapping:
             ("end_shift_s", 0, 86_400),
             ("skip", 0, 1000),
         ):
-            given = getattr(self, name)
-            unset = given is None and name == "duration_s"
-            if not unset and not (is_whole(given) and low <= given <= high):
-                raise IntakeError(f"{name} is {given!r}; give a whole number, {low} to {high}.")
+            value = getattr(self, name)
+            unset = value is None and name == "duration_s"
+            if not unset and not (is_whole(value) and low <= value <= high):
+                raise IntakeError(f"{name} is {value!r}; give a whole number, {low} to {high}.")
         _check_delimiter(self.delimiter, self.decimal)
         for name in ("rows", "time_format", "time_zone"):
             if not isinstance(getattr(self, name), str):
@@ -423,12 +427,12 @@ class ColumnMapping:
         if self.until is not None and not (isinstance(self.until, str) and self.until):
             raise IntakeError(f"until is {self.until!r}; give the text between two times.")
         for name in ("plus", "minus"):
-            if not _are_texts(given := getattr(self, name)):
-                raise IntakeError(f"{name} is {given!r}; give a list of columns.")
+            if not _are_texts(value := getattr(self, name)):
+                raise IntakeError(f"{name} is {value!r}; give a list of columns.")
         for name in ("only", "fed_in"):
-            given = getattr(self, name)
-            if not (isinstance(given, tuple) and all(map(_is_rule, given))):
-                raise IntakeError(f"{name} is {given!r}; give each column a list of texts.")
+            value = getattr(self, name)
+            if not (isinstance(value, tuple) and all(map(_is_rule, value))):
+                raise IntakeError(f"{name} is {value!r}; give each column a list of texts.")
         if self.last_value is not None:
             self._check_wide()
         if len(set(self.columns)) != len(self.columns):
@@ -450,13 +454,13 @@ class ColumnMapping:
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that are read, without surrounding spaces."""
-        named = (
+        names = (
             self.meter, self.date, self.time, self.duration, self.end_date, self.end, self.value,
             self.last_value, *self.plus, *self.minus, *(name for name, _ in self.only),
             *(name for name, _ in self.fed_in if name not in dict(self.only)),
         )  # fmt: skip
         blocks = self.header == "repeated" or self.form == "json"
-        return tuple(n.strip() for n in named if n is not None and not (blocks and n == HEADING))
+        return tuple(n.strip() for n in names if n is not None and not (blocks and n == HEADING))
 
     def register(self, meter: str) -> str | None:
         """Id under which energy that a meter has fed in is read; None: it is not."""
@@ -466,9 +470,9 @@ class ColumnMapping:
     def plain(self) -> bool:
         """Whether it only names columns of a table whose header is the first line."""
         return all(
-            getattr(self, each.name) == each.default
-            for each in fields(self)
-            if each.name not in _PLAIN
+            getattr(self, field.name) == field.default
+            for field in fields(self)
+            if field.name not in _PLAIN
         )
 
 
@@ -493,12 +497,12 @@ def alternatives(column: str) -> list[str]:
     return [" ".join(name.split()) for name in column.split(OTHERWISE)]
 
 
-def perhaps(wanted: str, given: Iterable[str]) -> str:
+def perhaps(missing: str, names: Iterable[str]) -> str:
     """The name among those given that is close to a missing one; any other may be a value.
 
     Args:
-        wanted: The name that is missing.
-        given: Names as written.
+        missing: The name that is missing.
+        names: Names as written.
 
     Returns:
         " (perhaps 'NAME')", or nothing.
@@ -506,13 +510,15 @@ def perhaps(wanted: str, given: Iterable[str]) -> str:
     >>> perhaps("wh", ["meter_id", "Wh"]), perhaps("wh", ["7.5"])
     (" (perhaps 'Wh')", '')
     """
-    return _perhaps(wanted.strip().casefold(), tuple(one.strip()[:64] for one in islice(given, 64)))
+    return _perhaps(
+        missing.strip().casefold(), tuple(item.strip()[:64] for item in islice(names, 64))
+    )
 
 
 @lru_cache(maxsize=64)
-def _perhaps(wanted: str, given: tuple[str, ...]) -> str:
-    names = {name.casefold()[:64]: name for name in given}
-    close = get_close_matches(wanted, names, 1)
+def _perhaps(missing: str, header: tuple[str, ...]) -> str:
+    names = {name.casefold()[:64]: name for name in header}
+    close = get_close_matches(missing, names, 1)
     return f" (perhaps {names[close[0]]!r})" if close else ""
 
 
@@ -634,15 +640,15 @@ def clean_meters(names: list[str | None]) -> tuple[list[str], Ints]:
     >>> clean_meters(["a", " a", ""])[0]
     ['a']
     """
-    given = [name for name in names if name]
-    together = "".join(given)  # most senders need no cleaning, and one look at all is faster
+    ids = [name for name in names if name]
+    text = "".join(ids)  # most senders need no cleaning, and one look at all is faster
     if (
-        len(set(given)) == len(names)
-        and together.isprintable()
-        and " " not in together
-        and max(map(len, given), default=0) <= MAX_ID
+        len(set(ids)) == len(names)
+        and text.isprintable()
+        and " " not in text
+        and max(map(len, ids), default=0) <= MAX_ID
     ):
-        return given, np.arange(len(given))
+        return ids, np.arange(len(ids))
     codes: dict[str, int] = {}
     cleaned = [clean_meter(name or "") for name in names]
     code = [Fault.METER if c is None else codes.setdefault(c, len(codes)) for c in cleaned]
@@ -662,7 +668,7 @@ def durations(texts: Sequence[str], unit: DurationUnit) -> Ints:
     >>> durations(["15", "30"], "min").tolist()
     [900, 1800]
     """
-    seconds = _each(texts, step_of if unit == "iso" else whole)
+    seconds = _each(texts, step_of if unit == "iso" else whole_seconds)
     return np.where(seconds < FAULTS_END, seconds, seconds * 60) if unit == "min" else seconds
 
 
@@ -694,14 +700,14 @@ def values(
     if unit not in ("w", "kw"):
         return _each(texts, lambda text: scaled(text, factor, longest=longest))
 
-    def from_power(written: tuple[str, int]) -> int:
-        text, duration = written
+    def from_power(cell: tuple[str, int]) -> int:
+        text, duration = cell
         return scaled(text, factor * max(duration, 0), SECONDS_PER_HOUR, longest)
 
     return _each(list(zip(texts, duration.tolist(), strict=True)), from_power)
 
 
-def chosen(
+def select_rows(
     by: ColumnMapping,
     ids: list[str],
     code: Ints,
@@ -720,34 +726,34 @@ def chosen(
     """
     if not (by.only or by.fed_in):
         return ids, code
-    read = _matching(by.only, cells, len(code))
+    mask = _matching(by.only, cells, len(code))
     if by.fed_in:
         fed_in = _matching((dict(by.only) | dict(by.fed_in)).items(), cells, len(code))
-        ids, own = _registers(by, ids, code)
-        code, read = np.where(fed_in, own, code), read | fed_in
-    return ids, np.where(read, code, Fault.LEFT_OUT)
+        ids, register_code = _registers(by, ids, code)
+        code, mask = np.where(fed_in, register_code, code), mask | fed_in
+    return ids, np.where(mask, code, Fault.LEFT_OUT)
 
 
 def _matching(
     rules: Iterable[tuple[str, tuple[str, ...]]], cells: Callable[[str], Sequence[str]], rows: int
 ) -> Bools:
     """Rows whose cells begin with one of the texts in the column of each rule."""
-    read = np.ones(rows, bool)
-    for name, wanted in rules:
-        accepted = tuple(text.casefold() for text in wanted)
+    mask = np.ones(rows, bool)
+    for name, prefixes in rules:
+        accepted = tuple(text.casefold() for text in prefixes)
         texts = cells(name)
-        read &= np.array([t.strip().casefold().startswith(accepted) for t in texts], bool)
-    return read
+        mask &= np.array([t.strip().casefold().startswith(accepted) for t in texts], bool)
+    return mask
 
 
 def _registers(by: ColumnMapping, ids: list[str], code: Ints) -> tuple[list[str], Ints]:
     """Ids with those of registers of energy fed in, and for each row the number of its own."""
     seconds = [by.register(name) for name in ids]
-    every = list(dict.fromkeys([*ids, *filter(None, seconds)]))
-    place = {name: i for i, name in enumerate(every)}
-    own = np.array([Fault.LEFT_OUT if s is None else place[s] for s in seconds], np.int64)
-    known = code >= 0
-    return every, np.where(known, own[np.where(known, code, 0)] if own.size else code, code)
+    names = list(dict.fromkeys([*ids, *filter(None, seconds)]))
+    place = {name: i for i, name in enumerate(names)}
+    numbers = np.array([Fault.LEFT_OUT if s is None else place[s] for s in seconds], np.int64)
+    valid = code >= 0
+    return names, np.where(valid, numbers[np.where(valid, code, 0)] if numbers.size else code, code)
 
 
 def summed(by: ColumnMapping, wh: Ints, cells: Callable[[str], Ints]) -> Ints:
@@ -761,7 +767,10 @@ def summed(by: ColumnMapping, wh: Ints, cells: Callable[[str], Ints]) -> Ints:
     Returns:
         (n,) sums [Wh], or a `Fault`.
     """
-    for name, sign in (*((one, 1) for one in by.plus), *((one, -1) for one in by.minus)):
+    for name, sign in (
+        *((column, 1) for column in by.plus),
+        *((column, -1) for column in by.minus),
+    ):
         more = cells(name)
         wrong = np.minimum(wh, more)
         wh = np.where(wrong < FAULTS_END, wrong, wh + sign * np.maximum(more, -MAX_WH))
@@ -781,10 +790,10 @@ def starts_of(marked: Ints, duration: Ints, marks: Marks) -> Ints:
     """
     if marks == "start":
         return marked
-    known = (marked >= FAULTS_END) & (duration >= FAULTS_END)
-    return np.where(known, marked - np.where(known, duration, 0), marked)
+    valid = (marked >= FAULTS_END) & (duration >= FAULTS_END)
+    return np.where(valid, marked - np.where(valid, duration, 0), marked)
 
 
-def _each(written: Sequence[Written], convert: Callable[[Written], int]) -> Ints:
-    known = {item: convert(item) for item in set(written)}
-    return np.fromiter(map(known.__getitem__, written), np.int64, len(written))
+def _each(cells: Sequence[Written], convert: Callable[[Written], int]) -> Ints:
+    numbers = {item: convert(item) for item in set(cells)}
+    return np.fromiter(map(numbers.__getitem__, cells), np.int64, len(cells))

@@ -52,13 +52,13 @@ class Values(NamedTuple):
 
 
 def values_of(
-    family: Family, each: Floats, size: Ints, weight: Floats, edges: Floats | None = None
+    family: Family, distinct: Floats, size: Ints, weight: Floats, edges: Floats | None = None
 ) -> Values:
     """Features of distinct readings.
 
     Args:
         family: Family of laws.
-        each: (homes, values) distinct readings [Wh].
+        distinct: (homes, values) distinct readings [Wh].
         size: (homes,) numbers of values.
         weight: (homes, values) counts of each value.
         edges: (homes, bins + 1) borders of a histogram's bins from an earlier fit, or None.
@@ -72,26 +72,26 @@ def values_of(
     if family not in FAMILIES:
         raise ModelError(f"law is {family!r}; give one of {', '.join(FAMILIES)}.")
     total = np.maximum(weight.sum(axis=1), 1.0)
-    centre, unit = np.zeros(len(each)), np.ones(len(each))
-    features = np.zeros((*each.shape, 3))
+    centre, unit = np.zeros(len(distinct)), np.ones(len(distinct))
+    features = np.zeros((*distinct.shape, 3))
     if family == "histogram":
-        edges = _edges(each, size) if edges is None else edges
-        bins = _bins(each, edges)
+        edges = _edges(distinct, size) if edges is None else edges
+        bins = _bins(distinct, edges)
         width = np.take_along_axis(np.diff(edges, axis=1), bins.astype(np.intp), axis=1)
         features[..., 0] = -np.log(width)
-        whole = [np.bincount(b, w, edges.shape[1] - 1) for b, w in zip(bins, weight, strict=True)]
-        smooth = np.stack(whole).astype(np.float64) + 0.5
+        weights = [np.bincount(b, w, edges.shape[1] - 1) for b, w in zip(bins, weight, strict=True)]
+        smooth = np.stack(weights).astype(np.float64) + 0.5
         prior = np.asarray(smooth / smooth.sum(axis=1, keepdims=True), np.float64)
         return Values(features, size, centre, unit, bins, edges, prior)
     if family == "normal":
-        centre = (weight * each).sum(axis=1) / total
-        spread = np.sqrt((weight * (each - centre[:, None]) ** 2).sum(axis=1) / total)
+        centre = (weight * distinct).sum(axis=1) / total
+        spread = np.sqrt((weight * (distinct - centre[:, None]) ** 2).sum(axis=1) / total)
         unit = np.where(spread > 0, spread, 1.0)
-        x = (each - centre[:, None]) / unit[:, None]
+        x = (distinct - centre[:, None]) / unit[:, None]
         features[..., 0] = -np.log(unit)[:, None]
         features[..., 1], features[..., 2] = x, x**2
     else:
-        y = np.maximum(each, 0) + HALF
+        y = np.maximum(distinct, 0) + HALF
         log = np.log(y)
         # the density of y; of its logarithm it would be without this term
         features[..., 0] = -log
@@ -103,9 +103,9 @@ def values_of(
     return Values(features, size, centre, unit, np.zeros((1, 1), np.int32), np.zeros((1, 1)), prior)
 
 
-def _edges(each: Floats, size: Ints) -> Floats:
+def _edges(distinct: Floats, size: Ints) -> Floats:
     """Borders of bins of whole Wh with logarithmic widths; each home has its own top."""
-    top = np.array([row[:n].max() for row, n in zip(each, size, strict=True)])
+    top = np.array([row[:n].max() for row, n in zip(distinct, size, strict=True)])
     share = np.linspace(0, 1, _BINS + 1)
     edges = np.floor(np.expm1(np.log1p(np.maximum(top, 1.0) + 1)[:, None] * share))
     for b in range(1, _BINS + 1):  # at least one Wh each
@@ -123,8 +123,8 @@ def common_edges(readings: Floats, offset: int = 0) -> Floats:
     Returns:
         (bins + 1,) borders [Wh].
     """
-    seen = readings[np.isfinite(readings)]
-    top = np.array([[(seen.max() if seen.size else 1.0) - offset]])
+    finite = readings[np.isfinite(readings)]
+    top = np.array([[(finite.max() if finite.size else 1.0) - offset]])
     above = np.asarray(_edges(np.maximum(top, 1.0) if offset else top, np.ones(1, np.int64))[0])
     if not offset:
         return above
@@ -133,9 +133,9 @@ def common_edges(readings: Floats, offset: int = 0) -> Floats:
     return np.concatenate([offset - below[::-1], offset + above])
 
 
-def _bins(each: Floats, edges: Floats) -> Int32s:
-    found = [np.searchsorted(e, x, side="right") - 1 for e, x in zip(edges, each, strict=True)]
-    return np.asarray(np.clip(np.stack(found), 0, edges.shape[1] - 2), np.int32)
+def _bins(distinct: Floats, edges: Floats) -> Int32s:
+    bins = [np.searchsorted(e, x, side="right") - 1 for e, x in zip(edges, distinct, strict=True)]
+    return np.asarray(np.clip(np.stack(bins), 0, edges.shape[1] - 2), np.int32)
 
 
 def natural_of(family: Family, sums: Floats) -> Floats:
@@ -200,16 +200,16 @@ def parameters_of(family: Family, natural: Floats, values: Values) -> Floats:
     """
     if family == "histogram":
         return np.exp(natural)
-    found = np.empty((*natural.shape[:-1], 2))
+    parameters = np.empty((*natural.shape[:-1], 2))
     if family == "gamma":
-        found[..., 0], found[..., 1] = natural[..., 2], -1 / natural[..., 1]
-        return found
+        parameters[..., 0], parameters[..., 1] = natural[..., 2], -1 / natural[..., 1]
+        return parameters
     variance = -0.5 / natural[..., 2]
     mean, spread = natural[..., 1] * variance, np.sqrt(variance)
     if family == "lognormal":
-        found[..., 0], found[..., 1] = np.exp(mean), spread
-        return found
+        parameters[..., 0], parameters[..., 1] = np.exp(mean), spread
+        return parameters
     expand = (slice(None), *(None,) * (mean.ndim - 1))
-    found[..., 0] = values.centre[expand] + values.unit[expand] * mean
-    found[..., 1] = values.unit[expand] * spread
-    return found
+    parameters[..., 0] = values.centre[expand] + values.unit[expand] * mean
+    parameters[..., 1] = values.unit[expand] * spread
+    return parameters

@@ -35,30 +35,30 @@ class FittingState:
         transition: (H, slots, K, K) moves.
         natural: (H, groups, K, features) natural parameters of the laws.
         last: (H,) objective after the last iteration.
-        done: (H,) whether a home has converged.
+        converged: (H,) whether a home has converged.
         iterations: (H,) number of iterations.
-        rising: (H,) objective after each iteration, NaN once a home is done.
+        rising: (H,) objective after each iteration, NaN once a home has converged.
     """
 
     initial: Floats
     transition: Floats
     natural: Floats
     last: Floats
-    done: Bools
+    converged: Bools
     iterations: Ints
     rising: list[Floats] = field(default_factory=list)
 
-    def better(self, other: FittingState) -> FittingState:
+    def better(self, rival: FittingState) -> FittingState:
         """For each home the state with the larger objective."""
-        wins = other.last > self.last
-        for name in ("initial", "transition", "natural", "last", "done", "iterations"):
-            getattr(self, name)[wins] = getattr(other, name)[wins]
-        for mine, theirs in zip(self.rising, other.rising, strict=False):
-            mine[wins] = theirs[wins]
-        for mine in self.rising[len(other.rising) :]:
-            mine[wins] = np.nan
-        for theirs in other.rising[len(self.rising) :]:
-            self.rising.append(np.where(wins, theirs, np.nan))
+        wins = rival.last > self.last
+        for name in ("initial", "transition", "natural", "last", "converged", "iterations"):
+            getattr(self, name)[wins] = getattr(rival, name)[wins]
+        for objective, rival_objective in zip(self.rising, rival.rising, strict=False):
+            objective[wins] = rival_objective[wins]
+        for objective in self.rising[len(rival.rising) :]:
+            objective[wins] = np.nan
+        for rival_objective in rival.rising[len(self.rising) :]:
+            self.rising.append(np.where(wins, rival_objective, np.nan))
         return self
 
 
@@ -76,12 +76,12 @@ class Fitting:
         self, x: Floats, design: Design, labels: Int8s | None, edges: Floats | None = None
     ) -> None:
         self.design, self.homes = design, np.arange(len(x), dtype=np.int64)
-        self.code, self.each, self.size, self.weight = _encode(x)
-        self.values = values_of(design.family, self.each, self.size, self.weight, edges)
+        self.code, self.distinct, self.size, self.weight = _encode(x)
+        self.values = values_of(design.family, self.distinct, self.size, self.weight, edges)
         self.label = NO_LABELS if labels is None else np.ascontiguousarray(labels, np.int8)
         self.group = np.ascontiguousarray(design.group, np.int32)
         self.slot = np.ascontiguousarray(design.slot, np.int32)
-        shape = (len(x), self.each.shape[1], design.groups, design.states)
+        shape = (len(x), self.distinct.shape[1], design.groups, design.states)
         self.relative, self.best, self.counts = np.ones(shape), np.zeros(shape[:3]), np.zeros(shape)
         self.prior_moves = np.broadcast_to(design.moves, (len(x), *design.moves.shape[-3:]))
         self.moves = np.zeros(self.prior_moves.shape)
@@ -114,29 +114,29 @@ class Fitting:
     def iterate(
         self, state: FittingState, iterations: int, tick: Callable[[int], None] = lambda _: None
     ) -> None:
-        """Iterate until every home is done, at most `iterations` times.
+        """Iterate until every home has converged, at most `iterations` times.
 
         `tick` is called with the number of homes that have converged since its last call.
         """
         enough = self.design.tolerance * np.maximum(self.weight.sum(axis=1), 1.0)
-        done = 0
+        n_converged = 0
         for _ in range(iterations):
-            active = self.homes[~state.done]
-            tick(len(self.homes) - active.size - done)
-            done = len(self.homes) - active.size
+            active = self.homes[~state.converged]
+            tick(len(self.homes) - active.size - n_converged)
+            n_converged = len(self.homes) - active.size
             if not active.size:
                 return
             likelihood = self.expect(active, state)
-            risen = np.full(len(self.homes), np.nan)
-            risen[active] = likelihood + self.log_prior(active, state)
-            state.rising.append(risen)
-            state.done[active] = risen[active] - state.last[active] < enough[active]
-            state.last[active] = risen[active]
+            objective = np.full(len(self.homes), np.nan)
+            objective[active] = likelihood + self.log_prior(active, state)
+            state.rising.append(objective)
+            state.converged[active] = objective[active] - state.last[active] < enough[active]
+            state.last[active] = objective[active]
             state.iterations[active] += 1
-            still = self.homes[~state.done]
+            still = self.homes[~state.converged]
             if still.size:
                 self.maximise(still, state)
-        tick(len(self.homes) - done)
+        tick(len(self.homes) - n_converged)
 
     def log_prior(self, homes: Ints, state: FittingState) -> Floats:
         """Log of the priors, up to constants."""
@@ -170,21 +170,21 @@ class Fitting:
             transition=np.array(prior / prior.sum(axis=-1, keepdims=True)),
             natural=self._laws(self.homes),
             last=np.full(n, -np.inf),
-            done=np.zeros(n, bool),
+            converged=np.zeros(n, bool),
             iterations=np.zeros(n, np.int64),
         )
 
-    def _of_values(self, chosen: Bools) -> Floats:
+    def _of_values(self, mask: Bools) -> Floats:
         """(homes, values) counts of each value in the chosen steps."""
-        width = self.each.shape[1]
-        rows = [np.bincount(c[c >= 0], minlength=width) for c in self.code[:, chosen]]
+        width = self.distinct.shape[1]
+        rows = [np.bincount(c[c >= 0], minlength=width) for c in self.code[:, mask]]
         return np.array(rows, np.float64)
 
     def reorder(self, state: FittingState, homes: Ints) -> None:
         """Order the states of these homes by mean reading: state 0 has the smallest."""
         self.expect(self.homes, state)
-        seen, means = self.usage()
-        share = seen.sum(axis=2, keepdims=True)
+        readings, means = self.usage()
+        share = readings.sum(axis=2, keepdims=True)
         order = np.argsort((share * means).sum(axis=1), axis=1, kind="stable")
         for h in homes:
             k = order[h]
@@ -194,19 +194,21 @@ class Fitting:
 
     def usage(self) -> tuple[Floats, Floats]:
         """(homes, groups, states): expected readings, and their mean [Wh]."""
-        seen = self.counts.sum(axis=1)
+        readings = self.counts.sum(axis=1)
         # added up value by value: a home's sums must not depend on how far others are padded
-        energy = (self.counts * self.each[:, :, None, None]).sum(axis=1)
-        overall = (self.weight * self.each).sum(axis=1) / np.maximum(self.weight.sum(axis=1), 1)
-        means = np.where(seen > 1e-6, energy / np.maximum(seen, 1e-6), overall[:, None, None])
-        return seen, means
+        energy = (self.counts * self.distinct[:, :, None, None]).sum(axis=1)
+        overall = (self.weight * self.distinct).sum(axis=1) / np.maximum(self.weight.sum(axis=1), 1)
+        means = np.where(
+            readings > 1e-6, energy / np.maximum(readings, 1e-6), overall[:, None, None]
+        )
+        return readings, means
 
     def under(self, initial: Floats, transition: Floats, natural: Floats, post: Floats) -> Floats:
         """Log-likelihoods under given parameters; `post` takes the posterior."""
         n = len(self.homes)
-        done, none = np.ones(n, bool), np.zeros(n, np.int64)
-        own = np.ascontiguousarray(initial), np.ascontiguousarray(transition)
-        state = FittingState(*own, np.ascontiguousarray(natural), np.zeros(n), done, none)
+        converged, zeros = np.ones(n, bool), np.zeros(n, np.int64)
+        chains = np.ascontiguousarray(initial), np.ascontiguousarray(transition)
+        state = FittingState(*chains, np.ascontiguousarray(natural), np.zeros(n), converged, zeros)
         return self.expect(self.homes, state, post)
 
     def gathered(self) -> Floats:
@@ -253,17 +255,17 @@ def tie_sums(sums: Floats, tie: Int32s) -> Floats:
 def _encode(x: Floats) -> tuple[Int32s, Floats, Ints, Floats]:
     """Readings as indices of distinct values: codes, values, number of values, counts of each."""
     code = np.full(x.shape, -1, np.int32)
-    every, often = [], []
+    home_values, often = [], []
     for h, row in enumerate(x):
-        seen = np.isfinite(row)
-        each, inverse, count = np.unique(row[seen], return_inverse=True, return_counts=True)
-        code[h, seen] = inverse
-        every.append(each)
+        finite = np.isfinite(row)
+        distinct, inverse, count = np.unique(row[finite], return_inverse=True, return_counts=True)
+        code[h, finite] = inverse
+        home_values.append(distinct)
         often.append(count)
-    size = np.array([max(len(each), 1) for each in every], np.int64)
+    size = np.array([max(len(distinct), 1) for distinct in home_values], np.int64)
     values, weight = np.zeros((len(x), size.max())), np.zeros((len(x), size.max()))
-    for h, (each, count) in enumerate(zip(every, often, strict=True)):
-        values[h, : len(each)], weight[h, : len(each)] = each, count
+    for h, (distinct, count) in enumerate(zip(home_values, often, strict=True)):
+        values[h, : len(distinct)], weight[h, : len(distinct)] = distinct, count
     return code, values, size, weight
 
 
@@ -286,7 +288,7 @@ class Design:
         occupied: (groups,) shares of state 1, for one more start.
         iterations: Largest number of iterations.
         trial: Iterations of every start before the best one is chosen.
-        tolerance: Gain per reading below which a home is done.
+        tolerance: Gain per reading below which a home has converged.
         tie: (groups, K) places with the same number share one law, such as an empty home.
         seasons: Number of seasons; the slot groups of a day are there for each of them.
     """
@@ -315,9 +317,9 @@ class Design:
         """Number of slot groups of laws."""
         return len(self.tie) or int(self.group.max()) + 1
 
-    def at(self, these: slice) -> Design:
+    def at(self, homes: slice) -> Design:
         """The design of some homes."""
-        return self if self.moves.ndim == 3 else replace(self, moves=self.moves[these])
+        return self if self.moves.ndim == 3 else replace(self, moves=self.moves[homes])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -339,7 +341,8 @@ class Fit:
         readings: (H,) numbers of readings.
         iterations: (H,) numbers of iterations.
         converged: (H,) whether the fit converged.
-        rising: (iterations, H) penalised log-likelihood of the best start, NaN once a home is done.
+        rising: (iterations, H) penalised log-likelihood of the best start, NaN once a home
+            has converged.
         ordered: (H,) whether each state uses more than the one before.
     """
 
@@ -390,54 +393,56 @@ def fit(
     _check(x, design, labels)
     parts = []
     for begin in range(0, len(x), _CHUNK):
-        these = slice(begin, begin + _CHUNK)
-        own = None if labels is None else labels[these]
-        parts.append(_fitted(x[these], design.at(these), own, edges, tick or (lambda _: None)))
+        chunk = slice(begin, begin + _CHUNK)
+        chunk_labels = None if labels is None else labels[chunk]
+        parts.append(
+            _fitted(x[chunk], design.at(chunk), chunk_labels, edges, tick or (lambda _: None))
+        )
     return parts[0] if len(parts) == 1 else _joined(parts, design)
 
 
-def posterior(readings: ArrayLike, found: Fit, *, labels: Int8s | None = None) -> Floats:
+def posterior(readings: ArrayLike, fits: Fit, *, labels: Int8s | None = None) -> Floats:
     """Posterior probability of any state but 0 (occupied), given all readings.
 
     Args:
         readings: (homes, steps) readings [Wh], NaN where missing.
-        found: Fitted models of these homes.
+        fits: Fitted models of these homes.
         labels: (homes, steps) labels, or None.
 
     Returns:
         (homes, steps) probabilities.
     """
-    return expected(readings, found, labels=labels).post
+    return expected(readings, fits, labels=labels).post
 
 
-def score(readings: ArrayLike, found: Fit) -> Floats:
+def score(readings: ArrayLike, fits: Fit) -> Floats:
     """Log-likelihood of each home's readings under its fitted model, without fitting.
 
     Args:
         readings: (homes, steps) readings [Wh], NaN where missing.
-        found: Fitted models of these homes.
+        fits: Fitted models of these homes.
 
     Returns:
         (homes,) log-likelihoods.
     """
-    return expected(readings, found).log_likelihood
+    return expected(readings, fits).log_likelihood
 
 
-def select_homes(found: Fit, these: slice | Indices) -> Fit:
+def select_homes(fits: Fit, homes: slice | Indices) -> Fit:
     """The fit of some homes.
 
     Args:
-        found: A fit.
-        these: The homes; an index may repeat.
+        fits: A fit.
+        homes: The homes; an index may repeat.
 
     Returns:
         Their fit.
     """
-    design = found.design
+    design = fits.design
     if design.moves.ndim == 4:
-        design = replace(design, moves=design.moves[these])
-    own = {name: getattr(found, name)[these] for name in _BY_HOME}
-    return replace(found, design=design, rising=found.rising[:, these], **own)
+        design = replace(design, moves=design.moves[homes])
+    parts = {name: getattr(fits, name)[homes] for name in _BY_HOME}
+    return replace(fits, design=design, rising=fits.rising[:, homes], **parts)
 
 
 _BY_HOME = tuple(f.name for f in fields(Fit) if f.name not in ("design", "rising"))
@@ -457,18 +462,20 @@ def _fitted(
             state = work.started(share)
             work.iterate(state, design.trial)
             best = state if best is None else best.better(state)
-        left = design.iterations - design.trial
+        remaining = design.iterations - design.trial
     else:
-        best, left = work.started(starts[0]), design.iterations
+        best, remaining = work.started(starts[0]), design.iterations
     assert best is not None
-    work.iterate(best, left, tick)
+    work.iterate(best, remaining, tick)
     if _exchangeable(design.moves):
         # home by home: labels of one home leave the others' states as they are
         free = np.full(len(x), True) if labels is None else (labels == -1).all(axis=1)
         work.reorder(best, np.flatnonzero(free))
     likelihood = work.expect(work.homes, best)
-    seen, means = work.usage()
-    share = seen.sum(axis=2, keepdims=True) / np.maximum(seen.sum(axis=(1, 2)), 1)[:, None, None]
+    counts, means = work.usage()
+    share = (
+        counts.sum(axis=2, keepdims=True) / np.maximum(counts.sum(axis=(1, 2)), 1)[:, None, None]
+    )
     typical = (share * means).sum(axis=1)
     return Fit(
         design=design,
@@ -477,14 +484,14 @@ def _fitted(
         natural=best.natural,
         parameters=parameters_of(design.family, best.natural, work.values),
         edges=np.broadcast_to(work.values.edges, (len(x), work.values.edges.shape[1])),
-        seen=seen,
+        seen=counts,
         means=means,
         moves=work.moves.copy(),
         sums=work.gathered(),
         log_likelihood=likelihood,
         readings=np.isfinite(x).sum(axis=1),
         iterations=best.iterations,
-        converged=best.done,
+        converged=best.converged,
         rising=np.array(best.rising),
         ordered=(np.diff(typical, axis=1) >= 0).all(axis=1),
     )
@@ -517,12 +524,12 @@ class ExpectedCounts(NamedTuple):
     sums: Floats
 
 
-def expected(readings: ArrayLike, found: Fit, *, labels: Int8s | None = None) -> ExpectedCounts:
+def expected(readings: ArrayLike, fits: Fit, *, labels: Int8s | None = None) -> ExpectedCounts:
     """Expected counts under given models, without fitting.
 
     Args:
         readings: (homes, steps) readings [Wh], NaN where missing.
-        found: Models of these homes; the design's steps may differ from those of the fit, its slots
+        fits: Models of these homes; the design's steps may differ from those of the fit, its slots
             may not.
         labels: (homes, steps) labels, or None.
 
@@ -530,13 +537,13 @@ def expected(readings: ArrayLike, found: Fit, *, labels: Int8s | None = None) ->
         The counts.
     """
     x = np.atleast_2d(np.asarray(readings, np.float64))
-    _check(x, found.design, labels)
+    _check(x, fits.design, labels)
     parts = []
     for begin in range(0, len(x), _CHUNK):
-        these = slice(begin, begin + _CHUNK)
-        part, own = select_homes(found, these), None if labels is None else labels[these]
-        work = Fitting(x[these], part.design, own, part.edges)
-        post = np.empty(x[these].shape)
+        chunk = slice(begin, begin + _CHUNK)
+        part, chunk_labels = select_homes(fits, chunk), None if labels is None else labels[chunk]
+        work = Fitting(x[chunk], part.design, chunk_labels, part.edges)
+        post = np.empty(x[chunk].shape)
         total = work.under(part.initial, part.transition, part.natural, post)
         parts.append(ExpectedCounts(total, post, work.first, work.moves, work.gathered()))
     return ExpectedCounts(*(np.concatenate(column) for column in zip(*parts, strict=True)))
@@ -566,11 +573,11 @@ def pooled_counts(
     """
     n, relative = len(code), emission / emission.max(axis=2, keepdims=True)
     shared = np.ascontiguousarray(np.moveaxis(relative, 0, 1))
-    each = [np.repeat(part[None], n, axis=0) for part in (shared, initial, transition)]
-    counts, moves, first = np.empty_like(each[0]), np.empty_like(each[2]), np.empty_like(each[1])
+    copies = [np.repeat(part[None], n, axis=0) for part in (shared, initial, transition)]
+    counts, first, moves = (np.empty_like(part) for part in copies)
     kernel.expect(
-        np.arange(n), code, NO_LABELS, group, slot, each[0],
-        np.zeros(counts.shape[:3]), each[1], each[2], counts, moves, first, NO_POSTERIOR,
+        np.arange(n), code, NO_LABELS, group, slot, copies[0],
+        np.zeros(counts.shape[:3]), copies[1], copies[2], counts, moves, first, NO_POSTERIOR,
     )  # fmt: skip
     return first.sum(axis=0), moves.sum(axis=0), np.moveaxis(counts.sum(axis=0), 1, 0)
 
@@ -582,11 +589,11 @@ def _check(x: Floats, design: Design, labels: Int8s | None) -> None:
         raise ModelError("readings hold an infinite value; give numbers, NaN where missing.")
     steps = x.shape[1]
     for name in ("group", "slot"):
-        given = getattr(design, name)
-        if given.shape != (steps,) or given.min() < 0:
+        numbers = getattr(design, name)
+        if numbers.shape != (steps,) or numbers.min() < 0:
             raise ModelError(
-                f"{name} has shape {given.shape} for {steps} steps; give a number of 0 or more for"
-                " each step."
+                f"{name} has shape {numbers.shape} for {steps} steps; give a number of 0 or more"
+                " for each step."
             )
     if design.moves.ndim not in (3, 4) or design.moves.shape[-3] <= design.slot.max():
         raise ModelError(
@@ -603,10 +610,10 @@ def _check(x: Floats, design: Design, labels: Int8s | None) -> None:
 
 
 def _joined(parts: Sequence[Fit], design: Design) -> Fit:
-    own = {name: np.concatenate([getattr(p, name) for p in parts]) for name in _BY_HOME}
+    columns = {name: np.concatenate([getattr(p, name) for p in parts]) for name in _BY_HOME}
     longest = max(len(p.rising) for p in parts)
     padded = [
         np.pad(p.rising, ((0, longest - len(p.rising)), (0, 0)), constant_values=np.nan)
         for p in parts
     ]
-    return replace(parts[0], design=design, rising=np.concatenate(padded, axis=1), **own)
+    return replace(parts[0], design=design, rising=np.concatenate(padded, axis=1), **columns)

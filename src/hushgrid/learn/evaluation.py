@@ -59,33 +59,36 @@ class PublishedGroup:
     empty: tuple[dict[str, Any], ...] = ()
     seasons: tuple[tuple[int, ...], ...] = ()
 
-    def slot_group(self, found: Histories) -> Ints:
+    def slot_group(self, histories: Histories) -> Ints:
         """(steps,) slot group of each step of histories, which know the same seasons."""
-        known = found if found.seasons == self.seasons else replace(found, seasons=())
-        if self.seasons and not known.seasons:
-            raise ModelError(f"laws have seasons {self.seasons} and histories {found.seasons}.")
-        return known.slot_group(self.starts)
+        seasonal = (
+            histories if histories.seasons == self.seasons else replace(histories, seasons=())
+        )
+        if self.seasons and not seasonal.seasons:
+            raise ModelError(f"laws have seasons {self.seasons} and histories {histories.seasons}.")
+        return seasonal.slot_group(self.starts)
 
     @property
     def places(self) -> tuple[str, ...]:
         """When each slot group begins, in words."""
-        months = [f" of months {','.join(map(str, some))}" for some in self.seasons] or [""]
-        return tuple(f"{start:02d}:00{some}" for some in months for start in self.starts)
+        months = [f" of months {','.join(map(str, season))}" for season in self.seasons] or [""]
+        return tuple(f"{start:02d}:00{season}" for season in months for start in self.starts)
 
     def laws(self, bound: int) -> tuple[tuple[Law, ...], tuple[Law, ...]]:
         """The laws of absent and present by slot group, on 0..bound [Wh].
 
         A law without mass there is put on the bound.
         """
-        own = self.within(bound)
-        empty = tuple(law_of_table(t, bound) for t in own.empty or (own.absent,))
-        empty = empty if own.empty else empty * len(own.present)
-        return empty, tuple(law_of_table(t, bound) for t in own.present)
+        tables = self.within(bound)
+        empty = tuple(law_of_table(t, bound) for t in tables.empty or (tables.absent,))
+        empty = empty if tables.empty else empty * len(tables.present)
+        return empty, tuple(law_of_table(t, bound) for t in tables.present)
 
     def within(self, bound: int) -> PublishedGroup:
         """The same with tables that are laws on 0..bound [Wh]."""
         present, empty = (
-            tuple(_within(table, bound) for table in some) for some in (self.present, self.empty)
+            tuple(_within(table, bound) for table in tables)
+            for tables in (self.present, self.empty)
         )
         return replace(self, absent=_within(self.absent, bound), present=present, empty=empty)
 
@@ -93,7 +96,7 @@ class PublishedGroup:
 def published_groups(
     models: Fit,
     starts: tuple[int, ...],
-    which: Indices,
+    group_of: Indices,
     seasons: tuple[tuple[int, ...], ...] = (),
 ) -> tuple[PublishedGroup, ...]:
     """Reduce models to two states; state 0 is absent, all others are present.
@@ -101,25 +104,27 @@ def published_groups(
     Args:
         models: One model per group.
         starts: First hour of each slot group of a day.
-        which: (homes,) group of each home.
+        group_of: (homes,) group of each home.
         seasons: Months of each season that has slot groups of its own; none: the year has one.
 
     Returns:
         One entry per group.
     """
     counts = models.moves + models.design.moves
-    found = []
+    groups = []
     for j in range(models.homes):
         a = two_states(counts[j])
         chain = Habits(a, stationary(a), "learned")
         absent = _table(models, j, 0, 0)
         present = tuple(_present(models, j, g) for g in range(models.design.groups))
         tie = models.design.tie
-        apart = range(models.design.groups) if tie.size and len(np.unique(tie[:, 0])) > 1 else ()
-        empty = tuple(_table(models, j, g, 0) for g in apart)
-        homes = int((which == j).sum())
-        found.append(PublishedGroup(chain, absent, present, starts, homes, empty, seasons))
-    return tuple(found)
+        empty_groups = (
+            range(models.design.groups) if tie.size and len(np.unique(tie[:, 0])) > 1 else ()
+        )
+        empty = tuple(_table(models, j, g, 0) for g in empty_groups)
+        homes = int((group_of == j).sum())
+        groups.append(PublishedGroup(chain, absent, present, starts, homes, empty, seasons))
+    return tuple(groups)
 
 
 def two_states(counts: Floats) -> Floats:
@@ -145,8 +150,8 @@ def two_states(counts: Floats) -> Floats:
 def _present(models: Fit, j: int, g: int) -> dict[str, Any]:
     """The law of an occupied home: that of the one state, or a mixture of quiet and active."""
     states = range(1, models.design.states)
-    seen = np.maximum(models.seen[j, g, 1:], 0) + 0.5
-    shares = np.round(seen / seen.sum(), _DIGITS)
+    counts = np.maximum(models.seen[j, g, 1:], 0) + 0.5
+    shares = np.round(counts / counts.sum(), _DIGITS)
     shares[-1] = 1 - shares[:-1].sum()
     parts = [_table(models, j, g, k) for k in states]
     if len(parts) == 1:
@@ -215,57 +220,61 @@ CONFIDENCE = 0.95
 
 
 def marginal_scores(
-    found: Histories, public: tuple[PublishedGroup, ...], which: Indices, top: int
+    histories: Histories, public: tuple[PublishedGroup, ...], group_of: Indices, top: int
 ) -> Floats:
     """Log-probability of each reading under its slot's mixture of both laws.
 
     Args:
-        found: The histories.
+        histories: The histories.
         public: The groups.
-        which: (homes,) group of each home.
+        group_of: (homes,) group of each home.
         top: Largest reading of the laws [Wh].
 
     Returns:
         (homes, steps) scores, NaN where a reading is missing.
     """
-    return scores_and_ranks(found, public, which, top)[0]
+    return scores_and_ranks(histories, public, group_of, top)[0]
 
 
 def scores_and_ranks(
-    found: Histories, public: tuple[PublishedGroup, ...], which: Indices, top: int
+    histories: Histories, public: tuple[PublishedGroup, ...], group_of: Indices, top: int
 ) -> tuple[Floats, Floats]:
     """Log-probability of each reading, and its rank: the share of the law below it.
 
     Args:
-        found: The histories.
+        histories: The histories.
         public: The groups.
-        which: (homes,) group of each home.
+        group_of: (homes,) group of each home.
         top: Largest reading of the laws [Wh].
 
     Returns:
         (homes, steps) scores and ranks from 0 to 1, NaN where a reading is missing. Half of the
         probability of the reading itself counts as below it.
     """
-    score, rank = np.full((2, *found.wh.shape), np.nan)
-    for j, one in enumerate(public):
-        members = np.flatnonzero(which == j)
-        absent, present = one.laws(top)
-        group = one.slot_group(found)
-        home = one.chain.home[found.slot]
-        f0, f1 = (np.stack([law.pmf for law in some]) for some in (absent, present))
+    score, rank = np.full((2, *histories.wh.shape), np.nan)
+    for j, published in enumerate(public):
+        members = np.flatnonzero(group_of == j)
+        absent, present = published.laws(top)
+        group = published.slot_group(histories)
+        home = published.chain.home[histories.slot]
+        f0, f1 = (np.stack([law.pmf for law in laws]) for laws in (absent, present))
         below0, below1 = (np.cumsum(f, axis=-1) - f / 2 for f in (f0, f1))
         for h in members:
-            seen = np.flatnonzero(np.isfinite(found.wh[h]))
-            x = np.clip(np.rint(found.wh[h, seen]), 0, top).astype(np.int64)
-            at = group[seen], x
-            p = (1 - home[seen]) * f0[at] + home[seen] * f1[at]
-            score[h, seen] = np.log(np.maximum(p, 1e-12))
-            rank[h, seen] = (1 - home[seen]) * below0[at] + home[seen] * below1[at]
+            finite = np.flatnonzero(np.isfinite(histories.wh[h]))
+            x = np.clip(np.rint(histories.wh[h, finite]), 0, top).astype(np.int64)
+            at = group[finite], x
+            p = (1 - home[finite]) * f0[at] + home[finite] * f1[at]
+            score[h, finite] = np.log(np.maximum(p, 1e-12))
+            rank[h, finite] = (1 - home[finite]) * below0[at] + home[finite] * below1[at]
     return score, rank
 
 
 def forecast_errors(
-    early: Histories, late: Histories, public: tuple[PublishedGroup, ...], which: Indices, top: int
+    early: Histories,
+    late: Histories,
+    public: tuple[PublishedGroup, ...],
+    group_of: Indices,
+    top: int,
 ) -> tuple[float, float]:
     """Errors of two forecasts of the load of late days, root mean square over mean load.
 
@@ -273,7 +282,7 @@ def forecast_errors(
         early: Days that both forecasts come from.
         late: Days that are forecast.
         public: The groups.
-        which: (homes,) group of each home.
+        group_of: (homes,) group of each home.
         top: Largest reading of the laws [Wh].
 
     Returns:
@@ -281,36 +290,36 @@ def forecast_errors(
     """
     hour = np.tile(np.arange(early.steps_a_day) * early.seconds // 3600, 2)
     groups = np.empty((len(public), len(late.local_time)))
-    for mean, one in zip(groups, public, strict=True):
-        absent, present = one.laws(top)
-        away, at_home = (np.array([law.mean for law in some]) for some in (absent, present))
-        group, home = one.slot_group(late), one.chain.home[late.slot]
+    for mean, published in zip(groups, public, strict=True):
+        absent, present = published.laws(top)
+        away, at_home = (np.array([law.mean for law in laws]) for laws in (absent, present))
+        group, home = published.slot_group(late), published.chain.home[late.slot]
         mean[:] = (1 - home) * away[group] + home * at_home[group]
-    seen = np.isfinite(early.wh)
-    place = (np.arange(len(seen))[:, None] * len(hour) + early.slot)[seen]
-    size = seen.shape[0] * len(hour)
+    finite = np.isfinite(early.wh)
+    place = (np.arange(len(finite))[:, None] * len(hour) + early.slot)[finite]
+    size = finite.shape[0] * len(hour)
     count = np.bincount(place, minlength=size).reshape(-1, len(hour))
-    total = np.bincount(place, early.wh[seen], size).reshape(-1, len(hour))
-    own = total / np.maximum(count, 1)
-    known = np.isfinite(late.wh) & (count > 0)[:, late.slot]
-    here = late.inside
-    load = np.where(known, late.wh, 0).sum(axis=0)[here]
+    total = np.bincount(place, early.wh[finite], size).reshape(-1, len(hour))
+    slot_mean = total / np.maximum(count, 1)
+    usable = np.isfinite(late.wh) & (count > 0)[:, late.slot]
+    inside = late.inside
+    load = np.where(usable, late.wh, 0).sum(axis=0)[inside]
     errors = [
-        np.where(known, mean, 0).sum(axis=0)[here] - load
-        for mean in (groups[which], own[:, late.slot])
+        np.where(usable, mean, 0).sum(axis=0)[inside] - load
+        for mean in (groups[group_of], slot_mean[:, late.slot])
     ]
     level = max(float(load.mean()), 1e-9)
     forecast, slots = (float(np.sqrt(np.mean(error**2))) / level for error in errors)
     return forecast, slots
 
 
-def plain_scores(early: Histories, late: Histories, which: Indices, k: int) -> Floats:
+def plain_scores(early: Histories, late: Histories, group_of: Indices, k: int) -> Floats:
     """Log-probability of each reading under one log-normal law per group, fitted to the early part.
 
     Args:
         early: Histories that the laws are fitted to.
         late: Histories that are scored.
-        which: (homes,) group of each home.
+        group_of: (homes,) group of each home.
         k: Number of groups.
 
     Returns:
@@ -318,10 +327,12 @@ def plain_scores(early: Histories, late: Histories, which: Indices, k: int) -> F
     """
     level = np.full(late.wh.shape, np.nan)
     for j in range(k):
-        members = np.flatnonzero(which == j)
+        members = np.flatnonzero(group_of == j)
         log = np.log(early.wh[members] + 0.5)
-        seen = np.isfinite(log)
-        mean, sd = (log[seen].mean(), max(log[seen].std(), 0.05)) if seen.any() else (0.0, 1.0)
+        finite = np.isfinite(log)
+        mean, sd = (
+            (log[finite].mean(), max(log[finite].std(), 0.05)) if finite.any() else (0.0, 1.0)
+        )
         y = np.log(late.wh[members] + 0.5)
         level[members] = -0.5 * ((y - mean) / sd) ** 2 - np.log(sd * np.sqrt(2 * np.pi)) - y
     return level
@@ -338,9 +349,9 @@ class _Piece(NamedTuple):
 
 
 def estimate_trust(
-    found: Histories,
+    histories: Histories,
     public: tuple[PublishedGroup, ...],
-    which: Indices,
+    group_of: Indices,
     top: int,
 ) -> TrustBounds:
     """Bounds on the misdescribed share: of each law with labels, of the mixture without.
@@ -348,95 +359,96 @@ def estimate_trust(
     A law without labelled readings has no upper bound but 1.
 
     Args:
-        found: The histories.
+        histories: The histories.
         public: The groups.
-        which: (homes,) group of each home.
+        group_of: (homes,) group of each home.
         top: Largest reading of the laws [Wh].
 
     Returns:
         The bounds.
     """
-    labelled = found.labels is not None and bool((found.labels >= 0).any())
+    labelled = histories.labels is not None and bool((histories.labels >= 0).any())
     pieces: list[_Piece] = []
-    for j, one in enumerate(public):
-        members = np.flatnonzero(which == j)
+    for j, published in enumerate(public):
+        members = np.flatnonzero(group_of == j)
         if members.size:
-            pieces += _pieces(found, one, members, f"group {j + 1}", labelled, top)
+            pieces += _pieces(histories, published, members, f"group {j + 1}", labelled, top)
     cells = [
-        check_law(piece.name, piece.law, *_chosen(found, piece), CONFIDENCE, len(pieces))
+        check_law(piece.name, piece.law, *_chosen(histories, piece), CONFIDENCE, len(pieces))
         for piece in pieces
     ]
     return trust_bounds(cells, CONFIDENCE, labelled=labelled)
 
 
 def _pieces(
-    found: Histories,
-    one: PublishedGroup,
+    histories: Histories,
+    published: PublishedGroup,
     members: Indices,
     name: str,
     labelled: bool,
     top: int,
 ) -> list[_Piece]:
-    group, places = one.slot_group(found), one.places
-    absent, present = one.laws(top)
+    group, places = published.slot_group(histories), published.places
+    absent, present = published.laws(top)
     pieces = []
     if labelled:
-        whole = [(f"{name}, absent", absent[0], group >= 0)]
-        each = zip(places, absent, strict=True)
-        apart = [
-            (f"{name}, absent from {start}", law, group == g) for g, (start, law) in enumerate(each)
+        overall = [(f"{name}, absent", absent[0], group >= 0)]
+        starts = zip(places, absent, strict=True)
+        by_start = [
+            (f"{name}, absent from {start}", law, group == g)
+            for g, (start, law) in enumerate(starts)
         ]
-        for place, law, here in apart if one.empty else whole:
-            pieces.append(_Piece(place, law, members, here, 0))
+        for place, law, mask in by_start if published.empty else overall:
+            pieces.append(_Piece(place, law, members, mask, 0))
     for g, law in enumerate(present):
-        here = group == g
+        mask = group == g
         place = f"{name}, {'present' if labelled else 'all'} from {places[g]}"
         if labelled:
-            pieces.append(_Piece(place, law, members, here, 1))
+            pieces.append(_Piece(place, law, members, mask, 1))
         else:
-            home = float(one.chain.home[found.slot[here]].mean()) if here.any() else 0.5
+            home = float(published.chain.home[histories.slot[mask]].mean()) if mask.any() else 0.5
             mixed = Mixture([absent[g], law], [1 - home, home])
-            pieces.append(_Piece(place, mixed, members, here, None))
+            pieces.append(_Piece(place, mixed, members, mask, None))
     return pieces
 
 
-def _chosen(found: Histories, piece: _Piece) -> tuple[Floats, Ints]:
+def _chosen(histories: Histories, piece: _Piece) -> tuple[Floats, Ints]:
     """The readings of a piece, and the home's day of each."""
-    day = np.arange(found.wh.shape[1]) // found.steps_a_day
+    day = np.arange(histories.wh.shape[1]) // histories.steps_a_day
     place = np.ix_(piece.members, np.flatnonzero(piece.steps))
-    x = found.wh[place]
+    x = histories.wh[place]
     days = day[piece.steps][None] + piece.members[:, None] * (int(day.max()) + 1)
     keep = np.isfinite(x)
-    if piece.state is not None and found.labels is not None:
-        keep &= found.labels[place] == piece.state
+    if piece.state is not None and histories.labels is not None:
+        keep &= histories.labels[place] == piece.state
     return x[keep], np.broadcast_to(days, x.shape)[keep]
 
 
-def decoding_accuracy(found: Histories, labels: Int8s, post: Floats) -> dict[str, float]:
+def decoding_accuracy(histories: Histories, labels: Int8s, post: Floats) -> dict[str, float]:
     """Share of labelled readings with the right decoded occupancy: all hours, and 06 to 22 h.
 
     Args:
-        found: The histories.
+        histories: The histories.
         labels: (homes, steps) 1 occupied, 0 not, negative unknown.
         post: (homes, steps) decoded probabilities of being occupied.
 
     Returns:
         "all", "06-22", "majority" (share of the more frequent label) and "readings" (their number).
     """
-    hour = found.local_time % DAY // 3600
-    known = (labels >= 0) & np.isfinite(found.wh)
-    right = (post > 0.5) == (labels == 1)
-    day = known & ((hour >= 6) & (hour < 22))
+    hour = histories.local_time % DAY // 3600
+    labelled = (labels >= 0) & np.isfinite(histories.wh)
+    correct = (post > 0.5) == (labels == 1)
+    day = labelled & ((hour >= 6) & (hour < 22))
     major = (
-        max(float((labels[known] == 1).mean()), float((labels[known] == 0).mean()))
-        if known.any()
+        max(float((labels[labelled] == 1).mean()), float((labels[labelled] == 0).mean()))
+        if labelled.any()
         else 0.0
     )
     return {
-        "all": float(right[known].mean()) if known.any() else 0.0,
-        "06-22": float(right[day].mean()) if day.any() else 0.0,
+        "all": float(correct[labelled].mean()) if labelled.any() else 0.0,
+        "06-22": float(correct[day].mean()) if day.any() else 0.0,
         "majority": major,
-        "readings": int(known.sum()),
+        "readings": int(labelled.sum()),
     }
 
 
@@ -535,8 +547,8 @@ def check_law(
     Returns:
         Estimate and bounds of eta.
     """
-    seen = np.isfinite(readings)
-    x, day = np.clip(np.rint(readings[seen]), 0, law.top).astype(np.int64), days[seen]
+    finite = np.isfinite(readings)
+    x, day = np.clip(np.rint(readings[finite]), 0, law.top).astype(np.int64), days[finite]
     ends = quantile_bins(law)
     f = np.diff(np.concatenate([[0.0], np.cumsum(law.pmf)[ends]]))
     inside = np.searchsorted(ends, x)[:, None] == np.arange(len(ends))
@@ -546,8 +558,8 @@ def check_law(
     tail = (1 - confidence) / (cells * len(ends))
     low, high = clopper_pearson(p, effective, tail)
     # p(B) >= (1 - eta) f(B) holds for a bin without mass, whatever eta is
-    known = f > 0
-    point, lower, upper = (float((1 - at[known] / f[known]).max()) for at in (p, high, low))
+    positive = f > 0
+    point, lower, upper = (float((1 - at[positive] / f[positive]).max()) for at in (p, high, low))
     return LawCheck(
         name, len(x), float(effective.min()), max(point, 0), max(lower, 0), max(upper, 0)
     )
@@ -595,8 +607,8 @@ def trust_bounds(cells: Iterable[LawCheck], confidence: float, *, labelled: bool
     Returns:
         The bounds.
     """
-    every = tuple(cells)
-    seen = [cell for cell in every if cell.readings]
-    lower = max((cell.lower for cell in seen), default=0.0)
-    upper = max((cell.upper for cell in every), default=1.0) if labelled else None
-    return TrustBounds(lower, None if upper is None else min(upper, 1.0), confidence, every)
+    checks = tuple(cells)
+    tested = [cell for cell in checks if cell.readings]
+    lower = max((cell.lower for cell in tested), default=0.0)
+    upper = max((cell.upper for cell in checks), default=1.0) if labelled else None
+    return TrustBounds(lower, None if upper is None else min(upper, 1.0), confidence, checks)

@@ -102,11 +102,11 @@ def stationary(transition: Floats) -> Floats:
                 share = share @ a
             if np.abs(share - before).max() < 1e-12:
                 break
-        each = []
+        shares = []
         for a in day:
             share = share @ a
-            each.append(share)
-        parts.append(np.array(each))
+            shares.append(share)
+        parts.append(np.array(shares))
     return np.concatenate(parts)
 
 
@@ -153,11 +153,11 @@ def three_state(present: Habits, awake: Habits, *, seconds: int, uses: float = U
     p, e = _before(after[0]), _before(after[1])
     p, e = p, np.clip(e, 0.01, p - 0.01)
     come, leave = present.transition[:, 0, 1], present.transition[:, 1, 0]
-    rest = awake.transition[:, 1, 0] + (1 - uses) * (1 - np.exp(-seconds / 3600 / SPELL))
+    quieten = awake.transition[:, 1, 0] + (1 - uses) * (1 - np.exp(-seconds / 3600 / SPELL))
     a = np.zeros((len(p), 3, 3))
     a[:, AWAY, ACTIVE], a[:, AWAY, QUIET] = come * ARRIVE_ACTIVE, come * (1 - ARRIVE_ACTIVE)
     a[:, ACTIVE, AWAY] = np.minimum(p * leave * ARRIVE_ACTIVE / e, 0.9)
-    a[:, ACTIVE, QUIET] = rest
+    a[:, ACTIVE, QUIET] = quieten
     a[:, QUIET, AWAY] = np.minimum(p * leave * (1 - ARRIVE_ACTIVE) / (p - e), 0.9)
     staying = e * (1 - np.minimum(a[:, ACTIVE].sum(axis=1), 0.95))
     needed = after[1] - staying - (1 - p) * a[:, AWAY, ACTIVE]
@@ -265,7 +265,7 @@ def survey_of(columns: Mapping[str, ArrayLike]) -> Survey:
     data = {name: np.asarray(values) for name, values in columns.items()}
     rows = len(data["slot"])
     source = data.get("source", np.full(rows, "survey"))
-    found: dict[tuple[str, int, str, int], dict[tuple[str, int], tuple[float, float]]] = {}
+    tables: dict[tuple[str, int, str, int], dict[tuple[str, int], tuple[float, float]]] = {}
     for i in range(rows):
         try:
             key = (
@@ -280,26 +280,26 @@ def survey_of(columns: Mapping[str, ArrayLike]) -> Survey:
             raise ModelError(f"row {i + 1} of the survey lacks a number; fill it in.") from None
         if not all(0 <= p <= 1 for p in chance):
             raise ModelError(f"row {i + 1} of the survey has a chance outside 0..1; fix it.")
-        if at in found.setdefault(key, {}):
+        if at in tables.setdefault(key, {}):
             raise ModelError(f"row {i + 1} of the survey repeats slot {at[1]} of {at[0]}.")
-        found[key][at] = chance
-    if not found:
+        tables[key][at] = chance
+    if not tables:
         raise ModelError("the survey has no rows; give chances for every slot of a day.")
-    return Survey({key: _days(key, chances) for key, chances in found.items()})
+    return Survey({key: _days(key, chances) for key, chances in tables.items()})
 
 
 def _days(
     key: tuple[str, int, str, int], chances: Mapping[tuple[str, int], tuple[float, float]]
 ) -> tuple[Floats, Floats]:
     steps = 1440 // key[3] if key[3] > 0 and 1440 % key[3] == 0 else 0
-    wanted = [[(day, slot) for slot in range(steps)] for day in _DAYS]
-    if not steps or {at for row in wanted for at in row} != set(chances):
+    places = [[(day, slot) for slot in range(steps)] for day in _DAYS]
+    if not steps or {at for row in places for at in row} != set(chances):
         raise ModelError(
             f"the survey of {key[1]} residents, {key[2]}, has {len(chances)} rows of {key[3]}"
             " minutes; give every slot of a day for daytype wd and we."
         )
-    leave = np.array([[chances[at][0] for at in row] for row in wanted])
-    come = np.array([[chances[at][1] for at in row] for row in wanted])
+    leave = np.array([[chances[at][0] for at in row] for row in places])
+    come = np.array([[chances[at][1] for at in row] for row in places])
     return leave, come
 
 
@@ -349,8 +349,8 @@ def survey_chain(
         _resampled(out, back, 60 * key[3], seconds) for out, back in zip(leave, come, strict=True)
     ]
     transition = np.concatenate(parts)
-    stated = f"{key[0]}, {residents} residents, {definition}, pseudo-count {pseudo_count:g}"
-    return Habits(transition, stationary(transition), stated)
+    origin = f"{key[0]}, {residents} residents, {definition}, pseudo-count {pseudo_count:g}"
+    return Habits(transition, stationary(transition), origin)
 
 
 def smooth(chance: Floats, pseudo_count: float, respondents: float) -> Floats:
@@ -370,28 +370,28 @@ def smooth(chance: Floats, pseudo_count: float, respondents: float) -> Floats:
     return np.asarray((chance * respondents + pseudo_count) / (respondents + 2 * pseudo_count))
 
 
-def _resampled(leave: Floats, come: Floats, own: int, seconds: int) -> Floats:
+def _resampled(leave: Floats, come: Floats, slot_s: int, seconds: int) -> Floats:
     """(steps, 2, 2) moves into each step: the survey's moves over the step before it."""
     steps = DAY // seconds
-    found = np.empty((steps, 2, 2))
+    moves = np.empty((steps, 2, 2))
     for s in range(steps):
         begin = (s - 1) % steps * seconds  # what happens between the two starts
         a, at = np.eye(2), begin
         while at < begin + seconds:
-            slot = at // own
-            until = min((slot + 1) * own, begin + seconds)
-            a = a @ _part(leave[slot], come[slot], (until - at) / own)
+            slot = at // slot_s
+            until = min((slot + 1) * slot_s, begin + seconds)
+            a = a @ _part(leave[slot], come[slot], (until - at) / slot_s)
             at = until
-        found[s] = a / a.sum(axis=1, keepdims=True)
-    return found
+        moves[s] = a / a.sum(axis=1, keepdims=True)
+    return moves
 
 
 def _part(leave: float, come: float, share: float) -> Floats:
     """The chain of a part of a slot: the matrix to a power between 0 and 1."""
     total = leave + come
     if share < 1:
-        left = max(1 - total, 1e-9) ** share  # two states that swap at once have no root
-        factor = (1 - left) / total if total > 0 else 0.0
+        remaining = max(1 - total, 1e-9) ** share  # two states that swap at once have no root
+        factor = (1 - remaining) / total if total > 0 else 0.0
         leave, come = leave * factor, come * factor
     return np.array([[1 - come, come], [leave, 1 - leave]])
 
@@ -414,11 +414,11 @@ def survey_habits(survey: Survey, residents: int, *, seconds: int) -> Habits:
         return survey_chain(survey, residents, seconds=seconds)
     awake = survey_chain(survey, residents, seconds=seconds, definition="active")
     if "present" not in definitions:
-        found = three_state(assumed_presence(seconds), awake, seconds=seconds)
-        return replace(found, source=f"{awake.source}; presence assumed, not measured")
+        habits = three_state(assumed_presence(seconds), awake, seconds=seconds)
+        return replace(habits, source=f"{awake.source}; presence assumed, not measured")
     present = survey_chain(survey, residents, seconds=seconds)
-    found = three_state(present, awake, seconds=seconds)
-    return replace(found, source=present.source + ", with active")
+    habits = three_state(present, awake, seconds=seconds)
+    return replace(habits, source=present.source + ", with active")
 
 
 def survey_models(
@@ -444,13 +444,13 @@ def survey_models(
     Raises:
         ModelError: No source has chains of all these numbers.
     """
-    found = survey_chains(
+    chains_of = survey_chains(
         survey, residents, seconds=seconds, pseudo_count=pseudo_count, definition=definition
     )
-    which = np.searchsorted(sorted(set(residents)), residents)
+    chain_of = np.searchsorted(sorted(set(residents)), residents)
     return tuple(
-        model_of(list(chains.values()), which, f"{source} {definition}")
-        for source, chains in found.items()
+        model_of(list(chains.values()), chain_of, f"{source} {definition}")
+        for source, chains in chains_of.items()
     )
 
 
@@ -516,11 +516,11 @@ def model_of(chains: Sequence[Habits], chain_of: ArrayLike, name: str) -> Occupa
         The model.
     """
     steps = chains[0].steps
-    initial = np.array([one.share[0] for one in chains])
+    initial = np.array([chain.share[0] for chain in chains])
     initial /= initial.sum(axis=1, keepdims=True)
     return OccupancyModel.factored(
         initial,
-        np.stack([one.transition for one in chains], axis=1),
+        np.stack([chain.transition for chain in chains], axis=1),
         calendar=week_calendar(steps),
         chain_of=chain_of,
         name=name,
@@ -544,9 +544,9 @@ def slots_unprotected(models: Sequence[OccupancyModel]) -> int:
     can = np.zeros((week, n, 2), bool)
     for model in models:
         for t, states in enumerate(islice(possible_states(model), week)):
-            for piece, here in zip(model.chains, states, strict=True):
+            for piece, possible in zip(model.chains, states, strict=True):
                 if piece.size != 1:
                     raise ModelError(f"model {model.name} has blocks; give independent houses.")
-                can[t, piece.members[:, 0]] |= here[piece.chain_of]
+                can[t, piece.members[:, 0]] |= possible[piece.chain_of]
     sure = ~(can[:, :, 0] & can[:, :, 1])
     return int(np.count_nonzero(sure.sum(axis=1)))

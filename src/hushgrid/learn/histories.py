@@ -119,26 +119,26 @@ class Histories:
         slot = self.local_time % DAY // self.seconds + weekend * self.steps_a_day
         return slot.astype(np.int32)
 
-    def homes(self, which: Indices) -> Histories:
+    def homes(self, rows: Indices) -> Histories:
         """The histories of some homes."""
-        labels = None if self.labels is None else self.labels[which]
-        solar = None if self.solar is None else self.solar[which]
-        ids = tuple(self.ids[i] for i in which)
-        return replace(self, ids=ids, wh=self.wh[which], labels=labels, solar=solar)
+        labels = None if self.labels is None else self.labels[rows]
+        solar = None if self.solar is None else self.solar[rows]
+        ids = tuple(self.ids[i] for i in rows)
+        return replace(self, ids=ids, wh=self.wh[rows], labels=labels, solar=solar)
 
-    def steps(self, which: slice) -> Histories:
+    def steps(self, part: slice) -> Histories:
         """A part of the axis."""
-        labels = None if self.labels is None else self.labels[:, which]
-        begin = self.begins + self.seconds * (which.start or 0)
+        labels = None if self.labels is None else self.labels[:, part]
+        begin = self.begins + self.seconds * (part.start or 0)
         return replace(
             self,
-            wh=self.wh[:, which],
-            local_time=self.local_time[which],
+            wh=self.wh[:, part],
+            local_time=self.local_time[part],
             begins=begin,
             labels=labels,
-            solar=None if self.solar is None else self.solar[:, which],
-            outside=None if self.outside is None else self.outside[which],
-            month=None if self.month is None else self.month[which],
+            solar=None if self.solar is None else self.solar[:, part],
+            outside=None if self.outside is None else self.outside[part],
+            month=None if self.month is None else self.month[part],
         )
 
 
@@ -224,40 +224,42 @@ def histories_of(readings: Readings, axis: Axis, local_time: Ints) -> Histories:
     Returns:
         The histories.
     """
-    done = to_intervals(readings, axis.seconds)
+    intervals = to_intervals(readings, axis.seconds)
     wh = np.full((len(readings.ids), axis.steps), np.nan)
-    at = (done.complete.start - axis.begins) // axis.seconds
+    at = (intervals.complete.start - axis.begins) // axis.seconds
     inside = (at >= 0) & (at < axis.steps)
-    wh[done.complete.code[inside], at[inside]] = done.complete.wh[inside]
+    wh[intervals.complete.code[inside], at[inside]] = intervals.complete.wh[inside]
     counts = {
-        "duplicates": done.duplicates,
-        "conflicts": done.conflicts,
-        "malformed": done.malformed,
-        "incomplete": len(done.incomplete),
+        "duplicates": intervals.duplicates,
+        "conflicts": intervals.conflicts,
+        "malformed": intervals.malformed,
+        "incomplete": len(intervals.incomplete),
     }
     return Histories(readings.ids, wh, axis.seconds, axis.begins, local_time, counts)
 
 
-def with_silent_meters(found: Histories, meters: Collection[str]) -> Histories:
+def with_silent_meters(histories: Histories, meters: Collection[str]) -> Histories:
     """Add rows of NaN for meters without readings.
 
     Args:
-        found: The histories.
+        histories: The histories.
         meters: Names of meters, with or without readings.
 
     Returns:
         Histories of all of them.
     """
-    silent = sorted(set(meters) - set(found.ids))
-    none = np.full((len(silent), found.wh.shape[1]), np.nan)
-    return replace(found, ids=(*found.ids, *silent), wh=np.concatenate([found.wh, none]))
+    silent = sorted(set(meters) - set(histories.ids))
+    missing = np.full((len(silent), histories.wh.shape[1]), np.nan)
+    return replace(
+        histories, ids=(*histories.ids, *silent), wh=np.concatenate([histories.wh, missing])
+    )
 
 
-def for_meters(found: Histories, meters: Sequence[str]) -> Histories:
+def for_meters(histories: Histories, meters: Sequence[str]) -> Histories:
     """The histories of a list of meters, in its order; other meters are dropped.
 
     Args:
-        found: Histories of any meters.
+        histories: Histories of any meters.
         meters: Each once. One without readings gets a row of NaN.
 
     Returns:
@@ -268,11 +270,11 @@ def for_meters(found: Histories, meters: Sequence[str]) -> Histories:
     """
     again = sorted(name for name, count in Counter(meters).items() if count > 1)
     if again or not meters:
-        what = f"meter {again[0]!r} is listed twice" if again else "the list of meters is empty"
-        raise IntakeError(f"{what}; give each meter once.")
-    every = with_silent_meters(found, meters)
-    place = {name: i for i, name in enumerate(every.ids)}
-    return every.homes(np.array([place[name] for name in meters], np.intp))
+        fault = f"meter {again[0]!r} is listed twice" if again else "the list of meters is empty"
+        raise IntakeError(f"{fault}; give each meter once.")
+    complete = with_silent_meters(histories, meters)
+    place = {name: i for i, name in enumerate(complete.ids)}
+    return complete.homes(np.array([place[name] for name in meters], np.intp))
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,11 +297,11 @@ class Roof:
         return self.export, bool(self.export_meter), bool(self.production_meter)
 
 
-def split_roofs(found: Histories, roofs: Mapping[str, Roof]) -> tuple[Histories, ...]:
+def split_roofs(histories: Histories, roofs: Mapping[str, Roof]) -> tuple[Histories, ...]:
     """Homes without panels, then homes with panels by export limit and kind of registers.
 
     Args:
-        found: Histories of all meters and registers.
+        histories: Histories of all meters and registers.
         roofs: The homes with panels by meter id.
 
     Returns:
@@ -310,59 +312,66 @@ def split_roofs(found: Histories, roofs: Mapping[str, Roof]) -> tuple[Histories,
         IntakeError: A home with panels is not among the histories.
     """
     if not roofs:
-        return (found,)
-    place = {name: i for i, name in enumerate(found.ids)}
+        return (histories,)
+    place = {name: i for i, name in enumerate(histories.ids)}
     for name in roofs:
         if name not in place:
             raise IntakeError(
                 f"roofs name meter {name!r}, which has no readings or is not in the list of meters;"
                 " correct it, or leave it out."
             )
-    second = {one for roof in roofs.values() for one in (roof.export_meter, roof.production_meter)}
+    second = {
+        meter for roof in roofs.values() for meter in (roof.export_meter, roof.production_meter)
+    }
     kinds: dict[tuple[int, bool, bool], list[str]] = {}
-    for name in found.ids:
+    for name in histories.ids:
         if name not in second:
             kinds.setdefault(roofs[name].kind if name in roofs else (0, False, False), []).append(
                 name
             )
     ordered = sorted(kinds.items(), key=lambda item: item[0][0] > 0)
-    return tuple(_of_kind(found, names, roofs, kind) for kind, names in ordered)
+    return tuple(_of_kind(histories, names, roofs, kind) for kind, names in ordered)
 
 
 def _of_kind(
-    found: Histories, names: Sequence[str], roofs: Mapping[str, Roof], kind: tuple[int, bool, bool]
+    histories: Histories,
+    names: Sequence[str],
+    roofs: Mapping[str, Roof],
+    kind: tuple[int, bool, bool],
 ) -> Histories:
     """Histories of homes with the same registers: what they take, and their panels' apart."""
     export, registered, generated = kind
-    homes = replace(for_meters(found, names), export=export)
+    homes = replace(for_meters(histories, names), export=export)
     if not (registered or generated):
         return homes
 
-    def rows(which: Sequence[str]) -> Floats:
-        return np.maximum(for_meters(found, which).wh, 0)
+    def rows(meters: Sequence[str]) -> Floats:
+        return np.maximum(for_meters(histories, meters).wh, 0)
 
-    taken = homes.wh
+    consumed = homes.wh
     fed_in = rows([roofs[name].export_meter for name in names]) if registered else None
     if fed_in is not None:
-        taken = np.maximum(taken, 0)
+        consumed = np.maximum(consumed, 0)
     solar = fed_in
     if generated:
         solar = rows([roofs[name].production_meter for name in names])
-        taken = taken + solar - (0 if fed_in is None else fed_in)
+        consumed = consumed + solar - (0 if fed_in is None else fed_in)
     assert solar is not None
-    known = np.isfinite(taken) & np.isfinite(solar)
-    taken, solar = (np.where(known, values, np.nan) for values in (taken, solar))
-    return replace(homes, wh=taken, solar=solar, generated=generated)
+    complete = np.isfinite(consumed) & np.isfinite(solar)
+    consumed, solar = (np.where(complete, values, np.nan) for values in (consumed, solar))
+    return replace(homes, wh=consumed, solar=solar, generated=generated)
 
 
-def with_labels(found: Histories, meters: Sequence[str], start: Ints, occupied: Int8s) -> Histories:
+def with_labels(
+    histories: Histories, meters: Sequence[str], start: Ints, occupied: Int8s
+) -> Histories:
     """Histories with labels of some steps.
 
     Of declared histories, labels of unknown meters or other times are dropped and not refused:
     whether they exist depends on single homes.
 
     Args:
-        found: The histories.
+        histories: The histories.
         meters: Meter of each label.
         start: (n,) times of the labels [UTC epoch s].
         occupied: (n,) 1 occupied, 0 not, -1 unknown.
@@ -373,28 +382,28 @@ def with_labels(found: Histories, meters: Sequence[str], start: Ints, occupied: 
     Raises:
         IntakeError: A meter is unknown, no time fits, or a label has another value.
     """
-    labels = np.full(found.wh.shape, -1, np.int8)
-    home = {name: i for i, name in enumerate(found.ids)}
+    labels = np.full(histories.wh.shape, -1, np.int8)
+    home = {name: i for i, name in enumerate(histories.ids)}
     unknown = next((name for name in meters if name not in home), None)
-    if unknown is not None and not found.declared:
+    if unknown is not None and not histories.declared:
         raise IntakeError(f"a label is of meter {unknown!r}, which has no readings; leave it out.")
     if not np.isin(occupied, (-1, 0, 1)).all():
         raise IntakeError("a label is none of 0, 1 and nothing; give 1 for occupied, 0 for not.")
-    at = (start - found.begins) // found.seconds
-    inside = (at >= 0) & (at < found.wh.shape[1])
-    if len(inside) and not inside.any() and not found.declared:
+    at = (start - histories.begins) // histories.seconds
+    inside = (at >= 0) & (at < histories.wh.shape[1])
+    if len(inside) and not inside.any() and not histories.declared:
         raise IntakeError("no label is of a time that has readings; give labels of the same days.")
     rows = np.array([home.get(name, -1) for name in meters], np.intp)
     inside &= rows >= 0
     labels[rows[inside], at[inside]] = occupied[inside]
-    return replace(found, labels=labels)
+    return replace(histories, labels=labels)
 
 
-def of_months(found: Histories, months: Collection[int]) -> Histories:
+def of_months(histories: Histories, months: Collection[int]) -> Histories:
     """The histories of some months of the year, from their first step to their last.
 
     Args:
-        found: The histories, with months.
+        histories: The histories, with months.
         months: The months of the season.
 
     Returns:
@@ -403,34 +412,34 @@ def of_months(found: Histories, months: Collection[int]) -> Histories:
     Raises:
         IntakeError: A month is none, or there is no step of these months.
     """
-    wrong = [one for one in months if not 1 <= one <= 12]
+    wrong = [month for month in months if not 1 <= month <= 12]
     if wrong or not months:
         raise IntakeError(
             f"months are {sorted(months)}; give one or more, from 1 for January to 12."
         )
-    assert found.month is not None
-    inside = np.isin(found.month, list(months))
+    assert histories.month is not None
+    inside = np.isin(histories.month, list(months))
     if not inside.any():
         raise IntakeError(
             f"months are {sorted(months)} but the readings have no day of them; give others."
         )
     at = np.flatnonzero(inside)
     part = slice(int(at[0]), int(at[-1]) + 1)
-    some, other = found.steps(part), ~inside[part]
+    span, excluded = histories.steps(part), ~inside[part]
     return replace(
-        some,
-        wh=np.where(other, np.nan, some.wh),
-        solar=None if some.solar is None else np.where(other, np.nan, some.solar),
-        labels=None if some.labels is None else np.where(other, np.int8(-1), some.labels),
-        outside=other,
+        span,
+        wh=np.where(excluded, np.nan, span.wh),
+        solar=None if span.solar is None else np.where(excluded, np.nan, span.solar),
+        labels=None if span.labels is None else np.where(excluded, np.int8(-1), span.labels),
+        outside=excluded,
     )
 
 
-def of_seasons(found: Histories, seasons: Sequence[Sequence[int]]) -> Histories:
+def of_seasons(histories: Histories, seasons: Sequence[Sequence[int]]) -> Histories:
     """The histories with seasons that have laws of their own.
 
     Args:
-        found: The histories, with months.
+        histories: The histories, with months.
         seasons: Months of each season; every month of the year once.
 
     Returns:
@@ -439,83 +448,88 @@ def of_seasons(found: Histories, seasons: Sequence[Sequence[int]]) -> Histories:
     Raises:
         IntakeError: A month is none, or is not in one season.
     """
-    assert found.month is not None
-    every = [month for months in seasons for month in months]
-    for month in (*every, *range(1, 13)):
-        what = ""
+    assert histories.month is not None
+    listed = [month for months in seasons for month in months]
+    for month in (*listed, *range(1, 13)):
+        fault = ""
         if not 1 <= month <= 12:
-            what = f"have {month}, which is no month"
-        elif every.count(month) != 1:
-            what = f"have month {month} twice" if month in every else f"lack month {month}"
-        if what:
-            raise IntakeError(f"seasons {what}; give each month from 1 to 12 once.")
-    return replace(found, seasons=tuple(tuple(sorted(months)) for months in seasons))
+            fault = f"have {month}, which is no month"
+        elif listed.count(month) != 1:
+            fault = f"have month {month} twice" if month in listed else f"lack month {month}"
+        if fault:
+            raise IntakeError(f"seasons {fault}; give each month from 1 to 12 once.")
+    return replace(histories, seasons=tuple(tuple(sorted(months)) for months in seasons))
 
 
-def check_seasons(found: Histories) -> None:
+def check_seasons(histories: Histories) -> None:
     """Refuse to learn laws of a season without readings.
 
     Args:
-        found: The histories. Where their axis is declared, it alone decides.
+        histories: The histories. Where their axis is declared, it alone decides.
 
     Raises:
         IntakeError: The axis of time has less than a day of a season, or the histories no reading
             of it.
     """
-    for number, months in enumerate(found.seasons):
-        here = found.season == number
-        few = here.sum() < found.steps_a_day
-        if few or not (found.declared or np.isfinite(found.wh[:, here]).any()):
-            what = "less than a day" if few else "no readings"
+    for number, months in enumerate(histories.seasons):
+        steps = histories.season == number
+        is_short = steps.sum() < histories.steps_a_day
+        if is_short or not (histories.declared or np.isfinite(histories.wh[:, steps]).any()):
+            lack = "less than a day" if is_short else "no readings"
             raise IntakeError(
-                f"the season of months {', '.join(map(str, months))} has {what}; give readings of"
+                f"the season of months {', '.join(map(str, months))} has {lack}; give readings of"
                 " all of the year, or fewer seasons."
             )
 
 
-def clamped(found: Histories, bound: int | None = None) -> Histories:
+def clamped(histories: Histories, bound: int | None = None) -> Histories:
     """Readings clamped to 0..bound, as by the mechanism; x + v where net readings are below 0.
 
     Args:
-        found: The histories.
+        histories: The histories.
         bound: Bound u + v [Wh]; None for no upper bound.
 
     Returns:
         The clamped histories.
     """
-    most, v = np.inf if bound is None else bound, found.export
-    if not v or found.solar is not None:
-        return replace(found, wh=np.clip(found.wh, 0, most))
-    return replace(found, wh=np.clip(found.wh + v, 0, most), export=0, offset=found.offset + v)
+    most, v = np.inf if bound is None else bound, histories.export
+    if not v or histories.solar is not None:
+        return replace(histories, wh=np.clip(histories.wh, 0, most))
+    return replace(
+        histories, wh=np.clip(histories.wh + v, 0, most), export=0, offset=histories.offset + v
+    )
 
 
-def netted(found: Histories) -> Histories:
+def netted(histories: Histories) -> Histories:
     """Histories of net readings: what was taken less what the panels' register counted.
 
     Args:
-        found: The histories.
+        histories: The histories.
 
     Returns:
         Net histories; the same where no register is apart.
     """
-    if found.solar is None:
-        return found
-    return replace(found, wh=found.wh - found.solar, solar=None)
+    if histories.solar is None:
+        return histories
+    return replace(histories, wh=histories.wh - histories.solar, solar=None)
 
 
-def ailments(found: Histories) -> tuple[tuple[str, ...], ...]:
+def ailments(histories: Histories) -> tuple[tuple[str, ...], ...]:
     """The ailments of each home's history.
 
     Args:
-        found: The histories.
+        histories: The histories.
 
     Returns:
         Keys of `AILMENTS` for each home.
     """
-    every = tuple(_ails(row, found.seconds, found.inside) for row in found.wh)
-    if not found.export:
-        return every
-    return tuple(tuple(one for one in some if one != "export") for some in every)
+    by_home = tuple(_ails(row, histories.seconds, histories.inside) for row in histories.wh)
+    if not histories.export:
+        return by_home
+    return tuple(
+        tuple(ailment for ailment in home_ailments if ailment != "export")
+        for home_ailments in by_home
+    )
 
 
 def can_be_fitted(ails: Sequence[str]) -> bool:
@@ -531,29 +545,29 @@ def can_be_fitted(ails: Sequence[str]) -> bool:
 
 
 def _ails(row: Floats, seconds: int, inside: Bools | slice) -> tuple[str, ...]:
-    seen = row[np.isfinite(row)]
-    if not seen.size:
+    finite = row[np.isfinite(row)]
+    if not finite.size:
         return ("empty",)
-    found = []
-    if seen.size * seconds < LEAST_DAYS * DAY:
-        found.append("short")
-    if seen.size > 1 and np.ptp(np.maximum(seen, 0)) == 0:  # nothing but export counts as 0 Wh
-        found.append("constant")
-    watts = np.maximum(seen, 0) * 3600 / seconds
+    names = []
+    if finite.size * seconds < LEAST_DAYS * DAY:
+        names.append("short")
+    if finite.size > 1 and np.ptp(np.maximum(finite, 0)) == 0:  # nothing but export counts as 0 Wh
+        names.append("constant")
+    watts = np.maximum(finite, 0) * 3600 / seconds
     peak, mean = float(np.quantile(watts, 0.999)), float(watts.mean())
-    small = 0 < peak < 30 and np.quantile(seen, 0.999) <= 15
+    small = 0 < peak < 30 and np.quantile(finite, 0.999) <= 15
     if small or mean > 100_000 or peak > MOST_W:
-        found.append("units")
+        names.append("units")
     empty = vacant_days(row, seconds)
     if len(empty) and empty.mean() > 0.9:
-        found.append("vacant")
+        names.append("vacant")
     elif empty.any():
-        found.append("vacant at times")
+        names.append("vacant at times")
     if np.isnan(row[inside]).mean() > 0.1:
-        found.append("gaps")
-    if (seen < 0).any():
-        found.append("export")
-    return tuple(found)
+        names.append("gaps")
+    if (finite < 0).any():
+        names.append("export")
+    return tuple(names)
 
 
 def vacant_days(row: Floats, seconds: int) -> Bools:
@@ -569,12 +583,14 @@ def vacant_days(row: Floats, seconds: int) -> Bools:
     steps = DAY // seconds
     days = row[: len(row) // steps * steps].reshape(-1, steps)
     watts = np.maximum(days, 0) * 3600 / seconds
-    known = np.isfinite(days).mean(axis=1) > 0.5
+    complete = np.isfinite(days).mean(axis=1) > 0.5
 
     still = np.zeros(len(days), bool)
-    if known.any():
-        some = watts[known]
-        still[known] = np.nanmax(some, axis=1) - np.nanmin(some, axis=1) < QUIET_W
+    if complete.any():
+        complete_watts = watts[complete]
+        still[complete] = (
+            np.nanmax(complete_watts, axis=1) - np.nanmin(complete_watts, axis=1) < QUIET_W
+        )
     neighbour = np.zeros_like(still)
     neighbour[1:] |= still[:-1]
     neighbour[:-1] |= still[1:]

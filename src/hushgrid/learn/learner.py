@@ -76,13 +76,13 @@ class Prototypes:
 
 
 def prototypes(
-    readings: Floats, own: Fit, k: int, *, tick: Callable[..., None] | None = None
+    readings: Floats, fits: Fit, k: int, *, tick: Callable[..., None] | None = None
 ) -> Prototypes:
     """Fit k shared models.
 
     Args:
         readings: (homes, steps) readings [Wh], NaN where missing.
-        own: Fits of the homes.
+        fits: Fits of the homes.
         k: Number of prototypes.
         tick: Called with 1 after each round.
 
@@ -92,49 +92,51 @@ def prototypes(
     Raises:
         ModelError: k is out of range, or the law is normal.
     """
-    if not 1 <= k <= own.homes:
-        raise ModelError(f"prototypes is {k} for {own.homes} homes; give 1 to {own.homes}.")
-    if own.design.family == "normal":
+    if not 1 <= k <= fits.homes:
+        raise ModelError(f"prototypes is {k} for {fits.homes} homes; give 1 to {fits.homes}.")
+    if fits.design.family == "normal":
         raise ModelError("law is 'normal', which is scaled by home; give gamma, lognormal or bins.")
-    which = _grouped(own, k)
+    group_of = _grouped(fits, k)
     models = grouped_models(
-        own,
-        ExpectedCounts(own.log_likelihood, own.log_likelihood, own.initial, own.moves, own.sums),
-        which,
+        fits,
+        ExpectedCounts(
+            fits.log_likelihood, fits.log_likelihood, fits.initial, fits.moves, fits.sums
+        ),
+        group_of,
         k,
     )
     history: list[float] = []
     for _ in range(ROUNDS):
-        under = [expected(readings, _spread(models, j, own.homes)) for j in range(k)]
-        likelihood = np.stack([each.log_likelihood for each in under])
+        under = [expected(readings, _spread(models, j, fits.homes)) for j in range(k)]
+        likelihood = np.stack([likelihoods.log_likelihood for likelihoods in under])
         better = likelihood.argmax(axis=0)
         history.append(float(likelihood.max(axis=0).sum()))
-        seen = ExpectedCounts(
-            *(np.stack(parts)[better, np.arange(own.homes)] for parts in zip(*under, strict=True))
+        counts = ExpectedCounts(
+            *(np.stack(parts)[better, np.arange(fits.homes)] for parts in zip(*under, strict=True))
         )
-        which = _none_empty(better, likelihood, k)
-        models = grouped_models(own, seen, which, k)
+        group_of = _none_empty(better, likelihood, k)
+        models = grouped_models(fits, counts, group_of, k)
         if tick is not None:
             tick(1)
-    return Prototypes(models, which, tuple(history))
+    return Prototypes(models, group_of, tuple(history))
 
 
-def assign(readings: Floats, found: Prototypes, design: Design) -> tuple[Indices, Floats]:
+def assign(readings: Floats, shared: Prototypes, design: Design) -> tuple[Indices, Floats]:
     """Assign new homes to prototypes.
 
     Args:
         readings: (homes, steps) readings [Wh], NaN where missing.
-        found: The prototypes.
+        shared: The prototypes.
         design: The design of these steps.
 
     Returns:
         (homes,) prototypes, and (k, homes) log-likelihoods.
     """
-    models = replace(found.models, design=replace(design, moves=found.models.design.moves))
+    models = replace(shared.models, design=replace(design, moves=shared.models.design.moves))
     scores = np.stack(
         [
             expected(readings, _spread(models, j, len(readings))).log_likelihood
-            for j in range(found.k)
+            for j in range(shared.k)
         ]
     )
     return scores.argmax(axis=0), scores
@@ -145,32 +147,32 @@ def _spread(models: Fit, j: int, homes: int) -> Fit:
     return select_homes(models, np.full(homes, j))
 
 
-def _grouped(own: Fit, k: int) -> Indices:
+def _grouped(fits: Fit, k: int) -> Indices:
     """k-means over the fits: mean readings by state, and shares of the states."""
-    share = own.seen.sum(axis=1)
+    share = fits.seen.sum(axis=1)
     share = share / np.maximum(share.sum(axis=1, keepdims=True), 1e-9)
-    mean = (own.seen * own.means).sum(axis=1) / np.maximum(own.seen.sum(axis=1), 1e-9)
+    mean = (fits.seen * fits.means).sum(axis=1) / np.maximum(fits.seen.sum(axis=1), 1e-9)
     points = np.concatenate([np.log(mean + 1), 3 * share], axis=1)
     centres = points[[int(points[:, 0].argmin())]]
     while len(centres) < k:  # the farthest point next: no chance in it
-        far = ((points[:, None] - centres) ** 2).sum(axis=2).min(axis=1)
-        centres = np.concatenate([centres, points[[int(far.argmax())]]])
-    which = np.zeros(len(points), np.intp)
+        gap = ((points[:, None] - centres) ** 2).sum(axis=2).min(axis=1)
+        centres = np.concatenate([centres, points[[int(gap.argmax())]]])
+    group_of = np.zeros(len(points), np.intp)
     for _ in range(50):
         distance = ((points[:, None] - centres) ** 2).sum(axis=2)
-        which = _none_empty(distance.argmin(axis=1), -distance.T, k)
-        moved = np.stack([points[which == j].mean(axis=0) for j in range(k)])
+        group_of = _none_empty(distance.argmin(axis=1), -distance.T, k)
+        moved = np.stack([points[group_of == j].mean(axis=0) for j in range(k)])
         if np.allclose(moved, centres):
             break
         centres = moved
-    return which
+    return group_of
 
 
-def split_laws(found: Fit, starts: tuple[int, ...], design: Design, to: tuple[int, ...]) -> Fit:
+def split_laws(models: Fit, starts: tuple[int, ...], design: Design, to: tuple[int, ...]) -> Fit:
     """The same models under other slot groups: each law is that of the hour it begins in.
 
     Args:
-        found: Models of all of the year; every season of the new slot groups has their laws.
+        models: Models of all of the year; every season of the new slot groups has their laws.
         starts: First hour of each of their slot groups.
         design: The design with the new slot groups.
         to: First hour of each of those.
@@ -181,48 +183,48 @@ def split_laws(found: Fit, starts: tuple[int, ...], design: Design, to: tuple[in
     """
     of = np.tile(np.searchsorted(starts, to, side="right") - 1, design.seasons)
     parts = {
-        name: getattr(found, name)[:, of]
+        name: getattr(models, name)[:, of]
         for name in ("natural", "parameters", "seen", "means", "sums")
     }
-    return replace(found, design=replace(design, moves=found.design.moves), **parts)
+    return replace(models, design=replace(design, moves=models.design.moves), **parts)
 
 
-def _none_empty(which: Indices, liking: Floats, k: int) -> Indices:
+def _none_empty(group_of: Indices, liking: Floats, k: int) -> Indices:
     """An empty group takes the home that loses least by it."""
-    which = which.astype(np.intp)
+    group_of = group_of.astype(np.intp)
     for j in range(k):
-        if (which == j).any():
+        if (group_of == j).any():
             continue
-        crowded = np.bincount(which, minlength=k)[which] > 1
-        loss = liking[which, np.arange(len(which))] - liking[j]
-        which[np.where(crowded, loss, np.inf).argmin()] = j
-    return which
+        crowded = np.bincount(group_of, minlength=k)[group_of] > 1
+        loss = liking[group_of, np.arange(len(group_of))] - liking[j]
+        group_of[np.where(crowded, loss, np.inf).argmin()] = j
+    return group_of
 
 
-def grouped_models(own: Fit, seen: ExpectedCounts, which: Indices, k: int) -> Fit:
+def grouped_models(fits: Fit, counts: ExpectedCounts, group_of: Indices, k: int) -> Fit:
     """The models of groups, from the expected counts of their homes.
 
     Args:
-        own: Fits of the homes; design and edges are used.
-        seen: Expected counts of the homes.
-        which: (homes,) group of each home.
+        fits: Fits of the homes; design and edges are used.
+        counts: Expected counts of the homes.
+        group_of: (homes,) group of each home.
         k: Number of groups.
 
     Returns:
         A fit with one "home" for each group.
     """
-    groups = [np.flatnonzero(which == j) for j in range(k)]
-    sums = np.stack([seen.sums[g].sum(axis=0) for g in groups])
-    moves = np.stack([seen.moves[g].sum(axis=0) for g in groups])
-    first = np.stack([seen.first[g].sum(axis=0) for g in groups]) + own.design.first
-    return pooled_fit(own, sums, moves, first, [own.readings[g].sum() for g in groups])
+    groups = [np.flatnonzero(group_of == j) for j in range(k)]
+    sums = np.stack([counts.sums[g].sum(axis=0) for g in groups])
+    moves = np.stack([counts.moves[g].sum(axis=0) for g in groups])
+    first = np.stack([counts.first[g].sum(axis=0) for g in groups]) + fits.design.first
+    return pooled_fit(fits, sums, moves, first, [fits.readings[g].sum() for g in groups])
 
 
-def pooled_fit(own: Fit, sums: Floats, moves: Floats, first: Floats, readings: object) -> Fit:
+def pooled_fit(fits: Fit, sums: Floats, moves: Floats, first: Floats, readings: object) -> Fit:
     """Models from sums of expected counts, under the design's priors.
 
     Args:
-        own: A fit; design and edges are used.
+        fits: A fit; design and edges are used.
         sums: (k, groups, K, features) sufficient statistics of the laws.
         moves: (k, slots, K, K) moves.
         first: (k, K) first states.
@@ -231,7 +233,7 @@ def pooled_fit(own: Fit, sums: Floats, moves: Floats, first: Floats, readings: o
     Returns:
         A fit with k "homes".
     """
-    design, k = own.design, len(sums)
+    design, k = fits.design, len(sums)
     prior, more = sums.sum(axis=(1, 2)), _of_the_year(sums, design)
     if design.family == "histogram":
         prior = prior + 0.5
@@ -243,13 +245,13 @@ def pooled_fit(own: Fit, sums: Floats, moves: Floats, first: Floats, readings: o
     )
     pseudo = design.moves if design.moves.ndim == 3 else design.moves.mean(axis=0)
     counts = moves + pseudo
-    edges = own.edges[:1].repeat(k, axis=0)
-    none = np.zeros(k)
+    edges = fits.edges[:1].repeat(k, axis=0)
+    zeros = np.zeros(k)
     values = Values(
         np.zeros((k, 1, 3)),
-        none.astype(np.int64),
-        none,
-        none + 1,
+        zeros.astype(np.int64),
+        zeros,
+        zeros + 1,
         np.zeros((1, 1), np.int32),
         edges,
         prior,
@@ -266,12 +268,12 @@ def pooled_fit(own: Fit, sums: Floats, moves: Floats, first: Floats, readings: o
         means=np.zeros_like(n),
         moves=moves,
         sums=sums,
-        log_likelihood=none,
+        log_likelihood=zeros,
         readings=np.asarray(readings, np.int64),
-        iterations=none.astype(np.int64),
-        converged=none == 0,
+        iterations=zeros.astype(np.int64),
+        converged=zeros == 0,
         rising=np.zeros((0, k)),
-        ordered=none == 0,
+        ordered=zeros == 0,
     )
 
 
@@ -437,11 +439,13 @@ def starts_of(groups: int) -> tuple[int, ...]:
     return tuple(range(0, 24, 24 // groups))
 
 
-def design_for(found: Histories, habits: Habits, terms: LearningTerms, family: Family) -> Design:
+def design_for(
+    histories: Histories, habits: Habits, terms: LearningTerms, family: Family
+) -> Design:
     """Slots, slot groups, priors and ties for the steps of histories.
 
     Args:
-        found: The histories.
+        histories: The histories.
         habits: Prior on moves.
         terms: Options of learning.
         family: Family of laws.
@@ -452,29 +456,29 @@ def design_for(found: Histories, habits: Habits, terms: LearningTerms, family: F
     Raises:
         ModelError: The habits have another step, or a step is longer than a slot group.
     """
-    if habits.steps != found.steps_a_day:
+    if habits.steps != histories.steps_a_day:
         raise ModelError(
-            f"habits have {habits.steps} steps a day and readings {found.steps_a_day}; give habits"
-            f" in steps of {found.seconds} s."
+            f"habits have {habits.steps} steps a day and readings {histories.steps_a_day}; give"
+            f" habits in steps of {histories.seconds} s."
         )
     states = habits.share.shape[1]
     shortest = 3600 * int(np.diff([*terms.starts, 24]).min())
-    if found.seconds > shortest:
+    if histories.seconds > shortest:
         raise ModelError(
-            f"interval is {found.seconds} s, longer than the shortest slot group; give at most"
+            f"interval is {histories.seconds} s, longer than the shortest slot group; give at most"
             f" {shortest} s."
         )
-    group, seasons = found.slot_group(terms.starts), max(len(found.seasons), 1)
+    group, seasons = histories.slot_group(terms.starts), max(len(histories.seasons), 1)
     number = np.arange(seasons * len(terms.starts))
     # an empty home knows the season and no time of day, and quiet people use what it does
     tie = np.repeat(number[:, None] // len(terms.starts), states, axis=1)
     tie[:, states - 1] = seasons + number
-    if found.offset or (found.solar is not None and not found.generated):  # panels do
+    if histories.offset or (histories.solar is not None and not histories.generated):  # panels do
         tie[:, : states - 1] = len(number) + seasons + number[:, None]
-    occupied = np.array([habits.home[_slots(found, group, g)].mean() for g in number.tolist()])
+    occupied = np.array([habits.home[_slots(histories, group, g)].mean() for g in number.tolist()])
     return Design(
         group=group.astype(np.int32),
-        slot=found.slot,
+        slot=histories.slot,
         moves=habits.moves(terms.days),
         family=family,
         starts=(0.5, 0.7),
@@ -485,13 +489,13 @@ def design_for(found: Histories, habits: Habits, terms: LearningTerms, family: F
     )
 
 
-def _slots(found: Histories, group: Ints, g: int) -> Int32s:
-    here = found.slot[group == g]
-    return here if here.size else np.zeros(1, np.int32)
+def _slots(histories: Histories, group: Ints, g: int) -> Int32s:
+    slots = histories.slot[group == g]
+    return slots if slots.size else np.zeros(1, np.int32)
 
 
 def learn(
-    given: Histories,
+    histories: Histories,
     habits: Habits,
     terms: LearningTerms | None = None,
     *,
@@ -501,7 +505,7 @@ def learn(
     """Fit every usable home, share prototypes, and evaluate them on held-out days.
 
     Args:
-        given: Histories of all homes.
+        histories: Histories of all homes.
         habits: Prior on moves.
         terms: Options of learning.
         watch: Called with each stage and its size; returns a counter of progress.
@@ -517,104 +521,108 @@ def learn(
         IntakeError: A season has no readings.
     """
     terms, begin = terms or LearningTerms(), watch or (lambda *_: lambda *_: None)
-    terms = _of_net_readings(terms, given, pooled=pooled) if given.export else terms
-    check_seasons(given)
-    ails = ailments(given)
+    terms = _of_net_readings(terms, histories, pooled=pooled) if histories.export else terms
+    check_seasons(histories)
+    ails = ailments(histories)
     usable = np.array([i for i, a in enumerate(ails) if can_be_fitted(a)], np.intp)
     if not usable.size:
         kinds = sorted({a for home in ails for a in home})
         raise ModelError(
-            f"none of the {len(given.ids)} homes can be fitted"
+            f"none of the {len(histories.ids)} homes can be fitted"
             f" ({'; '.join(AILMENTS[kind] for kind in kinds)}); give histories in whole Wh."
         )
-    found = _fitted_part(given, usable)
-    year = replace(found, seasons=())  # homes' own laws; the seasons' are made of their readings
+    fitted = _fitted_part(histories, usable)
+    year = replace(fitted, seasons=())  # homes' own laws; the seasons' are made of their readings
     if pooled and terms.law != "auto":
-        family, tried, early, late = terms.law, dict[str, float](), None, None
+        family, law_scores, early, late = terms.law, dict[str, float](), None, None
     else:
-        family, tried, early, late = _family(year, habits, terms, begin)
-        if found.seasons:
-            early, late = split_held_out(found) or (None, None)
+        family, law_scores, early, late = _family(year, habits, terms, begin)
+        if fitted.seasons:
+            early, late = split_held_out(fitted) or (None, None)
     design = design_for(year, habits, terms, family)
-    edges = common_edges(found.wh, found.offset) if family == "histogram" else None
-    own = fit(
-        found.wh,
+    edges = common_edges(fitted.wh, fitted.offset) if family == "histogram" else None
+    fits = fit(
+        fitted.wh,
         design,
-        labels=_labels(found, design),
+        labels=_labels(fitted, design),
         edges=edges,
         tick=begin(f"fitting, {family}", len(usable)),
     )
-    top = int(np.nanmax(found.wh)) if np.isfinite(found.wh).any() else 1
-    top = max(top, 1) + (given.export if given.solar is not None else 0)
+    top = int(np.nanmax(fitted.wh)) if np.isfinite(fitted.wh).any() else 1
+    top = max(top, 1) + (histories.export if histories.solar is not None else 0)
     bare = Learned(
-        ids=given.ids,
+        ids=histories.ids,
         ails=ails,
         usable=usable,
-        own=own,
+        own=fits,
         shared=None,
         public=(),
         family=family,
-        tried=tried,
+        tried=law_scores,
         starts=terms.starts,
         groups_tried={},
-        seconds=given.seconds,
-        begins=given.begins,
-        ends=given.begins + given.seconds * given.wh.shape[1],
+        seconds=histories.seconds,
+        begins=histories.begins,
+        ends=histories.begins + histories.seconds * histories.wh.shape[1],
         habits=habits.source,
         terms=terms,
         held_out=None,
         trust=None,
         accuracy={},
         home_share=np.zeros(0),
-        vacant=np.array([vacant_days(row, given.seconds).sum() for row in given.wh], np.intp),
+        vacant=np.array(
+            [vacant_days(row, histories.seconds).sum() for row in histories.wh], np.intp
+        ),
         top=top,
         edges=edges,
-        seasons=given.seasons,
+        seasons=histories.seasons,
     )
-    some = [starts_of(n) for n in terms.groups if 24 // n * 3600 >= given.seconds] or [terms.starts]
+    choices = [starts_of(n) for n in terms.groups if 24 // n * 3600 >= histories.seconds]
+    choices = choices or [terms.starts]
     if pooled:
-        to = some[-1]
-        fine = design_for(found, habits, replace(terms, starts=to), family)
-        return replace(bare, own=_by_groups(found, own, terms.starts, fine, to), starts=to)
+        to = choices[-1]
+        fine = design_for(fitted, habits, replace(terms, starts=to), family)
+        return replace(bare, own=_by_groups(fitted, fits, terms.starts, fine, to), starts=to)
     k = min(terms.prototypes or len(usable), len(usable))
-    shared = prototypes(found.wh, own, k, tick=begin("sharing models", ROUNDS))
+    shared = prototypes(fitted.wh, fits, k, tick=begin("sharing models", ROUNDS))
     best, judged = bare, tuple[PublishedGroup, ...]()
     scores: dict[int, float] = {}
-    progress: Callable[..., None] = begin("trying slot groups", len(some))
-    for to in some if early is not None else some[:1]:
+    progress: Callable[..., None] = begin("trying slot groups", len(choices))
+    for to in choices if early is not None else choices[:1]:
         fitting = replace(terms, starts=to)
-        design = design_for(found, habits, fitting, family)
-        each = _refined(found, own, shared, terms.starts, design, to)
-        laws = published_groups(each.models, to, each.which, found.seasons)
-        public = with_solar(laws, found, each.which)
-        one, seen = replace(bare, shared=each, public=public, starts=to), public
+        design = design_for(fitted, habits, fitting, family)
+        refined = _refined(fitted, fits, shared, terms.starts, design, to)
+        laws = published_groups(refined.models, to, refined.which, fitted.seasons)
+        public = with_solar(laws, fitted, refined.which)
+        candidate = replace(bare, shared=refined, public=public, starts=to)
         if early is not None and late is not None:
-            held, seen = _held_out(early, late, habits, fitting, family, each, bare.top)
-            one, scores[len(to)] = replace(one, held_out=held), held.log_likelihood
+            last_days, public = _held_out(early, late, habits, fitting, family, refined, bare.top)
+            candidate = replace(candidate, held_out=last_days)
+            scores[len(to)] = last_days.log_likelihood
         if not judged or scores[len(to)] > scores[len(best.starts)]:
-            best, judged = one, seen
+            best, judged = candidate, public
         progress(1)
-    fine = design_for(found, habits, replace(terms, starts=best.starts), family)
-    best = replace(best, own=_by_groups(found, own, terms.starts, fine, best.starts))
-    where = late if late is not None else found
+    fine = design_for(fitted, habits, replace(terms, starts=best.starts), family)
+    best = replace(best, own=_by_groups(fitted, fits, terms.starts, fine, best.starts))
+    judged_on = late if late is not None else fitted
     return replace(
-        with_decoding(best, given, habits),
+        with_decoding(best, histories, habits),
         groups_tried=scores if len(scores) > 1 else {},
-        trust=estimate_trust(_scored(where), judged, shared.which, bare.top),
+        trust=estimate_trust(_scored(judged_on), judged, shared.which, bare.top),
     )
 
 
-def _scored(found: Histories) -> Histories:
+def _scored(histories: Histories) -> Histories:
     """The readings that published laws describe: net ones where panels have a register."""
-    return found if found.solar is None else clamped(netted(found))
+    return histories if histories.solar is None else clamped(netted(histories))
 
 
-def _of_net_readings(terms: LearningTerms, given: Histories, *, pooled: bool) -> LearningTerms:
+def _of_net_readings(terms: LearningTerms, histories: Histories, *, pooled: bool) -> LearningTerms:
     """Options for homes that export: histograms, whose bins are on either side of 0 Wh.
 
     Where panels have a register of their own, what the homes take has laws of any family.
     """
-    if given.solar is None and terms.law not in ("auto", "histogram"):
+    if histories.solar is None and terms.law not in ("auto", "histogram"):
         raise ModelError(
             f"law is {terms.law!r}, which has no readings below 0 Wh, but the homes export; give"
             " histogram."
@@ -624,39 +632,41 @@ def _of_net_readings(terms: LearningTerms, given: Histories, *, pooled: bool) ->
             "a pool budget is set and the homes export, but noisy sums are of readings from 0 Wh"
             " on; learn without a pool budget."
         )
-    return terms if given.solar is not None else replace(terms, law="histogram")
+    return terms if histories.solar is not None else replace(terms, law="histogram")
 
 
-def with_decoding(result: Learned, given: Histories, habits: Habits) -> Learned:
+def with_decoding(result: Learned, histories: Histories, habits: Habits) -> Learned:
     """Add `accuracy` and `home_share` from the homes' own fits.
 
     Args:
         result: What was learned.
-        given: Histories of all homes.
+        histories: Histories of all homes.
         habits: Prior on moves.
 
     Returns:
         The completed result.
     """
-    found = _fitted_part(given, result.usable)
-    labels = _labels(found, result.own.design)
+    fitted = _fitted_part(histories, result.usable)
+    labels = _labels(fitted, result.own.design)
     return replace(
         result,
-        accuracy=_accuracy(found, habits, result.terms, result.family, result.edges),
-        home_share=posterior(found.wh, result.own, labels=labels)[:, found.inside].mean(axis=1),
+        accuracy=_accuracy(fitted, habits, result.terms, result.family, result.edges),
+        home_share=posterior(fitted.wh, result.own, labels=labels)[:, fitted.inside].mean(axis=1),
     )
 
 
-def _fitted_part(given: Histories, usable: Indices) -> Histories:
+def _fitted_part(histories: Histories, usable: Indices) -> Histories:
     """The homes that are fitted, with readings below a public bound.
 
     Laws are tabulated up to the largest reading, which one home can make arbitrarily large.
     """
-    return clamped(given.homes(usable), max(MOST_W * given.seconds // 3600, 1) + given.export)
+    return clamped(
+        histories.homes(usable), max(MOST_W * histories.seconds // 3600, 1) + histories.export
+    )
 
 
 def _refined(
-    found: Histories, own: Fit, shared: Prototypes, starts: tuple[int, ...], design: Design,
+    histories: Histories, fits: Fit, shared: Prototypes, starts: tuple[int, ...], design: Design,
     to: tuple[int, ...],
 ) -> Prototypes:  # fmt: skip
     """Prototypes of the same homes under other slot groups."""
@@ -664,31 +674,32 @@ def _refined(
         return shared
     models = split_laws(shared.models, starts, design, to)
     for _ in range(ROUNDS):
-        seen = expected(found.wh, select_homes(models, shared.which))
-        models = grouped_models(replace(own, design=design), seen, shared.which, shared.k)
+        counts = expected(histories.wh, select_homes(models, shared.which))
+        models = grouped_models(replace(fits, design=design), counts, shared.which, shared.k)
     return replace(shared, models=models)
 
 
 def _by_groups(
-    found: Histories, own: Fit, starts: tuple[int, ...], design: Design, to: tuple[int, ...]
+    histories: Histories, fits: Fit, starts: tuple[int, ...], design: Design, to: tuple[int, ...]
 ) -> Fit:
     """The homes' own fits with their counts under other slot groups; a home's are its own alone."""
     if to == starts and design.seasons == 1:
-        return own
-    split = split_laws(own, starts, design, to)
-    seen = expected(found.wh, split, labels=_labels(found, design))
-    return replace(split, sums=seen.sums, moves=seen.moves)
+        return fits
+    split = split_laws(fits, starts, design, to)
+    counts = expected(histories.wh, split, labels=_labels(histories, design))
+    return replace(split, sums=counts.sums, moves=counts.moves)
 
 
-def _labels(found: Histories, design: Design) -> Int8s | None:
+def _labels(histories: Histories, design: Design) -> Int8s | None:
     """Labels as fits take them: 0 away, -1 unknown, at home any state but 0 (-2 of three).
 
     Vacant days count as away.
     """
-    labels = np.full(found.wh.shape, -1, np.int8) if found.labels is None else found.labels.copy()
-    steps = found.steps_a_day
-    for row, wh in zip(labels, found.wh, strict=True):
-        still = np.repeat(vacant_days(wh, found.seconds), steps)
+    unknown = np.full(histories.wh.shape, -1, np.int8)
+    labels = unknown if histories.labels is None else histories.labels.copy()
+    steps = histories.steps_a_day
+    for row, wh in zip(labels, histories.wh, strict=True):
+        still = np.repeat(vacant_days(wh, histories.seconds), steps)
         row[: len(still)][still & (row[: len(still)] == -1)] = 0
     if (labels == -1).all():
         return None
@@ -698,52 +709,54 @@ def _labels(found: Histories, design: Design) -> Int8s | None:
 
 
 def _family(
-    found: Histories, habits: Habits, terms: LearningTerms, begin: Watch
+    histories: Histories, habits: Habits, terms: LearningTerms, begin: Watch
 ) -> tuple[Family, dict[str, float], Histories | None, Histories | None]:
     """The family of laws, held-out scores of the families tried, and both parts."""
-    parts = split_held_out(found)
+    parts = split_held_out(histories)
     if parts is None:
         return (AUTO[0] if terms.law == "auto" else terms.law), {}, None, None
     early, after = parts
     if terms.law != "auto":
         return terms.law, {}, early, after
-    tried: dict[str, float] = {}
-    some = _sample(early)
+    scores: dict[str, float] = {}
+    sample = _sample(early)
     for family in AUTO:
-        part = early.homes(some)
+        part = early.homes(sample)
         design = design_for(part, habits, terms, family)
-        edges = common_edges(found.wh, found.offset) if family == "histogram" else None
-        tick = begin(f"trying {family}", len(some))
-        own = fit(part.wh, design, labels=_labels(part, design), edges=edges, tick=tick)
-        rest = after.homes(some)
-        under = replace(own, design=design_for(rest, habits, terms, family))
-        seen = np.isfinite(rest.wh).sum()
-        tried[family] = float(expected(rest.wh, under).log_likelihood.sum() / max(seen, 1))
-    best = max(tried, key=lambda name: tried[name])
-    return next(f for f in AUTO if f == best), tried, early, after
+        edges = common_edges(histories.wh, histories.offset) if family == "histogram" else None
+        tick = begin(f"trying {family}", len(sample))
+        fits = fit(part.wh, design, labels=_labels(part, design), edges=edges, tick=tick)
+        held_part = after.homes(sample)
+        under = replace(fits, design=design_for(held_part, habits, terms, family))
+        n_readings = np.isfinite(held_part.wh).sum()
+        scores[family] = float(
+            expected(held_part.wh, under).log_likelihood.sum() / max(n_readings, 1)
+        )
+    best = max(scores, key=lambda name: scores[name])
+    return next(f for f in AUTO if f == best), scores, early, after
 
 
-def split_held_out(found: Histories) -> tuple[Histories, Histories] | None:
+def split_held_out(histories: Histories) -> tuple[Histories, Histories] | None:
     """Split histories into all days but the last, and the last days.
 
     Args:
-        found: The histories.
+        histories: The histories.
 
     Returns:
         Both parts; None with too few days or readings.
     """
-    at, day = np.arange(found.wh.shape[1])[found.inside], found.steps_a_day
+    at, day = np.arange(histories.wh.shape[1])[histories.inside], histories.steps_a_day
     late = int(len(at) * HELD_OUT) // day * day
     if late < LEAST_HELD * day:
         return None
     cut = int(at[-late])
-    parts = found.steps(slice(0, cut)), found.steps(slice(cut, found.wh.shape[1]))
+    parts = histories.steps(slice(0, cut)), histories.steps(slice(cut, histories.wh.shape[1]))
     return parts if all(np.isfinite(part.wh).any() for part in parts) else None
 
 
-def _sample(found: Histories) -> Indices:
+def _sample(histories: Histories) -> Indices:
     """At most 16 homes, spread over all: enough to compare families."""
-    n = len(found.ids)
+    n = len(histories.ids)
     return np.unique(np.linspace(0, n - 1, min(n, 16)).astype(np.intp))
 
 
@@ -758,15 +771,19 @@ def _held_out(
     design = design_for(early, habits, terms, family)
     spread = select_homes(shared.models, shared.which)
     before = expected(early.wh, replace(spread, design=design), labels=_labels(early, design))
-    own = replace(spread, design=design, readings=np.isfinite(early.wh).sum(axis=1))
-    models = grouped_models(own, before, shared.which, shared.k)
+    early_fits = replace(spread, design=design, readings=np.isfinite(early.wh).sum(axis=1))
+    models = grouped_models(early_fits, before, shared.which, shared.k)
     laws = published_groups(models, terms.starts, shared.which, early.seasons)
     judged = with_solar(laws, early, shared.which)
     return held_out_scores(_scored(early), _scored(late), judged, shared.which, top), judged
 
 
 def held_out_scores(
-    early: Histories, late: Histories, public: tuple[PublishedGroup, ...], which: Indices, top: int
+    early: Histories,
+    late: Histories,
+    public: tuple[PublishedGroup, ...],
+    group_of: Indices,
+    top: int,
 ) -> HeldOut:
     """Scores of the last days.
 
@@ -774,20 +791,20 @@ def held_out_scores(
         early: The days before.
         late: The last days.
         public: The groups.
-        which: (homes,) group of each home.
+        group_of: (homes,) group of each home.
         top: Largest reading of the laws [Wh].
 
     Returns:
         The scores.
     """
-    score = marginal_scores(late, public, which, top)
-    forecast, slot_mean = forecast_errors(early, late, public, which, top)
-    plain = plain_scores(early, late, which, len(public))
+    score = marginal_scores(late, public, group_of, top)
+    forecast, slot_mean = forecast_errors(early, late, public, group_of, top)
+    plain = plain_scores(early, late, group_of, len(public))
     slot = late.local_time % DAY // late.seconds
 
     def by_slot(values: Floats) -> Floats:
-        each = [np.append(values[:, slot == s], np.nan) for s in range(late.steps_a_day)]
-        return np.array([np.nanmean(x) if np.isfinite(x).any() else np.nan for x in each])
+        slot_values = [np.append(values[:, slot == s], np.nan) for s in range(late.steps_a_day)]
+        return np.array([np.nanmean(x) if np.isfinite(x).any() else np.nan for x in slot_values])
 
     days = late.wh.shape[1] / late.steps_a_day
     return HeldOut(
@@ -796,23 +813,29 @@ def held_out_scores(
 
 
 def _accuracy(
-    found: Histories, habits: Habits, terms: LearningTerms, family: Family, edges: Floats | None
+    histories: Histories, habits: Habits, terms: LearningTerms, family: Family, edges: Floats | None
 ) -> dict[str, Any]:
     """With labels: accuracy of decoding, trained without labels and with a few labelled days."""
-    if found.labels is None or not (found.labels >= 0).any():
+    if histories.labels is None or not (histories.labels >= 0).any():
         return {}
-    bare = replace(found, labels=None)
+    bare = replace(histories, labels=None)
     design = design_for(bare, habits, terms, family)
     without = fit(bare.wh, design, labels=_labels(bare, design), edges=edges)
-    few = _few_days(found)
-    some = replace(found, labels=few)
-    guided = fit(some.wh, design, labels=_labels(some, design), edges=edges)
-    rest = np.where(few >= 0, np.int8(-1), found.labels).astype(np.int8)
+    first_labels = _few_days(histories)
+    few_days = replace(histories, labels=first_labels)
+    guided = fit(few_days.wh, design, labels=_labels(few_days, design), edges=edges)
+    other_labels = np.where(first_labels >= 0, np.int8(-1), histories.labels).astype(np.int8)
     return {
-        "without_labels": decoding_accuracy(found, found.labels, posterior(bare.wh, without)),
-        "without_labels_on_the_rest": decoding_accuracy(found, rest, posterior(bare.wh, without)),
+        "without_labels": decoding_accuracy(
+            histories, histories.labels, posterior(bare.wh, without)
+        ),
+        "without_labels_on_the_rest": decoding_accuracy(
+            histories, other_labels, posterior(bare.wh, without)
+        ),
         "few_days_on_the_rest": decoding_accuracy(
-            found, rest, posterior(some.wh, guided, labels=_labels(some, design))
+            histories,
+            other_labels,
+            posterior(few_days.wh, guided, labels=_labels(few_days, design)),
         ),
         "few_days": FEW,
     }
@@ -821,13 +844,13 @@ def _accuracy(
 FEW = 7
 
 
-def _few_days(found: Histories) -> Int8s:
+def _few_days(histories: Histories) -> Int8s:
     """The labels of each home's first labelled days only."""
-    assert found.labels is not None
-    few = np.full(found.labels.shape, -1, np.int8)
-    steps = found.steps_a_day
-    for h, row in enumerate(found.labels):
+    assert histories.labels is not None
+    labels = np.full(histories.labels.shape, -1, np.int8)
+    steps = histories.steps_a_day
+    for h, row in enumerate(histories.labels):
         days = np.unique(np.flatnonzero(row >= 0) // steps)[:FEW]
-        chosen = np.isin(np.arange(len(row)) // steps, days)
-        few[h, chosen] = row[chosen]
-    return few
+        mask = np.isin(np.arange(len(row)) // steps, days)
+        labels[h, mask] = row[mask]
+    return labels

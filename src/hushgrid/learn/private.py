@@ -65,11 +65,11 @@ class Statistics:
         return np.concatenate([part.ravel() for part in (self.shares, self.laws, self.moves)])
 
 
-def statistics(own: Fit, top: int, homes: int | None = None) -> Statistics:
+def statistics(fits: Fit, top: int, homes: int | None = None) -> Statistics:
     """The sums without noise.
 
     Args:
-        own: Fits of the homes that could be fitted.
+        fits: Fits of the homes that could be fitted.
         top: Public bound that scales the features [Wh].
         homes: Public number of homes, fitted or not; None for the number of fits. Required where a
             home's own readings decide whether it is fitted.
@@ -80,55 +80,55 @@ def statistics(own: Fit, top: int, homes: int | None = None) -> Statistics:
     Raises:
         PolicyError: The law has other features than two.
     """
-    if own.design.family not in ("gamma", "lognormal"):
-        raise PolicyError(f"law is {own.design.family!r}; pooled models need gamma or lognormal.")
+    if fits.design.family not in ("gamma", "lognormal"):
+        raise PolicyError(f"law is {fits.design.family!r}; pooled models need gamma or lognormal.")
     shares, laws, moves = (
-        np.sum(column, axis=0) for column in zip(*contributions(own, top), strict=True)
+        np.sum(column, axis=0) for column in zip(*contributions(fits, top), strict=True)
     )
-    return Statistics(shares, laws, moves, own.homes if homes is None else homes, None)
+    return Statistics(shares, laws, moves, fits.homes if homes is None else homes, None)
 
 
-def contributions(own: Fit, top: int) -> list[tuple[Ints, Ints, Ints]]:
+def contributions(fits: Fit, top: int) -> list[tuple[Ints, Ints, Ints]]:
     """The term of each home: whole numbers of 0 or more, at most `PARTS * UNIT` together.
 
     Args:
-        own: Fits of the homes.
+        fits: Fits of the homes.
         top: Public bound that scales the features [Wh].
 
     Returns:
         (shares, laws, moves) of each home, in the shapes of `Statistics`.
     """
-    period, tie = _period_of(own.moves.shape[1]), _tie_of(own)
-    reach = _reach(own.design.family, top)
-    found = []
-    for sums, moves in zip(own.sums, own.moves, strict=True):
+    period, tie = _period_of(fits.moves.shape[1]), _tie_of(fits)
+    reach = _reach(fits.design.family, top)
+    terms = []
+    for sums, moves in zip(fits.sums, fits.moves, strict=True):
         n = np.where(np.isfinite(sums[..., 0]), sums[..., 0], 0.0)
         share = n / max(float(n.sum()), 1e-9)
         laws = []
         for law in range(int(tie.max()) + 1):
-            here = tie == law
-            mean = sums[here][:, 1:].sum(axis=0) / max(float(n[here].sum()), 1e-9)
-            laws.append(share[here].sum() * np.clip(mean / reach, 0, 1))
+            mask = tie == law
+            mean = sums[mask][:, 1:].sum(axis=0) / max(float(n[mask].sum()), 1e-9)
+            laws.append(share[mask].sum() * np.clip(mean / reach, 0, 1))
         flows = np.stack([moves[period == p].sum(axis=0) for p in range(_PERIODS)])
         flows = flows / max(float(flows.sum()), 1e-9)
-        found.append((_whole(share, 1), _whole(np.array(laws), 2), _whole(flows, 1)))
-    return found
+        terms.append((_whole(share, 1), _whole(np.array(laws), 2), _whole(flows, 1)))
+    return terms
 
 
-def _tie_of(own: Fit) -> Int32s:
+def _tie_of(fits: Fit) -> Int32s:
     """(groups, K) number of the law of each place."""
-    shape = own.sums.shape[1:3]
-    tie = own.design.tie
+    shape = fits.sums.shape[1:3]
+    tie = fits.design.tie
     return tie if tie.size else np.arange(shape[0] * shape[1], dtype=np.int32).reshape(shape)
 
 
 def _whole(parts: Floats, most: int) -> Ints:
     """Rounded down to units; an excess over `most` by floating-point rounding is removed."""
-    whole = np.floor(np.clip(np.nan_to_num(parts), 0, 1) * UNIT).astype(np.int64)
-    excess = int(whole.sum()) - most * UNIT
+    units = np.floor(np.clip(np.nan_to_num(parts), 0, 1) * UNIT).astype(np.int64)
+    excess = int(units.sum()) - most * UNIT
     if excess > 0:
-        whole.flat[int(whole.argmax())] = max(int(whole.max()) - excess, 0)
-    return whole if int(whole.sum()) <= most * UNIT else np.zeros_like(whole)
+        units.flat[int(units.argmax())] = max(int(units.max()) - excess, 0)
+    return units if int(units.sum()) <= most * UNIT else np.zeros_like(units)
 
 
 def _reach(family: str, top: int) -> Floats:
@@ -165,8 +165,8 @@ def add_noise(exact: Statistics, epsilon: float, noise: Noise) -> Statistics:
         )
     noisy = exact.vector + noise.draws(_scale(2 * PARTS * UNIT, epsilon), exact.vector.size)
     parts = np.split(noisy, np.cumsum([exact.shares.size, exact.laws.size]))
-    every = zip(parts, (exact.shares, exact.laws, exact.moves), strict=True)
-    shares, laws, moves = (part.reshape(like.shape) for part, like in every)
+    pairs = zip(parts, (exact.shares, exact.laws, exact.moves), strict=True)
+    shares, laws, moves = (part.reshape(like.shape) for part, like in pairs)
     return Statistics(shares, laws, moves, exact.homes, float(epsilon))
 
 
@@ -179,34 +179,34 @@ def _scale(distance: int, epsilon: float) -> float:
     return distance / epsilon * (1 + 2.0**-50)
 
 
-def pooled_model(own: Fit, noisy: Statistics, top: int) -> Fit:
+def pooled_model(fits: Fit, noisy: Statistics, top: int) -> Fit:
     """One model for all homes, from noisy sums and public priors only.
 
     Negative entries count as 0, and spreads stay within `SPREADS`. Moves scale the prior's
     probabilities.
 
     Args:
-        own: A fit; only its design, which is public, is used.
+        fits: A fit; only its design, which is public, is used.
         noisy: The noisy sums.
         top: Public bound that scales the features [Wh].
 
     Returns:
         A fit with one "home".
     """
-    design, tie = own.design, _tie_of(own)
+    design, tie = fits.design, _tie_of(fits)
     share = np.maximum(noisy.shares, 0) / UNIT
     features = np.maximum(noisy.laws, 0) / UNIT
     reach = _reach(design.family, top)
     sums = np.zeros((*share.shape, 3))
     for law in range(int(tie.max()) + 1):
-        here = tie == law
-        total = float(share[here].sum())
+        mask = tie == law
+        total = float(share[mask].sum())
         mean = _sensible(design.family, np.clip(features[law] / max(total, 0.1), 0, 1) * reach)
-        weight = (share[here] + 1e-6) * _A_DAY * _own_days(own)
-        sums[here] = weight[:, None] * np.array([1.0, *mean])
-    moves = _scaled_moves(own, noisy)
+        weight = (share[mask] + 1e-6) * _A_DAY * _own_days(fits)
+        sums[mask] = weight[:, None] * np.array([1.0, *mean])
+    moves = _scaled_moves(fits, noisy)
     first = np.ones((1, design.states))
-    return pooled_fit(own, sums[None], moves[None], first, [noisy.homes])
+    return pooled_fit(fits, sums[None], moves[None], first, [noisy.homes])
 
 
 def _sensible(family: str, mean: Floats) -> tuple[float, float]:
@@ -224,27 +224,28 @@ SPREADS = (0.2, 1.5)  # of the logarithm of a reading, within one state
 _A_DAY = 48.0  # readings' worth of a home's share, against the prior on laws
 
 
-def _own_days(own: Fit) -> float:
+def _own_days(fits: Fit) -> float:
     """Days of the axis, a public number: the weight of the sums against the priors."""
-    return max(float(len(own.design.slot)) / (float(own.moves.shape[1]) / 2), 1.0)
+    return max(float(len(fits.design.slot)) / (float(fits.moves.shape[1]) / 2), 1.0)
 
 
-def _scaled_moves(own: Fit, noisy: Statistics) -> Floats:
+def _scaled_moves(fits: Fit, noisy: Statistics) -> Floats:
     """(slots, K, K) pseudo-counts: the prior's, each period's moves scaled to the sums."""
-    prior = own.design.moves if own.design.moves.ndim == 3 else own.design.moves.mean(axis=0)
+    prior = fits.design.moves if fits.design.moves.ndim == 3 else fits.design.moves.mean(axis=0)
     period = _period_of(len(prior))
-    found = np.zeros_like(prior)
+    change = np.zeros_like(prior)
     flows = np.maximum(noisy.moves, 0) / UNIT
     for p in range(_PERIODS):
-        here = period == p
-        was = prior[here].sum(axis=0)
+        steps = period == p
+        expected_moves = prior[steps].sum(axis=0)
         row = flows[p].sum(axis=1, keepdims=True)
         # seen moves out of each state against those the prior expects of as many
-        ratio = (flows[p] + 0.02 * was / was.sum()) / (
-            row * was / was.sum(axis=1, keepdims=True) + 0.02 * was / was.sum()
+        ratio = (flows[p] + 0.02 * expected_moves / expected_moves.sum()) / (
+            row * expected_moves / expected_moves.sum(axis=1, keepdims=True)
+            + 0.02 * expected_moves / expected_moves.sum()
         )
-        found[here] = prior[here] * (np.clip(ratio, 0.1, 10) - 1)
-    return np.maximum(found, -0.9 * prior)
+        change[steps] = prior[steps] * (np.clip(ratio, 0.1, 10) - 1)
+    return np.maximum(change, -0.9 * prior)
 
 
 def bound_quantile(peaks: Ints, sizes: Ints, quantile: float, epsilon: float, noise: Noise) -> int:

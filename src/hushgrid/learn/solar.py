@@ -23,34 +23,40 @@ _PRIOR = 1.0  # readings, spread like all of the group, that each slot group has
 
 
 def with_solar(
-    public: tuple[PublishedGroup, ...], found: Histories, which: Indices
+    public: tuple[PublishedGroup, ...], histories: Histories, group_of: Indices
 ) -> tuple[PublishedGroup, ...]:
     """Laws of net readings from laws of what homes take and of what their panels' register counts.
 
     Args:
         public: Chain and laws of each group, of what homes take.
-        found: Histories with a register of the panels apart; else `public` stays as it is.
-        which: (homes,) group of each home.
+        histories: Histories with a register of the panels apart; else `public` stays as it is.
+        group_of: (homes,) group of each home.
 
     Returns:
         The groups with net laws by slot group, for occupied and for empty homes.
     """
-    if found.solar is None:
+    if histories.solar is None:
         return public
-    return tuple(_composed(one, found, np.flatnonzero(which == j)) for j, one in enumerate(public))
+    return tuple(
+        _composed(published, histories, np.flatnonzero(group_of == j))
+        for j, published in enumerate(public)
+    )
 
 
-def _composed(one: PublishedGroup, found: Histories, members: Indices) -> PublishedGroup:
-    assert found.solar is not None
-    v, group = found.export, one.slot_group(found)
-    solar = np.clip(found.solar[members], 0, v)
+def _composed(published: PublishedGroup, histories: Histories, members: Indices) -> PublishedGroup:
+    assert histories.solar is not None
+    v, group = histories.export, published.slot_group(histories)
+    solar = np.clip(histories.solar[members], 0, v)
     edges = common_edges(solar)
-    counts = np.stack([_counts(solar[:, group == g], edges) for g in range(len(one.present))])
+    counts = np.stack([_counts(solar[:, group == g], edges) for g in range(len(published.present))])
     usual = counts.sum(axis=0)
     usual = usual / usual.sum() if usual.any() else np.eye(1, len(usual))[0]
-    if one.seasons:  # what a season lacks is as at this time of day in all of the year
-        year = counts.reshape(len(one.seasons), len(one.starts), -1).sum(axis=0) + _PRIOR * usual
-        usual = np.tile(year / year.sum(axis=1, keepdims=True), (len(one.seasons), 1))
+    if published.seasons:  # what a season lacks is as at this time of day in all of the year
+        year = (
+            counts.reshape(len(published.seasons), len(published.starts), -1).sum(axis=0)
+            + _PRIOR * usual
+        )
+        usual = np.tile(year / year.sum(axis=1, keepdims=True), (len(published.seasons), 1))
     shares = counts + _PRIOR * usual
     shares = np.round(shares / shares.sum(axis=1, keepdims=True), 7)
     bins = [
@@ -64,36 +70,38 @@ def _composed(one: PublishedGroup, found: Histories, members: Indices) -> Publis
             for table, part in zip(tables, bins, strict=True)
         )
 
-    empty = net(one.empty or (one.absent,) * len(bins))
-    return replace(one, absent=empty[0], present=net(one.present), empty=empty)
+    empty = net(published.empty or (published.absent,) * len(bins))
+    return replace(published, absent=empty[0], present=net(published.present), empty=empty)
 
 
 def _counts(values: Floats, edges: Floats) -> Floats:
     """Readings in each bin."""
-    seen = values[np.isfinite(values)]
-    return np.histogram(seen, edges)[0].astype(np.float64)
+    finite = values[np.isfinite(values)]
+    return np.histogram(finite, edges)[0].astype(np.float64)
 
 
-def dependence(found: Histories, starts: tuple[int, ...]) -> float:
+def dependence(histories: Histories, starts: tuple[int, ...]) -> float:
     """Correlation of both registers within slot groups of a home, which the laws take for 0.
 
     Args:
-        found: Histories with a register of the panels apart.
+        histories: Histories with a register of the panels apart.
         starts: First hour of each slot group.
 
     Returns:
         The correlation, from -1 to 1; 0 where a register never moves.
     """
-    assert found.solar is not None
-    group, sums = found.slot_group(starts), np.zeros(3)
-    for taken, solar in zip(found.wh, found.solar, strict=True):
-        seen = np.isfinite(taken) & np.isfinite(solar)
-        own = group[seen]
-        number = np.maximum(np.bincount(own), 1)
+    assert histories.solar is not None
+    group, sums = histories.slot_group(starts), np.zeros(3)
+    for readings, solar in zip(histories.wh, histories.solar, strict=True):
+        finite = np.isfinite(readings) & np.isfinite(solar)
+        finite_groups = group[finite]
+        number = np.maximum(np.bincount(finite_groups), 1)
         x, y = (
-            values[seen] - (np.bincount(own, values[seen]) / number)[own]
-            for values in (taken, solar)
+            values[finite] - (np.bincount(finite_groups, values[finite]) / number)[finite_groups]
+            for values in (readings, solar)
         )
         sums += x @ y, x @ x, y @ y
-    both, one, other = sums.tolist()
-    return both / (one * other) ** 0.5 if one > 0 and other > 0 else 0.0
+    covariance, reading_variance, solar_variance = sums.tolist()
+    if reading_variance <= 0 or solar_variance <= 0:
+        return 0.0
+    return float(covariance / (reading_variance * solar_variance) ** 0.5)

@@ -192,13 +192,13 @@ def _close_in(gap: Callable[[float], float], low: float, high: float) -> float:
     """Chandrupatla (1997): gap(low) > 0 >= gap(high), never rising; x is log b."""
     a, b = math.log(high), math.log(low)  # b is the newest end, a the other, c the one before
     fa, fb = gap(high), gap(low)
-    known = high
+    best = high
     c, fc, share = a, fa, 0.5
     while True:
         x = a + share * (b - a)
         fx = gap(math.exp(x))
         if fx <= 0:
-            known = min(known, math.exp(x))
+            best = min(best, math.exp(x))
         if (fx > 0) == (fa > 0):
             c, fc = a, fa
         else:
@@ -206,7 +206,7 @@ def _close_in(gap: Callable[[float], float], low: float, high: float) -> float:
         a, fa = x, fx
         width = abs(b - a)
         if width <= _WIDTH:
-            return known
+            return best
         share = 0.5
         xi, phi = (a - b) / (c - b), (fa - fb) / (fc - fb) if fc != fb else math.inf
         if phi * phi < xi and (1 - phi) ** 2 < 1 - xi:

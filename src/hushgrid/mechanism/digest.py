@@ -61,16 +61,16 @@ def _tariff_values(tariff: Tariff) -> dict[str, tuple[Any, _Form]]:
     }
 
 
-def _feed_in(given: FeedIn | None) -> dict[str, Any] | None:
-    if given is None:
+def _feed_in(feed_in: FeedIn | None) -> dict[str, Any] | None:
+    if feed_in is None:
         return None
-    every = {key: real(getattr(given, key)) for key in ("alpha", "beta", "floor", "cap")}
-    return unlike(every, {"floor": 0.0, "cap": math.inf})
+    values = {key: real(getattr(feed_in, key)) for key in ("alpha", "beta", "floor", "cap")}
+    return unlike(values, {"floor": 0.0, "cap": math.inf})
 
 
 def _policy_values(policy: Policy) -> dict[str, tuple[Any, _Form]]:
     """By the keys of [policy] likewise; `min_scale` alone has none in a file."""
-    own = dict(policy.schedule.terms)
+    schedule_terms = dict(policy.schedule.terms)
     return {
         "epsilon": (policy.epsilon, real),
         "horizon": (policy.horizon, int),
@@ -83,8 +83,11 @@ def _policy_values(policy: Policy) -> dict[str, tuple[Any, _Form]]:
         "publish": (policy.publish, str),
         "estimator": (policy.estimator, str),
         "usual": (policy.usual, real),
-        "covariates": (policy.covariates, lambda each: [_covariate(one) for one in each]),
-        **{key: (value, _written) for key, value in (_NO_SCHEDULE | own).items()},
+        "covariates": (
+            policy.covariates,
+            lambda covariates: [_covariate(covariate) for covariate in covariates],
+        ),
+        **{key: (value, _written) for key, value in (_NO_SCHEDULE | schedule_terms).items()},
     }
 
 
@@ -94,19 +97,23 @@ _NO_SCHEDULE: dict[str, Any] = {
 }  # fmt: skip
 
 
-def _clamp(each: Clamp) -> list[Any]:
-    ends = [clamp_ends(at) for at in each]
+def _clamp(clamp: Clamp) -> list[Any]:
+    ends = [clamp_ends(at) for at in clamp]
     return [[low, high] if low else high for low, high in ends]
 
 
-def _covariate(one: Covariate) -> dict[str, Any]:
-    return {"name": one.name, "centre": real(one.centre), "scale": real(one.scale)}
+def _covariate(covariate: Covariate) -> dict[str, Any]:
+    return {
+        "name": covariate.name,
+        "centre": real(covariate.centre),
+        "scale": real(covariate.scale),
+    }
 
 
 def _written(value: Any) -> Any:
     """A value of a schedule as it is written in a digest."""
     if isinstance(value, tuple):
-        return [real(one) for one in value]
+        return [real(number) for number in value]
     return real(value) if is_real(value) else value
 
 
@@ -119,8 +126,8 @@ def tariff_fields(tariff: Tariff) -> dict[str, Any]:
     Returns:
         Key to number, as JSON has them.
     """
-    every = {key: form(value) for key, (value, form) in _tariff_values(tariff).items()}
-    return unlike(every, _TARIFF_USUAL)
+    values = {key: form(value) for key, (value, form) in _tariff_values(tariff).items()}
+    return unlike(values, _TARIFF_USUAL)
 
 
 def policy_fields(policy: Policy) -> dict[str, Any]:
@@ -132,8 +139,8 @@ def policy_fields(policy: Policy) -> dict[str, Any]:
     Returns:
         Key to value, as JSON has them.
     """
-    every = {key: form(value) for key, (value, form) in _policy_values(policy).items()}
-    return unlike(every, _POLICY_USUAL)
+    values = {key: form(value) for key, (value, form) in _policy_values(policy).items()}
+    return unlike(values, _POLICY_USUAL)
 
 
 def terms_digest(

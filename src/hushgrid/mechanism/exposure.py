@@ -93,10 +93,10 @@ def merged(steps: Sequence[Exposure]) -> Exposure:
     Returns:
         Their cases together.
     """
-    cases = {id(case): case for one in steps for case in one.cases}
+    cases = {id(case): case for exposure in steps for case in exposure.cases}
     protected = steps[0].protected
-    for one in steps[1:]:
-        protected = protected | one.protected
+    for exposure in steps[1:]:
+        protected = protected | exposure.protected
     return replace(steps[0], protected=protected, cases=tuple(cases.values()))
 
 
@@ -110,7 +110,7 @@ class Exposures(Value):
         zone: Houses and bounds.
         consumption: The laws of readings.
         blocks: How correlated houses count.
-        together: How several models count.
+        models_rule: How several models count.
         on_empty: What to do when no house is uncertain.
         clamp: Clamp of each density class [Wh], or empty.
         constrained: The policy whose probabilistic constraint applies, or None.
@@ -122,14 +122,14 @@ class Exposures(Value):
         zone: Zone,
         consumption: Consumption,
         blocks: BlockRule,
-        together: ModelsRule,
+        models_rule: ModelsRule,
         on_empty: EmptyRule,
         clamp: Clamp = (),
         constrained: Policy | None = None,
     ) -> None:
         consumption.check_fits(zone.bound)
         self._origin = (tuple(check_models(models, zone.n_houses)), zone, consumption)
-        self._rules = (blocks, together, on_empty, clamp)
+        self._rules = (blocks, models_rule, on_empty, clamp)
         # a probabilistic constraint depends on what is lost, so on every term of one policy
         self._constrained = constrained
         if clamp:  # from here on the clamp is the bound: the proofs see nothing else
@@ -140,7 +140,7 @@ class Exposures(Value):
         kinds = consumption.class_of
         if consumption.reacts:
             kinds, _ = grouped([consumption.class_of, zone.bound])
-        self._support = Support(models, kinds, zone.bound, blocks, together)
+        self._support = Support(models, kinds, zone.bound, blocks, models_rule)
         self._blocks = self._support.all_blocks()
         self._largest = int(zone.bound.argmax())  # once: it is a pass over all houses
         self._reach = max(int(zone.bound[self._largest]), self._support.largest_block())
@@ -163,10 +163,10 @@ class Exposures(Value):
 
     def restarted(self) -> Exposures:
         """The same exposures before any loss is recorded."""
-        other = object.__new__(Exposures)
-        vars(other).update(vars(self))
-        other._begin()
-        return other
+        copy = object.__new__(Exposures)
+        vars(copy).update(vars(self))
+        copy._begin()
+        return copy
 
     def check_made_for(
         self,
@@ -176,11 +176,11 @@ class Exposures(Value):
         policy: Policy,
     ) -> None:
         """Refuse a zone, models or rules other than those of the constructor."""
-        mine, rules = self._origin, (policy.blocks, policy.models, policy.on_empty, policy.clamp)
+        origin, rules = self._origin, (policy.blocks, policy.models, policy.on_empty, policy.clamp)
         constrained = policy if policy.schedule.negligible else None
         if self.made_from() != (tuple(models), zone, consumption, *rules, constrained):
             raise PolicyError(
-                f"exposures were made for zone {mine[1].id!r} under"
+                f"exposures were made for zone {origin[1].id!r} under"
                 f" {', '.join(str(rule) for rule in self._rules[:3])};"
                 " make them from this zone, these models and this policy."
             )
@@ -199,13 +199,15 @@ class Exposures(Value):
     @property
     def weaker(self) -> bool:
         """Whether the rules can bound less than what a release discloses about one house."""
-        blocks, together, _, _ = self._rules
+        blocks, models_rule, _, _ = self._rules
         several = len(self._origin[0]) > 1
-        return (blocks != "block" and self._support.has_blocks) or (together != "union" and several)
+        return (blocks != "block" and self._support.has_blocks) or (
+            models_rule != "union" and several
+        )
 
-    def record_losses(self, each: Floats) -> None:
+    def record_losses(self, losses: Floats) -> None:
         """Record the loss of the latest release for each house (probabilistic constraint)."""
-        self._lost, self.n_recorded = each[self._support.largest], self.n_recorded + 1
+        self._lost, self.n_recorded = losses[self._support.largest], self.n_recorded + 1
 
     def at(self, t: int) -> Exposure:
         """The exposure of step t, before any reaction of demand to rates."""
@@ -222,8 +224,8 @@ class Exposures(Value):
         opened = next(self._steps)
         if self._unlikely is not None and self._constrained is not None:
             self._unlikely.advance(self._lost)
-            left = self._unlikely.negligible(self._constrained.schedule.negligible)
-            remaining = opened.groups & ~left
+            left_out = self._unlikely.negligible(self._constrained.schedule.negligible)
+            remaining = opened.groups & ~left_out
             if remaining.any() or opened.blocks:  # the set is never emptied
                 opened = replace(opened, groups=remaining)
         if self._rules[2] == "protect_all" and not (opened.groups.any() or opened.blocks):
@@ -292,5 +294,5 @@ def _largest_open_groups(support: Support, opened: Open) -> Int32s:
     top = np.full(int(kinds.max()) + 1, -1, np.int32)
     np.maximum.at(top, kinds, bounds)
     best = groups[bounds == top[kinds]]
-    _, first = np.unique(support.class_of_group[best], return_index=True)
-    return np.asarray(best[first])
+    _, index = np.unique(support.class_of_group[best], return_index=True)
+    return np.asarray(best[index])

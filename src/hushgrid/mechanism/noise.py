@@ -53,8 +53,8 @@ class Noise(ABC):
     def blocks(self, scale: float, steps: int, count: int) -> Ints:
         """The noise of so many blocks, (count, steps), for audits and tests."""
         sizes = [self.draw_size(scale, steps) for _ in range(count)]
-        each = [[self.draw_within(size) for _ in range(steps)] for size in sizes]
-        return np.array(each, np.int64).reshape(count, steps)
+        noises = [[self.draw_within(size) for _ in range(steps)] for size in sizes]
+        return np.array(noises, np.int64).reshape(count, steps)
 
     def in_block(self, terms: str, scale: float, span: tuple[int, int], t: int) -> int:
         """The noise of step t in a block of steps; its M is drawn at the first and kept here.
@@ -72,15 +72,15 @@ class Noise(ABC):
             NoiseError: If the block began with another source: a second M in a block would lose
                 more than the block may.
         """
-        kept = vars(self).setdefault("_sizes", dict[str, tuple[tuple[int, int], float, int]]())
+        sizes = vars(self).setdefault("_sizes", dict[str, tuple[tuple[int, int], float, int]]())
         if t == span[0]:
-            kept[terms] = (span, scale, self.draw_size(scale, span[1] - span[0] + 1))
-        if kept.get(terms, ())[:2] != (span, scale):
+            sizes[terms] = (span, scale, self.draw_size(scale, span[1] - span[0] + 1))
+        if sizes.get(terms, ())[:2] != (span, scale):
             raise NoiseError(
                 f"step {t} is in the block of steps {span[0]} to {span[1]}, whose noise began with"
                 " another source; give the source of its first step."
             )
-        return self.draw_within(kept[terms][2])
+        return self.draw_within(sizes[terms][2])
 
     def drawn(self, law: NoiseLaw, scale: float) -> int:
         """One draw of noise of a schedule's law, at `scale` [Wh]."""
@@ -109,10 +109,10 @@ class SecureNoise(Noise):
 
         check_scale(scale)
         enable_features("contrib")
-        many = measurements.make_laplace(
+        sampler = measurements.make_laplace(
             vector_domain(atom_domain(T="i64")), l1_distance(T="i64"), scale
         )
-        return np.array(many([0] * count), np.int64)
+        return np.array(sampler([0] * count), np.int64)
 
     def draw_gaussian(self, scale: float) -> int:
         """One draw of OpenDP's integer Gaussian."""
@@ -127,16 +127,16 @@ class SecureNoise(Noise):
         check_block(scale, steps)
         while True:
             size = self._geometric_sum(scale, steps + 1)
-            tried = math.prod(2 * size + 2 * j for j in range(1, steps + 1))
-            if secrets.randbelow(tried) < (2 * size + 1) ** steps:
+            odds = math.prod(2 * size + 2 * j for j in range(1, steps + 1))
+            if secrets.randbelow(odds) < (2 * size + 1) ** steps:
                 return size
 
     def _geometric_sum(self, scale: float, count: int) -> int:
         """The sum of so many k >= 0 with Pr[k] ~ q^k: Laplace draws that are not negative."""
-        found = list[int]()
-        while len(found) < count:
-            found += [k for k in self.draws(scale, 2 * count + 8).tolist() if k >= 0]
-        return sum(found[:count])
+        numbers = list[int]()
+        while len(numbers) < count:
+            numbers += [k for k in self.draws(scale, 2 * count + 8).tolist() if k >= 0]
+        return sum(numbers[:count])
 
     def draw_within(self, size: int) -> int:
         """By the operating system's randomness."""
@@ -287,8 +287,8 @@ def gaussian_quantile(uniform: float, scale: float) -> int:
 def _gaussian_size(tail: float, scale: float) -> int:
     """The largest k >= 0 with Pr[K >= k] > tail; symmetric, so tail < 1/2 gives the magnitude."""
     if scale < _WIDE:
-        each = np.arange(math.ceil(9.5 * scale) + 2)
-        weight = np.exp(-(each**2) / (2 * scale**2))
+        magnitudes = np.arange(math.ceil(9.5 * scale) + 2)
+        weight = np.exp(-(magnitudes**2) / (2 * scale**2))
         reaching = np.cumsum(weight[::-1])[::-1] / (2 * weight.sum() - 1)
         return max(int(np.searchsorted(-reaching, -tail)) - 1, 0)
     from scipy.special import ndtri

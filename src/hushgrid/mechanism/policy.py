@@ -116,7 +116,7 @@ class Schedule:
         """The schedule again and again over so many steps, whose epsilons are given one by one."""
         return self.with_epsilons(())
 
-    def with_epsilons(self, each: tuple[float, ...]) -> Schedule:  # noqa: ARG002
+    def with_epsilons(self, epsilons: tuple[float, ...]) -> Schedule:  # noqa: ARG002
         """The schedule with these epsilons, or one for all steps; unchanged where it has none."""
         return self
 
@@ -173,9 +173,9 @@ class PerStep(Schedule):
         """`epsilon_t`."""
         return {"epsilon_t": self.epsilons}
 
-    def with_epsilons(self, each: tuple[float, ...]) -> Schedule:
+    def with_epsilons(self, epsilons: tuple[float, ...]) -> Schedule:
         """An even schedule without them."""
-        return per_step(each)
+        return per_step(epsilons)
 
 
 @final
@@ -225,9 +225,9 @@ class Negligible(Schedule):
             f" most {self.negligible:g}; a price can shift its odds by more then"
         )
 
-    def with_epsilons(self, each: tuple[float, ...]) -> Schedule:
+    def with_epsilons(self, epsilons: tuple[float, ...]) -> Schedule:
         """The same probability."""
-        return Negligible(self.negligible, each)
+        return Negligible(self.negligible, epsilons)
 
     def protecting_all(self) -> Schedule:
         """Its epsilons alone."""
@@ -308,10 +308,10 @@ class Gaussian(Schedule):
                 " epsilon for the whole horizon.",
                 fields=("gaussian", "eta", "epsilon_t"),
             )
-        left = gaussian_delta(policy.epsilon, policy.horizon, self.multiple)
-        if left > self.delta:
+        delta = gaussian_delta(policy.epsilon, policy.horizon, self.multiple)
+        if delta > self.delta:
             raise PolicyError(
-                f"policy gaussian is {self.multiple:g}, which leaves delta = {left:.3g} at epsilon"
+                f"policy gaussian is {self.multiple:g}, which leaves delta = {delta:.3g} at epsilon"
                 f" = {policy.epsilon:g} over {policy.horizon} steps where {self.delta:g} is"
                 " promised; give a larger multiple, as plan computes it.",
                 fields=("gaussian", "epsilon", "horizon", "delta"),
@@ -345,18 +345,18 @@ class Blocks(Schedule):
     _ends: tuple[int, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        whole = all(is_whole(one) and one >= 1 for one in self.lengths)
-        if not self.lengths or not whole or len(self.losses) != len(self.lengths):
+        whole_steps = all(is_whole(length) and length >= 1 for length in self.lengths)
+        if not self.lengths or not whole_steps or len(self.losses) != len(self.lengths):
             raise PolicyError(
                 f"policy block_steps is {list(self.lengths)[:8]} with {len(self.losses)} entries of"
                 " block_epsilon; give 1 step or more and one epsilon for each block.",
                 fields=("block_steps", "block_epsilon"),
             )
-        object.__setattr__(self, "lengths", tuple(int(one) for one in self.lengths))
+        object.__setattr__(self, "lengths", tuple(int(length) for length in self.lengths))
         object.__setattr__(self, "losses", tuple(self.losses))
         object.__setattr__(self, "_ends", tuple(accumulate(self.lengths)))
-        each = zip(self.losses, self.lengths, strict=True)
-        object.__setattr__(self, "epsilons", tuple(e for e, n in each for _ in range(n)))
+        blocks = zip(self.losses, self.lengths, strict=True)
+        object.__setattr__(self, "epsilons", tuple(e for e, n in blocks for _ in range(n)))
 
     @property
     def terms(self) -> Mapping[str, Any]:
@@ -396,24 +396,24 @@ class Blocks(Schedule):
         steps = np.repeat(self.lengths, self.lengths)
         return cast("Wh", (steps + 1) * (steps + 2) / 3 * scale**2)
 
-    def with_epsilons(self, each: tuple[float, ...]) -> Schedule:
+    def with_epsilons(self, epsilons: tuple[float, ...]) -> Schedule:
         """The blocks that these steps begin; an even schedule without any."""
-        if not each:
+        if not epsilons:
             return Even()
-        kept, left = list[int](), len(each)
+        lengths, steps = list[int](), len(epsilons)
         for length in self.lengths:
-            kept.append(min(length, left))
-            left -= kept[-1]
-            if not left:
+            lengths.append(min(length, steps))
+            steps -= lengths[-1]
+            if not steps:
                 break
-        starts = [sum(kept[:k]) for k in range(len(kept))]
-        return Blocks(tuple(kept), tuple(each[start] for start in starts))
+        starts = [sum(lengths[:k]) for k in range(len(lengths))]
+        return Blocks(tuple(lengths), tuple(epsilons[start] for start in starts))
 
     def over(self, steps: int) -> Schedule:
         """The same blocks in every horizon; the last one may be cut off."""
         times = -(-steps // sum(self.lengths))
-        whole = Blocks(self.lengths * times, self.losses * times)
-        return whole.with_epsilons(whole.epsilons[:steps])
+        horizon_blocks = Blocks(self.lengths * times, self.losses * times)
+        return horizon_blocks.with_epsilons(horizon_blocks.epsilons[:steps])
 
     def check(self, policy: _Policy) -> None:
         """eta = 1, the rules that bound what is lost about a house, and blocks that fit."""
@@ -585,7 +585,7 @@ class Policy:
                 fields=("usual", "estimator"),
             )
         object.__setattr__(self, "covariates", tuple(self.covariates))
-        if len({one.name for one in self.covariates}) < len(self.covariates):
+        if len({covariate.name for covariate in self.covariates}) < len(self.covariates):
             raise PolicyError(
                 "policy covariates have the same name twice; give each its own.",
                 fields=("covariates",),
@@ -645,12 +645,12 @@ def weaker_promise(policy: Policy, models: int = 2) -> tuple[str, ...]:
     >>> weaker_promise(Policy(0.5))
     ()
     """
-    found = [_WEAKER[policy.blocks]] if policy.blocks in _WEAKER else []
+    sentences = [_WEAKER[policy.blocks]] if policy.blocks in _WEAKER else []
     if policy.models == "paper" and models > 1:
-        found.append(_WEAKER_MODELS)
+        sentences.append(_WEAKER_MODELS)
     if policy.on_empty == "publish_exact":
-        found.append(_WEAKER_EXACT)
-    return tuple(found)
+        sentences.append(_WEAKER_EXACT)
+    return tuple(sentences)
 
 
 _BOOKED = "about one home a price can say more, and that larger loss is what each release states"
@@ -679,8 +679,8 @@ def _checked_clamp(clamp: Clamp) -> Clamp:
         raise PolicyError(
             f"policy clamp is {clamp!r}; give a list of Wh, one a density class.", fields=("clamp",)
         )
-    each = [tuple(at) if isinstance(at, list) else at for at in clamp]
-    for kind, at in enumerate(each):
+    ends = [tuple(at) if isinstance(at, list) else at for at in clamp]
+    for kind, at in enumerate(ends):
         if isinstance(at, tuple):  # in a file the lower end is at most 0, in offset Wh at least 0
             if (
                 len(at) != 2
@@ -698,4 +698,4 @@ def _checked_clamp(clamp: Clamp) -> Clamp:
                 f"policy clamp of class {kind} is {at}; give whole Wh, 1 to {MAX_CLAMP}.",
                 fields=("clamp",),
             )
-    return tuple((int(at[0]), int(at[1])) if isinstance(at, tuple) else int(at) for at in each)
+    return tuple((int(at[0]), int(at[1])) if isinstance(at, tuple) else int(at) for at in ends)

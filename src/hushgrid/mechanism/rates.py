@@ -22,9 +22,9 @@ class Rates(Sequence[float]):
     __slots__ = ("_full", "_tail")
 
     def __init__(self, rates: Sequence[float] = ()) -> None:
-        whole, ends = tuple(rates), range(_SIZE, len(rates) + 1, _SIZE)
-        self._full = tuple(whole[end - _SIZE : end] for end in ends)
-        self._tail = whole[len(ends) * _SIZE :]
+        series, ends = tuple(rates), range(_SIZE, len(rates) + 1, _SIZE)
+        self._full = tuple(series[end - _SIZE : end] for end in ends)
+        self._tail = series[len(ends) * _SIZE :]
 
     def followed_by(self, *rates: float) -> Rates:
         """The same rates and then these.

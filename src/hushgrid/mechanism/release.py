@@ -146,14 +146,14 @@ class Release:
         return noise_spread(self.noise, self.scale, (self.block or {}).get("length", 1))
 
     @classmethod
-    def free(cls, **stated: Any) -> Release:
+    def free(cls, **values: Any) -> Release:
         """A release whose costs are 0: one without readings, or of another method.
 
         Args:
-            **stated: The fields that have other values, among them all that name the release.
+            **values: The fields that have other values, among them all that name the release.
         """
         costs = dict.fromkeys(("put_back", "scale", "epsilon", "delta", "epsilon_any"), 0.0)
-        return cls(**{"estimate": None, "rate": 0.0, **costs, **stated})
+        return cls(**{"estimate": None, "rate": 0.0, **costs, **values})
 
 
 def noise_spread(noise: NoiseName, scale: float, steps: int = 1) -> float:
@@ -559,8 +559,8 @@ def _published(
 
 def _checked_load(load: int | Tally, state: State) -> int:
     if isinstance(load, Tally):
-        own = state.zone.bound
-        if load.bound is not own and not np.array_equal(load.bound, own):
+        bound = state.zone.bound
+        if load.bound is not bound and not np.array_equal(load.bound, bound):
             raise ReadingError(
                 "readings were cut at other bounds than the policy's;"
                 " add them with tally(readings, state.zone.bound)."
@@ -572,11 +572,11 @@ def _checked_load(load: int | Tally, state: State) -> int:
             )
         load = load.load
     elif state.policy.clamp or state.tariff.offset:
-        why, more = "the policy has a clamp", ""
+        reason, more = "the policy has a clamp", ""
         if state.tariff.offset:
-            why, more = "houses export", ", state.zone.export"
+            reason, more = "houses export", ", state.zone.export"
         raise ReadingError(
-            f"the load is a bare number but {why};"
+            f"the load is a bare number but {reason};"
             f" give what tally(readings, state.zone.bound{more}) returns."
         )
     # what the lower ends of a clamp took off every reading: public
@@ -585,15 +585,15 @@ def _checked_load(load: int | Tally, state: State) -> int:
 
 def _whole_load(load: int, most: int) -> int:
     try:
-        whole = int(load)
+        wh = int(load)
     except (TypeError, ValueError, OverflowError):
         raise ReadingError("the load is not a number; add the readings with aggregate.") from None
-    if whole != load or whole < 0:
+    if wh != load or wh < 0:
         raise ReadingError(
             "the load is not a whole number of Wh, 0 or more; add the readings with aggregate."
         )
-    if whole > most:
+    if wh > most:
         raise ReadingError(
             f"the load is above {most} Wh, the sum of all bounds; clamp readings with aggregate."
         )
-    return whole
+    return wh

@@ -71,17 +71,17 @@ class Scheduler(Value):
     ) -> None:
         self._made_from = (exposures, policy, calibrator)
         self._exposures, self._policy = exposures, policy
-        given = policy.schedule
-        usual: Calibrator = TRUST if given.per_release else GaussianMultiple()
-        if not given.per_release and calibrator is not None:
+        schedule = policy.schedule
+        usual: Calibrator = TRUST if schedule.per_release else GaussianMultiple()
+        if not schedule.per_release and calibrator is not None:
             raise PolicyError(
-                f"policy gaussian is {given.multiple:g} and there is a calibrator too;"
+                f"policy gaussian is {schedule.multiple:g} and there is a calibrator too;"
                 " give one of them."
             )
-        if given.lengths and calibrator is not None:
+        if schedule.lengths and calibrator is not None:
             raise PolicyError(
-                f"policy block_steps has {len(given.lengths)} blocks and there is a calibrator too;"
-                " give one of them."
+                f"policy block_steps has {len(schedule.lengths)} blocks and there is a"
+                " calibrator too; give one of them."
             )
         self._calibrator = usual if calibrator is None else calibrator
         self._answers: dict[tuple[Exposure, float], Answer] = {}
@@ -92,10 +92,10 @@ class Scheduler(Value):
         self._merged: dict[tuple[Exposure, ...], Exposure] = {}
         self._of_block: dict[tuple[int, int], Exposure] = {}
         self.ahead = policy.eta == 1 or not exposures.consumption.reacts
-        self._leaving = given.negligible > 0
+        self._leaving = schedule.negligible > 0
         if self._leaving and not self.ahead:
             raise PolicyError(
-                f"policy negligible is {given.negligible:g} and readings react to rates at eta ="
+                f"policy negligible is {schedule.negligible:g} and readings react to rates at eta ="
                 f" {policy.eta:g}; give eta = 1, or negligible = 0."
             )
         if self._leaving:  # they follow what this schedule loses
@@ -115,45 +115,49 @@ class Scheduler(Value):
                 f"step t is {t} but the policy's horizon is {self._policy.horizon};"
                 " plan a longer horizon, or publish the public forecast."
             )
-        lost = self._policy.epsilon_at(t) if epsilon is None else epsilon
+        loss = self._policy.epsilon_at(t) if epsilon is None else epsilon
         if not self.ahead:
             exposure = self.exposure(t, rates)
             return self._with_booked_loss(
-                _calibration(t, exposure, self._answer(exposure, lost)), rates
+                _calibration(t, exposure, self._answer(exposure, loss)), rates
             )
         if self._leaving:
             self._catch_up(t)
-        if (t, lost) not in self._known:
-            key = (self._exposure_of(self._exposures, t), lost)
+        if (t, loss) not in self._known:
+            key = (self._exposure_of(self._exposures, t), loss)
             if key not in self._answers:
                 self._answers[key] = self._answer(*key, self._coarsest(t))
-            self._known[t, lost] = self._with_booked_loss(
+            self._known[t, loss] = self._with_booked_loss(
                 _calibration(t, key[0], self._answers[key])
             )
-        return self._known[t, lost]
+        return self._known[t, loss]
 
-    def _with_booked_loss(self, found: Calibration, rates: Sequence[float] = ()) -> Calibration:
+    def _with_booked_loss(
+        self, calibration: Calibration, rates: Sequence[float] = ()
+    ) -> Calibration:
         """The calibration with its booked loss, where the rules that set the noise bound less.
 
         Or where houses are left out.
         """
         weaker = self._exposures.weaker or self._leaving
-        if found.scale > 0 and (not weaker or math.isinf(found.epsilon)):
-            return found
-        exposure = self._booked_exposure(found.t)
+        if calibration.scale > 0 and (not weaker or math.isinf(calibration.epsilon)):
+            return calibration
+        exposure = self._booked_exposure(calibration.t)
         if not self.ahead:
-            exposure = self._after_reaction(exposure, found.t, rates)
-        if found.scale == 0:
-            return replace(found, epsilon=math.inf if exposure.cases else 0.0)
-        worst = max(self._worst(exposure, found.scale), found.epsilon)
-        any_loss = math.nextafter(exposure.reach / found.scale, math.inf)
-        return replace(found, epsilon=worst, epsilon_any=max(any_loss, found.epsilon_any))
+            exposure = self._after_reaction(exposure, calibration.t, rates)
+        if calibration.scale == 0:
+            return replace(calibration, epsilon=math.inf if exposure.cases else 0.0)
+        worst = max(self._worst(exposure, calibration.scale), calibration.epsilon)
+        any_loss = math.nextafter(exposure.reach / calibration.scale, math.inf)
+        return replace(
+            calibration, epsilon=worst, epsilon_any=max(any_loss, calibration.epsilon_any)
+        )
 
     def _worst(self, exposure: Exposure, scale: float) -> float:
         """The largest loss of any case; cached where steps share exposures."""
         if (exposure, scale) not in self._losses:
-            each = (case_loss(case, scale, self._policy.eta) for case in exposure.cases)
-            worst = max(each, default=0.0)
+            losses = (case_loss(case, scale, self._policy.eta) for case in exposure.cases)
+            worst = max(losses, default=0.0)
             if not self.ahead:
                 return worst
             self._losses[exposure, scale] = worst
@@ -194,14 +198,14 @@ class Scheduler(Value):
 
     def scales(self) -> list[float]:
         """The scale of every step [Wh]; none where they are not known before the first reading."""
-        scales, found = list[float](), dict[tuple[Exposure, float], float]()
+        scales, scale_of = list[float](), dict[tuple[Exposure, float], float]()
         for t in range(1, self._policy.horizon + 1) if self.ahead else ():
             if self._leaving:
                 self._catch_up(t)
             key = (self._exposure_of(self._exposures, t), self._policy.epsilon_at(t))
-            if key not in found:  # most steps are like an earlier one
-                found[key] = self.at(t).scale
-            scales.append(found[key])
+            if key not in scale_of:  # most steps are like an earlier one
+                scale_of[key] = self.at(t).scale
+            scales.append(scale_of[key])
         return scales
 
     def most(self, t: int) -> float:
@@ -210,12 +214,12 @@ class Scheduler(Value):
         Above epsilon only where houses are left out, or under rules that bound less than what a
         release discloses about one house; infinite where that depends on rates.
         """
-        lost = self._policy.epsilon_at(t)
+        loss = self._policy.epsilon_at(t)
         if self._leaving:
-            return max(self.at(t).epsilon_any, lost)
+            return max(self.at(t).epsilon_any, loss)
         if not self._exposures.weaker:
-            return lost
-        return max(self.at(t).epsilon, lost) if self.ahead else math.inf
+            return loss
+        return max(self.at(t).epsilon, loss) if self.ahead else math.inf
 
     @property
     def weaker(self) -> bool:
@@ -253,8 +257,8 @@ class Scheduler(Value):
                 bare[list(block)] |= bool(cases_of(exposure, block))
             return np.where(bare, math.inf, 0.0)
         eta, factor = self._policy.eta, self.consumption.factor(rates[: t - 1])
-        own = _losses_of_houses(self.zone, self.consumption, t, scale, eta, factor)
-        cost = np.where(exposure.protected.mask(), own, 0.0)
+        house_losses = _losses_of_houses(self.zone, self.consumption, t, scale, eta, factor)
+        cost = np.where(exposure.protected.mask(), house_losses, 0.0)
         for block in exposure.blocks:  # any house of a block can disclose the others
             cases = cases_of(exposure, block)
             cost[list(block)] = max((case_loss(case, scale, eta) for case in cases), default=0.0)
@@ -339,7 +343,7 @@ def exposures_of(
         zone,
         consumption,
         blocks=policy.blocks,
-        together=policy.models,
+        models_rule=policy.models,
         on_empty=policy.on_empty,
         clamp=policy.clamp,
         constrained=policy if policy.schedule.negligible else None,

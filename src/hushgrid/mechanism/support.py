@@ -91,12 +91,12 @@ def flips(possible: bytes, rule: BlockRule) -> tuple[Flip, ...]:
     """
     states = np.flatnonzero(np.frombuffer(possible, np.uint8))
     differ = states[:, None] ^ states[None, :]
-    chosen = {
+    pairs = {
         "block": _all_pairs,
         "minimal": _minimal_pairs,
         "paper": _one_house_pairs,
     }[rule](differ, len(possible))
-    rows, columns = np.nonzero(chosen & (states[:, None] < states[None, :]))
+    rows, columns = np.nonzero(pairs & (states[:, None] < states[None, :]))
     changed = differ[rows, columns]
     start = states[rows] & changed  # the smaller state: its highest changing house is absent
     distinct = np.unique(np.stack([changed, start], axis=1), axis=0).tolist()
@@ -126,11 +126,11 @@ def _minimal_pairs(differ: Ints, n_states: int) -> Bools:
 
 
 def _maximal(sets: Iterable[int]) -> list[int]:
-    kept: list[int] = []
+    maximal: list[int] = []
     for d in sorted(sets, key=lambda d: (-d.bit_count(), d)):
-        if not any(d & ~k == 0 for k in kept):
-            kept.append(d)
-    return kept
+        if not any(d & ~k == 0 for k in maximal):
+            maximal.append(d)
+    return maximal
 
 
 # ---- groups of equivalent houses
@@ -158,10 +158,10 @@ def grouped(labels: Sequence[Int32s]) -> tuple[Int32s, int]:
         combined += label
         combined -= low
         if span <= 4 * len(group) + 65536:
-            seen = np.zeros(span, np.bool_)
-            seen[combined] = True
-            number = np.cumsum(seen, dtype=np.int32) - np.int32(1)
-            group, count = number[combined], int(seen.sum())
+            present = np.zeros(span, np.bool_)
+            present[combined] = True
+            number = np.cumsum(present, dtype=np.int32) - np.int32(1)
+            group, count = number[combined], int(present.sum())
         else:
             distinct, inverse = np.unique(combined, return_inverse=True)
             group, count = inverse.astype(np.int32), len(distinct)
@@ -203,21 +203,21 @@ class Joined:
     parts: tuple[tuple[tuple[int, int, tuple[int, ...]], ...], ...]  # (piece, chain, axes) a model
 
     def possible(
-        self, context: tuple[int, ...], now: Sequence[tuple[Bools, ...]]
+        self, context: tuple[int, ...], states_of: Sequence[tuple[Bools, ...]]
     ) -> tuple[Bools, int | None]:
         """States possible under any model of the context; the model, if one allows all of them."""
         m = len(self.houses)
-        each = []
+        masks = []
         for theta, parts in zip(context, self.parts, strict=True):
             states = np.ones((2,) * m, np.bool_)
             for piece, chain, axes in parts:
-                own = now[theta][piece][chain].reshape((2,) * len(axes))
+                mask = states_of[theta][piece][chain].reshape((2,) * len(axes))
                 order = np.argsort(axes)
                 shape = [2 if axis in axes else 1 for axis in range(m)]
-                states &= own.transpose(order).reshape(shape)
-            each.append(states.ravel())
-        union = np.logical_or.reduce(each)
-        alone = [theta for theta, own in zip(context, each, strict=True) if (own == union).all()]
+                states &= mask.transpose(order).reshape(shape)
+            masks.append(states.ravel())
+        union = np.logical_or.reduce(masks)
+        alone = [theta for theta, mask in zip(context, masks, strict=True) if (mask == union).all()]
         return union, alone[0] if alone else None
 
 
@@ -243,9 +243,9 @@ def joined_blocks(models: Sequence[OccupancyModel]) -> list[Joined]:
     for model in models:
         for piece in model.chains:
             if piece.size > 1:
-                for first, *rest in piece.members.tolist():
-                    for other in rest:
-                        root[find(other)] = find(first)
+                for first, *mates in piece.members.tolist():
+                    for member in mates:
+                        root[find(member)] = find(first)
     members: dict[int, list[int]] = {}
     for house in root:
         members.setdefault(find(house), []).append(house)
@@ -269,7 +269,8 @@ def joined_blocks(models: Sequence[OccupancyModel]) -> list[Joined]:
                 axes = tuple(i for _, i in spots)
                 parts[spots[0][0]][m].append((p, int(piece.chain_of[b]), axes))
     return [
-        Joined(houses, tuple(tuple(own) for own in parts[g])) for g, houses in enumerate(groups)
+        Joined(houses, tuple(tuple(model_parts) for model_parts in parts[g]))
+        for g, houses in enumerate(groups)
     ]
 
 
@@ -297,10 +298,10 @@ class Protected:
         return inside
 
     def __or__(self, other: Protected) -> Protected:
-        both = Protected(
+        union = Protected(
             self._groups | other._groups, self._group_of, self._others | other._others, 0
         )
-        return replace(both, count=int(both.mask().sum()))
+        return replace(union, count=int(union.mask().sum()))
 
     def __len__(self) -> int:
         return self.count
@@ -340,7 +341,7 @@ class Support:
         class_of: Density class of each house, (N,).
         bound: Bound of each house, (N,) [Wh].
         blocks: How correlated houses count.
-        together: How several models count.
+        models_rule: How several models count.
     """
 
     def __init__(
@@ -349,7 +350,7 @@ class Support:
         class_of: Int32s,
         bound: Int32s,
         blocks: BlockRule,
-        together: ModelsRule,
+        models_rule: ModelsRule,
     ) -> None:
         self.models = check_models(models, len(bound))
         self._block_rule = blocks
@@ -361,7 +362,9 @@ class Support:
         self.class_of_group = class_of[self.largest]
         self._chain = [single[self.largest] for single in self._single]
         thetas = range(len(self.models))
-        self._contexts = [tuple(thetas)] if together == "union" else [(theta,) for theta in thetas]
+        self._contexts = (
+            [tuple(thetas)] if models_rule == "union" else [(theta,) for theta in thetas]
+        )
         self.joined = [
             joined_blocks([self.models[theta] for theta in context]) for context in self._contexts
         ]
@@ -393,43 +396,43 @@ class Support:
 
     def all_open(self) -> Open:
         """Every state possible, every house protected: for a step at which nothing is uncertain."""
-        whole = tuple(
+        open_blocks = tuple(
             (number, None, flips(bytes([1]) * 2 ** len(self.block(number)), self._block_rule))
             for number in range(int(self._offsets[-1]))
         )
         contexts = range(len(self._contexts))
         singles = np.logical_and.reduce([self._in_context(c) for c in contexts])
-        return Open(singles, np.full(len(singles), -1, np.int16), whole)
+        return Open(singles, np.full(len(singles), -1, np.int16), open_blocks)
 
     def steps(self) -> Iterator[Open]:
         """What is uncertain at t = 1, 2, ..., without end."""
-        few = len(self.largest) <= FEW_STATES and all(
+        is_small = len(self.largest) <= FEW_STATES and all(
             sum(piece.initial.size for piece in model.chains) <= FEW_STATES for model in self.models
         )
-        met: dict[tuple[int, ...], tuple[object, Open]] = {}  # keeps alive what it is found by
-        for now in zip(*(possible_states(model) for model in self.models), strict=True):
-            key = tuple(map(id, now)) if few else ()
-            if key in met:
-                yield met[key][1]
+        cache: dict[tuple[int, ...], tuple[object, Open]] = {}  # keeps alive what it is found by
+        for states in zip(*(possible_states(model) for model in self.models), strict=True):
+            key = tuple(map(id, states)) if is_small else ()
+            if key in cache:
+                yield cache[key][1]
                 continue
-            opened = self._opened(now)
-            if few:
-                met[key] = (now, opened)
+            opened = self._opened(states)
+            if is_small:
+                cache[key] = (states, opened)
             yield opened
 
-    def _opened(self, now: Sequence[tuple[Bools, ...]]) -> Open:
+    def _opened(self, states: Sequence[tuple[Bools, ...]]) -> Open:
         """What is uncertain when these states are possible."""
         groups = np.zeros(len(self.largest), np.bool_)
         model_of = np.full(len(self.largest), -1, np.int16)
         blocks: list[tuple[int, int | None, tuple[Flip, ...]]] = []
         for c, context in enumerate(self._contexts):
-            opened, by = self._open_groups(c, context, now)
+            opened, by = self._open_groups(c, context, states)
             model_of = np.where(opened & (model_of < 0), by, model_of).astype(np.int16)
             groups |= opened
             for b, joined in enumerate(self.joined[c]):
-                possible, theta = joined.possible(context, now)
-                if found := flips(possible.tobytes(), self._block_rule):
-                    blocks.append((int(self._offsets[c]) + b, theta, found))
+                possible, theta = joined.possible(context, states)
+                if block_flips := flips(possible.tobytes(), self._block_rule):
+                    blocks.append((int(self._offsets[c]) + b, theta, block_flips))
         return Open(groups, model_of, tuple(blocks))
 
     def _in_context(self, c: int) -> Bools:
@@ -438,31 +441,31 @@ class Support:
         return np.asarray(np.logical_and.reduce(alone))
 
     def _open_groups(
-        self, c: int, context: tuple[int, ...], now: Sequence[tuple[Bools, ...]]
+        self, c: int, context: tuple[int, ...], states: Sequence[tuple[Bools, ...]]
     ) -> tuple[Bools, Int16s]:
-        seen = np.zeros(len(self.largest), np.uint8)  # bit 0: absent is possible, bit 1: present
-        by = np.full(len(seen), -1, np.int16)
+        marks = np.zeros(len(self.largest), np.uint8)  # bit 0: absent is possible, bit 1: present
+        by = np.full(len(marks), -1, np.int16)
         for theta in reversed(context):  # the first theta that leaves a group open stays
             piece = _single_piece(self.models[theta])
             if piece is None:
                 continue
-            possible = now[theta][piece]
-            own = (possible[:, 0] + 2 * possible[:, 1]).astype(np.uint8)[self._chain[theta]]
-            np.copyto(by, np.int16(theta), where=own == 3)
-            seen |= own
-        return (seen == 3) & self._in_context(c), by
+            possible = states[theta][piece]
+            mask = (possible[:, 0] + 2 * possible[:, 1]).astype(np.uint8)[self._chain[theta]]
+            np.copyto(by, np.int16(theta), where=mask == 3)
+            marks |= mask
+        return (marks == 3) & self._in_context(c), by
 
     def protected(self, opened: Open) -> Protected:
         """kappa as a set of houses."""
-        others: set[int] = set()
-        for number, _, found in opened.blocks:
+        block_houses: set[int] = set()
+        for number, _, block_flips in opened.blocks:
             houses = self.block(number)
-            others.update(h for flip in found for h in flip.pick(houses))
-        others_counted = len(others)
-        if others and opened.groups.any():
-            others_counted = sum(not opened.groups[self.group_of[h]] for h in others)
-        count = int(self.sizes[opened.groups].sum(dtype=np.int64)) + others_counted
-        return Protected(np.packbits(opened.groups), self.group_of, frozenset(others), count)
+            block_houses.update(h for flip in block_flips for h in flip.pick(houses))
+        n_block_houses = len(block_houses)
+        if block_houses and opened.groups.any():
+            n_block_houses = sum(not opened.groups[self.group_of[h]] for h in block_houses)
+        count = int(self.sizes[opened.groups].sum(dtype=np.int64)) + n_block_houses
+        return Protected(np.packbits(opened.groups), self.group_of, frozenset(block_houses), count)
 
 
 def protected(
@@ -470,7 +473,7 @@ def protected(
     t: int,
     *,
     blocks: BlockRule = "block",
-    together: ModelsRule = "union",
+    models_rule: ModelsRule = "union",
 ) -> Bools:
     """kappa^t: for each house, whether the public cannot know its occupancy at step t.
 
@@ -480,7 +483,7 @@ def protected(
         models: The occupancy models Theta.
         t: The step, from 1.
         blocks: How correlated houses count.
-        together: How several models count.
+        models_rule: How several models count.
 
     Returns:
         (N,) Booleans.
@@ -495,12 +498,12 @@ def protected(
     """
     if not models:
         check_models(models, 0)
-    Policy(1.0, blocks=blocks, models=together)  # refuses a rule that is none
+    Policy(1.0, blocks=blocks, models=models_rule)  # refuses a rule that is none
     if not is_whole(t) or t < 1:
         raise ModelError(f"step t is {t}; steps count from 1.")
     n = models[0].n_houses
-    same = np.zeros(n, np.int32)
-    support = Support(models, same, same, blocks, together)
+    zeros = np.zeros(n, np.int32)
+    support = Support(models, zeros, zeros, blocks, models_rule)
     return support.protected(next(islice(support.steps(), int(t) - 1, None))).mask()
 
 
@@ -546,10 +549,10 @@ class Unlikely:
             if piece is not None
         ]
 
-    def advance(self, lost: Floats | None) -> None:
+    def advance(self, losses: Floats | None) -> None:
         """Go to the next step after a release with these losses, (groups,); None: to the first."""
         for tracker in self._tracked:
-            tracker.advance(lost)
+            tracker.advance(losses)
 
     def negligible(self, delta: float) -> Bools:
         """Groups, single under all models, of which one state keeps at most delta under all."""
@@ -566,15 +569,15 @@ class _Tracker:
         self._model, self._piece, self._chain = model, model.chains[piece], chain
         self._t = 0
 
-    def advance(self, lost: Floats | None) -> None:
+    def advance(self, losses: Floats | None) -> None:
         self._t += 1
-        if lost is None:
+        if losses is None:
             self._law = self._piece.initial[self._chain]
             self._possible = np.asarray(self._law > 0)
             self._carried = np.zeros(len(self._chain))
             return
         a = transition_into(self._model, self._piece, self._chain, self._t)
-        backward = if_uncertain(lost, self._possible) + self._carried
+        backward = if_uncertain(losses, self._possible) + self._carried
         self._possible, self._carried = carried_backward(backward, self._law, self._possible, a)
         self._law = np.einsum("gs,gsk->gk", self._law, a)
 

@@ -198,8 +198,8 @@ class Consumption:
     def clamp_ends(self, clamp: Sequence[ClampAt]) -> Ints:
         """(2, N): lower and upper end of every house's clamp [Wh]."""
         self.check_clamp(clamp)
-        each = np.array([clamp_ends(at) for at in clamp], np.int64)
-        return np.asarray(each[self.class_of].T)
+        ends = np.array([clamp_ends(at) for at in clamp], np.int64)
+        return np.asarray(ends[self.class_of].T)
 
     def check_clamp(self, clamp: Sequence[ClampAt]) -> None:
         """Refuse clamps that are not one a class."""
@@ -310,10 +310,10 @@ def elasticity_fields(elasticity: Elasticity) -> dict[str, Any]:
     Returns:
         Key to number.
     """
-    every = {
+    values = {
         "reference": real(elasticity.reference),
         "exponent": real(elasticity.exponent),
         "low": real(elasticity.low),
         "high": real(elasticity.high),
     }
-    return unlike(every, {"low": 0.5, "high": 1.5})
+    return unlike(values, {"low": 0.5, "high": 1.5})

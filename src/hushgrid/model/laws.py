@@ -76,8 +76,8 @@ class Law(ABC):
     def sample(self, uniforms: ArrayLike) -> Ints:
         """Readings [Wh] from uniform numbers in [0, 1), by inversion."""
         cdf = np.cumsum(self.pmf)
-        found = np.searchsorted(cdf / cdf[-1], np.asarray(uniforms), side="right")
-        return np.minimum(found, self.top).astype(np.int64)
+        wh = np.searchsorted(cdf / cdf[-1], np.asarray(uniforms), side="right")
+        return np.minimum(wh, self.top).astype(np.int64)
 
     def cut(self, at: ClampAt) -> Law:
         """The law of the reading clamped at `at` [Wh], less the lower end of the clamp."""
@@ -146,11 +146,11 @@ def split(law: Law, at: float, factors: Floats, low: float | Floats = 0.0) -> Sp
     sums = np.cumsum(np.stack([law.pmf, law.pmf * x, law.pmf * x**2]), axis=1)
     j = np.minimum(np.floor(at / factors), law.top).astype(np.int64)
     (p, m1, m2), (all_p, all_1, all_2) = sums[:, j], sums[:, -1:]
-    rest = np.maximum(all_p - p, 0.0)
-    below = factors * m1 + at * rest
-    below_square = factors**2 * m2 + at**2 * rest
-    above = np.maximum(factors * (all_1 - m1) - at * rest, 0.0)
-    above_square = factors**2 * (all_2 - m2) - 2 * at * factors * (all_1 - m1) + at**2 * rest
+    tail = np.maximum(all_p - p, 0.0)
+    below = factors * m1 + at * tail
+    below_square = factors**2 * m2 + at**2 * tail
+    above = np.maximum(factors * (all_1 - m1) - at * tail, 0.0)
+    above_square = factors**2 * (all_2 - m2) - 2 * at * factors * (all_1 - m1) + at**2 * tail
     over, under = factors * np.maximum(all_1 - m1, 0.0), np.zeros_like(factors)
     if np.any(low):
         p, m1, m2 = sums[:, np.minimum(np.floor(low / factors), law.top).astype(np.int64)]
@@ -419,9 +419,9 @@ class Binned(Law):
         width = np.diff(self.edges)
         flat = np.repeat(self.weights / self.weights.sum() / width, width)
         f = np.zeros(self.top + 1)
-        kept = min(len(flat), self.top + 1)
-        f[:kept] = flat[:kept]
-        f[-1] += flat[kept:].sum()  # as a clamp would
+        n = min(len(flat), self.top + 1)
+        f[:n] = flat[:n]
+        f[-1] += flat[n:].sum()  # as a clamp would
         return np.asarray((1 - _REST) * f + _REST / (self.top + 1))
 
 
@@ -494,16 +494,16 @@ class Net(Law):
     def _pmf(self) -> Floats:
         f, g = self.consumption.pmf, self.solar.pmf[::-1]
         if f.size * g.size <= _DIRECT:
-            both = np.convolve(f, g)  # over -solar.top..consumption.top
+            joint = np.convolve(f, g)  # over -solar.top..consumption.top
         else:
             n = f.size + g.size - 1
-            both = np.maximum(np.fft.irfft(np.fft.rfft(f, n) * np.fft.rfft(g, n), n), 0.0)
+            joint = np.maximum(np.fft.irfft(np.fft.rfft(f, n) * np.fft.rfft(g, n), n), 0.0)
         more = self.export - self.solar.top
         if more >= 0:
-            return np.asarray(np.concatenate([np.zeros(more), both]) / both.sum())
-        out = both[-more:].copy()
-        out[0] += both[:-more].sum()
-        return np.asarray(out / both.sum())
+            return np.asarray(np.concatenate([np.zeros(more), joint]) / joint.sum())
+        out = joint[-more:].copy()
+        out[0] += joint[:-more].sum()
+        return np.asarray(out / joint.sum())
 
 
 _DIRECT = 1 << 27  # products; a longer convolution goes by Fourier transform
@@ -539,11 +539,11 @@ def law_fields(law: Law) -> dict[str, Any]:
     >>> law_fields(Gamma(2, 20.0, 100))
     {'law': 'gamma', 'top': 100, 'shape': 2.0, 'scale': 20.0}
     """
-    named = _PARAMETERS.get(type(law))
-    if named is not None:
-        name, keys = named
-        own = {key: real(getattr(law, key)) for key in keys}
-        return {"law": name, "top": int(law.top), **own}
+    form = _PARAMETERS.get(type(law))
+    if form is not None:
+        name, keys = form
+        parameters = {key: real(getattr(law, key)) for key in keys}
+        return {"law": name, "top": int(law.top), **parameters}
     if type(law) is Binned:
         edges, weights = array_digest(law.edges, "<i8"), array_digest(law.weights, "<f8")
         return {"law": "bins", "top": int(law.top), "edges": edges, "weights": weights}
@@ -553,8 +553,8 @@ def law_fields(law: Law) -> dict[str, Any]:
         parts = [law_fields(part) for part in law.laws]
         return {"law": "mixture", "parts": parts, "shares": [real(share) for share in law.shares]}
     if type(law) is Net:
-        both = {"consumption": law_fields(law.consumption), "solar": law_fields(law.solar)}
-        return {"law": "net", **both, "export": int(law.export)}
+        nets = {"consumption": law_fields(law.consumption), "solar": law_fields(law.solar)}
+        return {"law": "net", **nets, "export": int(law.export)}
     if type(law) is Cut:
         low = {"low": int(law.low)} if law.low else {}
         return {"law": "cut", "of": law_fields(law.law), "at": int(law.at), **low}

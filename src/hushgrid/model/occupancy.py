@@ -41,14 +41,14 @@ class Calendar:
     __repr__ = brief
 
     def __init__(self, slots: ArrayLike) -> None:
-        given = index_array(slots, "calendar", ModelError)
-        if given.ndim != 1 or given.size == 0:
+        array = index_array(slots, "calendar", ModelError)
+        if array.ndim != 1 or array.size == 0:
             raise ModelError(
-                f"calendar has shape {given.shape}; give a non-empty list of slot numbers."
+                f"calendar has shape {array.shape}; give a non-empty list of slot numbers."
             )
-        if given.min() < 0:
-            raise ModelError(f"calendar slot {given.min()} is negative; number slots from 0.")
-        object.__setattr__(self, "slots", given)
+        if array.min() < 0:
+            raise ModelError(f"calendar slot {array.min()} is negative; number slots from 0.")
+        object.__setattr__(self, "slots", array)
 
     @classmethod
     def constant(cls) -> Calendar:
@@ -162,8 +162,8 @@ class OccupancyModel:
         House i follows chain `chain_of[i]`; without it there is one chain a house.
         """
         pi = _floats(initial, 2, "initial", name)
-        given = np.arange(len(pi)) if chain_of is None else chain_of
-        kinds = index_array(given, f"chain_of of model {name}", ModelError)
+        labels = np.arange(len(pi)) if chain_of is None else chain_of
+        kinds = index_array(labels, f"chain_of of model {name}", ModelError)
         houses = np.arange(kinds.size)[:, None]
         piece = Chains(pi, _floats(transition, 4, "transition", name), _ints(houses), _ints(kinds))
         return cls((piece,), calendar or Calendar.constant(), name)
@@ -187,13 +187,13 @@ class OccupancyModel:
         pieces = []
         for size in sorted({len(block) for block in blocks}):
             _check_size(size, name)
-            these = [b for b, block in enumerate(blocks) if len(block) == size]
-            pi = _stacked([_floats(initial[b], 1, "initial", name) for b in these], 0, name)
-            a = _stacked([_floats(transition[b], 3, "transition", name) for b in these], 1, name)
+            numbers = [b for b, block in enumerate(blocks) if len(block) == size]
+            pi = _stacked([_floats(initial[b], 1, "initial", name) for b in numbers], 0, name)
+            a = _stacked([_floats(transition[b], 3, "transition", name) for b in numbers], 1, name)
             houses = index_array(
-                [[*blocks[b]] for b in these], f"blocks of model {name}", ModelError
+                [[*blocks[b]] for b in numbers], f"blocks of model {name}", ModelError
             )
-            pieces.append(Chains(pi, a, houses, _ints(np.arange(len(these)))))
+            pieces.append(Chains(pi, a, houses, _ints(np.arange(len(numbers)))))
         return cls(tuple(pieces), calendar or Calendar.constant(), name)
 
     @classmethod
@@ -236,30 +236,30 @@ def possible_states(model: OccupancyModel) -> Iterator[tuple[Bools, ...]]:
     Yields:
         For each block size a (C, 2^size) array: True where the state is possible.
     """
-    now = tuple(piece.initial > 0 for piece in model.chains)
+    states = tuple(piece.initial > 0 for piece in model.chains)
     moves = tuple(piece.transition > 0 for piece in model.chains)
-    few = sum(piece.initial.size for piece in model.chains) <= FEW_STATES
-    met = {_marks(now): now} if few else {}
+    is_small = sum(piece.initial.size for piece in model.chains) <= FEW_STATES
+    cache = {_marks(states): states} if is_small else {}
     after: dict[tuple[int, int], tuple[Bools, ...]] = {}  # by slot and what was there before
     t = 1
     while True:
-        yield now
+        yield states
         t += 1
         slot = model.calendar.slot(t)
-        key = (slot, id(now))
+        key = (slot, id(states))
         if key in after:
-            now = after[key]
+            states = after[key]
             continue
-        now = tuple(
-            (here[:, :, None] & move[slot]).any(axis=1)
-            for here, move in zip(now, moves, strict=True)
+        states = tuple(
+            (possible[:, :, None] & move[slot]).any(axis=1)
+            for possible, move in zip(states, moves, strict=True)
         )
-        if few:
-            now = after[key] = met.setdefault(_marks(now), now)
+        if is_small:
+            states = after[key] = cache.setdefault(_marks(states), states)
 
 
 def _marks(states: tuple[Bools, ...]) -> tuple[bytes, ...]:
-    return tuple(each.tobytes() for each in states)
+    return tuple(mask.tobytes() for mask in states)
 
 
 def check_models(models: Sequence[OccupancyModel], n_houses: int) -> tuple[OccupancyModel, ...]:
@@ -295,11 +295,11 @@ def _check_size(size: int, name: str) -> None:
         )
 
 
-def _floats(values: ArrayLike, ndim: int, what: str, name: str) -> Floats:
-    array = float_array(values, f"{what} of model {name}", ModelError)
+def _floats(values: ArrayLike, ndim: int, label: str, name: str) -> Floats:
+    array = float_array(values, f"{label} of model {name}", ModelError)
     if array.ndim != ndim or array.size == 0:
         raise ModelError(
-            f"{what} of model {name} has shape {array.shape}; give {ndim} dimensions, none empty."
+            f"{label} of model {name} has shape {array.shape}; give {ndim} dimensions, none empty."
         )
     array.flags.writeable = False
     return array
@@ -358,7 +358,7 @@ def _check_chains(piece: Chains, slots: int, name: str) -> None:
     _check_rows(piece.transition.reshape(-1, c, k, k), piece, "transition", name)
 
 
-def _check_rows(laws: Floats, piece: Chains, what: str, name: str) -> None:
+def _check_rows(laws: Floats, piece: Chains, label: str, name: str) -> None:
     sums = laws.sum(axis=-1)
     bad = ~(np.abs(sums - 1) <= _ROW_SUM) | ~(laws >= 0).all(axis=-1)
     if not bad.any():
@@ -368,7 +368,7 @@ def _check_rows(laws: Floats, piece: Chains, what: str, name: str) -> None:
     house = int(piece.members[users[0], 0]) if users.size else "none"
     place = f"slot {slot}, row {row[0]}, " if row else ""
     raise ModelError(
-        f"{what} of model {name} ({place}house {house}) sums to {sums[(slot, chain, *row)]:g};"
+        f"{label} of model {name} ({place}house {house}) sums to {sums[(slot, chain, *row)]:g};"
         " give probabilities of 0 or more that sum to 1."
     )
 

@@ -153,7 +153,7 @@ def shape_fields(shape: LoadShape) -> dict[str, Any]:
     Returns:
         Key to number, or to a list of numbers.
     """
-    values = {one.name: getattr(shape, one.name) for one in fields(shape)}
+    values = {field.name: getattr(shape, field.name) for field in fields(shape)}
     return {
         key: [real(number) for number in value] if isinstance(value, tuple) else real(value)
         for key, value in values.items()

@@ -188,15 +188,15 @@ def _checked_bound(bound: ArrayLike) -> Int32s:
         )
     if u.dtype == np.int32 and not u.flags.writeable and u.base is None:
         return u
-    own = u.astype(np.int32)
-    own.flags.writeable = False
-    return own
+    bounds = u.astype(np.int32)
+    bounds.flags.writeable = False
+    return bounds
 
 
 def _checked_export(export: ArrayLike | None, bound: NDArray[np.integer]) -> Int32s:
     v = np.zeros(1) if export is None else np.asarray(export)
     if export is None:
-        own = np.zeros(bound.shape, np.int32)
+        limits = np.zeros(bound.shape, np.int32)
     elif v.shape != bound.shape or v.dtype.kind not in "iuf":
         raise ZoneError(
             f"export limits have shape {v.shape} and type {v.dtype}; give whole Wh for every house."
@@ -208,9 +208,9 @@ def _checked_export(export: ArrayLike | None, bound: NDArray[np.integer]) -> Int
             f" {bound[house]}."
         )
     else:
-        own = v.astype(np.int32)
-    own.flags.writeable = False
-    return own
+        limits = v.astype(np.int32)
+    limits.flags.writeable = False
+    return limits
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,9 +266,9 @@ def tally(readings: ArrayLike, bound: ArrayLike, export: Int32s | None = None) -
     if x.size >= _MANY and u.dtype == np.int32:
         from hushgrid._kernels.readings import clamp_and_add
 
-        *found, least = clamp_and_add(x, u)
+        *sums, least = clamp_and_add(x, u)
         if least >= 1:
-            load, clamped = found
+            load, clamped = sums
             return Tally(load, clamped, u, export)
     u = _checked_bound(u)
     load = int(np.clip(x, 0, u).sum(dtype=np.int64))

@@ -20,7 +20,7 @@ _STYLES = (("#b3541e", "-"), ("#8fbfd6", "-."), ("#4a97bb", "--"), ("#0b6e99", "
 
 
 def absence_json(
-    found: Sequence[Absence],
+    attacks: Sequence[Absence],
     less: Floats,
     *,
     away: str,
@@ -33,7 +33,7 @@ def absence_json(
     """The attack under its public keys.
 
     Args:
-        found: The attack on each home.
+        attacks: The attack on each home.
         less: What each uses less while away [Wh a half hour].
         away: Length of the absence (ISO 8601).
         steps: Its steps.
@@ -52,15 +52,15 @@ def absence_json(
         "knows": "others",
         "recorded": recorded,
         "promise": {"secret": secret, "epsilon": epsilon, "window_s": window_s},
-        "draws": len(found[0].away),
+        "draws": len(attacks[0].away),
         "homes": [
             {
                 "less_wh": float(wh),
-                "auc": one.auc,
-                "ci95": list(one.ci95),
-                "found_at_1pct": one.found(),
+                "auc": attack.auc,
+                "ci95": list(attack.ci95),
+                "found_at_1pct": attack.detected(),
             }
-            for wh, one in zip(less.tolist(), found, strict=True)
+            for wh, attack in zip(less.tolist(), attacks, strict=True)
         ],
     }
 
@@ -75,14 +75,14 @@ def absence_prose(values: Mapping[str, Any]) -> str:
         A table and sentences. Of many homes the table has some, by what they use less.
     """
     homes = values["homes"]
-    shown = np.unique(np.linspace(0, len(homes) - 1, min(len(homes), _MOST_ROWS)).round())
+    indices = np.unique(np.linspace(0, len(homes) - 1, min(len(homes), _MOST_ROWS)).round())
     rows = [("Wh less in half an hour", "AUC", "95 % interval", "found at 1 % false alarms")]
-    for at in shown.astype(int).tolist():
-        one = homes[at]
-        low, high = one["ci95"]
+    for at in indices.astype(int).tolist():
+        home = homes[at]
+        low, high = home["ci95"]
         rows.append(
-            (f"{one['less_wh']:,.0f}", f"{one['auc']:.3f}", f"{low:.3f} to {high:.3f}",
-             f"{one['found_at_1pct']:.1%}")
+            (f"{home['less_wh']:,.0f}", f"{home['auc']:.3f}", f"{low:.3f} to {high:.3f}",
+             f"{home['found_at_1pct']:.1%}")
         )  # fmt: skip
     promise = values["promise"]
     return (
@@ -94,11 +94,11 @@ def absence_prose(values: Mapping[str, Any]) -> str:
     )
 
 
-def absence_figure(shown: Mapping[str, Absence], less: float, away: str) -> Figure:
+def absence_figure(attacks: Mapping[str, Absence], less: float, away: str) -> Figure:
     """A home away: what is found at how many false alarms, at exact prices and under promises.
 
     Args:
-        shown: The attack by what is published, in words: exact prices first, then promises.
+        attacks: The attack by what is published, in words: exact prices first, then promises.
         less: What the home uses less while away [Wh a half hour].
         away: Length of the absence in words.
 
@@ -109,21 +109,21 @@ def absence_figure(shown: Mapping[str, Absence], less: float, away: str) -> Figu
 
     figure = Figure(figsize=(9.6, 10 / 3), layout="constrained")
     bars, curves = figure.subplots(1, 2, width_ratios=(5, 4))
-    styles = (_STYLES[0], *_STYLES[1 - len(shown) :])
-    for (name, one), (color, dash) in zip(shown.items(), styles, strict=True):
-        alarms, rates = one.roc()
-        label = f"{name}: AUC {one.auc:.2f}"
+    styles = (_STYLES[0], *_STYLES[1 - len(attacks) :])
+    for (name, attack), (color, dash) in zip(attacks.items(), styles, strict=True):
+        alarms, rates = attack.roc()
+        label = f"{name}: AUC {attack.auc:.2f}"
         curves.plot(alarms * 100, rates * 100, color=color, linestyle=dash, label=label)
     curves.plot([0, 100], [0, 100], color="#999999", linewidth=0.8, linestyle=":", label="a guess")
     curves.set_xlabel("suspected of 100 that are at home")
     curves.set_ylabel("found of 100 that are away")
     curves.set_title("The more are suspected, the more are found", loc="left", fontsize=9)
     curves.legend(frameon=False, fontsize=7, loc="lower right")
-    found = [100 * one.found() for one in shown.values()]
-    places = np.arange(len(found))[::-1]
-    drawn = bars.barh(places, found, color=[color for color, _ in styles], height=0.6)
-    bars.bar_label(drawn, [f"{share:.0f}" for share in found], padding=4)
-    exact, *promises = shown
+    shares = [100 * attack.detected() for attack in attacks.values()]
+    places = np.arange(len(shares))[::-1]
+    bar_shapes = bars.barh(places, shares, color=[color for color, _ in styles], height=0.6)
+    bars.bar_label(bar_shapes, [f"{share:.0f}" for share in shares], padding=4)
+    exact, *promises = attacks
     bars.set_yticks(places, [exact, *(f"promise about {name}" for name in promises)])
     bars.set_xlim(0, 112)
     bars.set_xlabel("found of 100 that are away")

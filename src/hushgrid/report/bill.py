@@ -51,40 +51,46 @@ def bill_rows(
         `operator` without an exact one, is `unpriced_wh` and in no cost.
     """
     starts, at = np.unique(readings.start, return_inverse=True)
-    known = [rates.get(start) for start in starts.tolist()]
-    priced = np.array([one is not None and not (operator and one.exact is None) for one in known])
+    rates_at = [rates.get(start) for start in starts.tolist()]
+    priced = np.array(
+        [
+            bill_rates is not None and not (operator and bill_rates.exact is None)
+            for bill_rates in rates_at
+        ]
+    )
     names, number = np.unique([period(start) for start in starts.tolist()], return_inverse=True)
     meters = len(readings.ids)
     place = number[at] * meters + readings.code
-    wh, kept = readings.wh.astype(np.float64), priced[at]
+    wh, is_priced = readings.wh.astype(np.float64), priced[at]
 
-    def added(values: Floats, some: Bools | None = None) -> Floats:
-        own = values if some is None else values * some
-        return np.asarray(np.bincount(place, own, len(names) * meters), np.float64)
+    def added(values: Floats, mask: Bools | None = None) -> Floats:
+        weights = values if mask is None else values * mask
+        return np.asarray(np.bincount(place, weights, len(names) * meters), np.float64)
 
     def of(pick: Callable[[BillRates], tuple[float, float]], power: int = 1) -> Floats:
         """What each reading costs; with power 2, the squares of its parts."""
-        both = [(0.0, 0.0) if one is None or not ok else pick(one)
-                for one, ok in zip(known, priced.tolist(), strict=True)]  # fmt: skip
-        each = np.where(wh >= 0, *np.array(both).reshape(-1, 2)[at].T)
-        return added((each * wh / 1000) ** power)
+        pairs = [(0.0, 0.0) if bill_rates is None or not ok else pick(bill_rates)
+                for bill_rates, ok in zip(rates_at, priced.tolist(), strict=True)]  # fmt: skip
+        reading_rates = np.where(wh >= 0, *np.array(pairs).reshape(-1, 2)[at].T)
+        return added((reading_rates * wh / 1000) ** power)
 
     columns: dict[str, Floats | Ints] = {
         "intervals": added(np.ones(len(wh))).astype(np.int64),
         "energy_wh": added(wh).astype(np.int64),
         "imported_wh": added(wh, wh > 0).astype(np.int64),
         "exported_wh": -added(wh, wh < 0).astype(np.int64),
-        "unpriced_wh": added(wh, ~kept).astype(np.int64),
-        "cost": of(lambda one: (one.rate, one.feed_in)),
+        "unpriced_wh": added(wh, ~is_priced).astype(np.int64),
+        "cost": of(lambda bill_rates: (bill_rates.rate, bill_rates.feed_in)),
     }
     if operator:
-        exact = columns["cost_exact"] = of(lambda one: one.exact or (0.0, 0.0))
+        exact = columns["cost_exact"] = of(lambda bill_rates: bill_rates.exact or (0.0, 0.0))
         share = np.divide(1.0, np.abs(exact), out=np.zeros_like(exact), where=exact != 0)
-        spread = SURE * np.sqrt(of(lambda one: one.spread, 2))
+        spread = SURE * np.sqrt(of(lambda bill_rates: bill_rates.spread, 2))
         columns["noise_share"] = (columns["cost"] - exact) * share
         columns |= {"noise_share_low": -spread * share, "noise_share_high": spread * share}
         columns |= {
-            key: np.repeat(part, meters) for key, part in _price_bias(known, priced, number).items()
+            key: np.repeat(part, meters)
+            for key, part in _price_bias(rates_at, priced, number).items()
         }
     rows = np.flatnonzero(columns["intervals"])
     return [
@@ -105,14 +111,16 @@ def _price_bias(
     energy above a clamp that is put back by a public expectation.
     """
     values = np.zeros((3, len(priced)))
-    for i, one in enumerate(rates):
-        if one is not None and one.exact is not None and priced[i]:
-            values[:, i] = one.rate, one.exact[0], one.spread[0] ** 2
-    paid, exact, variance = (np.asarray(np.bincount(period, row), np.float64) for row in values)
+    for i, bill_rates in enumerate(rates):
+        if bill_rates is not None and bill_rates.exact is not None and priced[i]:
+            values[:, i] = bill_rates.rate, bill_rates.exact[0], bill_rates.spread[0] ** 2
+    published, exact, variance = (
+        np.asarray(np.bincount(period, row), np.float64) for row in values
+    )
     size = np.abs(exact)
     share = np.divide(1.0, size, out=np.zeros_like(size), where=size != 0)
     return {
-        "price_bias": (paid - exact) * share,
+        "price_bias": (published - exact) * share,
         "price_bias_noise": SURE * np.sqrt(variance) * share,
     }
 
@@ -126,12 +134,12 @@ def revenue(rows: list[dict[str, Any]]) -> dict[str, float]:
     Returns:
         `revenue`, `revenue_exact` and `revenue_change` [currency], and the change as a share.
     """
-    paid, exact = (sum(row[key] for row in rows) for key in ("cost", "cost_exact"))
+    published, exact = (sum(row[key] for row in rows) for key in ("cost", "cost_exact"))
     return {
-        "revenue": _plain(paid),
+        "revenue": _plain(published),
         "revenue_exact": _plain(exact),
-        "revenue_change": _plain(paid - exact),
-        "revenue_change_share": _plain((paid - exact) / abs(exact)) if exact else 0.0,
+        "revenue_change": _plain(published - exact),
+        "revenue_change_share": _plain((published - exact) / abs(exact)) if exact else 0.0,
     }
 
 
@@ -156,6 +164,6 @@ def bill_prose(rows: list[dict[str, Any]], currency: str) -> str:
         f" {row['exported_wh'] / 1000:>10.3f} {row['cost']:>12.2f}"
         for row in rows
     ]
-    lost = sum(abs(row["unpriced_wh"]) for row in rows)
-    lines += [f"{lost / 1000:.3f} kWh are of intervals without a price."] if lost else []
+    unpriced = sum(abs(row["unpriced_wh"]) for row in rows)
+    lines += [f"{unpriced / 1000:.3f} kWh are of intervals without a price."] if unpriced else []
     return "\n".join(line.rstrip() for line in lines)

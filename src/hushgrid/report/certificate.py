@@ -46,46 +46,47 @@ _VERDICT = {
 }
 
 
-def certificate_json(found: Certificate) -> dict[str, Any]:
+def certificate_json(certificate: Certificate) -> dict[str, Any]:
     """The certificate under its public keys.
 
     Args:
-        found: The certificate.
+        certificate: The certificate.
 
     Returns:
         The values of docs/certificate.md; a figure that does not exist is None.
     """
-    command = _audit_command(found.inputs)
+    command = _audit_command(certificate.inputs)
+    terms, box = certificate.terms, certificate.black_box
     return {
         "format": FORMAT,
-        "verdict": found.verdict,
-        "simulated": found.simulated,
-        "summary": _summary(found),
+        "verdict": certificate.verdict,
+        "simulated": certificate.simulated,
+        "summary": _summary(certificate),
         "checks": [
             {
                 "id": check.id,
                 "status": check.status,
                 "first_bad": check.first_bad,
                 "text": check.text,
-                "recompute": _of_check(check.id, found.inputs, command),
+                "recompute": _of_check(check.id, certificate.inputs, command),
             }
-            for check in found.checks
+            for check in certificate.checks
         ],
-        "epsilon_lower": found.epsilon_lower,
-        "promise": None if found.terms is None else _promise(found.terms),
-        "assumptions": list(found.assumptions),
-        "cannot_show": list(found.cannot_show),
-        "eta_set_by": None if found.terms is None else (found.terms.eta_set_by or "not stated"),
-        "provenance": {} if found.terms is None else dict(found.terms.provenance),
-        "black_box": None if found.black_box is None else _black_box(found.black_box, command),
+        "epsilon_lower": certificate.epsilon_lower,
+        "promise": None if terms is None else _promise(terms),
+        "assumptions": list(certificate.assumptions),
+        "cannot_show": list(certificate.cannot_show),
+        "eta_set_by": None if terms is None else (terms.eta_set_by or "not stated"),
+        "provenance": {} if terms is None else dict(terms.provenance),
+        "black_box": None if box is None else _black_box(box, command),
         "zones": [
-            _zone(made, houses, move, f"{command} | jq .zones[{i}]")
-            for i, (made, houses, move) in enumerate(
-                zip(found.recomputed, found.houses, found.moves, strict=True)
+            _zone(recomputed, houses, move, f"{command} | jq .zones[{i}]")
+            for i, (recomputed, houses, move) in enumerate(
+                zip(certificate.recomputed, certificate.houses, certificate.moves, strict=True)
             )
         ],
-        "attack": None if found.attack is None else dict(found.attack),
-        "inputs": dict(found.inputs),
+        "attack": None if certificate.attack is None else dict(certificate.attack),
+        "inputs": dict(certificate.inputs),
         "recompute": command,
     }
 
@@ -152,17 +153,17 @@ def _figures(terms: Terms) -> dict[str, Any]:
     policy = terms.policy.first(7 * day)
     world = (terms.zone, terms.tariff, terms.models, terms.consumption, policy)
     try:
-        seen = examine(*world, epsilon=terms.promised, window=terms.window_steps)
+        plan = examine(*world, epsilon=terms.promised, window=terms.window_steps)
     except HushgridError:
         return {"leakage": None, "covers": []}
-    each = [seen.leaked_by(terms.models, n) for n in (day, 7 * day)]
+    leaked = [plan.leaked_by(terms.models, n) for n in (day, 7 * day)]
     return {
         "leakage": {
-            "step": finite_or_none(max(seen.epsilon_t)),
-            "day": each[0],
-            "week": each[1],
+            "step": finite_or_none(max(plan.epsilon_t)),
+            "day": leaked[0],
+            "week": leaked[1],
         },
-        "covers": covers_json(seen.covers(round(terms.days.hours * 3600))),
+        "covers": covers_json(plan.covers(round(terms.days.hours * 3600))),
     }
 
 
@@ -197,20 +198,20 @@ def _bound(bound: Bound, promised: float) -> dict[str, Any]:
 
 
 def _zone(
-    made: Recomputed, houses: Houses, move: LargestMove | None, command: str
+    recomputed: Recomputed, houses: Houses, move: LargestMove | None, command: str
 ) -> dict[str, Any]:
     worst = houses.worst
     by = houses.total if houses.leakage is None else houses.leakage
     order = np.argsort(-np.where(np.isfinite(by), by, np.inf), kind="stable")[:MOST_HOUSES]
-    realised = {one.house: one for one in houses.realised}
+    realised = {house_loss.house: house_loss for house_loss in houses.realised}
     mixture = dict(houses.mixture)
-    epsilon = _largest(made.terms.policy)
+    epsilon = _largest(recomputed.terms.policy)
     return {
         "zone": houses.zone,
         "first": houses.first,
-        "digest": made.epoch.digest,
+        "digest": recomputed.epoch.digest,
         "releases": houses.releases,
-        "steps": len(made.stated),
+        "steps": len(recomputed.stated),
         "epsilon": finite_or_none(epsilon),
         "worst": {
             "house": worst,
@@ -220,11 +221,13 @@ def _zone(
             "composed": finite_or_none(houses.composed),
             "composed_delta": DELTA,
         },
-        "realised_max": finite_or_none(max((one.loss for one in houses.realised), default=None)),
+        "realised_max": finite_or_none(
+            max((house_loss.loss for house_loss in houses.realised), default=None)
+        ),
         "mixture_max": finite_or_none(max(mixture.values(), default=None)),
         "watched": None if move is None else _watched(move),
-        "stated": [finite_or_none(b) for b in made.stated],
-        "due": [finite_or_none(b) for b in made.due],
+        "stated": [finite_or_none(b) for b in recomputed.stated],
+        "due": [finite_or_none(b) for b in recomputed.due],
         "houses": [
             {
                 "house": house,
@@ -256,41 +259,45 @@ def _watched(move: LargestMove) -> dict[str, Any]:
     }
 
 
-def _summary(found: Certificate) -> list[str]:
+def _summary(certificate: Certificate) -> list[str]:
     """The most important findings, one sentence each."""
-    failed = [check for check in found.checks if check.status == "failed"]
-    lines = [_VERDICT[found.verdict]]
+    failed = [check for check in certificate.checks if check.status == "failed"]
+    lines = [_VERDICT[certificate.verdict]]
     lines += [f"Failed: {check.id}. {check.text}" for check in failed]
-    if found.simulated:
+    if certificate.simulated:
         lines.append("These releases are of a simulation: their noise gives no protection.")
-    if found.terms is not None:
-        lines.append(f"Promised: {_lower(_promise(found.terms)['sentence'])}")
-    box = found.black_box
+    if certificate.terms is not None:
+        lines.append(f"Promised: {_lower(_promise(certificate.terms)['sentence'])}")
+    box = certificate.black_box
     if box is not None:
         lines.append(
             f"A test from outside could certify a loss of {box.one_step.epsilon:.3f} of one"
             f" release; {box.promised:.3f} is promised (confidence {box.confidence:.0%}). A"
             " certified loss is a lower bound: passing proves no promise."
         )
-    for houses in found.houses:
+    for houses in certificate.houses:
         lines.append(_of_houses(houses))
-    for move in found.moves:
+    for move in certificate.moves:
         if move is not None:
             limit = "there is no bound" if move.bound is None else f"the bound is {move.bound:.3f}"
-            far = float(move.moved.max())
-            moved = f"by at most {far:.3f}" if math.isfinite(far) else "to certainty"
+            largest_move = float(move.moved.max())
+            moved = (
+                f"by at most {largest_move:.3f}" if math.isfinite(largest_move) else "to certainty"
+            )
             lines.append(
                 f"Zone {move.zone}: an adversary who sees what was published and knows the public"
                 f" models moved its log odds {moved} (house {move.house}, step {move.step},"
                 f" {move.releases} releases, {move.filter} filter); {limit}."
             )
-    for made, houses in zip(found.recomputed, found.houses, strict=True):
-        policy, epsilon = made.terms.policy, _largest(made.terms.policy)
+    for recomputed, houses in zip(certificate.recomputed, certificate.houses, strict=True):
+        policy, epsilon = recomputed.terms.policy, _largest(recomputed.terms.policy)
         over = [
-            one for one in houses.realised if one.loss > policy.epsilon_at(one.step) * (1 + 1e-9)
+            house_loss
+            for house_loss in houses.realised
+            if house_loss.loss > policy.epsilon_at(house_loss.step) * (1 + 1e-9)
         ]
         if over:
-            most = max(over, key=lambda one: one.loss)
+            most = max(over, key=lambda house_loss: house_loss.loss)
             lines.append(
                 f"Houses in blocks: the exact loss of one release is {most.loss:.4f} about house"
                 f" {most.house}, above {policy.epsilon_at(most.step):g}; the rule"
@@ -302,7 +309,7 @@ def _summary(found: Certificate) -> list[str]:
                 f"An adversary unsure between the models of Theta can learn {mixture:.4f} from one"
                 f" release, above {epsilon:g}; the promise is for each model by itself."
             )
-    skipped = [check.id for check in found.checks if check.status == "not_checked"]
+    skipped = [check.id for check in certificate.checks if check.status == "not_checked"]
     if skipped:
         lines.append(f"Not checked: {', '.join(skipped)}.")
     return lines
@@ -311,13 +318,13 @@ def _summary(found: Certificate) -> list[str]:
 def _of_houses(houses: Houses) -> str:
     worst = houses.worst
     if houses.leakage is not None and math.isfinite(houses.total[worst]):
-        others = houses.leakage[worst] > houses.total[worst] * (1 + 1e-9)
-        which = " with those of neighbouring epochs" if others else ""
+        more = houses.leakage[worst] > houses.total[worst] * (1 + 1e-9)
+        neighbours = " with those of neighbouring epochs" if more else ""
         return (
-            f"Zone {houses.zone}, {houses.releases} releases: together{which} they leak at most"
-            f" {houses.leakage[worst]:.3f} about any one step of the worst house (house {worst}),"
-            f" and{' on their own' if others else ''} at most {houses.total[worst]:.3f} about its"
-            " whole record."
+            f"Zone {houses.zone}, {houses.releases} releases: together{neighbours} they leak at"
+            f" most {houses.leakage[worst]:.3f} about any one step of the worst house (house"
+            f" {worst}), and{' on their own' if more else ''} at most"
+            f" {houses.total[worst]:.3f} about its whole record."
         )
     if math.isfinite(houses.total[worst]):  # how fast habits change is not public
         return (
@@ -372,8 +379,8 @@ def certificate_page(values: Mapping[str, Any]) -> str:
     """
     promise = values["promise"]
     zones = dict.fromkeys(zone["zone"] for zone in values["zones"])
-    own = promise["zone"] if promise else values["inputs"].get("file", "")
-    name = ", ".join(zones) if len(zones) > 1 else own
+    zone_name = promise["zone"] if promise else values["inputs"].get("file", "")
+    name = ", ".join(zones) if len(zones) > 1 else zone_name
     box = values["black_box"]
     tested = [] if box is None else [("one release", box["one_step"])]
     if box is not None and box["trajectory"] is not None:
@@ -416,19 +423,24 @@ _SCORES = ("auc", "auc_prior", "log_loss", "log_loss_prior", "brier", "accuracy"
 
 def _scored(attack: Mapping[str, Any] | None) -> list[tuple[str, ...]]:
     """Attacks scored against the truth of a simulated day; none for other figures."""
-    if not attack or not all(isinstance(one, Mapping) and "auc" in one for one in attack.values()):
+    if not attack or not all(
+        isinstance(scores, Mapping) and "auc" in scores for scores in attack.values()
+    ):
         return []
     return [
-        (KNOWS.get(knows, knows), *("–" if one[k] is None else f"{one[k]:.3f}" for k in _SCORES))
-        for knows, one in attack.items()
+        (
+            KNOWS.get(knows, knows),
+            *("–" if scores[k] is None else f"{scores[k]:.3f}" for k in _SCORES),
+        )
+        for knows, scores in attack.items()
     ]
 
 
 def _losses(axes: Axes, tested: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
     """Certified losses as bars, promised ones as marks."""
     names = [name for name, _ in tested]
-    axes.barh(names, [one["epsilon_lower"] for _, one in tested], color=BLUE, label="certified")
-    promised = [np.nan if one["promised"] is None else one["promised"] for _, one in tested]
+    axes.barh(names, [test["epsilon_lower"] for _, test in tested], color=BLUE, label="certified")
+    promised = [np.nan if test["promised"] is None else test["promised"] for _, test in tested]
     axes.plot(
         promised, names, "|", color=ORANGE, markersize=22, markeredgewidth=3, label="promised"
     )

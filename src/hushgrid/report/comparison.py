@@ -58,47 +58,47 @@ KNOWS = {
 }
 
 
-def attack_json(found: Mapping[str, Attack]) -> dict[str, Any]:
+def attack_json(attacks: Mapping[str, Attack]) -> dict[str, Any]:
     """The attack on the releases under its public keys, and on all versions of the day.
 
     Args:
-        found: Attacks by protection; "hushgrid" is the published day.
+        attacks: Attacks by protection; "hushgrid" is the published day.
 
     Returns:
         The values.
     """
-    own = found["hushgrid"]
-    houses = set(own.houses)
+    published = attacks["hushgrid"]
+    houses = set(published.houses)
     return {
-        **attack_figures(own),
-        "knows": own.knows,
-        "filter": own.filter,
+        **attack_figures(published),
+        "knows": published.knows,
+        "filter": published.filter,
         "houses": sorted(houses) if len(houses) == 1 else len(houses),
-        "house_days": len(own.houses),
-        "steps": own.scores.steps,
-        "mechanisms": {name: attack_figures(each) for name, each in found.items()},
+        "house_days": len(published.houses),
+        "steps": published.scores.steps,
+        "mechanisms": {name: attack_figures(attack) for name, attack in attacks.items()},
     }
 
 
-def attack_figures(one: Attack) -> dict[str, Any]:
+def attack_figures(attack: Attack) -> dict[str, Any]:
     """All scores of one attack.
 
     Args:
-        one: The attack.
+        attack: The attack.
 
     Returns:
         Scores with those of the prior and 95 % intervals; None where undefined.
     """
     values: dict[str, Any] = {}
-    for field in fields(one.scores):
-        score = getattr(one.scores, field.name)
+    for field in fields(attack.scores):
+        score = getattr(attack.scores, field.name)
         if isinstance(score, Score):
             values[field.name] = finite_or_none(score.value)
             values[f"{field.name}_prior"] = finite_or_none(score.prior)
             values[f"{field.name}_ci95"] = _range(score.ci95)
             values[f"{field.name}_gain_ci95"] = _range(score.gain_ci95)
     values["ci95"] = values["auc_ci95"]
-    values["log_odds_moved"] = finite_or_none(one.moved)
+    values["log_odds_moved"] = finite_or_none(attack.moved)
     return values
 
 
@@ -106,24 +106,24 @@ def _range(ci95: tuple[float, float]) -> list[float] | None:
     return list(ci95) if all(map(math.isfinite, ci95)) else None
 
 
-def attack_table(found: Mapping[str, Attack]) -> str:
+def attack_table(attacks: Mapping[str, Attack]) -> str:
     """A row for each version of the day, the prior alone first.
 
     Args:
-        found: Attacks by protection.
+        attacks: Attacks by protection.
 
     Returns:
         A Markdown table.
     """
-    first = next(iter(found.values())).scores
+    first = next(iter(attacks.values())).scores
     rows = [("protection", "AUC", "95 % interval", "log loss", "Brier", "right")]
     prior = (f"{first.auc.prior:.3f}", _interval(first.auc.prior_ci95))
     rows.append(
         ("(prior only)", *prior, f"{first.log_loss.prior:.3f}", f"{first.brier.prior:.3f}",
          f"{first.accuracy.prior:.1%}")
     )  # fmt: skip
-    for name, one in found.items():
-        s = one.scores
+    for name, attack in attacks.items():
+        s = attack.scores
         rows.append(
             (_PROTECTIONS[name], f"{s.auc.value:.3f}", _interval(s.auc.ci95),
              f"{s.log_loss.value:.3f}", f"{s.brier.value:.3f}", f"{s.accuracy.value:.1%}")
@@ -135,50 +135,50 @@ def _interval(ci95: tuple[float, float]) -> str:
     return f"{ci95[0]:.3f} to {ci95[1]:.3f}"
 
 
-def attack_prose(found: Mapping[str, Attack]) -> str:
+def attack_prose(attacks: Mapping[str, Attack]) -> str:
     """The adversary, its target and its gain over the prior.
 
     Args:
-        found: Attacks by protection.
+        attacks: Attacks by protection.
 
     Returns:
         Lines of text.
     """
-    own = found["hushgrid"]
-    houses = set(own.houses)
-    whom = f"house {own.houses[0]}" if len(houses) == 1 else f"{len(houses)} houses"
-    if len(own.houses) > len(houses):
-        whom = f"each of {len(own.houses)} labelled days of {whom}"
-    low, high = own.scores.auc.gain_ci95
+    published = attacks["hushgrid"]
+    houses = set(published.houses)
+    target = f"house {published.houses[0]}" if len(houses) == 1 else f"{len(houses)} houses"
+    if len(published.houses) > len(houses):
+        target = f"each of {len(published.houses)} labelled days of {target}"
+    low, high = published.scores.auc.gain_ci95
     lines = [
-        f"An adversary who {KNOWS[own.knows]} watched {own.scores.steps} steps of {whom}"
-        f" ({own.filter} filter).",
-        f"From the releases it gained {own.scores.auc.gain:+.3f} of AUC over the prior"
-        f" (95 %: {low:+.3f} to {high:+.3f}); its log odds moved by at most {own.moved:.3f}.",
+        f"An adversary who {KNOWS[published.knows]} watched {published.scores.steps} steps of"
+        f" {target} ({published.filter} filter).",
+        f"From the releases it gained {published.scores.auc.gain:+.3f} of AUC over the prior"
+        f" (95 %: {low:+.3f} to {high:+.3f}); its log odds moved by at most {published.moved:.3f}.",
     ]
     return "\n".join(lines)
 
 
-def attack_figure(found: Mapping[str, Attack], house: int) -> Figure:
+def attack_figure(attacks: Mapping[str, Attack], house: int) -> Figure:
     """A day of one house: occupancy, prior, and the adversary's belief under each protection.
 
     Args:
-        found: Attacks by protection.
+        attacks: Attacks by protection.
         house: The house.
 
     Returns:
         The figure.
     """
-    own = found["hushgrid"]
-    at = own.houses.index(house)
-    figure, axes = panels(len(found), 1.1 + 1.7 * len(found))
-    for one, (name, each) in zip(axes, found.items(), strict=True):
-        beliefs = [("adversary's belief", each.home[:, at], _COLORS[name])]
+    published = attacks["hushgrid"]
+    at = published.houses.index(house)
+    figure, axes = panels(len(attacks), 1.1 + 1.7 * len(attacks))
+    for axis, (name, attack) in zip(axes, attacks.items(), strict=True):
+        beliefs = [("adversary's belief", attack.home[:, at], _COLORS[name])]
         title = _PROTECTIONS[name]
-        _belief_panel(one, each.occupancy[:, at], each.prior[:, at], beliefs, title)
+        _belief_panel(axis, attack.occupancy[:, at], attack.prior[:, at], beliefs, title)
     axes[0].legend(frameon=False, fontsize=8, loc="lower right", bbox_to_anchor=(1, 1), ncols=3)
     figure.suptitle(
-        f"House {house}: what an adversary who {KNOWS[own.knows]} believes", fontsize=11
+        f"House {house}: what an adversary who {KNOWS[published.knows]} believes", fontsize=11
     )
     return figure
 
@@ -295,9 +295,9 @@ def experiment_prose(result: Experiment) -> str:
     error = {name: result.study.figures[name]["rmsre_paper"] for name in mechanisms()}
     claim = PUBLISHED["naive"] / PUBLISHED["blowfish"]
     pairs = error["naive"][None, :] / error["naive"][:, None]
-    others = ~np.eye(len(pairs), dtype=bool)
-    worse = float((pairs >= claim)[others].mean())
-    either = float((np.maximum(pairs, 1 / pairs) >= claim)[others].mean())
+    distinct = ~np.eye(len(pairs), dtype=bool)
+    worse = float((pairs >= claim)[distinct].mean())
+    either_way = float((np.maximum(pairs, 1 / pairs) >= claim)[distinct].mean())
     total = ratio_of_means(error["naive"], error["bound"])
     unit = ratio_of_means(error["naive"], error["naive_max"])
     constraint = ratio_of_means(error["naive_max"], error["bound"])
@@ -306,7 +306,7 @@ def experiment_prose(result: Experiment) -> str:
         [
             f"The paper reports one day of each mechanism: naive is {claim - 1:.1%} worse. A second"
             f" day of the *same* naive mechanism comes out at least that much worse {worse:.0%} of"
-            f" the time ({either:.0%} in either direction), so one day cannot show it.",
+            f" the time ({either_way:.0%} in either direction), so one day cannot show it.",
             f"With the same people, readings and noise quantiles, eta = 1 (the paper's rule) gains"
             f" {_gain(total)} over naive: {_gain(unit)} because the largest bound in the zone is"
             f" below u_max, and {_gain(constraint)} by the constraint, since at least"
@@ -332,11 +332,11 @@ def simulation_json(study: Study, name: str) -> dict[str, Any]:
     Returns:
         The values.
     """
-    found = {figure: study.summary(name, figure) for figure in SIMULATION_FIGURES}
+    summaries = {figure: study.summary(name, figure) for figure in SIMULATION_FIGURES}
     return {
         "days": study.days,
-        **{figure: summary.mean for figure, summary in found.items()},
-        "ci95": {figure: list(summary.ci95) for figure, summary in found.items()},
+        **{figure: summary.mean for figure, summary in summaries.items()},
+        "ci95": {figure: list(summary.ci95) for figure, summary in summaries.items()},
     }
 
 
@@ -463,15 +463,15 @@ _TRUE_LOADS = "none: loads are published as they are"
 def _mean_guarantees(result: Comparison) -> dict[str, str]:
     """What each mean of days before promises; those that are there on all days."""
     sums = result.sums
-    found = {SLOT_MEAN: _NO_READING, ROLLING_MEAN: _TRUE_LOADS}
+    guarantees = {SLOT_MEAN: _NO_READING, ROLLING_MEAN: _TRUE_LOADS}
     if isinstance(sums, DailySums):
-        found[ROLLING_MEAN_NOISY] = (
+        guarantees[ROLLING_MEAN_NOISY] = (
             "pure epsilon for a house's whole day, without any law of consumption: one sum a day,"
             f" of at most {sums.cut} Wh a home, with Laplace noise of scale {sums.scale:.0f} Wh;"
             " the profile is that of the days before, or the model's" + counted(result.promise)
         )
-    there = {name for name in found if all(name in row for row in result.rows)}
-    return {name: text for name, text in found.items() if name in there}
+    common = {name for name in guarantees if all(name in row for row in result.rows)}
+    return {name: text for name, text in guarantees.items() if name in common}
 
 
 def _summary(s: Summary) -> dict[str, Any]:
@@ -565,16 +565,16 @@ def _mechanisms(result: Comparison, batteries: Sequence[BatteryScore]) -> dict[s
 def _held(result: Comparison, name: str) -> dict[str, Any]:
     """How often intervals hold the load, and its interval; nothing where days are apart."""
     kinds = {"": KINDS_HELD[0], **{f"_{kind}": kind for kind in KINDS_HELD[1:]}}
-    each = {end: result.held(name, kind) for end, kind in kinds.items()}
-    found = {f"{HELD}{end}": held for end, held in each.items() if held is not None}
-    means = {key: held.mean for key, held in found.items()}
-    return means | {f"{key}_ci95": list(held.ci95) for key, held in found.items()}
+    shares = {end: result.held(name, kind) for end, kind in kinds.items()}
+    named_shares = {f"{HELD}{end}": share for end, share in shares.items() if share is not None}
+    means = {key: share.mean for key, share in named_shares.items()}
+    return means | {f"{key}_ci95": list(share.ci95) for key, share in named_shares.items()}
 
 
 def _ahead(result: Comparison, name: str) -> dict[str, Any]:
     """Error of the list for the next day; nothing where days are apart."""
-    found = result.ahead(name)
-    return {} if found is None else {AHEAD: {"rmsre": _summary(found)}}
+    summary = result.ahead(name)
+    return {} if summary is None else {AHEAD: {"rmsre": _summary(summary)}}
 
 
 def recorded_table(result: Comparison) -> str:
@@ -593,18 +593,18 @@ def recorded_table(result: Comparison) -> str:
     means = _mean_guarantees(result)
     without = [name for name in ("forecast", SLOT_MEAN) if name in (*result.names, *means)]
     order = sorted(names, key=lambda name: result.summary(name, "estimated", "rmsre").mean)
-    holds = ("95 % intervals hold, %", "of one step ahead", "of a day ahead")
-    rows: list[tuple[str, ...]] = [("method", "estimated, %", "raw, %", "next day, %", *holds)]
+    heads = ("95 % intervals hold, %", "of one step ahead", "of a day ahead")
+    rows: list[tuple[str, ...]] = [("method", "estimated, %", "raw, %", "next day, %", *heads)]
 
     def listed(name: str) -> str:
-        found = result.ahead(name)
-        return _percent(found) if found else "-"
+        summary = result.ahead(name)
+        return _percent(summary) if summary else "-"
 
     for name in order:
-        each = [result.held(name, kind) for kind in KINDS_HELD]
+        shares = [result.held(name, kind) for kind in KINDS_HELD]
         errors = (_percent(result.summary(name, part, "rmsre")) for part in ("estimated", "raw"))
-        shares = (_percent(x, ".1%") if x else "-" for x in each)
-        rows.append((labels[name], *errors, listed(name), *shares))
+        cells = (_percent(x, ".1%") if x else "-" for x in shares)
+        rows.append((labels[name], *errors, listed(name), *cells))
     for name in (*without, *(n for n in (ROLLING_MEAN_NOISY, ROLLING_MEAN) if n in means)):
         label = labels[name] + (" (no reading)" if name in without else "")
         error = _percent(result.summary(name, "estimated", "rmsre"))
@@ -622,28 +622,28 @@ def _percent(s: Summary, form: str = ".2%") -> str:
 
 
 def _aucs(result: Comparison, name: str) -> dict[str, Any]:
-    found = {key: result.auc(name, key) for key in AUCS}
-    return {key: _summary(s) if s else None for key, s in found.items()}
+    summaries = {key: result.auc(name, key) for key in AUCS}
+    return {key: _summary(s) if s else None for key, s in summaries.items()}
 
 
 def _pairs(result: Comparison) -> list[tuple[str, str]]:
-    own = [n for n in result.names if n.startswith(("hushgrid", "bound"))]
+    bases = [n for n in result.names if n.startswith(("hushgrid", "bound"))]
     return [
-        (other, our)
-        for our in own
-        for other in ("group", "forecast", "bound", "bound_independent")
-        if other in result.names and other != our
+        (method, base)
+        for base in bases
+        for method in ("group", "forecast", "bound", "bound_independent")
+        if method in result.names and method != base
     ]
 
 
 def _ratios(result: Comparison) -> dict[str, Any]:
     return {
-        f"{other}_over_{our}": {
-            part: _summary(result.ratio(other, our, part))
-            | {"gap_ci95": list(result.gap(other, our, part).ci95)}
+        f"{method}_over_{base}": {
+            part: _summary(result.ratio(method, base, part))
+            | {"gap_ci95": list(result.gap(method, base, part).ci95)}
             for part in PARTS
         }
-        for other, our in _pairs(result)
+        for method, base in _pairs(result)
     }
 
 
@@ -694,9 +694,9 @@ def comparison_table(result: Comparison) -> str:
     if result.auc(OPEN):
         rows.append(("no noise (no promise)", "-", "-", "0", "0", "-", _auc_text(result, OPEN)))
     for name, label in LABELS.items():
-        both = [_with_range(result.summary(name, part), ".3f", 1e3) for part in PARTS[1:]]
+        cells = [_with_range(result.summary(name, part), ".3f", 1e3) for part in PARTS[1:]]
         wasted = f"- / {_wasted(result, name, PARTS[1:])}"
-        rows.append((f"{label} (no promise)", "-", "-", *both, wasted, "-"))
+        rows.append((f"{label} (no promise)", "-", "-", *cells, wasted, "-"))
     return table(rows)
 
 
@@ -705,8 +705,8 @@ def _wasted(result: Comparison, name: str, parts: Sequence[str]) -> str:
 
 
 def _auc_text(result: Comparison, name: str) -> str:
-    found = [result.auc(name, key) for key in AUCS]
-    return " / ".join(f"{s.mean:.4f}" if s else "-" for s in found) if any(found) else "-"
+    summaries = [result.auc(name, key) for key in AUCS]
+    return " / ".join(f"{s.mean:.4f}" if s else "-" for s in summaries) if any(summaries) else "-"
 
 
 def terms_prose(result: Comparison, model: str) -> str:
@@ -745,9 +745,9 @@ def ratio_table(result: Comparison) -> str:
     """
     rows: list[tuple[str, ...]] = [("error of", "over", *PARTS)]
     labels = {m.name: m.label for m in result.methods}
-    for other, our in _pairs(result):
-        ratios = (_with_range(result.ratio(other, our, part), ".3f") for part in PARTS)
-        rows.append((labels[other], labels[our], *ratios))
+    for method, base in _pairs(result):
+        ratios = (_with_range(result.ratio(method, base, part), ".3f") for part in PARTS)
+        rows.append((labels[method], labels[base], *ratios))
     return table(rows)
 
 
@@ -834,8 +834,8 @@ def _errors(ax: Axes, curve: Sequence[Comparison], part: str) -> None:
     """A line for each method, at the promises it can keep."""
     for method, style in _line_styles(curve):
         points = [c for c in curve if method.name in c.names]
-        found = [c.summary(method.name, part) for c in points]
-        _line(ax, points, found, method.label, style)
+        summaries = [c.summary(method.name, part) for c in points]
+        _line(ax, points, summaries, method.label, style)
     forecast = [c.summary("forecast", part) for c in curve]
     at = [c.promise.epsilon for c in curve]
     ax.plot(at, [s.mean for s in forecast], ":", color="#111111", label="forecast, no readings")
@@ -847,12 +847,12 @@ def _gains(ax: Axes, curve: Sequence[Comparison]) -> None:
     heights = [1.0]
     for method, style in _line_styles(curve):
         points = [c for c in curve if method.name in c.names]
-        found = [c.ratio(method.name, "forecast", "estimated") for c in points]
-        _line(ax, points, found, method.label, style)
-        low, high = zip(*(s.ci95 for s in found), strict=True)
+        ratios = [c.ratio(method.name, "forecast", "estimated") for c in points]
+        _line(ax, points, ratios, method.label, style)
+        low, high = zip(*(s.ci95 for s in ratios), strict=True)
         at = [c.promise.epsilon for c in points]
         ax.fill_between(at, low, high, alpha=0.12, color=style["color"], linewidth=0)
-        heights += [s.mean for s in found]
+        heights += [s.mean for s in ratios]
     ax.axhline(1.0, linestyle=":", color="#111111")
     ax.set(ylabel="error over the forecast's", title="estimated price, over the forecast")
     ax.set_ylim(min(heights) - 0.05, max(heights) + 0.05)  # few days: wide intervals
@@ -865,10 +865,10 @@ def _line_styles(curve: Sequence[Comparison]) -> list[tuple[Method, dict[str, An
     for method in curve[0].methods:
         if method.name == "forecast":
             continue
-        own = method.name.startswith(("bound", "hushgrid"))
+        is_ours = method.name.startswith(("bound", "hushgrid"))
         style = {
-            "color": next(colors[own]),
-            "linewidth": 2.4 if own else 1.3,
+            "color": next(colors[is_ours]),
+            "linewidth": 2.4 if is_ours else 1.3,
             "linestyle": "-" if method.online else "--",
             "marker": "o" if method.online else "s",
         }
@@ -878,11 +878,11 @@ def _line_styles(curve: Sequence[Comparison]) -> list[tuple[Method, dict[str, An
 
 
 def _line(
-    ax: Axes, points: Sequence[Comparison], found: Sequence[Summary], label: str, style: Any
+    ax: Axes, points: Sequence[Comparison], summaries: Sequence[Summary], label: str, style: Any
 ) -> None:
     """The means of one method."""
     at = [c.promise.epsilon for c in points]
-    ax.plot(at, [s.mean for s in found], markersize=4, label=label, **style)
+    ax.plot(at, [s.mean for s in summaries], markersize=4, label=label, **style)
 
 
 def battery_figure(scores: Sequence[BatteryScore]) -> Figure:
@@ -899,13 +899,13 @@ def battery_figure(scores: Sequence[BatteryScore]) -> Figure:
     figure = Figure(figsize=(9.6, 3.8), layout="constrained")
     size_axes, moved_axes = figure.subplots(1, 2)
     for name, label in LABELS.items():
-        mine = [s for s in scores if s.name == name]
-        low, high = zip(*(s.auc.ci95 for s in mine), strict=True)
-        auc = [s.auc.mean for s in mine]
-        size_axes.plot([s.size for s in mine], auc, "o-", markersize=4, label=label)
-        size_axes.fill_between([s.size for s in mine], low, high, alpha=0.15)
-        moved_axes.plot([s.moved for s in mine], auc, "o-", markersize=4, label=label)
-        for s in (mine[0], mine[-1]):
+        points = [s for s in scores if s.name == name]
+        low, high = zip(*(s.auc.ci95 for s in points), strict=True)
+        auc = [s.auc.mean for s in points]
+        size_axes.plot([s.size for s in points], auc, "o-", markersize=4, label=label)
+        size_axes.fill_between([s.size for s in points], low, high, alpha=0.15)
+        moved_axes.plot([s.moved for s in points], auc, "o-", markersize=4, label=label)
+        for s in (points[0], points[-1]):
             moved_axes.annotate(f"{s.size:g}u", (s.moved, s.auc.mean), (4, 4), fontsize=7,
                                 textcoords="offset points")  # fmt: skip
     for s in scores:
@@ -1083,8 +1083,8 @@ def demo_table(day: DemoDay) -> str:
         A Markdown table.
     """
     rows = [("who is at home? (AUC)", *_DEMO_NAMES.values())]
-    for knows, found in _demo_aucs(day).items():
-        cells = ("-" if (x := found[name]) is None else f"{x:.3f}" for name in _DEMO_NAMES)
+    for knows, aucs in _demo_aucs(day).items():
+        cells = ("-" if (x := aucs[name]) is None else f"{x:.3f}" for name in _DEMO_NAMES)
         rows.append((f"adversary who {KNOWS[knows]}", *cells))
     return table(rows)
 
@@ -1110,7 +1110,7 @@ def demo_prose(day: DemoDay) -> str:
         f"Price error: {day.rmsre:.2%} of the exact price; expected {low:.2%} to {high:.2%}.",
         f"Ledger: {day.records} signed records, chain {day.chain}; audit {day.verdict}.",
     ]
-    broken = [name for name, kept in day.holds.items() if not kept]
+    broken = [name for name, holds in day.holds.items() if not holds]
     if broken:
         lines.append(f"NOT KEPT: {', '.join(broken)}.")
     return "\n".join(lines)
@@ -1132,10 +1132,10 @@ def demo_figure(day: DemoDay) -> Figure:
     axes[0].set_title("The price", loc="left", fontsize=9)
     finish(axes[0])
     at = day.house
-    for one, (knows, found) in zip(axes[1:], day.beliefs.items(), strict=True):
-        beliefs = ((_DEMO_NAMES[k], v[:, at], _DEMO_COLORS[k]) for k, v in found.items())
+    for axis, (knows, house_beliefs) in zip(axes[1:], day.beliefs.items(), strict=True):
+        beliefs = ((_DEMO_NAMES[k], v[:, at], _DEMO_COLORS[k]) for k, v in house_beliefs.items())
         title = f"House {at} at home? Adversary who {KNOWS[knows]}"
-        _belief_panel(one, day.occupancy[:, at], day.prior[:, at], beliefs, title)
+        _belief_panel(axis, day.occupancy[:, at], day.prior[:, at], beliefs, title)
     handles, names = axes[1].get_legend_handles_labels()
     figure.legend(handles, names, loc="outside lower center", frameon=False, fontsize=8, ncols=4)
     figure.suptitle("One simulated day: what is hidden, and what it costs", fontsize=11)

@@ -24,60 +24,60 @@ if TYPE_CHECKING:
 
 
 def learned_values(
-    found: Learned,
-    made: ExportedModels,
+    learned: Learned,
+    exported: ExportedModels,
     figures: OperatorFigures,
     choices: ZoneChoices,
-    given: Histories,
+    histories: Histories,
 ) -> dict[str, Any]:
     """The JSON of `hushgrid learn`.
 
     Args:
-        found: What was learned.
-        made: The models for the zone file.
+        learned: What was learned.
+        exported: The models for the zone file.
         figures: Figures for the operator.
         choices: Zone, time zone, budgets and eta.
-        given: The histories, with counts of the rows of the file.
+        histories: The histories, with counts of the rows of the file.
 
     Returns:
         The values.
     """
-    seen = max(int(found.own.readings.sum()), 1)
-    total = float(found.own.log_likelihood.sum())
+    n_readings = max(int(learned.own.readings.sum()), 1)
+    total = float(learned.own.log_likelihood.sum())
     return {
         "zone": choices.zone,
-        "houses": len(found.ids),
-        "fitted": len(found.usable),
-        "groups": len(made.public),
+        "houses": len(learned.ids),
+        "fitted": len(learned.usable),
+        "groups": len(exported.public),
         "log_likelihood": total,
-        "log_likelihood_per_reading": total / seen,
-        "converged": int(found.own.converged.sum()),
-        "iterations": int(found.own.iterations.max()),
-        "eta": made.eta,
+        "log_likelihood_per_reading": total / n_readings,
+        "converged": int(learned.own.converged.sum()),
+        "iterations": int(learned.own.iterations.max()),
+        "eta": exported.eta,
         "eta_basis": figures.eta_basis,
-        "eta_set_by": made.eta_by,
-        "provenance": made.provenance,
-        "epsilon_spent": made.epsilon,
-        "leaks": made.note,
-        "bound": made.bound - made.export,
-        **({"export": made.export} if made.export else {}),
-        **_solar(found, given),
-        "bound_by": made.bound_by,
-        "law": found.family,
-        "law_tried": found.tried,
-        "prior": found.habits,
-        "days": found.terms.days,
-        "seconds": found.seconds,
+        "eta_set_by": exported.eta_by,
+        "provenance": exported.provenance,
+        "epsilon_spent": exported.epsilon,
+        "leaks": exported.note,
+        "bound": exported.bound - exported.export,
+        **({"export": exported.export} if exported.export else {}),
+        **_solar(learned, histories),
+        "bound_by": exported.bound_by,
+        "law": learned.family,
+        "law_tried": learned.tried,
+        "prior": learned.habits,
+        "days": learned.terms.days,
+        "seconds": learned.seconds,
         "time_zone": choices.time_zone,
-        "starts": list(found.starts),
-        **({"seasons": [list(some) for some in found.seasons]} if found.seasons else {}),
-        "groups_tried": {str(n): score for n, score in found.groups_tried.items()},
-        "begins": found.begins,
-        "ends": found.ends,
-        "ailments": _ailment_names(found),
-        "vacant_days": {n: int(d) for n, d in zip(found.ids, found.vacant, strict=True) if d},
-        "readings": dict(given.counts),
-        "problems": list(given.problems),
+        "starts": list(learned.starts),
+        **({"seasons": [list(months) for months in learned.seasons]} if learned.seasons else {}),
+        "groups_tried": {str(n): score for n, score in learned.groups_tried.items()},
+        "begins": learned.begins,
+        "ends": learned.ends,
+        "ailments": _ailment_names(learned),
+        "vacant_days": {n: int(d) for n, d in zip(learned.ids, learned.vacant, strict=True) if d},
+        "readings": dict(histories.counts),
+        "problems": list(histories.problems),
         "trust": {
             "lower": figures.trust.lower,
             "upper": figures.trust.upper,
@@ -86,21 +86,21 @@ def learned_values(
             "reasoning": figures.trust.reasoning,
         },
         "accuracy": figures.accuracy,
-        "held_out": _held(found, made, figures.held_out),
-        "drowned": made.provenance == "pooled"
-        and drowned(len(found.ids), choices.pool_budget or 0.0),
+        "held_out": _held(learned, exported, figures.held_out),
+        "drowned": exported.provenance == "pooled"
+        and drowned(len(learned.ids), choices.pool_budget or 0.0),
     }
 
 
-def _solar(found: Learned, given: Histories) -> dict[str, Any]:
+def _solar(learned: Learned, histories: Histories) -> dict[str, Any]:
     """Which register of the panels was apart, and how far both registers hang together."""
-    if given.solar is None:
+    if histories.solar is None:
         return {}
-    part = given.homes(found.usable)
+    part = histories.homes(learned.usable)
     return {
         "solar": {
-            "register": "production" if given.generated else "export",
-            "correlation": dependence(part, found.starts),
+            "register": "production" if histories.generated else "export",
+            "correlation": dependence(part, learned.starts),
         }
     }
 
@@ -114,42 +114,44 @@ def zone_values(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     Returns:
         The values of the zone, with those of each kind under `parts`.
     """
-    same = ("zone", "eta", "eta_basis", "eta_set_by", "provenance", "epsilon_spent", "leaks")
+    shared = ("zone", "eta", "eta_basis", "eta_set_by", "provenance", "epsilon_spent", "leaks")
     added = ("houses", "fitted", "groups", "log_likelihood")
     return {
-        **{key: parts[0][key] for key in same},
-        **{key: sum(one[key] for one in parts) for key in added},
+        **{key: parts[0][key] for key in shared},
+        **{key: sum(part[key] for part in parts) for key in added},
         "parts": list(parts),
     }
 
 
-def _held(found: Learned, made: ExportedModels, held: HeldOut | None) -> dict[str, Any] | None:
-    if held is None:
+def _held(
+    learned: Learned, exported: ExportedModels, held_out: HeldOut | None
+) -> dict[str, Any] | None:
+    if held_out is None:
         return None
-    worst = int(np.nanargmin(held.by_slot)) if np.isfinite(held.by_slot).any() else 0
-    minute = worst * found.seconds // 60
+    worst = int(np.nanargmin(held_out.by_slot)) if np.isfinite(held_out.by_slot).any() else 0
+    minute = worst * learned.seconds // 60
     return {
-        "days": held.days,
-        "noise": made.provenance == "pooled",
-        "log_likelihood": held.log_likelihood,
-        "plain": float(np.nanmean(held.plain)),
-        "by_slot": held.by_slot.tolist(),
-        "plain_by_slot": held.plain.tolist(),
+        "days": held_out.days,
+        "noise": exported.provenance == "pooled",
+        "log_likelihood": held_out.log_likelihood,
+        "plain": float(np.nanmean(held_out.plain)),
+        "by_slot": held_out.by_slot.tolist(),
+        "plain_by_slot": held_out.plain.tolist(),
         "worst_slot": f"{minute // 60:02d}:{minute % 60:02d}",
-        "worst": float(held.by_slot[worst]),
-        "forecast_error": held.forecast,
-        "slot_mean_error": held.slot_mean,
+        "worst": float(held_out.by_slot[worst]),
+        "forecast_error": held_out.forecast,
+        "slot_mean_error": held_out.slot_mean,
     }
 
 
 def learned_content(
-    found: Learned, made: ExportedModels, figures: OperatorFigures, values: Mapping[str, Any]
+    learned: Learned, exported: ExportedModels, figures: OperatorFigures, values: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The content of model.json.
 
     Args:
-        found: What was learned.
-        made: The models for the zone file.
+        learned: What was learned.
+        exported: The models for the zone file.
         figures: Figures for the operator.
         values: Values of `learned_values`.
 
@@ -157,14 +159,14 @@ def learned_content(
         `values` with the models and figures that decoding and validation need, and without
         held-out scores: they are for the operator's report only.
     """
-    models = made.models
+    models = exported.models
     prototypes = [
         {
-            "homes": one.homes,
-            "absent": one.absent,
-            "present": list(one.present),
-            **({"empty": list(one.empty)} if one.empty else {}),
-            "transition": one.chain.transition.tolist(),
+            "homes": group.homes,
+            "absent": group.absent,
+            "present": list(group.present),
+            **({"empty": list(group.empty)} if group.empty else {}),
+            "transition": group.chain.transition.tolist(),
             "hidden": {
                 "initial": models.initial[j].tolist(),
                 "transition": models.transition[j].tolist(),
@@ -173,17 +175,17 @@ def learned_content(
                 "edges": models.edges[j].tolist(),
             },
         }
-        for j, one in enumerate(made.public)
+        for j, group in enumerate(exported.public)
     ]
-    position = {int(i): n for n, i in enumerate(found.usable)}
+    position = {int(i): n for n, i in enumerate(learned.usable)}
     homes = []
-    for i, (name, ails) in enumerate(zip(found.ids, found.ails, strict=True)):
+    for i, (name, ails) in enumerate(zip(learned.ids, learned.ails, strict=True)):
         n = position.get(i)
         home: dict[str, Any] = {"meter": name, "ails": list(ails)}
         if n is not None:
             mean, sd, days = figures.daily[n].tolist()
             home |= {
-                "prototype": int(made.which[n]),
+                "prototype": int(exported.which[n]),
                 "home_share": float(figures.home_share[n]),
                 "score": {"mean": mean, "sd": sd, "days": days},
                 "weeks": [
@@ -192,8 +194,8 @@ def learned_content(
                 ],
             }
         homes.append(home)
-    kept = {key: value for key, value in values.items() if key not in HELD_OUT}
-    return {**kept, "prototypes": prototypes, "homes": homes}
+    published = {key: value for key, value in values.items() if key not in HELD_OUT}
+    return {**published, "prototypes": prototypes, "homes": homes}
 
 
 HELD_OUT = ("held_out", "law_tried", "groups_tried")
@@ -209,7 +211,7 @@ def learned_prose(values: Mapping[str, Any]) -> str:
         Lines of text.
     """
     if "parts" in values:
-        kinds = [f"{_kind_of(one)}\n{learned_prose(one)}" for one in values["parts"]]
+        kinds = [f"{_kind_of(part)}\n{learned_prose(part)}" for part in values["parts"]]
         return "\n\n".join(kinds)
     lines = [
         f"Zone {values['zone']}: {values['houses']} houses, {values['fitted']} fitted; models that"
@@ -227,9 +229,9 @@ def learned_prose(values: Mapping[str, Any]) -> str:
             " learn --seasons."
         )
     if seasons := values.get("seasons"):
-        named = "; ".join(",".join(map(str, some)) for some in seasons)
+        season_names = "; ".join(",".join(map(str, season)) for season in seasons)
         lines.append(
-            f"Seasons, by their months: {named}. Each has laws of its own, with"
+            f"Seasons, by their months: {season_names}. Each has laws of its own, with"
             " readings of all of the year where it has few; the chains are of all seasons."
         )
     if solar := values.get("solar"):
@@ -239,15 +241,16 @@ def learned_prose(values: Mapping[str, Any]) -> str:
             " independent of occupancy and of what is taken;"
             f" within slot groups both are correlated by {solar['correlation']:.2f}."
         )
-    held = values.get("held_out")
-    if held:
-        under = "under the published model, with its noise, " if held.get("noise") else ""
+    held_out = values.get("held_out")
+    if held_out:
+        under = "under the published model, with its noise, " if held_out.get("noise") else ""
         lines.append(
-            f"Held out: {under}the last {held['days']:g} days score {held['log_likelihood']:.3f} a"
-            f" reading; one law for all hours scores {held['plain']:.3f}. Worst slot"
-            f" {held['worst_slot']}: {held['worst']:.3f}."
+            f"Held out: {under}the last {held_out['days']:g} days score"
+            f" {held_out['log_likelihood']:.3f} a reading; one law for all hours scores"
+            f" {held_out['plain']:.3f}. Worst slot {held_out['worst_slot']}:"
+            f" {held_out['worst']:.3f}."
         )
-        errors = held["forecast_error"], held["slot_mean_error"]
+        errors = held_out["forecast_error"], held_out["slot_mean_error"]
         better = "the forecast is better" if errors[0] < errors[1] else "the slot mean is better"
         lines.append(
             f"Load of these days: the model's forecast is off by {errors[0]:.1%} of the mean load"
@@ -266,11 +269,11 @@ def learned_prose(values: Mapping[str, Any]) -> str:
         )
     if values["provenance"] == "pooled":
         lines.append(_POOLED)
-    for what, names in values["ailments"].items():
-        days = values["vacant_days"] if what.startswith("vacant") else {}
+    for ailment, names in values["ailments"].items():
+        days = values["vacant_days"] if ailment.startswith("vacant") else {}
         listed = [f"{name} ({days[name]} days)" if name in days else name for name in names[:8]]
         more = f" and {len(names) - 8} more" if len(names) > 8 else ""
-        text = AILMENTS.get(what, what)
+        text = AILMENTS.get(ailment, ailment)
         homes = "1 home" if len(names) == 1 else f"{len(names)} homes"
         lines.append(f"{text[0].upper()}{text[1:]}: {homes}: {', '.join(listed)}{more}.")
     counts = {k: v for k, v in values["readings"].items() if v}
@@ -282,8 +285,9 @@ def learned_prose(values: Mapping[str, Any]) -> str:
     if accuracy:
         rows = [("trained", "06-22 h", "all hours", "readings")]
         for key, name in _TRAINED.items():
-            one = accuracy[key]
-            rows.append((name, f"{one['06-22']:.3f}", f"{one['all']:.3f}", str(one["readings"])))
+            score = accuracy[key]
+            cells = f"{score['06-22']:.3f}", f"{score['all']:.3f}", str(score["readings"])
+            rows.append((name, *cells))
         lines += ["", table(rows), ""]
     lines += [
         f"Trust: {values['trust']['reasoning']}.",
@@ -298,9 +302,9 @@ def _kind_of(values: Mapping[str, Any]) -> str:
     """The homes of one kind, as a headline."""
     if not values.get("export"):
         return "Homes without panels."
-    apart = values.get("solar")
-    how = f"a register of {_REGISTER[apart['register']]}" if apart else "net readings"
-    return f"Homes with panels, up to {values['export']} Wh a step fed in, {how}."
+    solar = values.get("solar")
+    source = f"a register of {_REGISTER[solar['register']]}" if solar else "net readings"
+    return f"Homes with panels, up to {values['export']} Wh a step fed in, {source}."
 
 
 _REGISTER = {"export": "energy fed in", "production": "energy generated"}
@@ -316,12 +320,12 @@ _TRAINED = {
 }
 
 
-def _ailment_names(found: Learned) -> dict[str, list[str]]:
+def _ailment_names(learned: Learned) -> dict[str, list[str]]:
     """Names of the homes with each ailment."""
     by: dict[str, list[str]] = {}
-    for name, ails in zip(found.ids, found.ails, strict=True):
-        for one in ails:
-            by.setdefault(one, []).append(name)
+    for name, ails in zip(learned.ids, learned.ails, strict=True):
+        for ailment in ails:
+            by.setdefault(ailment, []).append(name)
     return by
 
 
@@ -359,14 +363,14 @@ def chain_figure(public: Sequence[PublishedGroup], seconds: int) -> Figure:
     figure, axes = panels(3, 7.8)
     steps = 86_400 // seconds
     hours = np.arange(steps + 1) * seconds / 3600
-    for j, one in enumerate(public):
+    for j, group in enumerate(public):
         for part, style in ((0, "-"), (1, ":")):
-            these = slice(part * steps, (part + 1) * steps)
-            homes = "1 home" if one.homes == 1 else f"{one.homes} homes"
+            day = slice(part * steps, (part + 1) * steps)
+            homes = "1 home" if group.homes == 1 else f"{group.homes} homes"
             label = f"group {j + 1}, {homes}" if part == 0 else None
-            a = one.chain.transition[these]
+            a = group.chain.transition[day]
             colour = COLOURS[j % len(COLOURS)]
-            for axis, y in zip(axes, (a[:, 1, 0], a[:, 0, 1], one.chain.home[these]), strict=True):
+            for axis, y in zip(axes, (a[:, 1, 0], a[:, 0, 1], group.chain.home[day]), strict=True):
                 closed = [*y, y[-1]]
                 axis.step(
                     hours, closed, style, where="post", color=colour, label=label, linewidth=1.2
@@ -400,19 +404,19 @@ def law_figure(public: Sequence[PublishedGroup], bound: int, export: int = 0) ->
     edges = np.unique(np.round(np.geomspace(1, bound + 2, 60)).astype(int)) - 1
     if export:
         edges = np.unique(np.linspace(0, bound + 1, 80).astype(int))
-    for j, (axis, one) in enumerate(zip(axes, public, strict=True)):
-        absent, present = one.laws(bound)
-        names, drawn = one.places, [law.pmf for law in present]
-        when, empty = "," if one.seasons else " from", absent[0].pmf
-        if one.seasons:  # a mean day of each
-            names = tuple(f"months {', '.join(map(str, some))}" for some in one.seasons)
-            drawn = [np.mean(some, axis=0) for some in np.split(np.array(drawn), len(names))]
-            empty = np.mean([law.pmf for law in absent[: len(one.starts)]], axis=0)
+    for j, (axis, group) in enumerate(zip(axes, public, strict=True)):
+        absent, present = group.laws(bound)
+        names, pmfs = group.places, [law.pmf for law in present]
+        joint, empty = "," if group.seasons else " from", absent[0].pmf
+        if group.seasons:  # a mean day of each
+            names = tuple(f"months {', '.join(map(str, months))}" for months in group.seasons)
+            pmfs = [np.mean(season, axis=0) for season in np.split(np.array(pmfs), len(names))]
+            empty = np.mean([law.pmf for law in absent[: len(group.starts)]], axis=0)
         for pmf, name, colour in [
-            (empty, f"absent{when} {names[0]}" if one.empty else "absent", "#111111"),
+            (empty, f"absent{joint} {names[0]}" if group.empty else "absent", "#111111"),
             *(
-                (pmf, f"present{when} {place}", COLOURS[g % len(COLOURS)])
-                for g, (pmf, place) in enumerate(zip(drawn, names, strict=True))
+                (pmf, f"present{joint} {place}", COLOURS[g % len(COLOURS)])
+                for g, (pmf, place) in enumerate(zip(pmfs, names, strict=True))
             ),
         ]:
             cdf = np.concatenate([[0.0], np.cumsum(pmf)])
@@ -432,7 +436,7 @@ def law_figure(public: Sequence[PublishedGroup], bound: int, export: int = 0) ->
             ticks = [0, *(10**k for k in range(len(str(bound))) if 10**k <= bound)]
             axis.set_xticks([tick + 1 for tick in ticks], [f"{tick}" for tick in ticks])
             axis.minorticks_off()
-        homes = "1 home" if one.homes == 1 else f"{one.homes} homes"
+        homes = "1 home" if group.homes == 1 else f"{group.homes} homes"
         axis.set_title(f"group {j + 1}, {homes}", fontsize=9)
         axis.set_ylabel("density")
         light_grid(axis)
@@ -479,9 +483,9 @@ def days_figure(
             label="probability of being at home",
         )  # fmt: skip
         if labels is not None and (labels[h] >= 0).any():
-            known = np.where(labels[h] >= 0, labels[h], np.nan).astype(float)
+            label_line = np.where(labels[h] >= 0, labels[h], np.nan).astype(float)
             chance.step(
-                hours, [*known, known[-1]], where="post", color="#333333", linewidth=1.0,
+                hours, [*label_line, label_line[-1]], where="post", color="#333333", linewidth=1.0,
                 linestyle="--", label="label",
             )  # fmt: skip
         chance.set_ylim(0, 1.05)

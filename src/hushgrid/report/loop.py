@@ -40,10 +40,10 @@ _COLORS = {
 }  # fmt: skip
 
 
-def _numbers(found: Summary) -> dict[str, Any]:
+def _numbers(summary: Summary) -> dict[str, Any]:
     return {
-        "mean": finite_or_none(found.mean),
-        "ci95": [finite_or_none(end) for end in found.ci95],
+        "mean": finite_or_none(summary.mean),
+        "ci95": [finite_or_none(end) for end in summary.ci95],
     }
 
 
@@ -69,16 +69,16 @@ def loop_json(loop: Loop, sweeps: Mapping[str, Sweep] | None = None) -> dict[str
         "smooth": setting.smooth,
         "flexible": asdict(setting.flexible),
         **_prices(loop),
-        "noise": {name: float(each.mean()) for name, each in loop.noise.items()},
+        "noise": {name: float(values.mean()) for name, values in loop.noise.items()},
         "epsilon_any": dict(loop.epsilon_any),
-        "attained": {name: dict(each) for name, each in loop.attained.items()},
+        "attained": {name: dict(values) for name, values in loop.attained.items()},
         "guessed": {
-            name: {device: asdict(score) for device, score in each.items()}
-            for name, each in loop.guessed.items()
+            name: {device: asdict(score) for device, score in values.items()}
+            for name, values in loop.guessed.items()
         },
         "sweeps": {
-            dial: [{"value": value, **_prices(one)} for value, one in swept]
-            for dial, swept in (sweeps or {}).items()
+            dial: [{"value": value, **_prices(swept_loop)} for value, swept_loop in loops]
+            for dial, loops in (sweeps or {}).items()
         },
     }
 
@@ -94,9 +94,9 @@ def _prices(loop: Loop) -> dict[str, Any]:
             for name in _others(loop)
         },
         "attributed": {
-            effect: {figure: _numbers(loop.against(own, figure, other)) for figure in FIGURES}
-            for effect, (own, other) in EFFECTS.items()
-            if {own, other} <= set(loop.figures)
+            effect: {figure: _numbers(loop.against(price, figure, base)) for figure in FIGURES}
+            for effect, (price, base) in EFFECTS.items()
+            if {price, base} <= set(loop.figures)
         },
         "gain": finite_or_none(loop.gain.mean),
         "gain_ci95": [finite_or_none(end) for end in loop.gain.ci95],
@@ -115,23 +115,23 @@ EFFECTS = {  # what an estimate does to the loop, in two parts that add up
 _COMPARED = ("peak", "ramp", "switches", "generation")  # the figures of a comparison
 
 
-def _percent(found: Summary) -> str:
-    low, high = found.ci95
-    return f"{100 * found.mean:+.1f} % ({100 * low:.1f} to {100 * high:.1f})"
+def _percent(summary: Summary) -> str:
+    low, high = summary.ci95
+    return f"{100 * summary.mean:+.1f} % ({100 * low:.1f} to {100 * high:.1f})"
 
 
-def sweep_table(dial: str, swept: Sweep) -> str:
+def sweep_table(dial: str, loops: Sweep) -> str:
     """Differences to the exact price in the same worlds along a dial, with 95 % intervals.
 
     Args:
         dial: What varies.
-        swept: The loops by value.
+        loops: The loops by value.
 
     Returns:
         The table.
     """
     rows: list[tuple[str, ...]] = [(dial, "price", *(_LABELS[name] for name in _COMPARED), "gain")]
-    for value, loop in swept:
+    for value, loop in loops:
         gain = f"{loop.gain.mean:.2f} ({loop.gain.ci95[0]:.2f} to {loop.gain.ci95[1]:.2f})"
         for name in _others(loop):
             cells = (_percent(loop.relative(name, figure)) for figure in _COMPARED)
@@ -150,8 +150,11 @@ def loop_table(loop: Loop) -> str:
     """
     rows: list[tuple[str, ...]] = [("figure", *loop.figures)]
     for figure in FIGURES:
-        found = [loop.summary(name, figure) for name in loop.figures]
-        cells = [f"{one.mean:.4g} ± {(one.ci95[1] - one.ci95[0]) / 2:.2g}" for one in found]
+        summaries = [loop.summary(name, figure) for name in loop.figures]
+        cells = [
+            f"{summary.mean:.4g} ± {(summary.ci95[1] - summary.ci95[0]) / 2:.2g}"
+            for summary in summaries
+        ]
         rows.append((_LABELS[figure], *cells))
     return table(rows)
 
@@ -183,19 +186,21 @@ def loop_prose(loop: Loop) -> str:
     for name in loop.noise:
         if "exact" in loop.figures:
             lines.append(f"- {name} against exact: {_difference(loop, name, 'exact')}.")
-    for effect, (own, other) in EFFECTS.items():
-        if {own, other} <= set(loop.figures):
-            lines.append(f"- {effect}, {own} against {other}: {_difference(loop, own, other)}.")
+    for effect, (price, base) in EFFECTS.items():
+        if {price, base} <= set(loop.figures):
+            lines.append(f"- {effect}, {price} against {base}: {_difference(loop, price, base)}.")
     if loop.noise:
         lines.append(_PROMISE)
         lines += [
-            _attained(name, each, s.promise.epsilon)
-            for name, each in _once(loop.attained).items()
-            if each
+            _attained(name, figures, s.promise.epsilon)
+            for name, figures in _once(loop.attained).items()
+            if figures
         ]
-        lines += [_guessed(name, each) for name, each in _once(loop.guessed).items() if each]
-        any_ = ", ".join(f"{name} {value:.4g}" for name, value in loop.epsilon_any.items())
-        lines.append(f"- Without that assumption all {s.days + 1} days reveal at most: {any_}.")
+        lines += [
+            _guessed(name, figures) for name, figures in _once(loop.guessed).items() if figures
+        ]
+        bounds = ", ".join(f"{name} {value:.4g}" for name, value in loop.epsilon_any.items())
+        lines.append(f"- Without that assumption all {s.days + 1} days reveal at most: {bounds}.")
     if loop.noise and s.eta < 1:
         lines.append(
             f"- The promise does not hold here: at eta = {s.eta:g} it trusts a public law of"
@@ -212,8 +217,8 @@ _PROMISE = (
 )
 
 
-def _attained(name: str, each: Mapping[str, float], epsilon: float) -> str:
-    figures = ", ".join(f"{value:.2f} ({device})" for device, value in each.items())
+def _attained(name: str, attained: Mapping[str, float], epsilon: float) -> str:
+    figures = ", ".join(f"{value:.2f} ({device})" for device, value in attained.items())
     return (
         f"- {name}: an adversary that knows all other readings and a device's rule attains"
         f" {figures}, where {epsilon:g} is promised. Without memory: draws its bound while"
@@ -221,19 +226,19 @@ def _attained(name: str, each: Mapping[str, float], epsilon: float) -> str:
     )
 
 
-def _once(found: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+def _once(figures: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
     """Prices with the same releases together."""
     names: dict[str, list[str]] = {}
-    for name, each in found.items():
-        names.setdefault(repr(each), []).append(name)
-    return {" and ".join(same): found[same[0]] for same in names.values()}
+    for name, values in figures.items():
+        names.setdefault(repr(values), []).append(name)
+    return {" and ".join(prices): figures[prices[0]] for prices in names.values()}
 
 
-def _guessed(name: str, each: Mapping[str, Score]) -> str:
+def _guessed(name: str, scores: Mapping[str, Score]) -> str:
     figures = ", ".join(
-        f"{one.value:.3f} for {one.prior:.3f} ({device}: {one.gain:+.4f}, {one.gain_ci95[0]:+.4f}"
-        f" to {one.gain_ci95[1]:+.4f})"
-        for device, one in each.items()
+        f"{score.value:.3f} for {score.prior:.3f} ({device}: {score.gain:+.4f},"
+        f" {score.gain_ci95[0]:+.4f} to {score.gain_ci95[1]:+.4f})"
+        for device, score in scores.items()
     )
     return (
         f"- {name}: after typical releases the same adversary has an AUC about who is at home of"
@@ -247,10 +252,10 @@ def _worlds(loop: Loop) -> str:
     return "one world, whose days are not quite independent"
 
 
-def _difference(loop: Loop, name: str, other: str) -> str:
+def _difference(loop: Loop, name: str, base: str) -> str:
     """Peak, ramp, switches and generation against another price in the same worlds."""
     return ", ".join(
-        f"{figure} {_percent(loop.relative(name, figure, other))}" for figure in _COMPARED
+        f"{figure} {_percent(loop.relative(name, figure, base))}" for figure in _COMPARED
     )
 
 
@@ -277,34 +282,36 @@ def loop_figure(loop: Loop) -> Figure:
     return figure
 
 
-def sweep_figure(dial: str, swept: Sweep) -> Figure:
+def sweep_figure(dial: str, loops: Sweep) -> Figure:
     """Peak, ramp and switching along a dial with 95 % intervals, against the exact price if it ran.
 
     Args:
         dial: What varies.
-        swept: The loops by value.
+        loops: The loops by value.
 
     Returns:
         The figure.
     """
     figures = ("peak", "ramp", "switches")
     figure, all_axes = panels(len(figures), 7.2)
-    at, others = np.array([value for value, _ in swept]), _others(swept[0][1])
+    at, prices = np.array([value for value, _ in loops]), _others(loops[0][1])
     for axes, name in zip(all_axes, figures, strict=True):
-        for price in others or swept[0][1].figures:
-            found = [
-                loop.relative(price, name) if others else loop.summary(price, name)
-                for _, loop in swept
+        for price in prices or loops[0][1].figures:
+            summaries = [
+                loop.relative(price, name) if prices else loop.summary(price, name)
+                for _, loop in loops
             ]
             per = np.array(
-                [0.01 if others else 1 if name == "switches" else loop.houses for _, loop in swept]
+                [0.01 if prices else 1 if name == "switches" else loop.houses for _, loop in loops]
             )
-            mean = np.array([one.mean for one in found]) / per
-            half = np.array([(one.ci95[1] - one.ci95[0]) / 2 for one in found]) / per
+            mean = np.array([summary.mean for summary in summaries]) / per
+            half = (
+                np.array([(summary.ci95[1] - summary.ci95[0]) / 2 for summary in summaries]) / per
+            )
             axes.errorbar(at, mean, half, label=price, color=_COLORS[price], capsize=2, marker="o",
                           markersize=3, linewidth=1.1)  # fmt: skip
-        each = " a home" if name != "switches" else ""
-        axes.set_ylabel(f"{name} against exact [%]" if others else _LABELS[name] + each)
+        unit = " a home" if name != "switches" else ""
+        axes.set_ylabel(f"{name} against exact [%]" if prices else _LABELS[name] + unit)
         if dial in ("houses", "epsilon"):
             axes.set_xscale("log")
         finish(axes)

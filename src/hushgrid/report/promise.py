@@ -206,7 +206,7 @@ def promise_sentence(
         parts.append(_MORE["approximate"])
     if policy.schedule.caveat and secret != "window":
         parts.append(policy.schedule.caveat)
-    return " ".join([*(f"{one.format(**values)}." for one in parts), *weaker_promise(policy)])
+    return " ".join([*(f"{part.format(**values)}." for part in parts), *weaker_promise(policy)])
 
 
 def _conditions(policy: Policy, secret: str) -> str:
@@ -241,12 +241,12 @@ def _factor(epsilon: float) -> str:
 
 
 def plan_json(
-    found: Plan, rho: float, endless: float | None, covers: Sequence[Cover]
+    plan: Plan, rho: float, endless: float | None, covers: Sequence[Cover]
 ) -> dict[str, Any]:
     """The plan under its public keys.
 
     Args:
-        found: The plan.
+        plan: The plan.
         rho: Relative error to expect of the model.
         endless: Leakage about one step if the plan is repeated for ever, or None.
         covers: What it covers.
@@ -255,35 +255,35 @@ def plan_json(
         The values; `publish` is the best publication that the models allow, `rmsre_paper` its
         error; a figure that does not exist is None.
     """
-    prospect = found.prospect
+    prospect = plan.prospect
     way = prospect.best(rho)
     return {
-        "secret": found.secret,
-        "epsilon": found.epsilon,
-        "delta": found.delta,
-        "eta": found.policy.eta,
+        "secret": plan.secret,
+        "epsilon": plan.epsilon,
+        "delta": plan.delta,
+        "eta": plan.policy.eta,
         "rho": rho,
-        "epsilon_t": [finite_or_none(e) for e in found.epsilon_t],
-        "scale": list(found.scale),
-        "clamp": list(found.clamp) or None,
-        "gaussian": found.policy.schedule.terms.get("gaussian"),
-        "blocks": _blocks(found),
-        "epsilon_any": finite_or_none(found.epsilon_any),
-        "leakage_max": found.leakage,
-        "running": found.running,
+        "epsilon_t": [finite_or_none(e) for e in plan.epsilon_t],
+        "scale": list(plan.scale),
+        "clamp": list(plan.clamp) or None,
+        "gaussian": plan.policy.schedule.terms.get("gaussian"),
+        "blocks": _blocks(plan),
+        "epsilon_any": finite_or_none(plan.epsilon_any),
+        "leakage_max": plan.leakage,
+        "running": plan.running,
         "leakage_endless": finite_or_none(endless),
-        "window": found.window,
-        "curve": [one._asdict() for one in found.options],
-        "limiting": {"house": found.house, "step": found.step},
+        "window": plan.window,
+        "curve": [option._asdict() for option in plan.options],
+        "limiting": {"house": plan.house, "step": plan.step},
         "publish": way,
         "rmsre_paper": prospect.error(way, rho),
         "rmsre_paper_raw": prospect.with_cut(rho),
         "rmsre_paper_estimated": prospect.estimated(rho),
         "rmsre_paper_forecast": prospect.forecast(rho),
         "error_share_of_load": prospect.share(rho),
-        "bill_change": _bill_change(found),
-        "shortfall": _shortfall(found, rho),
-        "assumptions": list(found.assumptions),
+        "bill_change": _bill_change(plan),
+        "shortfall": _shortfall(plan, rho),
+        "assumptions": list(plan.assumptions),
         "covers": covers_json(covers),
     }
 
@@ -297,7 +297,7 @@ def covers_json(covers: Sequence[Cover]) -> list[dict[str, Any]]:
     Returns:
         The values; a shift without a bound is None.
     """
-    return [one._asdict() | {"shift": finite_or_none(one.shift)} for one in covers]
+    return [cover._asdict() | {"shift": finite_or_none(cover.shift)} for cover in covers]
 
 
 def covers_lines(covers: Sequence[Cover]) -> list[str]:
@@ -342,12 +342,12 @@ def covers_rows(covers: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
 
     return [
         (
-            _STRETCHES[one["duration"]],
-            up(one["shift"], 2),
-            up(one["auc_limit"], 3),
-            up(one["auc_typical"], 3),
+            _STRETCHES[cover["duration"]],
+            up(cover["shift"], 2),
+            up(cover["auc_limit"], 3),
+            up(cover["auc_typical"], 3),
         )
-        for one in covers
+        for cover in covers
     ]
 
 
@@ -385,12 +385,12 @@ def _advice(prospect: Prospect, rho: float) -> str:
 
 
 def plan_prose(
-    found: Plan, rho: float, endless: float | None, covers: Sequence[Cover], window: str = ""
+    plan: Plan, rho: float, endless: float | None, covers: Sequence[Cover], window: str = ""
 ) -> str:
     """The promise, the noise, the error and the assumptions of a plan.
 
     Args:
-        found: The plan.
+        plan: The plan.
         rho: Relative error to expect of the model.
         endless: Leakage about one step if the plan is repeated for ever, or None.
         covers: What it covers.
@@ -399,15 +399,15 @@ def plan_prose(
     Returns:
         Lines of text.
     """
-    noise, errors = _plan_lines(found, rho, endless)
-    words = home_words(found.secret, found.epsilon, window).lines
-    lines = [*words, f"Exactly: {_planned(found, window)}", "", *noise, "", *errors, ""]
+    noise, errors = _plan_lines(plan, rho, endless)
+    words = home_words(plan.secret, plan.epsilon, window).lines
+    lines = [*words, f"Exactly: {_planned(plan, window)}", "", *noise, "", *errors, ""]
     lines += [*covers_lines(covers), "", "Assumptions:"]
-    return "\n".join([*lines, *(f"- {line}" for line in found.assumptions)])
+    return "\n".join([*lines, *(f"- {line}" for line in plan.assumptions)])
 
 
 def plan_page(
-    found: Plan,
+    plan: Plan,
     rho: float,
     endless: float | None,
     covers: Sequence[Cover],
@@ -419,7 +419,7 @@ def plan_page(
     """A plan as a page of HTML with the look of the service's pages.
 
     Args:
-        found: The plan.
+        plan: The plan.
         rho: Relative error to expect of the model.
         endless: Leakage about one step if the plan is repeated for ever, or None.
         covers: What it covers.
@@ -431,58 +431,58 @@ def plan_page(
     Returns:
         The HTML; it loads nothing from the network.
     """
-    noise, errors = _plan_lines(found, rho, endless)
-    keys = block_lines(found)
+    noise, errors = _plan_lines(plan, rho, endless)
+    keys = block_lines(plan)
     dials = {
         dial: (head, _rows(rows)) for dial, head in _DIALS.items() if (rows := cells.get(dial))
     }
     return render(
         "plan.html",
-        title=f"Plan: {found.secret}, epsilon = {found.epsilon:g}",
-        promise=_planned(found, window),
-        noise=[one for one in noise if one not in keys],
+        title=f"Plan: {plan.secret}, epsilon = {plan.epsilon:g}",
+        promise=_planned(plan, window),
+        noise=[line for line in noise if line not in keys],
         keys=keys[1:],
         errors=[*errors, *more],
         dials=dials.values(),
         covered=COVERS_WORDS,
         covers=(covers_head(), covers_rows(covers_json(covers))),
-        assumptions=found.assumptions,
+        assumptions=plan.assumptions,
         picture=data_uri(picture, "image/png"),
     )
 
 
-def _planned(found: Plan, window: str) -> str:
+def _planned(plan: Plan, window: str) -> str:
     """The promise that a plan keeps."""
     return promise_sentence(
-        found.policy,
-        found.secret,
-        found.epsilon,
-        delta=found.delta,
-        continued=found.running,
+        plan.policy,
+        plan.secret,
+        plan.epsilon,
+        delta=plan.delta,
+        continued=plan.running,
         window=window,
     )
 
 
-def _plan_lines(found: Plan, rho: float, endless: float | None) -> tuple[list[str], list[str]]:
+def _plan_lines(plan: Plan, rho: float, endless: float | None) -> tuple[list[str], list[str]]:
     """Lines about noise and leakage, and about errors."""
-    policy, prospect, lines = found.policy, found.prospect, _noise_lines(found)
+    policy, prospect, lines = plan.policy, plan.prospect, _noise_lines(plan)
     if policy.clamp:
-        lines.append(f"Readings are cut at {_cut_at(found.clamp)} Wh, by density class.")
-    lines += [*block_lines(found), *_option_lines(found)]
-    lines.append(f"The promise binds at house {found.house}, step {found.step}.")
-    if found.secret == "window" and found.leakage is not None:
-        lines.append(f"Any window loses at most {found.leakage:.3f}, by any number of prices.")
-    elif found.leakage is not None:
+        lines.append(f"Readings are cut at {_cut_at(plan.clamp)} Wh, by density class.")
+    lines += [*block_lines(plan), *_option_lines(plan)]
+    lines.append(f"The promise binds at house {plan.house}, step {plan.step}.")
+    if plan.secret == "window" and plan.leakage is not None:
+        lines.append(f"Any window loses at most {plan.leakage:.3f}, by any number of prices.")
+    elif plan.leakage is not None:
         over = "the horizon on its own"
-        if found.running:
+        if plan.running:
             over = "an endless run of the horizon"
-        lines.append(f"Leakage about one step of one house over {over}: {found.leakage:.3f}.")
+        lines.append(f"Leakage about one step of one house over {over}: {plan.leakage:.3f}.")
         if endless is not None:
             more = (
                 "grows without end" if math.isinf(endless) else f"stays at or below {endless:.3f}"
             )
             hint = ""
-            if found.secret == "interval" and endless > found.epsilon * 1.005:
+            if plan.secret == "interval" and endless > plan.epsilon * 1.005:
                 hint = " (plan with --continued to promise that)"
             lines.append(f"Repeated for ever, it {more}{hint}.")
     errors = [
@@ -490,42 +490,42 @@ def _plan_lines(found: Plan, rho: float, endless: float | None) -> tuple[list[st
         f" {prospect.with_cut(rho):.3e} raw, {prospect.estimated(rho):.3e} estimated,"
         f" {prospect.forecast(rho):.3e} for a forecast without any reading.",
         f"Expected error of the load: {prospect.share(rho):.2%} (raw, root mean square).",
-        *_bill_lines(found),
-        *_shortfall_lines(found, rho),
+        *_bill_lines(plan),
+        *_shortfall_lines(plan, rho),
         _advice(prospect, rho),
     ]
     return lines, errors
 
 
-def _option_lines(found: Plan) -> list[str]:
+def _option_lines(plan: Plan) -> list[str]:
     """The lengths of blocks that a plan of windows has tried, each with its best clamp."""
-    if not found.options:
+    if not plan.options:
         return []
-    chosen = found.options[chosen_length([option.error for option in found.options])]
+    best = plan.options[chosen_length([option.error for option in plan.options])]
     rows = [
-        (f"{one.hours:g}", f"{one.loss:.4f}", f"{one.clamp:g}", f"{one.error:.2%}")
-        for one in found.options
+        (f"{row.hours:g}", f"{row.loss:.4f}", f"{row.clamp:g}", f"{row.error:.2%}")
+        for row in plan.options
     ]
     head = ("block [h]", "epsilon", "clamp [Wh]", "price error")
     return [
         "Blocks of noise, each with its best clamp, by the error of the estimate:",
         table([head, *rows]),
-        f"Chosen: blocks of {chosen.hours:g} h.",
+        f"Chosen: blocks of {best.hours:g} h.",
     ]
 
 
-def block_lines(found: Plan) -> list[str]:
+def block_lines(plan: Plan) -> list[str]:
     """How to set the blocks of steps of a plan.
 
     Args:
-        found: A plan.
+        plan: A plan.
 
     Returns:
         Three lines; none for a plan without blocks of steps.
     """
-    if not found.policy.schedule.lengths or found.secret == "window":
+    if not plan.policy.schedule.lengths or plan.secret == "window":
         return []
-    return ["To publish so, set in [policy] of the zone's file:", *block_keys(found)]
+    return ["To publish so, set in [policy] of the zone's file:", *block_keys(plan)]
 
 
 def stability_line(loop: Stability) -> str:
@@ -546,33 +546,33 @@ def stability_line(loop: Stability) -> str:
     )
 
 
-def block_keys(found: Plan) -> list[str]:
+def block_keys(plan: Plan) -> list[str]:
     """The keys of [policy] that set the blocks of steps of a plan.
 
     Args:
-        found: A plan with blocks of steps.
+        plan: A plan with blocks of steps.
 
     Returns:
         Two lines; of blocks that repeat, such as every day's, the first ones. Epsilons are rounded
         down.
     """
-    lengths = found.policy.schedule.lengths
+    lengths = plan.policy.schedule.lengths
     starts = [sum(lengths[:k]) for k in range(len(lengths))]
-    each = [(n, found.epsilon_t[at]) for n, at in zip(lengths, starts, strict=True)]
-    parts = (n for n in range(1, len(each) + 1) if len(each) % n == 0)
-    n = next(n for n in parts if each[:n] * (len(each) // n) == each)
-    losses = (f"{math.floor(e * 1e6) / 1e6 or e:.6g}" for _, e in each[:n])
+    blocks = [(n, plan.epsilon_t[at]) for n, at in zip(lengths, starts, strict=True)]
+    parts = (n for n in range(1, len(blocks) + 1) if len(blocks) % n == 0)
+    n = next(n for n in parts if blocks[:n] * (len(blocks) // n) == blocks)
+    losses = (f"{math.floor(e * 1e6) / 1e6 or e:.6g}" for _, e in blocks[:n])
     return [f"block_steps = {[*lengths[:n]]}", f"block_epsilon = [{', '.join(losses)}]"]
 
 
-def _noise_lines(found: Plan) -> list[str]:
+def _noise_lines(plan: Plan) -> list[str]:
     """Scale of the noise and loss of one release."""
-    policy = found.policy
-    lines = [f"Noise: {policy.schedule.noise_words} {_span(found.scale, '.0f')} Wh."]
+    policy = plan.policy
+    lines = [f"Noise: {policy.schedule.noise_words} {_span(plan.scale, '.0f')} Wh."]
     if policy.schedule.per_release:
         lines.append(
-            f"Each release loses at most {_span(found.epsilon_t, '.4f')} (eta = {policy.eta:g});"
-            f" at any level of consumption at most {found.epsilon_any:.4f}."
+            f"Each release loses at most {_span(plan.epsilon_t, '.4f')} (eta = {policy.eta:g});"
+            f" at any level of consumption at most {plan.epsilon_any:.4f}."
         )
     return lines
 
@@ -616,36 +616,38 @@ def _or_none(epsilon: float) -> str:
     return f"{epsilon:.4f}" if math.isfinite(epsilon) else "-"
 
 
-def plan_figure(found: Plan, models: Sequence[OccupancyModel]) -> Figure:
+def plan_figure(plan: Plan, models: Sequence[OccupancyModel]) -> Figure:
     """The noise of every step, and the leakage about every step with the promise.
 
     Args:
-        found: The plan.
+        plan: The plan.
         models: Theta.
 
     Returns:
         The figure.
     """
-    with_leakage = found.leakage is not None
+    with_leakage = plan.leakage is not None
     figure, axes = panels(2 if with_leakage else 1, 5.2 if with_leakage else 2.8)
-    axes[0].set_title(f"{found.secret}, epsilon = {found.epsilon:g}: the noise of every step")
-    day_line(axes[0], found.scale, None, "#0b6e99")
+    axes[0].set_title(f"{plan.secret}, epsilon = {plan.epsilon:g}: the noise of every step")
+    day_line(axes[0], plan.scale, None, "#0b6e99")
     axes[0].set_ylabel("scale [Wh]")
     axes[0].set_ylim(bottom=0)
     if with_leakage:
-        total = leakage_under_models(models, found.losses, found.policy.schedule.lengths).total
-        torn = contradicted_houses(models, len(total))
+        total = leakage_under_models(models, plan.losses, plan.policy.schedule.lengths).total
+        contradictions = contradicted_houses(models, len(total))
         if len(models) > 1:
-            lengths = found.policy.schedule.lengths
-            total = with_contradictions(total, found.losses, lengths=lengths, known=torn)
+            lengths = plan.policy.schedule.lengths
+            total = with_contradictions(
+                total, plan.losses, lengths=lengths, contradictions=contradictions
+            )
         day_line(axes[1], np.median(total, axis=1), "median house", "#999999", 2.5)
         day_line(axes[1], total.max(axis=1), "worst house", "#b3541e")
-        if found.secret == "interval":
-            axes[1].axhline(found.epsilon, color="#111111", linestyle="--", label="promise")
+        if plan.secret == "interval":
+            axes[1].axhline(plan.epsilon, color="#111111", linestyle="--", label="promise")
         axes[1].set_ylabel("leakage about the step")
         axes[1].set_ylim(bottom=0)
-    for one in axes:
-        finish(one)
+    for axis in axes:
+        finish(axis)
     return figure
 
 
@@ -694,45 +696,45 @@ def price_error(outlook: Outlook, way: Way | None = None) -> float:
     return figure * math.sqrt(len(outlook.seen.scale))  # the paper's formula divides by its root
 
 
-def _bill_change(found: Plan) -> dict[str, float | None]:
+def _bill_change(plan: Plan) -> dict[str, float | None]:
     """How much noise can change a bill."""
-    return dict(zip(("expected", "most"), map(finite_or_none, found.bill_change), strict=True))
+    return dict(zip(("expected", "most"), map(finite_or_none, plan.bill_change), strict=True))
 
 
-def _shortfall(found: Plan, rho: float) -> dict[str, float] | None:
+def _shortfall(plan: Plan, rho: float) -> dict[str, float] | None:
     """What lies above the clamp, and what an error of that part does to all prices alike."""
-    if not found.clamp:
+    if not plan.clamp:
         return None
-    off = _above_off(found, rho)
-    load, over, above = found.prospect.load, found.prospect.over, found.prospect.missed
-    rates = found.prospect.weights**0.5  # relative errors of the rate, of a Wh each
+    off = _above_off(plan, rho)
+    load, over, above = plan.prospect.load, plan.prospect.over, plan.prospect.missed
+    rates = plan.prospect.weights**0.5  # relative errors of the rate, of a Wh each
     return {
         "above": float(above.mean() / load.mean()),
         "price": float((rates * off * over).mean()),
     }
 
 
-def _above_off(found: Plan, rho: float) -> float:
+def _above_off(plan: Plan, rho: float) -> float:
     """Relative error that is granted to readings above the clamp: more where no model has them."""
-    return max(rho, _UNSEEN) if found.policy.estimator == "releases" else rho
+    return max(rho, _UNSEEN) if plan.policy.estimator == "releases" else rho
 
 
 _UNSEEN = 0.3  # set by homes of London and New South Wales (docs/estimate.md)
 
 
-def _shortfall_lines(found: Plan, rho: float) -> list[str]:
-    share = _shortfall(found, rho)
+def _shortfall_lines(plan: Plan, rho: float) -> list[str]:
+    share = _shortfall(plan, rho)
     if share is None:
         return []
     return [
         f"Apart from noise: {share['above']:.1%} of the energy lies above the clamp and is put back"
-        f" by its public expectation. Were readings there {_above_off(found, rho):.0%} off, all"
+        f" by its public expectation. Were readings there {_above_off(plan, rho):.0%} off, all"
         f" prices and bills would be off by {share['price']:.1%} in one direction."
     ]
 
 
-def _bill_lines(found: Plan) -> list[str]:
-    expected, most = found.bill_change
+def _bill_lines(plan: Plan) -> list[str]:
+    expected, most = plan.bill_change
     return [
         f"How much noise can change a bill: a month's bill of a home by {expected:.2%} as expected,"
         f" and with 95 % by at most {most:.2%} (raw prices; of all classes of homes the largest)."
@@ -752,11 +754,11 @@ def figures(outlook: Outlook) -> dict[str, float | None]:
     return {"step": step, "day": outlook.leakage_day, "week": outlook.leakage_week}
 
 
-def _blocks(found: Plan) -> list[dict[str, float]]:
+def _blocks(plan: Plan) -> list[dict[str, float]]:
     """Length and epsilon of each block of steps."""
-    lengths = found.policy.schedule.lengths
+    lengths = plan.policy.schedule.lengths
     return [
-        {"length": length, "epsilon": found.epsilon_t[sum(lengths[:k])]}
+        {"length": length, "epsilon": plan.epsilon_t[sum(lengths[:k])]}
         for k, length in enumerate(lengths)
     ]
 
@@ -770,7 +772,7 @@ def outlook_json(outlook: Outlook) -> dict[str, Any]:
     Returns:
         The values; a figure that does not exist is None.
     """
-    seen = outlook.seen
+    plan = outlook.seen
     return {
         "secret": outlook.secret,
         "promise": {
@@ -780,27 +782,27 @@ def outlook_json(outlook: Outlook) -> dict[str, Any]:
             "covers": covers_json(outlook.covers),
         },
         "plan": {
-            "blocks": _blocks(seen),
-            "clamp": list(seen.clamp) or None,
-            "estimator": seen.policy.estimator,
+            "blocks": _blocks(plan),
+            "clamp": list(plan.clamp) or None,
+            "estimator": plan.policy.estimator,
         },
         "epsilon": outlook.epsilon,
-        "eta": seen.policy.eta,
+        "eta": plan.policy.eta,
         "epsilon_t_max": figures(outlook)["step"],
-        "epsilon_any": finite_or_none(seen.epsilon_any),
-        "scale_min": min(seen.scale),
-        "scale_max": max(seen.scale),
-        "clamp": list(seen.clamp) or None,
+        "epsilon_any": finite_or_none(plan.epsilon_any),
+        "scale_min": min(plan.scale),
+        "scale_max": max(plan.scale),
+        "clamp": list(plan.clamp) or None,
         "leakage_day": outlook.leakage_day,
         "leakage": outlook.leakage,
         "expected_error": price_error(outlook),
         "forecast_error": price_error(outlook, "forecast"),
-        "error_share_of_load": seen.prospect.share(outlook.rho),
-        "bill_change": _bill_change(seen),
-        "shortfall": _shortfall(seen, outlook.rho),
-        "publish": seen.policy.publish,
-        "publish_advised": seen.prospect.best(outlook.rho),
-        "assumptions": list(seen.assumptions),
+        "error_share_of_load": plan.prospect.share(outlook.rho),
+        "bill_change": _bill_change(plan),
+        "shortfall": _shortfall(plan, outlook.rho),
+        "publish": plan.policy.publish,
+        "publish_advised": plan.prospect.best(outlook.rho),
+        "assumptions": list(plan.assumptions),
     }
 
 
@@ -813,7 +815,7 @@ def outlook_prose(outlook: Outlook) -> str:
     Returns:
         Lines of text.
     """
-    seen, policy = outlook.seen, outlook.seen.policy
+    plan, policy = outlook.seen, outlook.seen.policy
     promise = promise_sentence(
         policy,
         outlook.secret,
@@ -823,7 +825,7 @@ def outlook_prose(outlook: Outlook) -> str:
         window=outlook.window,
     )
     words = home_words(outlook.secret, outlook.epsilon, outlook.window).lines
-    lines = [*words, f"Exactly: {promise}", *_noise_lines(seen)]
+    lines = [*words, f"Exactly: {promise}", *_noise_lines(plan)]
     if outlook.leakage_day is not None and outlook.secret != "window":
         lines.append(
             f"Leakage about one interval of one house from the first day's {outlook.day} releases:"
@@ -832,19 +834,19 @@ def outlook_prose(outlook: Outlook) -> str:
     if outlook.leakage is not None:
         lines.append(f"From all releases, past and future: at most {outlook.leakage:.3f}.")
     if policy.clamp:
-        lines.append(f"Readings are cut at {_cut_at(seen.clamp)} Wh, by group of houses.")
-    what = "the public's best estimate" if policy.publish == "estimate" else "the noisy load"
+        lines.append(f"Readings are cut at {_cut_at(plan.clamp)} Wh, by group of houses.")
+    load = "the public's best estimate" if policy.publish == "estimate" else "the noisy load"
     lines += [
         f"Expected price error: {price_error(outlook):.1%} of the exact price (root mean square;"
-        f" the price is that of {what}); {price_error(outlook, 'forecast'):.1%} for a forecast"
+        f" the price is that of {load}); {price_error(outlook, 'forecast'):.1%} for a forecast"
         " without any reading.",
-        f"Expected error of the noisy load: {seen.prospect.share(outlook.rho):.1%}.",
-        *_bill_lines(seen),
-        *_shortfall_lines(seen, outlook.rho),
+        f"Expected error of the noisy load: {plan.prospect.share(outlook.rho):.1%}.",
+        *_bill_lines(plan),
+        *_shortfall_lines(plan, outlook.rho),
         *_better(outlook),
         *covers_lines(outlook.covers),
         "Assumptions:",
-        *(f"- {line}" for line in seen.assumptions),
+        *(f"- {line}" for line in plan.assumptions),
     ]
     return "\n".join(lines)
 
@@ -870,14 +872,14 @@ def verdict(outlook: Outlook, houses: int, accept: float) -> dict[str, Any]:
     round_ones = (m * 10**e for e in range(8) for m in (1, 1.5, 2, 3, 4, 5, 6, 8))
     more = (int(n) for n in round_ones if n > houses and noise > WORTH)
     larger = next((n for n in more if prospect.share(rho, n / houses) <= WORTH), None)
-    then = None if larger is None else prospect.share(rho, larger / houses)
-    what = _PROMISED.get(outlook.secret, "all prices together")
+    joined = None if larger is None else prospect.share(rho, larger / houses)
+    prices = _PROMISED.get(outlook.secret, "all prices together")
     parts = [
-        f"{houses:,} homes at epsilon = {outlook.epsilon:g} for {what}: the noise is"
+        f"{houses:,} homes at epsilon = {outlook.epsilon:g} for {prices}: the noise is"
         f" {_times(noise)} the load"
     ]
-    if larger is not None and then is not None:
-        parts.append(f"{larger:,} such homes would give {then:.0%}")
+    if larger is not None and joined is not None:
+        parts.append(f"{larger:,} such homes would give {joined:.0%}")
     policy = outlook.seen.policy
     follows = policy.publish == "estimate" and policy.estimator == "releases"
     price = f"the price{_FOLLOWED * follows} is off by {error:.0%}"
@@ -891,7 +893,7 @@ def verdict(outlook: Outlook, houses: int, accept: float) -> dict[str, Any]:
             " zones, or promise less (a larger epsilon)"
         )
     sentence = "; ".join([*parts, steps]) + "."
-    return {"sentence": sentence, "noise": noise, "houses": larger, "noise_then": then}
+    return {"sentence": sentence, "noise": noise, "houses": larger, "noise_then": joined}
 
 
 _FOLLOWED = ", which follows past prices and the usual load alone,"
@@ -915,8 +917,8 @@ def _times(share: float) -> str:
 
 def _of_others(outlook: Outlook) -> str:
     """The figures of one release and of a week, with the factor of the odds."""
-    found = figures(outlook)
-    parts = {"one release": found["step"], "the first week's": found["week"]}
+    leakages = figures(outlook)
+    parts = {"one release": leakages["step"], "the first week's": leakages["week"]}
     return ", ".join(
         f"from {name} {value:.3f} (odds times {_factor(value)})"
         for name, value in parts.items()
