@@ -26,7 +26,7 @@ def from_ledger(deployment: Deployment, now: float) -> list[Status]:
         LedgerError: A record is bad.
     """
     with open_store(deployment.ledger, create=False) as store:
-        found = []
+        statuses = []
         for zone in deployment.zones:
             report = check(store.records(zone.id), verify_signature, {})
             if report.first_bad is not None:
@@ -34,8 +34,8 @@ def from_ledger(deployment: Deployment, now: float) -> list[Status]:
                     f"the ledger of zone {zone.id!r} is bad at record {report.first_bad}"
                     f" ({report.reason}); see hushgrid ledger verify."
                 )
-            found.append(status_of(zone, report.standings.get(zone.id), now))
-    return found
+            statuses.append(status_of(zone, report.standings.get(zone.id), now))
+    return statuses
 
 
 def from_service(url: str, token: str = "") -> list[Status]:
