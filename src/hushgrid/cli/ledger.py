@@ -275,15 +275,15 @@ def _conclude(report: ChainReport, json: str | None) -> None:
 
     if not report.records and report.first_bad is None:
         raise LedgerError("the ledger has no such records; give another store or zone.")
-    several = len(report.standings) != 1
+    plural = len(report.standings) != 1
     if report.first_bad is None:
-        of = f"{len(report.standings)} zones" if several else f"head {report.head}"
+        of = f"{len(report.standings)} zones" if plural else f"head {report.head}"
         common.echo(f"good: {report.records} records, {of}, signatures checked", json)
     else:
         common.echo(f"bad: record {report.first_bad}: {report.reason}", json)
     values = {
         "records": report.records,
-        "head": None if several else report.head,
+        "head": None if plural else report.head,
         "first_bad": report.first_bad,
         "reason": report.reason,
         "zones": {zone: _figures(state) for zone, state in report.standings.items()},

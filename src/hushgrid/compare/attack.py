@@ -452,27 +452,27 @@ class Watcher:
         self._setup(part_of(scenario, targets), readings[:, targets])
         return self
 
-    def _setup(self, scenario: Scenario, others: Int32s | None) -> None:
+    def _setup(self, scenario: Scenario, other_readings: Int32s | None) -> None:
         self._zone, self._models = scenario.zone.id, scenario.models
-        known = None if others is None else KnownReadings(others)
-        knowledge = Knowledge(scenario.zone, scenario.models, scenario.consumption, others=known)
+        evidence = None if other_readings is None else KnownReadings(other_readings)
+        knowledge = Knowledge(scenario.zone, scenario.models, scenario.consumption, others=evidence)
         self._adversary = Factored(knowledge)
 
-    def auc(self, made: Outcome, home: UInt8s) -> float:
+    def auc(self, outcome: Outcome, home: UInt8s) -> float:
         """Mean over houses of the probability that a step at home ranks above one away."""
-        if made.seen is None:
-            each = [chances_at_home(model, len(home)) for model in self._models]
-            chance = np.mean(each, axis=0)
+        if outcome.seen is None:
+            chances = [chances_at_home(model, len(home)) for model in self._models]
+            chance = np.mean(chances, axis=0)
         else:
-            chance = np.asarray(look_back(self._adversary, self._releases(made)).averaged)
+            chance = np.asarray(look_back(self._adversary, self._releases(outcome)).averaged)
         return mean_auc(chance, home[:, self._houses])
 
-    def _releases(self, made: Outcome) -> list[Release]:
-        assert made.seen is not None
-        seen = made.seen if self._bystanders is None else made.seen - self._bystanders
-        own: Schedule = Even()
-        if made.lengths:
-            own = Blocks(made.lengths, (1.0,) * len(made.lengths))
+    def _releases(self, outcome: Outcome) -> list[Release]:
+        assert outcome.seen is not None
+        loads = outcome.seen if self._bystanders is None else outcome.seen - self._bystanders
+        schedule: Schedule = Even()
+        if outcome.lengths:
+            schedule = Blocks(outcome.lengths, (1.0,) * len(outcome.lengths))
         return [
             Release.free(
                 zone=self._zone,
@@ -483,8 +483,10 @@ class Watcher:
                 rule="compare",
                 digest="compare",
                 simulated=True,
-                noise=made.noise if scale else "none",
-                block=own.place(t) or None,
+                noise=outcome.noise if scale else "none",
+                block=schedule.place(t) or None,
             )
-            for t, (z, scale) in enumerate(zip(seen.tolist(), made.scale.tolist(), strict=True), 1)
+            for t, (z, scale) in enumerate(
+                zip(loads.tolist(), outcome.scale.tolist(), strict=True), 1
+            )
         ]

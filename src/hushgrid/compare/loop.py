@@ -170,13 +170,15 @@ class Loop:
         """Mean and 95 % interval of a figure over the worlds; over the days of a single one."""
         return summarise(_independent(self.figures[price][figure]))
 
-    def against(self, price: str, figure: str, other: str = "exact") -> Summary:
+    def against(self, price: str, figure: str, reference: str = "exact") -> Summary:
         """The difference to another price in the same worlds."""
-        return summarise(_independent(self.figures[price][figure] - self.figures[other][figure]))
+        return summarise(
+            _independent(self.figures[price][figure] - self.figures[reference][figure])
+        )
 
-    def relative(self, price: str, figure: str, other: str = "exact") -> Summary:
+    def relative(self, price: str, figure: str, reference: str = "exact") -> Summary:
         """The difference to another price in the same worlds, in parts of that price's figure."""
-        figures, usual = (_independent(self.figures[name][figure]) for name in (price, other))
+        figures, usual = (_independent(self.figures[name][figure]) for name in (price, reference))
         return ratio_of_means(figures - usual, usual)
 
 

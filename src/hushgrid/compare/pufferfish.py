@@ -147,10 +147,10 @@ def _noise(half: int, extra: int, left: float, right: float) -> tuple[Floats, Fl
 
 def _convolution(f: Floats, size: int) -> Floats:
     """The matrix of f * p for a p of `size` cells."""
-    out = np.zeros((size + len(f) - 1, size))
+    matrix = np.zeros((size + len(f) - 1, size))
     for shift, weight in enumerate(f.tolist()):
-        out[np.arange(size) + shift, np.arange(size)] = weight
-    return out
+        matrix[np.arange(size) + shift, np.arange(size)] = weight
+    return matrix
 
 
 def floor_of_uniform(
@@ -225,12 +225,12 @@ def _multiple(pi: Floats, a: Floats, calendar: Calendar, horizon: int, epsilon: 
     for matrix in steps:
         laws.append(np.einsum("cs,csk->ck", laws[-1], matrix))
         possible.append((possible[-1][:, :, None] & (matrix > 0)).any(axis=1))
-    lost = np.any(
+    underflows = np.any(
         [(p & (law < _SMALL)).any(axis=1) for p, law in zip(possible, laws, strict=True)], axis=0
     )
     worst = np.zeros(len(pi))
     for i in range(horizon):
-        score = np.where(lost, horizon / epsilon, _score(laws, steps, i, epsilon))
+        score = np.where(underflows, horizon / epsilon, _score(laws, steps, i, epsilon))
         # no secret at a step whose state is known
         worst = np.maximum(worst, np.where(possible[i].all(axis=1), score, 0.0))
     return worst

@@ -236,11 +236,6 @@ class Database:
         with self.errors(), self.engine.connect() as connection:
             yield connection.execution_options(**options)
 
-    def found(self) -> set[str]:
-        """Names of the tables that the database has, of whatever schema."""
-        with self.errors():
-            return set(sa.inspect(self.engine).get_table_names())
-
     def session(self) -> sa.Connection:
         """A connection that is its holder's until it is closed; use it inside `on`."""
         if self._read_only:

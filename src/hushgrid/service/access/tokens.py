@@ -141,18 +141,19 @@ class Backoff:
     ) -> None:
         self._steady, self._free, self._first, self._longest = steady, free, first, longest
         self._size = size
-        self._entries: OrderedDict[Hashable, tuple[int, float]] = OrderedDict()  # failures, until
+        # failures, and the end of the pause
+        self._entries: OrderedDict[Hashable, tuple[int, float]] = OrderedDict()
 
     def wait(self, name: Hashable) -> float:
         """Return the time to wait before the next attempt [s]."""
-        failures, until = self._entries.get(name, (0, 0.0))
-        return max(until - self._steady(), 0.0) if failures > self._free else 0.0
+        failures, end = self._entries.get(name, (0, 0.0))
+        return max(end - self._steady(), 0.0) if failures > self._free else 0.0
 
     def failed(self, name: Hashable) -> None:
         """Count a failure; the count restarts after twice the longest pause."""
         now = self._steady()
-        failures, until = self._entries.pop(name, (0, now))
-        if now - until > 2 * self._longest:
+        failures, end = self._entries.pop(name, (0, now))
+        if now - end > 2 * self._longest:
             failures = 0
         failures += 1
         pause = 0.0
@@ -361,8 +362,8 @@ class Access:
     def cached_client(self, name: str) -> tuple[bool, Client | None]:
         """Return (True, what was found) if an id was looked up in the last `CACHED` seconds."""
         with self._mutex:
-            until, client = self._cache.get(name, (-math.inf, None))
-        return self._steady() < until, client
+            expiry, client = self._cache.get(name, (-math.inf, None))
+        return self._steady() < expiry, client
 
     def client(self, name: str) -> Client | None:
         """Look up a client; the answer may be `CACHED` seconds old."""
@@ -440,7 +441,7 @@ class Sessions:
         with self._mutex:
             now = self._steady()
             self._live[_digest(text)] = (client.id, now + self._lifetime)
-            for digest in [d for d, (_, until) in self._live.items() if until <= now]:
+            for digest in [d for d, (_, expiry) in self._live.items() if expiry <= now]:
                 del self._live[digest]
             while len(self._live) > SESSIONS_KEPT:
                 self._live.popitem(last=False)
@@ -469,8 +470,8 @@ class Sessions:
         if len(text) > LONGEST_SESSION:
             return None
         with self._mutex:
-            name, until = self._live.get(_digest(text), (None, 0.0))
-        return name if self._steady() < until else None
+            name, expiry = self._live.get(_digest(text), (None, 0.0))
+        return name if self._steady() < expiry else None
 
 
 def _session_grant(client: Client | None) -> Grant:

@@ -175,9 +175,7 @@ def add_readings(
     batcher, turns = Batcher(ingest), CapacityLimiter(AT_ONCE)
     sender_turns: defaultdict[str, CapacityLimiter] = defaultdict(partial(CapacityLimiter, OWN))
     process_turns = CapacityLimiter(APART)
-    sender_process_turns: defaultdict[str, CapacityLimiter] = defaultdict(
-        partial(CapacityLimiter, 1)
-    )
+    sender_parses: defaultdict[str, CapacityLimiter] = defaultdict(partial(CapacityLimiter, 1))
     formats = formats_by_media()
     name: str = Query(
         "canonical",
@@ -215,7 +213,7 @@ def add_readings(
                 return
             with TemporaryFile() as file:  # a slow sender keeps no place
                 await to_thread.run_sync(file.writelines, _pieces(body, first), limiter=turns)
-                async with sender_process_turns[sender]:
+                async with sender_parses[sender]:
                     await to_thread.run_sync(work_apart, limiter=process_turns)
 
     @router.post(
