@@ -184,6 +184,9 @@ def read(kind: Any, table: Any, loc: Loc, faults: Faults, context: Context | Non
         entries = error.errors(include_url=False)
     for entry in entries:
         place, details = (*loc, *entry["loc"]), entry.get("ctx", {})
+        if entry["type"] == "missing" and len(place) == 1:
+            faults.add_missing(key_of(place))
+            continue
         text = {
             "fix": f"is {display(entry['input'])}; {entry['msg']}.",
             "secret": f"is not usable; {entry['msg']}.",

@@ -270,7 +270,13 @@ def read_text(path: Path) -> str:
     except FileNotFoundError:
         raise FileError(f"{path} does not exist; give the path of a file.") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise FileError(f"{path} cannot be read ({error}); give a readable text file.") from None
+        reason = _reading_fault(error)
+        raise FileError(f"{path} cannot be read ({reason}); give a readable text file.") from None
+
+
+def _reading_fault(error: OSError | UnicodeDecodeError) -> str:
+    """Without the name of the file, which the message has already."""
+    return "not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error.strerror)
 
 
 def write_text(path: Path, text: str | bytes, *, private: bool = False) -> Path:
@@ -336,7 +342,8 @@ class Journal:
         try:
             lines = path.read_text("utf-8").splitlines() if path.exists() else []
         except (OSError, UnicodeDecodeError) as error:
-            raise FileError(f"{path} cannot be read ({error}); give another folder.") from None
+            reason = _reading_fault(error)
+            raise FileError(f"{path} cannot be read ({reason}); give another folder.") from None
         if lines and lines[0] != head:
             raise FileError(
                 f"{path} holds days of other settings; give another --out, or delete it."

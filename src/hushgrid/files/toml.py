@@ -58,8 +58,8 @@ def line_at(lines: dict[str, int], key: str) -> int:
         The line; 1 where nothing is known of the key.
     """
     while key not in lines and key:
-        cut = max(key.rfind("."), key.rfind("["))
-        key = key[: max(cut, 0)]
+        end = max(key.rfind("."), key.rfind("["))
+        key = key[: max(end, 0)]
     return lines.get(key, 1)
 
 
@@ -267,14 +267,18 @@ class TomlFile:
     def problems(self) -> list[Problem]:
         """The faults with their lines, in order of line."""
         if self.unreadable:
-            return [Problem(str(self.path), 1, "", self.unreadable)]
-        if not self.faults.messages:
+            return [Problem(str(self.path), 0, "", self.unreadable)]
+        missing = self.faults.missing
+        if not self.faults.messages and not missing:
             return []
         lines = {"": self._torn} if self._torn else lines_of(self._source)
         problems = [
             Problem(str(self.path), line_at(lines, key), key, message)
             for key, message in self.faults.messages.items()
         ]
+        if missing:  # at the end: half a file lacks all that would follow
+            line = len(self._source.splitlines()) or 1
+            problems.append(Problem(str(self.path), line, missing[0], _missing_tables(missing)))
         return sorted(problems, key=lambda problem: problem.line)
 
     def check_format(self) -> None:
@@ -300,16 +304,26 @@ class TomlFile:
             raise ConfigError(tuple(problems))
 
 
+def _missing_tables(names: list[str]) -> str:
+    tables = [f"[[{name}]]" if name == "houses" else f"[{name}]" for name in names]
+    if len(tables) == 1:
+        return f"{tables[0]} is missing; add this table, as hushgrid init writes it."
+    text = f"{', '.join(tables[:-1])} and {tables[-1]}"
+    return f"{text} are missing; add these tables, as hushgrid init writes them."
+
+
 class Faults:
     """The mistakes of one file: one for each key, and none that only follows from another.
 
     Attributes:
         messages: The mistakes by key, in order of discovery.
+        missing: Tables that the file lacks; together they are one mistake.
         elsewhere: Keys whose mistake is reported under another key, such as a misspelt one.
     """
 
     def __init__(self) -> None:
         self.messages: dict[str, str] = {}
+        self.missing: list[str] = []
         self.elsewhere: set[str] = set()
         self._added = 0
 
@@ -330,9 +344,16 @@ class Faults:
         if not self.at(key, *others):
             self.messages[key] = masked(message)
 
+    def add_missing(self, table: str) -> None:
+        """Add a table that the file lacks."""
+        self._added += 1
+        if not self.at(table):
+            self.missing.append(table)
+
     def at(self, *keys: str) -> bool:
         """True if a mistake was found at one of the keys."""
-        return any(key in self.messages or key in self.elsewhere for key in keys)
+        places = (self.messages, self.missing, self.elsewhere)
+        return any(key in place for key in keys for place in places)
 
     @contextmanager
     def within(self, key: str) -> Iterator[None]:
