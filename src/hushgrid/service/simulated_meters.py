@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from hushgrid.compare.simulation import World
-from hushgrid.errors import ServiceError
+from hushgrid.errors import ServiceError, connection_reason
 from hushgrid.files.deployment import ZoneService
 from hushgrid.files.weeks import Steps, settled
 from hushgrid.intake.readings import Readings
@@ -207,10 +207,10 @@ class HttpChannel:
             try:
                 answer = self._client.post("/v1/readings", content=body, headers=headers)
             except (httpx.ProtocolError, httpx.InvalidURL, UnicodeError) as error:
-                reason = type(error).__name__
+                reason = connection_reason(error)
                 break
             except httpx.TransportError as error:
-                reason = type(error).__name__
+                reason = connection_reason(error)
             else:
                 if answer.status_code == 200:
                     counts = answer.json()
@@ -264,8 +264,9 @@ class MqttChannel:
         try:
             self._client.connect(host, port)
         except OSError as error:
+            reason = connection_reason(error)
             raise ServiceError(
-                f"broker {self._place} does not answer ({type(error).__name__}); start it first."
+                f"broker {self._place} does not answer ({reason}); start it first."
             ) from None
         self._client.loop_start()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hushgrid.errors import LedgerError, ServiceError
+from hushgrid.errors import LedgerError, ServiceError, connection_reason
 from hushgrid.files.deployment import Deployment
 from hushgrid.service.curator import Status, status_of
 from hushgrid.service.ledger import open_store
@@ -61,6 +61,6 @@ def from_service(url: str, token: str = "") -> list[Status]:
         return [Status(**({"missing": None} | zone)) for zone in zones]
     except (httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError, TypeError) as error:
         raise ServiceError(
-            f"cannot get the status of service {url} ({type(error).__name__}); give the address"
-            " of a running hushgrid serve, or its service file."
+            f"cannot get the status of service {url} ({connection_reason(error)}); give the"
+            " address of a running hushgrid serve, or its service file."
         ) from None
