@@ -269,7 +269,7 @@ def _add_status(
             zones = [zone for zone in board.zones if zone in waiting or zone in doubt]
             return JSONResponse({"status": "waiting", "zones": zones, **details}, 503)
         zones_by_state = {
-            name: [zone_status.zone for zone_status in board.statuses if zone_status.state == state]
+            name: [entry.zone for entry in board.statuses if entry.state.startswith(state)]
             for name, state in (("forecast_until_resumed", UNTIL_RESUMED), ("not_begun", NOT_BEGUN))
         }
         return {
