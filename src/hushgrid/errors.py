@@ -65,9 +65,10 @@ class Problem(NamedTuple):
 
     Attributes:
         file: Name of the file.
-        line: Line in the file, counted from 1.
+        line: Line in the file, counted from 1; 0 where the file cannot be read.
         key: The key at fault.
-        message: One sentence with the field, the value and the fix.
+        message: One sentence with the field, the value and the fix; without a line it names the
+            file itself.
     """
 
     file: str
@@ -76,7 +77,7 @@ class Problem(NamedTuple):
     message: str
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.message}"
+        return f"{self.file}:{self.line}: {self.message}" if self.line else self.message
 
 
 class ConfigError(FileError):
@@ -151,3 +152,25 @@ class AccessError(HushgridError):
 
 class NeverMixes(UserWarning):
     """Occupancy that can fail to change: what releases disclose about it grows with every day."""
+
+
+def connection_reason(error: BaseException) -> str:
+    """Why a connection failed, in words.
+
+    Args:
+        error: What was raised; what caused it may say more.
+
+    Returns:
+        Such as "connection refused".
+
+    >>> connection_reason(ConnectionRefusedError(111, "Connection refused"))
+    'connection refused'
+    """
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, TimeoutError):
+            return "no answer in time"
+        if isinstance(cause, OSError) and cause.strerror:
+            return cause.strerror[:1].lower() + cause.strerror[1:]
+        cause = cause.__cause__ or cause.__context__
+    return "no answer of hushgrid serve"

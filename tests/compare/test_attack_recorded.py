@@ -14,8 +14,8 @@ import pytest
 from hushgrid.compare.attack import (
     Attack,
     attack,
-    joined,
     labelled_days,
+    merge_attacks,
     record_labelled,
     versions,
 )
@@ -75,7 +75,7 @@ def test_days_need_all_readings_and_labels_of_one_house() -> None:
     assert readings.readings.shape == known.readings.shape == (4, 96, 2)
     policy = Policy(0.5, horizon=96)
     scenario = world(2)
-    made = list(record_labelled(scenario, policy, readings, known, seed=1, most=9))
+    made = list(record_labelled(scenario, policy, readings, known, seed=1, count=9))
     assert [(one.day, houses) for _, one, houses in made] == [(0, (0, 1)), (1, (1,)), (3, (0,))]
     for _, one, houses in made:
         assert one.truth is not None
@@ -83,9 +83,9 @@ def test_days_need_all_readings_and_labels_of_one_house() -> None:
         assert (home[list(houses), days] == one.truth.occupancy[:, houses].T).all()
         assert all(release.simulated for release in one.releases)
         assert len(one.releases) == 96
-    assert len(list(record_labelled(scenario, policy, readings, known, seed=1, most=2))) == 2
+    assert len(list(record_labelled(scenario, policy, readings, known, seed=1, count=2))) == 2
     short = list(
-        record_labelled(scenario, replace(policy, horizon=40), readings, known, seed=1, most=9)
+        record_labelled(scenario, replace(policy, horizon=40), readings, known, seed=1, count=9)
     )
     assert [len(one.releases) for _, one, _ in short] == [40] * 4  # the gap is at a later step
 
@@ -99,7 +99,7 @@ def test_a_recorded_day_without_noise_is_attacked_as_a_simulated_one() -> None:
     monday = np.zeros(1, np.int64)
     readings = Real(names, simulated.truth.readings[None], monday)
     ((today, recorded, known),) = record_labelled(
-        scenario, policy, readings, Real(names, labels, monday), seed=1, most=1
+        scenario, policy, readings, Real(names, labels, monday), seed=1, count=1
     )
     assert known == (0, 1, 2, 3, 4)
     assert recorded.truth is not None
@@ -128,14 +128,14 @@ def test_days_are_scored_together() -> None:
         return replace(found, home=belief, prior=np.full((8, 1), 0.5), occupancy=truth)
 
     days = [one(0), one(1), one(1)]
-    found = joined(days)
+    found = merge_attacks(days)
     assert found.houses == (0, 0, 0)
     assert found.home.shape == (8, 3)
     away = days[0].home.ravel()
     present = np.concatenate([each.home.ravel() for each in days[1:]])
     wanted = (present[:, None] > away).mean()
     assert found.scores.auc.value == pytest.approx(wanted)
-    assert joined(days[:1]) is days[0]
+    assert merge_attacks(days[:1]) is days[0]
 
 
 def files(folder: Path, wh: np.ndarray, labels: np.ndarray) -> list[str]:
@@ -200,13 +200,13 @@ def test_a_real_home_with_labels() -> None:
     assert (readings.readings[0] == -1).all()  # the first days have labels and no readings
     parts: dict[str, list[Attack]] = {}
     for today, one, known in record_labelled(
-        scenario, Policy(0.5, horizon=96), readings, labels, seed=1, most=2
+        scenario, Policy(0.5, horizon=96), readings, labels, seed=1, count=2
     ):
         assert one.truth is not None
         for name, each in versions(today, Policy(0.5, horizon=96), one, seed=1).items():
             made = attack(today, each.releases, one.truth, labelled=known)
             parts.setdefault(name, []).append(made)
-    found_out, hidden = joined(parts["open"]), joined(parts["hushgrid"])
+    found_out, hidden = merge_attacks(parts["open"]), merge_attacks(parts["hushgrid"])
     assert found_out.scores.auc.value > 0.85
     assert found_out.moved > 3
     assert hidden.moved < 0.5

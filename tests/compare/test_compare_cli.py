@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hushgrid.cli.compare import recorded
+from hushgrid.cli.compare import recorded_source
 from hushgrid.errors import PlanError
 from tests.cli.test_cli import hushgrid
 
@@ -164,17 +164,17 @@ def test_a_zone_file_finds_its_meters_steps_and_days(tmp_path: Path) -> None:
         at = (start + timedelta(hours=hour)).isoformat()
         rows += [f"{name},{at},3600,{wh}" for name, wh in (("ada", 1), ("bob", 2), ("zoe", 3000))]
     readings.write_text("\n".join(rows) + "\n")
-    source, told = recorded(readings, "canonical", zone, None, None, None, None, None)
+    source, told = recorded_source(readings, "canonical", zone, None, None, None, None, None)
     assert told == "given by a zone or service file"
     assert source.readings[0, 0].tolist() == [3000, 1]  # zoe's house is the first
     assert [source.zone_of(day) for day in range(3)] == [0, 1, 1]  # Saturday, Monday, Tuesday
     with pytest.raises(PlanError, match="steps of config last 3600 s"):
-        recorded(readings, "canonical", zone, None, 1800, None, None, None)
-    later, _ = recorded(readings, "canonical", zone, None, None, None, 1, None)
+        recorded_source(readings, "canonical", zone, None, 1800, None, None, None)
+    later, _ = recorded_source(readings, "canonical", zone, None, None, None, 1, None)
     assert later.before is not None
     assert [one.date[0] % 7 for one in (later.before, later)] == [5, 0]
     with pytest.raises(PlanError, match="no day with a value in every step of 1800 s"):
-        recorded(readings, "canonical", None, None, 1800, None, 90, None)
+        recorded_source(readings, "canonical", None, None, 1800, None, 90, None)
     words = ("compare", *FEW[4:], "--readings", readings, "--config", zone, "--out", tmp_path / "o")
     found = hushgrid(*words)
     assert (found.returncode, found.stderr) == (0, "")
@@ -184,7 +184,7 @@ def test_a_zone_file_finds_its_meters_steps_and_days(tmp_path: Path) -> None:
     assert (other.returncode, "other settings" in other.stderr) == (2, True)
     zone.write_text(ZONE.replace('"zoe"', '"eve"'))
     with pytest.raises(PlanError, match="names 1 meters without readings, such as 'eve'"):
-        recorded(readings, "canonical", zone, None, None, None, None, None)
+        recorded_source(readings, "canonical", zone, None, None, None, None, None)
 
 
 @pytest.mark.skipif(not SURVEY.exists(), reason="the survey is not here.")

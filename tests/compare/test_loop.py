@@ -31,7 +31,7 @@ from hushgrid.compare.memory import (
     _Device,
     _evidence,
     attained_leakage,
-    guessed,
+    guess_scores,
 )
 from hushgrid.compare.methods import MethodPromise
 from hushgrid.errors import ConsumptionError, PlanError
@@ -72,23 +72,23 @@ def test_devices_keep_what_homes_need_at_any_price(rule, seed):
         cars, battery, heat = homes.vehicles, homes.batteries, homes.thermostats
         arrived = cars.arrive == t
         due[arrived] += cars.energy[arrived]
-        assert (cars.left <= cars.power * np.maximum(cars.until - t - 1, 0) + 1e-6).all()
+        assert (cars.deficit <= cars.power * np.maximum(cars.departure - t - 1, 0) + 1e-6).all()
         step = 1 - heat.keeps  # how far a room moves beyond the dead band in a step, at most
         reach = COMFORT + step * (heat.resistance * heat.heat)
         assert (np.abs(heat.inside - SET_POINT) <= reach).all()
-        assert (battery.stored >= -1e-6).all()
-        assert (battery.stored <= battery.capacity + 1e-6).all()
+        assert (battery.level >= -1e-6).all()
+        assert (battery.level <= battery.capacity + 1e-6).all()
         assert (readings >= 0).all()
         assert (readings <= base + homes.reach).all()
-        drawn = due - cars.left
+        drawn = due - cars.deficit
         if stored is not None:  # the grid and the sun cover what is used and stored
             sun = (
                 battery.panels * battery.bright * max(0.0, np.sin(2 * np.pi * (t % DAY - 24) / DAY))
             )
             used = base + homes.appliances.on * homes.appliances.energy + heat.on * heat.energy
             used = used + (drawn - before)
-            assert (readings + sun + 0.5 >= used + (battery.stored - stored) * 0.95).all()
-        stored, before = battery.stored.copy(), drawn
+            assert (readings + sun + 0.5 >= used + (battery.level - stored) * 0.95).all()
+        stored, before = battery.level.copy(), drawn
     assert (homes.vehicles.unmet == 0).all()
     assert heat.discomfort.sum() / N / 3 < 0.5
     # two whole evenings are over: every home that was asked washed, each cycle 4 steps
@@ -280,7 +280,7 @@ def test_typical_releases_give_less_away_the_more_noise_they_have():
     policy = Policy(1.0, DAY)
     gains = []
     for scale in (50.0, 3500.0, 50_000.0):
-        found = guessed(theta, policy, np.full(DAY, scale), 3500, 0, seed=1, homes=24).auc
+        found = guess_scores(theta, policy, np.full(DAY, scale), 3500, 0, seed=1, homes=24).auc
         assert found.gain_ci95[0] <= found.gain <= found.gain_ci95[1]
         gains.append(found.gain)
     assert gains[0] > 0.05 > gains[1] > 0.01 > abs(gains[2])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hushgrid.cli.compare import recorded
+from hushgrid.cli.compare import recorded_source
 from hushgrid.compare.comparison import SLOT_MEAN, compare, copied
 from hushgrid.compare.datasets import Recorded
 from hushgrid.compare.methods import BOUND, FORECAST, HUSHGRID_ETA05, MethodPromise
@@ -28,7 +28,7 @@ pytestmark = [
 def homes(name: str) -> Recorded:
     """The homes of a file, with a model of their first 90 days."""
     file, zone = FILES[name]
-    return recorded(SHARED / file, "canonical", None, None, 1800, 7500, 90, zone)[0]
+    return recorded_source(SHARED / file, "canonical", None, None, 1800, 7500, 90, zone)[0]
 
 
 @pytest.mark.parametrize(

@@ -126,14 +126,14 @@ def test_one_of_several_zones_is_named(tmp_path: Path, capsys: pytest.CaptureFix
 
 def test_real_readings_are_compared_under_the_patterns_of_a_service_file(tmp_path: Path) -> None:
     """Patterns of a week from Monday, as real days need them, not laid over its first steps."""
-    from hushgrid.cli.compare import GivenZone
+    from hushgrid.cli.compare import ZoneModel
     from hushgrid.files.zone_file import load_zone
 
     path = put(tmp_path)
     text = path.read_text()
     zone = tmp_path / "zone.toml"
     zone.write_text("format = 1\n" + text[text.index("[zone]") :])
-    found = GivenZone.read(path, None)
+    found = ZoneModel.read(path, None)
     assert found.scenario is not None
     alone = load_zone(zone).scenario
     assert found.scenario.models[0].digest == alone.models[0].digest

@@ -765,13 +765,15 @@ def _lists(store: VtnStore, other: VtnStore) -> None:
     _expect(store.get("VEN", "report-3"), None, "an object of another kind")
     _expect(list(other.find("REPORT")), kept, "all objects, by another session")
     _expect(list(store.find("REPORT", client="c1")), kept[1::2], "objects of a client")
-    _expect(list(store.find("REPORT", where={"program": "p0"})), kept[::3], "objects of a program")
+    _expect(
+        list(store.find("REPORT", columns={"program": "p0"})), kept[::3], "objects of a program"
+    )
     both = {"program": "p0", "event": "other"}
-    _expect(list(store.find("REPORT", where=both)), [], "objects with two columns")
+    _expect(list(store.find("REPORT", columns=both)), [], "objects with two columns")
     _expect(list(store.find("REPORT", skip=2, limit=3)), kept[2:5], "a page")
     _expect(list(store.find("REPORT", limit=0)), [], "an empty page")
     _expect(list(store.find("REPORT", skip=2**31 - 1, limit=50)), [], "a page after the last")
-    odd = list(store.find("REPORT", such=lambda one: one.created % 2 == 1, skip=1, limit=1))
+    odd = list(store.find("REPORT", condition=lambda one: one.created % 2 == 1, skip=1, limit=1))
     _expect(odd, [kept[3]], "a page of those that satisfy a condition")
     _expect(store.count("REPORT", "c1"), 3, "count of a client")
 
@@ -824,7 +826,7 @@ def _any_text(store: VtnStore, text: str) -> None:
     one = StoredObject("VEN", text, text, 1, 2, to_text(body))
     store.add(one)
     _expect(store.get("VEN", text), one, "an object of any text")
-    found = list(store.find("VEN", client=text, where={"name": text, "ven": text}))
+    found = list(store.find("VEN", client=text, columns={"name": text, "ven": text}))
     _expect(found, [one], "objects found by any text")
     _expect(store.replace(replace(one, text=to_text({"venName": text + "x"}))), True, "changed")
     _expect(store.remove("VEN", text) is None, False, "removed nothing")

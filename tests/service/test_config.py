@@ -419,8 +419,29 @@ def two_zones_kept(path: Path) -> Path:
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    (found,) = mistakes(tmp_path / "absent.toml")
-    assert "does not exist" in found
+    path = tmp_path / "absent.toml"
+    with pytest.raises(ConfigError) as caught:
+        load_deployment(path)
+    says = str(caught.value)  # without a line, and the name once
+    assert says == f"{path} does not exist; give the path of a file."
+    with pytest.raises(ConfigError) as caught:
+        load_deployment(tmp_path)
+    assert str(caught.value).count(str(tmp_path)) == 1
+
+
+def test_the_tables_that_half_a_file_lacks_are_one_mistake(tmp_path: Path) -> None:
+    path = tmp_path / "half.toml"
+    path.write_text('format = 1\n\n[service]\nmode = "simulation"\nkey = "k"\n')
+    problems = mistakes(path)
+    lacking = [one for one in problems if "missing" in one]
+    assert lacking == [
+        "half.toml:5: [stores], [zone], [tariff], [policy] and [[houses]] are missing; add these"
+        " tables, as hushgrid init writes them."
+    ]
+    names = ("stores", "zone", "tariff", "policy", "houses")
+    assert not [one for one in problems if one.partition(": ")[2].startswith(names)]
+    path.write_text(path.read_text() + '[stores]\nledger = "l"\nmeters = "m"\n')
+    assert "[zone], [tariff], [policy] and [[houses]] are missing" in "".join(mistakes(path))
 
 
 def test_durations_and_instants() -> None:

@@ -308,7 +308,13 @@ def test_before_the_first_release_every_feed_answers(tmp_path: Path) -> None:
         (zone,) = it.process._zones
         assert zone.curator is not None
         by_command = status_of(it.zone, zone.curator._ledger.standing, clock.now())
-        assert status["state"] == by_command.state == "not begun"
+        due = utc(WINTER + 2 * SECONDS + GRACE)
+        assert status["state"] == f"not begun; first price at {due}"
+        assert by_command.state.startswith("not begun; first price")
+        due = it.zone.begins + it.zone.seconds + it.zone.grace
+        assert status_of(it.zone, None, due).state == f"not begun; first price at {utc(due)}"
+        later = status_of(it.zone, None, due + 1).state
+        assert later == "not begun; first price after a whole interval under hushgrid serve"
         assert it.get("/readyz") == {"status": "ready", "not_begun": ["elm-street"]}
         it.at(WINTER + 2 * SECONDS + GRACE)
         assert it.get("/v1/price")["kind"] == "forecast", "the first price is for later"

@@ -113,7 +113,7 @@ def test_prices_of_longer_intervals_are_served(tmp_path: Path) -> None:
     assert len(heads) == 2  # no price of the epoch before is in force any more
     history, releases = History([new]), later.standing().releases
     history.fill("elm", releases[:2])
-    _, sent = prices._missed(history, "elm", None)
+    _, sent = prices._releases_after(history, "elm", None)
     assert prices.event(new, releases[2])[0] > sent, "a listener gets it"
     history.publish(new, releases[2])
     assert [history.at("elm", one.t) for one in releases[:3]] == history.last("elm", 9)

@@ -34,15 +34,15 @@ _PANELS: dict[str, list[Callable[..., None] | tuple[str, typer.Typer]]] = {
     "Experiments": [demo, simulate, loop, compare, paper, floor],
 }
 for _panel, _commands in _PANELS.items():
-    for _one in _commands:
-        if isinstance(_one, tuple):
-            app.add_typer(_one[1], name=_one[0], rich_help_panel=_panel)
+    for _command in _commands:
+        if isinstance(_command, tuple):
+            app.add_typer(_command[1], name=_command[0], rich_help_panel=_panel)
         else:
-            app.command(_one.__name__.rstrip("_"), rich_help_panel=_panel)(_one)
+            app.command(_command.__name__.rstrip("_"), rich_help_panel=_panel)(_command)
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(value: bool) -> None:
+    if value:
         from hushgrid import __version__
 
         sys.stdout.write(f"hushgrid {__version__}\n")
@@ -129,11 +129,11 @@ def tidy(command: Any) -> Any:
 
     command.help = escape(command.help or "")
     # with its own context: the option --help is made when it is first asked for
-    for one in command.get_params(type(command).context_class(command)):
-        one.metavar = "" if getattr(one, "is_flag", False) else one.metavar
-        one.help = escape(getattr(one, "help", None) or "")
-    for below in getattr(command, "commands", {}).values():
-        tidy(below)
+    for parameter in command.get_params(type(command).context_class(command)):
+        parameter.metavar = "" if getattr(parameter, "is_flag", False) else parameter.metavar
+        parameter.help = escape(getattr(parameter, "help", None) or "")
+    for subcommand in getattr(command, "commands", {}).values():
+        tidy(subcommand)
     return command
 
 

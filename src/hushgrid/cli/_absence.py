@@ -99,15 +99,17 @@ def attack_absence(request: AbsenceRequest) -> None:
     with common.progress("planning", None):
         noise, reach = _noise(zone) if zone.noise is None else (zone.noise, zone.reach)
     if zone.wh is None:
-        asked = np.array(request.less or LESS)
-        less = _constant(asked, steps, reach, zone.seconds)
+        reductions = np.array(request.less or LESS)
+        differences = _constant(reductions, steps, reach, zone.seconds)
     else:
-        less, asked = _recorded(zone.wh, steps, reach, zone.seconds)
+        differences, reductions = _recorded(zone.wh, steps, reach, zone.seconds)
     with common.progress("attacking", absence.STARTS) as tick:
-        found = absence.absences(noise, less, draws=request.draws, seed=request.seed, tick=tick)
+        absences = absence.absences(
+            noise, differences, draws=request.draws, seed=request.seed, tick=tick
+        )
     values = report.absence_json(
-        found,
-        asked,
+        absences,
+        reductions,
         away=request.away,
         steps=steps,
         secret=zone.secret,
@@ -116,33 +118,33 @@ def attack_absence(request: AbsenceRequest) -> None:
         recorded=zone.wh is not None,
     )
     common.echo(report.absence_prose(values), request.json)
-    written = common.write_json(values, request.json, private=zone.wh is not None)
+    paths = common.write_json(values, request.json, private=zone.wh is not None)
     if request.out is not None:
-        shown = {}
-        published = {"no protection": (absence.NoiseBlocks((1,), (0.0,)), math.inf)}
+        results = {}
+        noises = {"no protection": (absence.NoiseBlocks((1,), (0.0,)), math.inf)}
         lengths = {zone.seconds: "interval", min(_DAY, duration): "window", duration: "window"}
         with common.progress("planning for the figure", len(lengths)) as tick:
             for length, secret in lengths.items():
                 words = "24 hours" if length == _DAY else duration_text(length)
-                published[f"any {words}"] = _noise(zone._replace(secret=secret, window=length))
+                noises[f"any {words}"] = _noise(zone._replace(secret=secret, window=length))
                 tick()
-        for name, (blocks, most) in published.items():
-            family = _constant(asked[-1:], steps, most, zone.seconds)
+        for name, (blocks, reach) in noises.items():
+            family = _constant(reductions[-1:], steps, reach, zone.seconds)
             draws, seed = request.draws, request.seed
-            (shown[name],) = absence.absences(blocks, family, draws=draws, seed=seed)
-        figure = report.absence_figure(shown, float(asked[-1]), duration_text(duration))
-        written += save_figures(request.out, {"absence": figure})
-    common.echo_written(written, request.json, "\n")
+            (results[name],) = absence.absences(blocks, family, draws=draws, seed=seed)
+        figure = report.absence_figure(results, float(reductions[-1]), duration_text(duration))
+        paths += save_figures(request.out, {"absence": figure})
+    common.echo_written(paths, request.json, "\n")
 
 
-def _seconds(name: str, given: str) -> int:
+def _seconds(name: str, text: str) -> int:
     from hushgrid.errors import PlanError
     from hushgrid.files.toml import seconds_of
 
-    found = seconds_of(given)
-    if not found:
-        raise PlanError(f"{name} is {given!r}; give a duration such as P14D.")
-    return found
+    seconds = seconds_of(text)
+    if not seconds:
+        raise PlanError(f"{name} is {text!r}; give a duration such as P14D.")
+    return seconds
 
 
 def _zone(request: AbsenceRequest, away: int) -> _AttackedZone:
@@ -193,10 +195,10 @@ def _histories(path: Path, mapping: str, time_zone: str, seconds: int | None) ->
     from hushgrid.files.readings import read_histories
 
     with common.stages() as watch:
-        found = read_histories(
+        histories = read_histories(
             path, mapping=mapping, time_zone=time_zone, seconds=seconds, watch=watch
         )
-    return found.wh, found
+    return histories.wh, histories
 
 
 def _learned(path: Path, mapping: str) -> tuple[Scenario, int, Floats]:
@@ -205,13 +207,13 @@ def _learned(path: Path, mapping: str) -> tuple[Scenario, int, Floats]:
     from hushgrid.compare.datasets import learn_habits, real_days
     from hushgrid.errors import PlanError
 
-    wh, found = _histories(path, mapping, "UTC", None)
-    real = real_days(found)
+    wh, histories = _histories(path, mapping, "UTC", None)
+    real = real_days(histories)
     if not len(real.readings):
         raise PlanError("readings has no whole day; give a config that says what is published.")
     with common.progress("learning from the first days", None):
-        contract = round(CONTRACT_W * found.seconds / 3600)
-        return learn_habits(real.readings[:TRAIN_DAYS], contract), found.seconds, wh
+        contract = round(CONTRACT_W * histories.seconds / 3600)
+        return learn_habits(real.readings[:TRAIN_DAYS], contract), histories.seconds, wh
 
 
 def _noise(zone: _AttackedZone) -> tuple[NoiseBlocks, float]:
@@ -226,7 +228,7 @@ def _noise(zone: _AttackedZone) -> tuple[NoiseBlocks, float]:
     terms = replace(zone.policy, epsilon=zone.epsilon, schedule=Even(), clamp=())
     if zone.secret == "window":  # blocks of a service's week, which may be longer than a day
         terms = replace(terms, horizon=_WEEK // zone.seconds)
-    found = plan(
+    result = plan(
         *zone.scenario.terms,
         secret=cast("Secret", zone.secret),
         epsilon=zone.epsilon,
@@ -236,7 +238,7 @@ def _noise(zone: _AttackedZone) -> tuple[NoiseBlocks, float]:
         window=-(-(zone.window or 0) // zone.seconds) + 1,
         seconds=zone.seconds,
     )
-    return NoiseBlocks.of_steps(found.policy.schedule.lengths, found.scale), float(found.reach)
+    return NoiseBlocks.of_steps(result.policy.schedule.lengths, result.scale), float(result.reach)
 
 
 def _noise_of(scenario: Scenario, policy: Policy) -> tuple[NoiseBlocks, float]:
@@ -259,11 +261,11 @@ def _noise_of(scenario: Scenario, policy: Policy) -> tuple[NoiseBlocks, float]:
     return NoiseBlocks.of_steps(policy.schedule.lengths, scales), float(scheduler.zone.bound.max())
 
 
-def _constant(asked: Floats, steps: int, reach: float, seconds: int) -> Floats:
+def _constant(reductions: Floats, steps: int, reach: float, seconds: int) -> Floats:
     """(homes, steps): as much less in each step, below the clamp [Wh]."""
     import numpy as np
 
-    path = np.repeat(asked[:, None], steps, axis=1) * seconds / HALF_HOUR
+    path = np.repeat(reductions[:, None], steps, axis=1) * seconds / HALF_HOUR
     return np.rint(np.minimum(path, reach))
 
 
@@ -284,19 +286,19 @@ def _recorded(wh: Floats, steps: int, reach: float, seconds: int) -> tuple[Float
         raise PlanError(
             f"readings has {wh.shape[1]} steps but the absence lasts {steps}; give a shorter away."
         )
-    there = np.isfinite(wh)
-    sums = np.concatenate([[0], np.cumsum(there.sum(axis=0))])
+    present = np.isfinite(wh)
+    sums = np.concatenate([[0], np.cumsum(present.sum(axis=0))])
     first = int((sums[steps:] - sums[:-steps]).argmax())
     part = wh[:, first : first + steps]
-    chosen = np.isfinite(part).mean(axis=1) > 0.5
-    if not chosen.any():
+    mask = np.isfinite(part).mean(axis=1) > 0.5
+    if not mask.any():
         raise PlanError(
             "readings has no home with half of an absence's steps; give a shorter away."
         )
-    standby = np.nanquantile(wh[chosen], _STANDBY, axis=1)[:, None]
-    home = np.where(np.isfinite(part[chosen]), part[chosen], standby)
+    standby = np.nanquantile(wh[mask], _STANDBY, axis=1)[:, None]
+    home = np.where(np.isfinite(part[mask]), part[mask], standby)
     away = np.minimum(home, standby)
     mean = (home - away).mean(axis=1) * HALF_HOUR / seconds
-    less = np.clip(home, 0, reach) - np.clip(away, 0, reach)
+    differences = np.clip(home, 0, reach) - np.clip(away, 0, reach)
     order = np.argsort(mean, kind="stable")
-    return np.rint(less[order]), mean[order]
+    return np.rint(differences[order]), mean[order]

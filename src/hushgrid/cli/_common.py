@@ -126,16 +126,16 @@ def write_json(value: Any, target: str | None, *, private: bool = False) -> list
     return [write_text(Path(target), json_text(value), private=private)]
 
 
-def echo_written(paths: Sequence[Path], json_target: str | None, before: str = "") -> None:
+def echo_written(paths: Sequence[Path], json_target: str | None, prefix: str = "") -> None:
     """Print the names of the files written, if any.
 
     Args:
         paths: The files.
         json_target: Value of --json.
-        before: Text before it.
+        prefix: Text before it.
     """
     if paths:
-        echo(f"{before}Written:\n" + "\n".join(f"  {path}" for path in paths), json_target)
+        echo(f"{prefix}Written:\n" + "\n".join(f"  {path}" for path in paths), json_target)
 
 
 def instant(word: str, text: str) -> int:
@@ -155,16 +155,18 @@ def instant(word: str, text: str) -> int:
     from hushgrid.files.toml import instant_of
 
     try:
-        at = datetime.fromisoformat(text)
+        time = datetime.fromisoformat(text)
     except ValueError:
-        at = None
-    found = None if at is None else instant_of(at if at.tzinfo else at.replace(tzinfo=UTC))
-    if found is None:
+        time = None
+    if time is not None and time.tzinfo is None:
+        time = time.replace(tzinfo=UTC)
+    seconds = instant_of(time)
+    if seconds is None:
         raise IntakeError(
             f"{word} is {text!r}; give a date or time from 1970 on, such as 2026-01-05 or"
             " 2026-01-05T00:00Z."
         )
-    return found
+    return seconds
 
 
 def token_of(token_file: Path | None) -> str:
@@ -209,7 +211,7 @@ def stages() -> Iterator[Callable[[str, int | None], Callable[..., None]]]:
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
 
         def begin(label: str, total: int | None) -> Callable[..., None]:
-            for moving in (each.id for each in bar.tasks if each.total is None):
+            for moving in (bar_task.id for bar_task in bar.tasks if bar_task.total is None):
                 bar.update(moving, total=1, completed=1)
             task = bar.add_task(label, total=total)
             return lambda by=1: bar.advance(task, by)
@@ -232,16 +234,16 @@ def progress(label: str, total: int | None) -> Iterator[Callable[..., None]]:
         yield begin(label, total)
 
 
-def say_duration(seconds: float, more: str = "") -> None:
+def say_duration(seconds: float, suffix: str = "") -> None:
     """Say on a terminal, before a long run, how long it takes.
 
     Args:
         seconds: On one core of a usual machine, as it was measured.
-        more: What else to say.
+        suffix: What else to say.
     """
     if seconds >= 20 and sys.stderr.isatty():
         time = f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} minutes"
-        sys.stderr.write(f"This takes about {time} on a usual machine; Ctrl-C stops it{more}.\n")
+        sys.stderr.write(f"This takes about {time} on a usual machine; Ctrl-C stops it{suffix}.\n")
 
 
 class Chosen(NamedTuple):
@@ -278,26 +280,27 @@ def load_either(path: Path, zone: str | None, *, planned: bool = True) -> Chosen
     from hushgrid.files.weeks import whole_week
     from hushgrid.files.zone_file import ZoneFile, load_zone
 
-    given = TomlFile(path)
-    given.check()
-    if not is_service(given.content):
-        found = load_zone(path)
-        if zone not in (None, found.scenario.zone.id):
+    toml = TomlFile(path)
+    toml.check()
+    if not is_service(toml.content):
+        file = load_zone(path)
+        if zone not in (None, file.scenario.zone.id):
             raise FileError(
-                f"zone is {zone!r} but {path} is of zone {found.scenario.zone.id!r}; give that, or"
+                f"zone is {zone!r} but {path} is of zone {file.scenario.zone.id!r}; give that, or"
                 " no zone."
             )
-        return Chosen(found)
-    zones = {one.id: one for one in load_deployment(path, planned=planned).zones}
+        return Chosen(file)
+    zones = {service.id: service for service in load_deployment(path, planned=planned).zones}
     if zone is None and len(zones) > 1:
         raise FileError(
             f"{path} has {len(zones)} zones; give one of {', '.join(zones)} with --zone."
         )
     if zone is not None and zone not in zones:
         raise FileError(f"zone is {zone!r} but {path} has {', '.join(zones)}; give one of them.")
-    one = whole_week(zones[zone] if zone is not None else next(iter(zones.values())))
-    terms = (one.scenario, one.policy, one.provenance, one.seconds, one.learned)
-    return Chosen(ZoneFile(*terms, one.time_zone, one.meters), one)
+    service = whole_week(zones[zone] if zone is not None else next(iter(zones.values())))
+    terms = (service.scenario, service.policy, service.provenance, service.seconds)
+    file = ZoneFile(*terms, service.learned, service.time_zone, service.meters)
+    return Chosen(file, service)
 
 
 def promise_of_file(path: Path, file: ZoneFile) -> tuple[str, float, int | None]:

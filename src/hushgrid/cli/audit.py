@@ -108,38 +108,40 @@ def attack(
         return
     if trace is None:
         raise FileError("TRACE is unset; give a recorded day, or --secret absence.")
-    from hushgrid.compare.attack import Attack, joined, versions
-    from hushgrid.compare.attack import attack as attacked
+    from hushgrid.compare.attack import Attack, merge_attacks, versions
+    from hushgrid.compare.attack import attack as attack_day
     from hushgrid.files.results import save_figures
     from hushgrid.report import comparison as report
 
     if out is not None:
         common.require("matplotlib", "plot")
     if labels is None:
-        policy, played = _simulated_day(trace, config, zone)
+        policy, recordings = _simulated_day(trace, config, zone)
     else:
-        policy, played = _labelled_days(trace, labels, mapping, config, zone, target, days, seed)
+        policy, recordings = _labelled_days(
+            trace, labels, mapping, config, zone, target, days, seed
+        )
     belief: dict[str, Any] = {}
     if model is not None:
-        believed = common.load_either(model, zone).file
-        belief = {"models": believed.scenario.models}
+        belief_file = common.load_either(model, zone).file
+        belief = {"models": belief_file.scenario.models}
     parts: dict[str, list[Attack]] = {}
-    with common.progress("attacking, days", len(played)) as tick:
-        for scenario, recorded, known in played:
-            for name, day in versions(scenario, policy, recorded, seed=seed).items():
-                one = attacked(
-                    scenario, day.releases, recorded.truth, clamp=day.clamp, knows=knows,
-                    target=target, labelled=known, hindsight=hindsight, seed=seed, **belief,
+    with common.progress("attacking, days", len(recordings)) as tick:
+        for scenario, recording, labelled in recordings:
+            for name, day in versions(scenario, policy, recording, seed=seed).items():
+                result = attack_day(
+                    scenario, day.releases, recording.truth, clamp=day.clamp, knows=knows,
+                    target=target, labelled=labelled, hindsight=hindsight, seed=seed, **belief,
                 )  # fmt: skip
-                parts.setdefault(name, []).append(one)
+                parts.setdefault(name, []).append(result)
             tick()
-    found = {name: joined(each, seed=seed) for name, each in parts.items()}
-    written = common.write_json(report.attack_json(found), json)
+    attacks = {name: merge_attacks(day_attacks, seed=seed) for name, day_attacks in parts.items()}
+    paths = common.write_json(report.attack_json(attacks), json)
     if out is not None:
-        house = found["hushgrid"].houses[0]
-        written += save_figures(out, {"attack": report.attack_figure(found, house)})
-    common.echo(f"{report.attack_table(found)}\n\n{report.attack_prose(found)}", json)
-    common.echo_written(written, json)
+        house = attacks["hushgrid"].houses[0]
+        paths += save_figures(out, {"attack": report.attack_figure(attacks, house)})
+    common.echo(f"{report.attack_table(attacks)}\n\n{report.attack_prose(attacks)}", json)
+    common.echo_written(paths, json)
 
 
 def _simulated_day(trace: Path, config: Path | None, zone: str | None) -> tuple[Any, list[Any]]:
@@ -148,19 +150,23 @@ def _simulated_day(trace: Path, config: Path | None, zone: str | None) -> tuple[
     from hushgrid.files.models import load_trace
     from hushgrid.files.zone_file import zone_of
 
-    recorded = load_trace(trace)
-    if recorded.truth is None:
+    recording = load_trace(trace)
+    if recording.truth is None:
         raise FileError(
             f"{trace} holds no truth to score against; give a trace of a simulated day."
         )
-    if config is None and not recorded.config:
+    if config is None and not recording.config:
         raise FileError(f"{trace} holds no zone file; give it with --config.")
-    given = (
-        zone_of(recorded.config, trace) if config is None else common.load_either(config, zone).file
+    zone_file = (
+        zone_of(recording.config, trace)
+        if config is None
+        else common.load_either(config, zone).file
     )
-    scenario = given.scenario.starting(recorded.offset) if recorded.offset else given.scenario
-    _check_terms(trace, recorded, scenario, given.policy)
-    return given.policy, [(scenario, recorded, None)]
+    scenario = (
+        zone_file.scenario.starting(recording.offset) if recording.offset else zone_file.scenario
+    )
+    _check_terms(trace, recording, scenario, zone_file.policy)
+    return zone_file.policy, [(scenario, recording, None)]
 
 
 def _labelled_days(
@@ -170,38 +176,44 @@ def _labelled_days(
     """The policy of a zone, and its real days on which a house, or the target, has labels."""
     import numpy as np
 
-    from hushgrid.cli.compare import GivenZone, of_zone
+    from hushgrid.cli.compare import ZoneModel, of_zone
     from hushgrid.compare.attack import labelled_days, record_labelled
     from hushgrid.errors import FileError
     from hushgrid.files.readings import read_histories
 
     if config is None:
         raise FileError("config is unset with labels; give the zone that publishes the readings.")
-    policy, given = common.load_either(config, zone).file.policy, GivenZone.read(config, zone)
-    assert given.scenario is not None
-    found = read_histories(
-        path, mapping=mapping, time_zone=given.time_zone, seconds=given.seconds, labels=labels
+    policy, zone_model = common.load_either(config, zone).file.policy, ZoneModel.read(config, zone)
+    assert zone_model.scenario is not None
+    histories = read_histories(
+        path,
+        mapping=mapping,
+        time_zone=zone_model.time_zone,
+        seconds=zone_model.seconds,
+        labels=labels,
     )
-    readings, known = (of_zone(each, given) for each in labelled_days(found))
-    if target is not None and target < len(known.meters):
-        known.readings[:, :, np.arange(len(known.meters)) != target] = -1
-    played = list(record_labelled(given.scenario, policy, readings, known, seed=seed, most=days))
-    if not played:
+    readings, labelled = (of_zone(part, zone_model) for part in labelled_days(histories))
+    if target is not None and target < len(labelled.meters):
+        labelled.readings[:, :, np.arange(len(labelled.meters)) != target] = -1
+    recordings = list(
+        record_labelled(zone_model.scenario, policy, readings, labelled, seed=seed, count=days)
+    )
+    if not recordings:
         raise FileError(
             f"{labels} has no whole local day of one house with readings; give more labels."
         )
-    return policy, played
+    return policy, recordings
 
 
-def _check_terms(trace: Path, recorded: Any, scenario: Scenario, policy: Any) -> None:
+def _check_terms(trace: Path, recording: Any, scenario: Scenario, policy: Any) -> None:
     """Refuse a zone file that is not the one the day was published under."""
     from hushgrid.errors import FileError
     from hushgrid.mechanism.release import init
 
     digest = init(*scenario.terms, policy).digest
-    if digest != recorded.digest:
+    if digest != recording.digest:
         raise FileError(
-            f"{trace} was published under terms {recorded.digest[:12]} but the zone file has"
+            f"{trace} was published under terms {recording.digest[:12]} but the zone file has"
             f" {digest[:12]}; give the file it was simulated from."
         )
 
@@ -258,8 +270,8 @@ def audit(
     from hushgrid.service.ledger.records import schedule_digest
 
     configs = config or []
-    known = [*(head or []), *(load_heads(heads) if heads else [])]
-    case = load_case(file, configs, zone=zone, key=key, heads=known)
+    digests = [*(head or []), *(load_heads(heads) if heads else [])]
+    case = load_case(file, configs, zone=zone, key=key, heads=digests)
     trial = None
     if publisher is not None:
         trial = Trial(load_factory(publisher), samples, confidence, seed)
@@ -274,9 +286,9 @@ def audit(
         "confidence": confidence if publisher else None,
         "seed": seed if publisher else None,
         "key": key,
-        "heads": known,
+        "heads": digests,
     }
-    found = certify(
+    outcome = certify(
         case.evidence,
         case.terms,
         chain=case.chain,
@@ -285,13 +297,13 @@ def audit(
         attack=_attack(attack) or attack_scores(case, seed),
         inputs=inputs,
     )
-    values = report.certificate_json(found)
+    values = report.certificate_json(outcome)
     common.echo(report.certificate_prose(values), json)
-    written = common.write_json(values, json)
+    paths = common.write_json(values, json)
     if html is not None:
-        written.append(write_text(html, report.certificate_page(values)))
-    common.echo_written(written, json, "\n")
-    if found.verdict == "failed":
+        paths.append(write_text(html, report.certificate_page(values)))
+    common.echo_written(paths, json, "\n")
+    if outcome.verdict == "failed":
         raise typer.Exit(1)
 
 
@@ -305,9 +317,9 @@ def _attack(path: Path | None) -> dict[str, Any] | None:
     if path is None:
         return None
     try:
-        found = reader.loads(read_text(path))
+        figures = reader.loads(read_text(path))
     except ValueError:
-        found = None
-    if not isinstance(found, dict):
+        figures = None
+    if not isinstance(figures, dict):
         raise FileError(f"{path} is no JSON object; give what hushgrid attack --json wrote.")
-    return found
+    return figures

@@ -68,7 +68,7 @@ def bill(
     if out is not None and out.suffix not in (".csv", ".parquet"):
         raise FileError(f"out is {out}; give a file that ends with .csv or .parquet.")
     mapping_of(mapping)
-    since, until = common.instant("--from", first), common.instant("--to", end)
+    first_start, end_start = common.instant("--from", first), common.instant("--to", end)
     try:
         clocks = ZoneInfo(time_zone)
     except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -90,35 +90,37 @@ def bill(
     if operator and service is None:
         raise FileError(f"config is {config}; --operator needs a service file, not a zone file.")
     registers = service.registers if service else {}
-    each = (read_readings(path, mapping, registers=registers).readings for path in readings)
-    whole = net_of(to_intervals(concat(each), seconds).complete, registers)
-    inside = (whole.start >= since) & (whole.start < until)
-    applied = latest_by_interval(standing.releases)
-    rates = {one.applies_start: _published(one) for one in applied}
+    batches = (read_readings(path, mapping, registers=registers).readings for path in readings)
+    intervals = net_of(to_intervals(concat(batches), seconds).complete, registers)
+    inside = (intervals.start >= first_start) & (intervals.start < end_start)
+    releases = latest_by_interval(standing.releases)
+    rates = {record.applies_start: _bill_rates(record) for record in releases}
 
     def period(start: int) -> str:
         form = {"all": "", "month": "%Y-%m", "day": "%Y-%m-%d"}[by]
         return datetime.fromtimestamp(start, clocks).strftime(form) if form else "all"
 
-    rows = bill_rows(whole.at(inside), rates, period)
+    rows = bill_rows(intervals.at(inside), rates, period)
     common.echo(bill_prose(rows, service.currency if service else ""), json)
-    written = [_write(out, rows)] if out else []
-    found: dict[str, Any] = {"zone": {"id": name}, "from": first, "to": end, "houses": rows}
+    paths = [_write(out, rows)] if out else []
+    values: dict[str, Any] = {"zone": {"id": name}, "from": first, "to": end, "houses": rows}
     if service is not None and operator:
-        exact = _exact(service, whole, {one.start for one in applied})
-        rates = _with_exact(applied, exact, service)
-        own = bill_rows(whole.at(inside), rates, period, operator=True)
+        exact = _exact(service, intervals, {record.start for record in releases})
+        rates = _with_exact(releases, exact, service)
+        operator_rows = bill_rows(intervals.at(inside), rates, period, operator=True)
         target = out or Path(f"bills-{name}.csv")
-        written.append(_write(target.with_stem(f"{target.stem}-operator"), own, private=True))
-        found |= {"zone": {"id": name, **revenue(own)}, "houses": own}
-    written += common.write_json(found, json, private=operator)
-    common.echo_written(written, json)
+        paths.append(
+            _write(target.with_stem(f"{target.stem}-operator"), operator_rows, private=True)
+        )
+        values |= {"zone": {"id": name, **revenue(operator_rows)}, "houses": operator_rows}
+    paths += common.write_json(values, json, private=operator)
+    common.echo_written(paths, json)
 
 
-def _published(one: ReleaseRecord) -> BillRates:
+def _bill_rates(record: ReleaseRecord) -> BillRates:
     from hushgrid.report.bill import BillRates
 
-    return BillRates(one.rate, one.rate if one.feed_in is None else one.feed_in)
+    return BillRates(record.rate, record.rate if record.feed_in is None else record.feed_in)
 
 
 def _exact(service: ZoneService, readings: Readings, starts: set[int]) -> dict[int, int]:
@@ -131,21 +133,21 @@ def _exact(service: ZoneService, readings: Readings, starts: set[int]) -> dict[i
     house = {meter: i for i, meter in enumerate(service.meters)}
     place = np.array([house.get(name, -1) for name in readings.ids], np.int64)
     expected = Expectations(service.scenario, usual=service.policy.usual)
-    found: dict[int, int] = {}
-    ours = np.flatnonzero(place[readings.code] >= 0)
-    ours = ours[np.argsort(readings.start[ours], kind="stable")]
-    reported, first = np.unique(readings.start[ours], return_index=True)
-    for start, rows in zip(reported.tolist(), np.split(ours, first[1:]), strict=True):
+    loads: dict[int, int] = {}
+    indices = np.flatnonzero(place[readings.code] >= 0)
+    indices = indices[np.argsort(readings.start[indices], kind="stable")]
+    interval_starts, first = np.unique(readings.start[indices], return_index=True)
+    for start, rows in zip(interval_starts.tolist(), np.split(indices, first[1:]), strict=True):
         t = (start - service.begins) // service.seconds + 1
         if t < 1 or start not in starts:
             continue
-        wh, there = np.zeros(len(house), np.int64), np.zeros(len(house), bool)
-        own = place[readings.code[rows]]
-        wh[own], there[own] = readings.wh[rows], True
-        if there.any():
+        wh, present = np.zeros(len(house), np.int64), np.zeros(len(house), bool)
+        members = place[readings.code[rows]]
+        wh[members], present[members] = readings.wh[rows], True
+        if present.any():
             zone = service.scenario.zone
-            found[start] = Interval(wh, there).tally(zone, partial(expected.at, t)).load
-    return found
+            loads[start] = Interval(wh, present).tally(zone, partial(expected.at, t)).load
+    return loads
 
 
 def _with_exact(
@@ -162,16 +164,16 @@ def _with_exact(
     slopes = (tariff.alpha, tariff.alpha if tariff.feed_in is None else tariff.feed_in.alpha)
     rates: dict[int, BillRates] = {}
     last: float | None = None
-    for one in sorted(releases, key=lambda one: one.start):
-        rates[one.applies_start] = published = _published(one)
-        load, last_exact = loads.get(one.start), last
-        last = one.rate
+    for record in sorted(releases, key=lambda record: record.start):
+        rates[record.applies_start] = bill_rates = _bill_rates(record)
+        load, last_exact = loads.get(record.start), last
+        last = record.rate
         if load is None:
             continue
         last = rate = public_rate(load, tariff, last_exact)
         feed_in = feed_in_rate(load, tariff)
-        spread = one.release.spread / 1000
-        rates[one.applies_start] = published._replace(
+        spread = record.release.spread / 1000
+        rates[record.applies_start] = bill_rates._replace(
             exact=(rate, rate if feed_in is None else feed_in),
             spread=(slopes[0] * spread, slopes[1] * spread),
         )

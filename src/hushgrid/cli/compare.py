@@ -39,7 +39,7 @@ def _simulated(
     return survey_world(load_survey(chains), seed, zones, shock, houses)
 
 
-def recorded(
+def recorded_source(
     path: Path,
     mapping: str,
     config: Path | None,
@@ -73,23 +73,25 @@ def recorded(
     from hushgrid.errors import IntakeError, PlanError
     from hushgrid.files.readings import read_histories
 
-    given = GivenZone.read(config, zone) if config else GivenZone()
-    if interval is not None and given.seconds not in (None, interval):
+    zone_model = ZoneModel.read(config, zone) if config else ZoneModel()
+    if interval is not None and zone_model.seconds not in (None, interval):
         raise PlanError(
-            f"interval is {interval} s but the steps of config last {given.seconds} s;"
+            f"interval is {interval} s but the steps of config last {zone_model.seconds} s;"
             " give that, or no interval."
         )
-    seconds = interval or given.seconds or STEP
-    where = time_zone or given.time_zone
+    seconds = interval or zone_model.seconds or STEP
+    local_zone = time_zone or zone_model.time_zone
     with common.stages() as watch:
-        found = read_histories(path, mapping=mapping, time_zone=where, seconds=seconds, watch=watch)
-    exporting = int((found.wh < 0).any(axis=1).sum())
+        histories = read_histories(
+            path, mapping=mapping, time_zone=local_zone, seconds=seconds, watch=watch
+        )
+    exporting = int((histories.wh < 0).any(axis=1).sum())
     if exporting:
         raise IntakeError(
-            f"{exporting} of {len(found.ids)} homes have readings below 0 Wh, and recorded days"
+            f"{exporting} of {len(histories.ids)} homes have readings below 0 Wh, and recorded days"
             " without an export limit cannot be compared; leave those homes out."
         )
-    real = real_days(found)
+    real = real_days(histories)
     if not len(real.readings):
         raise PlanError(
             f"readings has no day with a value in every step of {seconds} s; give interval the"
@@ -101,8 +103,8 @@ def recorded(
             f"train_days is {first} but there are {len(real.readings)} whole days;"
             " give fewer, so that two or more are left to compare on."
         )
-    if given.scenario is not None:
-        real, scenario, origin = of_zone(real, given), given.scenario, given.origin
+    if zone_model.scenario is not None:
+        real, scenario, origin = of_zone(real, zone_model), zone_model.scenario, zone_model.origin
     else:
         contract = bound if bound is not None else round(CONTRACT_W * seconds / 3600)
         with common.progress("learning from the first days", None):
@@ -112,7 +114,7 @@ def recorded(
     return Recorded.of(scenario, later, earlier if first else None), origin
 
 
-class GivenZone(NamedTuple):
+class ZoneModel(NamedTuple):
     """What a comparison needs of a zone or service file; empty without one.
 
     Attributes:
@@ -130,7 +132,7 @@ class GivenZone(NamedTuple):
     origin: str = ""
 
     @classmethod
-    def read(cls, path: Path, name: str | None) -> GivenZone:
+    def read(cls, path: Path, name: str | None) -> ZoneModel:
         """From a zone file, whose houses may name their meters, or a service file."""
         from hushgrid.files.service_file import meter_ids
         from hushgrid.files.toml import TomlFile
@@ -154,12 +156,12 @@ class GivenZone(NamedTuple):
         return cls(scenario, zone.seconds, zone.time_zone, meters, origin)
 
 
-def of_zone(real: Real, given: GivenZone) -> Real:
+def of_zone(real: Real, model: ZoneModel) -> Real:
     """The days of the zone's own meters, in the order of its houses.
 
     Args:
         real: The recorded days.
-        given: The zone.
+        model: The zone.
 
     Returns:
         The days of these meters alone.
@@ -169,22 +171,22 @@ def of_zone(real: Real, given: GivenZone) -> Real:
     """
     from hushgrid.errors import PlanError
 
-    assert given.scenario is not None
-    houses = given.scenario.zone.n_houses
-    if not given.meters:
+    assert model.scenario is not None
+    houses = model.scenario.zone.n_houses
+    if not model.meters:
         if houses != len(real.meters):
             raise PlanError(
                 f"config has {houses} houses but the readings {len(real.meters)} meters;"
                 " give a zone whose houses name their meters."
             )
         return real.of(sorted(real.meters))
-    unknown = [name for name in given.meters if name not in set(real.meters)]
+    unknown = [name for name in model.meters if name not in set(real.meters)]
     if unknown:
         raise PlanError(
             f"config names {len(unknown)} meters without readings, such as {unknown[0]!r};"
             " give readings of every house."
         )
-    return real.of(given.meters)
+    return real.of(model.meters)
 
 
 USUAL = 3300.0  # what a home uses in a year by published figures [kWh], as in a learn file
@@ -304,7 +306,7 @@ def compare(
     from hushgrid.report import comparison as report
 
     common.require("matplotlib", "plot")
-    asked: Any = secret
+    promise_secret: Any = secret
     if secret == "window":
         usual = USUAL if usual is None else usual
         if readings is None:
@@ -312,10 +314,10 @@ def compare(
     elif block is not None or clamp is not None:
         raise PlanError("block or clamp is set without the secret window; leave them out.")
     methods = methods_with(eta, fitted=bool(usual))
-    if unknown := set(method or ()) - {one.name for one in methods}:
-        names = ", ".join(one.name for one in methods)
+    if unknown := set(method or ()) - {candidate.name for candidate in methods}:
+        names = ", ".join(candidate.name for candidate in methods)
         raise PlanError(f"method is {sorted(unknown)[0]!r}; give one of {names}.")
-    methods = tuple(one for one in methods if not method or one.name in method)
+    methods = tuple(candidate for candidate in methods if not method or candidate.name in method)
     model = f"true but for a common shock of {shock:g}" if shock else "true"
     source: DaySource
     if readings is None:
@@ -325,7 +327,7 @@ def compare(
     else:
         if shock:
             raise PlanError(f"shock is {shock} with real readings; they have their own: give 0.")
-        source, model = recorded(
+        source, model = recorded_source(
             readings, mapping, config, zone, interval, bound, train_days, time_zone
         )
         days, chart_days = (min(n, len(source.readings)) for n in (days, chart_days))
@@ -334,8 +336,8 @@ def compare(
             source = replace(source, published=1000 * usual / (365 * source.horizon))
         attack_days = 0  # the true occupancy is not known
     step = 86_400 // source.horizon
-    touched = -(-_seconds("window", window, step) // step) + 1 if secret == "window" else None
-    promise = MethodPromise(asked, epsilon, delta, touched)
+    window_steps = -(-_seconds("window", window, step) // step) + 1 if secret == "window" else None
+    promise = MethodPromise(promise_secret, epsilon, delta, window_steps)
     noise = WindowNoise(
         None if block is None else _seconds("block", block, step) // step,
         () if clamp is None else (clamp,) * source.scenarios[0].consumption.absent.shape[1],
@@ -349,16 +351,16 @@ def compare(
         "model": model, "digest": source.digest, "copies": copies,
     }  # fmt: skip
     settings |= {"draws": draws} if draws > 1 else {}
-    settings |= {"window": window, "block": block, "clamp": clamp} if touched else {}
+    settings |= {"window": window, "block": block, "clamp": clamp} if window_steps else {}
     settings |= {"usual": usual} if usual else {}
     settings |= {"rho": rho} if rho != 0.2 else {}
-    settings |= {"methods": ", ".join(one.name for one in methods)} if method else {}
-    kept = Journal(out / "days.jsonl", settings)
+    settings |= {"methods": ", ".join(candidate.name for candidate in methods)} if method else {}
+    journal = Journal(out / "days.jsonl", settings)
     common.say_duration(18 + 0.2 * days + 6 * chart_days, ", and the same command goes on")
     with common.progress("days", days) as tick:
         result = compared(
             source, promise, days=days, seed=seed, attack_days=attack_days, methods=methods,
-            known=kept, tick=tick, draws=draws, rho=rho, noise=noise,
+            known=journal, tick=tick, draws=draws, rho=rho, noise=noise,
         )  # fmt: skip
     curve = _curve(source, promise, methods, chart_days, seed, out, settings, noise)
     scores = _battery_scores(source, seed) if batteries and readings is None else []
@@ -381,7 +383,7 @@ def compare(
     title = "Every method at the same promise"
     drawings = {places[key]: svg_text(figure) for key, figure in figures.items()}
     text = "\n\n".join(f"## {name}\n\n{part}" for name, part in parts.items())
-    written = [
+    paths = [
         write_text(out / "compare.md", f"# {title}\n\n{text}\n"),
         write_text(out / "compare.html", report.comparison_page(title, parts, drawings)),
         write_text(out / "compare.json", json_text(values)),
@@ -389,7 +391,7 @@ def compare(
         *common.write_json(values, json),
     ]
     common.echo("\n\n".join(parts.values()) + "\n", json)
-    common.echo_written(written, json)
+    common.echo_written(paths, json)
 
 
 def _seconds(name: str, duration: str, step: int) -> int:
@@ -420,14 +422,14 @@ def _curve(
         return []
     first = replace(source, scenarios=source.scenarios[:1]) if isinstance(
         source, Simulated) else source  # fmt: skip
-    kept = Journal(out / "chart.jsonl", settings)
+    journal = Journal(out / "chart.jsonl", settings)
     with common.progress("chart, days", days * len(CURVE)) as tick:
         return [
             compared(
-                first, replace(promise, epsilon=promise.epsilon * at), days=days, seed=seed,
-                methods=methods, known=kept, tick=tick, noise=noise,
+                first, replace(promise, epsilon=promise.epsilon * factor), days=days, seed=seed,
+                methods=methods, known=journal, tick=tick, noise=noise,
             )
-            for at in CURVE
+            for factor in CURVE
         ]  # fmt: skip
 
 
@@ -464,7 +466,7 @@ def floor(
     from hushgrid.model.laws import Uniform
 
     del seed  # nothing is random; every command takes one
-    least = floor_of_uniform(absent, present, epsilon, cells)
+    lowest_sd = floor_of_uniform(absent, present, epsilon, cells)
     top = max(absent, present)
     laws = [np.pad(Uniform(u).pmf, (0, top - u)) for u in (absent, present)]
     scales = {
@@ -477,11 +479,14 @@ def floor(
         "present": present,
         "epsilon": epsilon,
         "cells": cells,
-        "floor": least / top,
-        "floor_wh": least,
+        "floor": lowest_sd / top,
+        "floor_wh": lowest_sd,
         "sd": {name: 2**0.5 * b / top for name, b in scales.items()},
     }
-    lines = [f"standard deviation of the noise, in {top} Wh:", f"  {'floor':14s} {least / top:.3f}"]
+    lines = [
+        f"standard deviation of the noise, in {top} Wh:",
+        f"  {'floor':14s} {lowest_sd / top:.3f}",
+    ]
     lines += [f"  {name:14s} {2**0.5 * b / top:.3f}" for name, b in scales.items()]
     common.echo("\n".join(lines), json)
     common.write_json(values, json)
@@ -511,23 +516,23 @@ def simulate(
     from hushgrid.compare.simulation import days as simulated_days
     from hushgrid.report import comparison as report
 
-    given, service = common.load_either(config, zone)
-    world = consecutive(given.scenario, given.policy.horizon)
+    zone_file, service = common.load_either(config, zone)
+    world = consecutive(zone_file.scenario, zone_file.policy.horizon)
     with common.progress("simulating, days", days) as tick:
-        played = simulated_days(world, {"it": Mechanism(given.policy)}, count=days, seed=seed)
-        study = fold(played, tick)
+        outcomes = simulated_days(world, {"it": Mechanism(zone_file.policy)}, count=days, seed=seed)
+        study = fold(outcomes, tick)
     values = report.simulation_json(study, "it")
-    written = common.write_json(values, json)
+    paths = common.write_json(values, json)
     if trace is not None:
         from hushgrid.compare.attack import record
         from hushgrid.files.models import save_trace
 
         # a service file names stores and may hold passwords: it is not kept in the trace
         text = config.read_text("utf-8") if service is None else ""
-        kept = record(given.scenario, given.policy, seed=seed, config=text)
-        written.append(save_trace(trace, kept))
+        recording = record(zone_file.scenario, zone_file.policy, seed=seed, config=text)
+        paths.append(save_trace(trace, recording))
     common.echo(report.simulation_table(study, "it"), json)
-    common.echo_written(written, json)
+    common.echo_written(paths, json)
 
 
 def paper(
@@ -554,24 +559,26 @@ def paper(
     from hushgrid.files.results import make_folder, save_experiment
     from hushgrid.report import comparison as report
 
-    drawn = common.can_draw(json)
+    plots = common.can_draw(json)
     make_folder(out)
     common.say_duration(3 + 0.2 * days + 2.5 * sweep_days)
     with common.progress("experiment, days", days) as tick:
         result = experiment(days=days, sigma=sigma, seed=seed, progress=tick)
     points = len(sweeps.SIZES) * len(sweeps.CERTAIN) + len(sweeps.COUNTS) + len(sweeps.SIGMAS) + 1
     with common.progress("sweeps, days    ", points * sweep_days) as tick:
-        swept = {
+        sweep_results = {
             "certainty": sweeps.against_certainty(sweep_days, seed, tick),
             "count": sweeps.against_count(sweep_days, seed, tick),
             "eta": sweeps.against_eta(sweep_days, seed, tick),
             "sigma": sweeps.against_sigma(sweep_days, seed, tick),
         }
-    figures = report.experiment_figures(result) | report.sweep_figures(swept) if drawn else {}
+    figures = (
+        report.experiment_figures(result) | report.sweep_figures(sweep_results) if plots else {}
+    )
     table, prose = report.experiment_table(result), report.experiment_prose(result)
     values = report.experiment_json(result)
-    values["sweeps"] = {name: report.sweep_json(sweep) for name, sweep in swept.items()}
-    written = save_experiment(out, table, prose, values, figures)
-    written += common.write_json(values, json)
+    values["sweeps"] = {name: report.sweep_json(sweep) for name, sweep in sweep_results.items()}
+    paths = save_experiment(out, table, prose, values, figures)
+    paths += common.write_json(values, json)
     common.echo(f"{table}\n\n{prose}\n", json)
-    common.echo_written(written, json)
+    common.echo_written(paths, json)

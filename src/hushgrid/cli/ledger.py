@@ -73,9 +73,9 @@ def verify(
 
     for digest in head or ():
         check_digits("head", digest)
-    known = dict.fromkeys(head or ())
+    heads = dict.fromkeys(head or ())
     with open_records(store, zone) as (records, durable):
-        report = check(records, verifier(key), {**known, **durable})
+        report = check(records, verifier(key), {**heads, **durable})
     _conclude(report, json)
 
 
@@ -112,9 +112,9 @@ def export(
         sys.stdout.buffer.write("".join(lines).encode())
     else:
         common.echo(f"Written:\n  {write_text(Path(out), ''.join(lines))}", json)
-    only = next(iter(heads.values())) if len(heads) == 1 else None
+    head = next(iter(heads.values())) if len(heads) == 1 else None
     common.write_json(
-        {"records": len(lines), "head": only, "first_bad": None, "heads": heads}, json
+        {"records": len(lines), "head": head, "first_bad": None, "heads": heads}, json
     )
 
 
@@ -140,12 +140,12 @@ def backup(
     from hushgrid.service.ledger.writer import back_up
 
     report = back_up(_file_of(store), file, verifier(None))
-    written = [file]
+    paths = [file]
     if meters is not None:
         from hushgrid.service.meters.store import back_up as copy_readings
 
-        written.append(copy_readings(meters, file.with_name(f"{file.name}.meters")))
-    common.echo("\n  ".join(["Written:", *map(str, written)]), json)
+        paths.append(copy_readings(meters, file.with_name(f"{file.name}.meters")))
+    common.echo("\n  ".join(["Written:", *map(str, paths)]), json)
     _conclude(report, json)
 
 
@@ -190,14 +190,14 @@ def transfer(
     from hushgrid.files.service_file import load_deployment
     from hushgrid.service.transfer import move
 
-    moved = move(load_deployment(config), meter, source, target, time.time())
-    state = "takes its account" if moved.anew else "has taken its account already"
+    result = move(load_deployment(config), meter, source, target, time.time())
+    state = "takes its account" if result.anew else "has taken its account already"
     common.echo(
-        f"house {moved.house} {state} from {source} to {target}; now change the rosters and start"
+        f"house {result.house} {state} from {source} to {target}; now change the rosters and start"
         " hushgrid serve --yes",
         json,
     )
-    common.write_json({**moved._asdict(), "from": source, "to": target}, json)
+    common.write_json({**result._asdict(), "from": source, "to": target}, json)
 
 
 @app.command()
@@ -249,8 +249,11 @@ def _ends(ends: Sequence[Any], word: str, json: str | None) -> None:
     for end in ends:
         state = word if end.anew else f"{word} already"
         common.echo(f"{end.zone}: {state}, {end.records} records, head {end.head}", json)
-    one = ends[0] if len(ends) == 1 else None
-    values = {"records": sum(end.records for end in ends), "head": one.head if one else None}
+    sole_end = ends[0] if len(ends) == 1 else None
+    values = {
+        "records": sum(end.records for end in ends),
+        "head": sole_end.head if sole_end else None,
+    }
     common.write_json({**values, "heads": {end.zone: end.head for end in ends}}, json)
 
 
@@ -272,15 +275,15 @@ def _conclude(report: ChainReport, json: str | None) -> None:
 
     if not report.records and report.first_bad is None:
         raise LedgerError("the ledger has no such records; give another store or zone.")
-    several = len(report.standings) != 1
+    plural = len(report.standings) != 1
     if report.first_bad is None:
-        of = f"{len(report.standings)} zones" if several else f"head {report.head}"
+        of = f"{len(report.standings)} zones" if plural else f"head {report.head}"
         common.echo(f"good: {report.records} records, {of}, signatures checked", json)
     else:
         common.echo(f"bad: record {report.first_bad}: {report.reason}", json)
     values = {
         "records": report.records,
-        "head": None if several else report.head,
+        "head": None if plural else report.head,
         "first_bad": report.first_bad,
         "reason": report.reason,
         "zones": {zone: _figures(state) for zone, state in report.standings.items()},
@@ -318,15 +321,15 @@ def _prose(state: LedgerState, last: int) -> str:
         f"  releases: {counts}; epsilon of all together at most {state.epsilon:.6g}",
         f"  head: {state.head.digest}",
     ]
-    for lost in state.booked:
-        cost = f"epsilon {lost.epsilon:.6g}"
-        lines.append(f"  steps {lost.first} to {lost.last} may be lost: booked with {cost}")
+    for loss in state.booked:
+        cost = f"epsilon {loss.epsilon:.6g}"
+        lines.append(f"  steps {loss.first} to {loss.last} may be lost: booked with {cost}")
     if (gap := state.gap) is not None:
         lines.append(f"  steps {gap.first} to {gap.last} may be lost: run hushgrid resume")
     releases = state.releases[-last:] if last else ()
     if releases:
         lines.append(f"  {'t':>6} {'start [s]':>11} {'rate':>12} {'scale [Wh]':>11} source")
-    for one in releases:
-        rate = f"{one.rate:12.6g} {one.scale:11.6g}"
-        lines.append(f"  {one.t:6d} {one.start:11d} {rate} {one.source}")
+    for release in releases:
+        rate = f"{release.rate:12.6g} {release.scale:11.6g}"
+        lines.append(f"  {release.t:6d} {release.start:11d} {rate} {release.source}")
     return "\n".join(lines)

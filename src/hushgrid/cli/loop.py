@@ -72,7 +72,7 @@ def loop(
         PlanError: If options contradict each other.
     """
     from hushgrid.compare.flexible import Flexibility
-    from hushgrid.compare.loop import DIALS, LoopSetting, close_loops, street, turned
+    from hushgrid.compare.loop import DIALS, LoopSetting, close_loops, street, turn_dial
     from hushgrid.compare.methods import MethodPromise
     from hushgrid.errors import PlanError
     from hushgrid.files.results import json_text, make_folder, save_figures, svg_text, write_text
@@ -92,48 +92,53 @@ def loop(
         if file.seconds * STEPS_PER_DAY != 86_400:
             raise PlanError(f"the zone's interval is {file.seconds} s; the loop has 900 s.")
         scenario = file.scenario
-        own = scenario.consumption.elasticity
-        elasticity = own.exponent if elasticity is None and own else elasticity
+        file_elasticity = scenario.consumption.elasticity
+        if elasticity is None and file_elasticity:
+            elasticity = file_elasticity.exponent
     shares = (vehicles, thermostats, batteries, appliances, automation, rule)
-    asked: Any = (secret, tuple(name.strip() for name in prices.split(",")))
+    choices: Any = (secret, tuple(name.strip() for name in prices.split(",")))
     setting = LoopSetting(
         Flexibility(*shares, 0.05 if elasticity is None else elasticity),
-        MethodPromise(asked[0], epsilon), eta, delay, days, asked[1], smooth,
+        MethodPromise(choices[0], epsilon), eta, delay, days, choices[1], smooth,
     )  # fmt: skip
-    drawn = common.can_draw(json)
+    plots = common.can_draw(json)
     make_folder(out)
 
-    def run(one: LoopSetting, n: int, label: str, *, attack: bool = False) -> Any:
+    def run(variant: LoopSetting, n: int, label: str, *, attack: bool = False) -> Any:
         seeds = range(seed, seed + worlds)
         with common.progress(label, worlds * (days + 1) * STEPS_PER_DAY) as tick:
             return close_loops(
-                lambda own: scenario or street(n, own), one, seeds, tick, attack=attack
+                lambda world_seed: scenario or street(n, world_seed),
+                variant,
+                seeds,
+                tick,
+                attack=attack,
             )
 
-    found = run(setting, houses, "loop, steps", attack=True)
+    result = run(setting, houses, "loop, steps", attack=True)
     sweeps = {
         dial: [
-            (value, run(turned(setting, dial, value), int(value) if dial == "houses" else houses,
+            (value, run(turn_dial(setting, dial, value), int(value) if dial == "houses" else houses,
                         f"{dial} {value:g}, steps"))
             for value in DIALS[dial]
         ]
         for dial in dials
     }  # fmt: skip
-    values = report.loop_json(found, sweeps)
-    parts = {"What was run": report.loop_prose(found), "Figures a day": report.loop_table(found)}
-    figures = {"loop": report.loop_figure(found)} if drawn else {}
-    drawings = {"Figures a day": svg_text(figures["loop"])} if drawn else {}
-    for dial, swept in sweeps.items():
-        if "exact" in found.figures:
-            parts[f"Against the exact price, along {dial}"] = report.sweep_table(dial, swept)
-        for value, one in swept:
-            parts[f"{dial} = {value:g}"] = report.loop_table(one)
-        if drawn:
-            figures[f"sweep_{dial}"] = report.sweep_figure(dial, swept)
-            drawings[f"{dial} = {swept[0][0]:g}"] = svg_text(figures[f"sweep_{dial}"])
+    values = report.loop_json(result, sweeps)
+    parts = {"What was run": report.loop_prose(result), "Figures a day": report.loop_table(result)}
+    figures = {"loop": report.loop_figure(result)} if plots else {}
+    drawings = {"Figures a day": svg_text(figures["loop"])} if plots else {}
+    for dial, points in sweeps.items():
+        if "exact" in result.figures:
+            parts[f"Against the exact price, along {dial}"] = report.sweep_table(dial, points)
+        for value, outcome in points:
+            parts[f"{dial} = {value:g}"] = report.loop_table(outcome)
+        if plots:
+            figures[f"sweep_{dial}"] = report.sweep_figure(dial, points)
+            drawings[f"{dial} = {points[0][0]:g}"] = svg_text(figures[f"sweep_{dial}"])
     title = "The closed loop"
     text = "\n\n".join(f"## {name}\n\n{part}" for name, part in parts.items())
-    written = [
+    paths = [
         write_text(out / "loop.md", f"# {title}\n\n{text}\n"),
         write_text(out / "loop.html", comparison_page(title, parts, drawings)),
         write_text(out / "loop.json", json_text(values)),
@@ -141,4 +146,4 @@ def loop(
         *common.write_json(values, json),
     ]
     common.echo("\n\n".join(parts.values()) + "\n", json)
-    common.echo_written(written, json)
+    common.echo_written(paths, json)

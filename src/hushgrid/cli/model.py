@@ -40,7 +40,7 @@ def show(model: Folder, html: HtmlFile = None, json: common.Json = None) -> None
     parts = []
     for content in contents:
         part = {key: value for key, value in content.items() if key not in left_out}
-        part["prototypes"] = [_summary(one, content) for one in published_groups(content)]
+        part["prototypes"] = [_summary(group, content) for group in published_groups(content)]
         parts.append(part)
     values = parts[0] if len(parts) == 1 else zone_values(parts)
     prose = learned_prose(values)
@@ -49,22 +49,22 @@ def show(model: Folder, html: HtmlFile = None, json: common.Json = None) -> None
 
         common.require("matplotlib", "plot")
         every = [published_groups(content) for content in contents]
-        drawn = {"transitions": chain_figure(sum(every, ()), contents[0]["seconds"])}
+        figures = {"transitions": chain_figure(sum(every, ()), contents[0]["seconds"])}
         for number, (content, public) in enumerate(zip(contents, every, strict=True), 1):
             name = "laws" if number == 1 else f"laws-{number}"
-            drawn[name] = law_figure(public, _top(content), content.get("export", 0))
-        common.write_page(html, f"Learned zone {contents[0]['zone']}", prose, drawn)
+            figures[name] = law_figure(public, _top(content), content.get("export", 0))
+        common.write_page(html, f"Learned zone {contents[0]['zone']}", prose, figures)
     common.echo(prose, json)
     common.write_json(values, json)
 
 
-def _summary(one: PublishedGroup, content: dict[str, Any]) -> dict[str, Any]:
+def _summary(group: PublishedGroup, content: dict[str, Any]) -> dict[str, Any]:
     """How large a group is, how often at home, and what it reads on average."""
-    absent, present = _means(one, content)
+    absent, present = _means(group, content)
     return {
-        "homes": one.homes,
-        "at_home": float(one.chain.home.mean()),
-        "absent_mean_wh": absent if one.empty else absent[0],
+        "homes": group.homes,
+        "at_home": float(group.chain.home.mean()),
+        "absent_mean_wh": absent if group.empty else absent[0],
         "present_mean_wh": present,
     }
 
@@ -111,12 +111,12 @@ def compare(first: Folder, second: Folder, html: HtmlFile = None, json: common.J
             " with the same seasons."
         )
     bound = max(_top(a), _top(b))
-    one, other = published_groups(a), published_groups(b)
+    first_groups, second_groups = published_groups(a), published_groups(b)
     rows = []
-    for i, x in enumerate(one):
+    for i, x in enumerate(first_groups):
         gaps = [
-            (float(np.abs(x.chain.home - y.chain.home).mean()), _apart(x, y, bound), j)
-            for j, y in enumerate(other)
+            (float(np.abs(x.chain.home - y.chain.home).mean()), _law_distance(x, y, bound), j)
+            for j, y in enumerate(second_groups)
         ]
         home, law, j = min(gaps, key=lambda gap: gap[0] + gap[1])
         rows.append({"group": i + 1, "nearest": j + 1, "at_home": home, "laws": law})
@@ -135,16 +135,16 @@ def compare(first: Folder, second: Folder, html: HtmlFile = None, json: common.J
         from hushgrid.report.learn import chain_figure
 
         common.require("matplotlib", "plot")
-        drawn = {
-            f"transitions of {first}": chain_figure(one, a["seconds"]),
-            f"transitions of {second}": chain_figure(other, b["seconds"]),
+        figures = {
+            f"transitions of {first}": chain_figure(first_groups, a["seconds"]),
+            f"transitions of {second}": chain_figure(second_groups, b["seconds"]),
         }
-        common.write_page(html, "Two learned models", "\n".join(lines), drawn)
+        common.write_page(html, "Two learned models", "\n".join(lines), figures)
     common.echo("\n".join(lines), json)
     common.write_json(values, json)
 
 
-def _apart(x: Any, y: Any, bound: int) -> float:
+def _law_distance(x: Any, y: Any, bound: int) -> float:
     """Mean total variation between the laws of two groups."""
     import numpy as np
 
@@ -159,10 +159,10 @@ def _top(content: dict[str, Any]) -> int:
     return max(int(content["bound"]), 1) + int(content.get("export", 0))
 
 
-def _means(one: PublishedGroup, content: dict[str, Any]) -> tuple[list[float], list[float]]:
+def _means(group: PublishedGroup, content: dict[str, Any]) -> tuple[list[float], list[float]]:
     """Mean net readings of absent and present, by slot group [Wh]."""
     v = int(content.get("export", 0))
-    absent, present = one.laws(_top(content))
+    absent, present = group.laws(_top(content))
     return [law.mean - v for law in absent], [law.mean - v for law in present]
 
 
@@ -191,30 +191,30 @@ def validate(
 
     contents = load_learned(model)
     panels = _panels(contents)
-    found = read_histories(
+    histories = read_histories(
         readings,
         mapping=mapping,
         time_zone=contents[0]["time_zone"],
         seconds=contents[0]["seconds"],
         labels=labels,
-        registers={name: one.export_meter for name, one in panels.items() if one.export_meter},
+        registers={name: roof.export_meter for name, roof in panels.items() if roof.export_meter},
         months=contents[0].get("months", ()),
         seasons=contents[0].get("seasons", ()),
     )
-    pairs, strange = _by_kind(found, contents, panels)
-    checked = [_validated(part, content, level / len(pairs)) for content, part in pairs]
-    values, lines, _ = checked[0]
-    if len(checked) > 1 or strange:
-        values = _together([one for one, _, _ in checked], strange)
-        lines = [line for _, some, _ in checked for line in some]
+    pairs, strange = _by_kind(histories, contents, panels)
+    results = [_validate_kind(part, content, level / len(pairs)) for content, part in pairs]
+    values, lines, _ = results[0]
+    if len(results) > 1 or strange:
+        values = _merge([figures for figures, _, _ in results], strange)
+        lines = [line for _, home_lines, _ in results for line in home_lines]
     if strange:
         lines.append(f"Homes of a kind that has no models: {', '.join(strange[:8])}.")
     if html is not None:
         common.require("matplotlib", "plot")
         pictures: dict[str, Figure] = {}
-        for number, (_, _, draw) in enumerate(checked, 1):
-            more = "" if number == 1 else f" {number}"
-            pictures |= {f"{name}{more}": figure for name, figure in draw().items()}
+        for number, (_, _, draw) in enumerate(results, 1):
+            suffix = "" if number == 1 else f" {number}"
+            pictures |= {f"{name}{suffix}": figure for name, figure in draw().items()}
         secret = [name for name in pictures if name.startswith("decoded days")]
         title = f"New readings of {contents[0]['zone']}"
         common.write_page(html, title, "\n".join(lines), pictures, secret)
@@ -236,7 +236,7 @@ def _panels(contents: list[dict[str, Any]]) -> dict[str, Roof]:
 
 
 def _by_kind(
-    found: Histories, contents: list[dict[str, Any]], panels: dict[str, Roof]
+    histories: Histories, contents: list[dict[str, Any]], panels: dict[str, Roof]
 ) -> tuple[list[tuple[dict[str, Any], Histories]], list[str]]:
     """The models of each kind of homes with their readings, and homes of no such kind."""
     from hushgrid.errors import IntakeError
@@ -244,18 +244,18 @@ def _by_kind(
 
     if not panels:
         (content,) = contents
-        return [(content, replace(found, export=int(content.get("export", 0))))], []
+        return [(content, replace(histories, export=int(content.get("export", 0))))], []
     models = {}
     for content in contents:
         roof = panels.get(next(iter(content.get("roofs", ())), ""))
         models[(0, False, False) if roof is None else roof.kind] = content
-    here = {name: roof for name, roof in panels.items() if name in found.ids}
+    roofs = {name: roof for name, roof in panels.items() if name in histories.ids}
     pairs, strange = [], list[str]()
-    for part in split_roofs(found, here):
-        kind = here[part.ids[0]].kind if part.ids[0] in here else (0, False, False)
+    for part in split_roofs(histories, roofs):
+        kind = roofs[part.ids[0]].kind if part.ids[0] in roofs else (0, False, False)
         if kind in models:
-            apart = "solar" in models[kind]
-            pairs.append((models[kind], part if apart else netted(part)))
+            solar = "solar" in models[kind]
+            pairs.append((models[kind], part if solar else netted(part)))
         else:
             strange += part.ids
     if not pairs:
@@ -263,16 +263,16 @@ def _by_kind(
     return pairs, strange
 
 
-def _together(parts: list[dict[str, Any]], strange: list[str]) -> dict[str, Any]:
+def _merge(parts: list[dict[str, Any]], strange: list[str]) -> dict[str, Any]:
     """The values of a zone with several kinds of homes."""
     unusable = {name: ["no models of its kind"] for name in strange}
-    for one in parts:
-        unusable |= one["unusable"]
+    for part in parts:
+        unusable |= part["unusable"]
     return {
-        "houses": sum(one["houses"] for one in parts) + len(strange),
+        "houses": sum(part["houses"] for part in parts) + len(strange),
         **{key: parts[0][key] for key in ("eta", "eta_basis", "provenance")},
         **{
-            key: [item for one in parts for item in one[key]]
+            key: [item for part in parts for item in part[key]]
             for key in ("drifted", "new_homes", "homes")
         },
         "unusable": unusable,
@@ -280,8 +280,8 @@ def _together(parts: list[dict[str, Any]], strange: list[str]) -> dict[str, Any]
     }
 
 
-def _validated(
-    found: Histories, content: dict[str, Any], level: float
+def _validate_kind(
+    histories: Histories, content: dict[str, Any], level: float
 ) -> tuple[dict[str, Any], list[str], Callable[[], dict[str, Figure]]]:
     """Figures of homes of one kind, the lines that say so, and what draws them."""
     import numpy as np
@@ -297,52 +297,58 @@ def _validated(
     from hushgrid.learn.weeks import FIGURES, by_day, weekly_figures
 
     public = published_groups(content)
-    known = {one["meter"]: one for one in content["homes"] if "prototype" in one}
-    problems = ailments(found)
+    learned_homes = {home["meter"]: home for home in content["homes"] if "prototype" in home}
+    problems = ailments(histories)
     usable = [i for i, a in enumerate(problems) if can_be_fitted(a)]
-    taken = clamped(found.homes(np.array(usable, np.intp)))
-    new = clamped(netted(found.homes(np.array(usable, np.intp))))
+    clamped_homes = clamped(histories.homes(np.array(usable, np.intp)))
+    new = clamped(netted(histories.homes(np.array(usable, np.intp))))
     hidden = np.array(content["prototypes"][0]["hidden"]["transition"])
     habits = Habits(hidden, stationary(hidden), "learned")
     starts = tuple(content["starts"])
     family = next((name for name in AUTO if name == content["law"]), AUTO[0])
-    design = design_for(taken, habits, LearningTerms(law=family, starts=starts), family)
+    design = design_for(clamped_homes, habits, LearningTerms(law=family, starts=starts), family)
     models = hidden_fit(content, design)
-    which, new_homes = _assign_homes(taken, known, models)
-    post = posterior(taken.wh, select_homes(models, which))
+    prototypes, new_homes = _assign_homes(clamped_homes, learned_homes, models)
+    post = posterior(clamped_homes.wh, select_homes(models, prototypes))
     top = _top(content)
-    scores = by_day(marginal_scores(new, public, which, top), new.steps_a_day)
-    compared = [n for n, name in enumerate(new.ids) if name in known]
-    moved: dict[int, dict[str, Any]] = {}
-    if all(len(known[new.ids[n]]["weeks"]) > 1 for n in compared):
-        weeks = [np.array(known[new.ids[n]]["weeks"], np.float64) for n in compared]
+    scores = by_day(marginal_scores(new, public, prototypes, top), new.steps_a_day)
+    compared = [n for n, name in enumerate(new.ids) if name in learned_homes]
+    drifts: dict[int, dict[str, Any]] = {}
+    if all(len(learned_homes[new.ids[n]]["weeks"]) > 1 for n in compared):
+        weeks = [np.array(learned_homes[new.ids[n]]["weeks"], np.float64) for n in compared]
         if weeks:
-            figures = weekly_figures(new, public, which, top)[compared]
-            found_drift = drift_of(np.array(weeks), content["begins"], figures, new.begins)
-            for n, t, p, figure in zip(compared, *found_drift, strict=True):
-                moved[n] = {"t": float(t), "p": float(p), "figure": FIGURES[figure]}
+            figures = weekly_figures(new, public, prototypes, top)[compared]
+            drift_figures = drift_of(np.array(weeks), content["begins"], figures, new.begins)
+            for n, t, p, figure in zip(compared, *drift_figures, strict=True):
+                drifts[n] = {"t": float(t), "p": float(p), "figure": FIGURES[figure]}
     else:  # less than two weeks
         for n in compared:
-            old = known[new.ids[n]]["score"]
+            old = learned_homes[new.ids[n]]["score"]
             t, p = welch((old["mean"], old["sd"], int(old["days"])), scores[n])
-            moved[n] = {"t": t, "p": p, "figure": FIGURES[0]}
+            drifts[n] = {"t": t, "p": p, "figure": FIGURES[0]}
     homes, drifted = [], []
     for n, name in enumerate(new.ids):
-        one: dict[str, Any] = {"meter": name, "prototype": int(which[n]), **moved.get(n, {})}
-        if n in moved:
-            one["drift"] = moved[n]["p"] * len(compared) < level
-            if one["drift"]:
+        entry: dict[str, Any] = {
+            "meter": name,
+            "prototype": int(prototypes[n]),
+            **drifts.get(n, {}),
+        }
+        if n in drifts:
+            entry["drift"] = drifts[n]["p"] * len(compared) < level
+            if entry["drift"]:
                 drifted.append(name)
-        homes.append(one)
-    judged = estimate_trust(new, public, which, top)
+        homes.append(entry)
+    trust = estimate_trust(new, public, prototypes, top)
     accuracy = {}
     if new.labels is not None:
         accuracy = decoding_accuracy(new, new.labels, post)
     unusable = {
-        name: list(a) for name, a in zip(found.ids, problems, strict=True) if not can_be_fitted(a)
+        name: list(a)
+        for name, a in zip(histories.ids, problems, strict=True)
+        if not can_be_fitted(a)
     }
     values = {
-        "houses": len(found.ids),
+        "houses": len(histories.ids),
         "log_likelihood": float(np.nanmean(scores)) if np.isfinite(scores).any() else None,
         "eta": content["eta"],
         "eta_basis": content["eta_basis"],
@@ -353,17 +359,17 @@ def _validated(
         "homes": homes,
         "accuracy": accuracy,
         "trust": {
-            "lower": judged.lower,
-            "upper": judged.upper,
-            "suggested": judged.suggested,
-            "reasoning": judged.reasoning,
+            "lower": trust.lower,
+            "upper": trust.upper,
+            "suggested": trust.suggested,
+            "reasoning": trust.reasoning,
         },
     }
     lines = [
         f"{len(new.ids)} homes scored; {len(drifted)} drifted at level {level:g}"
         + (f": {', '.join(drifted[:8])}." if drifted else "."),
         f"New homes, placed by likelihood: {len(new_homes)}. Unusable: {len(unusable)}.",
-        f"Trust on these readings: {judged.reasoning}.",
+        f"Trust on these readings: {trust.reasoning}.",
     ]
     if accuracy:
         lines.append(f"Accuracy: {accuracy['06-22']:.3f} at 06-22 h, {accuracy['all']:.3f} in all.")
@@ -372,9 +378,9 @@ def _validated(
         from hushgrid.cli.learn import example_days
         from hushgrid.report.learn import chain_figure, law_figure
 
-        some = [new.ids.index(name) for name in drifted[:3]] or _spread(len(new.ids))
+        examples = [new.ids.index(name) for name in drifted[:3]] or _spread(len(new.ids))
         return {
-            "decoded days": example_days(new.homes(np.array(some)), post[some]),
+            "decoded days": example_days(new.homes(np.array(examples)), post[examples]),
             "transitions": chain_figure(public, content["seconds"]),
             "laws": law_figure(public, top, content.get("export", 0)),
         }
@@ -387,15 +393,17 @@ def _spread(homes: int) -> list[int]:
     return sorted({0, homes // 2, homes - 1} & set(range(homes)))
 
 
-def _assign_homes(new: Any, known: dict[str, Any], models: Any) -> tuple[Any, list[str]]:
+def _assign_homes(new: Any, learned_homes: dict[str, Any], models: Any) -> tuple[Any, list[str]]:
     """The prototype of each home: its own, or for a new one the likeliest."""
     import numpy as np
 
     from hushgrid.learn.learner import Prototypes, assign
 
-    which = np.array([known[n]["prototype"] if n in known else -1 for n in new.ids], np.intp)
-    new_homes = np.flatnonzero(which < 0)
+    prototypes = np.array(
+        [learned_homes[n]["prototype"] if n in learned_homes else -1 for n in new.ids], np.intp
+    )
+    new_homes = np.flatnonzero(prototypes < 0)
     if new_homes.size:
-        shared = Prototypes(models, np.zeros(0, np.intp), ())
-        which[new_homes] = assign(new.wh[new_homes], shared, models.design)[0]
-    return which, [new.ids[i] for i in new_homes]
+        pool = Prototypes(models, np.zeros(0, np.intp), ())
+        prototypes[new_homes] = assign(new.wh[new_homes], pool, models.design)[0]
+    return prototypes, [new.ids[i] for i in new_homes]

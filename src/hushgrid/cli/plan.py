@@ -91,7 +91,7 @@ def plan(
     from hushgrid.files.weeks import whole_week
     from hushgrid.planning import tradeoff as options
     from hushgrid.planning.expected_error import RHO
-    from hushgrid.planning.planner import plan as planned
+    from hushgrid.planning.planner import plan as make_plan
     from hushgrid.planning.stability import loop_of
     from hushgrid.report import promise as report
 
@@ -101,21 +101,21 @@ def plan(
         raise PlanError(f"rho is {rho}; give a relative error of 0 or more.")
     if paper is not None and not 0 <= paper < 1e6:
         raise PlanError(f"paper is {paper}; give a sigma of 0 or more.")
-    scenario, terms, private, own, service = _zone(config, zone, paper, seed)
-    secret = own.secret if secret is None else secret
-    epsilon = own.epsilon if epsilon is None else epsilon
-    clamp = (own.rho is not None or rho is not None) if clamp is None else clamp
-    rho = rho if rho is not None else RHO if own.rho is None else own.rho
+    scenario, terms, private, base, service = _zone(config, zone, paper, seed)
+    secret = base.secret if secret is None else secret
+    epsilon = base.epsilon if epsilon is None else epsilon
+    clamp = (base.rho is not None or rho is not None) if clamp is None else clamp
+    rho = rho if rho is not None else RHO if base.rho is None else base.rho
     if eta is not None:
         terms = replace(terms, eta=eta)
-    length = _window_length(window, own) if secret == "window" else None
+    length = _window_length(window, base) if secret == "window" else None
     words = "" if length is None else window_text(length)
     if service is not None:
         week = whole_week(service)
         scenario, terms = week.scenario, replace(terms, horizon=week.policy.horizon)
         continued = secret == "interval" if continued is None else continued
     elif secret == "window":
-        terms = replace(terms, horizon=7 * 86_400 // own.seconds)  # its blocks may outlast a day
+        terms = replace(terms, horizon=7 * 86_400 // base.seconds)  # its blocks may outlast a day
     world = scenario.terms
     request: dict[str, Any] = {
         "secret": secret,
@@ -124,38 +124,38 @@ def plan(
         "rho": rho if clamp else None,
         "slotwise": slotwise,
         "running": bool(continued),
-        "blocks": own.blocks if blocks is None else blocks,
-        "window": None if length is None else -(-length // own.seconds) + 1,  # steps it touches
-        "seconds": own.seconds,
+        "blocks": base.blocks if blocks is None else blocks,
+        "window": None if length is None else -(-length // base.seconds) + 1,  # steps it touches
+        "seconds": base.seconds,
     }
     dials = 1 + tables * (len(options.EPSILONS) + len(options.ETAS))
     with common.progress("planning", dials if dials > 1 else None) as tick:
-        found = planned(*world, **request)
+        result = make_plan(*world, **request)
         tick()
         if within is not None:
-            options.check_error(world, found, request, within)
-        cells = options.sensitivity(world, found, request, tick) if tables else {}
-    endless = found.leakage
-    if not found.running and secret != "window":
-        endless = options.endless_leakage(found, world)
-    covers = found.covers(own.seconds)
-    values = report.plan_json(found, rho, endless, covers)
+            options.check_error(world, result, request, within)
+        cells = options.sensitivity(world, result, request, tick) if tables else {}
+    endless = result.leakage
+    if not result.running and secret != "window":
+        endless = options.endless_leakage(result, world)
+    covers = result.covers(base.seconds)
+    values = report.plan_json(result, rho, endless, covers)
     values["sensitivity"] = {dial: [c._asdict() for c in rows] for dial, rows in cells.items()}
     values["private"] = private
-    closed = loop_of(found, scenario.tariff, scenario.consumption)
-    values["loop"] = {name: report.finite_or_none(v) for name, v in closed._asdict().items()}
-    common.echo(report.plan_prose(found, rho, endless, covers, words), json)
-    more = [report.stability_line(closed), *([_PRIVATE] if private else [])]
-    for line in more:
+    loop = loop_of(result, scenario.tariff, scenario.consumption)
+    values["loop"] = {name: report.finite_or_none(v) for name, v in loop._asdict().items()}
+    common.echo(report.plan_prose(result, rho, endless, covers, words), json)
+    remarks = [report.stability_line(loop), *([_PRIVATE] if private else [])]
+    for line in remarks:
         common.echo(f"\n{line}", json)
     if cells:
         common.echo("\n" + report.sensitivity_tables(cells), json)
-    written = common.write_json(values, json)
+    paths = common.write_json(values, json)
     if out is not None:
-        figure = report.plan_figure(found, scenario.models)
-        page = report.plan_page(found, rho, endless, covers, more, cells, png_of(figure), words)
-        written += [write_text(out / "report.html", page), *save_figures(out, {"plan": figure})]
-    common.echo_written(written, json, "\n")
+        figure = report.plan_figure(result, scenario.models)
+        page = report.plan_page(result, rho, endless, covers, remarks, cells, png_of(figure), words)
+        paths += [write_text(out / "report.html", page), *save_figures(out, {"plan": figure})]
+    common.echo_written(paths, json, "\n")
 
 
 _PRIVATE = (
@@ -164,7 +164,7 @@ _PRIVATE = (
 )
 
 
-class _Own(NamedTuple):
+class _Defaults(NamedTuple):
     """The promise where the options do not give one."""
 
     secret: str = "interval"
@@ -175,14 +175,14 @@ class _Own(NamedTuple):
     seconds: int = 900  # of a step
 
 
-def _window_length(given: str | None, own: _Own) -> int:
+def _window_length(text: str | None, base: _Defaults) -> int:
     """The length of a window [s]."""
     from hushgrid.errors import PlanError
     from hushgrid.files.toml import seconds_of
 
-    seconds = own.window if given is None else seconds_of(given)
-    if seconds is None or seconds < own.seconds:
-        raise PlanError(f"window is {given!r}; give a duration such as P1D, an interval or more.")
+    seconds = base.window if text is None else seconds_of(text)
+    if seconds is None or seconds < base.seconds:
+        raise PlanError(f"window is {text!r}; give a duration such as P1D, an interval or more.")
     return int(seconds)
 
 
@@ -198,19 +198,21 @@ def _zone(config: Path | None, zone: str | None, paper: float | None, seed: int)
     if (config is None) == (paper is None):
         raise FileError("config and paper are both set or both unset; give one of them.")
     if config is None:
-        return scenario(paper or 0.0, seed), Policy(1.0), False, _Own(), None
+        return scenario(paper or 0.0, seed), Policy(1.0), False, _Defaults(), None
     file, service = common.load_either(config, zone, planned=False)
     policy, private = file.policy, file.learned.private
     terms = replace(policy, schedule=Even())
     if service is None:
         secret, epsilon, window = common.promise_of_file(config, file)
-        own = _Own(seconds=file.seconds)
+        base = _Defaults(seconds=file.seconds)
         if secret != "step":
-            own = own._replace(secret=secret, epsilon=epsilon, window=window or own.window)
-        return file.scenario, replace(terms, clamp=()), private, own, None
+            base = base._replace(secret=secret, epsilon=epsilon, window=window or base.window)
+        return file.scenario, replace(terms, clamp=()), private, base, None
     promise = service.promise or Promise("step", policy.epsilon)
     if promise.rho is not None:  # the clamp was chosen
         terms = replace(terms, clamp=())
     window = promise.window or 86_400
-    own = _Own(promise.secret, promise.epsilon, promise.rho, window=window, seconds=file.seconds)
-    return file.scenario, terms, private, own, service
+    base = _Defaults(
+        promise.secret, promise.epsilon, promise.rho, window=window, seconds=file.seconds
+    )
+    return file.scenario, terms, private, base, service

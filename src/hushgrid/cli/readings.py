@@ -57,7 +57,7 @@ def import_(
 
     deployment = load_deployment(config, planned=False)
     columns = mapping_of(mapping, meter_id, deployment.mappings)
-    deliveries = [(path, Delivery(), _Within(deployment.zones)) for path in files]
+    deliveries = [(path, Delivery(), _ZonePeriod(deployment.zones)) for path in files]
     try:
         sizes = {path: path.stat().st_size for path in files}
         with (
@@ -67,12 +67,12 @@ def import_(
             for zone in deployment.zones:
                 store.open_zone(*zone.roster)
             ingest = Ingest(deployment.zones, store)
-            for path, delivery, kept in deliveries:
+            for path, delivery, period in deliveries:
                 try:
                     by = _in_unit(ingest.mapped(columns), path, unit)
-                    batches: Iterator[Parsed] = map(kept.of, batches_of_file(path, by, advance))
+                    batches: Iterator[Parsed] = map(period.of, batches_of_file(path, by, advance))
                     if not yes and unit != "Wh":
-                        batches = _checked(ingest, batches)
+                        batches = _check_unit(ingest, batches)
                     delivery.take(ingest, batches)
                 except IntakeError as error:
                     raise IntakeError(f"{path}: {error}") from None
@@ -82,25 +82,25 @@ def import_(
             " give files that are there."
         ) from None
     receipt = sum((delivery.receipt for _, delivery, _ in deliveries), Receipt())._asdict()
-    problems = [one for _, delivery, _ in deliveries for one in delivery.problems]
-    outside = sum(kept.outside for _, _, kept in deliveries)
+    problems = [problem for _, delivery, _ in deliveries for problem in delivery.problems]
+    outside = sum(period.outside for _, _, period in deliveries)
     reasons: dict[str, dict[str, Any]] = {}
     for path, delivery, _ in deliveries:
-        for text, each in delivery.reasons.items():
-            place = each["first"] if len(files) == 1 else f"{path.name} {each['first']}"
-            known = reasons.setdefault(text, {"count": 0, "first": place})
-            known["count"] += each["count"]
+        for text, entry in delivery.reasons.items():
+            place = entry["first"] if len(files) == 1 else f"{path.name} {entry['first']}"
+            total = reasons.setdefault(text, {"count": 0, "first": place})
+            total["count"] += entry["count"]
     common.echo("\n".join(f"{kind:>10} {count}" for kind, count in receipt.items()), json)
-    for text, each in reasons.items():
-        common.echo(f"  {each['count']} rows, first {each['first']}: {text}", json)
+    for text, entry in reasons.items():
+        common.echo(f"  {entry['count']} rows, first {entry['first']}: {text}", json)
     if outside:
         common.echo(f"{'outside':>10} {outside} of before any zone begins: left out", json)
     values = {**receipt, "outside": outside, "problems": problems, "reasons": reasons}
     common.write_json(values, json)
     futile = [
         f"{path}: {delivery.futile}"
-        for path, delivery, kept in deliveries
-        if delivery.futile and not kept.outside
+        for path, delivery, period in deliveries
+        if delivery.futile and not period.outside
     ]
     for line in futile:
         typer.echo(line, err=True)
@@ -122,23 +122,23 @@ def _in_unit(columns: ColumnMapping, path: Path, unit: str | None) -> ColumnMapp
     return replace(columns, unit=unit.lower())  # type: ignore[arg-type]
 
 
-def _checked(ingest: Ingest, batches: Iterator[Parsed]) -> Iterator[Parsed]:
+def _check_unit(ingest: Ingest, batches: Iterator[Parsed]) -> Iterator[Parsed]:
     """The batches, once the first of them are as large as Wh are."""
     from hushgrid.errors import IntakeError
     from hushgrid.service.ingest import ROWS, TOO_SMALL
 
-    held: list[Parsed] = []
+    first_batches: list[Parsed] = []
     for batch in batches:
-        held.append(batch)
-        if sum(len(each.readings) for each in held) >= ROWS:
+        first_batches.append(batch)
+        if sum(len(part.readings) for part in first_batches) >= ROWS:
             break
-    if ingest.small(held):
+    if ingest.small(first_batches):
         raise IntakeError(f"{TOO_SMALL}; give --unit kWh, or --yes to store them as Wh.")
-    yield from held
+    yield from first_batches
     yield from batches
 
 
-class _Within:
+class _ZonePeriod:
     """Keeps the readings of intervals since the first zone began."""
 
     def __init__(self, zones: Sequence[ZoneService]) -> None:
@@ -149,12 +149,12 @@ class _Within:
         """What was parsed, less readings from before the first zone begins."""
         from dataclasses import replace
 
-        own = parsed.readings
-        kept = own.start >= self._begins
-        if kept.all():
+        readings = parsed.readings
+        mask = readings.start >= self._begins
+        if mask.all():
             return parsed
-        self.outside += int((~kept).sum())
-        return replace(parsed, readings=own.at(kept))
+        self.outside += int((~mask).sum())
+        return replace(parsed, readings=readings.at(mask))
 
 
 def meters(
@@ -190,20 +190,20 @@ def meters(
     way = open_channel(to, common.token_of(token_file), form, topic)
     clock = FastClock(time.time(), speed)
     fleets = [Fleet(zone, seed + z, clock.now()) for z, zone in enumerate(deployment.zones)]
-    total, sent, done = Receipt(), 0, 0
+    total, count, intervals = Receipt(), 0, 0
     try:
-        while fleets and (not steps or done < steps * len(fleets)):
-            fleet = min(fleets, key=lambda one: one.end)
+        while fleets and (not steps or intervals < steps * len(fleets)):
+            fleet = min(fleets, key=lambda fleet: fleet.end)
             while (wait := fleet.end - clock.now()) > 0:
                 time.sleep(min(wait / speed, 1.0))
             reacts = fleet.zone.scenario.consumption.reacts
             readings = fleet.interval(way.rate(fleet.zone.id) if reacts else None)
             total += way.send(readings) or Receipt()
-            sent, done = sent + len(readings), done + 1
+            count, intervals = count + len(readings), intervals + 1
     finally:
         way.shut()
-    common.echo(f"{sent} readings of {done} intervals sent: {dict(total._asdict())}", json)
-    common.write_json({"intervals": done, "readings": sent, **total._asdict()}, json)
+    common.echo(f"{count} readings of {intervals} intervals sent: {dict(total._asdict())}", json)
+    common.write_json({"intervals": intervals, "readings": count, **total._asdict()}, json)
 
 
 def batch(
@@ -270,10 +270,10 @@ def batch(
         leave_out,
         yes,
     )
-    begun = time.monotonic()
-    with common.progress("intervals", intervals(job)) as advance, engine_at(engine) as opened:
-        report = run(job, opened, SystemClock(), advance)
-    values = _values(report, time.monotonic() - begun)
+    start = time.monotonic()
+    with common.progress("intervals", intervals(job)) as advance, engine_at(engine) as backend:
+        report = run(job, backend, SystemClock(), advance)
+    values = _values(report, time.monotonic() - start)
     common.write_json(values, json)
     common.echo(_text(values), json)
     if report.stopped:
@@ -289,8 +289,8 @@ def _times(
     from hushgrid.errors import BatchError
     from hushgrid.files.toml import instant_of
 
-    given = [day is not None, month is not None, begin is not None and end is not None]
-    if given.count(True) != 1 or (begin is None) != (end is None):
+    choices = [day is not None, month is not None, begin is not None and end is not None]
+    if choices.count(True) != 1 or (begin is None) != (end is None):
         raise BatchError("the time is not given once; give --day, --month, or --from and --to.")
     try:
         if day is not None:
@@ -298,8 +298,8 @@ def _times(
             return int(start.timestamp()), int((start + timedelta(days=1)).timestamp())
         if month is not None:
             start = datetime.strptime(month, "%Y-%m").replace(tzinfo=UTC)
-            after = (start + timedelta(days=31)).replace(day=1)
-            return int(start.timestamp()), int(after.timestamp())
+            next_month = (start + timedelta(days=31)).replace(day=1)
+            return int(start.timestamp()), int(next_month.timestamp())
     except (ValueError, OverflowError):
         word, value = ("day", day) if day is not None else ("month", month)
         raise BatchError(f"{word} is {value!r}; give one such as 2026-01-05.") from None
@@ -323,9 +323,9 @@ def _text(values: dict[str, Any]) -> str:
 
     lines = [f"{key:>10} {value}" for key, value in values.items() if key != "stopped"]
     for zone, start in values["stopped"].items():
-        when = datetime.fromtimestamp(start, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        time_text = datetime.fromtimestamp(start, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         lines.append(
-            f"Zone {zone} stopped: no reading at all for {when}. Put the missing files there and"
-            " run the same again, or publish the public forecast with --gaps publish."
+            f"Zone {zone} stopped: no reading at all for {time_text}. Put the missing files there"
+            " and run the same again, or publish the public forecast with --gaps publish."
         )
     return "\n".join(lines)

@@ -58,8 +58,8 @@ def init(
         from hushgrid.cli.learn import read_mix
         from hushgrid.learn.habits import survey_chains
 
-        given, houses, definition = read_mix(survey, mix or f"2:{homes}")
-        chains = survey_chains(given, houses, seconds=900, definition=definition)
+        survey_table, houses, definition = read_mix(survey, mix or f"2:{homes}")
+        chains = survey_chains(survey_table, houses, seconds=900, definition=definition)
         homes = sum(houses.values())
     make_folder(folder)
     service, key = folder / "service.toml", folder / KEY_FILE
@@ -113,32 +113,32 @@ def check(
 
     try:
         deployment = load_deployment(file)
-        found, unkept = [], []
+        outlooks, failures = [], []
         for zone in deployment.zones:
             try:
-                found.append((zone, outlook(zone)))
+                outlooks.append((zone, outlook(zone)))
                 rehearse(zone)
             except HushgridError as error:
-                unkept.append(f"{file}: zone {zone.id}: {error}")
-        if unkept:
-            raise FileError("\n".join(unkept))
+                failures.append(f"{file}: zone {zone.id}: {error}")
+        if failures:
+            raise FileError("\n".join(failures))
     except FileError as error:
         common.write_json({"ok": False, "problems": str(error).splitlines()}, json)
         raise
-    looked = examine(deployment)
-    problems, remarks, running = looked.problems, looked.remarks, looked.running
+    findings = examine(deployment)
+    problems, remarks, running = findings.problems, findings.remarks, findings.running
     remarks += deployment.problems
     if (remark := standby_remark(deployment.ledger)) is not None:
         remarks.append(remark)
-    unready = [str(one) for one in placeholders(file)]
-    for zone, seen in found:
-        unready += [one for one in (error_problem(zone, seen), name_problem(zone)) if one]
+    unready = [str(problem) for problem in placeholders(file)]
+    for zone, figures in outlooks:
+        unready += filter(None, (error_problem(zone, figures), name_problem(zone)))
     (problems if deployment.mode == "production" else remarks).extend(unready)
-    prose = [zone_prose(zone, seen, running.get(zone.id)) for zone, seen in found]
-    good = [finding.sentence for finding in looked.checks if finding.problem is None]
+    prose = [zone_prose(zone, figures, running.get(zone.id)) for zone, figures in outlooks]
+    good = [finding.sentence for finding in findings.checks if finding.problem is None]
     prose.append(f"Checked, and nothing is wrong with it: {'; '.join(good)}.")
     common.echo(deployment_prose(deployment, prose, problems, remarks), json)
-    zones = [zone_json(zone, seen, running.get(zone.id)) for zone, seen in found]
+    zones = [zone_json(zone, figures, running.get(zone.id)) for zone, figures in outlooks]
     values = {
         "ok": not problems,
         "problems": problems,
@@ -146,7 +146,7 @@ def check(
         **(zones[0] if len(zones) == 1 else {}),
         "zones": zones,
         "remarks": remarks,
-        "checks": [finding._asdict() for finding in looked.checks],
+        "checks": [finding._asdict() for finding in findings.checks],
     }
     common.echo_written(common.write_json(values, json), json, "\n")
     if problems:
@@ -174,19 +174,20 @@ def doctor(
     from hushgrid.files.service_file import load_deployment
     from hushgrid.service.check import repair
 
-    repaired, looked = repair(load_deployment(file))
-    lines = [f"Repaired: {what}: {done}." for what, done in repaired] or ["Nothing to repair."]
-    lines += [f"Warning: {remark}" for remark in looked.remarks]
-    lines += [f"Left to you: {problem}" for problem in looked.problems]
+    repairs, findings = repair(load_deployment(file))
+    lines = [f"Repaired: {subject}: {action}." for subject, action in repairs]
+    lines = lines or ["Nothing to repair."]
+    lines += [f"Warning: {remark}" for remark in findings.remarks]
+    lines += [f"Left to you: {problem}" for problem in findings.problems]
     common.echo("\n".join(lines), json)
     values = {
-        "ok": not looked.problems,
-        "repaired": [{"what": what, "done": done} for what, done in repaired],
-        "problems": looked.problems,
-        "remarks": looked.remarks,
+        "ok": not findings.problems,
+        "repaired": [{"what": subject, "done": action} for subject, action in repairs],
+        "problems": findings.problems,
+        "remarks": findings.remarks,
     }
     common.write_json(values, json)
-    if looked.problems:
+    if findings.problems:
         raise typer.Exit(1)
 
 
@@ -231,11 +232,11 @@ def serve(
         common.echo(_addresses(deployment), None)
     clock = WatchedClock(SystemClock())
     if not yes and sys.stdin.isatty():
-        yes = _agreed(deployment, clock.now())
+        yes = _confirm(deployment, clock.now())
     run(deployment, clock=clock, stop=stop, changed=yes)
 
 
-def _agreed(deployment: Any, now: float) -> bool:
+def _confirm(deployment: Any, now: float) -> bool:
     """Ask whether terms of the file begin that the ledger does not have."""
     from hushgrid.service.terms import changes_of
 
@@ -283,15 +284,15 @@ def status(
 
     if service.startswith(("http://", "https://")):
         common.require("httpx", "serve")
-        found = from_service(service, common.token_of(token_file))
+        statuses = from_service(service, common.token_of(token_file))
     else:
-        found = from_ledger(load_deployment(Path(service), planned=False), time.time())
+        statuses = from_ledger(load_deployment(Path(service), planned=False), time.time())
     common.echo(f"{'zone':<20} {'t':>7} {'room':>10} {'missing':>8} state", json)
-    for one in found:
-        missing = "-" if one.missing is None else str(one.missing)
-        figures = f"{one.t:7d} {one.room:10.0%} {missing:>8}"
-        common.echo(f"{one.zone:<20} {figures} {one.state}", json)
-    zones = [asdict(one) for one in found]
+    for zone_status in statuses:
+        missing = "-" if zone_status.missing is None else str(zone_status.missing)
+        figures = f"{zone_status.t:7d} {zone_status.room:10.0%} {missing:>8}"
+        common.echo(f"{zone_status.zone:<20} {figures} {zone_status.state}", json)
+    zones = [asdict(zone_status) for zone_status in statuses]
     common.write_json({**(zones[0] if len(zones) == 1 else {}), "zones": zones}, json)
 
 
@@ -327,27 +328,34 @@ def resume(
     from hushgrid.files.service_file import load_deployment
     from hushgrid.service.gaps import resume_zones
 
-    made = load_deployment(file)
-    others = [
-        made if one.resolve() == file.resolve() else load_deployment(one)
-        for one in lost_epoch or ()
+    deployment = load_deployment(file)
+    lost_deployments = [
+        deployment if path.resolve() == file.resolve() else load_deployment(path)
+        for path in lost_epoch or ()
     ]
-    found = resume_zones(made, zone, time.time(), lost_epochs=others)
-    for one in found:
-        if one.state == "resumed":
-            cost = "no epsilon of their own" if one.epsilon is None else f"epsilon {one.epsilon:g}"
-            common.echo(
-                f"zone {one.zone}: steps {one.first} to {one.last} are booked with {cost}", json
+    results = resume_zones(deployment, zone, time.time(), lost_epochs=lost_deployments)
+    for result in results:
+        if result.state == "resumed":
+            cost = (
+                "no epsilon of their own"
+                if result.epsilon is None
+                else f"epsilon {result.epsilon:g}"
             )
-        elif one.state == "asked":
-            common.echo(f"zone {one.zone}: the service is asked and has not answered yet", json)
-        elif one.state == "confirmed":
+            common.echo(
+                f"zone {result.zone}: steps {result.first} to {result.last} are booked with {cost}",
+                json,
+            )
+        elif result.state == "asked":
+            common.echo(f"zone {result.zone}: the service is asked and has not answered yet", json)
+        elif result.state == "confirmed":
             text = "nothing is missing, and the service takes its clock for right"
-            common.echo(f"zone {one.zone}: {text}", json)
+            common.echo(f"zone {result.zone}: {text}", json)
         else:
-            common.echo(f"zone {one.zone}: no gap is on record, so there is nothing to book", json)
-    common.write_json({"zones": [one._asdict() for one in found]}, json)
-    if any(one.state == "asked" for one in found):
+            common.echo(
+                f"zone {result.zone}: no gap is on record, so there is nothing to book", json
+            )
+    common.write_json({"zones": [result._asdict() for result in results]}, json)
+    if any(result.state == "asked" for result in results):
         raise typer.Exit(1)
 
 
@@ -481,23 +489,23 @@ def list_(config: Service = Path("service.toml"), json: common.Json = None) -> N
     from hushgrid.service.curator import utc
 
     with ClientStore(load_deployment(config, planned=False).client_store) as store:
-        found = store.all()
+        clients = store.all()
     rows: list[dict[str, Any]] = [
         {
-            "client_id": one.id,
-            "scopes": one.scopes,
-            "ven": one.ven,
-            "meters": one.meters,
-            "created": utc(one.created),
-            "revoked": None if one.revoked is None else utc(one.revoked),
+            "client_id": client.id,
+            "scopes": client.scopes,
+            "ven": client.ven,
+            "meters": client.meters,
+            "created": utc(client.created),
+            "revoked": None if client.revoked is None else utc(client.revoked),
         }
-        for one in found
+        for client in clients
     ]
     for row in rows:
-        ended = " ".join([*row["scopes"], *row["meters"]])
+        state = " ".join([*row["scopes"], *row["meters"]])
         if row["revoked"] is not None:
-            ended = f"revoked {row['revoked']}"
-        common.echo(f"{row['client_id']:<24} {row['created']}  {ended}", json)
+            state = f"revoked {row['revoked']}"
+        common.echo(f"{row['client_id']:<24} {row['created']}  {state}", json)
     common.write_json({"clients": rows}, json)
 
 
@@ -557,7 +565,7 @@ def demo(
         common.require(module, "serve")
     if once:
         common.require("matplotlib", "plot")
-        _once(epsilon, out, seed, json)
+        _play_once(epsilon, out, seed, json)
     else:
         _live(epsilon, seed, port, speed, browser)
 
@@ -578,25 +586,25 @@ def _live(epsilon: float, seed: int, port: int, speed: float, browser: bool | No
         tick()
         begins = int(time.time()) // DAY * DAY + EVENING
         options = DemoOptions(check_epsilon(epsilon), begins, seed=seed, port=port, speed=speed)
-        wanted = sys.stdout.isatty() if browser is None else browser
+        show_page = sys.stdout.isatty() if browser is None else browser
 
         def report(line: str) -> None:
-            nonlocal wanted
+            nonlocal show_page
             tick()
             bar.close()
             common.echo(line, None)
-            if wanted:  # with the first line, which has the address
-                wanted = False
+            if show_page:  # with the first line, which has the address
+                show_page = False
                 webbrowser.open(line.partition(": ")[2].split()[0])
 
         run_demo(options, _requests(), report)
 
 
-def _once(epsilon: float, out: Path, seed: int, json: str | None) -> None:
+def _play_once(epsilon: float, out: Path, seed: int, json: str | None) -> None:
     """One day, judged and written."""
     import time
 
-    begun = time.monotonic()
+    start = time.monotonic()
     with common.progress("one day of 1,000 houses", _PIECES) as tick:
         from hushgrid.files.results import json_text, make_folder, save_figures, write_text
         from hushgrid.report import comparison as report
@@ -605,18 +613,18 @@ def _once(epsilon: float, out: Path, seed: int, json: str | None) -> None:
 
         check_epsilon(epsilon)
         make_folder(out)
-        kept = play_once(epsilon, out, _requests(), seed=seed, tick=tick)
-    figures = save_figures(out, {"demo": report.demo_figure(kept.day)})
-    values = report.demo_json(kept.day) | {
-        "seconds": round(time.monotonic() - begun, 3),
-        "ledger": str(kept.ledger),
-        "files": [str(path) for path in (*figures, *kept.files)],
+        result = play_once(epsilon, out, _requests(), seed=seed, tick=tick)
+    figures = save_figures(out, {"demo": report.demo_figure(result.day)})
+    values = report.demo_json(result.day) | {
+        "seconds": round(time.monotonic() - start, 3),
+        "ledger": str(result.ledger),
+        "files": [str(path) for path in (*figures, *result.files)],
     }
-    written = [write_text(out / "demo.json", json_text(values)), *figures, *kept.files]
-    written += common.write_json(values, json)
-    common.echo(f"{report.demo_prose(kept.day)}\n\n{report.demo_table(kept.day)}\n", json)
-    common.echo_written(written, json)
-    if not all(kept.day.holds.values()):
+    paths = [write_text(out / "demo.json", json_text(values)), *figures, *result.files]
+    paths += common.write_json(values, json)
+    common.echo(f"{report.demo_prose(result.day)}\n\n{report.demo_table(result.day)}\n", json)
+    common.echo_written(paths, json)
+    if not all(result.day.holds.values()):
         raise typer.Exit(1)
 
 

@@ -116,25 +116,25 @@ def record(
     offset = day * policy.horizon
     today = scenario.starting(offset) if offset else scenario
     states = first_states(today, {"it": Mechanism(policy)})
-    seen: list[tuple[UInt8s, Int32s]] = []
+    worlds: list[tuple[UInt8s, Int32s]] = []
     trace = run_day(
         today,
         states,
         policy.horizon,
         (seed, day),
-        lambda world: seen.append((world.occupancy.copy(), world.readings.copy())),
+        lambda world: worlds.append((world.occupancy.copy(), world.readings.copy())),
     )["it"]
-    occupancy, readings = zip(*seen, strict=True)
+    occupancy, readings = zip(*worlds, strict=True)
     truth = Truth(np.array(occupancy), np.array(readings))
     digest = states["it"].digest
     return Recording(today.zone.id, digest, trace.releases, truth, config, day, offset, seed)
 
 
-def labelled_days(found: Histories) -> tuple[Real, Real]:
+def labelled_days(histories: Histories) -> tuple[Real, Real]:
     """Whole local days of readings, and of labels.
 
     Args:
-        found: Histories with labels.
+        histories: Histories with labels.
 
     Returns:
         The readings [Wh], and the labels (1 at home, 0 not), both -1 where unknown.
@@ -142,18 +142,20 @@ def labelled_days(found: Histories) -> tuple[Real, Real]:
     Raises:
         PolicyError: If there are no labels.
     """
-    if found.labels is None:
+    if histories.labels is None:
         raise PolicyError("labels are unset; give the occupancy of some days.")
-    known = np.where(found.labels >= 0, found.labels, np.nan)
-    both = real_days(replace(found, ids=found.ids * 2, wh=np.concatenate([found.wh, known])))
-    n = len(found.ids)
-    readings, labels = both.readings[:, :, :n], both.readings[:, :, n:]
-    every = both._replace(meters=found.ids)
+    label_rows = np.where(histories.labels >= 0, histories.labels, np.nan)
+    days = real_days(
+        replace(histories, ids=histories.ids * 2, wh=np.concatenate([histories.wh, label_rows]))
+    )
+    n = len(histories.ids)
+    readings, labels = days.readings[:, :, :n], days.readings[:, :, n:]
+    every = days._replace(meters=histories.ids)
     return every._replace(readings=readings), every._replace(readings=labels)
 
 
 def record_labelled(
-    scenario: Scenario, policy: Policy, readings: Real, labels: Real, *, seed: int, most: int
+    scenario: Scenario, policy: Policy, readings: Real, labels: Real, *, seed: int, count: int
 ) -> Iterator[tuple[Scenario, Recording, tuple[int, ...]]]:
     """Real days under a policy, those on which a house has all readings and all labels.
 
@@ -166,22 +168,24 @@ def record_labelled(
         readings: Days of the zone's houses, in their order.
         labels: Labels of the same days.
         seed: Seed of the noise.
-        most: Largest number of days; the first ones are taken.
+        count: Largest number of days; the first ones are taken.
 
     Yields:
         The zone on that day, the day, and the houses with labels.
     """
     steps = min(policy.horizon, readings.readings.shape[1])
-    both = np.minimum(readings.readings, labels.readings)[:, :steps]
-    whole = np.asarray((both >= 0).all(axis=1))
-    for day in np.flatnonzero(whole.any(axis=1))[:most].tolist():
-        one = Recorded.of(scenario, readings.days(slice(day, day + 1)))
-        (today,) = one.scenarios
+    minima = np.minimum(readings.readings, labels.readings)[:, :steps]
+    complete = np.asarray((minima >= 0).all(axis=1))
+    for day in np.flatnonzero(complete.any(axis=1))[:count].tolist():
+        recorded_day = Recorded.of(scenario, readings.days(slice(day, day + 1)))
+        (today,) = recorded_day.scenarios
         home = np.maximum(labels.readings[day, :steps], 0).astype(np.uint8)
-        truth = Truth(home, one.day(0).readings[:steps])
-        made = _publish(today, policy, truth, None, np.random.SeedSequence([seed, day]))
-        recorded = Recording(today.zone.id, made[0].digest, made, truth, day=day, seed=seed)
-        yield today, recorded, tuple(np.flatnonzero(whole[day]).tolist())
+        truth = Truth(home, recorded_day.day(0).readings[:steps])
+        releases = _publish(today, policy, truth, None, np.random.SeedSequence([seed, day]))
+        recording = Recording(
+            today.zone.id, releases[0].digest, releases, truth, day=day, seed=seed
+        )
+        yield today, recording, tuple(np.flatnonzero(complete[day]).tolist())
 
 
 Knows = Literal["none", "others", "occupancy"]
@@ -258,52 +262,52 @@ def attack(
     n = scenario.zone.n_houses
     if target is not None and not 0 <= target < n:
         raise PolicyError(f"target is {target}; give a house from 0 to {n - 1}.")
-    known_homes = tuple(range(n)) if labelled is None else tuple(labelled)
-    if target not in (None, *known_homes):
+    labelled_homes = tuple(range(n)) if labelled is None else tuple(labelled)
+    if target not in (None, *labelled_homes):
         raise PolicyError(f"target is {target}, which has no labels; give one that has.")
-    if knows == "occupancy" and len(known_homes) < n:
+    if knows == "occupancy" and len(labelled_homes) < n:
         raise PolicyError(
-            f"knows is 'occupancy' but {len(known_homes)} of {n} houses have labels; give none or"
-            " others."
+            f"knows is 'occupancy' but {len(labelled_homes)} of {n} houses have labels; give none"
+            " or others."
         )
-    others: KnownReadings | KnownOccupancy | None = None
+    evidence: KnownReadings | KnownOccupancy | None = None
     if knows == "others":
-        others = KnownReadings(truth.readings)
+        evidence = KnownReadings(truth.readings)
     elif knows == "occupancy":
-        others = KnownOccupancy(truth.occupancy)
+        evidence = KnownOccupancy(truth.occupancy)
     theta = tuple(models or scenario.models)
-    known = Knowledge(scenario.zone, theta, scenario.consumption, clamp, others=others)
-    adversary: Adversary = Factored(known) if knows != "none" or n > SMALL else Exact(known)
-    seen = (look_back if hindsight else watch)(adversary, releases)
-    houses = known_homes if target is None else (target,)
-    home = np.clip(np.asarray(seen.averaged)[:, houses], 0.0, 1.0)
+    knowledge = Knowledge(scenario.zone, theta, scenario.consumption, clamp, others=evidence)
+    adversary: Adversary = Factored(knowledge) if knows != "none" or n > SMALL else Exact(knowledge)
+    beliefs = (look_back if hindsight else watch)(adversary, releases)
+    houses = labelled_homes if target is None else (target,)
+    home = np.clip(np.asarray(beliefs.averaged)[:, houses], 0.0, 1.0)
     prior = prior_of(theta, len(home))[:, houses]
     occupancy = truth.occupancy[: len(home), houses]
     name = type(adversary).__name__.lower()
-    found = scores(occupancy, home, prior, seed=seed)
-    return Attack(knows, name, houses, home, prior, occupancy, found)
+    attack_scores = scores(occupancy, home, prior, seed=seed)
+    return Attack(knows, name, houses, home, prior, occupancy, attack_scores)
 
 
-def joined(found: Sequence[Attack], *, seed: int = 1) -> Attack:
+def merge_attacks(attacks: Sequence[Attack], *, seed: int = 1) -> Attack:
     """Attacks on several days as one, scored together.
 
     Args:
-        found: One for each day, of one adversary.
+        attacks: One for each day, of one adversary.
         seed: Seed of the confidence intervals.
 
     Returns:
         The attack, with a column for each day of a house.
     """
-    if len(found) == 1:
-        return found[0]
+    if len(attacks) == 1:
+        return attacks[0]
     home, prior, occupancy = (
-        np.concatenate([getattr(one, name) for one in found], axis=1)
+        np.concatenate([getattr(day_attack, name) for day_attack in attacks], axis=1)
         for name in ("home", "prior", "occupancy")
     )
-    houses = tuple(house for one in found for house in one.houses)
-    together = scores(occupancy, home, prior, seed=seed)
-    first = found[0]
-    return Attack(first.knows, first.filter, houses, home, prior, occupancy, together)
+    houses = tuple(house for day_attack in attacks for house in day_attack.houses)
+    attack_scores = scores(occupancy, home, prior, seed=seed)
+    first = attacks[0]
+    return Attack(first.knows, first.filter, houses, home, prior, occupancy, attack_scores)
 
 
 def prior_of(models: Sequence[OccupancyModel], steps: int) -> Floats:
@@ -316,8 +320,8 @@ def prior_of(models: Sequence[OccupancyModel], steps: int) -> Floats:
     Returns:
         (T, N): probabilities.
     """
-    each = [chances_at_home(model, steps) for model in models]
-    return np.asarray(np.clip(np.mean(each, axis=0), 0.0, 1.0))
+    chances = [chances_at_home(model, steps) for model in models]
+    return np.asarray(np.clip(np.mean(chances, axis=0), 0.0, 1.0))
 
 
 def _log_odds(p: Floats) -> Floats:
@@ -338,7 +342,7 @@ class Version:
 
 
 def versions(
-    scenario: Scenario, policy: Policy, recorded: Recording, *, seed: int
+    scenario: Scenario, policy: Policy, recording: Recording, *, seed: int
 ) -> Mapping[str, Version]:
     """The recorded day as it was published, and the same readings under other protections.
 
@@ -350,27 +354,27 @@ def versions(
     Args:
         scenario: The zone and its models.
         policy: The policy of the recording.
-        recorded: The day.
+        recording: The day.
         seed: Seed of the other versions' noise.
 
     Returns:
         Versions by name.
     """
-    found = {"hushgrid": Version(recorded.releases, policy.clamp)}
-    if recorded.truth is None or scenario.consumption.reacts:
-        return found
-    found = {"open": Version(_open(scenario, recorded))} | found
-    given = policy.schedule
-    if not given.per_release:
-        return found
-    shared = per_step(given.epsilons) if given.lengths else given.protecting_all()
-    plain = replace(policy, eta=1.0, clamp=(), publish="raw", schedule=shared)
-    again = {"naive": Naive(), "paper": None}
-    others = {
-        name: Version(_publish(scenario, plain, recorded.truth, each, seed))
-        for name, each in again.items()
+    result = {"hushgrid": Version(recording.releases, policy.clamp)}
+    if recording.truth is None or scenario.consumption.reacts:
+        return result
+    result = {"open": Version(_open(scenario, recording))} | result
+    schedule = policy.schedule
+    if not schedule.per_release:
+        return result
+    single = per_step(schedule.epsilons) if schedule.lengths else schedule.protecting_all()
+    plain = replace(policy, eta=1.0, clamp=(), publish="raw", schedule=single)
+    rules = {"naive": Naive(), "paper": None}
+    versions_by_rule = {
+        name: Version(_publish(scenario, plain, recording.truth, rule, seed))
+        for name, rule in rules.items()
     }
-    return {"open": found["open"], **others, "hushgrid": found["hushgrid"]}
+    return {"open": result["open"], **versions_by_rule, "hushgrid": result["hushgrid"]}
 
 
 def _publish(
@@ -382,10 +386,10 @@ def _publish(
     return tuple(releases(state, loads, SimulatedNoise(seed)))
 
 
-def _open(scenario: Scenario, recorded: Recording) -> tuple[Release, ...]:
+def _open(scenario: Scenario, recording: Recording) -> tuple[Release, ...]:
     """Releases without noise."""
-    assert recorded.truth is not None
-    pairs = zip(recorded.releases, recorded.truth.readings, strict=True)
+    assert recording.truth is not None
+    pairs = zip(recording.releases, recording.truth.readings, strict=True)
     return tuple(without_noise(release, readings, scenario) for release, readings in pairs)
 
 
@@ -433,7 +437,7 @@ class Watcher:
     def __init__(self, scenario: Scenario) -> None:
         self._setup(scenario, None)
         self._houses: Ints = np.arange(scenario.zone.n_houses)
-        self._outside: Ints | None = None
+        self._bystanders: Ints | None = None
 
     @classmethod
     def knowing_others(cls, scenario: Scenario, readings: Int32s) -> Watcher:
@@ -442,33 +446,33 @@ class Watcher:
         The readings of the houses it does not attack are subtracted first.
         """
         n = scenario.zone.n_houses
-        self, some = cls.__new__(cls), np.unique(np.linspace(0, n - 1, min(SOME, n)).astype(int))
-        self._houses = some
-        self._outside = np.delete(readings, some, axis=1).sum(axis=1, dtype=np.int64)
-        self._setup(part_of(scenario, some), readings[:, some])
+        self, targets = cls.__new__(cls), np.unique(np.linspace(0, n - 1, min(SOME, n)).astype(int))
+        self._houses = targets
+        self._bystanders = np.delete(readings, targets, axis=1).sum(axis=1, dtype=np.int64)
+        self._setup(part_of(scenario, targets), readings[:, targets])
         return self
 
-    def _setup(self, scenario: Scenario, others: Int32s | None) -> None:
+    def _setup(self, scenario: Scenario, other_readings: Int32s | None) -> None:
         self._zone, self._models = scenario.zone.id, scenario.models
-        known = None if others is None else KnownReadings(others)
-        knowledge = Knowledge(scenario.zone, scenario.models, scenario.consumption, others=known)
+        evidence = None if other_readings is None else KnownReadings(other_readings)
+        knowledge = Knowledge(scenario.zone, scenario.models, scenario.consumption, others=evidence)
         self._adversary = Factored(knowledge)
 
-    def auc(self, made: Outcome, home: UInt8s) -> float:
+    def auc(self, outcome: Outcome, home: UInt8s) -> float:
         """Mean over houses of the probability that a step at home ranks above one away."""
-        if made.seen is None:
-            each = [chances_at_home(model, len(home)) for model in self._models]
-            chance = np.mean(each, axis=0)
+        if outcome.seen is None:
+            chances = [chances_at_home(model, len(home)) for model in self._models]
+            chance = np.mean(chances, axis=0)
         else:
-            chance = np.asarray(look_back(self._adversary, self._releases(made)).averaged)
+            chance = np.asarray(look_back(self._adversary, self._releases(outcome)).averaged)
         return mean_auc(chance, home[:, self._houses])
 
-    def _releases(self, made: Outcome) -> list[Release]:
-        assert made.seen is not None
-        seen = made.seen if self._outside is None else made.seen - self._outside
-        own: Schedule = Even()
-        if made.lengths:
-            own = Blocks(made.lengths, (1.0,) * len(made.lengths))
+    def _releases(self, outcome: Outcome) -> list[Release]:
+        assert outcome.seen is not None
+        loads = outcome.seen if self._bystanders is None else outcome.seen - self._bystanders
+        schedule: Schedule = Even()
+        if outcome.lengths:
+            schedule = Blocks(outcome.lengths, (1.0,) * len(outcome.lengths))
         return [
             Release.free(
                 zone=self._zone,
@@ -479,8 +483,10 @@ class Watcher:
                 rule="compare",
                 digest="compare",
                 simulated=True,
-                noise=made.noise if scale else "none",
-                block=own.place(t) or None,
+                noise=outcome.noise if scale else "none",
+                block=schedule.place(t) or None,
             )
-            for t, (z, scale) in enumerate(zip(seen.tolist(), made.scale.tolist(), strict=True), 1)
+            for t, (z, scale) in enumerate(
+                zip(loads.tolist(), outcome.scale.tolist(), strict=True), 1
+            )
         ]

@@ -97,12 +97,12 @@ class Stepping:
 
     step: Ints
 
-    def __call__(self, use: Ints, last: Ints, least: Ints, most: Ints, *_: object) -> Ints:
+    def __call__(self, use: Ints, last: Ints, floor: Ints, ceiling: Ints, *_: object) -> Ints:
         """The last multiple where it fits, else the one nearest to what is used."""
-        low, high = -(-least // self.step), most // self.step  # multiples that fit
-        kept = (least <= last) & (last <= most) & (last % self.step == 0)
-        near = np.clip((2 * use + self.step) // (2 * self.step), low, np.maximum(low, high))
-        return np.where(kept, last, near * self.step)
+        low, high = -(-floor // self.step), ceiling // self.step  # multiples that fit
+        fits = (floor <= last) & (last <= ceiling) & (last % self.step == 0)
+        multiple = np.clip((2 * use + self.step) // (2 * self.step), low, np.maximum(low, high))
+        return np.where(fits, last, multiple * self.step)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -116,11 +116,11 @@ class RandomCharging:
     capacity: Ints
 
     def __call__(
-        self, use: Ints, last: Ints, least: Ints, most: Ints, charge: Ints, u: Floats
+        self, use: Ints, last: Ints, floor: Ints, ceiling: Ints, charge: Ints, u: Floats
     ) -> Ints:
         """The largest or the smallest draw, at random."""
         del use, last
-        return np.where(u < 1 - charge / self.capacity, most, least)
+        return np.where(u < 1 - charge / self.capacity, ceiling, floor)
 
 
 def hide(use: ArrayLike, battery: Battery, rule: Rule, uniforms: Floats) -> Hidden:
@@ -142,17 +142,17 @@ def hide(use: ArrayLike, battery: Battery, rule: Rule, uniforms: Floats) -> Hidd
     x = np.asarray(use, np.int64)
     charge = np.broadcast_to(battery.capacity // 2, x.shape[1:]).astype(np.int64)
     last, draws, charges = x[0], [], []
-    moved = np.zeros(x.shape[1:], np.int64)
-    for now, u in zip(x, uniforms, strict=True):
-        least = np.maximum(now - np.minimum(battery.power, charge), 0)
-        most = now + np.minimum(battery.power, battery.capacity - charge)
-        draw = np.clip(rule(now, last, least, most, charge, u), least, most)
-        charge = charge + draw - now
-        moved = moved + np.abs(draw - now)
+    energy = np.zeros(x.shape[1:], np.int64)
+    for need, u in zip(x, uniforms, strict=True):
+        floor = np.maximum(need - np.minimum(battery.power, charge), 0)
+        ceiling = need + np.minimum(battery.power, battery.capacity - charge)
+        draw = np.clip(rule(need, last, floor, ceiling, charge, u), floor, ceiling)
+        charge = charge + draw - need
+        energy = energy + np.abs(draw - need)
         draws.append(draw)
         charges.append(charge)
         last = draw
-    return Hidden(np.array(draws), np.array(charges), moved)
+    return Hidden(np.array(draws), np.array(charges), energy)
 
 
 RULES: Mapping[str, Callable[[Battery], Rule]] = {
@@ -181,17 +181,17 @@ def features(draws: Floats, odds: Floats) -> Floats:
     Returns:
         (T * days, columns): the features.
     """
-    padded = np.pad(draws, ((_LAGS, _LAGS), (0, 0)), mode="edge")
+    series = np.pad(draws, ((_LAGS, _LAGS), (0, 0)), mode="edge")
     horizon = len(draws)
-    around = [padded[lag : lag + horizon] for lag in range(2 * _LAGS + 1)]
-    here, change = draws, np.abs(np.diff(padded, axis=0))
+    lags = [series[lag : lag + horizon] for lag in range(2 * _LAGS + 1)]
+    centre, change = draws, np.abs(np.diff(series, axis=0))
     moves = [change[lag : lag + horizon] for lag in range(_LAGS - 2, _LAGS + 2)]
-    window = np.array(around)
+    window = np.array(lags)
     shape = [window.mean(axis=0), window.max(axis=0), window.min(axis=0), window.std(axis=0)]
-    kinks = [here**2, (here > 0.25) * 1.0, (here > 0.5) * 1.0, (here == 0) * 1.0]
+    kinks = [centre**2, (centre > 0.25) * 1.0, (centre > 0.5) * 1.0, (centre == 0) * 1.0]
     prior = np.broadcast_to(odds[:, None], draws.shape)
-    columns = [np.ones_like(draws), prior, *around, *moves, *shape, *kinks]
-    columns += [prior * here, prior * shape[0]]
+    columns = [np.ones_like(draws), prior, *lags, *moves, *shape, *kinks]
+    columns += [prior * centre, prior * shape[0]]
     return np.stack([column.ravel() for column in columns], axis=1)
 
 
@@ -284,40 +284,42 @@ def battery_scores(
         The scores.
     """
     days, horizon, houses = readings.shape
-    cut = max(1, days * 2 // 3)
+    split = max(1, days * 2 // 3)
     use = np.moveaxis(readings, 0, 2).astype(np.int64)  # (T, houses, days)
-    there = np.moveaxis(home, 0, 2).astype(np.float64)
+    occupancy = np.moveaxis(home, 0, 2).astype(np.float64)
     odds = prior_odds(model, horizon)
     units = np.maximum(bound.astype(np.float64), 1.0)
 
-    def scored(draw: Floats) -> Summary:
-        found = [
+    def score(draw: Floats) -> Summary:
+        aucs = [
             meter_auc(
-                draw[:, h, :cut] / units[h],
-                there[:, h, :cut],
-                draw[:, h, cut:] / units[h],
-                there[:, h, cut:],
+                draw[:, h, :split] / units[h],
+                occupancy[:, h, :split],
+                draw[:, h, split:] / units[h],
+                occupancy[:, h, split:],
                 odds[:, h],
             )
             for h in range(houses)
         ]
-        return summarise([one for one in found if np.isfinite(one)])
+        return summarise([auc for auc in aucs if np.isfinite(auc)])
 
-    guess = np.repeat(odds, days - cut, axis=0)  # the same every day
-    known = [mean_auc(guess[:, [h]], there[:, h, cut:].reshape(-1, 1)) for h in range(houses)]
-    out = [
-        BatteryScore("open", 0.0, scored(use.astype(np.float64)), 0.0),
-        BatteryScore("prior", 0.0, summarise([one for one in known if np.isfinite(one)]), 0.0),
+    guess = np.repeat(odds, days - split, axis=0)  # the same every day
+    prior_aucs = [
+        mean_auc(guess[:, [h]], occupancy[:, h, split:].reshape(-1, 1)) for h in range(houses)
+    ]
+    rows = [
+        BatteryScore("open", 0.0, score(use.astype(np.float64)), 0.0),
+        BatteryScore("prior", 0.0, summarise([auc for auc in prior_aucs if np.isfinite(auc)]), 0.0),
     ]
     for name, rule in RULES.items():
         for size in sizes:
             battery = Battery.sized(units[:, None], size)
             coins = np.random.Generator(np.random.PCG64([seed, 5])).random(use.shape)
-            hidden = hide(use, battery, rule(battery), coins)
-            moved = float(hidden.moved.sum() / max(int(use.sum()), 1))
-            out.append(BatteryScore(name, size, scored(hidden.draw.astype(np.float64)), moved))
+            trace = hide(use, battery, rule(battery), coins)
+            energy = float(trace.moved.sum() / max(int(use.sum()), 1))
+            rows.append(BatteryScore(name, size, score(trace.draw.astype(np.float64)), energy))
             tick()
-    return out
+    return rows
 
 
 def score_zone(
@@ -341,10 +343,10 @@ def score_zone(
         The scores.
     """
     n = scenario.zone.n_houses
-    some = np.unique(np.linspace(0, n - 1, min(houses, n)).astype(np.int64))
-    part = part_of(scenario, some)
-    readings = np.stack([day.readings[:, some] for day in days])
-    home = np.stack([day.home[:, some] for day in days])
+    sample = np.unique(np.linspace(0, n - 1, min(houses, n)).astype(np.int64))
+    part = part_of(scenario, sample)
+    readings = np.stack([day.readings[:, sample] for day in days])
+    home = np.stack([day.home[:, sample] for day in days])
     return battery_scores(readings, home, part.zone.bound, part.models[0], seed=seed, tick=tick)
 
 

@@ -132,27 +132,27 @@ def mosaik_simulator(pricing: Callable[[], Pricing], demand: Callable[[], Demand
         def create(self, num: int, model: str, **params: Any) -> list[dict[str, Any]]:
             """Zones or homes."""
             del params
-            made = []
+            entities = []
             for _ in range(num):
                 name = f"{model}_{len(self._entities)}"
-                self._entities[name] = one = pricing() if model == "Zone" else demand()
-                self._last[name] = {"price": one.usual} if isinstance(one, Demand) else {}
-                made.append({"eid": name, "type": model})
-            return made
+                self._entities[name] = entity = pricing() if model == "Zone" else demand()
+                self._last[name] = {"price": entity.usual} if isinstance(entity, Demand) else {}
+                entities.append({"eid": name, "type": model})
+            return entities
 
         def step(self, time: int, inputs: Mapping[str, Any], max_advance: int) -> int:
             """Homes use energy at the price they hear; a zone publishes the price of readings."""
             del max_advance
-            for name, one in self._entities.items():
-                heard = inputs.get(name, {})
-                if isinstance(one, Demand):
-                    price = next(iter(heard.get("price", {}).values()), None)
-                    price = one.usual if price is None else float(price)
-                    self._last[name] = {"price": price, "wh": one.step(price).tolist()}
-                elif "wh" in heard:
-                    sources = [heard["wh"][source] for source in sorted(heard["wh"])]
-                    wh = np.concatenate([np.atleast_1d(each) for each in sources])
-                    self._last[name] = {"wh": wh.tolist(), "price": one.publish(wh).rate}
+            for name, entity in self._entities.items():
+                messages = inputs.get(name, {})
+                if isinstance(entity, Demand):
+                    price = next(iter(messages.get("price", {}).values()), None)
+                    price = entity.usual if price is None else float(price)
+                    self._last[name] = {"price": price, "wh": entity.step(price).tolist()}
+                elif "wh" in messages:
+                    sources = [messages["wh"][source] for source in sorted(messages["wh"])]
+                    wh = np.concatenate([np.atleast_1d(part) for part in sources])
+                    self._last[name] = {"wh": wh.tolist(), "price": entity.publish(wh).rate}
             return time + self._period
 
         def get_data(self, outputs: Mapping[str, Sequence[str]]) -> dict[str, dict[str, Any]]:
@@ -193,17 +193,20 @@ def join_helics(
     h.helicsFederateInfoSetCoreInitString(info, f"--federates=1 {broker}".strip())
     h.helicsFederateInfoSetTimeProperty(info, h.HELICS_PROPERTY_TIME_PERIOD, float(SECONDS))
     h.helicsFederateInfoSetFlagOption(info, h.HELICS_FLAG_UNINTERRUPTIBLE, True)
-    own = h.helicsCreateValueFederate(name, info)
-    said = h.helicsFederateRegisterGlobalPublication(own, says, h.HELICS_DATA_TYPE_VECTOR, "")
-    heard = h.helicsFederateRegisterSubscription(own, hears, "")
-    h.helicsFederateEnterExecutingMode(own)
+    federate = h.helicsCreateValueFederate(name, info)
+    publication = h.helicsFederateRegisterGlobalPublication(
+        federate, says, h.HELICS_DATA_TYPE_VECTOR, ""
+    )
+    subscription = h.helicsFederateRegisterSubscription(federate, hears, "")
+    h.helicsFederateEnterExecutingMode(federate)
     try:
         for n in range(1, steps + 1):
-            h.helicsFederateRequestTime(own, float(n * SECONDS))
-            values = h.helicsInputGetVector(heard) if h.helicsInputIsUpdated(heard) else None
-            own_values = [float(v) for v in answer(values)]
+            h.helicsFederateRequestTime(federate, float(n * SECONDS))
+            updated = h.helicsInputIsUpdated(subscription)
+            values = h.helicsInputGetVector(subscription) if updated else None
+            answer_values = [float(v) for v in answer(values)]
             if n < steps:  # nothing hears the last ones
-                h.helicsPublicationPublishVector(said, own_values)
+                h.helicsPublicationPublishVector(publication, answer_values)
     finally:
-        h.helicsFederateDisconnect(own)
-        h.helicsFederateFree(own)
+        h.helicsFederateDisconnect(federate)
+        h.helicsFederateFree(federate)

@@ -70,8 +70,8 @@ def learn_habits(readings: NDArray[np.integer], bound: int, beta: float = 62.5) 
             f"there are {days} days of {horizon} steps of {homes} homes to learn from;"
             f" give 2 days or more of {PERIODS} steps or more."
         )
-    known = np.where(readings >= 0, readings, 0).sum(axis=(0, 1))
-    size = known / np.maximum((readings >= 0).sum(axis=(0, 1)), 1)
+    totals = np.where(readings >= 0, readings, 0).sum(axis=(0, 1))
+    size = totals / np.maximum((readings >= 0).sum(axis=(0, 1)), 1)
     kinds = min(CLASSES, homes)
     class_of = np.empty(homes, np.int64)
     class_of[np.argsort(size, kind="stable")] = np.arange(homes) * kinds // homes
@@ -90,7 +90,7 @@ def learn_habits(readings: NDArray[np.integer], bound: int, beta: float = 62.5) 
         chain_of=class_of,
         name="habits",
     )
-    laws = [_law(emit, edges, bound) for fit in fits for each in fit.emit for emit in each]
+    laws = [_law(emit, edges, bound) for fit in fits for pair in fit.emit for emit in pair]
     place = np.arange(len(laws), dtype=np.int32).reshape(kinds, -1, 2)
     f = Consumption(
         laws=tuple(laws),
@@ -116,30 +116,32 @@ def _edges(bound: int) -> Ints:
 
 def _bins(readings: NDArray[np.integer], edges: Ints) -> Int32s:
     """(sequences, T) of bin numbers, -1 where missing: a sequence is a day of a home."""
-    cut = np.minimum(readings, edges[-1] - 1)
-    found = np.where(readings >= 0, np.searchsorted(edges, cut, side="right") - 1, -1)
-    return np.moveaxis(found, 1, 2).reshape(-1, readings.shape[1]).astype(np.int32)
+    capped = np.minimum(readings, edges[-1] - 1)
+    bins = np.where(readings >= 0, np.searchsorted(edges, capped, side="right") - 1, -1)
+    return np.moveaxis(bins, 1, 2).reshape(-1, readings.shape[1]).astype(np.int32)
 
 
-def _fit_class(seen: Int32s, slots: Int32s, groups: Int32s, bins: int) -> _Fit:
-    known = seen[seen >= 0]
-    ramp = 1 / (1 + np.exp(-(np.arange(bins) - (float(np.median(known)) if known.size else 0.0))))
-    counts = np.bincount(known, minlength=bins) + 0.5
+def _fit_class(sequences: Int32s, slots: Int32s, groups: Int32s, bins: int) -> _Fit:
+    values = sequences[sequences >= 0]
+    ramp = 1 / (1 + np.exp(-(np.arange(bins) - (float(np.median(values)) if values.size else 0.0))))
+    counts = np.bincount(values, minlength=bins) + 0.5
     emit = np.stack([counts * (1.2 - ramp), counts * (0.2 + ramp)])
     emit /= emit.sum(axis=1, keepdims=True)
     initial = np.array([0.5, 0.5])
     moves = np.tile([[0.85, 0.15], [0.15, 0.85]], (int(slots.max()) + 1, 1, 1))
     for _ in range(ROUNDS):
-        whole = np.zeros_like(groups)
-        first, moved, used = pooled_counts(seen, slots, whole, initial, moves, emit.T[None])
+        one_group = np.zeros_like(groups)
+        first, transitions, emissions = pooled_counts(
+            sequences, slots, one_group, initial, moves, emit.T[None]
+        )
         initial = (first + 1) / (first + 1).sum()
-        share = (moved + 1) / (moved + 1).sum(axis=2, keepdims=True)
+        share = (transitions + 1) / (transitions + 1).sum(axis=2, keepdims=True)
         moves = np.clip(share, _LEAST, 1 - _LEAST)
-        emit = (used[0].T + 0.5) / (used[0].T + 0.5).sum(axis=1, keepdims=True)
+        emit = (emissions[0].T + 0.5) / (emissions[0].T + 0.5).sum(axis=1, keepdims=True)
     by_group = np.tile(emit.T, (int(groups.max()) + 1, 1, 1))
-    _, _, used = pooled_counts(seen, slots, groups, initial, moves, by_group)
-    each = used + _USUAL * emit.T
-    return _Fit(initial, moves, np.moveaxis(each / each.sum(axis=1, keepdims=True), 1, 2))
+    _, _, emissions = pooled_counts(sequences, slots, groups, initial, moves, by_group)
+    smoothed = emissions + _USUAL * emit.T
+    return _Fit(initial, moves, np.moveaxis(smoothed / smoothed.sum(axis=1, keepdims=True), 1, 2))
 
 
 def _order_states(fit: _Fit, edges: Ints) -> _Fit:
@@ -201,20 +203,20 @@ class DaySource(Protocol):
         ...
 
 
-def digest_of(scenarios: Sequence[Scenario], *more: bytes) -> str:
+def digest_of(scenarios: Sequence[Scenario], *parts: bytes) -> str:
     """SHA-256 over the public models of zones, and more.
 
     Args:
         scenarios: The zones.
-        more: Further bytes.
+        parts: Further bytes.
 
     Returns:
         Hexadecimal digest.
     """
     h = sha256(b"hushgrid-worlds/2")
-    for one in scenarios:
-        h.update(world_digest(*one.terms).encode())
-    for part in more:
+    for scenario in scenarios:
+        h.update(world_digest(*scenario.terms).encode())
+    for part in parts:
         h.update(part)
     return h.hexdigest()
 
@@ -262,11 +264,11 @@ class Simulated:
         readings = np.empty((self.horizon, len(bound)), np.int32)
         home = np.empty(readings.shape, np.uint8)
         for t, world in enumerate(simulate_steps(scenario, self.horizon, (self.seed, number))):
-            drawn = world.readings
+            wh = world.readings
             if self.shock:
-                net = scale_wh(drawn - scenario.zone.export, 1 + sign * self.shock, 2**31 - 1)
-                drawn = np.clip(net + scenario.zone.export, 0, bound)
-            readings[t], home[t] = drawn, world.occupancy
+                net = scale_wh(wh - scenario.zone.export, 1 + sign * self.shock, 2**31 - 1)
+                wh = np.clip(net + scenario.zone.export, 0, bound)
+            readings[t], home[t] = wh, world.occupancy
         return ReadingDay(readings, home)
 
 
@@ -285,8 +287,8 @@ def paper_world(
     Returns:
         The days.
     """
-    drawn = [paper.scenario(sigma, seed + zone, n) for zone in range(zones)]
-    return Simulated(drawn, seed, shock)
+    scenarios = [paper.scenario(sigma, seed + zone, n) for zone in range(zones)]
+    return Simulated(scenarios, seed, shock)
 
 
 def large_world(seed: int, zones: int, shock: float = 0.0) -> Simulated:
@@ -300,8 +302,8 @@ def large_world(seed: int, zones: int, shock: float = 0.0) -> Simulated:
     Returns:
         The days.
     """
-    drawn = [paper.large_consumers(5, 0.5, 10, seed + zone) for zone in range(zones)]
-    return Simulated(drawn, seed, shock)
+    scenarios = [paper.large_consumers(5, 0.5, 10, seed + zone) for zone in range(zones)]
+    return Simulated(scenarios, seed, shock)
 
 
 def survey_world(
@@ -322,8 +324,8 @@ def survey_world(
     Returns:
         The days.
     """
-    drawn = [_survey_scenario(survey, seed + zone, n) for zone in range(zones)]
-    return Simulated(drawn, seed, shock)
+    scenarios = [_survey_scenario(survey, seed + zone, n) for zone in range(zones)]
+    return Simulated(scenarios, seed, shock)
 
 
 def _survey_scenario(survey: Survey, seed: int, n: int) -> Scenario:
@@ -351,40 +353,40 @@ class Real(NamedTuple):
 
     def of(self, meters: Sequence[str]) -> Real:
         """The same for these meters, in their order."""
-        place = {name: at for at, name in enumerate(self.meters)}
+        place = {name: index for index, name in enumerate(self.meters)}
         columns = [place[name] for name in meters]
         return self._replace(meters=tuple(meters), readings=self.readings[:, :, columns])
 
-    def days(self, which: slice) -> Real:
+    def days(self, selection: slice) -> Real:
         """Some of the days."""
-        month = None if self.month is None else self.month[which]
-        return Real(self.meters, self.readings[which], self.date[which], month)
+        month = None if self.month is None else self.month[selection]
+        return Real(self.meters, self.readings[selection], self.date[selection], month)
 
 
-def real_days(found: Histories) -> Real:
+def real_days(histories: Histories) -> Real:
     """The whole days of some histories; export counts as 0 Wh.
 
     A day is whole if local clocks had each of its steps once and some meter reported each of them.
 
     Args:
-        found: The histories.
+        histories: The histories.
 
     Returns:
         The days.
     """
-    steps = found.steps_a_day
-    midnights = np.flatnonzero(found.local_time % DAY == 0)
-    at = midnights[midnights + steps <= len(found.local_time)][:, None] + np.arange(steps)
-    plain = (found.local_time[at] % DAY == found.seconds * np.arange(steps)).all(axis=1)
-    reported = np.asarray(np.isfinite(found.wh).any(axis=0))[at].all(axis=1)
-    at = at[plain & reported]
-    wh = np.moveaxis(found.wh[:, at], 0, 2)
+    steps = histories.steps_a_day
+    midnights = np.flatnonzero(histories.local_time % DAY == 0)
+    index = midnights[midnights + steps <= len(histories.local_time)][:, None] + np.arange(steps)
+    plain = (histories.local_time[index] % DAY == histories.seconds * np.arange(steps)).all(axis=1)
+    complete = np.asarray(np.isfinite(histories.wh).any(axis=0))[index].all(axis=1)
+    index = index[plain & complete]
+    wh = np.moveaxis(histories.wh[:, index], 0, 2)
     readings = np.where(np.isfinite(wh), np.clip(wh, 0, 2**31 - 1), -1).astype(np.int32)
-    near = (found.begins + found.seconds * at[:, 0]) // DAY + _THURSDAY
-    weekday = np.asarray(found.local_time[at[:, 0]] // DAY, np.int64)
-    date = near + (weekday - near + 3) % 7 - 3  # the local day nearest to that of UTC
-    month = None if found.month is None else found.month[at[:, 0]]
-    return Real(found.ids, readings, date, month)
+    utc_day = (histories.begins + histories.seconds * index[:, 0]) // DAY + _THURSDAY
+    weekday = np.asarray(histories.local_time[index[:, 0]] // DAY, np.int64)
+    date = utc_day + (weekday - utc_day + 3) % 7 - 3  # the local day nearest to that of UTC
+    month = None if histories.month is None else histories.month[index[:, 0]]
+    return Real(histories.ids, readings, date, month)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -426,8 +428,8 @@ class Recorded:
             scenarios.setdefault(slots := _slots(today, steps), today)
             kind[number] = list(scenarios).index(slots)
         readings = np.array(real.readings)
-        for at, today in enumerate(scenarios.values()):
-            readings[kind == at] = imputed(readings[kind == at], today)
+        for index, today in enumerate(scenarios.values()):
+            readings[kind == index] = imputed(readings[kind == index], today)
         earlier = None if before is None else cls.of(scenario, before)
         return cls(tuple(scenarios.values()), readings, kind, real.date, earlier)
 
@@ -441,7 +443,7 @@ class Recorded:
             return None
         loads, weekend = self.before.readings.sum(axis=2, dtype=np.float64), self.before.weekend
         parts = [loads[~weekend], loads[weekend]]
-        return np.array([(some if len(some) else loads).mean(axis=0) for some in parts])
+        return np.array([(group if len(group) else loads).mean(axis=0) for group in parts])
 
     def date_of(self, number: int) -> int:
         """The date of a recorded day; below 0: of the days before."""
@@ -455,8 +457,8 @@ class Recorded:
 
     def following(self, number: int) -> int | None:
         """The day after a day; None where that is not recorded."""
-        follows = number + 1 < len(self.date) and self.date[number + 1] == self.date[number] + 1
-        return number + 1 if follows else None
+        consecutive = number + 1 < len(self.date) and self.date[number + 1] == self.date[number] + 1
+        return number + 1 if consecutive else None
 
     @property
     def weekend(self) -> Bools:
@@ -476,8 +478,8 @@ class Recorded:
     def zone_of(self, number: int) -> int:
         """The kind of a day; of days before, that of the first recorded day of their weekday."""
         if number < 0 and self.before is not None:
-            alike = np.flatnonzero(self.date % 7 == self.date_of(number) % 7)
-            return int(self.kind[alike[0]]) if len(alike) else 0
+            matches = np.flatnonzero(self.date % 7 == self.date_of(number) % 7)
+            return int(self.kind[matches[0]]) if len(matches) else 0
         self._check(number)
         return int(self.kind[number])
 

@@ -37,12 +37,12 @@ class Drift(NamedTuple):
     figure: Ints
 
 
-def drift(old: Floats, begun: int, new: Floats, begins: int) -> Drift:
+def drift(old: Floats, old_begins: int, new: Floats, begins: int) -> Drift:
     """Compare a new period of homes with their own weeks of the season and with their neighbours.
 
     Args:
         old: (homes, weeks, figures) that the model was learned from, two weeks or more.
-        begun: Their begin [UTC epoch s].
+        old_begins: Their begin [UTC epoch s].
         new: (homes, weeks, figures) of the new period.
         begins: Its begin [UTC epoch s].
 
@@ -53,47 +53,47 @@ def drift(old: Floats, begun: int, new: Floats, begins: int) -> Drift:
 
     weeks = old.shape[1]
     long = min(new.shape[1], weeks // 2)
-    middle = np.asarray(begun / DAY + WEEK * (np.arange(weeks) + 0.5), np.float64)
+    middle = np.asarray(old_begins / DAY + WEEK * (np.arange(weeks) + 0.5), np.float64)
     errors = []
     for first in range(0, weeks - long + 1, long):
         inside = np.zeros(weeks, bool)
         inside[first : first + long] = True
-        near = _near(middle, middle[inside].mean(), long) & ~inside
-        errors.append(_apart(old[:, inside], old[:, near], old[:, ~inside]))
+        season = _in_season(middle, middle[inside].mean(), long) & ~inside
+        errors.append(_difference(old[:, inside], old[:, season], old[:, ~inside]))
     squares = np.array(errors) ** 2
     parts = np.isfinite(squares).sum(axis=0)
     spread = mean_known(squares, 0)
     prior = _PRIOR if len(old) >= NEIGHBOURS else 0.0
-    known = spread[np.isfinite(spread).all(axis=1)]
-    usual = np.median(known, axis=0) if prior and len(known) else 0.0
+    finite = spread[np.isfinite(spread).all(axis=1)]
+    usual = np.median(finite, axis=0) if prior and len(finite) else 0.0
     with np.errstate(divide="ignore", invalid="ignore"):
         spread = np.sqrt((np.nan_to_num(spread) * parts + usual * prior) / (parts + prior))
-        near = _near(middle, begins / DAY + WEEK * new.shape[1] / 2, new.shape[1])
-        t = _apart(new, old[:, near], old) / spread
+        season = _in_season(middle, begins / DAY + WEEK * new.shape[1] / 2, new.shape[1])
+        t = _difference(new, old[:, season], old) / spread
     t = np.where(np.isfinite(t), t, 0.0)
-    most = np.abs(t).argmax(axis=1)
+    figure = np.abs(t).argmax(axis=1)
     home = np.arange(len(t))
     p = 2 * stdtr(np.maximum(parts + prior, 1), -np.abs(t)) * t.shape[1]
-    return Drift(t[home, most], np.minimum(p[home, most], 1.0), most)
+    return Drift(t[home, figure], np.minimum(p[home, figure], 1.0), figure)
 
 
-def _near(middle: Floats, at: float, weeks: int) -> Bools:
+def _in_season(middle: Floats, centre: float, weeks: int) -> Bools:
     """The weeks whose time of year is that of a period, or within `SEASON` of it."""
-    away = np.abs((middle - at + _YEAR / 2) % _YEAR - _YEAR / 2)
-    return np.asarray(away <= WEEK * weeks / 2 + SEASON)
+    distance = np.abs((middle - centre + _YEAR / 2) % _YEAR - _YEAR / 2)
+    return np.asarray(distance <= WEEK * weeks / 2 + SEASON)
 
 
-def _apart(these: Floats, season: Floats, every: Floats) -> Floats:
+def _difference(weeks: Floats, season: Floats, every: Floats) -> Floats:
     """(homes, figures) difference of mean weeks, less the middle one of all homes.
 
     A home without weeks of the season is compared with every week it has.
     """
     usual = mean_known(season, 1)
-    found = mean_known(these, 1) - np.where(np.isfinite(usual), usual, mean_known(every, 1))
-    if len(found) >= NEIGHBOURS:
-        known = np.isfinite(found).all(axis=1)
-        found = found - (np.median(found[known], axis=0) if known.any() else 0.0)
-    return found
+    gaps = mean_known(weeks, 1) - np.where(np.isfinite(usual), usual, mean_known(every, 1))
+    if len(gaps) >= NEIGHBOURS:
+        finite = np.isfinite(gaps).all(axis=1)
+        gaps = gaps - (np.median(gaps[finite], axis=0) if finite.any() else 0.0)
+    return gaps
 
 
 def welch(old: tuple[float, float, int], new: Floats) -> tuple[float, float]:

@@ -76,10 +76,10 @@ def _share(action: Any) -> float:
     Raises:
         PolicyError: If it is not one finite number.
     """
-    given = np.asarray(action, np.float64).ravel()
-    if given.size != 1 or not np.isfinite(given).all():
+    share = np.asarray(action, np.float64).ravel()
+    if share.size != 1 or not np.isfinite(share).all():
         raise PolicyError(f"action is {action}; give one share from 0 to 1.")
-    return float(np.clip(given[0], 0, 1))
+    return float(np.clip(share[0], 0, 1))
 
 
 def _space(low: Sequence[float]) -> Box:
@@ -88,7 +88,7 @@ def _space(low: Sequence[float]) -> Box:
     return Box(np.array(low, np.float32), top, dtype=np.float32)
 
 
-def _seen(space: Box, figures: Sequence[float]) -> Observation:
+def _clip(space: Box, figures: Sequence[float]) -> Observation:
     return np.clip(np.array(figures, np.float32), space.low, space.high)
 
 
@@ -146,8 +146,8 @@ class PriceSetting(gymnasium.Env[Observation, Observation]):  # type: ignore[mis
         number = int(self.np_random.integers(2**31))
         self._homes = self._demand(number)
         self._pricing = Pricing(self._homes.scenario, self._policy, number)
-        self._price, self._left = self._homes.usual, self._budget
-        return self._observed(), {}
+        self._price, self._remaining = self._homes.usual, self._budget
+        return self._observation(), {}
 
     def step(self, action: Any) -> Step:
         """One interval.
@@ -165,26 +165,27 @@ class PriceSetting(gymnasium.Env[Observation, Observation]):  # type: ignore[mis
         readings, state = self._homes.step(self._price), pricing.state
         spent = 0.0
         if share > 0:
-            made = state.scheduler.at(state.t, state.rates, share * self._policy.epsilon)
-            if made.epsilon <= self._left:
-                spent = made.epsilon
-                k = pricing.noise.draw(made.scale)
-                drawn = PreparedNoise(state.t, state.digest, made, k, True)
-                release, pricing.state = step(state, pricing.tally(readings), drawn)
+            calibration = state.scheduler.at(state.t, state.rates, share * self._policy.epsilon)
+            if calibration.epsilon <= self._remaining:
+                spent = calibration.epsilon
+                k = pricing.noise.draw(calibration.scale)
+                prepared = PreparedNoise(state.t, state.digest, calibration, k, True)
+                release, pricing.state = step(state, pricing.tally(readings), prepared)
                 self._price = release.rate
         if not spent:
             pricing.state = skip(state, self._price)
-        self._left -= spent
+        self._remaining -= spent
         load = int(readings.sum(dtype=np.int64)) + state.tariff.offset
         optimal = np.array(optimal_rate(float(load), state.tariff))
         reward = -float(((self._price - optimal) / relative_to(optimal, state.tariff)) ** 2)
-        over = pricing.state.t > min(self._days * DAY, self._policy.horizon)
-        return self._observed(), reward, False, over, {"epsilon": spent, "price": self._price}
+        finished = pricing.state.t > min(self._days * DAY, self._policy.horizon)
+        info = {"epsilon": spent, "price": self._price}
+        return self._observation(), reward, False, finished, info
 
-    def _observed(self) -> Observation:
-        at = 2 * np.pi * ((self._pricing.state.t - 1) % DAY) / DAY
-        ratio, left = self._price / self._homes.usual, self._left / self._budget
-        return _seen(self.observation_space, (ratio, left, np.sin(at), np.cos(at)))
+    def _observation(self) -> Observation:
+        angle = 2 * np.pi * ((self._pricing.state.t - 1) % DAY) / DAY
+        ratio, remaining = self._price / self._homes.usual, self._remaining / self._budget
+        return _clip(self.observation_space, (ratio, remaining, np.sin(angle), np.cos(angle)))
 
 
 class CarCharging(gymnasium.Env[Observation, Observation]):  # type: ignore[misc,unused-ignore]
@@ -229,7 +230,7 @@ class CarCharging(gymnasium.Env[Observation, Observation]):  # type: ignore[misc
             self._memory.note(price)
         self._all, self._last = float(self._car.energy[0]), int(self._car.depart[0])
         self._first, self._level = self._t, level
-        return self._observed(self._all), {}
+        return self._observation(self._all), {}
 
     def step(self, action: Any) -> Step:
         """One interval.
@@ -244,21 +245,21 @@ class CarCharging(gymnasium.Env[Observation, Observation]):  # type: ignore[misc
             PolicyError: If the action is not one finite number.
         """
         share, price = np.array([_share(action)]), self._prices[self._t]
-        drawn = float(self._car.step(self._t, self._memory.market(price), share)[0])
+        energy = float(self._car.step(self._t, self._memory.market(price), share)[0])
         self._memory.note(price)
         self._t += 1
-        left = float(self._car.left[0])
-        reward = -drawn * price / (self._all * self._level)
-        over = left <= 0 or self._t >= self._last
-        return self._observed(left), reward, over, False, {"wh": drawn}
+        remaining = float(self._car.deficit[0])
+        reward = -energy * price / (self._all * self._level)
+        finished = remaining <= 0 or self._t >= self._last
+        return self._observation(remaining), reward, finished, False, {"wh": energy}
 
-    def _observed(self, left: float) -> Observation:
+    def _observation(self, remaining: float) -> Observation:
         market = self._memory.market(self._prices[self._t])
         window = self._last - self._t
         cheaper = market.cheaper[max(window - 1, 0)] / max(window, 1)
         part = window / (self._last - self._first)
         ratio = market.price / market.usual
-        return _seen(self.observation_space, (ratio, left / self._all, part, cheaper))
+        return _clip(self.observation_space, (ratio, remaining / self._all, part, cheaper))
 
 
 gymnasium.register(PRICES, PriceSetting)

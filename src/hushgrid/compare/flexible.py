@@ -102,19 +102,19 @@ class PriceMemory:
     """
 
     def __init__(self, usual: Floats, level: float) -> None:
-        self.profile, self._level, self.seen = np.array(usual, np.float64), level, list[float]()
+        self.profile, self._level, self.prices = np.array(usual, np.float64), level, list[float]()
 
     def market(self, price: float) -> Market:
         """What devices know at a price of the next step."""
-        last = self.seen[-DAY:]
+        last = self.prices[-DAY:]
         usual = (sum(last) + self._level * (DAY - len(last))) / DAY
-        return Market.of(price, usual, np.roll(self.profile, -(len(self.seen) % DAY) - 1))
+        return Market.of(price, usual, np.roll(self.profile, -(len(self.prices) % DAY) - 1))
 
     def note(self, price: float) -> None:
         """Keep the price of the step."""
-        slot = len(self.seen) % DAY
+        slot = len(self.prices) % DAY
         self.profile[slot] += (1 - _KEEP) * (price - self.profile[slot])
-        self.seen.append(price)
+        self.prices.append(price)
 
 
 class _Devices:
@@ -122,33 +122,33 @@ class _Devices:
 
     def __init__(self, has: Bools, rule: NDArray[np.intp], rng: np.random.Generator) -> None:
         self.home: NDArray[np.intp] = np.flatnonzero(has)
-        n, own = len(self.home), rule[self.home]
-        self.of_rule = [np.flatnonzero(own == number) for number in range(len(RULES))]
+        n, rules = len(self.home), rule[self.home]
+        self.of_rule = [np.flatnonzero(rules == number) for number in range(len(RULES))]
         # assumed: no two homes are set the same
         self.sensitivity = rng.uniform(2.0, 6.0, n)
         self.threshold = rng.uniform(HYSTERESIS, 0.12, n)  # above the usual price
-        self.eager, self.held = np.ones(n, np.bool_), np.full(n, MIN_RUN)
+        self.eager, self.run_length = np.ones(n, np.bool_), np.full(n, MIN_RUN)
         self.on, self.switches = np.zeros(n, np.int8), np.zeros(n, np.int64)
 
     def wish(self, market: Market, usual: float, need: Any, window: Any) -> Floats:
         """(n,): from 0 to 1. `usual` without a rule; `plan` needs so many steps of a window."""
-        out = np.full(len(self.home), usual)
+        shares = np.full(len(self.home), usual)
         relative = market.price / market.usual - 1 if market.usual > 0 else 0.0
         _, follow, threshold, plan = self.of_rule
         if len(follow):
-            out[follow] = np.clip(0.5 - self.sensitivity[follow] * relative, 0.0, 1.0)
+            shares[follow] = np.clip(0.5 - self.sensitivity[follow] * relative, 0.0, 1.0)
         if len(threshold):
-            above = relative - self.threshold[threshold]
-            was = self.eager[threshold]
-            turned = np.where(was, above > HYSTERESIS, above < -HYSTERESIS)
-            turned &= self.held[threshold] >= MIN_RUN
-            self.eager[threshold] = was ^ turned
-            self.held[threshold] = np.where(turned, 1, self.held[threshold] + 1)
-            out[threshold] = self.eager[threshold]
+            excess = relative - self.threshold[threshold]
+            previous = self.eager[threshold]
+            switching = np.where(previous, excess > HYSTERESIS, excess < -HYSTERESIS)
+            switching &= self.run_length[threshold] >= MIN_RUN
+            self.eager[threshold] = previous ^ switching
+            self.run_length[threshold] = np.where(switching, 1, self.run_length[threshold] + 1)
+            shares[threshold] = self.eager[threshold]
         if len(plan):
-            ahead = np.broadcast_to(window, len(out))[plan].clip(1, DAY) - 1
-            out[plan] = market.cheaper[ahead] < np.broadcast_to(need, len(out))[plan]
-        return out
+            slots = np.broadcast_to(window, len(shares))[plan].clip(1, DAY) - 1
+            shares[plan] = market.cheaper[slots] < np.broadcast_to(need, len(shares))[plan]
+        return shares
 
     def turn(self, on: NDArray[Any]) -> None:
         """Count the devices that changed between off and on, or charging and discharging."""
@@ -167,7 +167,7 @@ class Vehicles(_Devices):
         super().__init__(has, rule, rng)
         n = len(self.home)
         self.power = np.where(rng.random(n) < 0.5, 3700.0, 7400.0) * HOURS  # [Wh] a step
-        self.left, self.until = np.zeros(n), np.zeros(n, np.int64)
+        self.deficit, self.departure = np.zeros(n), np.zeros(n, np.int64)
         self.unmet = np.zeros(n)  # [Wh] lacking at departures
 
     def new_day(self, t: int, rng: np.random.Generator) -> None:
@@ -177,20 +177,21 @@ class Vehicles(_Devices):
         self.depart = t + DAY + np.clip(np.rint(rng.normal(30, 4, n)), 16, 48).astype(np.int64)
         self.energy = np.minimum(rng.gamma(2, 4000.0, n), self.power * (self.depart - self.arrive))
 
-    def step(self, t: int, market: Market, wished: Floats | None = None) -> Floats:
+    def step(self, t: int, market: Market, share: Floats | None = None) -> Floats:
         """(n,): the energy of step t [Wh], by the rules or as wished."""
-        gone = self.until == t
-        self.unmet[gone] += self.left[gone]
-        self.left[gone] = 0.0
-        here = self.arrive == t
-        self.left[here], self.until[here] = self.energy[here], self.depart[here]
-        window = self.until - t
-        wish = self.wish(market, 1.0, self.left / self.power, window) if wished is None else wished
-        must = self.left - self.power * (window - 1)
-        drawn = np.minimum(self.left, np.clip(must, self.power * wish, self.power))
-        self.left -= drawn
-        self.turn(drawn > 0)
-        return drawn
+        leaving = self.departure == t
+        self.unmet[leaving] += self.deficit[leaving]
+        self.deficit[leaving] = 0.0
+        arriving = self.arrive == t
+        self.deficit[arriving] = self.energy[arriving]
+        self.departure[arriving] = self.depart[arriving]
+        window = self.departure - t
+        wish = self.wish(market, 1.0, self.deficit / self.power, window) if share is None else share
+        must = self.deficit - self.power * (window - 1)
+        use = np.minimum(self.deficit, np.clip(must, self.power * wish, self.power))
+        self.deficit -= use
+        self.turn(use > 0)
+        return use
 
 
 class Thermostats(_Devices):
@@ -239,22 +240,22 @@ class Appliances(_Devices):
         super().__init__(has, rule, rng)
         n = len(self.home)
         self.ask = np.full(n, -1)
-        self.until, self.running = np.full(n, -1), np.zeros(n, np.int64)
+        self.deadline, self.running = np.full(n, -1), np.zeros(n, np.int64)
 
     def new_day(self, t: int, rng: np.random.Generator) -> None:
         """Draw when each is asked for."""
-        asked = np.clip(np.rint(rng.normal(76, 12, len(self.home))), 24, DAY - 1)
-        self.ask = t + asked.astype(np.int64)
+        request = np.clip(np.rint(rng.normal(76, 12, len(self.home))), 24, DAY - 1)
+        self.ask = t + request.astype(np.int64)
 
     def step(self, t: int, market: Market, occupancy: UInt8s) -> Floats:
         """(n,): the energy of step t [Wh]."""
-        idle = (self.until < 0) & (self.running == 0)
-        asked = idle & (self.ask >= 0) & (self.ask <= t) & (occupancy[self.home] > 0)
-        self.until[asked], self.ask[asked] = t + self.patience, -1
-        waiting = self.until >= 0
-        wish = self.wish(market, 1.0, 1, self.until - t)
-        start = waiting & ((wish > 0.5) | (self.until <= t))
-        self.running[start], self.until[start] = self.steps, -1
+        idle = (self.deadline < 0) & (self.running == 0)
+        request = idle & (self.ask >= 0) & (self.ask <= t) & (occupancy[self.home] > 0)
+        self.deadline[request], self.ask[request] = t + self.patience, -1
+        waiting = self.deadline >= 0
+        wish = self.wish(market, 1.0, 1, self.deadline - t)
+        start = waiting & ((wish > 0.5) | (self.deadline <= t))
+        self.running[start], self.deadline[start] = self.steps, -1
         on = self.running > 0
         self.running -= on
         self.turn(on)
@@ -273,27 +274,27 @@ class Batteries(_Devices):
 
     def __init__(self, has: Bools, rule: NDArray[np.intp], rng: np.random.Generator) -> None:
         super().__init__(has, rule, rng)
-        self.stored = np.full(len(self.home), self.capacity / 2)
+        self.level = np.full(len(self.home), self.capacity / 2)
         self.bright = 1.0
 
     def new_day(self, bright: float) -> None:
         """The share of a clear day's sun."""
         self.bright = bright
 
-    def step(self, t: int, market: Market, used: Floats) -> Floats:
+    def step(self, t: int, market: Market, use: Floats) -> Floats:
         """(n,): what the homes draw from the grid [Wh], 0 or more, of what they use."""
         wish = self.wish(market, 0.0, DAY // 4, DAY)
         idle = self.of_rule[RULES.index("plan")]
         idle = idle[(wish[idle] == 0) & (market.cheaper[DAY] < 3 * DAY // 4)]
         wish[idle] = 0.5
         sun = self.panels * self.bright * max(0.0, np.sin(2 * np.pi * (t % DAY - 24) / DAY))
-        net = used - sun
+        net = use - sun
         command = self.power * (2 * wish - 1)
-        room = np.minimum((self.capacity - self.stored) / self.way, self.power)
+        room = np.minimum((self.capacity - self.level) / self.way, self.power)
         charge = np.clip(np.maximum(command, -net), 0.0, room)
-        most = np.minimum(np.maximum(net, 0.0), self.stored * self.way)
-        discharge = np.clip(-command, 0.0, most) * (charge == 0)
-        self.stored += charge * self.way - discharge / self.way
+        limit = np.minimum(np.maximum(net, 0.0), self.level * self.way)
+        discharge = np.clip(-command, 0.0, limit) * (charge == 0)
+        self.level += charge * self.way - discharge / self.way
         self.turn(np.sign(charge - discharge))
         return np.asarray(np.maximum(net + charge - discharge, 0.0))
 
@@ -311,9 +312,9 @@ class Homes:
     def __init__(self, flexible: Flexibility, n: int, seed: int, reference: float) -> None:
         rng = np.random.default_rng([seed, _OWNERS])
         automated = rng.random(n) < flexible.automation
-        drawn = rng.integers(1, len(RULES), n)
-        named = 0 if flexible.rule == MIXED else RULES.index(flexible.rule)
-        rule = np.where(automated, drawn if flexible.rule == MIXED else named, 0)
+        choices = rng.integers(1, len(RULES), n)
+        number = 0 if flexible.rule == MIXED else RULES.index(flexible.rule)
+        rule = np.where(automated, choices if flexible.rule == MIXED else number, 0)
         has = rng.random((4, n)) < np.array(
             [[getattr(flexible, k)] for k in ("vehicles", "thermostats", "batteries", "appliances")]
         )
@@ -328,16 +329,16 @@ class Homes:
     @property
     def reach(self) -> Int32s:
         """(N,): the most that a home's devices draw in a step [Wh]."""
-        out = np.zeros(self._n)
-        each: tuple[Any, ...] = (
+        total = np.zeros(self._n)
+        powers: tuple[Any, ...] = (
             self.vehicles.power,
             Thermostats.energy,
             Batteries.power,
             Appliances.energy,
         )
-        for kind, most in zip(self.kinds, each, strict=True):
-            out[kind.home] += most
-        return np.ceil(out).astype(np.int32)
+        for kind, power in zip(self.kinds, powers, strict=True):
+            total[kind.home] += power
+        return np.ceil(total).astype(np.int32)
 
     def step(self, base: Int32s, occupancy: UInt8s, market: Market) -> Int32s:
         """The readings of the next step.
@@ -356,11 +357,11 @@ class Homes:
             self.vehicles.new_day(t, rng)
             self.appliances.new_day(t, rng)
             self.batteries.new_day(rng.uniform(0.2, 1.0))
-        used: Floats = base.astype(np.float64) * self._people.factor([market.price])
-        used[self.vehicles.home] += self.vehicles.step(t, market)
-        used[self.thermostats.home] += self.thermostats.step(t, market)
-        used[self.appliances.home] += self.appliances.step(t, market, occupancy)
-        own = self.batteries.home
-        used[own] = self.batteries.step(t, market, used[own])
+        use: Floats = base.astype(np.float64) * self._people.factor([market.price])
+        use[self.vehicles.home] += self.vehicles.step(t, market)
+        use[self.thermostats.home] += self.thermostats.step(t, market)
+        use[self.appliances.home] += self.appliances.step(t, market, occupancy)
+        homes = self.batteries.home
+        use[homes] = self.batteries.step(t, market, use[homes])
         self._t += 1
-        return np.asarray(np.rint(used), np.int32)
+        return np.asarray(np.rint(use), np.int32)

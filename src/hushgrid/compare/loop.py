@@ -17,7 +17,7 @@ import numpy as np
 
 from hushgrid._numbers import Bools, Floats, Int32s, UInt8s, is_real
 from hushgrid.compare.flexible import HOURS, Flexibility, Homes, Market, PriceMemory
-from hushgrid.compare.memory import MEMORIES, attained_leakage, guessed
+from hushgrid.compare.memory import MEMORIES, attained_leakage, guess_scores
 from hushgrid.compare.methods import MethodPromise
 from hushgrid.compare.paper import CALENDAR, chains
 from hushgrid.compare.simulation import NOISE_STREAM, World
@@ -141,7 +141,7 @@ class Loop:
             they reveal about a home at most, without any assumption.
         attained: For an interval promise: leakage that an adversary attains (`attained_leakage`),
             by private price and device.
-        guessed: AUC of the same adversary's guesses from typical releases (`guessed`), and the
+        guessed: AUC of the same adversary's guesses from typical releases (`guess_scores`), and the
             public model's, by private price and device.
     """
 
@@ -170,14 +170,16 @@ class Loop:
         """Mean and 95 % interval of a figure over the worlds; over the days of a single one."""
         return summarise(_independent(self.figures[price][figure]))
 
-    def against(self, price: str, figure: str, other: str = "exact") -> Summary:
+    def against(self, price: str, figure: str, reference: str = "exact") -> Summary:
         """The difference to another price in the same worlds."""
-        return summarise(_independent(self.figures[price][figure] - self.figures[other][figure]))
+        return summarise(
+            _independent(self.figures[price][figure] - self.figures[reference][figure])
+        )
 
-    def relative(self, price: str, figure: str, other: str = "exact") -> Summary:
+    def relative(self, price: str, figure: str, reference: str = "exact") -> Summary:
         """The difference to another price in the same worlds, in parts of that price's figure."""
-        own, usual = (_independent(self.figures[name][figure]) for name in (price, other))
-        return ratio_of_means(own - usual, usual)
+        figures, usual = (_independent(self.figures[name][figure]) for name in (price, reference))
+        return ratio_of_means(figures - usual, usual)
 
 
 def _independent(values: Floats) -> Floats:
@@ -231,8 +233,8 @@ def signed_readings(homes: Homes, world: World, market: Market, export: Int32s) 
         (N,): readings [Wh], below 0 where a home exports.
     """
     net = world.readings - export
-    taken = homes.step(np.maximum(net, 0), world.occupancy, market)
-    return np.asarray(taken + np.minimum(net, 0), np.int32)
+    use = homes.step(np.maximum(net, 0), world.occupancy, market)
+    return np.asarray(use + np.minimum(net, 0), np.int32)
 
 
 class PriceTables:
@@ -291,8 +293,8 @@ def policy_of(scenario: Scenario, setting: LoopSetting, steps: int, *, blocks: b
     if schedule.lengths:
         schedule = schedule.over(steps)
     elif schedule.epsilons:
-        each = tuple(schedule.epsilons)
-        schedule = per_step((each * -(-steps // len(each)))[:steps])
+        epsilons = tuple(schedule.epsilons)
+        schedule = per_step((epsilons * -(-steps // len(epsilons)))[:steps])
     return replace(policy, horizon=steps, schedule=schedule)
 
 
@@ -305,7 +307,7 @@ class _Arm:
         self.price, self.homes, self.scenario, self.delay = price, homes, scenario, delay
         self.state: State | None = None
         self.noise: Noise | None = None
-        self.published: list[float] = []
+        self.rates: list[float] = []
         self.scales: list[float] = []
         self.epsilon_any = 0.0
         self.loads: list[int] = []
@@ -318,24 +320,24 @@ class _Arm:
     def market(self) -> Market:
         """What devices know before the next step."""
         t = len(self.loads)
-        if self.published and t > self.delay:
-            return self.memory.market(self.published[t - 1 - self.delay])
+        if self.rates and t > self.delay:
+            return self.memory.market(self.rates[t - 1 - self.delay])
         return self.memory.market(float(self.memory.profile[t % DAY]))
 
     def step(self, base: Int32s, occupancy: UInt8s) -> None:
         """Homes use energy at the price in force; the mechanism publishes the next price."""
         t, market = len(self.loads), self.market
         readings = self.homes.step(base, occupancy, market)
-        found = tally(readings, self.scenario.zone.bound)
+        zone_tally = tally(readings, self.scenario.zone.bound)
         self.bills += market.price / 1000 * np.minimum(readings, self.scenario.zone.bound)
-        self.loads.append(found.load)
+        self.loads.append(zone_tally.load)
         self.memory.note(market.price)
         if self.price == "exact":
-            last = self.published[-1] if self.published else None
-            self.published.append(public_rate(found.load, self.scenario.tariff, last))
+            last = self.rates[-1] if self.rates else None
+            self.rates.append(public_rate(zone_tally.load, self.scenario.tariff, last))
         elif self.state is not None and self.noise is not None:
-            release, self.state = step(self.state, found, self.noise)
-            self.published.append(release.rate)
+            release, self.state = step(self.state, zone_tally, self.noise)
+            self.rates.append(release.rate)
             self.scales.append(release.scale)
             if release.block is None or release.block["place"] == 1:
                 self.epsilon_any += release.epsilon_any
@@ -363,8 +365,8 @@ class _Arm:
         """The loop gain now: elasticity of the next step's demand times the rate's of the load."""
         market, loads = self.market, list[float]()
         for by in (1 + _PROBE, 1 / (1 + _PROBE)):
-            twin, changed = copy.deepcopy(self.homes), self.memory.market(market.price * by)
-            loads.append(float(twin.step(base, occupancy, changed).sum(dtype=np.int64)))
+            twin, twin_market = copy.deepcopy(self.homes), self.memory.market(market.price * by)
+            loads.append(float(twin.step(base, occupancy, twin_market).sum(dtype=np.int64)))
         if min(loads) <= 0:
             return 0.0
         elasticity = -math.log(loads[0] / loads[1]) / (2 * math.log1p(_PROBE))
@@ -401,21 +403,26 @@ def close_loops(
             f"seeds are {len(seeds)} with {len(set(seeds))} different; give 1 to {MOST_WORLDS}"
             " different ones."
         )
-    found: Loop | None = None
+    result: Loop | None = None
     for seed in seeds:
-        one = close_loop(
-            zone_of(seed), setting, seed=seed, tick=tick, attack=attack and found is None
+        world_loop = close_loop(
+            zone_of(seed), setting, seed=seed, tick=tick, attack=attack and result is None
         )
-        if found is None:
-            found = one
+        if result is None:
+            result = world_loop
             continue
-        both = {
-            price: {name: np.concatenate([x, one.figures[price][name]]) for name, x in own.items()}
-            for price, own in found.figures.items()
+        merged = {
+            price: {
+                name: np.concatenate([x, world_loop.figures[price][name]])
+                for name, x in values.items()
+            }
+            for price, values in result.figures.items()
         }
-        found = replace(found, figures=both, gains=np.concatenate([found.gains, one.gains]))
-    assert found is not None
-    return found
+        result = replace(
+            result, figures=merged, gains=np.concatenate([result.gains, world_loop.gains])
+        )
+    assert result is not None
+    return result
 
 
 def close_loop(
@@ -456,8 +463,8 @@ def close_loop(
     tables = PriceTables(scenario, flexible, seed)
 
     def homes(price: str) -> Homes:  # a flat price leaves devices nothing to react to
-        own = replace(flexible, rule="none") if price == "flat" else flexible
-        return Homes(own, n, seed, tables.level)
+        devices = replace(flexible, rule="none") if price == "flat" else flexible
+        return Homes(devices, n, seed, tables.level)
 
     scenario = with_devices(scenario, homes("flat"))
     names = dict.fromkeys(("flat", *setting.prices))  # flat comes along: rebounds are against it
@@ -486,9 +493,9 @@ def close_loop(
             arm.step(world.readings, world.occupancy)
         tick()
     flat = np.array(arms["flat"].loads, np.float64)
-    kept = {name: arms[name] for name in setting.prices}
+    reported_arms = {name: arms[name] for name in setting.prices}
     measured = [float(np.mean(day)) if day else math.nan for day in gains[1:]]
-    private = {name: arm for name, arm in kept.items() if name in PRIVATE}
+    private = {name: arm for name, arm in reported_arms.items() if name in PRIVATE}
     attacks: dict[Price, _Learnt] = {}
     for name, arm in private.items():
         same = [x for x in attacks if arms[x].scales == arm.scales]  # the same releases
@@ -497,9 +504,9 @@ def close_loop(
     return Loop(
         setting,
         n,
-        {name: _figures(arm, flat) for name, arm in kept.items()},
-        {name: np.array(arm.loads, np.float64)[DAY:] for name, arm in kept.items()},
-        {name: np.array(arm.memory.seen)[DAY:] for name, arm in kept.items()},
+        {name: _figures(arm, flat) for name, arm in reported_arms.items()},
+        {name: np.array(arm.loads, np.float64)[DAY:] for name, arm in reported_arms.items()},
+        {name: np.array(arm.memory.prices)[DAY:] for name, arm in reported_arms.items()},
         np.array([measured]),
         {name: np.array(arm.scales)[DAY:] for name, arm in private.items()},
         {name: arm.epsilon_any for name, arm in private.items()},
@@ -527,7 +534,7 @@ def _attacks(arm: _Arm, scenario: Scenario, setting: LoopSetting, seed: int) -> 
         (WAITING, MEMORIES["car"], _dear(arm, steps)),
     ]
     typical = {
-        name: guessed(model, policy, scale, reach, run, seed=seed, waits=waits).auc
+        name: guess_scores(model, policy, scale, reach, run, seed=seed, waits=waits).auc
         for name, run, waits in devices
     }
     return worst, typical
@@ -538,28 +545,28 @@ WAITING = "car that waits"  # while the price in force is above the mean of the 
 
 def _dear(arm: _Arm, steps: int) -> Bools:
     """(steps,): whether the price in force is above the mean of the last day's prices."""
-    seen = np.array(arm.memory.seen)
-    sums = np.concatenate([[0.0], np.cumsum(seen)])
+    prices = np.array(arm.memory.prices)
+    sums = np.concatenate([[0.0], np.cumsum(prices)])
     first = np.maximum(np.arange(steps) - DAY, 0)
-    known = np.maximum(np.arange(steps) - first, 1)
-    usual = (sums[np.arange(steps)] - sums[first]) / known
-    return np.asarray(seen[:steps] > usual)
+    counts = np.maximum(np.arange(steps) - first, 1)
+    usual = (sums[np.arange(steps)] - sums[first]) / counts
+    return np.asarray(prices[:steps] > usual)
 
 
 def _figures(arm: _Arm, flat: Floats) -> dict[str, Floats]:
     """(1, days): each of FIGURES, from the second day on. Power in kW, cost a home and day."""
     tariff, n = arm.scenario.tariff, arm.scenario.zone.n_houses
     load = np.array(arm.loads, np.float64)
-    moved = np.abs(np.diff(load, prepend=load[0])).reshape(-1, DAY)[1:]
-    above = (load - flat).reshape(-1, DAY)[1:]
-    z, price = load.reshape(-1, DAY)[1:], np.array(arm.memory.seen).reshape(-1, DAY)[1:]
+    ramp = np.abs(np.diff(load, prepend=load[0])).reshape(-1, DAY)[1:]
+    excess = (load - flat).reshape(-1, DAY)[1:]
+    z, price = load.reshape(-1, DAY)[1:], np.array(arm.memory.prices).reshape(-1, DAY)[1:]
     optimal = optimal_rate(z, tariff)
     switches, bill, spread, comfort, unmet = np.array(arm.days)[1:].T
     kw = 1 / (1000 * HOURS)
     values = (
         z.max(axis=1) * kw,
-        above.max(axis=1) * kw,
-        moved.max(axis=1) * kw,
+        excess.max(axis=1) * kw,
+        ramp.max(axis=1) * kw,
         z.mean(axis=1) / z.max(axis=1),
         switches,
         bill,
@@ -590,7 +597,7 @@ DIALS: Mapping[str, tuple[float, ...]] = {  # what a sweep varies
 }
 
 
-def turned(setting: LoopSetting, dial: str, value: float) -> LoopSetting:
+def turn_dial(setting: LoopSetting, dial: str, value: float) -> LoopSetting:
     """The setting with one dial at another value.
 
     Args:

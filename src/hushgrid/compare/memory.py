@@ -50,32 +50,32 @@ class _Device:
         law[:, 0] = self.chains.initial[0]
         return law
 
-    def ahead(self, law: Floats, t: int) -> Floats:
+    def forward(self, law: Floats, t: int) -> Floats:
         """The law of step t from that of the step before."""
-        a, left = self._moves(t), law
+        a, remaining = self._moves(t), law
         if self.run and not self.waits[t - 1]:
-            left = np.concatenate([law[..., 1:], np.zeros_like(law[..., :1])], axis=-1)
-            left[..., 0] += law[..., 0]
-        stay = a[0, 0] * left[..., 0, :] + a[1, 0] * left[..., 1, :]
-        here = a[1, 1] * left[..., 1, :]
+            remaining = np.concatenate([law[..., 1:], np.zeros_like(law[..., :1])], axis=-1)
+            remaining[..., 0] += law[..., 0]
+        stay = a[0, 0] * remaining[..., 0, :] + a[1, 0] * remaining[..., 1, :]
+        occupied = a[1, 1] * remaining[..., 1, :]
         if self.run:
-            here[..., -1] += a[0, 1] * law[..., 0, :].sum(axis=-1)
+            occupied[..., -1] += a[0, 1] * law[..., 0, :].sum(axis=-1)
         else:
-            here = here + a[0, 1] * left[..., 0, :]
-        return np.stack([stay, here], axis=-2)
+            occupied = occupied + a[0, 1] * remaining[..., 0, :]
+        return np.stack([stay, occupied], axis=-2)
 
-    def back(self, message: Floats, t: int) -> Floats:
+    def backward(self, message: Floats, t: int) -> Floats:
         """E[message of step t given the state of the step before]."""
         a = self._moves(t)
-        entered = message[..., 1, -1:] if self.run else message[..., 1, :]
-        out = np.stack([
-            a[0, 0] * self._before(message[..., 0, :], t) + a[0, 1] * entered,
-            a[1, 0] * self._before(message[..., 0, :], t)
-            + a[1, 1] * self._before(message[..., 1, :], t),
+        entry = message[..., 1, -1:] if self.run else message[..., 1, :]
+        stack = np.stack([
+            a[0, 0] * self._previous(message[..., 0, :], t) + a[0, 1] * entry,
+            a[1, 0] * self._previous(message[..., 0, :], t)
+            + a[1, 1] * self._previous(message[..., 1, :], t),
         ], axis=-2)  # fmt: skip
-        return np.asarray(out)
+        return np.asarray(stack)
 
-    def _before(self, message: Floats, t: int) -> Floats:
+    def _previous(self, message: Floats, t: int) -> Floats:
         if not self.run or self.waits[t - 1]:
             return message
         return np.concatenate([message[..., :1], message[..., :-1]], axis=-1)
@@ -83,16 +83,16 @@ class _Device:
     def live(self, homes: int, rng: np.random.Generator) -> tuple[UInt8s, Bools]:
         """Occupancy and whether the device draws, (T, homes) each."""
         steps = len(self.waits)
-        home, left = np.zeros(homes, np.uint8), np.zeros(homes, np.int64)
+        home, remaining = np.zeros(homes, np.uint8), np.zeros(homes, np.int64)
         lived, on = np.zeros((steps, homes), np.uint8), np.zeros((steps, homes), np.bool_)
         for t in range(steps):
             present = self.chains.initial[0, 1] if t == 0 else self._moves(t)[home, 1]
-            then = (rng.random(homes) < present).astype(np.uint8)
+            new_home = (rng.random(homes) < present).astype(np.uint8)
             if t and not self.waits[t - 1]:
-                left = np.maximum(left - 1, 0)
-            left[(then > home) & (t > 0)] = self.run
-            home = then
-            drawing = left > 0 if self.run else home > 0
+                remaining = np.maximum(remaining - 1, 0)
+            remaining[(new_home > home) & (t > 0)] = self.run
+            home = new_home
+            drawing = remaining > 0 if self.run else home > 0
             lived[t], on[t] = home, drawing & ~self.waits[t]
         return lived, on
 
@@ -115,34 +115,34 @@ def _chances(
 
     def through(block: int, law: Floats) -> list[Floats]:
         """(R, K, 2, run + 1): the laws of a block's steps, by part."""
-        found = list[Floats]()
-        now = parts[block][..., None, None] * law[:, None]
+        laws = list[Floats]()
+        current = parts[block][..., None, None] * law[:, None]
         for t in range(starts[block], starts[block + 1]):
-            now = weigh(now if t == 0 else device.ahead(now, t), t)
-            found.append(now)
-        return found
+            current = weigh(current if t == 0 else device.forward(current, t), t)
+            laws.append(current)
+        return laws
 
-    before = [np.broadcast_to(device.begin(), (rows, *device.on.shape))]
+    priors = [np.broadcast_to(device.begin(), (rows, *device.on.shape))]
     for block in range(len(lengths) - 1):
-        after = through(block, before[-1])[-1].sum(axis=1)
-        before.append(after / after.sum(axis=(1, 2), keepdims=True))
+        posterior = through(block, priors[-1])[-1].sum(axis=1)
+        priors.append(posterior / posterior.sum(axis=(1, 2), keepdims=True))
     chance, message = np.empty((steps, rows)), np.ones((rows, *device.on.shape))
     for block in range(len(lengths) - 1, -1, -1):
-        laws = through(block, before[block])
-        each = np.broadcast_to(message[:, None], laws[-1].shape)
+        laws = through(block, priors[block])
+        messages = np.broadcast_to(message[:, None], laws[-1].shape)
         for t in range(starts[block + 1] - 1, starts[block] - 1, -1):
-            both = (laws[t - starts[block]] * each).sum(axis=(1, 3))
-            chance[t] = both[:, 1] / both.sum(axis=1)
-            each = weigh(each, t)
+            joint = (laws[t - starts[block]] * messages).sum(axis=(1, 3))
+            chance[t] = joint[:, 1] / joint.sum(axis=1)
+            messages = weigh(messages, t)
             if t:
-                each = device.back(each, t)
-        message = (parts[block][..., None, None] * each).sum(axis=1)
+                messages = device.backward(messages, t)
+        message = (parts[block][..., None, None] * messages).sum(axis=1)
         message = message / message.max(axis=(1, 2), keepdims=True)
     return chance
 
 
 def _evidence(
-    seen: Floats, lengths: Sequence[int], scale: Floats, reach: int
+    releases: Floats, lengths: Sequence[int], scale: Floats, reach: int
 ) -> tuple[list[Floats], list[Floats], list[Floats]]:
     """`off`, `on` and `parts` of (R, T) releases less all other readings.
 
@@ -152,19 +152,19 @@ def _evidence(
     """
     off, on, parts = list[Floats](), list[Floats](), list[Floats]()
     for first, length in zip(accumulate((0, *lengths)), lengths, strict=False):
-        own, b = seen[:, first : first + length], scale[first]
-        without, with_ = np.abs(own) / b, np.abs(own - reach) / b
-        least = np.minimum(without, with_).max(axis=1, keepdims=True)
-        values = np.sort(np.concatenate([without, with_], axis=1), axis=1)
-        heights = np.exp(np.minimum(least - values, 0.0))
-        falls = heights - np.concatenate([heights[:, 1:], np.zeros((len(own), 1))], axis=1)
-        parts.append(np.where(values >= least, falls, 0.0))
-        for each, into in ((without, off), (with_, on)):
-            into += list((each[:, None] <= values[..., None]).astype(np.float64).transpose(2, 0, 1))
+        block, b = releases[:, first : first + length], scale[first]
+        off_size, on_size = np.abs(block) / b, np.abs(block - reach) / b
+        smallest = np.minimum(off_size, on_size).max(axis=1, keepdims=True)
+        values = np.sort(np.concatenate([off_size, on_size], axis=1), axis=1)
+        heights = np.exp(np.minimum(smallest - values, 0.0))
+        falls = heights - np.concatenate([heights[:, 1:], np.zeros((len(block), 1))], axis=1)
+        parts.append(np.where(values >= smallest, falls, 0.0))
+        for size, into in ((off_size, off), (on_size, on)):
+            into += list((size[:, None] <= values[..., None]).astype(np.float64).transpose(2, 0, 1))
     return off, on, parts
 
 
-def _never(steps: int) -> Bools:
+def _no_waits(steps: int) -> Bools:
     return np.zeros(steps, np.bool_)
 
 
@@ -198,15 +198,15 @@ def attained_leakage(
         evidence = np.zeros(horizon)
         evidence[list(deciding)] = reach / scale[list(deciding)]
         rows += [evidence, -evidence]
-    ones, alone = np.ones((len(rows), 1)), (1,) * horizon
+    ones, single_steps = np.ones((len(rows), 1)), (1,) * horizon
     on = np.exp(np.stack(rows, axis=1))[..., None]
-    device = _Device(model, run, _never(horizon))
-    chance = _chances(device, alone, [ones] * horizon, list(on), [ones] * horizon)
+    device = _Device(model, run, _no_waits(horizon))
+    chance = _chances(device, single_steps, [ones] * horizon, list(on), [ones] * horizon)
     odds = np.log(chance) - np.log1p(-chance)
     return float(np.abs(odds[:, 1:] - odds[:, :1]).max())
 
 
-def guessed(
+def guess_scores(
     model: OccupancyModel,
     policy: Policy,
     scale: Floats,
@@ -234,17 +234,19 @@ def guessed(
     """
     steps = len(scale)
     lengths = policy.schedule.lengths or (1,) * steps
-    device = _Device(model, run, _never(steps) if waits is None else waits)
-    lived, drawn = device.live(homes, np.random.default_rng([seed, _GUESSED, run]))
+    device = _Device(model, run, _no_waits(steps) if waits is None else waits)
+    occupancy, draws = device.live(homes, np.random.default_rng([seed, _GUESSED, run]))
     noise = SimulatedNoise(np.random.SeedSequence([seed, _GUESSED, run, 1]))
-    made = list[Floats]()
+    blocks = list[Floats]()
     for first, length in zip(accumulate((0, *lengths)), lengths, strict=False):
         b = float(scale[first])
-        own = noise.blocks(b, length, homes) if length > 1 else noise.draws(b, homes)[:, None]
-        made.append(own + reach * drawn[first : first + length].T)
-    seen = np.concatenate(made, axis=1)
-    belief = _chances(device, lengths, *_evidence(seen, lengths, scale, reach))
+        block_noise = (
+            noise.blocks(b, length, homes) if length > 1 else noise.draws(b, homes)[:, None]
+        )
+        blocks.append(block_noise + reach * draws[first : first + length].T)
+    releases = np.concatenate(blocks, axis=1)
+    belief = _chances(device, lengths, *_evidence(releases, lengths, scale, reach))
     ones = np.ones((1, 1))
-    alone = (1,) * steps
-    prior = _chances(device, alone, [ones] * steps, [ones] * steps, [ones] * steps)
-    return scores(lived, belief.clip(0, 1), np.broadcast_to(prior, belief.shape).clip(0, 1))
+    single_steps = (1,) * steps
+    prior = _chances(device, single_steps, [ones] * steps, [ones] * steps, [ones] * steps)
+    return scores(occupancy, belief.clip(0, 1), np.broadcast_to(prior, belief.shape).clip(0, 1))

@@ -164,8 +164,8 @@ def experiment(
 
     def watched() -> Iterator[StudyDay]:
         nonlocal fewest
-        played = simulated_days(_zones(sigma, seed), mechanisms(), count=days, seed=seed)
-        for day in played:
+        study_days = simulated_days(_zones(sigma, seed), mechanisms(), count=days, seed=seed)
+        for day in study_days:
             if not first:
                 first.append(day)
             fewest = min(fewest, *(len(c.protected) for c in _calibrations(day, "bound")))
@@ -225,10 +225,10 @@ def against_eta(n_days: int, seed: int, tick: Progress = lambda: None) -> Sweep:
     Returns:
         The sweep.
     """
-    chosen = {"naive": mechanisms()["naive"]}
-    chosen |= {f"{eta:g}": Mechanism(Policy(EPSILON, HORIZON, eta=eta)) for eta in ETAS}
-    found = fold(days(_zones(SIGMA, seed), chosen, count=n_days, seed=seed), tick)
-    error = {name: found.figures[name]["rmsre_paper"] for name in chosen}
+    mechanism_set = {"naive": mechanisms()["naive"]}
+    mechanism_set |= {f"{eta:g}": Mechanism(Policy(EPSILON, HORIZON, eta=eta)) for eta in ETAS}
+    study = fold(days(_zones(SIGMA, seed), mechanism_set, count=n_days, seed=seed), tick)
+    error = {name: study.figures[name]["rmsre_paper"] for name in mechanism_set}
     gains = tuple(ratio_of_means(error["naive"], error[f"{eta:g}"]) for eta in ETAS)
     return Sweep("eta", ETAS, {"naive / hushgrid": gains})
 
@@ -246,10 +246,12 @@ def against_sigma(n_days: int, seed: int, tick: Progress = lambda: None) -> Swee
     """
     lines: dict[str, list[Summary]] = {"bound": [], "exact": []}
     for sigma in SIGMAS:
-        played = days(_zones(sigma, seed), mechanisms(), count=n_days, seed=seed)
-        found = fold(played, tick).figures
+        study_days = days(_zones(sigma, seed), mechanisms(), count=n_days, seed=seed)
+        figures = fold(study_days, tick).figures
         for name, line in lines.items():
-            line.append(ratio_of_means(found["naive"]["rmsre_paper"], found[name]["rmsre_paper"]))
+            line.append(
+                ratio_of_means(figures["naive"]["rmsre_paper"], figures[name]["rmsre_paper"])
+            )
     gain = {"eta = 1": tuple(lines["bound"]), "eta = 0": tuple(lines["exact"])}
     return Sweep("sigma", SIGMAS, gain)
 
@@ -293,8 +295,8 @@ def against_count(n_days: int, seed: int, tick: Progress = lambda: None) -> Swee
         _constraint_gain(TYPICAL_SIZE, TYPICAL_CERTAIN, count, n_days, seed, tick)
         for count in COUNTS
     )
-    at = tuple(count / HOUSES for count in COUNTS)
-    return Sweep("share of houses that are large", at, {f"{TYPICAL_SIZE} times a house": gain})
+    shares = tuple(count / HOUSES for count in COUNTS)
+    return Sweep("share of houses that are large", shares, {f"{TYPICAL_SIZE} times a house": gain})
 
 
 def _constraint_gain(
@@ -305,8 +307,8 @@ def _constraint_gain(
         "naive_max": Mechanism(Policy(EPSILON, HORIZON), Naive()),
         "bound": Mechanism(Policy(EPSILON, HORIZON)),
     }
-    found = fold(days(lambda _: zone, pair, count=n_days, seed=seed), tick).figures
-    return ratio_of_means(found["naive_max"]["rmsre_paper"], found["bound"]["rmsre_paper"])
+    figures = fold(days(lambda _: zone, pair, count=n_days, seed=seed), tick).figures
+    return ratio_of_means(figures["naive_max"]["rmsre_paper"], figures["bound"]["rmsre_paper"])
 
 
 def large_consumers(size: int, share: float, count: int, seed: int) -> Scenario:
@@ -329,8 +331,8 @@ def large_consumers(size: int, share: float, count: int, seed: int) -> Scenario:
     closed_steps = round(share * HORIZON)
     # slots: the paper's four periods while the large are closed, the same four while they are open
     slots = CALENDAR.slots + 4 * (np.arange(HORIZON) >= closed_steps)
-    shut, either = [[1.0, 0.0]] * 2, [[0.5, 0.5]] * 2
-    large = np.array([[shut] * count] * 4 + [[either] * count] * 4)
+    closed_chain, even_chain = [[1.0, 0.0]] * 2, [[0.5, 0.5]] * 2
+    large = np.array([[closed_chain] * count] * 4 + [[even_chain] * count] * 4)
     first = [[1.0, 0.0] if closed_steps else [0.5, 0.5]] * count
     theta = OccupancyModel.factored(
         np.concatenate([initial, first]),

@@ -93,12 +93,12 @@ def _least_variance(f0: Floats, f1: Floats, epsilon: float) -> float:
     half = _REACH * width
     right, left = (_rate(f0, f1, sign, epsilon, width) for sign in (1.0, -1.0))
     p, mass, cost = _noise(half, 2 * width, left, right)
-    seen: list[Any] = [
+    outputs: list[Any] = [
         matrices.csr_matrix(_convolution(f, len(p))[width - 1 : len(p)] @ p) for f in (f0, f1)
     ]
-    grown = math.exp(epsilon)
-    limits = matrices.vstack([seen[1] - grown * seen[0], seen[0] - grown * seen[1]])
-    found = solver.linprog(
+    ratio = math.exp(epsilon)
+    limits = matrices.vstack([outputs[1] - ratio * outputs[0], outputs[0] - ratio * outputs[1]])
+    solution = solver.linprog(
         cost / width**2,  # near 1: the solver's tolerances are absolute
         A_ub=limits,
         b_ub=np.zeros(limits.shape[0]),
@@ -106,9 +106,9 @@ def _least_variance(f0: Floats, f1: Floats, epsilon: float) -> float:
         b_eq=[1.0],
         method="highs",
     )
-    if found.status != 0:
+    if solution.status != 0:
         raise PolicyError(f"no noise was found at epsilon = {epsilon:g}; give a larger epsilon.")
-    return float(found.fun) * width**2
+    return float(solution.fun) * width**2
 
 
 def _rate(f0: Floats, f1: Floats, sign: float, epsilon: float, width: int) -> float:
@@ -117,16 +117,16 @@ def _rate(f0: Floats, f1: Floats, sign: float, epsilon: float, width: int) -> fl
 
     x = sign * np.arange(len(f0))
 
-    def beyond(s: float) -> float:
-        shifted = np.exp(s * x - (s * x).max())
-        return abs(math.log(float(f1 @ shifted) / float(f0 @ shifted))) - epsilon
+    def excess(s: float) -> float:
+        weights = np.exp(s * x - (s * x).max())
+        return abs(math.log(float(f1 @ weights) / float(f0 @ weights))) - epsilon
 
     top = 1.0 / width
-    while top < 30 and beyond(top) < 0:
+    while top < 30 and excess(top) < 0:
         top *= 2
-    if beyond(top) < 0:
+    if excess(top) < 0:
         return top
-    return float(cast(Any, optimize).brentq(beyond, 0.0, top, xtol=1e-12))
+    return float(cast(Any, optimize).brentq(excess, 0.0, top, xtol=1e-12))
 
 
 def _noise(half: int, extra: int, left: float, right: float) -> tuple[Floats, Floats, Floats]:
@@ -147,10 +147,10 @@ def _noise(half: int, extra: int, left: float, right: float) -> tuple[Floats, Fl
 
 def _convolution(f: Floats, size: int) -> Floats:
     """The matrix of f * p for a p of `size` cells."""
-    out = np.zeros((size + len(f) - 1, size))
+    matrix = np.zeros((size + len(f) - 1, size))
     for shift, weight in enumerate(f.tolist()):
-        out[np.arange(size) + shift, np.arange(size)] = weight
-    return out
+        matrix[np.arange(size) + shift, np.arange(size)] = weight
+    return matrix
 
 
 def floor_of_uniform(
@@ -175,9 +175,9 @@ def floor_of_uniform(
         raise ConsumptionError(f"cells is {cells}; give 1 to {MAX_CELLS}.")
     top = max(absent, present)
     f0, f1 = (_cells(u, top, cells) for u in (absent, present))
-    found = floor_sd(f0, f1, epsilon) * top / cells
+    sd = floor_sd(f0, f1, epsilon) * top / cells
     tick()
-    return found
+    return sd
 
 
 def _cells(u: int, top: int, cells: int) -> Floats:
@@ -212,11 +212,11 @@ def quilt_multiple(
     >>> round(float(quilt_multiple(pi, a, CALENDAR, 96, 1.0)[0]), 2)
     66.57
     """
-    out = np.empty(len(initial))
+    multiples = np.empty(len(initial))
     for start in range(0, len(initial), _CHUNK):
-        some = slice(start, start + _CHUNK)
-        out[some] = _multiple(initial[some], transition[:, some], calendar, horizon, epsilon)
-    return out
+        part = slice(start, start + _CHUNK)
+        multiples[part] = _multiple(initial[part], transition[:, part], calendar, horizon, epsilon)
+    return multiples
 
 
 def _multiple(pi: Floats, a: Floats, calendar: Calendar, horizon: int, epsilon: float) -> Floats:
@@ -225,12 +225,12 @@ def _multiple(pi: Floats, a: Floats, calendar: Calendar, horizon: int, epsilon: 
     for matrix in steps:
         laws.append(np.einsum("cs,csk->ck", laws[-1], matrix))
         possible.append((possible[-1][:, :, None] & (matrix > 0)).any(axis=1))
-    lost = np.any(
+    underflows = np.any(
         [(p & (law < _SMALL)).any(axis=1) for p, law in zip(possible, laws, strict=True)], axis=0
     )
     worst = np.zeros(len(pi))
     for i in range(horizon):
-        score = np.where(lost, horizon / epsilon, _score(laws, steps, i, epsilon))
+        score = np.where(underflows, horizon / epsilon, _score(laws, steps, i, epsilon))
         # no secret at a step whose state is known
         worst = np.maximum(worst, np.where(possible[i].all(axis=1), score, 0.0))
     return worst
@@ -241,16 +241,16 @@ def _score(laws: list[Floats], steps: list[Floats], i: int, epsilon: float) -> F
     from hushgrid._kernels.loss import two_sided
 
     horizon = len(laws)
-    before, after = _influences(laws, steps, i)
+    past, future = _influences(laws, steps, i)
     a, b = np.arange(1, i + 1), np.arange(1, horizon - i)
     best = np.full(len(laws[0]), horizon / epsilon)  # the trivial quilt
-    left = _scores(before.max(axis=2), horizon - 1 - i + a, epsilon)
-    right = _scores(after.max(axis=2), i + b, epsilon)
-    for one in (left, right):
-        if one.shape[1]:
-            best = np.minimum(best, one.min(axis=1))
+    left = _scores(past.max(axis=2), horizon - 1 - i + a, epsilon)
+    right = _scores(future.max(axis=2), i + b, epsilon)
+    for scores in (left, right):
+        if scores.shape[1]:
+            best = np.minimum(best, scores.min(axis=1))
     if len(a) and len(b):
-        best = two_sided(before, after, epsilon, best)
+        best = two_sided(past, future, epsilon, best)
     return best
 
 
@@ -270,8 +270,8 @@ def _influences(laws: list[Floats], steps: list[Floats], i: int) -> tuple[Floats
     for a in range(i):
         reach = steps[i - 1 - a] @ reach  # rows: the state at i-a-1, columns: at i
         joint = laws[i - 1 - a][:, :, None] * reach
-        given = joint / np.maximum(joint.sum(axis=1), 1e-300)[:, None]
-        back[:, a] = np.swapaxes(given, 1, 2)
+        conditional = joint / np.maximum(joint.sum(axis=1), 1e-300)[:, None]
+        back[:, a] = np.swapaxes(conditional, 1, 2)
     return _ratios(back), _ratios(forward)
 
 
@@ -290,27 +290,27 @@ def _model_multiples(model: OccupancyModel, horizon: int, epsilon: float) -> Flo
         [piece.initial, np.moveaxis(piece.transition, 1, 0).reshape(len(piece.initial), -1)], axis=1
     )
     _, first, inverse = np.unique(kinds, axis=0, return_index=True, return_inverse=True)
-    found = quilt_multiple(
+    multiples = quilt_multiple(
         piece.initial[first], piece.transition[:, first], model.calendar, horizon, epsilon
     )
-    out = np.empty(model.n_houses)
-    out[piece.members[:, 0]] = found[inverse.ravel()][piece.chain_of]
-    return out
+    result = np.empty(model.n_houses)
+    result[piece.members[:, 0]] = multiples[inverse.ravel()][piece.chain_of]
+    return result
 
 
-def _contradicted(setting: MethodSetting) -> Bools:
+def _contradictions(setting: MethodSetting) -> Bools:
     """Houses that some step leaves open only because the models contradict each other."""
     every = [possible_states(model) for model in setting.scenario.models]
-    out = np.zeros(setting.scenario.zone.n_houses, np.bool_)
+    houses = np.zeros(setting.scenario.zone.n_houses, np.bool_)
     for _ in range(setting.horizon):
         states = []
         for model, steps in zip(setting.scenario.models, every, strict=True):
-            piece, own = model.chains[0], np.empty((model.n_houses, 2), np.bool_)
-            own[piece.members[:, 0]] = next(steps)[0][piece.chain_of]
-            states.append(own)
-        together = np.any(states, axis=0).all(axis=1)
-        out |= together & ~np.any([one.all(axis=1) for one in states], axis=0)
-    return out
+            piece, possible = model.chains[0], np.empty((model.n_houses, 2), np.bool_)
+            possible[piece.members[:, 0]] = next(steps)[0][piece.chain_of]
+            states.append(possible)
+        joint = np.any(states, axis=0).all(axis=1)
+        houses |= joint & ~np.any([possible.all(axis=1) for possible in states], axis=0)
+    return houses
 
 
 def _prepare_quilt(setting: MethodSetting) -> Ready | MethodRefusal:
@@ -323,10 +323,12 @@ def _prepare_quilt(setting: MethodSetting) -> Ready | MethodRefusal:
         return MethodRefusal("houses move together, and the quilt is for one chain a house")
     if setting.run is not None:
         return MethodRefusal("its quilts are of a day on its own, and these days have no end")
-    each = [_model_multiples(model, setting.horizon, promise.epsilon) for model in scenario.models]
-    multiple = np.max(each, axis=0)
+    multiples = [
+        _model_multiples(model, setting.horizon, promise.epsilon) for model in scenario.models
+    ]
+    multiple = np.max(multiples, axis=0)
     if len(scenario.models) > 1:  # certain under each model, yet not known: all of T counts
-        multiple = np.where(_contradicted(setting), setting.horizon / promise.epsilon, multiple)
+        multiple = np.where(_contradictions(setting), setting.horizon / promise.epsilon, multiple)
     b = float((scenario.zone.bound * multiple).max())
     if b == 0:
         return MethodRefusal("no house is uncertain at any step, so no quilt is asked for")
@@ -366,18 +368,18 @@ def _gap_below(f: Floats, g: Floats) -> int:
     """The largest gap among quantiles up to a little above one half, small sums exact."""
     points, sums = [], []
     for pmf in (f, g):
-        at = np.flatnonzero(pmf > 0)
-        points.append(at)
-        sums.append(np.cumsum(pmf[at]))
+        support = np.flatnonzero(pmf > 0)
+        points.append(support)
+        sums.append(np.cumsum(pmf[support]))
     ends = np.unique(np.concatenate(sums))
     starts = np.r_[0.0, ends[:-1]]
     real = (ends - starts > _TIE * ends) & (starts < 0.6)
     middle = ((starts + ends) / 2)[real]
-    where = [
-        at[np.minimum(np.searchsorted(cumulative, middle), len(at) - 1)]
-        for at, cumulative in zip(points, sums, strict=True)
+    quantiles = [
+        support[np.minimum(np.searchsorted(cumulative, middle), len(support) - 1)]
+        for support, cumulative in zip(points, sums, strict=True)
     ]
-    return int(np.abs(where[0] - where[1]).max())
+    return int(np.abs(quantiles[0] - quantiles[1]).max())
 
 
 @lru_cache(maxsize=100_000)
@@ -388,11 +390,11 @@ def _gap(absent: Law, present: Law) -> int:
 def _gaps(setting: MethodSetting, t: int) -> Floats:
     """The quantile gap of every house's reading at step t [Wh]."""
     f = setting.scenario.consumption
-    each = [
+    gaps = [
         _gap(f.law(t, kind, occupied=False), f.law(t, kind, occupied=True))
         for kind in range(f.absent.shape[1])
     ]
-    return np.array(each, np.float64)[f.class_of]
+    return np.array(gaps, np.float64)[f.class_of]
 
 
 def _prepare_wasserstein(setting: MethodSetting) -> Ready | MethodRefusal:
@@ -417,10 +419,10 @@ def _prepare_wasserstein(setting: MethodSetting) -> Ready | MethodRefusal:
     reach = np.array(gaps)
     widest = np.maximum(reach.max(axis=1), MIN_SCALE)
     shares = reach / widest[:, None]  # of what a step loses, by house
-    each = _largest(setting, shares) if setting.run is None else setting.step_epsilon
+    step_loss = _largest(setting, shares) if setting.run is None else setting.step_epsilon
     return noisy(
         setting,
-        np.maximum(widest / each, MIN_SCALE).tolist(),
+        np.maximum(widest / step_loss, MIN_SCALE).tolist(),
         "pure epsilon, if the occupancy model is true and every reading follows its public law"
         + ("" if promise.secret == "step" else FRESH),
     )
@@ -436,8 +438,8 @@ def _largest(setting: MethodSetting, shares: Floats) -> float:
     low, high = promise.epsilon / (8 * len(shares)), promise.epsilon
     while high / low - 1 > 1e-6:
         middle = math.sqrt(low * high)
-        kept = worst_leakage(setting.scenario.models, middle * shares).total <= promise.epsilon
-        low, high = (middle, high) if kept else (low, middle)
+        holds = worst_leakage(setting.scenario.models, middle * shares).total <= promise.epsilon
+        low, high = (middle, high) if holds else (low, middle)
     return low
 
 

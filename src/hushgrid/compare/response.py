@@ -54,18 +54,20 @@ def price_elasticity(
         )
     if not (x > 0).all():
         raise ReadingError("price is not above 0 everywhere; give the price of each step.")
-    found = np.array([_slope(home, np.log(x), place) for home in y])
-    usable = np.isfinite(found).all(axis=1)
-    groups = [found[group & usable] for group in (trial, ~trial)]
+    slopes = np.array([_slope(home, np.log(x), place) for home in y])
+    usable = np.isfinite(slopes).all(axis=1)
+    groups = [slopes[group & usable] for group in (trial, ~trial)]
     sizes = [len(group) for group in groups]
     if min(sizes) < 2:
         raise ReadingError(
             f"{sizes[0]} homes on the dynamic price and {sizes[1]} others have readings at"
             " different prices; give two or more of each."
         )
-    one, other = (ratio_of_means(*group.T) for group in groups)
-    squares = [each.sd**2 / n for each, n in zip((one, other), sizes, strict=True)]
-    error, mean = math.sqrt(sum(squares)), one.mean - other.mean
+    trial_slope, control_slope = (ratio_of_means(*group.T) for group in groups)
+    squares = [
+        slope.sd**2 / n for slope, n in zip((trial_slope, control_slope), sizes, strict=True)
+    ]
+    error, mean = math.sqrt(sum(squares)), trial_slope.mean - control_slope.mean
     freedom = sum(v**2 / (n - 1) for v, n in zip(squares, sizes, strict=True))
     half = student(error**4 / freedom) * error if freedom else 0.0
     return Summary(mean, error, (mean - half, mean + half))
@@ -73,12 +75,12 @@ def price_elasticity(
 
 def _slope(home: Floats, x: Floats, slot: NDArray[np.int64]) -> tuple[float, float]:
     """Of a home's readings on x, both about their means in each slot; and the mean reading."""
-    seen: Bools = np.isfinite(home)
-    own, number = slot[seen], np.bincount(slot[seen])
+    mask: Bools = np.isfinite(home)
+    slots, number = slot[mask], np.bincount(slot[mask])
 
     def centred(values: Floats) -> Floats:
-        return np.asarray(values - (np.bincount(own, values) / np.maximum(number, 1))[own])
+        return np.asarray(values - (np.bincount(slots, values) / np.maximum(number, 1))[slots])
 
-    if not seen.any() or not (spread := float(np.square(at := centred(x[seen])).sum())) > 0:
+    if not mask.any() or not (spread := float(np.square(residual := centred(x[mask])).sum())) > 0:
         return math.nan, math.nan
-    return float(at @ home[seen]) / spread, float(home[seen].mean())
+    return float(residual @ home[mask]) / spread, float(home[mask].mean())

@@ -54,9 +54,9 @@ def offline(
         uniforms = np.random.Generator(np.random.PCG64(seed)).random(len(scales))
         tail = np.maximum(np.minimum(uniforms, 1 - uniforms), 2.0**-54)
         noise = np.where(uniforms < 0.5, 1.0, -1.0) * scales * np.log(2 * tail)
-        seen = forward @ load + noise
-        raw = inverse @ seen
-        return Outcome(raw, estimator.estimate(seen), raw, spread, noise="gaussian")
+        coefficients = forward @ load + noise
+        raw = inverse @ coefficients
+        return Outcome(raw, estimator.estimate(coefficients), raw, spread, noise="gaussian")
 
     return Ready(guarantee, float(spread.max()), publish)
 
@@ -78,19 +78,21 @@ class _Estimator:
         self._models = []
         for model in scenario.models:
             mean, cov = day_law(model, scenario.consumption, setting.horizon)
-            seen = forward * self._whiten[:, None]
-            spread, basis = np.linalg.eigh(seen @ cov @ seen.T)
-            back = cov @ seen.T @ basis
-            self._models.append((mean, basis, basis.T @ (seen @ mean), np.maximum(spread, 0), back))
+            whitened = forward * self._whiten[:, None]
+            spread, basis = np.linalg.eigh(whitened @ cov @ whitened.T)
+            back = cov @ whitened.T @ basis
+            self._models.append(
+                (mean, basis, basis.T @ (whitened @ mean), np.maximum(spread, 0), back)
+            )
 
-    def estimate(self, seen: Floats) -> Floats:
+    def estimate(self, coefficients: Floats) -> Floats:
         logs, guesses = [], []
         for mean, basis, expected, spread, back in self._models:
             total = self._factors**2 * spread + 1  # (factors, coefficients)
-            rest = basis.T @ (seen * self._whiten) - self._factors * expected
-            fit = (rest**2 / total + np.log(total)).sum(axis=1) / 2
+            residual = basis.T @ (coefficients * self._whiten) - self._factors * expected
+            fit = (residual**2 / total + np.log(total)).sum(axis=1) / 2
             logs.append(self._weights - fit)
-            guesses.append(self._factors * mean + self._factors**2 * (rest / total) @ back.T)
+            guesses.append(self._factors * mean + self._factors**2 * (residual / total) @ back.T)
         odds = np.concatenate(logs)
         weights = np.exp(odds - odds.max())
         return np.asarray(weights @ np.concatenate(guesses) / weights.sum())
@@ -193,9 +195,9 @@ def choose_k(mean: Floats, bound: float, epsilon: float) -> int:
 
     def cost(k: int) -> float:
         basis = fourier_basis(horizon, k)
-        missed = mean - basis.T @ (basis @ mean)
+        residual = mean - basis.T @ (basis @ mean)
         noise = (2 * k - 1) * 2 * fourier_scale(horizon, k, bound, epsilon) ** 2
-        return float(missed @ missed) + noise
+        return float(residual @ residual) + noise
 
     return min(range(1, min((horizon + 1) // 2, _MOST_K) + 1), key=cost)
 
@@ -205,11 +207,11 @@ def _prepare_fourier(setting: MethodSetting) -> Ready:
     k = choose_k(setting.forecast, setting.largest, epsilon)
     basis = fourier_basis(setting.horizon, k)
     b = fourier_scale(setting.horizon, k, setting.largest, epsilon)
-    released: Any = np.full(len(basis), b)
+    scales: Any = np.full(len(basis), b)
     return offline(
         setting,
         basis,
-        released,
+        scales,
         basis.T,
         f"pure epsilon for a house's whole trajectory, whatever anyone consumes; k = {k} from the"
         " public forecast",
@@ -247,7 +249,7 @@ def haar(horizon: int) -> Haar:
     True
     """
     _check(horizon)
-    m = _padded(horizon)
+    m = _padded_length(horizon)
     rows, signs, sizes = [np.full(m, 1 / m)], [np.ones(m)], [m]
     size = m
     while size > 1:
@@ -276,7 +278,7 @@ def wavelet_sensitivity(horizon: int) -> int:
     (220, 280)
     """
     _check(horizon)
-    best = _subtree(0, _padded(horizon), horizon)
+    best = _subtree(0, _padded_length(horizon), horizon)
     return max(value + abs(total) for total, value in best.items())
 
 
@@ -289,16 +291,16 @@ def _subtree(start: int, size: int, horizon: int) -> dict[int, int]:
     half = size // 2
     left = _subtree(start, half, horizon)
     right = left if start + size <= horizon else _subtree(start + half, half, horizon)
-    out: dict[int, int] = {}
+    sums: dict[int, int] = {}
     for s, x in left.items():
         for r, y in right.items():
             value = x + y + abs(s - r)
-            if value > out.get(s + r, -1):
-                out[s + r] = value
-    return out
+            if value > sums.get(s + r, -1):
+                sums[s + r] = value
+    return sums
 
 
-def _padded(horizon: int) -> int:
+def _padded_length(horizon: int) -> int:
     return 1 << max(horizon - 1, 0).bit_length()
 
 

@@ -75,8 +75,8 @@ class Distribution(NamedTuple):
         (0.25, 0.125)
         """
         counted = spent[max(len(spent) - self.steps + 1, 0) :]
-        left = (self.epsilon / 2 - sum(counted)) / 2
-        return left if left > _LITTLE * self.epsilon else 0.0
+        room = (self.epsilon / 2 - sum(counted)) / 2
+        return room if room > _LITTLE * self.epsilon else 0.0
 
 
 class Absorption(NamedTuple):
@@ -114,17 +114,17 @@ class Absorption(NamedTuple):
         return self.probe * min(max(len(spent) + 1 - free, 0), self.steps)
 
 
-class _Left(NamedTuple):
+class _Carry(NamedTuple):
     """What a day leaves for the next one, of the held rate and of the one that is estimated."""
 
     spent: tuple[list[float], list[float]]
-    held: float  # the load behind the last rate [Wh]
+    last_load: float  # the load behind the last rate [Wh]
 
 
 class _Observed(NamedTuple):
     load_hat: float  # [Wh]
     scale: float  # [Wh]
-    held: float  # the load behind the raw rate: a step that is only probed keeps the last [Wh]
+    last_load: float  # the load behind the raw rate: a step that is only probed keeps the last [Wh]
     estimate: float  # [Wh]
 
 
@@ -143,18 +143,18 @@ def _prepare(share_out: Callable[[float, int], Shares], setting: MethodSetting) 
     day = partial(_published_day, shares, scale_of, tariff)
 
     def publish_on(
-        load: Ints, seed: np.random.SeedSequence, left: _Left | None
-    ) -> tuple[Outcome, _Left]:
-        spent = left.spent if left else ([], [])
-        raw, spent_raw = day(load, seed, spent[0], held=left.held if left else None)
-        followed, spent_followed = day(load, seed, spent[1], setting.public)
-        made = Outcome(
-            np.array([step.held for step in raw]),
-            np.array([step.estimate for step in followed]),
+        load: Ints, seed: np.random.SeedSequence, carry: _Carry | None
+    ) -> tuple[Outcome, _Carry]:
+        spent = carry.spent if carry else ([], [])
+        raw, spent_raw = day(load, seed, spent[0], last_load=carry.last_load if carry else None)
+        estimates, spent_followed = day(load, seed, spent[1], setting.public)
+        outcome = Outcome(
+            np.array([step.last_load for step in raw]),
+            np.array([step.estimate for step in estimates]),
             np.array([step.load_hat for step in raw]),
             np.array([step.scale for step in raw]),
         )
-        return made, _Left((spent_raw, spent_followed), raw[-1].held)
+        return outcome, _Carry((spent_raw, spent_followed), raw[-1].last_load)
 
     def publish(load: Ints, seed: np.random.SeedSequence) -> Outcome:
         return publish_on(load, seed, None)[0]
@@ -173,39 +173,39 @@ def _published_day(
     tariff: Tariff,
     load: Ints,
     seed: np.random.SeedSequence,
-    before: Sequence[float] = (),
+    losses: Sequence[float] = (),
     public: PublicKnowledge | None = None,
-    held: float | None = None,
+    last_load: float | None = None,
 ) -> tuple[list[_Observed], list[float]]:
     """Probe and publish a day; without `public` the load behind the last rate is expected.
 
-    `before` is what each of the last steps spent, `held` the load behind the rate of the last.
+    `losses` is what each of the last steps spent, `last_load` the load behind the rate of the last.
     """
-    noise, spent = SimulatedNoise(seed), list(before)
+    noise, spent = SimulatedNoise(seed), list(losses)
     expected, last, steps = 0.0, 0.0, list[_Observed]()
-    if held is not None:
-        expected, last = _load_behind(public_rate(held, tariff), tariff), held
+    if last_load is not None:
+        expected, last = _load_behind(public_rate(last_load, tariff), tariff), last_load
     for t, z in enumerate(load.tolist(), 1):
         offer = shares.offer(spent)
         probe = scale = scale_of(t, shares.probe)
         publication = scale_of(t, offer) if offer else probe
-        seen, anew = z + noise.draw(probe), z + noise.draw(publication)
+        observation, fresh = z + noise.draw(probe), z + noise.draw(publication)
         if public is not None:
             law = public.predicted()
             expected = float((law.weights * law.mean).sum())
         # the probe's own noise moves it by its scale
-        published = bool(offer) and abs(seen - expected) - probe > publication
+        published = bool(offer) and abs(observation - expected) - probe > publication
         if published:
-            seen, scale = anew, publication
+            observation, scale = fresh, publication
         spent.append(offer if published else 0.0)
-        estimate = float(seen)
+        estimate = float(observation)
         if public is not None:
-            estimate, public = public.learn(seen, scale)
-        if published or (held is None and not steps):
-            last = float(seen)
+            estimate, public = public.learn(observation, scale)
+        if published or (last_load is None and not steps):
+            last = float(observation)
             if public is None:
                 expected = _load_behind(public_rate(last, tariff), tariff)
-        steps.append(_Observed(float(seen), scale, last, estimate))
+        steps.append(_Observed(float(observation), scale, last, estimate))
     return steps, spent[-2 * shares.steps :]
 
 

@@ -82,7 +82,7 @@ class fix:  # noqa: N801
         try:
             return handler(value)
         except ValidationError as error:
-            if all(one["type"] in _FORMS for one in error.errors()):
+            if all(entry["type"] in _FORMS for entry in error.errors()):
                 raise
         except (OSError, ArithmeticError):  # an odd name of a file, a number beyond all floats
             pass
@@ -93,25 +93,25 @@ class Mistakes:
     """The mistakes of one table, raised together."""
 
     def __init__(self) -> None:
-        self._found: list[InitErrorDetails] = []
-        self._moved: set[Any] = set()  # keys that have the value of an unknown one
+        self._errors: list[InitErrorDetails] = []
+        self._guesses: set[Any] = set()  # keys that have the value of an unknown one
 
-    def add(self, text: str, *loc: str | int, form: str = "rest", **more: Any) -> Mistakes:
+    def add(self, text: str, *loc: str | int, form: str = "rest", **context: Any) -> Mistakes:
         """Add a mistake; none at a key that has the value of an unknown one.
 
         Args:
             text: Its text.
             loc: The key within the table.
             form: Its form.
-            more: The `value`, `others` that it depends on, and the key that is `meant`.
+            context: The `value`, `others` that it depends on, and the key that is `meant`.
 
         Returns:
             The mistakes so far.
         """
-        value = more.pop("value", None)
-        kind: Any = PydanticCustomError(form, text, more) if form != "missing" else form
-        if not self._moved.intersection(loc[:1]):
-            self._found.append({"type": kind, "loc": loc, "input": value})
+        value = context.pop("value", None)
+        kind: Any = PydanticCustomError(form, text, context) if form != "missing" else form
+        if not self._guesses.intersection(loc[:1]):
+            self._errors.append({"type": kind, "loc": loc, "input": value})
         return self
 
     @contextmanager
@@ -120,9 +120,9 @@ class Mistakes:
         try:
             yield
         except ValidationError as error:
-            for one in error.errors(include_url=False):
-                more = {"value": one["input"], **one.get("ctx", {})}
-                self.add(one["msg"], *loc, *one["loc"], form=one["type"], **more)
+            for entry in error.errors(include_url=False):
+                context = {"value": entry["input"], **entry.get("ctx", {})}
+                self.add(entry["msg"], *loc, *entry["loc"], form=entry["type"], **context)
         except HushgridError as error:
             self.add(str(error), *loc, form="whole")
 
@@ -141,26 +141,28 @@ class Mistakes:
         """
         if not isinstance(table, Mapping):
             self.add("give a table", form="fix", value=table).check()
-        given, known = dict(table), sorted(keys)
-        for key in [key for key in table if key not in known]:
-            free = [one for one in known if one not in given]
-            close = (get_close_matches(key.lower(), few, 1, 0.5) for few in (free, known))
-            near = next((one for few in close for one in few), None)
-            hint = f"did you mean {near}? Known keys: " if near else "use "
-            meant = [near] if near in free else []
-            self.add(f"is not known; {hint}{', '.join(known)}.", key, meant=meant)
-            given |= dict.fromkeys(meant, given.pop(key))
-            self._moved |= {*meant}
-        return given
+        content, names = dict(table), sorted(keys)
+        for key in [key for key in table if key not in names]:
+            free = [name for name in names if name not in content]
+            close = (
+                get_close_matches(key.lower(), candidates, 1, 0.5) for candidates in (free, names)
+            )
+            match = next((name for candidates in close for name in candidates), None)
+            hint = f"did you mean {match}? Known keys: " if match else "use "
+            guesses = [match] if match in free else []
+            self.add(f"is not known; {hint}{', '.join(names)}.", key, meant=guesses)
+            content |= dict.fromkeys(guesses, content.pop(key))
+            self._guesses |= {*guesses}
+        return content
 
     def at(self, key: str) -> bool:
         """True if there is a mistake at the key."""
-        return any(one.get("loc", ())[:1] == (key,) for one in self._found)
+        return any(entry.get("loc", ())[:1] == (key,) for entry in self._errors)
 
     def check(self) -> None:
         """Raise the mistakes, if there are any."""
-        if self._found:
-            raise ValidationError.from_exception_data("table", self._found)
+        if self._errors:
+            raise ValidationError.from_exception_data("table", self._errors)
 
 
 def read(kind: Any, table: Any, loc: Loc, faults: Faults, context: Context | None = None) -> Any:
@@ -179,27 +181,30 @@ def read(kind: Any, table: Any, loc: Loc, faults: Faults, context: Context | Non
     try:
         return adapter(kind).validate_python(table, context=context)
     except ValidationError as error:
-        found = error.errors(include_url=False)
-    for one in found:
-        where, more = (*loc, *one["loc"]), one.get("ctx", {})
+        entries = error.errors(include_url=False)
+    for entry in entries:
+        place, details = (*loc, *entry["loc"]), entry.get("ctx", {})
+        if entry["type"] == "missing" and len(place) == 1:
+            faults.add_missing(key_of(place))
+            continue
         text = {
-            "fix": f"is {display(one['input'])}; {one['msg']}.",
-            "secret": f"is not usable; {one['msg']}.",
+            "fix": f"is {display(entry['input'])}; {entry['msg']}.",
+            "secret": f"is not usable; {entry['msg']}.",
             "missing": "is not set; give it a value.",
-        }.get(one["type"], one["msg"])
-        sentence = text if one["type"] == "whole" else f"{key_of(where, _printed)} {text}"
-        others = [key_of((*where[:-1], other)) for other in more.get("others", ())]
-        faults.add(key_of(where), sentence, *others)
-        faults.elsewhere |= {key_of((*where[:-1], near)) for near in more.get("meant", ())}
+        }.get(entry["type"], entry["msg"])
+        sentence = text if entry["type"] == "whole" else f"{key_of(place, _spell)} {text}"
+        keys = [key_of((*place[:-1], name)) for name in details.get("others", ())]
+        faults.add(key_of(place), sentence, *keys)
+        faults.elsewhere |= {key_of((*place[:-1], key)) for key in details.get("meant", ())}
     return None
 
 
-def key_of(loc: Loc, written: Callable[[str], str] = str) -> str:
+def key_of(loc: Loc, spell: Callable[[str], str] = str) -> str:
     """A key as in messages.
 
     Args:
         loc: Its parts: keys of tables, and numbers of elements.
-        written: How a part is written.
+        spell: How a part is written.
 
     Returns:
         The key; "file" for the whole file.
@@ -207,11 +212,11 @@ def key_of(loc: Loc, written: Callable[[str], str] = str) -> str:
     >>> key_of(("houses", 0, "bound"))
     'houses[0].bound'
     """
-    parts = (f"[{part}]" if isinstance(part, int) else f".{written(part)}" for part in loc)
+    parts = (f"[{part}]" if isinstance(part, int) else f".{spell(part)}" for part in loc)
     return "".join(parts).removeprefix(".") or "file"
 
 
-def _printed(part: str) -> str:
+def _spell(part: str) -> str:
     return part if re.fullmatch(r"[\w -]{1,80}", part) else display(part)
 
 
@@ -248,9 +253,9 @@ def keys_of(kind: Any) -> dict[str, bool]:
         Whether each key must be set.
     """
     return {
-        _key(one.name): one.default is MISSING and one.default_factory is MISSING
-        for one in fields(kind)
-        if one.init and one.name not in ("min_scale", "offset")  # which no file sets
+        _key(field.name): field.default is MISSING and field.default_factory is MISSING
+        for field in fields(kind)
+        if field.init and field.name not in ("min_scale", "offset")  # which no file sets
     }
 
 
@@ -277,17 +282,19 @@ class FileTable:
     def _read(cls, table: Any, handler: ValidatorFunctionWrapHandler) -> Any:
         """Add unknown keys to pydantic's mistakes."""
         mistakes, keys = Mistakes(), {*keys_of(cls), *cls.unread}  # type: ignore[arg-type]
-        if isinstance(table, Mapping) and (refused := cls.gone.keys() & table):
-            for key in refused:
+        if isinstance(table, Mapping) and (refusals := cls.gone.keys() & table):
+            for key in refusals:
                 mistakes.add(cls.gone[key], key, form="fix", value=table[key])
-            table = {key: value for key, value in table.items() if key not in refused}
-        given = mistakes.named(table, keys)
-        for key, text in cls.check_keys(given):
+            table = {key: value for key, value in table.items() if key not in refusals}
+        content = mistakes.named(table, keys)
+        for key, text in cls.check_keys(content):
             mistakes.add(text, key)
         with mistakes.within():
-            found = handler({key: one for key, one in given.items() if key not in cls.unread})
+            result = handler(
+                {key: value for key, value in content.items() if key not in cls.unread}
+            )
         mistakes.check()
-        return found
+        return result
 
 
 def build(kind: Any, table: Any, unread: Iterable[str] = (), hidden: Iterable[str] = ()) -> Any:
@@ -305,45 +312,45 @@ def build(kind: Any, table: Any, unread: Iterable[str] = (), hidden: Iterable[st
     Raises:
         ValidationError: Every mistake: a field that is refused is replaced, to find the next one.
     """
-    mistakes, own = Mistakes(), {one.name: str(one.type) for one in fields(kind)}
-    given = mistakes.named(table, {*keys_of(kind), *unread} - {*hidden})
-    given = {key: value for key, value in given.items() if key in own}
+    mistakes, types = Mistakes(), {field.name: str(field.type) for field in fields(kind)}
+    content = mistakes.named(table, {*keys_of(kind), *unread} - {*hidden})
+    content = {key: value for key, value in content.items() if key in types}
 
     def replace(key: str) -> None:
-        given.pop(key, None)
+        content.pop(key, None)
         if keys_of(kind)[key]:
-            given[key] = 1
+            content[key] = 1
 
-    for key, needed in keys_of(kind).items():
-        value = given.get(key)
+    for key, required in keys_of(kind).items():
+        value = content.get(key)
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if needed and key not in given:
+        if required and key not in content:
             mistakes.add("", key, form="missing")
             replace(key)
-        elif key in given and own[key] in ("float", "int") and not number:
+        elif key in content and types[key] in ("float", "int") and not number:
             mistakes.add("give a number", key, form="fix", value=value)
             replace(key)
-    for key, held in getattr(kind, "tables", {}).items():
-        if key in given:
-            inner = given.pop(key)
+    for key, inner_kind in getattr(kind, "tables", {}).items():
+        if key in content:
+            inner = content.pop(key)
             with mistakes.within(key):
-                given[key] = build(held, inner)
-    for _ in own:
+                content[key] = build(inner_kind, inner)
+    for _ in types:
         try:
-            found = kind(**given)
+            result = kind(**content)
             break
         except HushgridError as error:
-            at, others = error.fields[:1], error.fields[1:]
-            mistakes.add(str(error), *at, form="whole", others=others)
-            refused = next((key for key in error.fields if key in given), None)
-            if refused is None:
+            loc, keys = error.fields[:1], error.fields[1:]
+            mistakes.add(str(error), *loc, form="whole", others=keys)
+            refused_key = next((key for key in error.fields if key in content), None)
+            if refused_key is None:
                 break
-            replace(refused)
+            replace(refused_key)
         except (TypeError, ValueError, ArithmeticError) as error:
             mistakes.add(f"holds a value of the wrong kind or size ({error}).")
             break
     mistakes.check()
-    return found
+    return result
 
 
 # ---- values
@@ -383,21 +390,21 @@ def converted(convert: Callable[[Any], Any], text: str) -> BeforeValidator:
     """
 
     def read(value: Any) -> Any:
-        found = convert(value)
-        if found is None:
+        result = convert(value)
+        if result is None:
             raise mistake(text, "fix")
-        return found
+        return result
 
     return BeforeValidator(read)
 
 
-def duration(example: str, least: int, most: int) -> BeforeValidator:
+def duration(example: str, low: int, high: int) -> BeforeValidator:
     """Read a duration in seconds.
 
     Args:
         example: A duration for the message.
-        least: Least seconds.
-        most: Most seconds.
+        low: Least seconds.
+        high: Most seconds.
 
     Returns:
         The validator.
@@ -405,9 +412,9 @@ def duration(example: str, least: int, most: int) -> BeforeValidator:
 
     def convert(value: Any) -> int | None:
         seconds = seconds_of(value)
-        return seconds if seconds is not None and least <= seconds <= most else None
+        return seconds if seconds is not None and low <= seconds <= high else None
 
-    return converted(convert, f"give seconds from {least} to {most}, or a text such as {example!r}")
+    return converted(convert, f"give seconds from {low} to {high}, or a text such as {example!r}")
 
 
 def one_line(value: Any) -> str:

@@ -62,10 +62,10 @@ def batches_apart(
     try:
         with process.stdin:
             pickle.dump((parse, source, mapping), process.stdin)
-        while (found := pickle.load(process.stdout)) is not None:
-            if isinstance(found, Exception):
-                raise found
-            yield found
+        while (part := pickle.load(process.stdout)) is not None:
+            if isinstance(part, Exception):
+                raise part
+            yield part
     except (EOFError, BrokenPipeError, pickle.UnpicklingError):
         raise IntakeError(
             "input is damaged, or takes more than 1 GiB or 300 s to read; give another copy, or"
@@ -77,29 +77,31 @@ def batches_apart(
         process.stdout.close()
 
 
-def limited(form: Format, most: int) -> Callable[[Any, ColumnMapping], Iterator[Parsed]]:
+def limited(form: Format, row_limit: int) -> Callable[[Any, ColumnMapping], Iterator[Parsed]]:
     """The function that parses a format that seeks, for inputs of at most so many rows.
 
     Args:
         form: The format.
-        most: Rows of an input; what says that it has more is refused before a row is read.
+        row_limit: Rows of an input; what says that it has more is refused before a row is read.
 
     Returns:
         A function for `batches_apart`.
     """
-    return form.batches if form.rows is None else partial(_within, form.batches, form.rows, most)
+    if form.rows is None:
+        return form.batches
+    return partial(_within, form.batches, form.rows, row_limit)
 
 
 def _within(
     parse: Callable[[Any, ColumnMapping], Iterator[Parsed]],
     rows: Callable[[Any], int],
-    most: int,
+    row_limit: int,
     source: Any,
     mapping: ColumnMapping,
 ) -> Iterator[Parsed]:
-    if (count := rows(source)) > most:
+    if (count := rows(source)) > row_limit:
         raise IntakeError(
-            f"input has {count} rows, but its sender's meters have at most {most} readings in"
+            f"input has {count} rows, but its sender's meters have at most {row_limit} readings in"
             " intervals that may be open; send it in parts."
         )
     return parse(source, mapping)
@@ -111,10 +113,10 @@ def _parse() -> None:
     _limit(source)
     end: Exception | None = None
     try:
-        opened: AbstractContextManager[Any] = (
+        file: AbstractContextManager[Any] = (
             source.open("rb") if isinstance(source, Path) else nullcontext(source)
         )
-        with opened as data:
+        with file as data:
             for parsed in parse(data, mapping):
                 pickle.dump(parsed, sys.stdout.buffer)
                 sys.stdout.buffer.flush()
@@ -130,8 +132,8 @@ def _limit(source: bytes | Path) -> None:
         limits = {resource.RLIMIT_CORE: 0}  # a dump would hold readings
         if isinstance(source, bytes):
             limits |= {resource.RLIMIT_AS: MEMORY + len(source), resource.RLIMIT_CPU: SECONDS}
-        for what, most in limits.items():
-            resource.setrlimit(what, (most, most))
+        for kind, limit in limits.items():
+            resource.setrlimit(kind, (limit, limit))
 
 
 if __name__ == "__main__":

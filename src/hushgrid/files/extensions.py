@@ -32,24 +32,26 @@ def extensions(group: str) -> tuple[Any, ...]:
     Raises:
         ServiceError: If one cannot be loaded, or hushgrid is not installed.
     """
-    found = sorted(entry_points(group=group), key=lambda one: (not _own(one.value), one.name))
-    if not any(_own(one.value) for one in found):
+    entries = sorted(
+        entry_points(group=group), key=lambda entry: (not _is_built_in(entry.value), entry.name)
+    )
+    if not any(_is_built_in(entry.value) for entry in entries):
         raise ServiceError(
             f"entry points {group} are missing; install hushgrid (pip install hushgrid)."
         )
-    made = []
-    for one in found:
+    objects = []
+    for entry in entries:
         try:
-            made.append(one.load())
+            objects.append(entry.load())
         except Exception as error:
             raise ServiceError(
-                f"extension {one.name} ({one.value}) of {group} cannot be loaded"
+                f"extension {entry.name} ({entry.value}) of {group} cannot be loaded"
                 f" ({type(error).__name__}: {error}); correct it or uninstall it."
             ) from error
-    return tuple(made)
+    return tuple(objects)
 
 
-def _own(value: str) -> bool:
+def _is_built_in(value: str) -> bool:
     return value.startswith(OWN)
 
 
@@ -66,13 +68,13 @@ def by_key(group: str, keys: Callable[[Any], Iterable[str]]) -> dict[str, Any]:
     Raises:
         ServiceError: As `extensions`, or if two objects have the same key.
     """
-    found: dict[str, Any] = {}
-    for one in extensions(group):
-        for key in keys(one):
-            if key in found:
+    objects: dict[str, Any] = {}
+    for extension in extensions(group):
+        for key in keys(extension):
+            if key in objects:
                 raise ServiceError(
                     f"two extensions of {group} have {key!r}; give one of them another, or"
                     " uninstall it."
                 )
-            found[key] = one
-    return found
+            objects[key] = extension
+    return objects

@@ -106,7 +106,7 @@ def load_learn(path: Path | None) -> LearnTable:
         return LearnTable()
     file = TomlFile(path)
     file.check()
-    found = read(LearnFile, file.content, (), file.faults, Context(file.folder))
+    tables = read(LearnFile, file.content, (), file.faults, Context(file.folder))
     file.check()
-    table: LearnTable = found.learn
+    table: LearnTable = tables.learn
     return table

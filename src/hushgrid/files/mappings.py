@@ -28,14 +28,14 @@ _LENGTH = ("duration", "duration_s", "end", "until")  # ways to say how long a r
 
 
 def mapping_named(
-    name: str, meter_id: str | None = None, own: Mapping[str, ColumnMapping] = NO_MAPPINGS
+    name: str, meter_id: str | None = None, mappings: Mapping[str, ColumnMapping] = NO_MAPPINGS
 ) -> ColumnMapping:
     """A built-in mapping, or one of a service file.
 
     Args:
-        name: One of `BUILT_IN` or a key of `own`.
+        name: One of `BUILT_IN` or a key of `mappings`.
         meter_id: Id of the one meter of the input.
-        own: Mappings of a service file.
+        mappings: Mappings of a service file.
 
     Returns:
         The mapping.
@@ -46,10 +46,10 @@ def mapping_named(
     >>> mapping_named("lcl").meter
     'LCLid'
     """
-    if name not in BUILT_IN and name not in own:
-        names = ", ".join([*BUILT_IN, *own])
+    if name not in BUILT_IN and name not in mappings:
+        names = ", ".join([*BUILT_IN, *mappings])
         raise IntakeError(f"mapping is {name[:40]!r}; give one of {names}.")
-    mapping = own[name] if name in own else _built_in(name)
+    mapping = mappings[name] if name in mappings else _built_in(name)
     return mapping if meter_id is None else replace(mapping, meter_id=meter_id)
 
 
@@ -59,7 +59,7 @@ def _built_in(name: str) -> ColumnMapping:
 
 
 def mapping_of(
-    name: str, meter_id: str | None = None, own: Mapping[str, ColumnMapping] = NO_MAPPINGS
+    name: str, meter_id: str | None = None, mappings: Mapping[str, ColumnMapping] = NO_MAPPINGS
 ) -> ColumnMapping:
     """A mapping by its name, or that of a TOML file with the fields of `ColumnMapping`.
 
@@ -69,7 +69,7 @@ def mapping_of(
     Args:
         name: Name, or path of a file that ends in .toml.
         meter_id: Id of the one meter of the input.
-        own: Mappings of a service file.
+        mappings: Mappings of a service file.
 
     Returns:
         The mapping.
@@ -79,11 +79,11 @@ def mapping_of(
         FileError: If the file cannot be read.
     """
     if not name.endswith(".toml"):
-        return mapping_named(name, meter_id, own)
+        return mapping_named(name, meter_id, mappings)
     return _of_file(Path(name), {} if meter_id is None else {"meter_id": meter_id})
 
 
-def _of_file(path: Path, more: Mapping[str, Any] = NO_MAPPINGS) -> ColumnMapping:
+def _of_file(path: Path, overrides: Mapping[str, Any] = NO_MAPPINGS) -> ColumnMapping:
     names = {field.name for field in fields(ColumnMapping)} - {"registers"}
     try:
         table = tomllib.loads(read_text(path))
@@ -97,15 +97,15 @@ def _of_file(path: Path, more: Mapping[str, Any] = NO_MAPPINGS) -> ColumnMapping
         for rule in ("only", "fed_in"):
             if isinstance(table.get(rule), dict):
                 table[rule] = [[key, texts] for key, texts in table[rule].items()]
-        changes = {key: _tuple(value) for key, value in table.items()} | dict(more)
+        changes = {key: _tuple(value) for key, value in table.items()} | dict(overrides)
         if not base:
             return ColumnMapping(**changes)
-        return replace(mapping_named(str(base)), **_replaced(changes), **changes)
+        return replace(mapping_named(str(base)), **_defaults(changes), **changes)
     except (tomllib.TOMLDecodeError, IntakeError, TypeError, ValueError) as error:
         raise IntakeError(f"mapping {path}: {error}") from None
 
 
-def _replaced(changes: Mapping[str, Any]) -> dict[str, Any]:
+def _defaults(changes: Mapping[str, Any]) -> dict[str, Any]:
     """Fields of a base that do not hold beside what a file says of the length of readings."""
     if not any(name in changes for name in _LENGTH):
         return {}

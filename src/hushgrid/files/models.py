@@ -114,10 +114,10 @@ def _matrices(path: Path, states: int) -> Any:
             f"{path} does not hold 144 matrices of 7 states; give another version of richardsonpy,"
             " or a file of chains."
         )
-    found = table[:, 2:].reshape(144, 7, 7)[:, :states, :states].copy()
-    unseen = found.sum(axis=2) == 0  # a number of people that no diary had stays as it is
-    found[unseen] = np.eye(states)[np.nonzero(unseen)[1]]
-    return found / found.sum(axis=2, keepdims=True)
+    matrices = table[:, 2:].reshape(144, 7, 7)[:, :states, :states].copy()
+    empty = matrices.sum(axis=2) == 0  # a number of people that no diary had stays as it is
+    matrices[empty] = np.eye(states)[np.nonzero(empty)[1]]
+    return matrices / matrices.sum(axis=2, keepdims=True)
 
 
 def _numbers(path: Path) -> Any:
@@ -147,9 +147,9 @@ def save_learned(folder: Path, contents: Sequence[dict[str, Any]]) -> Path:
     Returns:
         The file written.
     """
-    first, *more = contents
-    whole = {"format": MODEL_FORMAT, **first, **({"more": more} if more else {})}
-    return write_text(folder / FILE, json.dumps(whole) + "\n")
+    first, *kinds = contents
+    content = {"format": MODEL_FORMAT, **first, **({"more": kinds} if kinds else {})}
+    return write_text(folder / FILE, json.dumps(content) + "\n")
 
 
 def load_learned(path: Path | str) -> list[dict[str, Any]]:
@@ -170,16 +170,16 @@ def load_learned(path: Path | str) -> list[dict[str, Any]]:
         content = json.loads(read_text(path))
     except (ValueError, RecursionError) as error:
         raise FileError(f"{path} is not JSON ({error}); give a folder of hushgrid learn.") from None
-    found = content.get("format") if isinstance(content, dict) else None
-    if type(found) is not int or found != MODEL_FORMAT:
+    version = content.get("format") if isinstance(content, dict) else None
+    if type(version) is not int or version != MODEL_FORMAT:
         raise FileError(
-            f"{path} has format {found!r}; give a folder whose {FILE} has format {MODEL_FORMAT}, as"
-            " hushgrid learn writes it."
+            f"{path} has format {version!r}; give a folder whose {FILE} has format {MODEL_FORMAT},"
+            " as hushgrid learn writes it."
         )
-    more = content.pop("more", [])
-    kinds = [content, *(more if isinstance(more, list) else [more])]
-    for one in kinds:
-        missing = [key for key in _KEYS if not isinstance(one, dict) or key not in one]
+    extra = content.pop("more", [])
+    kinds = [content, *(extra if isinstance(extra, list) else [extra])]
+    for kind in kinds:
+        missing = [key for key in _KEYS if not isinstance(kind, dict) or key not in kind]
         if missing:
             raise FileError(f"{path} lacks {missing[0]!r}; learn the model again.")
     return kinds
@@ -194,24 +194,24 @@ def published_groups(content: dict[str, Any]) -> tuple[PublishedGroup, ...]:
     Returns:
         One group for each prototype.
     """
-    found = []
-    for one in content["prototypes"]:
-        a = np.array(one["transition"], np.float64)
+    groups = []
+    for prototype in content["prototypes"]:
+        a = np.array(prototype["transition"], np.float64)
         chain = Habits(a, stationary(a), str(content.get("prior", "learned")))
         starts = tuple(int(hour) for hour in content["starts"])
-        seasons = tuple(tuple(map(int, some)) for some in content.get("seasons", ()))
-        found.append(
+        seasons = tuple(tuple(map(int, months)) for months in content.get("seasons", ()))
+        groups.append(
             PublishedGroup(
                 chain,
-                one["absent"],
-                tuple(one["present"]),
+                prototype["absent"],
+                tuple(prototype["present"]),
                 starts,
-                one["homes"],
-                tuple(one.get("empty", ())),
+                prototype["homes"],
+                tuple(prototype.get("empty", ())),
                 seasons,
             )
         )
-    return tuple(found)
+    return tuple(groups)
 
 
 def hidden_fit(content: dict[str, Any], design: Design) -> Fit:
@@ -224,29 +224,29 @@ def hidden_fit(content: dict[str, Any], design: Design) -> Fit:
     Returns:
         A fit with one model for each prototype; its statistics are zero.
     """
-    hidden = [one["hidden"] for one in content["prototypes"]]
+    hidden = [model["hidden"] for model in content["prototypes"]]
     k = len(hidden)
-    natural = np.array([one["natural"] for one in hidden])
-    transition = np.array([one["transition"] for one in hidden])
-    none = np.zeros(k)
-    seen = np.array([one["seen"] for one in hidden])
+    natural = np.array([model["natural"] for model in hidden])
+    transition = np.array([model["transition"] for model in hidden])
+    zeros = np.zeros(k)
+    seen = np.array([model["seen"] for model in hidden])
     return Fit(
         design=replace(design, moves=transition.mean(axis=0)),
-        initial=np.array([one["initial"] for one in hidden]),
+        initial=np.array([model["initial"] for model in hidden]),
         transition=transition,
         natural=natural,
         parameters=natural,
-        edges=np.array([one["edges"] for one in hidden]),
+        edges=np.array([model["edges"] for model in hidden]),
         seen=seen,
         means=np.zeros_like(seen),
         moves=np.zeros_like(transition),
         sums=np.zeros((*seen.shape, natural.shape[-1])),
-        log_likelihood=none,
-        readings=none.astype(np.int64),
-        iterations=none.astype(np.int64),
-        converged=none == 0,
+        log_likelihood=zeros,
+        readings=zeros.astype(np.int64),
+        iterations=zeros.astype(np.int64),
+        converged=zeros == 0,
         rising=np.zeros((0, k)),
-        ordered=none == 0,
+        ordered=zeros == 0,
     )
 
 
@@ -263,31 +263,31 @@ _RULES = rules_of(Release)
 _REQUIRED = {name for name, rule in _RULES.items() if not rule.optional} | {"noise"}
 
 
-def save_trace(path: Path, recorded: Recording) -> Path:
+def save_trace(path: Path, recording: Recording) -> Path:
     """Write a recorded day.
 
     Args:
         path: The file.
-        recorded: The day; without truth only the public part is written.
+        recording: The day; without truth only the public part is written.
 
     Returns:
         The file written.
     """
-    truth = recorded.truth
+    truth = recording.truth
     header = {
         "format": TRACE_FORMAT,
-        "zone": recorded.zone,
-        "digest": recorded.digest,
-        "config": recorded.config,
-        "day": recorded.day,
-        "offset": recorded.offset,
-        "seed": recorded.seed,
-        "steps": len(recorded.releases),
+        "zone": recording.zone,
+        "digest": recording.digest,
+        "config": recording.config,
+        "day": recording.day,
+        "offset": recording.offset,
+        "seed": recording.seed,
+        "steps": len(recording.releases),
         "houses": truth.occupancy.shape[1] if truth else 0,
         "truth": truth is not None,
     }
     lines: list[dict[str, Any]] = [header]
-    lines += [{"release": to_json(one)} for one in recorded.releases]
+    lines += [{"release": to_json(release)} for release in recording.releases]
     if truth is not None:
         lines.append({"secret": SECRET})
         for t, (occupancy, readings) in enumerate(
@@ -338,8 +338,8 @@ def load_trace(path: Path | str) -> Recording:
     truth = _truth(path, lines, header) if header["truth"] and len(lines) > 1 + steps else None
     if not header["truth"] and len(lines) > 1 + steps:
         raise _bad(path, 2 + steps, "is beyond the last release")
-    named = {name: header[name] for name in ("config", "day", "offset", "seed")}
-    return Recording(header["zone"], header["digest"], releases, truth, **named)
+    fields = {name: header[name] for name in ("config", "day", "offset", "seed")}
+    return Recording(header["zone"], header["digest"], releases, truth, **fields)
 
 
 def _object(path: Path, n: int, text: str) -> dict[str, Any]:
@@ -392,17 +392,17 @@ def _truth(path: Path, lines: list[dict[str, Any]], header: Mapping[str, Any]) -
         raise _bad(path, first + min(len(rows), steps) + 1, f"is not one of {steps} steps of truth")
     occupancy, readings = np.empty((steps, houses), np.uint8), np.empty((steps, houses), np.int32)
     for t, row in enumerate(rows):
-        n, at_home, read = first + t + 1, row.get("occupancy"), row.get("readings")
+        n, at_home, wh = first + t + 1, row.get("occupancy"), row.get("readings")
         if row.get("t") != t + 1:
             raise _bad(path, n, f"is not the truth of step {t + 1}")
         if not (isinstance(at_home, str) and len(at_home) == houses and set(at_home) <= set("01")):
             raise _bad(path, n, f"has an occupancy that is not {houses} digits 0 or 1")
-        whole = isinstance(read, list) and all(type(x) is int and 0 <= x < 2**31 for x in read)
-        if not whole or len(read or ()) != houses:
+        valid = isinstance(wh, list) and all(type(x) is int and 0 <= x < 2**31 for x in wh)
+        if not valid or len(wh or ()) != houses:
             raise _bad(path, n, f"has readings that are not {houses} whole numbers of Wh")
-        occupancy[t], readings[t] = [int(digit) for digit in at_home], read
+        occupancy[t], readings[t] = [int(digit) for digit in at_home], wh
     return Truth(occupancy, readings)
 
 
-def _bad(path: Path, line: int, why: str) -> FileError:
-    return FileError(f"{path}: line {line} {why}; write the trace anew.")
+def _bad(path: Path, line: int, reason: str) -> FileError:
+    return FileError(f"{path}: line {line} {reason}; write the trace anew.")

@@ -50,7 +50,7 @@ def formats_by_media() -> Mapping[str, Format]:
     Raises:
         ServiceError: If an extension cannot be loaded, or two have the same media type.
     """
-    return by_key("hushgrid.intake", lambda one: one.media)
+    return by_key("hushgrid.intake", lambda form: form.media)
 
 
 def format_by(mapping: ColumnMapping, otherwise: Callable[[], Format]) -> Format:
@@ -79,12 +79,12 @@ def format_of(path: PurePath) -> Format:
         IntakeError: If the suffix is unknown.
         ServiceError: If an extension cannot be loaded, or two have the same suffix.
     """
-    suffix, known = path.suffix.lower(), by_key("hushgrid.intake", lambda one: one.suffixes)
-    if suffix not in known:
+    suffix, formats = path.suffix.lower(), by_key("hushgrid.intake", lambda form: form.suffixes)
+    if suffix not in formats:
         raise IntakeError(
-            f"file {path} ends in {suffix!r}; give one that ends in {', '.join(known)}."
+            f"file {path} ends in {suffix!r}; give one that ends in {', '.join(formats)}."
         )
-    return cast(Format, known[suffix])
+    return cast(Format, formats[suffix])
 
 
 def message_batches(payload: bytes) -> Iterator[Parsed]:
@@ -238,28 +238,28 @@ def read_histories(
         raise IntakeError(f"{path}: {error}") from None
     steps = Steps(axis.begins, axis.seconds, axis.steps, time_zone)
     local = local_seconds(steps)
-    found = histories_of(parsed.readings, axis, local)
-    counts = {**found.counts, "malformed rows": parsed.malformed}
+    histories = histories_of(parsed.readings, axis, local)
+    counts = {**histories.counts, "malformed rows": parsed.malformed}
     declared = None not in (seconds, begins, ends, meters)
     month = local_months(steps)
-    found = replace(
-        found, counts=counts, problems=parsed.problems, declared=declared, month=month,
+    histories = replace(
+        histories, counts=counts, problems=parsed.problems, declared=declared, month=month,
         apart=declared and rows_apart(path, mapping) and not (
             labels is not None and labels.suffix.lower() != ".parquet"
             and not _has_whole_lines(labels, ("meter_id", "start_utc", "occupied"))
         ),
     )  # fmt: skip
     if meters is not None:
-        found = for_meters(found, meters)
+        histories = for_meters(histories, meters)
     elif parsed.malformed:
-        found = with_silent_meters(found, _meters_named(path, mapping))
+        histories = with_silent_meters(histories, _meters_named(path, mapping))
     if labels is not None:
         names, start, occupied, dropped = read_labels(labels, drop=declared)
-        found = replace(found, counts={**counts, "rows that are no label": dropped})
-        at, known = np.array(start, np.int64), np.array(occupied, np.int8)
-        found = with_labels(found, names, at, known)
-    found = of_seasons(found, seasons) if seasons else found
-    return of_months(found, months) if months else found
+        histories = replace(histories, counts={**counts, "rows that are no label": dropped})
+        starts, states = np.array(start, np.int64), np.array(occupied, np.int8)
+        histories = with_labels(histories, names, starts, states)
+    histories = of_seasons(histories, seasons) if seasons else histories
+    return of_months(histories, months) if months else histories
 
 
 def rows_apart(path: Path, mapping: str) -> bool:
@@ -292,20 +292,20 @@ def _has_whole_lines(path: Path, columns: Sequence[str], encoding: str = "utf-8"
     Several lines with the names are exports of homes in one file. Spaces are compared as
     `intake.csv.places` does.
     """
-    names = [[one.casefold() for one in alternatives(column)] for column in columns]
+    names = [[name.casefold() for name in alternatives(column)] for column in columns]
     # written as they are in any encoding
-    some_ascii = [some for some in names if all(one.isascii() for one in some)] or names
-    wanted = [
-        re.compile(r"(?<![\w-])(?:" + "|".join(map(re.escape, some)) + r")(?![\w-])")
-        for some in some_ascii
+    ascii_columns = [column for column in names if all(map(str.isascii, column))] or names
+    patterns = [
+        re.compile(r"(?<![\w-])(?:" + "|".join(map(re.escape, column)) + r")(?![\w-])")
+        for column in ascii_columns
     ]
-    found = 0
+    count = 0
     try:
         with path.open(encoding=encoding, errors="replace", newline="\n") as file:
             for text in file:
                 line = " ".join(text.casefold().replace('""', '"').split())
-                found += all(some.search(line) for some in wanted)
-                if found > 1 or text.count('"') % 2:
+                count += all(pattern.search(line) for pattern in patterns)
+                if count > 1 or text.count('"') % 2:
                     return False
     except OSError as error:
         raise FileError(f"{path} cannot be read ({error.strerror}); give a file.") from None
@@ -350,8 +350,8 @@ def read_roofs(path: Path) -> dict[str, Roof]:
     for name in ROOF[:2]:
         if name not in names:
             raise FileError(f"{path} has no column {name!r}; give columns of {', '.join(ROOF)}.")
-    found: dict[str, Roof] = {}
-    seen: set[str] = set()
+    roofs: dict[str, Roof] = {}
+    meter_ids: set[str] = set()
     for number, row in enumerate(rows, 1):
         meter, export, *second = ((row.get(name) or "").strip() for name in ROOF)
         if not (meter and export.isascii() and export.isdigit() and 0 < int(export) < 2**30):
@@ -359,17 +359,17 @@ def read_roofs(path: Path) -> dict[str, Roof]:
                 f"row {number} of {path} is no home with panels; give its meter_id, and its export"
                 " limit in whole Wh a step, above 0."
             )
-        for one in filter(None, (meter, *second)):
-            if one in seen:
+        for meter_id in filter(None, (meter, *second)):
+            if meter_id in meter_ids:
                 raise FileError(
-                    f"row {number} of {path} names meter {one!r} again; give each meter and each"
-                    " register once."
+                    f"row {number} of {path} names meter {meter_id!r} again; give each meter and"
+                    " each register once."
                 )
-            seen.add(one)
-        found[meter] = Roof(int(export), *second)
-    if not found:
+            meter_ids.add(meter_id)
+        roofs[meter] = Roof(int(export), *second)
+    if not roofs:
         raise FileError(f"{path} has no rows; give a CSV with a head and homes with panels.")
-    return found
+    return roofs
 
 
 def _meters_named(path: Path, mapping: str) -> set[str]:
@@ -431,16 +431,16 @@ def read_labels(path: Path, *, drop: bool = False) -> tuple[list[str], list[int]
     return meters, start, occupied, dropped
 
 
-def _label(meter: Any, when: Any, state: Any) -> tuple[str, int, int] | None:
+def _label(meter: Any, time: Any, state: Any) -> tuple[str, int, int] | None:
     """Meter, start [UTC epoch s] and occupancy, or None where a value is none of these."""
     try:
-        if isinstance(when, str):
-            when = int(when) if when.isdigit() else datetime.fromisoformat(when)
-        if isinstance(when, datetime):
-            if when.tzinfo is None:
+        if isinstance(time, str):
+            time = int(time) if time.isdigit() else datetime.fromisoformat(time)
+        if isinstance(time, datetime):
+            if time.tzinfo is None:
                 return None
-            when = when.timestamp()
-        start = int(when)
+            time = time.timestamp()
+        start = int(time)
         occupied = -1 if state in (None, "") else int(state)
     except (TypeError, ValueError, OverflowError):
         return None
@@ -457,9 +457,9 @@ def _csv_rows(path: Path) -> Iterator[tuple[Any, ...] | None]:
         raise FileError(f"{path} cannot be read ({error.strerror}); give a file.") from None
     place: list[int] | None = None
     for part in lines(open_bytes(content)):
-        broken = {at for at, _ in part.broken}
-        for at, line in enumerate(part.text, part.first):
-            fields = None if at in broken else fields_of(line, ",")
+        broken = {number for number, _ in part.broken}
+        for number, line in enumerate(part.text, part.first):
+            fields = None if number in broken else fields_of(line, ",")
             if place is None:
                 place = _places(path, [name.strip() for name in fields or []])
             elif fields is None:
@@ -490,11 +490,11 @@ def _plain(column: Any) -> list[Any]:
         column = column.cast(column.type.value_type)
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         every = column.cast(pa.large_binary()).to_pylist()
-        return [None if one is None else one.decode("utf-8", "replace") for one in every]
+        return [None if value is None else value.decode("utf-8", "replace") for value in every]
     if pa.types.is_timestamp(column.type) and column.type.tz is not None:
         seconds = column.cast(pa.timestamp("s", column.type.tz), safe=False)
         return list(seconds.cast(pa.int64()).to_pylist())
-    return [_python(one) for chunk in column.chunks for one in chunk]
+    return [_python(value) for chunk in column.chunks for value in chunk]
 
 
 def _python(scalar: Any) -> Any:
@@ -532,12 +532,12 @@ def read_habits(survey: str | None, residents: Sequence[int], seconds: int) -> H
 
     if survey is None:
         return assumed_habits(seconds)
-    given = load_survey(survey)
-    each = [survey_habits(given, n, seconds=seconds) for n in residents]
-    if len(each) == 1:
-        return each[0]
-    transition = np.mean([one.transition for one in each], axis=0)
-    source = "; ".join(one.source for one in each)
+    survey_table = load_survey(survey)
+    priors = [survey_habits(survey_table, n, seconds=seconds) for n in residents]
+    if len(priors) == 1:
+        return priors[0]
+    transition = np.mean([prior.transition for prior in priors], axis=0)
+    source = "; ".join(prior.source for prior in priors)
     return replace(
-        each[0], transition=transition, share=stationary(transition), source=f"mean of {source}"
+        priors[0], transition=transition, share=stationary(transition), source=f"mean of {source}"
     )

@@ -58,7 +58,7 @@ def save_model(path: Path, model: OccupancyModel, *, structural_zeros: str | Non
         FileError: If the model has zeros that are not declared.
     """
     if model.has_zeros and not structural_zeros:
-        raise FileError(_undeclared(f"model {model.name}"))
+        raise FileError(_zeros_error(f"model {model.name}"))
     chains = []
     for piece in model.chains:
         in_order = piece.size == 1 and (piece.members[:, 0] == np.arange(len(piece.members))).all()
@@ -100,9 +100,9 @@ def load_model(path: Path | str) -> OccupancyModel:
         content = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise FileError(f"{path} is not JSON ({error}); give a model of format {FORMAT}.") from None
-    found = content.get("format") if isinstance(content, dict) else None
-    if type(found) is not int or found != FORMAT:
-        raise FileError(f"{path} has format {found!r}; give a model of format {FORMAT}.")
+    version = content.get("format") if isinstance(content, dict) else None
+    if type(version) is not int or version != FORMAT:
+        raise FileError(f"{path} has format {version!r}; give a model of format {FORMAT}.")
     try:
         pieces = tuple(_piece(chains) for chains in content["chains"])
         model = OccupancyModel(pieces, Calendar(content["calendar"]), str(content["name"]))
@@ -119,7 +119,7 @@ def load_model(path: Path | str) -> OccupancyModel:
             " it was changed after it was written: restore it, or write it anew."
         )
     if model.has_zeros and not declared:
-        raise FileError(_undeclared(str(path)))
+        raise FileError(_zeros_error(str(path)))
     return model
 
 
@@ -137,9 +137,9 @@ def _piece(chains: Mapping[str, Any]) -> Chains:
     )
 
 
-def _undeclared(what: str) -> str:
+def _zeros_error(name: str) -> str:
     return (
-        f"{what} has zeros but structural_zeros is not set; smooth them away, or say who declares"
+        f"{name} has zeros but structural_zeros is not set; smooth them away, or say who declares"
         " them impossible and why."
     )
 
@@ -180,11 +180,11 @@ def save_experiment(
     Returns:
         The files written.
     """
-    written = [
+    paths = [
         write_text(out / "paper.md", f"# The paper's experiment\n\n{table}\n\n{prose}\n"),
         write_text(out / "paper.json", json_text(values)),
     ]
-    return written + save_figures(out, figures)
+    return paths + save_figures(out, figures)
 
 
 def save_figures(out: Path, figures: Mapping[str, Figure]) -> list[Path]:
@@ -247,9 +247,9 @@ def svg_text(figure: Figure) -> str:
     Returns:
         The element.
     """
-    drawn = io.StringIO()
-    _draw(figure, drawn, format="svg", metadata={"Date": None})
-    text = drawn.getvalue()
+    buffer = io.StringIO()
+    _draw(figure, buffer, format="svg", metadata={"Date": None})
+    text = buffer.getvalue()
     return text[text.index("<svg") :]
 
 
@@ -270,7 +270,13 @@ def read_text(path: Path) -> str:
     except FileNotFoundError:
         raise FileError(f"{path} does not exist; give the path of a file.") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise FileError(f"{path} cannot be read ({error}); give a readable text file.") from None
+        reason = _reading_fault(error)
+        raise FileError(f"{path} cannot be read ({reason}); give a readable text file.") from None
+
+
+def _reading_fault(error: OSError | UnicodeDecodeError) -> str:
+    """Without the name of the file, which the message has already."""
+    return "not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error.strerror)
 
 
 def write_text(path: Path, text: str | bytes, *, private: bool = False) -> Path:
@@ -336,15 +342,16 @@ class Journal:
         try:
             lines = path.read_text("utf-8").splitlines() if path.exists() else []
         except (OSError, UnicodeDecodeError) as error:
-            raise FileError(f"{path} cannot be read ({error}); give another folder.") from None
+            reason = _reading_fault(error)
+            raise FileError(f"{path} cannot be read ({reason}); give another folder.") from None
         if lines and lines[0] != head:
             raise FileError(
                 f"{path} holds days of other settings; give another --out, or delete it."
             )
-        whole = [one for one in map(_parsed, lines[1:]) if one is not None]
-        for one in whole:
-            self._rows[one["epsilon"], one["day"]] = one["row"]
-        write_text(path, "\n".join([head, *map(json.dumps, whole)]) + "\n")
+        entries = [entry for entry in map(_parse_entry, lines[1:]) if entry is not None]
+        for entry in entries:
+            self._rows[entry["epsilon"], entry["day"]] = entry["row"]
+        write_text(path, "\n".join([head, *map(json.dumps, entries)]) + "\n")
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -365,9 +372,9 @@ class Journal:
             ) from None
 
 
-def _parsed(line: str) -> Any:
+def _parse_entry(line: str) -> Any:
     try:
-        one = json.loads(line)
-        return one if {"epsilon", "day", "row"} <= set(one) else None
+        entry = json.loads(line)
+        return entry if {"epsilon", "day", "row"} <= set(entry) else None
     except (ValueError, TypeError):
         return None

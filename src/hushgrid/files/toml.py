@@ -58,8 +58,8 @@ def line_at(lines: dict[str, int], key: str) -> int:
         The line; 1 where nothing is known of the key.
     """
     while key not in lines and key:
-        cut = max(key.rfind("."), key.rfind("["))
-        key = key[: max(cut, 0)]
+        end = max(key.rfind("."), key.rfind("["))
+        key = key[: max(end, 0)]
     return lines.get(key, 1)
 
 
@@ -69,11 +69,11 @@ class _Scanner:
     def __init__(self, source: str) -> None:
         self.source = source.replace("\r\n", "\n")
         self.lines: dict[str, int] = {}
-        self._breaks = [found.start() for found in re.finditer("\n", self.source)]
+        self._line_ends = [match.start() for match in re.finditer("\n", self.source)]
         self._counts = Counter[str]()  # tables so far of each array of tables
-        self._at, table = 0, ""
+        self._position, table = 0, ""
         self._take("")
-        while self._at < len(self.source):
+        while self._position < len(self.source):
             line = self._line
             if opening := self._take(r"\[\[?"):
                 table = self._header(opening == "[[", line)
@@ -82,14 +82,14 @@ class _Scanner:
 
     @property
     def _line(self) -> int:
-        return bisect(self._breaks, self._at) + 1
+        return bisect(self._line_ends, self._position) + 1
 
     def _take(self, pattern: str) -> str:
         """What matches here; spaces and comments after it are passed."""
-        found = re.compile(pattern).match(self.source, self._at)
-        end = found.end() if found else self._at
-        text, space = self.source[self._at : end], _SPACE.match(self.source, end)
-        self._at = space.end() if space else end
+        match = re.compile(pattern).match(self.source, self._position)
+        end = match.end() if match else self._position
+        text, space = self.source[self._position : end], _SPACE.match(self.source, end)
+        self._position = space.end() if space else end
         return text
 
     def _header(self, array: bool, line: int) -> str:
@@ -160,10 +160,10 @@ def seconds_of(value: Any) -> int | None:
     """
     if isinstance(value, int) and not isinstance(value, bool):
         return value if 0 <= value < 2**40 else None
-    found = _PARTS.fullmatch(value) if isinstance(value, str) else None
-    if found is None or not any(found.groups()):
+    match = _PARTS.fullmatch(value) if isinstance(value, str) else None
+    if match is None or not any(match.groups()):
         return None
-    parts = (int(part or 0) for part in found.groups())
+    parts = (int(part or 0) for part in match.groups())
     return sum(part * unit for part, unit in zip(parts, _SECONDS, strict=True))
 
 
@@ -247,8 +247,8 @@ class TomlFile:
         except FileError as error:
             self.unreadable = masked(str(error))
         except (ValueError, RecursionError) as error:
-            at = re.search(r"\(at line (\d+), column \d+\)", str(error))
-            self._torn = int(at[1]) if at else self._source.count("\n") + 1
+            place = re.search(r"\(at line (\d+), column \d+\)", str(error))
+            self._torn = int(place[1]) if place else self._source.count("\n") + 1
             reason = re.sub(r" \(at [^)]*\)$", "", str(error)) or "nested too deeply"
             self.faults.add("", f"this is not TOML ({reason}); correct this line.")
 
@@ -259,23 +259,27 @@ class TomlFile:
 
     def table(self, name: str) -> Table:
         """A table, without its values that have mistakes; empty where there is none."""
-        found = self.content.get(name)
-        if not isinstance(found, Mapping):
+        table = self.content.get(name)
+        if not isinstance(table, Mapping):
             return {}
-        return {key: one for key, one in found.items() if not self.faults.at(f"{name}.{key}")}
+        return {key: value for key, value in table.items() if not self.faults.at(f"{name}.{key}")}
 
     def problems(self) -> list[Problem]:
         """The faults with their lines, in order of line."""
         if self.unreadable:
-            return [Problem(str(self.path), 1, "", self.unreadable)]
-        if not self.faults.found:
+            return [Problem(str(self.path), 0, "", self.unreadable)]
+        missing = self.faults.missing
+        if not self.faults.messages and not missing:
             return []
         lines = {"": self._torn} if self._torn else lines_of(self._source)
-        found = [
+        problems = [
             Problem(str(self.path), line_at(lines, key), key, message)
-            for key, message in self.faults.found.items()
+            for key, message in self.faults.messages.items()
         ]
-        return sorted(found, key=lambda problem: problem.line)
+        if missing:  # at the end: half a file lacks all that would follow
+            line = len(self._source.splitlines()) or 1
+            problems.append(Problem(str(self.path), line, missing[0], _missing_tables(missing)))
+        return sorted(problems, key=lambda problem: problem.line)
 
     def check_format(self) -> None:
         """Refuse a file of another format before anything else of it is looked at.
@@ -300,16 +304,26 @@ class TomlFile:
             raise ConfigError(tuple(problems))
 
 
+def _missing_tables(names: list[str]) -> str:
+    tables = [f"[[{name}]]" if name == "houses" else f"[{name}]" for name in names]
+    if len(tables) == 1:
+        return f"{tables[0]} is missing; add this table, as hushgrid init writes it."
+    text = f"{', '.join(tables[:-1])} and {tables[-1]}"
+    return f"{text} are missing; add these tables, as hushgrid init writes them."
+
+
 class Faults:
     """The mistakes of one file: one for each key, and none that only follows from another.
 
     Attributes:
-        found: The mistakes by key, in order of discovery.
+        messages: The mistakes by key, in order of discovery.
+        missing: Tables that the file lacks; together they are one mistake.
         elsewhere: Keys whose mistake is reported under another key, such as a misspelt one.
     """
 
     def __init__(self) -> None:
-        self.found: dict[str, str] = {}
+        self.messages: dict[str, str] = {}
+        self.missing: list[str] = []
         self.elsewhere: set[str] = set()
         self._added = 0
 
@@ -328,11 +342,18 @@ class Faults:
         """
         self._added += 1
         if not self.at(key, *others):
-            self.found[key] = masked(message)
+            self.messages[key] = masked(message)
+
+    def add_missing(self, table: str) -> None:
+        """Add a table that the file lacks."""
+        self._added += 1
+        if not self.at(table):
+            self.missing.append(table)
 
     def at(self, *keys: str) -> bool:
         """True if a mistake was found at one of the keys."""
-        return any(key in self.found or key in self.elsewhere for key in keys)
+        places = (self.messages, self.missing, self.elsewhere)
+        return any(key in place for key in keys for place in places)
 
     @contextmanager
     def within(self, key: str) -> Iterator[None]:

@@ -312,9 +312,10 @@ def _own_names(schema: pa.Schema, mapping: ColumnMapping) -> dict[str | None, st
             continue
         matches = [field for field in schema if field.name.strip() == name.strip()]
         if len(matches) != 1:
+            count = len(matches)
+            state = f"there {count} times" if count else f"missing{perhaps(name, schema.names)}"
             raise IntakeError(
-                f"table has the column {name!r} {len(matches)} times"
-                f"{perhaps(name, schema.names)}; the expected columns are"
+                f"table: column {name!r} is {state}; the expected columns are"
                 f" {', '.join(mapping.columns)}: give a table of the mapping, or the mapping of the"
                 " table."
             )

@@ -166,9 +166,10 @@ class _CsvTable:
             self._heading = " ".join(fields[i] for i in places(self._by.value, fields))
         elif self._first:
             wrong = next(i for i, at in enumerate(columns) if len(at) != 1)
+            name, count = self._wanted[wrong], len(columns[wrong])
+            state = f"there {count} times" if count else f"missing{perhaps(name, fields)}"
             raise IntakeError(
-                f"CSV header names the column {self._wanted[wrong]!r} {len(columns[wrong])} times"
-                f"{perhaps(self._wanted[wrong], fields)}; the expected columns are"
+                f"CSV header: column {name!r} is {state}; the expected columns are"
                 f" {', '.join(self._wanted)}: give a CSV of the mapping, or the mapping of the CSV."
             )
 

@@ -44,17 +44,17 @@ class CovariateValues:
 
     def __init__(self, max_age: int) -> None:
         self._max_age = max_age
-        self._known: tuple[list[int], list[float]] = ([], [])
+        self._values: tuple[list[int], list[float]] = ([], [])
 
-    def add(self, found: Mapping[int, float]) -> None:
+    def add(self, values: Mapping[int, float]) -> None:
         """Add values by their time [UTC epoch s]; a new one of the same time replaces the old."""
-        every = {**dict(zip(*self._known, strict=True)), **found}
-        times = sorted(every)[-MOST:]
-        self._known = (times, [every[t] for t in times])
+        union = {**dict(zip(*self._values, strict=True)), **values}
+        times = sorted(union)[-MOST:]
+        self._values = (times, [union[t] for t in times])
 
     def at(self, start: int) -> float | None:
         """The newest value whose time is not after `start` [UTC epoch s]; None if it is too old."""
-        times, values = self._known
+        times, values = self._values
         n = bisect_right(times, start)
         return values[n - 1] if n and start - times[n - 1] <= self._max_age else None
 
@@ -82,20 +82,20 @@ def values_of(body: bytes) -> dict[int, float]:
         raise ValueError("too long")
     text = body.decode("utf-8-sig").strip()
     if text[:1] in ("{", "["):
-        found = json.loads(text)
-        rows = [found] if isinstance(found, dict) else found
+        document = json.loads(text)
+        rows = [document] if isinstance(document, dict) else document
     else:
         rows = list(csv.DictReader(text.splitlines()))
-    made: dict[int, float] = {}
+    values: dict[int, float] = {}
     for row in rows:
-        when, value = row["start_utc"], row["value"]
+        time_text, value = row["start_utc"], row["value"]
         if value is None or value == "":
             continue
-        at = int(when) if str(when).isdecimal() else instant_of(when)
-        if at is None or not math.isfinite(float(value)):
+        instant = int(time_text) if str(time_text).isdecimal() else instant_of(time_text)
+        if instant is None or not math.isfinite(float(value)):
             raise ValueError("no time or no number")
-        made[at] = float(value)
-    return made
+        values[instant] = float(value)
+    return values
 
 
 async def _get(url: str, *, private: bool) -> bytes:
@@ -124,14 +124,14 @@ async def _get(url: str, *, private: bool) -> bytes:
         return body
 
 
-def _fetched(one: PublicSeries) -> bytes:
-    if one.url is not None:
-        return asyncio.run(_get(one.url, private=one.allow_private_address))
-    assert one.file is not None
-    return one.file.read_bytes()
+def _fetch(series: PublicSeries) -> bytes:
+    if series.url is not None:
+        return asyncio.run(_get(series.url, private=series.allow_private_address))
+    assert series.file is not None
+    return series.file.read_bytes()
 
 
-def _changed(path: Path) -> int | None:
+def _change_time(path: Path) -> int | None:
     """When a file was changed; None where it is not there."""
     try:
         return path.stat().st_mtime_ns
@@ -159,9 +159,9 @@ class CovariateSources:
         failed: Callable[[str, str], None] = lambda _zone, _name: None,
         pause: float = PAUSE,
     ) -> None:
-        self._sources = [(zone.id, one) for zone in zones for one in zone.covariates]
+        self._sources = [(zone.id, series) for zone in zones for series in zone.covariates]
         self._series = {
-            (zone, one.name): CovariateValues(one.max_age) for zone, one in self._sources
+            (zone, series.name): CovariateValues(series.max_age) for zone, series in self._sources
         }
         self._mqtt, self._client_id, self._failed, self._pause = mqtt, client_id, failed, pause
         self._away: set[tuple[str, str]] = set()
@@ -170,28 +170,34 @@ class CovariateSources:
 
     def of(self, zone: str) -> Callable[[int], Values]:
         """What a tick of the zone asks: the values by the start of its interval [UTC epoch s]."""
-        own = {name: one for (owner, name), one in self._series.items() if owner == zone}
+        zone_series = {
+            name: series for (owner, name), series in self._series.items() if owner == zone
+        }
 
         def ask(start: int) -> Values:
-            found = {name: one.at(start) for name, one in own.items()}
-            for name in (name for name in found if found[name] is None):
+            values = {name: series.at(start) for name, series in zone_series.items()}
+            for name in (name for name in values if values[name] is None):
                 self._failed(zone, name)  # also where a broker is silent
-            return found
+            return values
 
         return ask
 
     def start(self) -> None:
         """Begin to fetch; returns at once."""
-        heard: dict[str, list[Callable[[bytes], None]]] = {}
-        for zone, one in self._sources:
-            if one.topic is not None:
-                heard.setdefault(one.topic, []).append(partial(self._heard, zone, one.name))
+        handlers: dict[str, list[Callable[[bytes], None]]] = {}
+        for zone, series in self._sources:
+            if series.topic is not None:
+                handler = partial(self._on_message, zone, series.name)
+                handlers.setdefault(series.topic, []).append(handler)
             else:
                 threading.Thread(
-                    target=self._poll, args=(zone, one), name=f"covariate-{one.name}", daemon=True
+                    target=self._poll,
+                    args=(zone, series),
+                    name=f"covariate-{series.name}",
+                    daemon=True,
                 ).start()
-        if heard and self._mqtt is not None:
-            self._broker = MqttOut(self._mqtt, self._client_id, heard)
+        if handlers and self._mqtt is not None:
+            self._broker = MqttOut(self._mqtt, self._client_id, handlers)
 
     def stop(self) -> None:
         """Fetch nothing more."""
@@ -201,19 +207,20 @@ class CovariateSources:
 
     def read_files(self) -> None:
         """Read the series that are in files, once."""
-        for zone, one in self._sources:
-            if one.file is not None:
-                self._take(zone, one.name, partial(_fetched, one))
+        for zone, series in self._sources:
+            if series.file is not None:
+                self._take(zone, series.name, partial(_fetch, series))
 
-    def _poll(self, zone: str, one: PublicSeries) -> None:
-        read = None  # when the file was changed that was read last
+    def _poll(self, zone: str, series: PublicSeries) -> None:
+        last_change = None  # when the file was changed that was read last
         while not self._stop.is_set():
-            changed = None if one.file is None else _changed(one.file)
-            if changed is None or changed != read:
-                read = changed if self._take(zone, one.name, partial(_fetched, one)) else None
+            change_time = None if series.file is None else _change_time(series.file)
+            if change_time is None or change_time != last_change:
+                success = self._take(zone, series.name, partial(_fetch, series))
+                last_change = change_time if success else None
             self._stop.wait(self._pause)
 
-    def _heard(self, zone: str, name: str, message: bytes) -> None:
+    def _on_message(self, zone: str, name: str, message: bytes) -> None:
         self._take(zone, name, lambda: message)
 
     def _take(self, zone: str, name: str, get: Callable[[], bytes]) -> bool:

@@ -267,7 +267,7 @@ def why(zone: ZoneService, inside: Inside) -> str:
 log = logging.getLogger("hushgrid.curator")
 
 PURGE = 60.0  # [s] between two looks for readings that are kept no longer
-NOT_BEGUN = "not begun"  # before the first release
+NOT_BEGUN = "not begun"  # before the first release; a state begins with it
 UNTIL_RESUMED = "forecast until hushgrid resume"  # releases may be lost
 LATE = 4  # intervals a curator that was away still publishes; older ones are closed and left out
 AT_ONCE = 10_000  # intervals left out in one pass; other zones and a stop signal come in between
@@ -544,7 +544,8 @@ class Curator:
         state = state if self._draws is not None else "forecast only"
         state = WAITS if self._held else NO_SIZE if self._block_lost else state
         state = state if self._usable else "fallback only"
-        state = state if self._last is not None else NOT_BEGUN
+        if self._last is None:
+            state = f"{NOT_BEGUN}; first price at {utc(self.next_due())}"
         state = UNTIL_RESUMED if self._ledger.standing.gap is not None else state
         state = state if self.doubt is None else self.doubt
         return Status(
@@ -893,18 +894,29 @@ def status_of(zone: ZoneService, standing: LedgerState | None, now: float) -> St
         The last step, the room of its account, and the state in words.
     """
     if standing is None:
-        return Status(zone.id, 0, 1.0, None, NOT_BEGUN)
+        return Status(zone.id, 0, 1.0, None, _not_begun(zone, zone.begins, now))
     state = _state(zone, standing, now)
     t = standing.done if standing.releases else 0
     return Status(zone.id, t, room_of(zone, standing), None, state)
+
+
+def _not_begun(zone: ZoneService, start: int, now: float) -> str:
+    """When the first price comes, by the start of the first interval [UTC epoch s].
+
+    A zone whose first interval is over begins with the next whole one after the start of serve,
+    which the ledger does not have.
+    """
+    due = start + zone.seconds + zone.grace
+    when = f"at {utc(due)}" if due >= now else "after a whole interval under hushgrid serve"
+    return f"{NOT_BEGUN}; first price {when}"
 
 
 def _state(zone: ZoneService, standing: LedgerState, now: float) -> str:
     """Behind when an interval more than the next one should be out."""
     if standing.gap is not None:
         return UNTIL_RESUMED
-    if not standing.releases:  # a new zone begins with the next whole interval, whenever that is
-        return NOT_BEGUN
+    if not standing.releases:
+        return _not_begun(zone, (standing.done + 1) * zone.seconds, now)
     if now < standing.releases[-1].published_at - zone.clock_limit * zone.seconds:
         return BEHIND
     due = (standing.done + 2) * zone.seconds + zone.grace

@@ -155,11 +155,11 @@ class Database:
         if self.path is None:
             self.place = str(url).partition("://")[2].rpartition("@")[2].partition("?")[0]
             name, connect = "postgresql+psycopg://", partial(self._connect_server, str(url))
-            at_once = {"isolation_level": "AUTOCOMMIT"}
+            options = {"isolation_level": "AUTOCOMMIT"}
         else:
             self.place = str(self.path)
             name, connect = "sqlite://", partial(self._connect_file, self.path, still)
-            at_once = {"begin": ""}
+            options = {"begin": ""}
         try:
             self.engine = sa.create_engine(
                 name,
@@ -182,7 +182,7 @@ class Database:
         )
         if self.path is not None:
             sa.event.listen(self.engine, "begin", _begin_file)
-        self._at_once = self.engine.execution_options(**at_once)
+        self._autocommit = self.engine.execution_options(**options)
         try:
             if check:
                 self._prepare()
@@ -194,13 +194,13 @@ class Database:
     def begin(self) -> Iterator[sa.Connection]:
         """A transaction that writes; durable when the block ends, undone where it raises."""
         # SQLite has one writer: threads wait here rather than poll the file's lock
-        alone = self._writing if self.path else nullcontext()
-        with alone, self.errors(), self.engine.begin() as connection:
+        lock = self._writing if self.path else nullcontext()
+        with lock, self.errors(), self.engine.begin() as connection:
             yield connection
 
     def rows(self, statement: sa.Executable, **values: Any) -> list[Any]:
         """The rows of one statement that only reads."""
-        with self.errors(), self._at_once.connect() as connection:
+        with self.errors(), self._autocommit.connect() as connection:
             return list(connection.execute(statement, values).all())
 
     def about(self, statement: str) -> str | None:
@@ -213,7 +213,7 @@ class Database:
             return None
         with self.errors():
             try:
-                with self._at_once.connect() as connection:
+                with self._autocommit.connect() as connection:
                     return str(connection.scalar(sa.text(statement)))
             except DBAPIError as error:
                 if _may_pass(error.orig or error):
@@ -235,11 +235,6 @@ class Database:
             options = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
         with self.errors(), self.engine.connect() as connection:
             yield connection.execution_options(**options)
-
-    def found(self) -> set[str]:
-        """Names of the tables that the database has, of whatever schema."""
-        with self.errors():
-            return set(sa.inspect(self.engine).get_table_names())
 
     def session(self) -> sa.Connection:
         """A connection that is its holder's until it is closed; use it inside `on`."""
@@ -295,7 +290,7 @@ class Database:
         """
         if self.path is None:
             return True
-        with self._writing, self.errors(), self._at_once.connect() as link:
+        with self._writing, self.errors(), self._autocommit.connect() as link:
             link.exec_driver_sql(f"PRAGMA busy_timeout = {1000 * READER:.0f}")
             try:
                 (busy, _, _) = link.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").one()
@@ -319,13 +314,13 @@ class Database:
                     copy.execute("PRAGMA journal_mode = DELETE")  # one file, without a log file
                     copy.execute("PRAGMA journal_mode = MEMORY")  # nor one of what is deleted
                     copy.execute("PRAGMA secure_delete = ON")
-                    known = {name for (name,) in copy.execute("SELECT name FROM sqlite_master")}
-                    for name in known.intersection(one.name for one in without):
+                    names = {name for (name,) in copy.execute("SELECT name FROM sqlite_master")}
+                    for name in names.intersection(table.name for table in without):
                         copy.execute(f"DELETE FROM {name}")
                 finally:
                     copy.close()
-            with path.open("rb") as written:
-                os.fsync(written.fileno())
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
         except (sqlite3.Error, OSError) as error:
             raise self.schema.error(
                 f"{path} cannot be written ({error}); see that its disk is writable and not full,"
@@ -439,16 +434,16 @@ class Database:
             if path is None and not self._read_only:
                 key = lock_key(f"hushgrid-{schema.name}/1")
                 link.execute(sa.select(sa.func.pg_advisory_xact_lock(key)))
-            absent = [one for one in tables if not sa.inspect(link).has_table(one.name)]
-            if tables[0] in absent and not self._create:
+            missing = [table for table in tables if not sa.inspect(link).has_table(table.name)]
+            if tables[0] in missing and not self._create:
                 raise schema.error(f"{self.place} has no {schema.name}; give the one that has it.")
-            for table in () if self._read_only else absent:
+            for table in () if self._read_only else missing:
                 table.create(link, checkfirst=False)
             if versions in tables:
-                if versions in absent:
+                if versions in missing:
                     link.execute(sa.insert(versions), {"version": schema.version})
                 self._check_version(link.scalar(sa.select(versions.c.version)))
-            elif path is not None and absent and self._create:
+            elif path is not None and missing and self._create:
                 link.exec_driver_sql(f"PRAGMA application_id = {schema.application}")
                 link.exec_driver_sql(f"PRAGMA user_version = {schema.version}")
         if path is not None and new:
@@ -492,13 +487,13 @@ class Database:
             )
         passing = _may_pass(error)
         # what PostgreSQL says of other errors may hold a row's values; SQLite shows a text alone
-        why = f"{name} {state or ''}"
+        reason = f"{name} {state or ''}"
         if self.path or passing:
-            why = getattr(getattr(error, "diag", None), "message_primary", None) or str(error)
-            why = why.partition(" with text ")[0]
+            reason = getattr(getattr(error, "diag", None), "message_primary", None) or str(error)
+            reason = reason.partition(" with text ")[0]
         place = "its disk is there, writable and not full" if self.path else "the server is there"
         return (self.schema.retry if passing and self.schema.retry else self.schema.error)(
-            f"{self.schema.name} {self.place} cannot be used ({' '.join(why.split()) or name});"
+            f"{self.schema.name} {self.place} cannot be used ({' '.join(reason.split()) or name});"
             f" see that {place}, and open it again."
         )
 
@@ -518,10 +513,10 @@ def _file_of(url: str | Path, schema: Schema) -> Path | None:
     """The file of a path or URL; None where it names a PostgreSQL server."""
     if isinstance(url, Path):
         return url
-    scheme, _, rest = url.partition(":")
-    if scheme == "sqlite" and rest:
-        return Path(rest.removeprefix("//"))
-    if is_postgres(url) or not rest.startswith("//"):
+    scheme, _, location = url.partition(":")
+    if scheme == "sqlite" and location:
+        return Path(location.removeprefix("//"))
+    if is_postgres(url) or not location.startswith("//"):
         return None if is_postgres(url) else Path(url)
     raise schema.error(
         f"{schema.name} has the scheme {scheme!r}; give a path, sqlite:PATH or postgresql://..."
@@ -544,17 +539,17 @@ def exists(url: str, schema: Schema) -> bool:
     path = _file_of(url, schema)
     if path is None:
         with Database(url, schema, check=False) as database:
-            allowed = sa.func.has_schema_privilege(sa.func.current_schema(), "CREATE")
+            privilege = sa.func.has_schema_privilege(sa.func.current_schema(), "CREATE")
             name = database.tables[0].name
-            ((there, may_make),) = database.rows(sa.select(sa.func.to_regclass(name), allowed))
-        if not there and not may_make:
+            ((table, may_make),) = database.rows(sa.select(sa.func.to_regclass(name), privilege))
+        if not table and not may_make:
             raise schema.error(f"{database.place} has no {schema.name} and lets none be made.")
-        return there is not None
+        return table is not None
     if not path.parent.is_dir():
         raise schema.error(f"{schema.name} {path} is in no folder; make {path.parent} first.")
     if path.exists() and not path.is_file():
         raise schema.error(f"{schema.name} {path} is not a file; give another name.")
-    if not all(os.access(one, os.W_OK) for one in (path.parent, path) if one.exists()):
+    if not all(os.access(entry, os.W_OK) for entry in (path.parent, path) if entry.exists()):
         raise schema.error(
             f"{schema.name} {path} cannot be written; check the owner of the file and its folder."
         )

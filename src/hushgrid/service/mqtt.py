@@ -76,9 +76,9 @@ class MqttReadings:
         self._thread = threading.Thread(target=self._run, name="mqtt-readings", daemon=True)
         self._pause, self._was_here = FIRST_PAUSE, False
         self._client = _client(mqtt, client_id, keep=True)
-        self._client.on_connect = self._connected
-        self._client.on_subscribe = self._subscribed
-        self._client.on_message = self._came
+        self._client.on_connect = self._on_connect
+        self._client.on_subscribe = self._on_subscribe
+        self._client.on_message = self._on_message
 
     def start(self) -> None:
         """Connect, and reconnect until `stop`."""
@@ -116,24 +116,24 @@ class MqttReadings:
     def _listen(self) -> None:
         while not self._stop.is_set():
             status = self._client.loop(timeout=0.5)
-            while self._waiting and len(self._waiting) < TOGETHER and self._more():
+            while self._waiting and len(self._waiting) < TOGETHER and self._can_read():
                 status = self._client.loop(timeout=0.0)
             self._take()
             if status != MQTTErrorCode.MQTT_ERR_SUCCESS:
                 raise ConnectionError
 
-    def _more(self) -> bool:
+    def _can_read(self) -> bool:
         """Whether another message can be read without waiting."""
         sock = self._client.socket()
         return sock is not None and bool(select.select([sock], [], [], 0)[0])
 
-    def _connected(self, client: paho.Client, _data: Any, _flags: Any, code: Any, _p: Any) -> None:
+    def _on_connect(self, client: paho.Client, _data: Any, _flags: Any, code: Any, _p: Any) -> None:
         if code.is_failure:
             log.warning("broker refused", extra={"reason": str(code)})
             return
         client.subscribe(self._mqtt.readings or "", qos=1)
 
-    def _subscribed(
+    def _on_subscribe(
         self, _client: paho.Client, _data: Any, _mid: int, codes: list[Any], _p: Any
     ) -> None:
         if any(code.is_failure for code in codes):
@@ -143,7 +143,7 @@ class MqttReadings:
         self.listening.set()
         log.info("broker here", extra={"host": self._mqtt.host, "port": self._mqtt.port})
 
-    def _came(self, _client: paho.Client, _data: Any, message: paho.MQTTMessage) -> None:
+    def _on_message(self, _client: paho.Client, _data: Any, message: paho.MQTTMessage) -> None:
         sender = sender_of(self._mqtt.readings or "", message.topic)
         self._waiting.append((message.mid, message.qos, sender, bytes(message.payload)))
 
@@ -152,7 +152,9 @@ class MqttReadings:
         if not self._waiting:
             return
         # lazy: a message too large for the memory is its own trouble
-        deliveries = [(Delivery(who), map(_parsed, [text])) for _, _, who, text in self._waiting]
+        deliveries = [
+            (Delivery(sender), map(_parse_message, [text])) for _, _, sender, text in self._waiting
+        ]
         errors = take_each(self._ingest, deliveries)
         receipt, messages = Receipt(), 0
         for (mid, qos, _, _), (delivery, _), error in zip(
@@ -194,7 +196,7 @@ def sender_of(pattern: str, topic: str) -> str:
     return "mqtt"
 
 
-def _parsed(payload: bytes) -> Parsed:
+def _parse_message(payload: bytes) -> Parsed:
     """The readings of a message; an unreadable one counts as one malformed reading."""
     try:
         if len(payload) > LIMIT:
@@ -215,7 +217,7 @@ class MqttOut:
     Args:
         mqtt: The broker.
         client_id: Must differ from that of every other connection.
-        heard: Called with each message, by its topic; must not raise.
+        handlers: Called with each message, by its topic; must not raise.
         available: Topic that says `online` while this connection lasts, and `offline` after it.
     """
 
@@ -223,15 +225,15 @@ class MqttOut:
         self,
         mqtt: Mqtt,
         client_id: str,
-        heard: Mapping[str, Sequence[Callable[[bytes], None]]] = MappingProxyType({}),
+        handlers: Mapping[str, Sequence[Callable[[bytes], None]]] = MappingProxyType({}),
         available: str | None = None,
     ) -> None:
-        self._client, self._heard = _client(mqtt, client_id, keep=False), heard
+        self._client, self._handlers = _client(mqtt, client_id, keep=False), handlers
         self._available, self._connections = available, 0
         if available is not None:
             self._client.will_set(available, "offline", 1, retain=True)
         self._client.on_connect = self._subscribe
-        self._client.on_message = self._came
+        self._client.on_message = self._on_message
         self._client.reconnect_delay_set(1, int(LAST_PAUSE))
         self._silent_until = 0.0
         self._client.connect_async(mqtt.host, mqtt.port, KEEP_ALIVE)
@@ -239,25 +241,25 @@ class MqttOut:
 
     def _subscribe(self, client: paho.Client, *_: Any) -> None:
         self._connections += 1
-        for topic in self._heard:
+        for topic in self._handlers:
             client.subscribe(topic, qos=1)
         if self._available is not None:
             client.publish(self._available, "online", 1, retain=True)
 
-    def _came(self, _client: paho.Client, _data: Any, message: paho.MQTTMessage) -> None:
-        for take in self._heard.get(message.topic, ()):
+    def _on_message(self, _client: paho.Client, _data: Any, message: paho.MQTTMessage) -> None:
+        for take in self._handlers.get(message.topic, ()):
             take(bytes(message.payload))
 
     def send(self, topic: str, text: str, *, retain: bool) -> None:
         """Publish with QoS 1 and wait for the confirmation; OSError where it does not come."""
         if not self._client.is_connected() or time.monotonic() < self._silent_until:
             raise ConnectionError("broker away")
-        sent = self._client.publish(topic, text, 1, retain=retain)
+        message = self._client.publish(topic, text, 1, retain=retain)
         try:
-            sent.wait_for_publish(CONFIRM)
+            message.wait_for_publish(CONFIRM)
         except (RuntimeError, ValueError):
             raise ConnectionError("broker away") from None
-        if not sent.is_published():
+        if not message.is_published():
             self._silent_until = time.monotonic() + CONFIRM  # other zones shall not wait as well
             raise TimeoutError("broker silent")
 
@@ -289,7 +291,7 @@ class MqttPrices(MqttOut):
             raise ServiceError("mqtt prices is missing; give the topic prices go out on.")
         self._topic = mqtt.prices
         self._prefix = mqtt.home_assistant_prefix if mqtt.home_assistant else None
-        self._sent: dict[str, tuple[int, str]] = {}  # price by topic, and the connection it went on
+        self._last: dict[str, tuple[int, str]] = {}  # price by topic, and the connection it went on
         root = mqtt.prices.partition("{zone}")[0].strip("/") or "hushgrid"
         super().__init__(mqtt, client_id, available=topic_of(f"{root}/available", name))
 
@@ -299,21 +301,22 @@ class MqttPrices(MqttOut):
     def show(self, zone: ZoneService, prices: PresentPrices) -> None:
         """Publish what is new and wait for confirmations; OSError where one does not come."""
         topic, text = topic_of(self._topic, zone.id), json.dumps(prices.price)
-        following, ahead = (f"{topic.removesuffix('/price')}/{n}" for n in ("next", "forecast"))
+        root = topic.removesuffix("/price")
+        next_topic, forecast_topic = f"{root}/next", f"{root}/forecast"
         new = self._connections, text
-        if self._sent.get(topic) != new:
+        if self._last.get(topic) != new:
             if self._prefix is not None:
-                topics = (topic, ahead, self._available or "")
+                topics = (topic, forecast_topic, self._available or "")
                 for feed_in in (False, True)[: 1 + (zone.scenario.tariff.feed_in is not None)]:
                     text_of = discovery(zone, self._prefix, *topics, feed_in=feed_in)
                     self.send(*text_of, retain=True)
-            self.send(following, json.dumps(prices.price["next"]), retain=True)
+            self.send(next_topic, json.dumps(prices.price["next"]), retain=True)
             self.send(topic, text, retain=True)
-            self._sent[topic] = new
-        if self._sent.get(ahead) != new and (found := prices.forecast()) is not None:
-            coming = {"forecast": found[:AHEAD]}
-            self.send(ahead, json.dumps(prices.price | coming), retain=True)
-            self._sent[ahead] = new
+            self._last[topic] = new
+        if self._last.get(forecast_topic) != new and (forecast := prices.forecast()) is not None:
+            coming = {"forecast": forecast[:AHEAD]}
+            self.send(forecast_topic, json.dumps(prices.price | coming), retain=True)
+            self._last[forecast_topic] = new
 
 
 def open_prices(deployment: Deployment, client: str) -> MqttPrices | None:
@@ -392,16 +395,16 @@ def tls_of(mqtt: Mqtt) -> ssl.SSLContext:
     """
     key = "tls_ca"
     try:
-        made = ssl.create_default_context(cafile=mqtt.tls_ca)
+        context = ssl.create_default_context(cafile=mqtt.tls_ca)
         if mqtt.tls_certificate is not None:
             key = "tls_certificate"
-            made.load_cert_chain(mqtt.tls_certificate, mqtt.tls_key, password="")
+            context.load_cert_chain(mqtt.tls_certificate, mqtt.tls_key, password="")
     except (OSError, ValueError) as error:  # SSLError is an OSError
         raise ServiceError(
             f"mqtt {key} or its key cannot be used ({type(error).__name__}); give PEM files that"
             " can be read, the key without a password."
         ) from None
-    return made
+    return context
 
 
 def password_of(mqtt: Mqtt) -> str | None:

@@ -410,7 +410,7 @@ class Process:
             access=access,
             clock=clock,
             lines=self._lines,
-            more=[*more, *self._more],
+            routes=[*more, *self._more],
             mode=self.deployment.mode,
             operator=self._operator,
             certify=Certificates(self.deployment, self._key.public).values,

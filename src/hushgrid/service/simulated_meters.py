@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from hushgrid.compare.simulation import World
-from hushgrid.errors import ServiceError
+from hushgrid.errors import ServiceError, connection_reason
 from hushgrid.files.deployment import ZoneService
 from hushgrid.files.weeks import Steps, settled
 from hushgrid.intake.readings import Readings
@@ -63,7 +63,7 @@ class Fleet:
         self.world = World(_from_step(zone, step), (seed,))
         self._codes = np.arange(len(zone.all_meters), dtype=np.int32)
         self._split = registered(zone.export_meters)
-        self._heard: list[float] = []
+        self._rates: list[float] = []
 
     @property
     def end(self) -> int:
@@ -76,24 +76,24 @@ class Fleet:
         With a `factor` every house uses that many times as much, up to its bound.
         """
         if rate is not None:
-            self._heard.append(rate)
-        self.world.step(self._heard)
+            self._rates.append(rate)
+        self.world.step(self._rates)
         if factor != 1:
-            used = np.rint(factor * self.world.readings)
-            self.world.readings[:] = np.minimum(used, self.zone.scenario.zone.bound)
-        ones = np.full(len(self._codes), 1, np.int64)
+            use = np.rint(factor * self.world.readings)
+            self.world.readings[:] = np.minimum(use, self.zone.scenario.zone.bound)
+        unit = np.full(len(self._codes), 1, np.int64)
         wh = self.world.readings.astype(np.int64) - self.zone.scenario.zone.export
         fed_in = np.maximum(-wh[self._split], 0)  # by a register of its own
         wh[self._split] = np.maximum(wh[self._split], 0)
-        made = Readings(
+        readings = Readings(
             self.zone.all_meters,
             self._codes,
-            start=self.start * ones,
-            duration=self.zone.seconds * ones,
+            start=self.start * unit,
+            duration=self.zone.seconds * unit,
             wh=np.append(wh, fed_in),
         )
         self.start = self.end
-        return made
+        return readings
 
 
 def _from_step(zone: ZoneService, step: int) -> Scenario:
@@ -114,8 +114,8 @@ def parts(readings: Readings, size: int) -> Iterator[Readings]:
     Yields:
         Batches in order.
     """
-    for at in range(0, len(readings), size):
-        yield readings.at(slice(at, at + size))
+    for begin in range(0, len(readings), size):
+        yield readings.at(slice(begin, begin + size))
 
 
 def ndjson(readings: Readings) -> bytes:
@@ -130,9 +130,9 @@ def ndjson(readings: Readings) -> bytes:
     Returns:
         UTF-8 text.
     """
-    at = {start: utc(start) for start in np.unique(readings.start).tolist()}
+    time = {start: utc(start) for start in np.unique(readings.start).tolist()}
     return "".join(
-        f'{{"meter_id": {json.dumps(m)}, "start_utc": "{at[s]}", "duration_s": {d}, "wh": {w}}}\n'
+        f'{{"meter_id": {json.dumps(m)}, "start_utc": "{time[s]}", "duration_s": {d}, "wh": {w}}}\n'
         for m, s, d, w in readings.rows()
     ).encode()
 
@@ -149,10 +149,10 @@ def arrow_stream(readings: Readings) -> bytes:
     from hushgrid.intake.arrow import arrow
 
     pa = arrow()
-    at = pa.array(readings.start).cast(pa.timestamp("s", "UTC"))
+    start = pa.array(readings.start).cast(pa.timestamp("s", "UTC"))
     columns = {
         "meter_id": pa.array(readings.meter.tolist(), pa.string()),
-        "start_utc": at,
+        "start_utc": start,
         "duration_s": pa.array(readings.duration),
         "wh": pa.array(readings.wh),
     }
@@ -207,14 +207,14 @@ class HttpChannel:
             try:
                 answer = self._client.post("/v1/readings", content=body, headers=headers)
             except (httpx.ProtocolError, httpx.InvalidURL, UnicodeError) as error:
-                reason = type(error).__name__
+                reason = connection_reason(error)
                 break
             except httpx.TransportError as error:
-                reason = type(error).__name__
+                reason = connection_reason(error)
             else:
                 if answer.status_code == 200:
-                    found = answer.json()
-                    return Receipt(*(found[name] for name in Receipt._fields))
+                    counts = answer.json()
+                    return Receipt(*(counts[name] for name in Receipt._fields))
                 reason = f"{answer.status_code} {_detail(answer)}"
                 if answer.status_code < 500:
                     break
@@ -264,18 +264,19 @@ class MqttChannel:
         try:
             self._client.connect(host, port)
         except OSError as error:
+            reason = connection_reason(error)
             raise ServiceError(
-                f"broker {self._place} does not answer ({type(error).__name__}); start it first."
+                f"broker {self._place} does not answer ({reason}); start it first."
             ) from None
         self._client.loop_start()
 
     def send(self, readings: Readings) -> None:
         """Deliver to the broker."""
         for part in parts(readings, MESSAGE):
-            sent = self._client.publish(self._topic, ndjson(part), qos=1)
+            message = self._client.publish(self._topic, ndjson(part), qos=1)
             with suppress(RuntimeError, ValueError):
-                sent.wait_for_publish(60)
-            if not sent.is_published():
+                message.wait_for_publish(60)
+            if not message.is_published():
                 raise ServiceError(f"broker {self._place} confirms nothing; see that it runs.")
 
     def rate(self, zone: str) -> None:
@@ -304,19 +305,19 @@ def open_channel(target: str, token: str, form: str, pattern: str | None) -> Met
     Raises:
         ServiceError: The target is no such URL, or refuses readings.
     """
-    found = urlsplit(target)
+    url = urlsplit(target)
     try:
-        host, port = found.hostname or "", found.port
+        host, port = url.hostname or "", url.port
     except ValueError:
         host, port = "", None
-    if found.scheme in ("http", "https") and host:
+    if url.scheme in ("http", "https") and host:
         with ExitStack() as stack:
             channel = HttpChannel(target, token, form)
             stack.callback(channel.shut)
             channel.check()
             stack.pop_all()
         return channel
-    if found.scheme == "mqtt" and host:
+    if url.scheme == "mqtt" and host:
         topic = (pattern or "hushgrid/+/readings").replace("+", "fleet").replace("#", "fleet")
         return MqttChannel(host, port or 1883, topic)
     raise ServiceError(f"to is {target!r}; give http://HOST:PORT or mqtt://HOST:PORT.")

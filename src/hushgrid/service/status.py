@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hushgrid.errors import LedgerError, ServiceError
+from hushgrid.errors import LedgerError, ServiceError, connection_reason
 from hushgrid.files.deployment import Deployment
 from hushgrid.service.curator import Status, status_of
 from hushgrid.service.ledger import open_store
@@ -26,7 +26,7 @@ def from_ledger(deployment: Deployment, now: float) -> list[Status]:
         LedgerError: A record is bad.
     """
     with open_store(deployment.ledger, create=False) as store:
-        found = []
+        statuses = []
         for zone in deployment.zones:
             report = check(store.records(zone.id), verify_signature, {})
             if report.first_bad is not None:
@@ -34,8 +34,8 @@ def from_ledger(deployment: Deployment, now: float) -> list[Status]:
                     f"the ledger of zone {zone.id!r} is bad at record {report.first_bad}"
                     f" ({report.reason}); see hushgrid ledger verify."
                 )
-            found.append(status_of(zone, report.standings.get(zone.id), now))
-    return found
+            statuses.append(status_of(zone, report.standings.get(zone.id), now))
+    return statuses
 
 
 def from_service(url: str, token: str = "") -> list[Status]:
@@ -61,6 +61,6 @@ def from_service(url: str, token: str = "") -> list[Status]:
         return [Status(**({"missing": None} | zone)) for zone in zones]
     except (httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError, TypeError) as error:
         raise ServiceError(
-            f"cannot get the status of service {url} ({type(error).__name__}); give the address"
-            " of a running hushgrid serve, or its service file."
+            f"cannot get the status of service {url} ({connection_reason(error)}); give the"
+            " address of a running hushgrid serve, or its service file."
         ) from None

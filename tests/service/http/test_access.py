@@ -344,11 +344,11 @@ def test_an_ipv6_neighbourhood_is_one_sender(
 @given(st.lists(st.tuples(st.integers(0, 60), st.booleans(), st.floats(0, 100)), max_size=300))
 def test_the_memory_of_failures_is_bounded(events: list[tuple[int, bool, float]]) -> None:
     now = [0.0]
-    slow = Backoff(lambda: now[0], free=1, first=1.0, most=8.0, kept=10)
+    slow = Backoff(lambda: now[0], free=1, first=1.0, longest=8.0, size=10)
     for name, failed, passed in events:
         now[0] += passed
         (slow.failed if failed else slow.succeeded)(name)
-        assert len(slow._seen) <= 10
+        assert len(slow._entries) <= 10
         assert 0.0 <= slow.wait(name) <= 8.0
 
 

@@ -14,7 +14,7 @@ from hushgrid.mechanism.policy import Blocks, Covariate, Policy
 from hushgrid.planning.planner import assumptions
 from hushgrid.report.promise import home_words, promise_sentence
 from hushgrid.service.http.app import HERE, PUBLIC, TEMPLATES
-from hushgrid.service.http.languages import NAMES, catalogue, translated
+from hushgrid.service.http.languages import NAMES, catalogue, translate
 from tests.service.http.test_pages import client
 from tests.service.http.test_web import Face, refused
 from tests.service.worlds import service
@@ -93,7 +93,7 @@ def test_every_promise_and_assumption_is_translated_as_a_whole(language: str) ->
             used.update(assumptions(secret, policy, consumption, models, exports=exports))  # type: ignore[arg-type]
     signs = str.maketrans("", "", ",.\u202f")
     for text in used:
-        made = translated(text, language)
+        made = translate(text, language)
         assert made != text
         # the same figures, whatever signs they have
         assert sorted(re.findall(r"\d+", made.translate(signs))) == sorted(
@@ -101,7 +101,7 @@ def test_every_promise_and_assumption_is_translated_as_a_whole(language: str) ->
         ), made
         for verbatim in ("temperature 2.5 m", "J. Doe, 3.5"):
             assert (verbatim in made) == (verbatim in text)
-    whole = " ".join(sorted(translated(one, language) for one in used))
+    whole = " ".join(sorted(translate(one, language) for one in used))
     unused = [
         words
         for text, words in catalogue(language)["promise"].items()
@@ -113,8 +113,8 @@ def test_every_promise_and_assumption_is_translated_as_a_whole(language: str) ->
 
 def test_a_sentence_of_another_package_stays_whole() -> None:
     text = "The occupancy model is true. The moon is full."
-    assert translated(text, "de") == text
-    assert translated("The occupancy model is true.", "de") != "The occupancy model is true."
+    assert translate(text, "de") == text
+    assert translate("The occupancy model is true.", "de") != "The occupancy model is true."
 
 
 class Texts(HTMLParser):
@@ -194,7 +194,7 @@ def test_the_promise_comes_in_the_language_asked_for() -> None:
     english = face.call("GET", "/v1/promise").json()
     german = face.call("GET", "/v1/promise?lang=de").json()
     words = ("words", "not_covered", "sentence", "assumptions")
-    assert german["sentence"] == translated(english["sentence"], "de") != english["sentence"]
+    assert german["sentence"] == translate(english["sentence"], "de") != english["sentence"]
     assert {k: v for k, v in german.items() if k not in words} == {
         k: v for k, v in english.items() if k not in words
     }

@@ -193,7 +193,7 @@ def test_loads_are_forgotten_with_the_readings(tmp_path: Path) -> None:
     with desk(tmp_path, service(retention=1800)) as it:
         it.interval(3)
         assert [row["load"] is None for row in it.zone()["series"]] == [True, False, False]
-        known = it.process._loads._known[ELM]
+        known = it.process._loads._loads[ELM]
         assert set(known) == {START + 900, START + 1800}
         it.interval()
         assert set(known) == {START + 1800}, "nobody asked"
@@ -427,7 +427,7 @@ def test_a_zone_that_is_behind_or_not_open_is_told() -> None:
     (told,) = alerts(replace(seen, status=replace(status, state=WAITS), inside=Inside.of(None)))
     assert "until the account admits a block" in told.text
     lost = replace(status, missing=4)
-    every = replace(seen, status=lost, newest=release(4), away=["Other"], jumped=True)
+    every = replace(seen, status=lost, newest=release(4), failing=["Other"], jumped=True)
     assert [one.level for one in alerts(every)] == ["error", "warning", "warning"]
 
 
@@ -435,7 +435,7 @@ def test_every_alert_is_one_sentence_with_a_fix() -> None:
     zone = service()
     status = Status(ELM, START // 900, 1.0, 0, "publishing")
     near = ZoneHealth(zone, START + 900.0, status, Inside(1.0, 0.1, 0.1, 0, 0, 6), None, open=True)
-    every = [near, replace(near, open=False), replace(near, away=["MqttPrices", "MqttEvents"])]
+    every = [near, replace(near, open=False), replace(near, failing=["MqttPrices", "MqttEvents"])]
     for one in (alert for seen in every for alert in alerts(seen)):
         assert one.text.endswith(".")
         assert "; " in one.text or " see " in one.text

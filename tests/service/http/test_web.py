@@ -369,7 +369,7 @@ def test_a_column_that_is_missing_is_named_with_those_expected(face: Face) -> No
     csv = {"Content-Type": "text/csv", **AUTH}
     text = b"meter_id,start_utc,duration,wh\nelm-street-0,2025-06-15T15:15:00Z,900,987654\n"
     detail = refused(face.post(text, csv), 400)
-    assert "'duration_s' 0 times (perhaps 'duration')" in detail
+    assert "column 'duration_s' is missing (perhaps 'duration')" in detail
     assert "meter_id, start_utc, duration_s, wh" in detail
     detail = refused(face.post(text.splitlines()[1], csv), 400)
     assert "987654" not in detail, "a first line may be a reading"

@@ -126,7 +126,7 @@ class World:
             history=self.history,
             access=self.access,
             clock=self.clock,
-            more=[mount_vtn(self.vtn.app)],
+            routes=[mount_vtn(self.vtn.app)],
         )
         self.server = Server(self.app, "127.0.0.1", 0, http)
         self.server.start()

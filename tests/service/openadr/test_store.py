@@ -43,7 +43,7 @@ class Forgetful(VtnStore):
         return super().remove(kind, id) if kind != "VEN" else self._gone(id)
 
     def _gone(self, ven: str) -> StoredObject | None:
-        kept = list(self.find("RESOURCE", where={"ven": ven}))
+        kept = list(self.find("RESOURCE", columns={"ven": ven}))
         found = super().remove("VEN", ven)
         for one in kept:
             self.add(one)

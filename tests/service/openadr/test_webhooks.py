@@ -163,7 +163,7 @@ def test_pauses_grow(taken: Hooks, monkeypatch: pytest.MonkeyPatch) -> None:
     async def noted(_: Any, seconds: float) -> None:
         pauses.append(seconds)
 
-    monkeypatch.setattr(Webhooks, "_rest", noted)
+    monkeypatch.setattr(Webhooks, "_sleep", noted)
     with Sending(callback(0, f"{taken.url}/500/b"), pause=16.0) as sending:
         sending.webhooks.notify(NOTE)
         assert until(lambda: "dropped" in sending.counted)

@@ -101,15 +101,15 @@ def expand_scopes(names: Iterable[str]) -> tuple[str, ...]:
     >>> expand_scopes(["operator", "audit", "write_readings"])
     ('write_readings', 'operate', 'audit')
     """
-    wanted: set[str] = set()
+    scopes: set[str] = set()
     for name in names:
         if name not in KINDS and name not in SCOPES:
             raise AccessError(
                 "invalid_scope",
                 f"scope is {display(name)}; give one of {', '.join((*KINDS, *SCOPES))}.",
             )
-        wanted.update(KINDS.get(name, (name,)))
-    return tuple(scope for scope in SCOPES if scope in wanted)
+        scopes.update(KINDS.get(name, (name,)))
+    return tuple(scope for scope in SCOPES if scope in scopes)
 
 
 SECRET = 32  # random bytes of a new secret
@@ -139,12 +139,12 @@ def hash_secret(secret: str) -> str:
     return HASHER.hash(secret.encode("utf-8", "surrogatepass"))
 
 
-def secret_matches(secret: str, stored: str) -> bool:
+def secret_matches(secret: str, digest: str) -> bool:
     """Compare a secret with a stored hash in a time that does not depend on the result.
 
     Args:
         secret: what a client sent.
-        stored: text of `hash_secret`.
+        digest: text of `hash_secret`.
 
     Returns:
         True if it is that secret.
@@ -152,9 +152,9 @@ def secret_matches(secret: str, stored: str) -> bool:
     Raises:
         AccessError: if the stored text is none.
     """
-    given = secret[:LONGEST].encode("utf-8", "surrogatepass")
+    secret_bytes = secret[:LONGEST].encode("utf-8", "surrogatepass")
     try:
-        right = HASHER.verify(stored, given)
+        right = HASHER.verify(digest, secret_bytes)
     except VerifyMismatchError:
         return False
     except (InvalidHashError, VerificationError):
@@ -230,8 +230,8 @@ def check_client(client: Client) -> None:
         )
     wrong = [scope for scope in client.scopes if scope not in SCOPES]
     if wrong or not client.scopes:
-        found = display(wrong[0]) if wrong else "missing"
-        raise AccessError("invalid_scope", f"scope is {found}; give one of {', '.join(SCOPES)}.")
+        text = display(wrong[0]) if wrong else "missing"
+        raise AccessError("invalid_scope", f"scope is {text}; give one of {', '.join(SCOPES)}.")
     if client.ven is not None and not (client.ven.isprintable() and 0 < len(client.ven) <= VEN):
         raise AccessError(
             "invalid_client",
@@ -324,10 +324,10 @@ class ClientStore(Database):
 
     def bind(self, client: str, meters: Sequence[str]) -> bool:
         """Bind a client to these meters and no others; False if none with this id is valid."""
-        found = self.find(client)
-        if found is None or found.revoked is not None:
+        entry = self.find(client)
+        if entry is None or entry.revoked is not None:
             return False
-        check_client(replace(found, meters=tuple(meters)))
+        check_client(replace(entry, meters=tuple(meters)))
         with self.begin() as connection:
             self._bind(connection, client, meters)
         return True
@@ -335,7 +335,7 @@ class ClientStore(Database):
     def _bind(self, connection: sa.Connection, client: str, meters: Sequence[str]) -> None:
         connection.execute(_CHANGED)
         connection.execute(sa.delete(self._meters).where(self._meters.c.client == client))
-        rows = [{"client": client, "meters": one} for one in dict.fromkeys(meters)]
+        rows = [{"client": client, "meters": pattern} for pattern in dict.fromkeys(meters)]
         if rows:
             connection.execute(sa.insert(self._meters), rows)
 
@@ -343,18 +343,19 @@ class ClientStore(Database):
         """Return the client with this id, revoked or not, or None."""
         if not is_client_id(client):
             return None
-        found = self._find(self._table.c.id == client, self._meters.c.client == client)
-        return found[0] if found else None
+        clients = self._find(self._table.c.id == client, self._meters.c.client == client)
+        return clients[0] if clients else None
 
     def all(self) -> list[Client]:
         """Return all clients, sorted by id."""
         return self._find(sa.true(), sa.true())
 
-    def _find(self, which: Any, whose: Any) -> list[Client]:
+    def _find(self, client_clause: Any, meter_clause: Any) -> list[Client]:
         meters: dict[str, list[str]] = {}
-        for client, one in self.rows(sa.select(self._meters).where(whose).order_by("meters")):
-            meters.setdefault(client, []).append(one)
-        rows = self.rows(sa.select(self._table).where(which).order_by("id"))
+        query = sa.select(self._meters).where(meter_clause).order_by("meters")
+        for client, pattern in self.rows(query):
+            meters.setdefault(client, []).append(pattern)
+        rows = self.rows(sa.select(self._table).where(client_clause).order_by("id"))
         return [
             Client(
                 **row._asdict() | {"scopes": tuple(row.scopes.split())},
@@ -368,8 +369,8 @@ class ClientStore(Database):
         if not ven.isprintable():  # no name of a VEN, and perhaps no text for a database
             return frozenset()
         columns = self._table.c
-        which = (columns.ven == ven) & columns.revoked.is_(None)
-        return frozenset(row.id for row in self.rows(sa.select(columns.id).where(which)))
+        clause = (columns.ven == ven) & columns.revoked.is_(None)
+        return frozenset(row.id for row in self.rows(sa.select(columns.id).where(clause)))
 
     def changes(self) -> int:
         """Return how often a client was added, bound or revoked: one row, however many clients."""
@@ -381,8 +382,8 @@ class ClientStore(Database):
         sends = clients.revoked.is_(None) & clients.scopes.contains("write_readings")
         bound: dict[str, tuple[str, ...]] = {}
         of_senders = sa.select(meters.client, meters.meters).where(meters.client == clients.id)
-        for client, each in self.rows(of_senders.where(sends).order_by(meters.client, "meters")):
-            bound[client] = (*bound.get(client, ()), each)
+        for client, pattern in self.rows(of_senders.where(sends).order_by(meters.client, "meters")):
+            bound[client] = (*bound.get(client, ()), pattern)
         refused = self.rows(sa.select(clients.id).where(~sends))
         return SenderTerms(bound, frozenset(row.id for row in refused))
 
@@ -392,15 +393,15 @@ class ClientStore(Database):
 
     def keep_first(self, sender: str, meters: Sequence[str]) -> dict[str, str]:
         """Keep a sender for those meters that have none; return the sender of each."""
-        found: dict[str, str] = {}
+        senders: dict[str, str] = {}
         with self.begin() as connection:
             keep = sa.text(_KEEP.format(self._first.name))
-            connection.execute(keep, [{"meter": one, "sender": sender} for one in meters])
-            for at in range(0, len(meters), 500):
-                which = self._first.c.meter.in_(meters[at : at + 500])
-                query = sa.select(self._first).where(which)
-                found |= {row.meter: row.sender for row in connection.execute(query)}
-        return found
+            connection.execute(keep, [{"meter": meter, "sender": sender} for meter in meters])
+            for begin in range(0, len(meters), 500):
+                clause = self._first.c.meter.in_(meters[begin : begin + 500])
+                query = sa.select(self._first).where(clause)
+                senders |= {row.meter: row.sender for row in connection.execute(query)}
+        return senders
 
     def revoke(self, client: str, at: int) -> bool:
         """Revoke a client at a UTC epoch [s]; False if none with this id is valid."""
@@ -408,10 +409,10 @@ class ClientStore(Database):
             return False
         valid = (self._table.c.id == client) & self._table.c.revoked.is_(None)
         with self.begin() as connection:
-            found = connection.execute(sa.update(self._table).where(valid).values(revoked=at))
+            result = connection.execute(sa.update(self._table).where(valid).values(revoked=at))
             connection.execute(sa.delete(self._first).where(self._first.c.sender == client))
             connection.execute(_CHANGED)
-        return bool(found.rowcount)
+        return bool(result.rowcount)
 
 
 # both databases know these, SQLAlchemy has a word for them in each dialect only
@@ -462,7 +463,7 @@ class Senders:
         steady: Callable[[], float] = time.monotonic,
     ) -> None:
         self._clients, self._production, self._steady = clients, production, steady
-        self._terms, self._until = SenderTerms({}, frozenset()), -1.0
+        self._terms, self._expiry = SenderTerms({}, frozenset()), -1.0
         self._changes = -1  # of the store, when the terms were read
         self._first: dict[str, str] | None = None  # sender by meter
         self._mutex = threading.Lock()
@@ -470,16 +471,14 @@ class Senders:
     def terms(self) -> SenderTerms:
         """Return the terms, the same object while they are the same; MeterRetryError if away."""
         with self._mutex:
-            if self._steady() >= self._until:
-                changes = _asked(
-                    self._clients.changes
-                )  # first: what changes meanwhile is seen next
+            if self._steady() >= self._expiry:
+                changes = _ask(self._clients.changes)  # first: what changes meanwhile is seen next
                 if changes != self._changes:
-                    terms = _asked(self._clients.sender_terms)
+                    terms = _ask(self._clients.sender_terms)
                     if terms != self._terms:
                         self._terms, self._first = terms, None
                     self._changes = changes
-                self._until = self._steady() + CACHED
+                self._expiry = self._steady() + CACHED
             return self._terms
 
     def own(self, sender: str, meters: Sequence[str], terms: SenderTerms) -> frozenset[str]:
@@ -488,18 +487,18 @@ class Senders:
             return frozenset(filter(covers(terms.bound[sender]), meters))
         if self._production or sender in terms.refused:
             return frozenset()
-        bound = covers(one for some in terms.bound.values() for one in some)
+        bound = covers(pattern for patterns in terms.bound.values() for pattern in patterns)
         free = [meter for meter in meters if not bound(meter)]
         with self._mutex:
             if self._first is None:
-                self._first = _asked(self._clients.first_senders)
+                self._first = _ask(self._clients.first_senders)
             new = [meter for meter in free if meter not in self._first]
             if new:
-                self._first |= _asked(lambda: self._clients.keep_first(sender, new))
+                self._first |= _ask(lambda: self._clients.keep_first(sender, new))
             return frozenset(meter for meter in free if self._first[meter] == sender)
 
 
-def _asked(ask: Callable[[], T]) -> T:
+def _ask(ask: Callable[[], T]) -> T:
     try:
         return ask()
     except AccessError:
@@ -519,7 +518,7 @@ def covers(meters: Iterable[str]) -> Callable[[str], bool]:
     [True, True, False]
     """
     names = frozenset(meters)
-    prefixes = tuple(one[:-1] for one in names if one.endswith("*"))
+    prefixes = tuple(name[:-1] for name in names if name.endswith("*"))
     return lambda meter: meter in names or meter.startswith(prefixes)
 
 
@@ -535,11 +534,11 @@ def check_bound(deployment: Deployment, clients: Iterable[Client]) -> None:
     """
     if deployment.mode != "production":
         return
-    for one in clients:
-        if one.sends and not one.meters:
+    for client in clients:
+        if client.sends and not client.meters:
             raise ServiceError(
-                f"client {one.id!r} may send readings and is bound to no meters; bind it with"
-                f" hushgrid client bind {one.id} --meters 'PREFIX*', or revoke it."
+                f"client {client.id!r} may send readings and is bound to no meters; bind it with"
+                f" hushgrid client bind {client.id} --meters 'PREFIX*', or revoke it."
             )
     if deployment.http is not None and deployment.http.tokens:
         raise ServiceError(

@@ -120,11 +120,11 @@ class Backoff:
         steady: monotonic clock [s].
         free: failures without a pause.
         first: first pause [s].
-        most: longest pause [s].
-        kept: names remembered at most.
+        longest: longest pause [s].
+        size: names remembered at most.
 
     >>> now = [0.0]
-    >>> slow = Backoff(lambda: now[0], free=2, first=1.0, most=60.0)
+    >>> slow = Backoff(lambda: now[0], free=2, first=1.0, longest=60.0)
     >>> for _ in range(4): slow.failed("a")
     >>> slow.wait("a"), slow.wait("b")
     (2.0, 0.0)
@@ -136,35 +136,36 @@ class Backoff:
         *,
         free: int,
         first: float,
-        most: float,
-        kept: int = KEPT,
+        longest: float,
+        size: int = KEPT,
     ) -> None:
-        self._steady, self._free, self._first, self._most = steady, free, first, most
-        self._kept = kept
-        self._seen: OrderedDict[Hashable, tuple[int, float]] = OrderedDict()  # failures, until
+        self._steady, self._free, self._first, self._longest = steady, free, first, longest
+        self._size = size
+        # failures, and the end of the pause
+        self._entries: OrderedDict[Hashable, tuple[int, float]] = OrderedDict()
 
     def wait(self, name: Hashable) -> float:
         """Return the time to wait before the next attempt [s]."""
-        failures, until = self._seen.get(name, (0, 0.0))
-        return max(until - self._steady(), 0.0) if failures > self._free else 0.0
+        failures, end = self._entries.get(name, (0, 0.0))
+        return max(end - self._steady(), 0.0) if failures > self._free else 0.0
 
     def failed(self, name: Hashable) -> None:
         """Count a failure; the count restarts after twice the longest pause."""
         now = self._steady()
-        failures, until = self._seen.pop(name, (0, now))
-        if now - until > 2 * self._most:
+        failures, end = self._entries.pop(name, (0, now))
+        if now - end > 2 * self._longest:
             failures = 0
         failures += 1
         pause = 0.0
         if failures > self._free:
-            pause = min(self._first * 2.0 ** min(failures - self._free - 1, 60), self._most)
-        self._seen[name] = (failures, now + pause)
-        while len(self._seen) > self._kept:
-            self._seen.popitem(last=False)
+            pause = min(self._first * 2.0 ** min(failures - self._free - 1, 60), self._longest)
+        self._entries[name] = (failures, now + pause)
+        while len(self._entries) > self._size:
+            self._entries.popitem(last=False)
 
     def succeeded(self, name: Hashable) -> None:
         """Reset the count of a name."""
-        self._seen.pop(name, None)
+        self._entries.pop(name, None)
 
 
 def sender_network(address: str | None) -> str:
@@ -180,14 +181,14 @@ def sender_network(address: str | None) -> str:
     ('2001:db8::', '192.0.2.7', '')
     """
     try:
-        found = ipaddress.ip_address((address or "").partition("%")[0])
+        ip = ipaddress.ip_address((address or "").partition("%")[0])
     except ValueError:
         return ""
-    if isinstance(found, ipaddress.IPv6Address):
-        if found.ipv4_mapped is not None:
-            return str(found.ipv4_mapped)
-        return str(ipaddress.IPv6Address(int(found) >> 64 << 64))
-    return str(found)
+    if isinstance(ip, ipaddress.IPv6Address):
+        if ip.ipv4_mapped is not None:
+            return str(ip.ipv4_mapped)
+        return str(ipaddress.IPv6Address(int(ip) >> 64 << 64))
+    return str(ip)
 
 
 K = TypeVar("K")
@@ -243,9 +244,9 @@ class Access:
         # client at an address it used before has a count of its own, which no other one at that
         # address, and none elsewhere, can raise: otherwise anyone could lock it out. Signing in
         # resets that count alone: otherwise one's own secret would pay for guesses of others.
-        self._addresses = Backoff(steady, free=5, first=1.0, most=300.0)
-        self._names = Backoff(steady, free=20, first=1.0, most=60.0)
-        self._own = Backoff(steady, free=5, first=1.0, most=60.0)
+        self._addresses = Backoff(steady, free=5, first=1.0, longest=300.0)
+        self._names = Backoff(steady, free=20, first=1.0, longest=60.0)
+        self._pairs = Backoff(steady, free=5, first=1.0, longest=60.0)
         self._mutex = threading.Lock()
         self._hashing = threading.BoundedSemaphore(AT_ONCE)
 
@@ -257,15 +258,15 @@ class Access:
         claims = self._claims(authorization)
         if isinstance(claims, Grant):
             return claims
-        return _granted(claims, self.client(claims.client))
+        return _client_grant(claims, self.client(claims.client))
 
     def cached_grant(self, authorization: str | None) -> Grant | None:
         """Return `grant` from the cache; None if a client must be looked up in the store."""
         claims = self._claims(authorization)
         if isinstance(claims, Grant):
             return claims
-        known, client = self.cached_client(claims.client)
-        return _granted(claims, client) if known else None
+        cached, client = self.cached_client(claims.client)
+        return _client_grant(claims, client) if cached else None
 
     def _claims(self, authorization: str | None) -> Claims | Grant:
         """Return the claims of a token, or the grant itself if it belongs to no client."""
@@ -273,9 +274,9 @@ class Access:
         if scheme.lower() != "bearer":
             return ANONYMOUS
         token = token.strip()
-        found = self._static_grant(token)
-        if found is not None:
-            return found
+        grant = self._static_grant(token)
+        if grant is not None:
+            return grant
         claims = read_token(self._key, token)
         if claims is None:
             raise _bad("The bearer token is missing or unknown; ask for one with your secret.")
@@ -285,11 +286,11 @@ class Access:
 
     def _static_grant(self, token: str) -> Grant | None:
         """Compare with every digest, each in constant time."""
-        found = hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
-        matches = [hmac.compare_digest(found, digest) for digest in self._static]
+        token_digest = hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+        matches = [hmac.compare_digest(token_digest, digest) for digest in self._static]
         if not any(matches):
             return None
-        return Grant(f"token:{found[:8]}", frozenset({"write_readings"}))
+        return Grant(f"token:{token_digest[:8]}", frozenset({"write_readings"}))
 
     def token(
         self,
@@ -317,7 +318,7 @@ class Access:
         if client is None or not right or client.revoked is not None:
             with self._mutex:
                 if (client_id, place) in self._homes:
-                    self._own.failed((client_id, place))
+                    self._pairs.failed((client_id, place))
                 else:
                     self._addresses.failed(place)
                     self._names.failed(client_id[:100])
@@ -326,14 +327,14 @@ class Access:
                 "The client id or its secret is wrong; give those of hushgrid client add.",
             )
         with self._mutex:
-            self._own.succeeded((client.id, place))
+            self._pairs.succeeded((client.id, place))
             _remember(self._homes, (client.id, place), None)
         return client
 
     def _slow(self, name: str, place: str) -> None:
         """Refuse while a pause lasts, before the secret is hashed."""
         with self._mutex:
-            wait = self._own.wait((name, place))
+            wait = self._pairs.wait((name, place))
             if (name, place) not in self._homes:
                 wait = max(self._addresses.wait(place), self._names.wait(name))
         if wait > 0:
@@ -351,8 +352,8 @@ class Access:
                 f" {' '.join(client.scopes)}.",
             )
         expires = math.floor(self._clock.now()) + self._lifetime
-        made = make_token(self._key, client.id, scopes, expires, secrets.token_bytes(16))
-        return Token(made, self._lifetime, scopes)
+        text = make_token(self._key, client.id, scopes, expires, secrets.token_bytes(16))
+        return Token(text, self._lifetime, scopes)
 
     def reserving(self, ven: str) -> frozenset[str]:
         """Return the ids of clients for which the name of a VEN is reserved."""
@@ -361,13 +362,13 @@ class Access:
     def cached_client(self, name: str) -> tuple[bool, Client | None]:
         """Return (True, what was found) if an id was looked up in the last `CACHED` seconds."""
         with self._mutex:
-            until, client = self._cache.get(name, (-math.inf, None))
-        return self._steady() < until, client
+            expiry, client = self._cache.get(name, (-math.inf, None))
+        return self._steady() < expiry, client
 
     def client(self, name: str) -> Client | None:
         """Look up a client; the answer may be `CACHED` seconds old."""
-        known, client = self.cached_client(name)
-        if known:
+        cached, client = self.cached_client(name)
+        if cached:
             return client
         client = self._clients.find(name) if self._clients is not None else None
         with self._mutex:
@@ -375,17 +376,17 @@ class Access:
         return client
 
 
-def _granted(claims: Claims, client: Client | None) -> Grant:
+def _client_grant(claims: Claims, client: Client | None) -> Grant:
     if client is None or client.revoked is not None:
         raise _bad("The bearer token's client was revoked; ask the operator for another one.")
     return Grant(client.id, frozenset(claims.scopes) & set(client.scopes), client.ven)
 
 
-def _remember(kept: OrderedDict[K, V], key: K, value: V) -> None:
-    kept.pop(key, None)
-    kept[key] = value
-    while len(kept) > KEPT:
-        kept.popitem(last=False)
+def _remember(cache: OrderedDict[K, V], key: K, value: V) -> None:
+    cache.pop(key, None)
+    cache[key] = value
+    while len(cache) > KEPT:
+        cache.popitem(last=False)
 
 
 def _bad(message: str) -> AccessError:
@@ -440,7 +441,7 @@ class Sessions:
         with self._mutex:
             now = self._steady()
             self._live[_digest(text)] = (client.id, now + self._lifetime)
-            for digest in [d for d, (_, until) in self._live.items() if until <= now]:
+            for digest in [d for d, (_, expiry) in self._live.items() if expiry <= now]:
                 del self._live[digest]
             while len(self._live) > SESSIONS_KEPT:
                 self._live.popitem(last=False)
@@ -462,15 +463,15 @@ class Sessions:
         name = self._client_of(text)
         if name is None:
             return ANONYMOUS
-        known, client = self._access.cached_client(name)
-        return _session_grant(client) if known else None
+        cached, client = self._access.cached_client(name)
+        return _session_grant(client) if cached else None
 
     def _client_of(self, text: str) -> str | None:
         if len(text) > LONGEST_SESSION:
             return None
         with self._mutex:
-            name, until = self._live.get(_digest(text), (None, 0.0))
-        return name if self._steady() < until else None
+            name, expiry = self._live.get(_digest(text), (None, 0.0))
+        return name if self._steady() < expiry else None
 
 
 def _session_grant(client: Client | None) -> Grant:

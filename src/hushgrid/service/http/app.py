@@ -37,7 +37,7 @@ from hushgrid.service.clock import Clock, SystemClock
 from hushgrid.service.curator import IN_DOUBT, NOT_BEGUN, UNTIL_RESUMED
 from hushgrid.service.http import models, readings
 from hushgrid.service.http.common import ERRORS, Heavy, Metrics, ZoneStates, conditional, html_page
-from hushgrid.service.http.languages import ENGLISH, NAMES, catalogue, negotiated
+from hushgrid.service.http.languages import ENGLISH, NAMES, catalogue, preferred_language
 from hushgrid.service.http.middleware import (
     BY_SESSION,
     FORM,
@@ -108,21 +108,21 @@ class App(FastAPI):
         """Describe the routes; a request that does not fit gets 400, not FastAPI's 422."""
         if not self.openapi_schema:  # made when it is first asked for: it takes a while
             self.answer_head(False)  # which needs no description
-            found = super().openapi()
+            description = super().openapi()
             self.answer_head(True)
-            schemas = found["components"]["schemas"]
+            schemas = description["components"]["schemas"]
             schemas["ErrorAnswer"] = models.ErrorAnswer.model_json_schema()
             for name in ("HTTPValidationError", "ValidationError"):
                 del schemas[name]
             for schema in schemas.values():
                 _describe_fields(schema)
-            for path in found["paths"].values():
-                for one in path.values():
-                    if "Validation" in one["responses"].get("422", {}).get("description", ""):
-                        del one["responses"]["422"]
-                    if "security" in one:
-                        more = models.refusals({403: "The scope is missing."})
-                        one["responses"].setdefault("403", more[403])
+            for path in description["paths"].values():
+                for operation in path.values():
+                    if "Validation" in operation["responses"].get("422", {}).get("description", ""):
+                        del operation["responses"]["422"]
+                    if "security" in operation:
+                        answers = models.refusals({403: "The scope is missing."})
+                        operation["responses"].setdefault("403", answers[403])
         return self.openapi_schema or {}
 
     def answer_head(self, on: bool) -> None:
@@ -160,7 +160,7 @@ def make_app(
     access: Access | None = None,
     clock: Clock | None = None,
     lines: Lines = lambda _: iter(()),
-    more: Sequence[BaseRoute] = (),
+    routes: Sequence[BaseRoute] = (),
     mode: str = "simulation",
     operator: Operator | None = None,
     certify: Certify | None = None,
@@ -177,7 +177,7 @@ def make_app(
         access: clients and tokens; without it only the static tokens of `http`.
         clock: time of the service.
         lines: records of a zone's ledger, each as one line.
-        more: further routes that check their own scopes.
+        routes: further routes that check their own scopes.
         mode: simulation or production.
         operator: figures for operators; made from the above if absent.
         certify: makes the certificate of a zone, as JSON.
@@ -218,7 +218,7 @@ def make_app(
     _add_status(app.router, board, metrics, http, lines)
     _add_description(app)
     app.answer_head(True)
-    app.router.routes.extend(more)
+    app.router.routes.extend(routes)
     return app
 
 
@@ -237,10 +237,10 @@ def _add_status(
         response_model_exclude_unset=True,
     )
     async def status(request: Request) -> dict[str, Any]:
-        zones = [asdict(one) for one in board.statuses]
+        zones = [asdict(zone_status) for zone_status in board.statuses]
         if not operates(request):
-            for one in zones:
-                del one["missing"]
+            for zone_status in zones:
+                del zone_status["missing"]
         return {"zones": zones}
 
     @router.get(
@@ -261,16 +261,21 @@ def _add_status(
     )
     async def ready() -> Any:
         waiting = board.waiting()
-        doubt = [one.zone for one in board.statuses if one.state in IN_DOUBT]
+        doubt = [
+            zone_status.zone for zone_status in board.statuses if zone_status.state in IN_DOUBT
+        ]
         if waiting or doubt:
-            more = {"clock_in_doubt": doubt} if doubt else {}
+            details = {"clock_in_doubt": doubt} if doubt else {}
             zones = [zone for zone in board.zones if zone in waiting or zone in doubt]
-            return JSONResponse({"status": "waiting", "zones": zones, **more}, 503)
-        found = {
-            name: [one.zone for one in board.statuses if one.state == state]
+            return JSONResponse({"status": "waiting", "zones": zones, **details}, 503)
+        zones_by_state = {
+            name: [entry.zone for entry in board.statuses if entry.state.startswith(state)]
             for name, state in (("forecast_until_resumed", UNTIL_RESUMED), ("not_begun", NOT_BEGUN))
         }
-        return {"status": "ready", **{name: zones for name, zones in found.items() if zones}}
+        return {
+            "status": "ready",
+            **{name: zones for name, zones in zones_by_state.items() if zones},
+        }
 
     @router.get(
         "/metrics",
@@ -326,10 +331,10 @@ def _docs(description: dict[str, Any]) -> str:
     def kind(schema: dict[str, Any]) -> Markup:
         if name := schema.get("$ref", "").rpartition("/")[2]:
             return Markup('<a href="#schema-{0}">{0}</a>').format(name)
-        if several := schema.get("anyOf") or schema.get("oneOf"):
-            return Markup(" or ").join(map(kind, several))
+        if alternatives := schema.get("anyOf") or schema.get("oneOf"):
+            return Markup(" or ").join(map(kind, alternatives))
         if values := schema.get("enum"):
-            return Markup(", ").join(Markup("<code>{}</code>").format(one) for one in values)
+            return Markup(", ").join(Markup("<code>{}</code>").format(value) for value in values)
         if schema.get("type") == "array":
             return Markup("list of {}").format(kind(schema.get("items", {})))
         return Markup("{}").format(schema.get("format") or schema.get("type", "any"))
@@ -339,12 +344,12 @@ def _docs(description: dict[str, Any]) -> str:
             return example(schemas[ref])
         if name in _EXAMPLES or "default" in schema:
             return _EXAMPLES.get(name, schema.get("default"))
-        if several := schema.get("anyOf") or schema.get("oneOf"):
-            return example(several[0], name)
+        if alternatives := schema.get("anyOf") or schema.get("oneOf"):
+            return example(alternatives[0], name)
         if schema.get("type") == "array":
             return [example(schema.get("items", {}), name)]
         if fields := schema.get("properties"):
-            return {field: example(one, field) for field, one in fields.items()}
+            return {field: example(subschema, field) for field, subschema in fields.items()}
         usual = {"string": name or "text", "number": 0.5, "integer": 1, "boolean": False}
         times = {"date-time": "2026-01-05T18:00:00Z"}
         if values := schema.get("enum"):
@@ -352,18 +357,22 @@ def _docs(description: dict[str, Any]) -> str:
         return times.get(schema.get("format", ""), usual.get(schema.get("type", ""), {}))
 
     def needs(operation: dict[str, Any]) -> str:
-        every = [each for one in operation.get("security", ()) for each in one.values()]
-        scopes = sorted({scope for each in every for scope in each})
+        scope_lists = [
+            scope_list
+            for requirement in operation.get("security", ())
+            for scope_list in requirement.values()
+        ]
+        scopes = sorted({scope for scope_list in scope_lists for scope in scope_list})
         return f"needs the scope {' or '.join(scopes)}" if scopes else "for anyone"
 
-    made = TEMPLATES.overlay()
-    made.filters = TEMPLATES.filters | {
+    environment = TEMPLATES.overlay()
+    environment.filters = TEMPLATES.filters | {
         "kind": kind,
         "needs": needs,
         "example": lambda schema: json.dumps(example(schema), indent=2, ensure_ascii=False),
     }
     style = (HERE / "static" / "style.css").read_text("utf-8")
-    return made.get_template("docs.html").render(description, style=style)
+    return environment.get_template("docs.html").render(description, style=style)
 
 
 # ---- pages
@@ -376,10 +385,12 @@ PUBLIC = ("zone", "zones", "how", "explore", "missing")  # pages that have sever
 @cache
 def _templates(language: str) -> Environment:
     """The templates; their texts are calls of `_`, which looks them up in the catalogue."""
-    made = Environment(loader=FileSystemLoader(HERE / "frames"), autoescape=True, trim_blocks=True)
-    known = catalogue(language)["page"]
-    made.globals["_"] = lambda text, **values: Markup(known.get(text, text)).format(**values)
-    return made
+    environment = Environment(
+        loader=FileSystemLoader(HERE / "frames"), autoescape=True, trim_blocks=True
+    )
+    texts = catalogue(language)["page"]
+    environment.globals["_"] = lambda text, **values: Markup(texts.get(text, text)).format(**values)
+    return environment
 
 
 TEMPLATES = _templates(ENGLISH)
@@ -414,20 +425,21 @@ def page_routes(
     Returns:
         The routes.
     """
-    only = zones[0] if len(zones) == 1 else None
+    sole_zone = zones[0] if len(zones) == 1 else None
 
     @cache
-    def page(name: str, zone: str | None, language: str, chosen: str) -> tuple[bytes, str]:
-        here = "/" if name in ("zones", "missing") or (name == "zone" and only) else f"/{name}"
-        if zone is not None and not only:
-            here = f"/zones/{quote(zone)}" if name == "zone" else f"{here}?zone={quote(zone)}"
+    def page(name: str, zone: str | None, language: str, choice: str) -> tuple[bytes, str]:
+        root = name in ("zones", "missing") or (name == "zone" and sole_zone)
+        place = "/" if root else f"/{name}"
+        if zone is not None and not sole_zone:
+            place = f"/zones/{quote(zone)}" if name == "zone" else f"{place}?zone={quote(zone)}"
 
-        def to(path: str, code: str = chosen) -> str:
+        def to(path: str, code: str = choice) -> str:
             return f"{path}{'&' if '?' in path else '?'}lang={code}" if code else path
 
-        fields: dict[str, Any] = {"page": name, "zone": zone, "zones": zones, "many": not only}
-        fields |= {"demo": demo, "digits": digits, "lang": language, "chosen": chosen}
-        fields |= {"to": to, "here": here, "languages": NAMES if name in PUBLIC else {}}
+        fields: dict[str, Any] = {"page": name, "zone": zone, "zones": zones, "many": not sole_zone}
+        fields |= {"demo": demo, "digits": digits, "lang": language, "chosen": choice}
+        fields |= {"to": to, "here": place, "languages": NAMES if name in PUBLIC else {}}
         scripts = catalogue(language)["script"]
         fields["words"] = json.dumps(scripts, ensure_ascii=False) if scripts else ""
         body = _templates(language).get_template(f"{name}.html").render(fields).encode()
@@ -436,30 +448,30 @@ def page_routes(
     def answer(request: Request, name: str, zone: str | None, cache: str = "no-cache") -> Response:
         status = 200 if zone is None or zone in zones else 404
         name, zone = (name, zone) if status == 200 else ("missing", None)
-        chosen = request.query_params.get("lang", "")
-        chosen = chosen if chosen in NAMES else ""
-        language = chosen or negotiated(request.headers.get("accept-language", ""))
+        choice = request.query_params.get("lang", "")
+        choice = choice if choice in NAMES else ""
+        language = choice or preferred_language(request.headers.get("accept-language", ""))
         headers = {"Content-Security-Policy": POLICY}
         if name in PUBLIC:
             headers |= {"Vary": "Accept-Language"}
         else:
             language = ENGLISH
-        body, etag = page(name, zone, language, chosen)
+        body, etag = page(name, zone, language, choice)
         headers["Content-Language"] = language
         if status == 404:
             return Response(body, 404, headers, "text/html")
         return conditional(request, body, "text/html", etag, cache, headers)
 
     async def home(request: Request) -> Response:
-        return answer(request, "zone" if only else "zones", only)
+        return answer(request, "zone" if sole_zone else "zones", sole_zone)
 
     async def of_zone(request: Request) -> Response:
         return answer(request, "zone", request.path_params["zone"])
 
-    async def other(request: Request) -> Response:
+    async def named_page(request: Request) -> Response:
         name = request.scope["path"].removeprefix("/")  # request.url depends on the Host header
         cache = "no-store" if name == "operator" else "no-cache"
-        return answer(request, name, request.query_params.get("zone", only), cache)
+        return answer(request, name, request.query_params.get("zone", sole_zone), cache)
 
     async def icon(request: Request) -> Response:
         del request
@@ -469,7 +481,7 @@ def page_routes(
     return [
         Route("/", home),
         Route("/zones/{zone:path}", of_zone),
-        *(Route(f"/{name}", other) for name in names),
+        *(Route(f"/{name}", named_page) for name in names),
         Route("/favicon.ico", icon),
         Mount("/assets", Assets(directory=HERE / "static")),
     ]

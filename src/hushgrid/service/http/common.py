@@ -50,7 +50,7 @@ RETRY = {"Retry-After": "5"}
 
 
 def problem(
-    status: int, detail: str, headers: Mapping[str, str] | None = None, **more: Any
+    status: int, detail: str, headers: Mapping[str, str] | None = None, **members: Any
 ) -> Response:
     """Make an error answer by RFC 9457; it never contains a reading.
 
@@ -58,12 +58,12 @@ def problem(
         status: HTTP status.
         detail: one sentence with the fix.
         headers: further headers.
-        more: further members of the body.
+        members: further members of the body.
 
     Returns:
         The response.
     """
-    body = {"type": "about:blank", "status": status, "detail": detail, **more}
+    body = {"type": "about:blank", "status": status, "detail": detail, **members}
     return JSONResponse(body, status, headers, "application/problem+json")
 
 
@@ -74,14 +74,14 @@ class Refusal(HTTPException):
         status: HTTP status.
         detail: one sentence with the fix.
         headers: further headers of the answer.
-        more: further members of its body.
+        members: further members of its body.
     """
 
     def __init__(
-        self, status: int, detail: str, headers: Mapping[str, str] | None = None, **more: Any
+        self, status: int, detail: str, headers: Mapping[str, str] | None = None, **members: Any
     ) -> None:
         super().__init__(status, detail, headers)
-        self.more = more
+        self.members = members
 
 
 SHED, MANY, LONGEST = 1.0, 100, 10  # [s], refusals in that time, and how many times as long
@@ -109,12 +109,12 @@ class InParts(Response):
 
     Args:
         answer: the answer.
-        ended: called when it is sent, or its client has gone.
+        on_end: called when it is sent, or its client has gone.
     """
 
-    def __init__(self, answer: Response, ended: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, answer: Response, on_end: Callable[[], None] = lambda: None) -> None:
         super().__init__(answer.body, answer.status_code, background=answer.background)
-        self.raw_headers, self._ended = answer.raw_headers, ended
+        self.raw_headers, self._on_end = answer.raw_headers, on_end
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send it."""
@@ -126,7 +126,7 @@ class InParts(Response):
                 part = {"body": body[i : i + PART], "more_body": i + PART < len(body)}
                 await send({"type": "http.response.body", **part})
         finally:
-            self._ended()
+            self._on_end()
         if self.background is not None:
             await self.background()
 
@@ -136,22 +136,22 @@ class Sending(StreamingResponse):
 
     Args:
         parts: its parts.
-        ended: called when it is sent, or its client has gone.
+        on_end: called when it is sent, or its client has gone.
         settings: of the response.
     """
 
     def __init__(
-        self, parts: AsyncIterable[bytes], ended: Callable[[], None], **settings: Any
+        self, parts: AsyncIterable[bytes], on_end: Callable[[], None], **settings: Any
     ) -> None:
         super().__init__(parts, **settings)
-        self._ended = ended
+        self._on_end = on_end
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send it."""
         try:
             await super().__call__(scope, receive, send)
         finally:
-            self._ended()
+            self._on_end()
 
 
 class Pieces(NamedTuple):
@@ -184,24 +184,24 @@ class UnderWay:
     one event loop.
 
     Args:
-        each: most bytes of one caller.
-        all_callers: most bytes of all.
+        caller_limit: most bytes of one caller.
+        total_limit: most bytes of all callers.
         refused: called for each request that is refused.
     """
 
     def __init__(
         self,
-        each: int = 8 << 20,
-        all_callers: int = 64 << 20,
-        refused: Callable[[], None] = lambda: None,
+        caller_limit: int = 8 << 20,
+        total_limit: int = 64 << 20,
+        on_refusal: Callable[[], None] = lambda: None,
     ) -> None:
-        self.each, self.all_callers, self._refused = each, all_callers, refused
-        self._held = Counts[str]()
+        self.caller_limit, self.total_limit = caller_limit, total_limit
+        self._on_refusal, self._sizes = on_refusal, Counts[str]()
 
     @property
     def total(self) -> int:
         """Bytes of all callers."""
-        return self._held.total()
+        return self._sizes.total()
 
     async def take(self, caller: str, size: int) -> Callable[[], None]:
         """Count bytes of a caller.
@@ -216,18 +216,18 @@ class UnderWay:
         Raises:
             Refusal: if there are too many, after a pause.
         """
-        limits = [(self._held[caller], self.each), (self.total, self.all_callers)]
+        limits = [(self._sizes[caller], self.caller_limit), (self.total, self.total_limit)]
         if caller.startswith(STRANGER):
-            limits.append((_of_strangers(self._held), self.all_callers // 2))
-        if any(held and held + size > most for held, most in limits):
-            self._refused()
+            limits.append((_of_strangers(self._sizes), self.total_limit // 2))
+        if any(count and count + size > limit for count, limit in limits):
+            self._on_refusal()
             await pause()
             raise Refusal(503, "Too many bytes are under way; read the answers first.", RETRY)
-        self._held[caller] += size
+        self._sizes[caller] += size
         ends = iter((size,))
 
         def end() -> None:
-            self._held -= Counts({caller: next(ends, 0)})  # a caller without any is forgotten
+            self._sizes -= Counts({caller: next(ends, 0)})  # a caller without any is forgotten
 
         return end
 
@@ -245,38 +245,40 @@ class Heavy:
     def __init__(
         self, threads: int = 1, waiting: int = 64, under_way: UnderWay | None = None
     ) -> None:
-        self._threads, self._most = CapacityLimiter(threads), threads + waiting
+        self._threads, self._limit = CapacityLimiter(threads), threads + waiting
         self._share = max(threads // 2, 1)
         self._turns: dict[str, CapacityLimiter] = {}  # of each sender that is here
-        self._here = Counts[str]()
+        self._requests = Counts[str]()
         self.under_way = UnderWay() if under_way is None else under_way
 
     async def run(self, work: Callable[[], Any], sender: str = "") -> Any:
         """Run it in a thread; Refusal, after a pause, if too many wait already."""
-        present = self._here[sender] if sender else 0
-        full = self._here.total() >= self._most or present >= self._most // 4
+        present = self._requests[sender] if sender else 0
+        full = self._requests.total() >= self._limit or present >= self._limit // 4
         if sender.startswith(STRANGER):
-            full |= _of_strangers(self._here) >= self._most // 2
+            full |= _of_strangers(self._requests) >= self._limit // 2
         if full:
             await pause()
             raise Refusal(503, "Too many such requests at once; try again later.", RETRY)
         (await self.under_way.take(sender, 1))()  # before the work, where the answer has no room
-        self._here[sender] += 1  # at once: a limiter counts it only when it waits for a thread
-        left = ExitStack()
-        left.callback(self._leave, sender)
+        self._requests[sender] += 1  # at once: a limiter counts it only when it waits for a thread
+        cleanup = ExitStack()
+        cleanup.callback(self._leave, sender)
         try:
-            made = await self._turn(work, sender)
-            if isinstance(made, Pieces):
-                left.callback(await self.under_way.take(sender, made.size))
-                parts = self._parts(made.pieces, sender)
-                return Sending(parts, left.close, headers=made.headers, media_type=made.media)
-            if isinstance(made, Response):
-                left.callback(await self.under_way.take(sender, len(made.body)))
-                return InParts(made, left.close)
-            left.close()
-            return made
+            answer = await self._turn(work, sender)
+            if isinstance(answer, Pieces):
+                cleanup.callback(await self.under_way.take(sender, answer.size))
+                parts = self._parts(answer.pieces, sender)
+                return Sending(
+                    parts, cleanup.close, headers=answer.headers, media_type=answer.media
+                )
+            if isinstance(answer, Response):
+                cleanup.callback(await self.under_way.take(sender, len(answer.body)))
+                return InParts(answer, cleanup.close)
+            cleanup.close()
+            return answer
         except BaseException:
-            left.close()
+            cleanup.close()
             raise
 
     async def _turn(self, work: Callable[[], Any], sender: str) -> Any:
@@ -290,8 +292,8 @@ class Heavy:
                 yield piece[i : i + PART]
 
     def _leave(self, sender: str) -> None:
-        self._here -= Counts([sender])  # a sender without any is forgotten
-        if sender not in self._here:
+        self._requests -= Counts([sender])  # a sender without any is forgotten
+        if sender not in self._requests:
             self._turns.pop(sender, None)
 
 
@@ -307,8 +309,8 @@ class ParameterError(Refusal):
 
     def __init__(self, field: str, value: str | None, fix: str, status: int = 400) -> None:
         value = None if value is None else value[:60]
-        found = "missing" if value is None else repr(value)
-        detail = f"{field} is {found}; {fix}."
+        text = "missing" if value is None else repr(value)
+        detail = f"{field} is {text}; {fix}."
         super().__init__(status, detail, field=field, value=value, fix=f"{fix}.")
 
 
@@ -338,9 +340,9 @@ def openadr_problem(refusal: Response) -> Response:
         The response.
     """
     body = json.loads(bytes(refusal.body))
-    made = {"title": HTTPStatus(refusal.status_code).phrase, **body}
+    members = {"title": HTTPStatus(refusal.status_code).phrase, **body}
     headers = {k: v for k, v in refusal.headers.items() if not k.startswith("content-")}
-    return JSONResponse(made, refusal.status_code, headers)
+    return JSONResponse(members, refusal.status_code, headers)
 
 
 _DETAILS = {404: "There is nothing here.", 405: "This method is not for this path."}
@@ -348,14 +350,16 @@ _DETAILS = {404: "There is nothing here.", 405: "This method is not for this pat
 
 async def _on_http_error(request: Request, error: HTTPException) -> Response:
     if isinstance(error, Refusal):
-        return problem(error.status_code, error.detail, error.headers, **error.more)
+        return problem(error.status_code, error.detail, error.headers, **error.members)
     if error.status_code == 400:  # of FastAPI, which read it
         return problem(400, "The body cannot be read; send JSON in UTF-8.", field="body")
     detail = _DETAILS.get(error.status_code, "The request cannot be answered.")
     headers = error.headers
     if error.status_code == 405:
-        routes = (one for one in request.app.routes if one.matches(request.scope)[0] != Match.NONE)
-        methods = {each for one in routes for each in getattr(one, "methods", ())}
+        routes = (
+            route for route in request.app.routes if route.matches(request.scope)[0] != Match.NONE
+        )
+        methods = {method for route in routes for method in getattr(route, "methods", ())}
         headers = {"Allow": ", ".join(sorted(methods))} if methods else headers
     return problem(error.status_code, detail, headers)
 
@@ -363,16 +367,16 @@ async def _on_http_error(request: Request, error: HTTPException) -> Response:
 async def _on_invalid(request: Request, error: RequestValidationError) -> Response:
     """Answer with the first mistake; values of bodies are not repeated."""
     del request
-    found = error.errors()[0]
-    place, *names = found["loc"] or ("body",)
+    mistake = error.errors()[0]
+    place, *names = mistake["loc"] or ("body",)
     field = names[-1] if names and isinstance(names[-1], str) else place
-    missing = found["type"] == "missing"
-    value = None if place == "body" or missing else str(found["input"])
-    fix = found["msg"][:1].lower() + found["msg"][1:]
-    made = ParameterError(field, value, fix)
-    unseen = value is None and not missing
-    detail = f"{field} is not valid; {fix}." if unseen else made.detail
-    return problem(400, detail, **made.more)
+    missing = mistake["type"] == "missing"
+    value = None if place == "body" or missing else str(mistake["input"])
+    fix = mistake["msg"][:1].lower() + mistake["msg"][1:]
+    refusal = ParameterError(field, value, fix)
+    in_body = value is None and not missing
+    detail = f"{field} is not valid; {fix}." if in_body else refusal.detail
+    return problem(400, detail, **refusal.members)
 
 
 async def _on_access_error(request: Request, error: AccessError) -> Response:
@@ -415,12 +419,12 @@ def conditional(
         The body, or a 304 if If-None-Match names its tag.
     """
     headers = {"ETag": etag, "Cache-Control": cache, **(headers or {})}
-    unless = ",".join(request.headers.getlist("if-none-match"))
-    named = {one.strip().removeprefix("W/") for one in unless.split(",")}
-    if cache != "no-store" and (etag in named or "*" in named):
+    header = ",".join(request.headers.getlist("if-none-match"))
+    tags = {tag.strip().removeprefix("W/") for tag in header.split(",")}
+    if cache != "no-store" and (etag in tags or "*" in tags):
         return Response(status_code=304, headers=headers)
-    made = Response(body, 200, headers, media)
-    return InParts(made) if len(body) > PART else made
+    response = Response(body, 200, headers, media)
+    return InParts(response) if len(body) > PART else response
 
 
 def html_page(text: str, cache: str | None = None) -> Response:
@@ -435,9 +439,9 @@ def html_page(text: str, cache: str | None = None) -> Response:
     """
     styles = re.findall("<style>(.*?)</style>", text, re.DOTALL)
     digests = [base64.b64encode(hashlib.sha256(s.encode()).digest()).decode() for s in styles]
-    allowed = " ".join(f"'sha256-{digest}'" for digest in digests) or "'none'"
+    sources = " ".join(f"'sha256-{digest}'" for digest in digests) or "'none'"
     policy = (
-        f"default-src 'none'; style-src {allowed}; img-src data:; frame-ancestors 'none';"
+        f"default-src 'none'; style-src {sources}; img-src data:; frame-ancestors 'none';"
         " base-uri 'none'; form-action 'none'"
     )
     headers = {"Content-Security-Policy": policy, **({"Cache-Control": cache} if cache else {})}
@@ -463,14 +467,14 @@ def session_cookie(headers: Pairs) -> str | None:
     >>> session_cookie([(b"cookie", b"hushgrid_session=x; hushgrid_session=y")]) is None
     True
     """
-    found: list[str] = []
+    values: list[str] = []
     for name, value in headers:
         if name == b"cookie":
             for part in value.decode("latin-1").split(";"):
                 key, equals, text = part.strip().partition("=")
                 if equals and key == COOKIE:
-                    found.append(text)
-    return found[0] if len(found) == 1 and found[0] else None
+                    values.append(text)
+    return values[0] if len(values) == 1 and values[0] else None
 
 
 def same_origin(headers: Pairs, *, required: bool) -> bool:
@@ -525,16 +529,16 @@ class ZoneStates:
     ) -> None:
         self.zones, self._steady = tuple(zones), steady
         self._statuses: dict[str, Status] = {}
-        self._passed: dict[str, float] = {}
+        self._tick_times: dict[str, float] = {}
 
     def passed(self, status: Status) -> None:
         """Set the status of an open zone after a tick."""
         self._statuses[status.zone] = status
-        self._passed[status.zone] = self._steady()
+        self._tick_times[status.zone] = self._steady()
 
     def failed(self, zone: str) -> None:
         """Mark a zone as closed after an error."""
-        self._passed.pop(zone, None)
+        self._tick_times.pop(zone, None)
         if zone in self._statuses:
             self._statuses[zone] = replace(self._statuses[zone], state="closed after an error")
 
@@ -545,8 +549,8 @@ class ZoneStates:
 
     def waiting(self) -> list[str]:
         """Return the zones that are not open and ticking; empty means ready."""
-        since = self._steady() - STALE
-        return [zone for zone in self.zones if self._passed.get(zone, -1e300) < since]
+        oldest = self._steady() - STALE
+        return [zone for zone in self.zones if self._tick_times.get(zone, -1e300) < oldest]
 
 
 KINDS = ("accepted", "duplicate", "late", "unknown", "malformed", "early", "damaged")
@@ -567,26 +571,30 @@ class Metrics:
 
     def __init__(self, zones: Iterable[str] = ()) -> None:
         self.registry, self._operator = CollectorRegistry(), CollectorRegistry()
-        own: Any = {"registry": self.registry, "namespace": "hushgrid"}
+        public: Any = {"registry": self.registry, "namespace": "hushgrid"}
         inside: Any = {"registry": self._operator, "namespace": "hushgrid"}
         zone = ["zone"]
-        self._releases = Counter("releases", "Releases since the start.", ["zone", "source"], **own)
-        self._step = Gauge("step", "The zone's last step.", zone, **own)
-        self._room = Gauge("room", "Share of the promise that the account admits.", zone, **own)
-        self._open = Gauge("zone_open", "1 while the zone runs.", zone, **own)
-        self._clock = Gauge("clock_in_doubt", "1 while the zone waits for the clock.", zone, **own)
-        self._energy = Gauge("price_energy", "Price in force [currency/kWh].", zone, **own)
-        self._total = Gauge("price_with_charges", "Price in force with charges.", zone, **own)
-        self._feed_in = Gauge("price_feed_in", "Feed-in price in force.", zone, **own)
-        self._errors = Counter("zone_errors", "Passes that failed.", zone, **own)
-        self._failures = Counter(
-            "publisher_failures", "Prices not published at once.", ["publisher"], **own
+        self._releases = Counter(
+            "releases", "Releases since the start.", ["zone", "source"], **public
         )
-        self._away = Counter(
+        self._step = Gauge("step", "The zone's last step.", zone, **public)
+        self._room = Gauge("room", "Share of the promise that the account admits.", zone, **public)
+        self._open = Gauge("zone_open", "1 while the zone runs.", zone, **public)
+        self._clock = Gauge(
+            "clock_in_doubt", "1 while the zone waits for the clock.", zone, **public
+        )
+        self._energy = Gauge("price_energy", "Price in force [currency/kWh].", zone, **public)
+        self._total = Gauge("price_with_charges", "Price in force with charges.", zone, **public)
+        self._feed_in = Gauge("price_feed_in", "Feed-in price in force.", zone, **public)
+        self._errors = Counter("zone_errors", "Passes that failed.", zone, **public)
+        self._failures = Counter(
+            "publisher_failures", "Prices not published at once.", ["publisher"], **public
+        )
+        self._covariate_failures = Counter(
             "covariate_failures",
             "Covariates not fetched, or without a value for a release.",
             ["zone", "covariate"],
-            **own,
+            **public,
         )
         self._readings = Counter(
             "readings", "Readings by what became of them.", ["way", "kind"], **inside
@@ -594,7 +602,7 @@ class Metrics:
         self._missing = Gauge(
             "missing_houses", "Houses missing in the last interval.", zone, **inside
         )
-        self._lost = Gauge(
+        self._lost_intervals = Gauge(
             "readings_lost", "Intervals with acknowledged readings that are gone.", zone, **inside
         )
         self._ticks = Histogram(
@@ -614,7 +622,7 @@ class Metrics:
         refusals = Counter(
             "bytes_refused", "Requests refused because too many bytes were under way.", **inside
         )
-        self.under_way = UnderWay(refused=refusals.inc)
+        self.under_way = UnderWay(on_refusal=refusals.inc)
         size = Gauge("bytes_under_way", "Bytes of bodies and answers in memory.", **inside)
         size.set_function(lambda: self.under_way.total)
         self._received = {
@@ -628,17 +636,17 @@ class Metrics:
     def received(self, way: str, receipt: Receipt) -> None:
         """Count the readings of a delivery."""
         for kind, counter in self._received[way]:
-            if found := getattr(receipt, kind):
-                counter.inc(found)
+            if count := getattr(receipt, kind):
+                counter.inc(count)
 
-    def released(self, made: list[ReleaseRecord], seconds: float) -> None:
+    def released(self, releases: list[ReleaseRecord], seconds: float) -> None:
         """Count the releases of one tick of a zone and observe its duration [s]."""
-        for one in made:
-            self._releases.labels(one.zone, one.source).inc()
-        if made:
+        for release in releases:
+            self._releases.labels(release.zone, release.source).inc()
+        if releases:
             # rounded up to a bucket: the sum of a histogram would reveal the exact duration
-            coarse = next((most for most in SECONDS if seconds <= most), 2 * SECONDS[-1])
-            self._ticks.labels(made[0].zone).observe(coarse)
+            coarse = next((bucket for bucket in SECONDS if seconds <= bucket), 2 * SECONDS[-1])
+            self._ticks.labels(releases[0].zone).observe(coarse)
 
     def zone_status(self, status: Status) -> None:
         """Set the gauges of an open zone."""
@@ -652,7 +660,7 @@ class Metrics:
 
     def readings_lost(self, zone: str, intervals: int) -> None:
         """Set of how many intervals acknowledged readings are gone."""
-        self._lost.labels(zone).set(intervals)
+        self._lost_intervals.labels(zone).set(intervals)
 
     def failed(self, zone: str) -> None:
         """Count a failed tick."""
@@ -663,21 +671,21 @@ class Metrics:
         """Return the counter of prices that a publisher could not publish."""
         return self._failures.labels(publisher)
 
-    def priced(self, zone: ZoneService, found: Mapping[str, Any]) -> None:
+    def priced(self, zone: ZoneService, price: Mapping[str, Any]) -> None:
         """Set the price in force, as /v1/price has it."""
-        self._energy.labels(zone.id).set(found["price"])
-        self._total.labels(zone.id).set(found["total"])
-        if "feed_in" in found:
-            self._feed_in.labels(zone.id).set(found["feed_in"])
+        self._energy.labels(zone.id).set(price["price"])
+        self._total.labels(zone.id).set(price["total"])
+        if "feed_in" in price:
+            self._feed_in.labels(zone.id).set(price["feed_in"])
 
     def not_fetched(self, zone: str, covariate: str) -> None:
         """Count a covariate that its source did not give."""
-        self._away.labels(zone, covariate).inc()
+        self._covariate_failures.labels(zone, covariate).inc()
 
     def text(self, *, operator: bool = False) -> bytes:
         """Return the public metrics in the text format; for an operator all of them."""
-        more = generate_latest(self._operator) if operator else b""
-        return generate_latest(self.registry) + more
+        operator_text = generate_latest(self._operator) if operator else b""
+        return generate_latest(self.registry) + operator_text
 
 
 class CountedPublisher:
@@ -698,7 +706,7 @@ class CountedPublisher:
 
     def show(self, zone: ZoneService, prices: PresentPrices) -> None:
         """Show the price in force, where the publisher does; a failure is counted as well."""
-        self._counted(getattr(self._publisher, "show", _nothing), zone, prices)
+        self._counted(getattr(self._publisher, "show", _ignore), zone, prices)
 
     def _counted(self, work: Callable[..., None], *values: object) -> None:
         try:
@@ -708,5 +716,5 @@ class CountedPublisher:
             raise
 
 
-def _nothing(*values: object) -> None:
+def _ignore(*values: object) -> None:
     del values

@@ -38,7 +38,7 @@ def catalogue(language: str) -> Catalogue:
     return tomllib.loads((_FOLDER / f"{language}.toml").read_text("utf-8"))
 
 
-def negotiated(header: str) -> str:
+def preferred_language(header: str) -> str:
     """The language that a browser likes best.
 
     Args:
@@ -52,16 +52,16 @@ def negotiated(header: str) -> str:
     """
     best, weight = ENGLISH, 0.0
     for part in header.split(",")[:50]:
-        name, _, rest = part.partition(";")
+        name, _, parameters = part.partition(";")
         code = name.strip().lower().partition("-")[0]
-        found = re.fullmatch(r"\s*q\s*=\s*([01](?:\.\d{0,3})?)\s*", rest)
-        q = 1.0 if not rest.strip() else float(found[1]) if found else 0.0
+        quality = re.fullmatch(r"\s*q\s*=\s*([01](?:\.\d{0,3})?)\s*", parameters)
+        q = 1.0 if not parameters.strip() else float(quality[1]) if quality else 0.0
         if code in NAMES and q > weight:
             best, weight = code, q
     return best
 
 
-def localised(text: str, language: str) -> str:
+def localise(text: str, language: str) -> str:
     """The numbers of a text with the signs of a language.
 
     Args:
@@ -77,10 +77,10 @@ def localised(text: str, language: str) -> str:
     if language == ENGLISH:
         return text
     signs = {",": _THOUSANDS[language], ".": ","}
-    return _NUMBER.sub(lambda one: "".join(signs.get(sign, sign) for sign in one[0]), text)
+    return _NUMBER.sub(lambda number: "".join(signs.get(sign, sign) for sign in number[0]), text)
 
 
-def translated(text: str, language: str) -> str:
+def translate(text: str, language: str) -> str:
     """Sentences of a promise in another language.
 
     Each sentence is looked up as a whole, with its values filled in again.
@@ -93,39 +93,41 @@ def translated(text: str, language: str) -> str:
         The translation; the English text where the catalogue lacks one of the sentences, such as
         that of a schedule of another package, so that no promise is in two languages.
     """
-    rest, parts = text, []
-    while rest and language != ENGLISH:
-        matches = ((pattern.match(rest), words) for pattern, words in _patterns(language))
-        found, words = next((one for one in matches if one[0]), (None, ""))
-        if found is None:
+    remainder, parts = text, []
+    while remainder and language != ENGLISH:
+        matches = ((pattern.match(remainder), words) for pattern, words in _patterns(language))
+        sentence, words = next((pair for pair in matches if pair[0]), (None, ""))
+        if sentence is None:
             return text
         values = {
             name: value if name in _VERBATIM and value != "no one" else _value(value, language)
-            for name, value in found.groupdict().items()
+            for name, value in sentence.groupdict().items()
         }
         parts.append(words.format(**values))
-        rest = rest[found.end() :].lstrip()
+        remainder = remainder[sentence.end() :].lstrip()
     return " ".join(parts) or text
 
 
 def _value(value: str, language: str) -> str:
     """A value of a sentence: a phrase of the catalogue, or numbers."""
     for pattern, words in _patterns(language):
-        found = pattern.fullmatch(value)
-        if found:
-            own = {name: localised(one, language) for name, one in found.groupdict().items()}
-            return words.format(**own)
-    return localised(value, language)
+        phrase = pattern.fullmatch(value)
+        if phrase:
+            fields = {
+                name: localise(number, language) for name, number in phrase.groupdict().items()
+            }
+            return words.format(**fields)
+    return localise(value, language)
 
 
 @cache
 def _patterns(language: str) -> tuple[tuple[re.Pattern[str], str], ...]:
     """What matches each text of a promise, with its translation; longer texts first."""
-    found = sorted(catalogue(language)["promise"].items(), key=lambda one: -len(one[0]))
-    return tuple((_pattern(text), words) for text, words in found)
+    phrases = sorted(catalogue(language)["promise"].items(), key=lambda phrase: -len(phrase[0]))
+    return tuple((_pattern(text), words) for text, words in phrases)
 
 
 def _pattern(text: str) -> re.Pattern[str]:
     parts = re.split(r"\{(\w+)\}", text)
-    each = (f"(?P<{one}>.+?)" if i % 2 else re.escape(one) for i, one in enumerate(parts))
-    return re.compile("".join(each) + r"(?=\s|$)")
+    expressions = (f"(?P<{part}>.+?)" if i % 2 else re.escape(part) for i, part in enumerate(parts))
+    return re.compile("".join(expressions) + r"(?=\s|$)")

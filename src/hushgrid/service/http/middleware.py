@@ -79,14 +79,14 @@ class SecurityHeaders:
         if scope["type"] != "http":
             return
 
-        async def sent(message: Message) -> None:
+        async def forward(message: Message) -> None:
             if message["type"] == "http.response.start":
-                own = {name for name, _ in message["headers"]}
-                more = [one for one in self._headers if one[0] not in own]
-                message["headers"] = [*message["headers"], *more]
+                names = {name for name, _ in message["headers"]}
+                defaults = [header for header in self._headers if header[0] not in names]
+                message["headers"] = [*message["headers"], *defaults]
             await send(message)
 
-        await self._app(scope, receive, sent)
+        await self._app(scope, receive, forward)
 
 
 FORM = (10_000, 10.0)  # [bytes] and [s] of a form
@@ -117,27 +117,27 @@ class BodyLimit:
         below = self._paths.get(path.rpartition("/")[0], self._usual)
         limit, patience = self._paths.get(path, below)
         declared = dict(scope["headers"]).get(b"content-length", b"0")
-        taken, until, ended = int(declared[:19]) if declared.isdigit() else 0, 0.0, False
+        size, deadline, ended = int(declared[:19]) if declared.isdigit() else 0, 0.0, False
         large = Refusal(413, f"The body is beyond {limit} bytes; send it in parts.", field="body")
-        if taken <= limit:
-            taken = 0
+        if size <= limit:
+            size = 0
 
         async def limited() -> Message:
-            nonlocal taken, until, ended
+            nonlocal size, deadline, ended
             if ended:
                 return await receive()
-            if taken > limit:
+            if size > limit:
                 raise large
-            until = until or asyncio.get_running_loop().time() + patience
+            deadline = deadline or asyncio.get_running_loop().time() + patience
             try:
-                async with asyncio.timeout_at(until):
+                async with asyncio.timeout_at(deadline):
                     message = await receive()
             except TimeoutError:
                 slow = f"The body took more than {patience:g} s; send less, or faster."
                 raise Refusal(408, slow, field="body") from None
-            taken += len(message.get("body", b""))
+            size += len(message.get("body", b""))
             ended = not message.get("more_body", False)
-            if taken > limit:
+            if size > limit:
                 raise large
             return message
 
@@ -171,7 +171,7 @@ class Callers:
     def __init__(self, app: ASGIApp, access: Access, rate: float) -> None:
         self._app, self._access = app, access
         self._seconds = max(BURST, math.ceil(1 / rate))
-        self._most, self._window = max(int(rate * self._seconds), 1), 0.0
+        self._limit, self._window = max(int(rate * self._seconds), 1), 0.0
         self._requests = Counter[str]()  # of each sender, until the count begins again
         self._sender = lru_cache(10_000)(sender_network)
         self._threads = CapacityLimiter(4)  # no other request keeps a sender of readings waiting
@@ -181,20 +181,22 @@ class Callers:
         peer = scope["client"]
         sender, grant, refusal = self._sender(peer[0] if peer else None), ANONYMOUS, None
         # two headers make a value that no token has
-        given = b",".join(value for name, value in scope["headers"] if name == b"authorization")
+        authorization = b",".join(
+            value for name, value in scope["headers"] if name == b"authorization"
+        )
         try:
-            if given:
-                grant = await self._grant(given.decode("latin-1"))
+            if authorization:
+                grant = await self._grant(authorization.decode("latin-1"))
         except AccessError as error:
             refusal = access_problem(error)
         # by the clock alone: when a count begins must not depend on requests of others
-        window, passed = divmod(time.monotonic(), self._seconds)
+        window, elapsed = divmod(time.monotonic(), self._seconds)
         if window != self._window:
             self._window = window
             self._requests.clear()
         self._requests[grant.client or sender] += 1
-        if self._requests[grant.client or sender] > self._most:
-            refusal = self._too_many(math.ceil(self._seconds - passed))
+        if self._requests[grant.client or sender] > self._limit:
+            refusal = self._too_many(math.ceil(self._seconds - elapsed))
             await pause()
         if refusal is None:
             scope["caller"] = Caller(grant, sender)
@@ -206,9 +208,9 @@ class Callers:
 
     async def _grant(self, authorization: str) -> Grant:
         """Return the grant of a token; uses a thread only if the store must be read."""
-        found = self._access.cached_grant(authorization)
-        if found is not None:
-            return found
+        grant = self._access.cached_grant(authorization)
+        if grant is not None:
+            return grant
         return await to_thread.run_sync(self._access.grant, authorization, limiter=self._threads)
 
     def _too_many(self, seconds: int) -> Response:
@@ -235,19 +237,21 @@ class PublicReads:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or answer a browser that asks whether it may send it."""
         app, method = self._app, scope["method"]
-        asks = method == "OPTIONS" and b"access-control-request-method" in dict(scope["headers"])
-        if not self._public(scope["path"]) or not (asks or method in ("GET", "HEAD")):
+        preflight = method == "OPTIONS" and b"access-control-request-method" in dict(
+            scope["headers"]
+        )
+        if not self._public(scope["path"]) or not (preflight or method in ("GET", "HEAD")):
             await app(scope, receive, send)
             return
 
-        async def sent(message: Message) -> None:
+        async def forward(message: Message) -> None:
             if message["type"] == "http.response.start":
                 message["headers"] = [*message["headers"], *READS]
             await send(message)
 
-        if asks:
+        if preflight:
             app = Response(status_code=204, headers=MAY_ASK)
-        await app(scope, receive, sent)
+        await app(scope, receive, forward)
 
 
 READS = [
@@ -319,8 +323,8 @@ def caller_of(scope: Scope) -> Caller:
     Returns:
         The caller; anonymous without the middleware.
     """
-    found = scope.get("caller")
-    return found if isinstance(found, Caller) else Caller(ANONYMOUS, "")
+    caller = scope.get("caller")
+    return caller if isinstance(caller, Caller) else Caller(ANONYMOUS, "")
 
 
 def caller_name(scope: Scope) -> str:
@@ -339,15 +343,15 @@ def caller_name(scope: Scope) -> str:
 class _ByToken(HTTPBearer):
     """Dependency of routes that need a scope; `Callers` has checked the token."""
 
-    async def __call__(self, request: Request, needed: SecurityScopes) -> None:  # type: ignore[override]
-        grant, names = caller_of(request.scope).grant, " or ".join(needed.scopes)
+    async def __call__(self, request: Request, security_scopes: SecurityScopes) -> None:  # type: ignore[override]
+        grant, names = caller_of(request.scope).grant, " or ".join(security_scopes.scopes)
         if grant is ANONYMOUS:
             raise Refusal(
                 401,
                 f"The bearer token is missing or unknown; send one that has the scope {names}.",
                 {"WWW-Authenticate": "Bearer"},
             )
-        if not grant.may(*needed.scopes):
+        if not grant.may(*security_scopes.scopes):
             raise Refusal(
                 403,
                 f"The bearer token lacks the scope {names}; ask for one that has it.",

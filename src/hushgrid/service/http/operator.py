@@ -76,7 +76,7 @@ class ZoneHealth:
         inside: noise of the next release.
         newest: last release.
         open: the zone ticked lately.
-        away: names of publishers that fail.
+        failing: names of publishers that fail.
         jumped: the clock jumped within the last hour.
         disagree: meters and intervals with readings that contradict each other.
         small: senders whose last values are all far too small.
@@ -88,15 +88,15 @@ class ZoneHealth:
     inside: Inside
     newest: ReleaseRecord | None
     open: bool
-    away: Sequence[str] = ()
+    failing: Sequence[str] = ()
     jumped: bool = False
     disagree: int = 0
     small: Sequence[str] = ()
 
-    def due(self, ahead: int = 0) -> int:
+    def due(self, steps: int = 0) -> int:
         """Return when a future release is due [UTC epoch s]; 0 is the next one."""
         t = (self.zone.begins // self.zone.seconds - 1) if self.status is None else self.status.t
-        return (t + ahead + 2) * self.zone.seconds + self.zone.grace
+        return (t + steps + 2) * self.zone.seconds + self.zone.grace
 
     @property
     def missing(self) -> tuple[int | None, float | None]:
@@ -114,15 +114,15 @@ def alerts(health: ZoneHealth) -> list[Alert]:
     Returns:
         Errors first, then warnings.
     """
-    found = [*_running(health), *_source(health), *_connections(health)]
-    return sorted(found, key=lambda alert: alert.level != "error")
+    findings = [*_running(health), *_source(health), *_connections(health)]
+    return sorted(findings, key=lambda alert: alert.level != "error")
 
 
 def _running(health: ZoneHealth) -> list[Alert]:
     newest, zone = health.newest, health.zone
     if newest is not None and health.now < newest.published_at - 1:
-        behind = newest.published_at - math.floor(health.now)
-        text = f"The clock is {behind} s behind the last release and the zone waits; set the clock."
+        lag = newest.published_at - math.floor(health.now)
+        text = f"The clock is {lag} s behind the last release and the zone waits; set the clock."
         return [Alert("error", text)]
     if not health.open:
         return [
@@ -151,68 +151,68 @@ def _source(health: ZoneHealth) -> list[Alert]:
         return []
     zone = health.zone
     constant = f"the constant {zone.fallback_rate:g} {zone.currency}/kWh"
-    instead = "a forecast without readings"
+    substitute = "a forecast without readings"
     if health.status.state == "fallback only":
         text = f"No model can be used, so the price is {constant}; run hushgrid check."
         return [Alert("error", text)]
     if health.status.state == UNTIL_RESUMED:
         text = (
             "The ledger lacks releases that may have been published (a fail-over of the database,"
-            f" an older copy), so the price is {instead}; run hushgrid resume, which books"
+            f" an older copy), so the price is {substitute}; run hushgrid resume, which books"
             " their loss."
         )
         return [Alert("error", text)]
     if health.status.state == NO_SIZE:
         text = (
             "The meter store lacks the secret of a block of steps that has begun (it was deleted or"
-            f" put back), so the price is {instead} until the next block."
+            f" put back), so the price is {substitute} until the next block."
         )
         return [Alert("warning", text)]
     if health.status.state == WAITS:
         text = (
             "What was published before, or may be lost, leaves no room for a price from readings"
-            f" under the promise, so the price is {instead} until the account admits a block"
+            f" under the promise, so the price is {substitute} until the account admits a block"
             " (hushgrid check states the time)."
         )
         return [Alert("warning", text)]
     if health.status.state != "forecast only":
         return []
     text = (
-        f"The terms of the file cannot go on with another week, so the price is {instead}; see in"
-        " the log what is wrong with them, and run hushgrid check."
+        f"The terms of the file cannot go on with another week, so the price is {substitute}; see"
+        " in the log what is wrong with them, and run hushgrid check."
     )
     return [Alert("error", text)]
 
 
 def _connections(health: ZoneHealth) -> list[Alert]:
-    found = []
+    findings = []
     lost, share = health.missing
     if share is not None and share > MANY:
-        found.append(
+        findings.append(
             Alert(
                 "error" if share > MOST else "warning",
                 f"{lost} of {len(health.zone.meters)} meters ({share:.0%}) sent nothing for the"
                 " last interval; see that their head-end runs and reaches the service.",
             )
         )
-    for name in dict.fromkeys(health.away):
-        found.append(Alert("warning", f"{_AWAY.get(name, f'{name} does not take prices')}."))
+    for name in dict.fromkeys(health.failing):
+        findings.append(Alert("warning", f"{_AWAY.get(name, f'{name} does not take prices')}."))
     if health.jumped:
         text = "The clock jumped within the last hour; see that it is kept by NTP."
-        found.append(Alert("warning", text))
+        findings.append(Alert("warning", text))
     if health.disagree:
         text = (
             f"Readings of {health.disagree} meters and intervals contradict earlier ones, which"
             " are kept; see disagreements of /v1/operator/zone, and who else sends for them."
         )
-        found.append(Alert("warning", text))
+        findings.append(Alert("warning", text))
     if health.small:
         text = (
             f"Readings of at least {FEWEST} meters from {', '.join(health.small)} were all below"
             f" {100 * SMALL:.0f} % of the usual value; see that they are Wh, not kWh."
         )
-        found.append(Alert("warning", text))
-    return found
+        findings.append(Alert("warning", text))
+    return findings
 
 
 class Certificates:
@@ -226,7 +226,7 @@ class Certificates:
     def __init__(self, deployment: Deployment, key: str) -> None:
         self._ledger, self._key = deployment.ledger, key
         self._zones = {zone.id: zone for zone in deployment.zones}
-        self._kept: dict[str, tuple[str, dict[str, Any]]] = {}
+        self._cache: dict[str, tuple[str, dict[str, Any]]] = {}
         self._mutex = threading.Lock()
 
     def values(self, zone: str) -> dict[str, Any]:
@@ -235,19 +235,19 @@ class Certificates:
             with open_store(self._ledger, create=False) as store:
                 newest = store.head(zone)
             head = "" if newest is None else newest.digest
-            known, values = self._kept.get(zone, (None, {}))
-            if known != head:
-                values = self._made(zone)
-                self._kept[zone] = (head, values)
+            cached_head, values = self._cache.get(zone, (None, {}))
+            if cached_head != head:
+                values = self._certificate(zone)
+                self._cache[zone] = (head, values)
             return values
 
-    def _made(self, zone: str) -> dict[str, Any]:
+    def _certificate(self, zone: str) -> dict[str, Any]:
         from hushgrid.audit.certificate import certify
         from hushgrid.report.certificate import certificate_json
         from hushgrid.service.audit import load_ledger, terms_of
 
         evidence, chain = load_ledger(self._ledger, zone=zone, key=self._key, heads=())
-        found = certify(
+        certificate = certify(
             evidence,
             [terms_of(self._zones[zone])],
             chain=chain,
@@ -256,7 +256,7 @@ class Certificates:
             inputs={"file": "ledger.ndjson", "kind": "ledger", "config": ["service.toml"],
                     "digests": {}, "zone": zone, "key": self._key, "heads": []},
         )  # fmt: skip
-        return certificate_json(found)
+        return certificate_json(certificate)
 
 
 KEPT = 400  # loads of a zone
@@ -295,8 +295,8 @@ class Loads:
         self._zones, self._expected = dict[str, ZoneService](), dict[str, Expectations]()
         for zone in zones:
             self.renew(zone)
-        self._known: dict[str, dict[int, Sum]] = {zone: {} for zone in self._zones}
-        self._mutex = threading.Lock()  # guards _known
+        self._loads: dict[str, dict[int, Sum]] = {zone: {} for zone in self._zones}
+        self._mutex = threading.Lock()  # guards _loads
         self._adding = threading.Lock()  # one thread at a time reads the store
 
     def renew(self, zone: ZoneService) -> None:
@@ -310,36 +310,36 @@ class Loads:
         A missing meter counts as in the release: with its public expectation.
         """
         service = self._zones[zone]
-        since = max(service.begins, _oldest(service, now))
+        oldest_start = max(service.begins, _oldest(service, now))
         with self._adding:
             for start in sorted(set(starts)):
-                if start >= since and start not in self._known[zone]:
+                if start >= oldest_start and start not in self._loads[zone]:
                     self._add(service, start)
         self.forget(now)
         with self._mutex:
-            known = self._known[zone]
-            return {start: known[start] for start in starts if start in known}
+            loads = self._loads[zone]
+            return {start: loads[start] for start in starts if start in loads}
 
     def forget(self, now: float) -> None:
         """Drop loads whose readings are deleted."""
         with self._mutex:
-            for zone, known in self._known.items():
+            for zone, loads in self._loads.items():
                 oldest = _oldest(self._zones[zone], now)
-                for start in [start for start in known if start < oldest]:
-                    del known[start]
-                for start in sorted(known)[:-KEPT]:
-                    del known[start]
+                for start in [start for start in loads if start < oldest]:
+                    del loads[start]
+                for start in sorted(loads)[:-KEPT]:
+                    del loads[start]
 
     def _add(self, zone: ZoneService, start: int) -> None:
-        found = None if self._readings is None else self._readings.peek(zone.id, start)
+        interval = None if self._readings is None else self._readings.peek(zone.id, start)
         houses = zone.scenario.zone
-        if found is None or found.wh.size != houses.n_houses:
+        if interval is None or interval.wh.size != houses.n_houses:
             return
         step = (start - zone.begins) // zone.seconds + 1
-        load = found.tally(houses, lambda: self._expected[zone.id].at(step)).load
-        summed = Sum(load, found.missing)
+        load = interval.tally(houses, lambda: self._expected[zone.id].at(step)).load
+        load_sum = Sum(load, interval.missing)
         with self._mutex:
-            self._known[zone.id][start] = summed
+            self._loads[zone.id][start] = load_sum
 
 
 def _oldest(zone: ZoneService, now: float) -> int:
@@ -444,7 +444,7 @@ class Operator:
         }
 
     def _healths(self, zones: Iterable[ZoneService]) -> Iterator[ZoneHealth]:
-        statuses = {one.zone: one for one in self._board.statuses}
+        statuses = {status.zone: status for status in self._board.statuses}
         waiting, now = set(self._board.waiting()), self._clock.now()
         jumped = self._steady() - self._jumped < JUMPED
         for zone in zones:
@@ -456,7 +456,7 @@ class Operator:
                 inside,
                 self._history.newest(zone.id),
                 open=zone.id not in waiting,
-                away=[self._publishers[i] for i in inside.away if i < len(self._publishers)],
+                failing=[self._publishers[i] for i in inside.away if i < len(self._publishers)],
                 jumped=jumped,
                 disagree=len(self._disagreements.of(zone.id)),
                 small=self._units.of(zone.id, now - DAY),
@@ -464,38 +464,38 @@ class Operator:
 
     def _series(self, zone: ZoneService, now: float) -> list[dict[str, Any]]:
         releases = self._history.last(zone.id, SERIES)
-        loads = self._loads.of(zone.id, [one.start for one in releases], now)
-        return [_row(zone, one, loads.get(one.start)) for one in releases]
+        loads = self._loads.of(zone.id, [release.start for release in releases], now)
+        return [_row(zone, release, loads.get(release.start)) for release in releases]
 
 
 def _state(health: ZoneHealth) -> str:
     return "not open" if health.status is None else health.status.state
 
 
-def _row(zone: ZoneService, one: ReleaseRecord, found: Sum | None) -> dict[str, Any]:
+def _row(zone: ZoneService, release: ReleaseRecord, load_sum: Sum | None) -> dict[str, Any]:
     """Return a release with its load, exact rate and missing meters, if readings are stored."""
-    load = None if found is None else found.load
+    load = None if load_sum is None else load_sum.load
     return {
-        "t": one.t,
-        "start": utc(one.start),
-        "applies_from": utc(one.applies_start),
+        "t": release.t,
+        "start": utc(release.start),
+        "applies_from": utc(release.applies_start),
         "load": None if load is None else load - zone.scenario.tariff.offset,
         "optimal": None if load is None else public_rate(load, zone.scenario.tariff),
-        "rate": one.rate,
-        "load_hat": None if one.load_hat is None else one.net_load_hat,
-        "put_back": one.put_back,
-        "scale": one.scale,
-        "spread": one.spread,
-        "missing": None if found is None else found.missing,
-        "source": one.source,
+        "rate": release.rate,
+        "load_hat": None if release.load_hat is None else release.net_load_hat,
+        "put_back": release.put_back,
+        "scale": release.scale,
+        "spread": release.spread,
+        "missing": None if load_sum is None else load_sum.missing,
+        "source": release.source,
     }
 
 
 def _noise(zone: ZoneService, inside: Inside) -> dict[str, Any]:
-    same = {
+    figures = {
         name: getattr(inside, name) for name in ("scale", "spread", "house", "model", "protected")
     }
-    return same | {
+    return figures | {
         "epsilon": _finite(inside.epsilon),
         "epsilon_any": _finite(inside.epsilon_any),
         "why": why(zone, inside),
@@ -524,7 +524,8 @@ def add_operator(
         zones: ids of all zones.
         certify: makes the certificate of a zone, as JSON; None without a ledger.
     """
-    few, some, one = CapacityLimiter(2), CapacityLimiter(4), CapacityLimiter(1)
+    summary_threads, zone_threads = CapacityLimiter(2), CapacityLimiter(4)
+    certificate_threads = CapacityLimiter(1)
 
     @router.get(
         "/v1/operator",
@@ -533,7 +534,7 @@ def add_operator(
         dependencies=OPERATOR,
     )
     async def summary() -> dict[str, Any]:
-        return await to_thread.run_sync(operator.summary, limiter=few)
+        return await to_thread.run_sync(operator.summary, limiter=summary_threads)
 
     @router.get(
         "/v1/operator/zone",
@@ -544,7 +545,7 @@ def add_operator(
     )
     async def figures(zone: ZoneName = None) -> dict[str, Any]:
         name = requested_zone(zone, zones)
-        return await to_thread.run_sync(operator.zone, name, limiter=some)
+        return await to_thread.run_sync(operator.zone, name, limiter=zone_threads)
 
     @router.get(
         "/v1/operator/certificate",
@@ -560,13 +561,13 @@ def add_operator(
     )
     async def certificate(zone: ZoneName = None, format: Format = "json") -> Any:  # noqa: A002
         name = requested_zone(zone, zones)
-        away = Refusal(503, "The ledger cannot be read now; try again.", RETRY)
+        refusal = Refusal(503, "The ledger cannot be read now; try again.", RETRY)
         if certify is None:
-            raise away
+            raise refusal
         try:
-            values = await to_thread.run_sync(certify, name, limiter=one)
+            values = await to_thread.run_sync(certify, name, limiter=certificate_threads)
         except (HushgridError, OSError):  # a store's message may name a host or a file
-            raise away from None
+            raise refusal from None
         if format == "json":
             return values
         from hushgrid.report.certificate import certificate_page

@@ -32,7 +32,7 @@ from hushgrid.service.clock import Clock
 from hushgrid.service.curator import price, utc
 from hushgrid.service.http import models
 from hushgrid.service.http.common import RETRY, Heavy, ParameterError, Refusal, Sending
-from hushgrid.service.http.languages import translated
+from hushgrid.service.http.languages import translate
 from hushgrid.service.http.middleware import caller_name, page_answer
 from hushgrid.service.http.models import OF_ZONE, refusals
 from hushgrid.service.ledger.records import ReleaseRecord
@@ -74,14 +74,14 @@ class Channel:
 
     Args:
         topics: all topics.
-        most: listeners at the same time; a quarter of them, or `FEW`, of one caller.
+        limit: listeners at the same time; a quarter of them, or `FEW`, of one caller.
     """
 
-    def __init__(self, topics: Iterable[str], most: int) -> None:
-        self._most, self._closed = most, False
+    def __init__(self, topics: Iterable[str], limit: int) -> None:
+        self._limit, self._closed = limit, False
         self._callers = Counter[str]()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._listeners: dict[str, set[asyncio.Queue[Event]]] = {one: set() for one in topics}
+        self._listeners: dict[str, set[asyncio.Queue[Event]]] = {topic: set() for topic in topics}
 
     def __len__(self) -> int:
         return sum(map(len, self._listeners.values()))
@@ -125,7 +125,7 @@ class Channel:
         topic: str,
         first: Callable[[], tuple[Iterable[bytes], int]] = lambda: ((), 0),
         retry: int = 5000,
-        ended: Callable[[], None] = lambda: None,
+        on_end: Callable[[], None] = lambda: None,
     ) -> Response:
         """Make the streaming answer to a listener.
 
@@ -134,7 +134,7 @@ class Channel:
             topic: events that it gets.
             first: returns its first events and the number of the last; called once it listens.
             retry: pause before a browser connects again [ms].
-            ended: called when the first events are sent, or the listener has gone.
+            on_end: called when the first events are sent, or the listener has gone.
 
         Returns:
             The response.
@@ -145,15 +145,15 @@ class Channel:
         caller = caller_name(request.scope)
         if self._closed:
             raise Refusal(503, "The service stops; connect again later.", RETRY)
-        if len(self) >= self._most or self._callers[caller] >= max(self._most // 4, FEW):
+        if len(self) >= self._limit or self._callers[caller] >= max(self._limit // 4, FEW):
             raise Refusal(503, "Too many listen already; try again later.", RETRY)
         # nginx passes events on at once
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         if request.method == "HEAD":
-            ended()
+            on_end()
             return Response(headers=headers, media_type="text/event-stream")
-        stream = self._events(topic, caller, first, retry, ended)
-        return Sending(stream, ended, headers=headers, media_type="text/event-stream")
+        stream = self._events(topic, caller, first, retry, on_end)
+        return Sending(stream, on_end, headers=headers, media_type="text/event-stream")
 
     async def _events(
         self,
@@ -161,7 +161,7 @@ class Channel:
         caller: str,
         first: Callable[[], tuple[Iterable[bytes], int]],
         retry: int,
-        ended: Callable[[], None],
+        on_end: Callable[[], None],
     ) -> AsyncIterator[bytes]:
         self._loop = asyncio.get_running_loop()
         queue: asyncio.Queue[Event] = asyncio.Queue()
@@ -170,11 +170,11 @@ class Channel:
         try:
             if self._closed:
                 return
-            texts, sent = first()
+            texts, last_number = first()
             yield b"retry: %d\n\n" % retry
             for text in texts:  # as the listener reads them
                 yield text
-            ended()
+            on_end()
             while True:
                 try:
                     async with asyncio.timeout(HEARTBEAT):
@@ -184,7 +184,7 @@ class Channel:
                     continue
                 if number < 0:
                     return
-                if 0 < number <= sent:
+                if 0 < number <= last_number:
                     continue  # sent with the first events
                 yield text
         finally:
@@ -206,28 +206,30 @@ def event(zone: ZoneService, release: ReleaseRecord) -> Event:
     return release.start, f"id: {release.t}\nevent: release\ndata: {data}\n\n".encode()
 
 
-def price_event(found: dict[str, Any]) -> Event:
+def price_event(price: dict[str, Any]) -> Event:
     """Encode the price in force as a server-sent event, which has no id.
 
     Args:
-        found: what /v1/price says.
+        price: what /v1/price says.
 
     Returns:
         0 and the bytes.
     """
-    return 0, f"event: price\ndata: {json.dumps(found, separators=(',', ':'))}\n\n".encode()
+    return 0, f"event: price\ndata: {json.dumps(price, separators=(',', ':'))}\n\n".encode()
 
 
-def _missed(history: History, zone: str, after: int | None) -> tuple[list[ReleaseRecord], int]:
+def _releases_after(
+    history: History, zone: str, last_step: int | None
+) -> tuple[list[ReleaseRecord], int]:
     """Return the releases after a step, or the newest without one, and the newest one's start."""
     newest = history.newest(zone)
-    sent = 0 if newest is None else newest.start
-    since = None if after is None else after * history.zones[zone].seconds
-    if since is not None and since > sent:  # of another ledger, or of shorter steps
-        since = None
-    known = history.last(zone, 1 if since is None else AGAIN)
-    missed = [one for one in known if since is None or one.start > since]
-    return missed, missed[-1].start if missed else sent
+    newest_start = 0 if newest is None else newest.start
+    start = None if last_step is None else last_step * history.zones[zone].seconds
+    if start is not None and start > newest_start:  # of another ledger, or of shorter steps
+        start = None
+    releases = history.last(zone, 1 if start is None else AGAIN)
+    later_releases = [release for release in releases if start is None or release.start > start]
+    return later_releases, later_releases[-1].start if later_releases else newest_start
 
 
 def requested_zone(zone: str | None, zones: Iterable[str]) -> str:
@@ -302,14 +304,15 @@ class RangeQuery(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _own_names(cls, given: dict[str, Any]) -> dict[str, Any]:
+    def _octopus_names(cls, parameters: dict[str, Any]) -> dict[str, Any]:
         names = {"period_from": "from", "period_to": "to", "page_size": "limit"}
-        return {names.get(name, name): value for name, value in given.items()}
+        return {names.get(name, name): value for name, value in parameters.items()}
 
     def span(self) -> PriceRange:
         """Return the range [UTC epoch s]; ParameterError if it ends before it begins."""
         since, until = (
-            None if one is None else int(one.timestamp()) for one in (self.since, self.until)
+            None if instant is None else int(instant.timestamp())
+            for instant in (self.since, self.until)
         )
         if since is not None and until is not None and until < since:
             raise ParameterError("to", utc(until), "give an instant that is not before from")
@@ -340,7 +343,7 @@ def feeds() -> list[Feed]:
     Raises:
         ServiceError: If an extension cannot be loaded, or two have the same path.
     """
-    return list(by_key("hushgrid.feeds", lambda one: [one.path]).values())
+    return list(by_key("hushgrid.feeds", lambda feed: [feed.path]).values())
 
 
 def add_feeds(router: APIRouter, pages: Pages, clock: Clock, heavy: Heavy) -> None:
@@ -382,11 +385,11 @@ def _feed(
             page = await to_thread.run_sync(work, limiter=usual)
         elif page is None:
             sender = caller_name(request.scope)
-            made: Response = await heavy.run(lambda: answered(request, name, work()), sender)
-            return made
-        return answered(request, name, page)
+            response: Response = await heavy.run(lambda: answer_of(request, name, work()), sender)
+            return response
+        return answer_of(request, name, page)
 
-    def answered(request: Request, name: str, page: Page | None) -> Response:
+    def answer_of(request: Request, name: str, page: Page | None) -> Response:
         if page is None:
             detail = f"The price of zone {name!r} is not ready; ask again in a few seconds."
             raise Refusal(503, detail, RETRY)
@@ -402,30 +405,30 @@ def _feed(
 
 
 def add_stream(
-    router: APIRouter, history: History, most: int, heavy: Heavy, clock: Clock
+    router: APIRouter, history: History, limit: int, heavy: Heavy, clock: Clock
 ) -> Channel:
     """Add the route of the stream.
 
     Args:
         router: gets the route.
         history: releases of the zones.
-        most: listeners at the same time.
+        limit: listeners at the same time.
         heavy: threads of events that are sent again.
         clock: which price is in force.
 
     Returns:
         The channel of the listeners.
     """
-    channel = Channel(history.zones, most)
-    known: dict[tuple[str, int, str], Event] = {}
+    channel = Channel(history.zones, limit)
+    events: dict[tuple[str, int, str], Event] = {}
 
-    def encoded(zone: ZoneService, release: ReleaseRecord) -> Event:
+    def encode(zone: ZoneService, release: ReleaseRecord) -> Event:
         key = (zone.id, release.start, release.head)
-        made = known.get(key) or event(zone, release)
-        if len(known) > AGAIN * (len(history.zones) + 1):
-            known.clear()
-        known[key] = made
-        return made
+        encoding = events.get(key) or event(zone, release)
+        if len(events) > AGAIN * (len(history.zones) + 1):
+            events.clear()
+        events[key] = encoding
+        return encoding
 
     @router.get(
         "/v1/stream",
@@ -448,34 +451,37 @@ def add_stream(
         ] = None,
     ) -> Response:
         name, last = requested_zone(zone, history.zones), last_event_id or ""
-        after = int(last) if last.isascii() and last.isdigit() and len(last) < 19 else None
-        ended = ExitStack()
+        last_step = int(last) if last.isascii() and last.isdigit() and len(last) < 19 else None
+        cleanup = ExitStack()
 
-        def parts(missed: Sequence[ReleaseRecord]) -> Iterator[bytes]:
-            for i in range(0, len(missed), PART):
-                yield b"".join(encoded(history.zones[name], one)[1] for one in missed[i : i + PART])
+        def parts(releases: Sequence[ReleaseRecord]) -> Iterator[bytes]:
+            for i in range(0, len(releases), PART):
+                yield b"".join(
+                    encode(history.zones[name], release)[1] for release in releases[i : i + PART]
+                )
 
         def largest() -> int:
-            return max(map(len, parts(_missed(history, name, after)[0])), default=0)
+            return max(map(len, parts(_releases_after(history, name, last_step)[0])), default=0)
 
         def first() -> tuple[Iterable[bytes], int]:
-            missed, sent = _missed(history, name, after)
-            found = history.in_force(name, clock.now())  # where it is not ready it comes later
-            present = [] if found is None else [price_event(found)[1]]
-            return chain(parts(missed), present), sent
+            releases, last_start = _releases_after(history, name, last_step)
+            price = history.in_force(name, clock.now())  # where it is not ready it comes later
+            present = [] if price is None else [price_event(price)[1]]
+            return chain(parts(releases), present), last_start
 
-        if after is not None:  # encoded in a thread; again, with what has come since, as it is sent
+        if last_step is not None:
+            # encoded in a thread; again, with what has come since, as it is sent
             caller = caller_name(request.scope)
             size = await heavy.run(largest, caller)
-            ended.callback(await heavy.under_way.take(caller, size))
+            cleanup.callback(await heavy.under_way.take(caller, size))
         try:
-            return channel.answer(request, name, first, ended=ended.close)
+            return channel.answer(request, name, first, on_end=cleanup.close)
         except Refusal:
-            ended.close()
+            cleanup.close()
             raise
 
     history.watch(lambda zone, release: channel.send(zone.id, event(zone, release)))
-    history.watch_prices(lambda zone, found: channel.send(zone.id, price_event(found)))
+    history.watch_prices(lambda zone, price: channel.send(zone.id, price_event(price)))
     return channel
 
 
@@ -489,13 +495,13 @@ def add_promises(router: APIRouter, zones: Mapping[str, ZoneService], mode: str)
     """
     makers = (
         ("promise", "The promise to a zone's homes.", models.PromiseTerms,
-         _Once(lambda zone: promise_json(zone, mode))),
+         _CachedAnswers(lambda zone: promise_json(zone, mode))),
         ("tradeoff", "What other promises would cost.", models.TradeoffAnswer,
-         _Once(tradeoff_json)),
+         _CachedAnswers(tradeoff_json)),
     )  # fmt: skip
-    for name, summary, model, made in makers:
+    for name, summary, model, answers in makers:
         # only the promise has sentences
-        route = made.route(zones) if name == "tradeoff" else made.in_languages(zones)
+        route = answers.route(zones) if name == "tradeoff" else answers.in_languages(zones)
         router.get(
             f"/v1/{name}",
             summary=summary,
@@ -505,48 +511,48 @@ def add_promises(router: APIRouter, zones: Mapping[str, ZoneService], mode: str)
         )(route)
 
 
-class _Once:
+class _CachedAnswers:
     """Answer for each zone, computed once; in one thread."""
 
     def __init__(self, make: Callable[[ZoneService], dict[str, Any]]) -> None:
-        self._make, self._known = make, dict[str, bytes]()
+        self._make, self._bodies = make, dict[str, bytes]()
         self._thread = CapacityLimiter(1)
 
     def route(self, zones: Mapping[str, ZoneService]) -> Callable[..., Any]:
         async def answer(zone: ZoneName = None) -> Response:
-            return _kept(await self._body(zones[requested_zone(zone, zones)]))
+            return _response(await self._body(zones[requested_zone(zone, zones)]))
 
         return answer
 
     def in_languages(self, zones: Mapping[str, ZoneService]) -> Callable[..., Any]:
         @lru_cache(1000)
-        def said(body: bytes, language: str) -> bytes:
-            found = json.loads(body)
+        def translate_body(body: bytes, language: str) -> bytes:
+            values = json.loads(body)
             for key in ("words", "sentence"):
-                found[key] = translated(found[key], language)
+                values[key] = translate(values[key], language)
             for key in ("assumptions", "not_covered"):
-                found[key] = [translated(one, language) for one in found[key]]
-            return json.dumps(found, allow_nan=False).encode()
+                values[key] = [translate(text, language) for text in values[key]]
+            return json.dumps(values, allow_nan=False).encode()
 
         async def answer(zone: ZoneName = None, lang: Language = "en") -> Response:
             body = await self._body(zones[requested_zone(zone, zones)])
-            return _kept(body if lang == "en" else said(body, lang))
+            return _response(body if lang == "en" else translate_body(body, lang))
 
         return answer
 
     async def _body(self, zone: ZoneService) -> bytes:
         try:
-            if zone.id not in self._known:
-                await to_thread.run_sync(self._made, zone, limiter=self._thread)
+            if zone.id not in self._bodies:
+                await to_thread.run_sync(self._make_body, zone, limiter=self._thread)
         except HushgridError as error:
             raise Refusal(404, f"There is no such figure: {error}") from None
-        return self._known[zone.id]
+        return self._bodies[zone.id]
 
-    def _made(self, zone: ZoneService) -> None:
-        if zone.id not in self._known:
-            made = self._make(zone)
-            self._known[zone.id] = json.dumps(made, allow_nan=False).encode()
+    def _make_body(self, zone: ZoneService) -> None:
+        if zone.id not in self._bodies:
+            values = self._make(zone)
+            self._bodies[zone.id] = json.dumps(values, allow_nan=False).encode()
 
 
-def _kept(body: bytes) -> Response:
+def _response(body: bytes) -> Response:
     return Response(body, 200, {"Cache-Control": "public, max-age=300"}, "application/json")

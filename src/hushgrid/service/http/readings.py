@@ -41,7 +41,7 @@ MOST = 64  # bodies of a group
 class _WaitingBatch(NamedTuple):
     delivery: Delivery
     batches: Iterator[Parsed]
-    done: asyncio.Future[None]
+    future: asyncio.Future[None]
 
 
 class Batcher:
@@ -59,11 +59,11 @@ class Batcher:
 
     async def take(self, delivery: Delivery, batches: Iterator[Parsed]) -> None:
         """Store all batches; returns when they are durable, as `Delivery.take` does."""
-        mine = _WaitingBatch(delivery, batches, asyncio.get_running_loop().create_future())
-        self._waiting.append(mine)
+        batch = _WaitingBatch(delivery, batches, asyncio.get_running_loop().create_future())
+        self._waiting.append(batch)
         if self._storing is None:
             self._storing = asyncio.create_task(self._store())
-        await mine.done
+        await batch.future
 
     async def _store(self) -> None:
         """Store group after group until none waits."""
@@ -73,18 +73,18 @@ class Batcher:
                 errors = await to_thread.run_sync(
                     take_each,
                     self._ingest,
-                    [(one.delivery, one.batches) for one in group],
+                    [(batch.delivery, batch.batches) for batch in group],
                     limiter=self._thread,
                 )
             except Exception as error:
                 errors = [error] * len(group)
-            for one, why in zip(group, errors, strict=True):
-                if one.done.done():  # the sender disconnected; the readings are durable
+            for batch, failure in zip(group, errors, strict=True):
+                if batch.future.done():  # the sender disconnected; the readings are durable
                     continue
-                if why is None:
-                    one.done.set_result(None)
+                if failure is None:
+                    batch.future.set_result(None)
                 else:
-                    one.done.set_exception(why)
+                    batch.future.set_exception(failure)
         self._storing = None
 
 
@@ -173,9 +173,9 @@ def add_readings(
         The batcher of small bodies.
     """
     batcher, turns = Batcher(ingest), CapacityLimiter(AT_ONCE)
-    own: defaultdict[str, CapacityLimiter] = defaultdict(partial(CapacityLimiter, OWN))
-    apart = CapacityLimiter(APART)
-    own_apart: defaultdict[str, CapacityLimiter] = defaultdict(partial(CapacityLimiter, 1))
+    sender_turns: defaultdict[str, CapacityLimiter] = defaultdict(partial(CapacityLimiter, OWN))
+    process_turns = CapacityLimiter(APART)
+    sender_parses: defaultdict[str, CapacityLimiter] = defaultdict(partial(CapacityLimiter, 1))
     formats = formats_by_media()
     name: str = Query(
         "canonical",
@@ -188,13 +188,13 @@ def add_readings(
         if request.headers.get("content-encoding", "identity") != "identity":
             raise Refusal(415, "The body is compressed; send it as it is.")
         body = _Body(request)
-        first = await body.more(FIRST)
+        first = await body.read(FIRST)
 
-        def parsed() -> Iterator[Parsed]:  # lazy: runs in the thread that iterates
+        def parsed_batches() -> Iterator[Parsed]:  # lazy: runs in the thread that iterates
             yield from form.batches(_pieces(body, first), columns)
 
         def work() -> None:
-            delivery.take(ingest, parsed())
+            delivery.take(ingest, parsed_batches())
 
         def work_apart() -> None:
             file.seek(0)
@@ -202,19 +202,19 @@ def add_readings(
             delivery.take(ingest, batches_apart(parse, file.read(), columns))
 
         if body.ended and not form.seeks:
-            await batcher.take(delivery, parsed())
+            await batcher.take(delivery, parsed_batches())
             return
         sender = delivery.sender or ""
-        async with own[sender]:
+        async with sender_turns[sender]:
             if not body.ended:
-                first += await body.more(MUCH)
+                first += await body.read(MUCH)
             if not form.seeks:
                 await to_thread.run_sync(work, limiter=turns)
                 return
             with TemporaryFile() as file:  # a slow sender keeps no place
                 await to_thread.run_sync(file.writelines, _pieces(body, first), limiter=turns)
-                async with own_apart[sender]:
-                    await to_thread.run_sync(work_apart, limiter=apart)
+                async with sender_parses[sender]:
+                    await to_thread.run_sync(work_apart, limiter=process_turns)
 
     @router.post(
         "/v1/readings",
@@ -266,7 +266,7 @@ def add_readings(
         if refusal is None:
             return receipt
         if any(delivery.receipt):  # stored before the error, and durable
-            refusal.more |= receipt
+            refusal.members |= receipt
         raise refusal
 
     return batcher
@@ -275,8 +275,8 @@ def add_readings(
 def _format(request: Request, formats: Mapping[str, Format]) -> Format:
     media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media not in formats:
-        known = ", ".join(formats)
-        raise Refusal(415, f"The content type is {media[:60]!r}; send one of {known}.")
+        media_types = ", ".join(formats)
+        raise Refusal(415, f"The content type is {media[:60]!r}; send one of {media_types}.")
     return formats[media]
 
 
@@ -287,28 +287,28 @@ class _Body:
         self._stream, self.ended = request.stream(), False
         self._error: Exception | None = None
 
-    async def more(self, enough: int) -> list[bytes]:
+    async def read(self, enough: int) -> list[bytes]:
         """Return the next pieces, until there are `enough` bytes or no more."""
-        found: list[bytes] = []
+        pieces: list[bytes] = []
         try:
             if self._error is not None:
                 raise self._error
-            while sum(map(len, found)) < enough and not self.ended:
+            while sum(map(len, pieces)) < enough and not self.ended:
                 piece = await anext(self._stream, None)
                 self.ended = piece is None
-                found += [piece] if piece else []
+                pieces += [piece] if piece else []
         except (Refusal, ClientDisconnect) as error:
             self._error = error
-            if not found:
+            if not pieces:
                 raise
-        return found
+        return pieces
 
 
-def _pieces(body: _Body, found: list[bytes]) -> Iterator[bytes]:
-    """Yield the body piece by piece in a worker thread; `found` are the first pieces.
+def _pieces(body: _Body, first: list[bytes]) -> Iterator[bytes]:
+    """Yield the body piece by piece in a worker thread; `first` are the first pieces.
 
     Pieces are read in groups, because each change of thread takes time.
     """
-    yield from found
+    yield from first
     while not body.ended:
-        yield from from_thread.run(body.more, PIECE)
+        yield from from_thread.run(body.read, PIECE)

@@ -90,31 +90,31 @@ class LimitedProtocol(HttpToolsProtocol):
     """uvicorn's protocol with limits on heads, on slow clients and on connections.
 
     Attributes:
-        most: connections at the same time.
+        connection_limit: connections at the same time.
         silent: those that wait for a request.
     """
 
-    most = 4096
+    connection_limit = 4096
     silent: _Silent
     _in_head = False
     _moved, _size = False, 0  # the last read brought a part on; [bytes] read since one did
-    _late: asyncio.TimerHandle | None = None
-    _unread: asyncio.TimerHandle | None = None
+    _head_timer: asyncio.TimerHandle | None = None
+    _write_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the time limit of the head; beyond the limit of connections, end a silent one."""
         super().connection_made(transport)
-        if len(self.connections) > self.most and not self.silent.make_room(self.client):
+        if len(self.connections) > self.connection_limit and not self.silent.make_room(self.client):
             transport.abort()
         self.silent.add(self.client, transport.abort)
-        self._late = self.loop.call_later(HEAD, transport.abort)
+        self._head_timer = self.loop.call_later(HEAD, transport.abort)
 
     def data_received(self, data: bytes) -> None:
         """Pass bytes on; limit a head, and what comes while no request is being answered."""
         self._moved = False
         super().data_received(data)
         if self._in_head or self.cycle is None or self.cycle.response_complete:
-            self._late = self._late or self.loop.call_later(HEAD, self.transport.abort)
+            self._head_timer = self._head_timer or self.loop.call_later(HEAD, self.transport.abort)
         self._size = 0 if self._moved else self._size + len(data)
         if self._size > LARGEST and self._in_head:
             self._refuse(431, TOO_LARGE)
@@ -135,8 +135,8 @@ class LimitedProtocol(HttpToolsProtocol):
         """End the head and its time limit."""
         self._in_head, self._moved = False, True
         self.silent.discard(self.client)
-        _cancel(self._late)
-        self._late = None
+        _cancel(self._head_timer)
+        self._head_timer = None
         if len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > LARGEST:
             self._refuse(431, TOO_LARGE)
             raise ValueError(TOO_LARGE)  # ends the parser
@@ -152,19 +152,19 @@ class LimitedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Cancel the timers."""
         self.silent.discard(self.client)
-        _cancel(self._late)
-        _cancel(self._unread)
+        _cancel(self._head_timer)
+        _cancel(self._write_timer)
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
         """Start the time limit of a client that does not read."""
         super().pause_writing()
-        self._unread = self.loop.call_later(STALLED, self.transport.abort)
+        self._write_timer = self.loop.call_later(STALLED, self.transport.abort)
 
     def resume_writing(self) -> None:
         """End that time limit."""
-        _cancel(self._unread)
-        self._unread = None
+        _cancel(self._write_timer)
+        self._write_timer = None
         super().resume_writing()
 
     def shutdown(self) -> None:
@@ -187,7 +187,7 @@ class LimitedProtocol(HttpToolsProtocol):
             *security_headers(self.scheme == "https"),
         ]
         if not self.transport.is_closing():
-            head = b"".join(b"%b: %b\r\n" % one for one in headers)
+            head = b"".join(b"%b: %b\r\n" % header for header in headers)
             self.transport.write(STATUS_LINE[status] + head + b"\r\n" + text.encode("ascii"))
             self.transport.close()
 
@@ -223,7 +223,7 @@ class SwappableApp:
         limits = [Middleware(BodyLimit, usual=FORM)]
         app = Starlette(routes=between, middleware=limits, exception_handlers=ERRORS)
         self._between = SecurityHeaders(app)
-        self._at_once = tuple(str(getattr(one, "path", "/")) for one in between)
+        self._immediate_paths = tuple(str(getattr(route, "path", "/")) for route in between)
         self._stale, self._ended = stale, False
 
     def set_app(self, app: App) -> None:
@@ -246,15 +246,15 @@ class SwappableApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        if self._present() is None and scope["path"] in self._at_once:
+        if self._present() is None and scope["path"] in self._immediate_paths:
             await self._between(scope, receive, send)
             return
-        until = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + PATIENCE
         while (app := self._present()) is None:
-            if self._absent or self._ended or time.monotonic() > until:
-                why = self._absent or "The service begins again; try later."
-                gone = problem(503, why, RETRY)
-                await SecurityHeaders(gone)(scope, receive, send)
+            if self._absent or self._ended or time.monotonic() > deadline:
+                reason = self._absent or "The service begins again; try later."
+                refusal = problem(503, reason, RETRY)
+                await SecurityHeaders(refusal)(scope, receive, send)
                 return
             await asyncio.sleep(LOOK)
         fresh = self._stale and scope["path"].startswith("/v1/")
@@ -262,7 +262,7 @@ class SwappableApp:
 
 
 def _revalidated(send: Send) -> Send:
-    async def sent(message: Message) -> None:
+    async def forward(message: Message) -> None:
         if message["type"] == "http.response.start":
             message["headers"] = [
                 (name, b"no-cache" if name == b"cache-control" and b"max-age" in value else value)
@@ -270,7 +270,7 @@ def _revalidated(send: Send) -> Send:
             ]
         await send(message)
 
-    return sent
+    return forward
 
 
 class _Accepted(socket.socket):
@@ -293,7 +293,7 @@ class _Door(socket.socket):
     closed.
     """
 
-    most, of_one = 4096, 1024
+    connection_limit, address_limit = 4096, 1024
     counts: Counter[str]
     total = _turn = 0
     silent: _Silent
@@ -302,27 +302,29 @@ class _Door(socket.socket):
     def accept(self) -> tuple[socket.socket, Any]:
         self._turn = (self._turn + 1) % TURN
         for _ in range(TURN if self._turn else 0):
-            if self.total >= self.most + CLOSING:
+            if self.total >= self.connection_limit + CLOSING:
                 break  # it waits until those that were ended are closed
             file, address = self._accept()  # type: ignore[attr-defined]
-            made, sender = _Accepted(fileno=file), sender_network(address[0])
-            proxy = any(ip_address(address[0].partition("%")[0]) in one for one in self.proxies)
-            own, client = 0 if proxy else self.counts[sender], address[:2]
-            full = self.total >= self.most
-            full |= not proxy and len(self.silent.new) >= self.most // 4
-            if own >= self.of_one or (full and not self.silent.make_room(client)):
-                made.close()
+            connection, sender = _Accepted(fileno=file), sender_network(address[0])
+            proxy = any(
+                ip_address(address[0].partition("%")[0]) in network for network in self.proxies
+            )
+            count, client = 0 if proxy else self.counts[sender], address[:2]
+            full = self.total >= self.connection_limit
+            full |= not proxy and len(self.silent.new) >= self.connection_limit // 4
+            if count >= self.address_limit or (full and not self.silent.make_room(client)):
+                connection.close()
                 continue
-            made.setblocking(False)
+            connection.setblocking(False)
             self.total += 1
             self.counts[sender] += 1
-            made.leave = partial(self._left, sender, client)
-            self.silent.add(client, partial(_end, made))
+            connection.leave = partial(self._forget, sender, client)
+            self.silent.add(client, partial(_end, connection))
             self.silent.new.add(client)
-            return made, address
+            return connection, address
         raise BlockingIOError  # asyncio goes on with those it has, and comes back
 
-    def _left(self, sender: str, client: Client) -> None:
+    def _forget(self, sender: str, client: Client) -> None:
         self.total -= 1
         self.counts[sender] -= 1
         if not self.counts[sender]:
@@ -353,15 +355,16 @@ class Server:
         check_tls(http)
         self._socket = bind_socket(host, port)
         self.host, self.port = host, int(self._socket.getsockname()[1])
-        self._socket.most = most = _allow_files(http.connections)
-        self._socket.of_one = max(most // 4, 64)
+        self._socket.connection_limit = limit = _allow_files(http.connections)
+        self._socket.address_limit = max(limit // 4, 64)
         self._socket.proxies = tuple(map(ip_network, http.proxies))
         self._end: Callable[[], None] = getattr(app, "end", lambda: None)
         inside = http.proxies or host in ("127.0.0.1", "::1", "localhost")
         exposed = http.tls_certificate is not None or not inside
+        limits = {"connection_limit": limit, "silent": self._socket.silent}
         config = uvicorn.Config(
             app,
-            http=type("Limited", (LimitedProtocol,), {"most": most, "silent": self._socket.silent}),
+            http=type("Limited", (LimitedProtocol,), limits),
             loop="asyncio" if exposed else "auto",  # uvloop would pass by the door
             ws="none",
             log_config=None,
@@ -414,18 +417,18 @@ def bind_socket(host: str, port: int) -> _Door:
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # asyncio sets TCP_NODELAY only if the protocol is named
-    made = _Door(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    made.counts, made.silent = Counter(), _Silent()
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener = _Door(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.counts, listener.silent = Counter(), _Silent()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        made.bind((host, port))
+        listener.bind((host, port))
     except OSError as error:
-        made.close()
+        listener.close()
         raise ServiceError(
             f"http host and port are {host!r} and {port}, which cannot be bound"
             f" ({error.strerror}); give free ones."
         ) from None
-    return made
+    return listener
 
 
 def check_tls(http: Http) -> None:
@@ -443,20 +446,21 @@ def check_tls(http: Http) -> None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(http.tls_certificate, http.tls_key, password=lambda: b"")
     except (OSError, ValueError) as error:  # SSLError is an OSError
-        why = error.strerror or type(error).__name__ if isinstance(error, OSError) else "password"
+        name = type(error).__name__
+        reason = error.strerror or name if isinstance(error, OSError) else "password"
         raise ServiceError(
             f"http tls_certificate {http.tls_certificate} and tls_key {http.tls_key} cannot be used"
-            f" ({why}); give a certificate chain and its key in PEM, without a password."
+            f" ({reason}); give a certificate chain and its key in PEM, without a password."
         ) from None
 
 
 def _allow_files(connections: int) -> int:
     """Raise the limit of open files (often 1024); the connections that leave some for stores."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = connections + RESERVED
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        soft = max(soft, most)
+    needed = connections + RESERVED
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        limit = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        soft = max(soft, limit)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     if soft == resource.RLIM_INFINITY:
         return connections

@@ -72,18 +72,21 @@ class Tokens:
     async def token(self, request: Request) -> Response:
         """POST of a client's credentials."""
         try:
-            wanted = await read_token_request(request)
-            made = await to_thread.run_sync(
-                self._access.token, *wanted, caller_of(request.scope).sender, limiter=self._threads
+            token_request = await read_token_request(request)
+            grant = await to_thread.run_sync(
+                self._access.token,
+                *token_request,
+                caller_of(request.scope).sender,
+                limiter=self._threads,
             )
         except AccessError as error:
             return self._refuse(error)
         return JSONResponse(
             {
-                "access_token": made.access_token,
+                "access_token": grant.access_token,
                 "token_type": "Bearer",
-                "expires_in": made.expires_in,
-                "scope": " ".join((self._echo and wanted.scopes) or made.scopes),
+                "expires_in": grant.expires_in,
+                "scope": " ".join((self._echo and token_request.scopes) or grant.scopes),
             },
             headers=self._headers,
         )
@@ -103,8 +106,8 @@ def token_error(error: AccessError) -> Response:
         headers["WWW-Authenticate"] = 'Basic realm="hushgrid"'
     if error.kind in ("slow_down", "server_error"):
         headers["Retry-After"] = str(max(math.ceil(error.wait), 1))
-    away = "Clients cannot be looked up now; try again."
-    detail = away if error.kind == "server_error" else str(error)
+    unavailable = "Clients cannot be looked up now; try again."
+    detail = unavailable if error.kind == "server_error" else str(error)
     body = {"error": error.kind, "error_description": detail}
     return JSONResponse(body, STATUS.get(error.kind, 400), headers)
 
@@ -154,11 +157,11 @@ async def read_token_request(request: Request) -> TokenRequest:
 
 def _basic(header: str) -> tuple[str, str] | None:
     """Read id and secret of HTTP Basic; both are form-encoded (RFC 6749, 2.3.1)."""
-    scheme, _, coded = header.partition(" ")
+    scheme, _, credentials = header.partition(" ")
     if scheme.lower() != "basic":
         return None
     try:
-        text = base64.b64decode(coded.strip(), validate=True).decode()
+        text = base64.b64decode(credentials.strip(), validate=True).decode()
     except (binascii.Error, ValueError):
         return None
     client, colon, secret = text.partition(":")
@@ -221,11 +224,11 @@ def add_session(router: APIRouter, sessions: Sessions, tls: bool) -> None:
     )
     async def log_in(request: Request, login: models.Login) -> Response:
         sender = caller_of(request.scope).sender
-        made = await to_thread.run_sync(
+        session = await to_thread.run_sync(
             sessions.begin, login.client, login.secret, sender, limiter=threads
         )
         sessions.end(session_cookie(request.scope["headers"]))
-        return with_cookie(request, made.text, made.expires_in)
+        return with_cookie(request, session.text, session.expires_in)
 
     @router.get(
         "/v1/session",
@@ -246,10 +249,10 @@ def add_session(router: APIRouter, sessions: Sessions, tls: bool) -> None:
         responses=refusals({403: "Another site's page sent this."}),
     )
     async def log_out(request: Request) -> Response:
-        found = session_cookie(request.scope["headers"])
-        if found is not None:
+        cookie = session_cookie(request.scope["headers"])
+        if cookie is not None:
             _check_origin(request, required=True)
-        sessions.end(found)
+        sessions.end(cookie)
         return with_cookie(request, "", 0)
 
 

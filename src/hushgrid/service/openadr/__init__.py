@@ -51,12 +51,14 @@ class Members(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _whole(cls, sent: Any) -> Any:
+    def _integers(cls, members: Any) -> Any:
         """Take 1.0 for 1, as JSON does."""
-        if not isinstance(sent, dict):
-            return sent
-        whole = {n: int(x) for n, x in sent.items() if isinstance(x, float) and x.is_integer()}
-        return sent | whole
+        if not isinstance(members, dict):
+            return members
+        integers = {
+            n: int(x) for n, x in members.items() if isinstance(x, float) and x.is_integer()
+        }
+        return members | integers
 
 
 class Query(BaseModel):

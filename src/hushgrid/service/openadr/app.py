@@ -90,32 +90,32 @@ def _token_refusal(error: AccessError) -> Response:
 # ---- bodies, answers and errors
 
 
-async def _read(request: Request) -> AsyncIterator[bytes]:
+async def _read_body(request: Request) -> AsyncIterator[bytes]:
     """Read a body; a dependency of its own, so that the scope has been checked before."""
     if request.headers.get("content-encoding", "identity") != "identity":
         raise Refusal(400, "The body is compressed; send it as it is.")
     declared = request.headers.get("content-length", "")
     size = int(declared[:19]) if declared.isascii() and declared.isdigit() else REPORT[0]
     under_way: UnderWay = request.app.heavy.under_way
-    ended = await under_way.take(caller_name(request.scope), min(size, REPORT[0]))
+    end = await under_way.take(caller_name(request.scope), min(size, REPORT[0]))
     try:
         yield await request.body()
     except ClientDisconnect:
         raise Refusal(400, "The body ended before its end; send it again.") from None
     finally:
-        ended()
+        end()
 
 
-_Sent = Annotated[bytes, Depends(_read)]
+_Sent = Annotated[bytes, Depends(_read_body)]
 
 
-def _parse(model: TypeAdapter[Any], sent: bytes) -> Any:
+def _parse(model: TypeAdapter[Any], body: bytes) -> Any:
     """Parse a body, in a thread; JSON has finite numbers only, nested in at most 200 levels."""
     try:
-        return model.validate_python(from_json(sent, allow_inf_nan=False))
+        return model.validate_python(from_json(body, allow_inf_nan=False))
     except ValidationError as error:
-        found = error.errors(include_url=False, include_input=False)[0]
-        raise RequestValidationError([found | {"loc": ("body", *found["loc"])}]) from None
+        mistake = error.errors(include_url=False, include_input=False)[0]
+        raise RequestValidationError([mistake | {"loc": ("body", *mistake["loc"])}]) from None
     except ValueError:
         raise Refusal(400, "The body cannot be read; send JSON in UTF-8.", field="body") from None
 
@@ -135,34 +135,34 @@ def _array(texts: Iterator[str]) -> Iterator[bytes]:
     yield "".join((*waiting, mark.strip(","), "]")).encode()
 
 
-def _answer(made: Any, status: int, headers: Mapping[str, str]) -> Response | Pieces:
+def _answer(answer: Any, status: int, headers: Mapping[str, str]) -> Response | Pieces:
     """Make an answer in ASCII: stored texts may have surrogates, which UTF-8 lacks.
 
     Objects of clients are not validated: what a client stored before is answered as it is.
     """
-    if isinstance(made, Iterator):
-        pieces = _array(made)
+    if isinstance(answer, Iterator):
+        pieces = _array(answer)
         first = list(islice(pieces, 2))
         if len(first) > 1:
             return Pieces(chain(first, pieces), 2 * CHUNK, headers, "application/json")
         text = first[0].decode()
     else:
-        text = made if isinstance(made, str) else to_text(made)
+        text = answer if isinstance(answer, str) else to_text(answer)
     return Response(text, status, headers, "application/json")
 
 
 async def _on_invalid(request: Request, error: RequestValidationError) -> Response:
     """Answer with the first mistake: which member, and what it should be, never its value."""
     del request
-    found = error.errors()[0]
-    place, *names = found["loc"]
+    mistake = error.errors()[0]
+    place, *names = mistake["loc"]
     if place == "path":
         return problem(404, "There is no object of such an id; ids are letters, digits, - and _.")
-    should = found["msg"]
-    if found["type"].startswith("union_tag"):
-        should = f"objectType should be {found['ctx'].get('expected_tags', 'given')}"
-    where = ".".join(map(str, names)) or "The body"
-    return problem(400, f"{where} cannot be used: {should}; send JSON as it is described.")
+    should = mistake["msg"]
+    if mistake["type"].startswith("union_tag"):
+        should = f"objectType should be {mistake['ctx'].get('expected_tags', 'given')}"
+    member = ".".join(map(str, names)) or "The body"
+    return problem(400, f"{member} cannot be used: {should}; send JSON as it is described.")
 
 
 async def _on_store_error(request: Request, error: VtnError) -> Response:
@@ -217,7 +217,7 @@ _Sender = Annotated[Grant, Depends(_grant)]
 _CALLER = Parameter("caller", Parameter.KEYWORD_ONLY, annotation=Annotated[str, Depends(_caller)])
 
 
-def _closed(*_: Any) -> None:
+def _refuse_change(*_: Any) -> None:
     raise Refusal(403, "Programs and events come from the ledger alone; read them.")
 
 
@@ -266,15 +266,15 @@ class VtnApp(FastAPI):
             return _answer(work(*args, **kwargs), status, {"Cache-Control": cache})
 
         @wraps(work)
-        async def answered(*args: Any, caller: str, **kwargs: Any) -> Any:
+        async def respond(*args: Any, caller: str, **kwargs: Any) -> Any:
             return await self.heavy.run(partial(answer, *args, **kwargs), caller)
 
-        known = signature(work)
-        named = [*known.parameters.values(), _CALLER]
-        answered.__signature__ = known.replace(parameters=named)  # type: ignore[attr-defined]
+        work_signature = signature(work)
+        parameters = [*work_signature.parameters.values(), _CALLER]
+        respond.__signature__ = work_signature.replace(parameters=parameters)  # type: ignore[attr-defined]
         self.add_api_route(
             path,
-            answered,
+            respond,
             methods=[method, "HEAD"] if method == "GET" else [method],
             operation_id=name,
             status_code=status,
@@ -286,33 +286,40 @@ class VtnApp(FastAPI):
     def openapi(self) -> dict[str, Any]:
         """Describe the routes: one scope is enough, no parameter is null, no answer is a 422."""
         if self.openapi_schema is None:
-            routes = [copy(one) for one in self.routes if isinstance(one, APIRoute)]
+            routes = [copy(route) for route in self.routes if isinstance(route, APIRoute)]
             for route in routes:
                 route.methods = (route.methods or set()) - {"HEAD"}
-            found = get_openapi(
+            description = get_openapi(
                 title=self.title, version=self.version, routes=routes, servers=self.servers
             )
             for name in ("HTTPValidationError", "ValidationError"):
-                del found["components"]["schemas"][name]
+                del description["components"]["schemas"][name]
             kind: Literal["validation"] = "validation"
-            bodies, more = TypeAdapter.json_schemas(
+            bodies, definitions = TypeAdapter.json_schemas(
                 [(name, kind, body) for name, body in self._bodies.items()],
                 ref_template="#/components/schemas/{model}",
             )
-            schemas = jsonable_encoder(more["$defs"], exclude_none=True)
-            found["components"]["schemas"] = schemas | found["components"]["schemas"]
-            for one in (each for path in found["paths"].values() for each in path.values()):
-                if schema := bodies.get((one["operationId"], kind)):
+            schemas = jsonable_encoder(definitions["$defs"], exclude_none=True)
+            description["components"]["schemas"] = schemas | description["components"]["schemas"]
+            for operation in (
+                operation for path in description["paths"].values() for operation in path.values()
+            ):
+                if schema := bodies.get((operation["operationId"], kind)):
                     content = {"application/json": {"schema": schema}}
-                    one["requestBody"] = {"content": content, "required": True}
-                one["responses"].pop("422", None)
-                for each in one.get("parameters", ()):
-                    each["schema"] = each["schema"].get("anyOf", [each["schema"]])[0]
-                if "security" in one:
-                    needed = [scope for each in one["security"] for scope in each["bearer"]]
-                    one["security"] = [{"oauth2": [scope]} for scope in needed]
-            found["components"]["securitySchemes"] = {"oauth2": OAUTH2}
-            self.openapi_schema = found
+                    operation["requestBody"] = {"content": content, "required": True}
+                operation["responses"].pop("422", None)
+                for parameter in operation.get("parameters", ()):
+                    schema = parameter["schema"]
+                    parameter["schema"] = schema.get("anyOf", [schema])[0]
+                if "security" in operation:
+                    scope_names = [
+                        scope
+                        for requirement in operation["security"]
+                        for scope in requirement["bearer"]
+                    ]
+                    operation["security"] = [{"oauth2": [scope]} for scope in scope_names]
+            description["components"]["securitySchemes"] = {"oauth2": OAUTH2}
+            self.openapi_schema = description
         return self.openapi_schema
 
 
@@ -349,13 +356,13 @@ def make_vtn(
         redoc_url=None,
         redirect_slashes=False,
         strict_content_type=False,
-        exception_handlers={kind: _for_openadr(one) for kind, one in handlers.items()},
+        exception_handlers={kind: _for_openadr(handler) for kind, handler in handlers.items()},
         responses=_errors(401, 403, 503),
         middleware=[Middleware(PublicReads, public=_READABLE.fullmatch)] if anonymous else [],
     )
-    read = [] if anonymous else [scopes(*PUBLIC)]
-    _add_public(app, public, read)
-    _add_topics(app, public, objects, read)
+    dependencies = [] if anonymous else [scopes(*PUBLIC)]
+    _add_public(app, public, dependencies)
+    _add_topics(app, public, objects, dependencies)
     for row in KINDS:
         _add_kind(app, objects, *row)
     _add_tokens(app, access, url)
@@ -371,14 +378,14 @@ def mount_vtn(app: FastAPI) -> Mount:
     Returns:
         The route.
     """
-    made = Mount(BASE, app)
-    made.path_regex = re.compile(made.path_regex.pattern, re.DOTALL)
-    return made
+    mount = Mount(BASE, app)
+    mount.path_regex = re.compile(mount.path_regex.pattern, re.DOTALL)
+    return mount
 
 
-def _add_public(app: VtnApp, public: PublicObjects, read: list[Any]) -> None:
+def _add_public(app: VtnApp, public: PublicObjects, dependencies: list[Any]) -> None:
     def add(path: str, name: str, work: Callable[..., Any], model: Any, *errors: int) -> None:
-        needs = [*read, Depends(_each_once)]
+        needs = [*dependencies, Depends(_each_once)]
         app.add("GET", path, name, work, model, *errors, needs=needs, cache="no-cache")
 
     add("/programs", "searchAllPrograms", public.programs, list[models.Program], 400)
@@ -395,44 +402,47 @@ def _add_public(app: VtnApp, public: PublicObjects, read: list[Any]) -> None:
     add("/notifiers", "listAllNotifiers", public.notifiers, models.NotifiersResponse, 400)
 
     def program(programID: models.ObjectID) -> None:
-        _closed(public.program(programID))
+        _refuse_change(public.program(programID))
 
     def event(eventID: models.ObjectID) -> None:
-        _closed(public.event(eventID))
+        _refuse_change(public.event(eventID))
 
-    for kind, one in (("Program", program), ("Event", event)):
-        every, single = f"/{kind.lower()}s", f"/{kind.lower()}s/{{{kind.lower()}ID}}"
-        app.add("POST", every, f"create{kind}", lambda: _closed(), models.Problem, status=403)
-        for method, does in (("PUT", "update"), ("DELETE", "delete")):
-            name = f"{does}{kind}"
-            app.add(method, single, name, one, models.Problem, 404, status=403, needs=read)
+    for kind, handler in (("Program", program), ("Event", event)):
+        path, model = f"/{kind.lower()}s", models.Problem
+        app.add("POST", path, f"create{kind}", lambda: _refuse_change(), model, status=403)
+        path = f"{path}/{{{kind.lower()}ID}}"
+        for method, verb in (("PUT", "update"), ("DELETE", "delete")):
+            name = f"{verb}{kind}"
+            app.add(method, path, name, handler, model, 404, status=403, needs=dependencies)
 
 
-def _add_topics(app: VtnApp, public: PublicObjects, objects: Objects, read: list[Any]) -> None:
+def _add_topics(
+    app: VtnApp, public: PublicObjects, objects: Objects, dependencies: list[Any]
+) -> None:
     def add(name: str, path: str, work: Callable[..., Any], needs: Iterable[Any]) -> None:
         path, name = f"/notifiers/mqtt/topics/{path}", f"listAllMqttNotifierTopics{name}"
-        cache = "no-cache" if needs is read else "no-store"
+        cache = "no-cache" if needs is dependencies else "no-store"
         model = models.NotifierTopicsResponse
         app.add("GET", path, name, work, model, 404, needs=needs, cache=cache)
 
-    def of_ven(under: str | None) -> Callable[..., Any]:
+    def of_ven(topic_path: str | None) -> Callable[..., Any]:
         def work(venID: models.ObjectID, grant: _Sender) -> Any:
             objects.get("VEN", grant, venID)
-            return public.topics(under)  # of all: no program or event has targets
+            return public.topics(topic_path)  # of all: no program or event has targets
 
         return work
 
-    add("Programs", "programs", lambda: public.topics("programs"), read)
-    add("Program", "programs/{programID}", public.topics_of_program, read)
-    add("Events", "events", lambda: public.topics("events"), read)
-    add("ProgramEvents", "programs/{programID}/events", public.topics_of_events, read)
+    add("Programs", "programs", lambda: public.topics("programs"), dependencies)
+    add("Program", "programs/{programID}", public.topics_of_program, dependencies)
+    add("Events", "events", lambda: public.topics("events"), dependencies)
+    add("ProgramEvents", "programs/{programID}/events", public.topics_of_events, dependencies)
     for name in ("Reports", "Subscriptions", "Vens", "Resources"):
         add(name, name.lower(), lambda: public.topics(None), [scopes("read_all", "operate")])
-    own = [scopes(*OWN)]
-    add("Ven", "vens/{venID}", of_ven(None), own)
-    add("VenEvents", "vens/{venID}/events", of_ven("events"), own)
-    add("VenPrograms", "vens/{venID}/programs", of_ven("programs"), own)
-    add("VenResources", "vens/{venID}/resources", of_ven(None), own)
+    owner_dependencies = [scopes(*OWN)]
+    add("Ven", "vens/{venID}", of_ven(None), owner_dependencies)
+    add("VenEvents", "vens/{venID}/events", of_ven("events"), owner_dependencies)
+    add("VenPrograms", "vens/{venID}/programs", of_ven("programs"), owner_dependencies)
+    add("VenResources", "vens/{venID}/resources", of_ven(None), owner_dependencies)
 
 
 KINDS: tuple[tuple[Kind, Any, Any, Any, str, str], ...] = (
@@ -458,39 +468,39 @@ def _add_kind(
 ) -> None:  # fmt: skip
     """Add the routes of one kind of objects of clients; `names` are those of the operations."""
     key = f"{kind.lower()}ID"
-    every, one = f"/{kind.lower()}s", f"/{kind.lower()}s/{{{key}}}"
+    collection_path, item_path = f"/{kind.lower()}s", f"/{kind.lower()}s/{{{key}}}"
     read, write = [scopes(*OWN), Depends(_each_once)], [scopes(scope)]
     Id = Annotated[models.ObjectID, PathParameter(alias=key)]
-    Asked = Annotated[query, Query()]
-    model_sent: TypeAdapter[Any] = TypeAdapter(body)
+    Parameters = Annotated[query, Query()]
+    body_type: TypeAdapter[Any] = TypeAdapter(body)
 
-    def search(grant: _Sender, asked: Asked) -> Any:
-        return objects.list(kind, grant, asked)
+    def search(grant: _Sender, parameters: Parameters) -> Any:
+        return objects.list(kind, grant, parameters)
 
     def get(grant: _Sender, name: Id) -> Any:
         return objects.get(kind, grant, name)
 
-    def create(grant: _Sender, sent: _Sent) -> Any:
-        return objects.add(kind, grant, _parse(model_sent, sent))
+    def create(grant: _Sender, content: _Sent) -> Any:
+        return objects.add(kind, grant, _parse(body_type, content))
 
-    def update(grant: _Sender, name: Id, sent: _Sent) -> Any:
-        return objects.change(kind, grant, name, _parse(model_sent, sent))
+    def update(grant: _Sender, name: Id, content: _Sent) -> Any:
+        return objects.change(kind, grant, name, _parse(body_type, content))
 
     def delete(grant: _Sender, name: Id) -> Any:
         return objects.remove(kind, grant, name)
 
     searches, gets, creates, updates, deletes = names.split()
-    app.add("GET", every, searches, search, list[model], 400, needs=read)
-    app.add("GET", one, gets, get, model, 400, 404, needs=read)
+    app.add("GET", collection_path, searches, search, list[model], 400, needs=read)
+    app.add("GET", item_path, gets, get, model, 400, 404, needs=read)
     refusals = (400, 404, 409, 413)
     for method, path, name, work, status in (
-        ("POST", every, creates, create, 201),
-        ("PUT", one, updates, update, 200),
+        ("POST", collection_path, creates, create, 201),
+        ("PUT", item_path, updates, update, 200),
     ):
         app.add(
-            method, path, name, work, model, *refusals, status=status, needs=write, body=model_sent
+            method, path, name, work, model, *refusals, status=status, needs=write, body=body_type
         )
-    app.add("DELETE", one, deletes, delete, model, 404, needs=write)
+    app.add("DELETE", item_path, deletes, delete, model, 404, needs=write)
 
 
 def _add_tokens(app: VtnApp, access: Access, url: str | None) -> None:
@@ -552,7 +562,7 @@ class Vtn:
             clock,
             private_callbacks=private,
             webhooks=self._sends,
-            notify=self._changed,
+            notify=self._notify_change,
             reserving=access.reserving,
         )
         self.app = make_vtn(
@@ -568,7 +578,7 @@ class Vtn:
     def __enter__(self) -> Self:
         if self._sends:
             self.webhooks.start()
-            self._unwatch = self._history.watch(self._released, own=True)
+            self._unwatch = self._history.watch(self._notify_release, own=True)
             self._renotify()
         return self
 
@@ -580,17 +590,17 @@ class Vtn:
 
     def callbacks(self) -> Iterator[Callback]:
         """Yield every callback of every subscription."""
-        for one in self._store.find("SUBSCRIPTION"):
-            body = one.body
-            for i, each in enumerate(body["objectOperations"]):
+        for subscription in self._store.find("SUBSCRIPTION"):
+            body = subscription.body
+            for i, operation in enumerate(body["objectOperations"]):
                 yield Callback(
-                    (one.id, i),
-                    one.client,
+                    (subscription.id, i),
+                    subscription.client,
                     body.get("programID"),
-                    frozenset(each["objects"]),
-                    frozenset(_VERBS.get(verb, verb) for verb in each["operations"]),
-                    each["callbackUrl"],
-                    each.get("bearerToken"),
+                    frozenset(operation["objects"]),
+                    frozenset(_VERBS.get(verb, verb) for verb in operation["operations"]),
+                    operation["callbackUrl"],
+                    operation.get("bearerToken"),
                 )
 
     def _renotify(self) -> None:
@@ -598,31 +608,32 @@ class Vtn:
         for zone in self._history.zones.values():
             newest = self._history.newest(zone.id)
             if newest and newest.applies_start + zone.seconds > self._clock.now():
-                self._released(zone, newest)
+                self._notify_release(zone, newest)
 
-    def _released(self, zone: ZoneService, release: ReleaseRecord) -> None:
-        self._published("CREATE", event_of(zone, release))
+    def _notify_release(self, zone: ZoneService, release: ReleaseRecord) -> None:
+        self._notify_event("CREATE", event_of(zone, release))
         threading.Thread(target=self._forecast, args=(zone, release), daemon=True).start()
 
     def _forecast(self, zone: ZoneService, release: ReleaseRecord) -> None:
         """Notify of the new forecast, which is made only where a callback wants it."""
-        wanted, known = (None, forecast_id(zone.id)), list[Callback]()
+        programs, callbacks = (None, forecast_id(zone.id)), list[Callback]()
         try:
-            known += self.callbacks()
+            callbacks += self.callbacks()
         except VtnError:
             log.warning("subscriptions away")
-        for one in known:
-            if one.program in wanted and "EVENT" in one.objects and "UPDATE" in one.operations:
+        for callback in callbacks:
+            events = "EVENT" in callback.objects and "UPDATE" in callback.operations
+            if callback.program in programs and events:
                 coming = self._history.ahead(zone.id, self._clock.now(), LONGEST)
                 if coming:
-                    made = forecast_event(zone, coming, int(release.published_at))
-                    self._published("UPDATE", made)
+                    event = forecast_event(zone, coming, int(release.published_at))
+                    self._notify_event("UPDATE", event)
                 return
 
-    def _published(self, operation: str, event: dict[str, Any]) -> None:
-        self._changed("EVENT", operation, to_text(event), event["programID"], None)
+    def _notify_event(self, operation: str, event: dict[str, Any]) -> None:
+        self._notify_change("EVENT", operation, to_text(event), event["programID"], None)
 
-    def _changed(
+    def _notify_change(
         self, kind: str, operation: str, text: str, program: str | None, client: str | None
     ) -> None:
         """Notify of a change: all subscriptions, or those of the client that owns the object."""
@@ -635,26 +646,26 @@ class MqttEvents(MqttOut):
     """Publishes releases and forecasts on the MQTT topics of a program's and of all events."""
 
     def __init__(self, mqtt: Mqtt, client_id: str) -> None:
-        self._awaited: dict[str, ReleaseRecord] = {}  # by zone: whose forecast is not out
+        self._pending: dict[str, ReleaseRecord] = {}  # by zone: whose forecast is not out
         super().__init__(mqtt, client_id)
 
     def publish(self, zone: ZoneService, release: ReleaseRecord) -> None:
         """Publish and wait for the broker's acknowledgement; OSError if it does not come."""
         self._notify("CREATE", event_of(zone, release))
-        self._awaited[zone.id] = release
+        self._pending[zone.id] = release
 
     def show(self, zone: ZoneService, present: PresentPrices) -> None:
         """Publish the forecast of the newest release, once it is there."""
-        release = self._awaited.get(zone.id)
+        release = self._pending.get(zone.id)
         if release is not None and (coming := present.forecast()) is not None:
             if coming:
                 self._notify("UPDATE", forecast_event(zone, coming, int(release.published_at)))
-            del self._awaited[zone.id]
+            del self._pending[zone.id]
 
     def _notify(self, operation: str, event: dict[str, Any]) -> None:
         text = notification("EVENT", operation, to_text(event))
-        for under in (f"programs/{event['programID']}/events", "events"):
-            self.send(topics(under)[operation], text, retain=False)
+        for path in (f"programs/{event['programID']}/events", "events"):
+            self.send(topics(path)[operation], text, retain=False)
 
 
 def open_events(deployment: Deployment, client: str) -> MqttEvents | None:

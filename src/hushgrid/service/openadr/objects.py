@@ -50,16 +50,16 @@ from hushgrid.service.openadr.webhooks import ForbiddenTargetError, check_callba
 from hushgrid.service.prices import History, interval
 
 
-def not_found(what: str) -> Refusal:
+def not_found(kind: str) -> Refusal:
     """Make the refusal for an object that is absent or hidden from the sender: both look the same.
 
     Args:
-        what: kind of object.
+        kind: kind of object.
 
     Returns:
         A refusal with status 404.
     """
-    return Refusal(404, f"There is no such {what}; ask for the list of those there are.")
+    return Refusal(404, f"There is no such {kind}; ask for the list of those there are.")
 
 
 VERSION = "3.1.0"
@@ -113,12 +113,12 @@ def program_of(zone: ZoneService, *, forecast: bool = False) -> dict[str, Any]:
     Returns:
         The OpenADR object.
     """
-    made, fits = utc(zone.begins), zone.id.isprintable() and len(zone.id) <= 110
+    created, fits = utc(zone.begins), zone.id.isprintable() and len(zone.id) <= 110
     name = zone.id if fits else program_id(zone.id)
     return {
         "id": forecast_id(zone.id) if forecast else program_id(zone.id),
-        "createdDateTime": made,
-        "modificationDateTime": made,
+        "createdDateTime": created,
+        "modificationDateTime": created,
         "objectType": "PROGRAM",
         "programName": f"{name} {FORECAST}" if forecast else name,
         "payloadDescriptors": _descriptors(zone),
@@ -139,8 +139,8 @@ def event_id(release: ReleaseRecord) -> str:
     Returns:
         Program, start of the interval and step t; unique if several releases apply to one interval.
     """
-    at = re.sub("[-:]", "", utc(release.applies_start))
-    return f"{program_id(release.zone)}-{at}-{release.t}"
+    start = re.sub("[-:]", "", utc(release.applies_start))
+    return f"{program_id(release.zone)}-{start}-{release.t}"
 
 
 def parse_event_id(event: str) -> tuple[str, int] | None:
@@ -155,8 +155,8 @@ def parse_event_id(event: str) -> tuple[str, int] | None:
     >>> parse_event_id("elm-street-20260730T100000Z-1983940")
     ('elm-street', 1983940)
     """
-    found = _EVENT.fullmatch(event)
-    return None if found is None else (found[1], int(found[2]))
+    match = _EVENT.fullmatch(event)
+    return None if match is None else (match[1], int(match[2]))
 
 
 def event_of(zone: ZoneService, release: ReleaseRecord) -> dict[str, Any]:
@@ -169,12 +169,12 @@ def event_of(zone: ZoneService, release: ReleaseRecord) -> dict[str, Any]:
     Returns:
         The OpenADR object; its times come from the ledger.
     """
-    made, start = utc(release.published_at), utc(release.applies_start)
+    created, start = utc(release.published_at), utc(release.applies_start)
     words = [zone.id, start, f"({release.source})", "(simulated)" * release.simulated]
     return {
         "id": event_id(release),
-        "createdDateTime": made,
-        "modificationDateTime": made,
+        "createdDateTime": created,
+        "modificationDateTime": created,
         "objectType": "EVENT",
         "programID": program_id(zone.id),
         "eventName": " ".join(words).strip(),
@@ -213,20 +213,22 @@ def forecast_event(
         "targets": None,
         "payloadDescriptors": _descriptors(zone),
         "intervalPeriod": {"start": coming[0]["start"], "duration": duration(zone.seconds)},
-        "intervals": [{"id": i, "payloads": _payloads(zone, one)} for i, one in enumerate(coming)],
+        "intervals": [
+            {"id": i, "payloads": _payloads(zone, entry)} for i, entry in enumerate(coming)
+        ],
     }
 
 
 ENERGY = "ENERGY_PRICE"  # the part of the price without charges, where there are some
 
 
-def _payloads(zone: ZoneService, one: Mapping[str, Any]) -> list[dict[str, Any]]:
-    found = [{"type": "PRICE", "values": [one["total"]]}]
+def _payloads(zone: ZoneService, entry: Mapping[str, Any]) -> list[dict[str, Any]]:
+    payloads = [{"type": "PRICE", "values": [entry["total"]]}]
     if zone.charges != Charges():
-        found.append({"type": ENERGY, "values": [one["price"]]})
-    if "feed_in" in one:
-        found.append({"type": "EXPORT_PRICE", "values": [one["feed_in"]]})
-    return found
+        payloads.append({"type": ENERGY, "values": [entry["price"]]})
+    if "feed_in" in entry:
+        payloads.append({"type": "EXPORT_PRICE", "values": [entry["feed_in"]]})
+    return payloads
 
 
 def _descriptors(zone: ZoneService) -> list[dict[str, Any]]:
@@ -258,25 +260,25 @@ def duration(seconds: int) -> str:
     return str(_DURATION.dump_python(timedelta(seconds=seconds), mode="json"))
 
 
-def notification(kind: str, operation: str, thing: str) -> str:
+def notification(kind: str, operation: str, content: str) -> str:
     """Make the body of a notification, for webhooks and MQTT.
 
     Args:
         kind: type of the object.
         operation: CREATE, UPDATE or DELETE.
-        thing: the OpenADR object as JSON.
+        content: the OpenADR object as JSON.
 
     Returns:
         The OpenADR notification as JSON.
     """
-    return f'{{"objectType":"{kind}","operation":"{operation}","object":{thing}}}'
+    return f'{{"objectType":"{kind}","operation":"{operation}","object":{content}}}'
 
 
-def topics(under: str, *, create: bool = True) -> dict[str, str]:
+def topics(path: str, *, create: bool = True) -> dict[str, str]:
     """Return the MQTT topics of operations on objects.
 
     Args:
-        under: path of the objects.
+        path: path of the objects.
         create: include CREATE; False for a single object.
 
     Returns:
@@ -286,8 +288,8 @@ def topics(under: str, *, create: bool = True) -> dict[str, str]:
     ('OpenADR/3.1.0/programs/elm/events/create', 'OpenADR/3.1.0/events/+')
     """
     names = ("CREATE", "UPDATE", "DELETE") if create else ("UPDATE", "DELETE")
-    return {name: f"{TOPICS}/{under}/{name.lower()}" for name in names} | {
-        "ALL": f"{TOPICS}/{under}/+"
+    return {name: f"{TOPICS}/{path}/{name.lower()}" for name in names} | {
+        "ALL": f"{TOPICS}/{path}/+"
     }
 
 
@@ -338,14 +340,14 @@ class PublicObjects:
 
     def events(self, query: EventsQuery) -> Iterator[str]:
         """GET /events: newest first, forecasts last; `active` leaves those that hold now."""
-        asked, end = query.programID, query.skip + query.limit
-        zones = [zone for name, zone in self._zones.items() if asked in (None, name)]
-        found = [self._newest(zone, end, bool(query.active)) for zone in zones]
-        merged = heapq.merge(*found, key=lambda pair: _order(pair[1]), reverse=True)
-        ahead = (zone for name, zone in self._forecasts.items() if asked in (None, name))
-        coming = filter(None, (self._forecast(zone, bool(query.active)) for zone in ahead))
-        every = chain((event_of(zone, each) for zone, each in merged), coming)
-        return map(to_text, islice(every, query.skip, end))
+        program, end = query.programID, query.skip + query.limit
+        zones = [zone for name, zone in self._zones.items() if program in (None, name)]
+        streams = [self._newest(zone, end, bool(query.active)) for zone in zones]
+        pairs = heapq.merge(*streams, key=lambda pair: _order(pair[1]), reverse=True)
+        forecast_zones = (zone for name, zone in self._forecasts.items() if program in (None, name))
+        coming = filter(None, (self._forecast(zone, bool(query.active)) for zone in forecast_zones))
+        sequence = chain((event_of(zone, release) for zone, release in pairs), coming)
+        return map(to_text, islice(sequence, query.skip, end))
 
     def _forecast(self, zone: ZoneService, active: bool = False) -> dict[str, Any] | None:
         """The event of a zone's forecast; None where it has none, or none that is active."""
@@ -353,8 +355,8 @@ class PublicObjects:
         coming = self._history.ahead(zone.id, now, prices.PATIENCE)
         if not coming or (active and coming[0]["start"] > utc(int(now))):
             return None
-        made = interval(zone, now) if newest is None else newest.published_at
-        return forecast_event(zone, coming, int(made))
+        modified = interval(zone, now) if newest is None else newest.published_at
+        return forecast_event(zone, coming, int(modified))
 
     def _newest(
         self, zone: ZoneService, number: int, active: bool
@@ -372,9 +374,9 @@ class PublicObjects:
     def event(self, eventID: ObjectID) -> dict[str, Any]:
         """GET /events/{eventID}."""
         if eventID in self._forecasts:
-            found = self._forecast(self._forecasts[eventID])
-            if found is not None:
-                return found
+            forecast = self._forecast(self._forecasts[eventID])
+            if forecast is not None:
+                return forecast
         program, t = parse_event_id(eventID) or ("", 0)
         zone = self._zones.get(program)
         release = None if zone is None else self._history.at(zone.id, t)
@@ -391,11 +393,11 @@ class PublicObjects:
         }
         return {"WEBHOOK": True} | ({"MQTT": mqtt} if self._uris else {})
 
-    def topics(self, under: str | None, *, create: bool = True) -> dict[str, Any]:
+    def topics(self, path: str | None, *, create: bool = True) -> dict[str, Any]:
         """Return the topics of a path of public objects; None is a path of other objects."""
-        if not self._uris or under is None:
+        if not self._uris or path is None:
             raise Refusal(404, "These are not published over MQTT here; subscribe with a callback.")
-        return {"topics": topics(under, create=create)}
+        return {"topics": topics(path, create=create)}
 
     def topics_of_program(self, programID: ObjectID) -> dict[str, Any]:
         """Return the topics of changes of a program."""
@@ -453,102 +455,106 @@ class Objects:
 
     def list(self, kind: Kind, grant: Grant, query: BaseModel) -> Iterator[str]:
         """Yield objects that the sender may see and that the query asks for, each as JSON."""
-        asked = query.model_dump(exclude_none=True)
-        targets, objects = set(asked.get("targets", ())), set(asked.get("objects", ()))
+        parameters = query.model_dump(exclude_none=True)
+        targets, objects = set(parameters.get("targets", ())), set(parameters.get("objects", ()))
 
-        def such(one: StoredObject) -> bool:
-            body = one.body
-            named = {each for o in body.get("objectOperations", ()) for each in o["objects"]}
+        def matches(item: StoredObject) -> bool:
+            body = item.body
+            types = {name for o in body.get("objectOperations", ()) for name in o["objects"]}
             return (not targets or not targets.isdisjoint(body.get("targets") or ())) and (
-                not objects or not objects.isdisjoint(named)
+                not objects or not objects.isdisjoint(types)
             )
 
-        found = self._store.find(
+        items = self._store.find(
             kind,
             client=None if _sees_all(kind, grant) else grant.client or "",
-            where={_COLUMNS[name]: each for name, each in asked.items() if name in _COLUMNS},
-            such=such if targets or objects else None,
-            skip=asked["skip"],
-            limit=asked["limit"],
+            columns={
+                _COLUMNS[name]: value for name, value in parameters.items() if name in _COLUMNS
+            },
+            condition=matches if targets or objects else None,
+            skip=parameters["skip"],
+            limit=parameters["limit"],
         )
-        return (_to_object(one, grant.client) for one in found)
+        return (_to_object(item, grant.client) for item in items)
 
     def get(self, kind: Kind, grant: Grant, name: str) -> str:
         """Return the object with this id as JSON."""
         return _to_object(self._visible(kind, grant, name), grant.client)
 
-    def add(self, kind: Kind, grant: Grant, sent: BaseModel) -> str:
+    def add(self, kind: Kind, grant: Grant, request: BaseModel) -> str:
         """Store a new object."""
-        body = _members(sent)
+        body = _members(request)
         client = self._owner(kind, grant, body, None)
         now, name = int(self._clock.now()), secrets.token_urlsafe(18)
-        one = StoredObject(kind, name, client, now, now, self._stored(kind, body))
-        _write(self._store.add, one)
-        return self._notified(one, "CREATE", grant)
+        item = StoredObject(kind, name, client, now, now, self._text(kind, body))
+        _write(self._store.add, item)
+        return self._announce(item, "CREATE", grant)
 
-    def change(self, kind: Kind, grant: Grant, name: str, sent: BaseModel) -> str:
+    def change(self, kind: Kind, grant: Grant, name: str, request: BaseModel) -> str:
         """Replace an object."""
-        body = _members(sent)
-        before = self._writable(kind, grant, name)
-        one = replace(
-            before,
-            client=self._owner(kind, grant, body, before.client),
+        body = _members(request)
+        previous = self._writable(kind, grant, name)
+        item = replace(
+            previous,
+            client=self._owner(kind, grant, body, previous.client),
             modified=int(self._clock.now()),
-            text=self._stored(kind, body, before),
+            text=self._text(kind, body, previous),
         )
-        if not _write(self._store.replace, one):
+        if not _write(self._store.replace, item):
             raise not_found(kind.lower())
-        return self._notified(one, "UPDATE", grant)
+        return self._announce(item, "UPDATE", grant)
 
     def remove(self, kind: Kind, grant: Grant, name: str) -> str:
         """Remove an object."""
-        one = self._store.remove(kind, self._writable(kind, grant, name).id)
-        if one is None:
+        item = self._store.remove(kind, self._writable(kind, grant, name).id)
+        if item is None:
             raise not_found(kind.lower())
-        return self._notified(one, "DELETE", grant)
+        return self._announce(item, "DELETE", grant)
 
     def _visible(self, kind: Kind, grant: Grant, name: str) -> StoredObject:
-        one = self._store.get(kind, name)
-        if one is None or (one.client != grant.client and not _sees_all(kind, grant)):
+        item = self._store.get(kind, name)
+        if item is None or (item.client != grant.client and not _sees_all(kind, grant)):
             raise not_found(kind.lower())
-        return one
+        return item
 
     def _writable(self, kind: Kind, grant: Grant, name: str) -> StoredObject:
-        one = self._visible(kind, grant, name)
+        item = self._visible(kind, grant, name)
         shared = kind in ("VEN", "RESOURCE") and grant.may("read_all")
-        if one.client != grant.client and not shared and not grant.may("operate"):
+        if item.client != grant.client and not shared and not grant.may("operate"):
             raise Refusal(403, f"This {kind.lower()} is another client's; change your own.")
-        return one
+        return item
 
-    def _notified(self, one: StoredObject, operation: str, grant: Grant) -> str:
-        program = one.body.get("programID")
-        self._notify(one.kind, operation, _to_object(one, None), program, one.client)
-        return _to_object(one, grant.client)
+    def _announce(self, item: StoredObject, operation: str, grant: Grant) -> str:
+        program = item.body.get("programID")
+        self._notify(item.kind, operation, _to_object(item, None), program, item.client)
+        return _to_object(item, grant.client)
 
-    def _stored(self, kind: Kind, body: dict[str, Any], before: StoredObject | None = None) -> str:
-        """Return the members to store as JSON; `before` is what they replace."""
-        made = {name: each for name, each in body.items() if name not in _METADATA}
+    def _text(self, kind: Kind, body: dict[str, Any], previous: StoredObject | None = None) -> str:
+        """Return the members to store as JSON; `previous` is what they replace."""
+        members = {name: value for name, value in body.items() if name not in _METADATA}
         if kind == "SUBSCRIPTION":
-            self._check_subscription(made)
+            self._check_subscription(members)
         elif kind == "REPORT":
             try:
-                event = self._public.event(made["eventID"])
+                event = self._public.event(members["eventID"])
             except Refusal:
-                refused = "eventID is of no event; give one of GET /events."
-                raise Refusal(409, refused) from None
-            made.setdefault("programID", event["programID"])
+                detail = "eventID is of no event; give one of GET /events."
+                raise Refusal(409, detail) from None
+            members.setdefault("programID", event["programID"])
         elif not body["objectType"].startswith("BL_"):  # only business logic sets targets
-            targets = None if before is None else before.body.get("targets")
-            made.pop("targets", None)
-            made |= {} if targets is None else {"targets": targets}
+            targets = None if previous is None else previous.body.get("targets")
+            members.pop("targets", None)
+            members |= {} if targets is None else {"targets": targets}
         try:
-            return to_text(made)
+            return to_text(members)
         except ValueError:  # 1e999
             raise Refusal(400, "A number of the body is not finite; send a finite one.") from None
 
-    def _owner(self, kind: Kind, grant: Grant, body: dict[str, Any], before: str | None) -> str:
+    def _owner(
+        self, kind: Kind, grant: Grant, body: dict[str, Any], previous_owner: str | None
+    ) -> str:
         """Return the owner of an object; objectType says which side sends a ven or resource."""
-        client = before or grant.client or ""
+        client = previous_owner or grant.client or ""
         if kind not in ("VEN", "RESOURCE"):
             return client
         business = body["objectType"].startswith("BL_")
@@ -565,10 +571,10 @@ class Objects:
                 raise not_found("ven")
             client = ven.client
         owner = str(body["clientID"]) if business else client
-        if kind == "VEN" and owner != before and self._store.count("VEN", owner):
+        if kind == "VEN" and owner != previous_owner and self._store.count("VEN", owner):
             raise Refusal(409, "The client has a ven already; change that one.")
-        reserved = self._reserving(body["venName"]) if kind == "VEN" else ()
-        if reserved and owner not in reserved:
+        reserving_clients = self._reserving(body["venName"]) if kind == "VEN" else ()
+        if reserving_clients and owner not in reserving_clients:
             raise Refusal(409, "venName is reserved for another client; give another one.")
         return owner
 
@@ -587,48 +593,48 @@ class Objects:
             raise Refusal(409, "programID is of no program; give one of GET /programs.")
         if len(body["objectOperations"]) > CALLBACKS:
             raise Refusal(403, f"objectOperations has more than {CALLBACKS}; send several.")
-        for one in body["objectOperations"]:
+        for operation in body["objectOperations"]:
             try:
-                check_callback(one["callbackUrl"], private=self._private)
+                check_callback(operation["callbackUrl"], private=self._private)
             except ForbiddenTargetError as error:
                 raise Refusal(403, f"callbackUrl {error}") from None
 
 
-def _members(sent: BaseModel) -> dict[str, Any]:
+def _members(request: BaseModel) -> dict[str, Any]:
     """Return the members that were sent; null is as absent."""
-    return sent.model_dump(exclude_unset=True, exclude_none=True)
+    return request.model_dump(exclude_unset=True, exclude_none=True)
 
 
 def _sees_all(kind: Kind, grant: Grant) -> bool:
     return grant.may("operate") or (kind != "REPORT" and grant.may("read_all"))
 
 
-def _write(work: Callable[[StoredObject], Any], one: StoredObject) -> Any:
+def _write(work: Callable[[StoredObject], Any], item: StoredObject) -> Any:
     try:
-        return work(one)
+        return work(item)
     except TakenError:
         raise Refusal(409, "The name is in use already; give another one.") from None
     except FullError as error:
         raise Refusal(403, f"There is no room: {error}") from None
 
 
-def _to_object(one: StoredObject, reader: str | None) -> str:
+def _to_object(item: StoredObject, reader: str | None) -> str:
     """Return the OpenADR object as JSON; secrets of a subscription for its own client only."""
-    text = one.text  # of a report, the longest, it is sent as it is stored
-    if one.kind in ("VEN", "RESOURCE"):
-        text = to_text({"attributes": None, "targets": None} | one.body)
-    if one.kind == "SUBSCRIPTION" and reader != one.client:
-        body = one.body
+    text = item.text  # of a report, the longest, it is sent as it is stored
+    if item.kind in ("VEN", "RESOURCE"):
+        text = to_text({"attributes": None, "targets": None} | item.body)
+    if item.kind == "SUBSCRIPTION" and reader != item.client:
+        body = item.body
         body["objectOperations"] = [
-            {name: each for name, each in o.items() if name != "bearerToken"}
+            {name: value for name, value in o.items() if name != "bearerToken"}
             for o in body["objectOperations"]
         ]
         text = to_text(body)
-    more = {
-        "id": one.id,
-        "createdDateTime": utc(one.created),
-        "modificationDateTime": utc(one.modified),
-        "objectType": one.kind,
-        "clientID": one.client,
+    metadata = {
+        "id": item.id,
+        "createdDateTime": utc(item.created),
+        "modificationDateTime": utc(item.modified),
+        "objectType": item.kind,
+        "clientID": item.client,
     }
-    return f"{text[:-1]},{to_text(more)[1:]}"  # no body has these members, and none is empty
+    return f"{text[:-1]},{to_text(metadata)[1:]}"  # no body has these members, and none is empty

@@ -145,15 +145,15 @@ class VtnStore(Database):
         super().__init__(url, VTN)
         self._spare: dict[str, int] = {}  # [bytes] that a client had at least, when last counted
 
-    def add(self, one: StoredObject) -> None:
+    def add(self, item: StoredObject) -> None:
         """Store a new object; TakenError if its name belongs to another, FullError if no room."""
-        values = {"kind": one.kind, "id": one.id, "created": one.created, **_changing(one)}
+        values = {"kind": item.kind, "id": item.id, "created": item.created, **_changing(item)}
         with self.begin() as connection:
-            self._make_room(connection, one, 1)
+            self._make_room(connection, item, 1)
             try:
                 connection.execute(sa.insert(OBJECTS), values)
             except IntegrityError:
-                raise _taken() from None
+                raise _name_taken() from None
 
     def get(self, kind: Kind, id: str) -> StoredObject | None:  # noqa: A002
         """Return the object with this id, or None."""
@@ -165,41 +165,41 @@ class VtnStore(Database):
         kind: Kind,
         *,
         client: str | None = None,
-        where: Mapping[str, str] | None = None,
-        such: Callable[[StoredObject], bool] | None = None,
+        columns: Mapping[str, str] | None = None,
+        condition: Callable[[StoredObject], bool] | None = None,
         skip: int = 0,
         limit: int | None = None,
     ) -> Iterator[StoredObject]:
-        """Yield objects, oldest first: of a client, with these `COLUMNS`, that satisfy `such`.
+        """Yield objects, oldest first: of a client, with these `COLUMNS`, that satisfy `condition`.
 
         At most `CHUNK` bytes, or one object, are in memory at a time. An object that is removed
         meanwhile gives its place to the next one.
         """
-        asked = OBJECTS.c.kind == kind
+        clause = OBJECTS.c.kind == kind
         for name in COLUMNS:
-            if where and name in where:
-                asked &= OBJECTS.c[name] == where[name]
+            if columns and name in columns:
+                clause &= OBJECTS.c[name] == columns[name]
         if client is not None:
-            asked &= OBJECTS.c.client == client
-        sizes = sa.select(OBJECTS.c.seq, OBJECTS.c.size).where(asked).order_by(OBJECTS.c.seq)
-        offset, passed, last = (skip, 0, 0) if such is None else (0, skip, 0)
+            clause &= OBJECTS.c.client == client
+        sizes = sa.select(OBJECTS.c.seq, OBJECTS.c.size).where(clause).order_by(OBJECTS.c.seq)
+        offset, skips, last = (skip, 0, 0) if condition is None else (0, skip, 0)
         while limit is None or limit > 0:
-            most = ROWS if limit is None or such is not None else min(ROWS, limit)
-            coming = self.rows(sizes.where(OBJECTS.c.seq > last).offset(offset).limit(most))
+            row_limit = ROWS if limit is None or condition is not None else min(ROWS, limit)
+            coming = self.rows(sizes.where(OBJECTS.c.seq > last).offset(offset).limit(row_limit))
             if not coming:
                 return
             totals = accumulate(size for _, size in coming)
             number = sum(total <= CHUNK for total in totals) or 1
             first, last, offset = coming[0][0], coming[number - 1][0], 0
-            chunk = asked & OBJECTS.c.seq.between(first, last)
+            chunk = clause & OBJECTS.c.seq.between(first, last)
             for values in self.rows(sa.select(*_ROW).where(chunk).order_by(OBJECTS.c.seq)):
-                thing = StoredObject(*values)
-                if such is not None and not such(thing):
+                item = StoredObject(*values)
+                if condition is not None and not condition(item):
                     continue
-                if passed > 0:
-                    passed -= 1
+                if skips > 0:
+                    skips -= 1
                     continue
-                yield thing
+                yield item
                 if limit is not None:
                     limit -= 1
                     if not limit:
@@ -210,58 +210,58 @@ class VtnStore(Database):
         query = sa.select(sa.func.count()).where(OBJECTS.c.kind == kind, OBJECTS.c.client == client)
         return int(self.rows(query)[0][0])
 
-    def _make_room(self, connection: sa.Connection, one: StoredObject, new: int) -> None:
+    def _make_room(self, connection: sa.Connection, item: StoredObject, new: int) -> None:
         """Refuse an object that there is no room for, or remove the client's oldest reports.
 
         A hundredth more is removed than need be, and bytes are counted only when those known to be
         spare are used up: counting reads all bodies.
         """
-        others = (OBJECTS.c.client == one.client) & (OBJECTS.c.id != one.id)
-        most = SUBSCRIPTIONS if one.kind == "SUBSCRIPTION" else MOST
-        same = sa.select(sa.func.count()).where(others, OBJECTS.c.kind == one.kind)
-        over = new * ((connection.scalar(same) or 0) + 1 - most)
-        size, length = len(one.text), OBJECTS.c.size
-        spare = self._spare.get(one.client, 0) - size
+        siblings = (OBJECTS.c.client == item.client) & (OBJECTS.c.id != item.id)
+        limit = SUBSCRIPTIONS if item.kind == "SUBSCRIPTION" else MOST
+        same = sa.select(sa.func.count()).where(siblings, OBJECTS.c.kind == item.kind)
+        excess = new * ((connection.scalar(same) or 0) + 1 - limit)
+        size, length = len(item.text), OBJECTS.c.size
+        spare = self._spare.get(item.client, 0) - size
         if spare < 0:
-            taken = connection.scalar(sa.select(sa.func.sum(length)).where(others)) or 0
-            spare = SIZE - taken - size
-        if over > 0 and one.kind != "REPORT":
+            total = connection.scalar(sa.select(sa.func.sum(length)).where(siblings)) or 0
+            spare = SIZE - total - size
+        if excess > 0 and item.kind != "REPORT":
             raise FullError("the client has too many of them; remove some first.")
-        if over > 0 or spare < 0:
-            over += MOST // 100 if over > 0 else 0
-            wanted, last = SIZE // 100 if spare < 0 else 0, 0
-            reports = others & (OBJECTS.c.kind == "REPORT")
+        if excess > 0 or spare < 0:
+            excess += MOST // 100 if excess > 0 else 0
+            reserve, last = SIZE // 100 if spare < 0 else 0, 0
+            reports = siblings & (OBJECTS.c.kind == "REPORT")
             query = sa.select(OBJECTS.c.seq, length).where(reports).order_by(OBJECTS.c.seq)
-            for seq, freed in connection.execute(query):
-                last, over, spare = seq, over - 1, spare + freed
-                if over <= 0 and spare >= wanted:
+            for seq, report_size in connection.execute(query):
+                last, excess, spare = seq, excess - 1, spare + report_size
+                if excess <= 0 and spare >= reserve:
                     break
             if spare < 0:
                 raise FullError("the client's objects are too large together; remove some first.")
             connection.execute(sa.delete(OBJECTS).where(reports, OBJECTS.c.seq <= last))
-        self._spare[one.client] = spare
+        self._spare[item.client] = spare
 
-    def replace(self, one: StoredObject) -> bool:
+    def replace(self, item: StoredObject) -> bool:
         """Replace the object with the same id; False if there is none, FullError if no room.
 
         If a ven changes its client, its resources change theirs with it.
         """
-        before = sa.select(OBJECTS.c.client).where(_is("VEN", one.id)).scalar_subquery()
+        owner = sa.select(OBJECTS.c.client).where(_is("VEN", item.id)).scalar_subquery()
         with self.begin() as connection:
-            self._make_room(connection, one, 0)
-            if one.kind == "VEN":
+            self._make_room(connection, item, 0)
+            if item.kind == "VEN":
                 connection.execute(
                     sa.update(OBJECTS)
-                    .where(_resources(one.id), OBJECTS.c.client == before)
-                    .values(client=one.client)
+                    .where(_resources(item.id), OBJECTS.c.client == owner)
+                    .values(client=item.client)
                 )
             try:
-                found = connection.execute(
-                    sa.update(OBJECTS).where(_is(one.kind, one.id)).values(_changing(one))
+                result = connection.execute(
+                    sa.update(OBJECTS).where(_is(item.kind, item.id)).values(_changing(item))
                 )
             except IntegrityError:
-                raise _taken() from None
-            return bool(found.rowcount)
+                raise _name_taken() from None
+            return bool(result.rowcount)
 
     def remove(self, kind: Kind, id: str) -> StoredObject | None:  # noqa: A002
         """Remove an object and return it, or None if there was none."""
@@ -282,22 +282,22 @@ def _resources(ven: str) -> Any:
     return (OBJECTS.c.kind == "RESOURCE") & (OBJECTS.c.ven == ven)
 
 
-def _changing(one: StoredObject) -> dict[str, Any]:
+def _changing(item: StoredObject) -> dict[str, Any]:
     """The columns that replacing an object changes."""
-    body = one.body
-    name = body.get(_NAMES.get(one.kind, "clientName"))
+    body = item.body
+    name = body.get(_NAMES.get(item.kind, "clientName"))
     return {
-        "client": one.client,
+        "client": item.client,
         "name": name,
         "program": body.get("programID"),
         "event": body.get("eventID"),
         "ven": body.get("venID"),
-        "only_name": {"VEN": name, "RESOURCE": f"{body.get('venID')}/{name}"}.get(one.kind),
-        "modified": one.modified,
-        "body": one.text,
-        "size": len(one.text),
+        "only_name": {"VEN": name, "RESOURCE": f"{body.get('venID')}/{name}"}.get(item.kind),
+        "modified": item.modified,
+        "body": item.text,
+        "size": len(item.text),
     }
 
 
-def _taken() -> TakenError:
+def _name_taken() -> TakenError:
     return TakenError("the name is another's; give another one.")

@@ -117,24 +117,24 @@ async def resolve_target(url: str, *, private: bool, resolve: Resolve, turn: int
     """
     parts = check_callback(url, private=private)
     port = parts.port or (443 if parts.scheme == "https" else 80)
-    addresses = [_parsed(text) for text in await resolve(parts.host, port)]
+    addresses = [_parse_address(text) for text in await resolve(parts.host, port)]
     if not addresses:
         raise ForbiddenTargetError("has no address; see that its name is known.")
     if not private:
         for address in addresses:
             _check_public(address)
-    chosen = str(addresses[turn % len(addresses)])
-    return Target(parts.copy_with(host=chosen), parts.netloc.decode("ascii"), parts.host)
+    host = str(addresses[turn % len(addresses)])
+    return Target(parts.copy_with(host=host), parts.netloc.decode("ascii"), parts.host)
 
 
-def _parsed(text: str) -> Address:
+def _parse_address(text: str) -> Address:
     return ipaddress.ip_address(text.partition("%")[0])
 
 
 def _literal(host: str) -> Address | None:
     """Return the address of a host that is an IP address, in any notation the system accepts."""
     try:
-        return _parsed(host)
+        return _parse_address(host)
     except ValueError:
         pass
     try:
@@ -303,8 +303,8 @@ class Webhooks:
     async def _serve(self) -> None:
         self._wake, self._end = asyncio.Event(), asyncio.Event()
         self._slots = {False: asyncio.Semaphore(HEALTHY), True: asyncio.Semaphore(FAILING)}
-        self._own: dict[bool, defaultdict[str, asyncio.Semaphore]] = {
-            bad: defaultdict(partial(asyncio.Semaphore, most)) for bad, most in OWN.items()
+        self._client_slots: dict[bool, defaultdict[str, asyncio.Semaphore]] = {
+            bad: defaultdict(partial(asyncio.Semaphore, limit)) for bad, limit in OWN.items()
         }
         self._names = {bad: ThreadPoolExecutor(32, "names") for bad in (False, True)}
         self._loop = asyncio.get_running_loop()
@@ -334,10 +334,10 @@ class Webhooks:
     async def _leave(self) -> None:
         tasks = [lane.worker for lane in self._lanes.values() if lane.worker is not None]
         if tasks:
-            _, late = await asyncio.wait(tasks, timeout=GRACE)
-            for task in late:
+            _, unfinished = await asyncio.wait(tasks, timeout=GRACE)
+            for task in unfinished:
                 task.cancel()
-            await asyncio.gather(*late, return_exceptions=True)
+            await asyncio.gather(*unfinished, return_exceptions=True)
 
     async def _distribute(self) -> None:
         """Put each notification into the lanes of the callbacks it concerns."""
@@ -346,28 +346,28 @@ class Webhooks:
             self._wake.clear()
             while count := len(self._notes):
                 try:
-                    known = await asyncio.to_thread(lambda: list(self._callbacks()))
+                    callbacks = await asyncio.to_thread(lambda: list(self._callbacks()))
                 except VtnError:
                     log.warning("subscriptions away")
-                    await self._rest(self._pause)
+                    await self._sleep(self._pause)
                     continue
-                self._keep(known)
+                self._keep(callbacks)
                 # a later note may have callbacks that are not yet known
                 for _ in range(count):
-                    self._enter(self._notes.popleft(), known)
+                    self._enter(self._notes.popleft(), callbacks)
 
-    def _keep(self, known: list[Callback]) -> None:
+    def _keep(self, callbacks: list[Callback]) -> None:
         """End the lanes of removed callbacks; update the callbacks of the others."""
-        there = {callback.key: callback for callback in known}
-        for key in [key for key in self._lanes if key not in there]:
+        by_key = {callback.key: callback for callback in callbacks}
+        for key in [key for key in self._lanes if key not in by_key]:
             lane = self._lanes.pop(key)
             if lane.worker is not None:
                 lane.worker.cancel()
         for key, lane in self._lanes.items():
-            lane.callback = there[key]
+            lane.callback = by_key[key]
 
-    def _enter(self, note: Note, known: list[Callback]) -> None:
-        for callback in known:
+    def _enter(self, note: Note, callbacks: list[Callback]) -> None:
+        for callback in callbacks:
             if not note.concerns(callback):
                 continue
             lane = self._lanes.setdefault(callback.key, _Lane(callback))
@@ -386,16 +386,16 @@ class Webhooks:
             for attempt in range(lane.tries):
                 if attempt:
                     pause = min(self._pause * 2.0 ** (attempt - 1), LAST_PAUSE)
-                    await self._rest(pause * self._jitter.uniform(0.5, 1.0))
-                own = self._own[lane.failing][lane.callback.client]
-                async with own, self._slots[lane.failing]:
+                    await self._sleep(pause * self._jitter.uniform(0.5, 1.0))
+                client_slot = self._client_slots[lane.failing][lane.callback.client]
+                async with client_slot, self._slots[lane.failing]:
                     if self._end.is_set():
                         return
-                    began = self._clock()
+                    start = self._clock()
                     outcome = await self._attempt(lane, content)
                     if lane.naming is not None:  # a name that hangs keeps the slot with its thread
                         await asyncio.wait({lane.naming})
-                lane.failing = outcome != "delivered" or self._clock() > began + SLOW
+                lane.failing = outcome != "delivered" or self._clock() > start + SLOW
                 lane.turn += outcome != "delivered"
                 self._counted(outcome)
                 if outcome != "failed":
@@ -405,7 +405,7 @@ class Webhooks:
                 lane.tries = 1
                 self._counted("dropped")
 
-    async def _rest(self, seconds: float) -> None:
+    async def _sleep(self, seconds: float) -> None:
         """Sleep until the time is over or the sender stops."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._end.wait(), seconds)

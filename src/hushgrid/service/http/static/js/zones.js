@@ -17,7 +17,6 @@ const STATES = {
   "forecast only": t("forecast only"),
   fallback: t("fallback"),
   behind: t("behind"),
-  "not begun": t("not begun"),
   "closed after an error": t("closed after an error"),
   "forecast until hushgrid resume": t("forecast until hushgrid resume"),
   "forecast until the next block": t("forecast until the next block"),
@@ -26,6 +25,12 @@ const STATES = {
   "waits: the last release is old": t("waits: the last release is old"),
   "waits: the clock is behind the ledger": t("waits: the clock is behind the ledger"),
 };
+
+function inWords(state) {
+  const due = state.match(/^not begun; first price at (.+)$/)?.[1];
+  if (due) return t("not begun; first price on {day} at {time}", { day: times.day(seconds(due)), time: times.time(seconds(due)) });
+  return STATES[state] ?? state;
+}
 
 const watch = new IntersectionObserver((found) => {
   for (const one of found) {
@@ -64,7 +69,7 @@ async function states() {
   try {
     const found = await ask("/v1/status");
     const by = new Map(found.zones.map((one) => [one.zone, one.state]));
-    for (const row of rows) say(field(row, "state"), STATES[by.get(row.dataset.zone)] ?? by.get(row.dataset.zone) ?? "–");
+    for (const row of rows) say(field(row, "state"), inWords(by.get(row.dataset.zone) ?? "–"));
     if (card.dataset.state === "error") filter();
   } catch (error) {
     state(card, "error", error.message);
