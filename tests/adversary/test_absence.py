@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import stat
 from itertools import product
 from pathlib import Path
@@ -173,7 +174,9 @@ def test_the_command_attacks_homes_under_any_promise(
     assert figures(capsys, *asked, "--epsilon", 0.2) == strict, "the same seed"
 
 
-def test_the_command_draws_an_absence(zone: Path, tmp_path: Path) -> None:
+def test_the_command_draws_an_absence(
+    zone: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     pytest.importorskip("matplotlib")
     from matplotlib.image import imread
 
@@ -181,6 +184,7 @@ def test_the_command_draws_an_absence(zone: Path, tmp_path: Path) -> None:
     asked = ("--config", zone, "--draws", 200, "--less", 1000, "--out", out)
     assert run("attack", "--secret", "absence", *asked) == 0
     assert imread(out / "absence.png").shape[:2] == (500, 1440)
+    assert re.search(r"\| no protection +\| 1\.000 \| 100\.0% ", capsys.readouterr().out)
 
 
 def test_requests_that_contradict_each_other(

@@ -68,7 +68,8 @@ def test_prices_come_by_themselves(page_of: Open) -> None:
     assert "Price now" in str(page.locator("#said").text_content())
     assert drawn(page, "#prices", "--price")
     expect(page.locator("#sentence")).to_contain_text("odds")
-    page.get_by_text("Longer absences are hidden less.", exact=True).click()
+    expect(page.locator("#words")).to_contain_text("Longer absences are hidden less.")
+    page.get_by_text("How well longer absences are hidden", exact=True).click()
     expect(page.locator("#covers li")).to_have_count(5)
     expect(page.locator("#covers li").nth(3)).to_have_text(
         re.compile(

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from hushgrid.accounting.temporal import worst_leakage
 from hushgrid.compare.comparison import (
     AHEAD,
+    FLAT,
     PARTS,
     ROLLING_MEAN,
     ROLLING_MEAN_NOISY,
     SLOT_MEAN,
+    TIME_OF_USE,
+    YESTERDAY,
     Bench,
     compare,
     copied,
@@ -19,6 +24,7 @@ from hushgrid.compare.comparison import (
 )
 from hushgrid.compare.datasets import Real, Recorded
 from hushgrid.compare.methods import FORECAST, MethodPromise
+from hushgrid.compare.plain import banded_load, flat_load
 from hushgrid.compare.rolling import DailySums, RollingMean, choose_sums, last_days
 from hushgrid.report.comparison import comparison_json, guarantee_prose, recorded_table
 from tests.compare.test_consecutive_days import DAYS, T, U, source
@@ -76,6 +82,35 @@ def test_rows_have_the_errors_of_both_and_of_the_next_day() -> None:
     assert set(row) >= {SLOT_MEAN, ROLLING_MEAN_NOISY}
     assert AHEAD in row[FORECAST.name]
     assert AHEAD not in bench.row(len(days.date) - 1)[ROLLING_MEAN]
+
+
+def test_prices_that_ask_no_mechanism() -> None:
+    """Flat and by time of use: of the days before alone. Yesterday: exact, and no promise."""
+    days = zone()
+    tariff, true = days.scenarios[0].tariff, days.day(3).load
+    row = Bench(days, PROMISE, 1, (FORECAST,)).row(3)
+    assert row[YESTERDAY]["raw"] == errors(np.full(T, 3.0 * 16), true, tariff, cut=False)
+    assert row[YESTERDAY][AHEAD] == errors(np.full(T, 3.0 * 16), days.day(4).load, tariff)
+    usual = np.full(T, 3 * np.mean([0, 1, 2, 3, 4, 7, 8, 9, 10, 11]))  # workdays of two weeks
+    assert row[FLAT]["raw"] == row[TIME_OF_USE]["raw"] == errors(usual, true, tariff, cut=False)
+    result = compare(days, PROMISE, days=8, seed=1, methods=(FORECAST,))
+    found = comparison_json(result, [], [])["mechanisms"]
+    assert [found[name]["promise"] for name in (FLAT, TIME_OF_USE, YESTERDAY)] == [
+        True,
+        True,
+        False,
+    ]
+    assert "the day before, TRUE LOADS, NO PROMISE" in recorded_table(result)
+
+
+def test_bands_keep_ratios_and_the_usual_level() -> None:
+    days = replace(zone(), published=10.0)
+    profile = np.arange(1.0, 25.0)  # a load for each hour
+    np.testing.assert_allclose(flat_load(days, profile), 30.0)
+    found = banded_load(days, profile)
+    assert found.mean() == pytest.approx(30)
+    assert len(np.unique(found)) == 4
+    assert found[17] / found[3] == pytest.approx(np.mean([17, 18, 19, 20]) / np.mean(profile[:7]))
 
 
 def test_noisy_sums_keep_the_promise_over_all_days() -> None:

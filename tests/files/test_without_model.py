@@ -19,7 +19,13 @@ from hushgrid.mechanism.scheduler import schedule
 from hushgrid.model.shape import LoadShape
 from hushgrid.report.promise import price_error
 from hushgrid.service.promise import outlook
-from hushgrid.service.template import WINDOWS, chosen_window, example, planned_errors
+from hushgrid.service.template import (
+    WINDOWS,
+    NewZone,
+    chosen_window,
+    example,
+    planned_errors,
+)
 from tests.service.setups import BEGINS
 
 LAWS = """absent = { law = "uniform" }
@@ -80,7 +86,7 @@ def test_the_longest_window_that_costs_little_is_chosen(tmp_path: Path) -> None:
 
 
 def test_the_comment_says_what_check_announces(tmp_path: Path) -> None:
-    errors = planned_errors(1000)
+    errors = planned_errors(NewZone(1000))
     assert list(errors) == list(WINDOWS)
     assert sorted(errors.values()) == list(errors.values()), "a longer window costs more"
     path = tmp_path / "service.toml"

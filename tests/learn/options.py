@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 _FLAGS = {"--no-figures": "figures = false", "--net-laws": "net_laws = true"}
-_TEXTS = {"--zone", "--law", "--roofs", "--eta-set-by"}
+_TEXTS = {"--zone", "--law", "--roofs"}
 _LISTS = {"--residents", "--months"}
-_PLAIN = {"--prototypes", "--groups", "--days", "--bound", "--export", "--bound-budget", "--eta"}
+_PLAIN = {"--prototypes", "--groups", "--days", "--bound", "--export", "--bound-budget", "--usual"}
 
 
 def learn_words(*words: str) -> list[str]:

@@ -70,7 +70,7 @@ def test_one_home_does_not_decide_whether_a_pooled_run_succeeds(
     out = tmp_path / "out"
     assert run("learn", "--readings", str(file), *asked, "--out", str(out)) == 0
     names = {path.name for path in out.iterdir()}
-    assert names == {"hushgrid.key", "model.json", "service.toml", "theta.json", "zone.toml"}
+    assert names == {"hushgrid.key", "model.json", "service.toml", "theta.json"}
     assert "mass" not in capfd.readouterr().err
 
 
@@ -98,7 +98,7 @@ def test_a_private_run_takes_any_home(kind: str, law: str, tmp_path: Path) -> No
         assert all(each.pmf.sum() == pytest.approx(1) for each in (absent, *present))
     _write(tmp_path, [_Part(found, result, made, {})], asked, None, ())
     assert len(load_zone(tmp_path / "zone.toml").meters) == 3
-    judged = offering.operator_figures(result, made, found, HABITS, asked)
+    judged = offering.operator_figures(result, made, found, HABITS)
     assert np.isfinite(judged.daily).all()
 
 
@@ -116,7 +116,7 @@ def test_figures_of_a_pooled_run_take_any_home(kind: str, law: str) -> None:
     assert (result.shared, result.held_out, result.trust) == (None, None, None)
     asked = ZoneChoices(pool_budget=1.0)
     made = export_models(result, found, asked, SimulatedNoise(1))
-    judged = offering.operator_figures(result, made, found, HABITS, asked)
+    judged = offering.operator_figures(result, made, found, HABITS)
     assert judged.held_out is not None
     assert np.isfinite(judged.held_out.log_likelihood)
     with pytest.raises(ModelError, match="pool budget"):
@@ -137,7 +137,7 @@ def test_public_files_are_written_before_any_figure_is_computed(
     out = tmp_path / "out"
     assert run("learn", "--readings", str(file), *asked, "--out", str(out)) == 2
     names = {path.name for path in out.iterdir()}
-    assert names == {"hushgrid.key", "service.toml", "theta.json", "zone.toml"}
+    assert names == {"hushgrid.key", "service.toml", "theta.json"}
 
 
 def test_a_bin_without_mass_bounds_nothing() -> None:

@@ -83,7 +83,7 @@ def test_a_learned_zone_runs_without_hand_work(homes: Path, tmp_path: Path) -> N
     asked += ["--pool-budget", "50", "--bound", "5000", *public(tmp_path)]
     at = str(np.datetime64(FOURTH_WEEK, "s"))
     assert run("learn", *asked, "--begins", at, "--out", str(tmp_path)) == 0
-    zone, told = str(tmp_path / "zone.toml"), tmp_path / "plan.json"
+    zone, told = str(tmp_path / "service.toml"), tmp_path / "plan.json"
     assert (
         run("plan", "--config", zone, "--no-tables", "--secret", "step", "--json", str(told)) == 0
     )

@@ -45,6 +45,8 @@ from hushgrid.model.laws import LogNormal, Mixture, Uniform
 from hushgrid.report.learn import learned_content, learned_prose, learned_values
 from hushgrid.report.promise import price_error
 from hushgrid.service.promise import outlook
+from hushgrid.service.template import example
+from tests.files.test_without_model import leaves
 from tests.learn.options import learn_words
 from tests.learn.test_learn_survey import columns
 from tests.service.setups import service_text
@@ -114,7 +116,7 @@ def documented(column: int) -> set[str]:
     text = (Path(__file__).parents[2] / "docs" / "learn.md").read_text()
     rows = [line.split("|")[1:-1] for line in re.findall(r"^\| `.*\|$", text, re.M)]
     rows = [row for row in rows if len(row) > 2 and row[1].strip() in ("yes", "no")]
-    assert len(rows) == 6
+    assert len(rows) == 7
     return {name for row in rows if row[column].strip() == "yes"
             for name in re.findall(r"`([^`]+)`", row[0])}  # fmt: skip
 
@@ -155,7 +157,11 @@ def test_learn_writes_what_its_guide_says(folder: Path, tmp_path: Path) -> None:
     assert announced.load == pytest.approx(3 * 94.2), "errors are relative to the usual load"
     assert tariff.alpha * 3 * 94.2 / 1000 == pytest.approx(0.1, rel=0.05)
     assert zone.promise is not None
-    assert (zone.promise.secret, policy.horizon) == ("interval", 672)
+    assert (zone.promise.secret, zone.promise.window) == ("window", 86_400)
+    content = tomllib.loads((out / "service.toml").read_text())
+    assert content["policy"] == {"secret": "window", "window": "P1D", "epsilon": 1.0, "usual": 94.2}
+    assert content.keys() - tomllib.loads(example(0)).keys() == {"models"}
+    assert leaves(content) <= 25
     meters = tmp_path / "meters.txt"
     meters.write_text("hall\nmill\ninn\n")
     listed = ["--no-figures", "--meters", str(meters), "--out", str(tmp_path / "listed")]
@@ -175,8 +181,7 @@ def test_a_learned_zone_goes_through_the_other_commands(folder: Path) -> None:
     values = json.loads((folder / "zone.json").read_text())
     assert values["houses"] == 16
     assert values["provenance"] == "private"
-    assert values["eta"] == 1.0
-    assert {"log_likelihood", "eta_basis"} <= set(values)
+    assert "log_likelihood" in values
     zone = load_zone(folder / "zone" / "zone.toml")
     assert zone.seconds == 1800
     assert zone.scenario.zone.n_houses == 16
@@ -241,15 +246,14 @@ def test_a_pooled_model_is_charged(folder: Path, tmp_path: Path) -> None:
     asked += ["--groups", "24"]
     out = ["--out", str(tmp_path), "--no-figures", "--json", str(tmp_path / "x.json")]
     asked += public(tmp_path)
-    assert run("learn", *asked, *out, "--eta", "0.2", "--eta-set-by", "a test") == 0
+    assert run("learn", *asked, *out) == 0
     values = json.loads((tmp_path / "x.json").read_text())
-    assert (values["provenance"], values["epsilon_spent"], values["eta"]) == ("pooled", 3.0, 0.2)
+    assert (values["provenance"], values["epsilon_spent"]) == ("pooled", 3.0)
     assert values["held_out"]["noise"]
-    (houses,) = tomllib.loads((tmp_path / "zone.toml").read_text())["houses"]
-    assert len(houses["present"]) == len(values["starts"]) == 24  # no reading decides how many
+    assert len(values["starts"]) == 24  # no reading decides how many
     assert run("learn", *asked[:6], *public(tmp_path), "--no-figures", "--out", str(bare)) == 0
     assert len(json.loads((bare / "model.json").read_text())["starts"]) == 4
-    for name in ("zone.toml", "service.toml", "theta.json"):
+    for name in ("service.toml", "theta.json"):
         text = (tmp_path / name).read_text()
         assert f"{values['held_out']['log_likelihood']:.4f}" not in text  # -11 may be in a date
         assert "held" not in text
@@ -257,7 +261,26 @@ def test_a_pooled_model_is_charged(folder: Path, tmp_path: Path) -> None:
     (zone,) = load_deployment(service).zones
     assert zone.learned.epsilon == 3.0
     assert zone.promise is not None
-    assert zone.promise.secret == "interval"
+    assert zone.promise.secret == "window"
+    content = tomllib.loads(service.read_text())
+    assert list(content["policy"]) == ["secret", "window", "epsilon", "usual"]
+    assert content.keys() - tomllib.loads(example(0)).keys() == {"models", "learned"}
+    del content["learned"]  # a record of what the models cost
+    assert leaves(content) - len(content["houses"][0]["meters"]) <= 25
+
+
+def test_a_large_pool_has_a_part_in_the_estimate(folder: Path, tmp_path: Path) -> None:
+    """Its laws are in the file, and the estimate weighs them against past prices."""
+    asked = ["--readings", str(folder / "readings.csv"), "--pool-budget", "400", "--bound", "5000"]
+    assert run("learn", *asked, "--no-figures", "--out", str(tmp_path), *public(tmp_path)) == 0
+    content = tomllib.loads((tmp_path / "service.toml").read_text())
+    (houses,) = content["houses"]
+    assert len(houses["present"]) == 4
+    (zone,) = load_deployment(tmp_path / "service.toml").zones
+    assert (zone.policy.estimator, zone.policy.publish) == ("filter", "estimate")
+    assert zone.promise is not None
+    assert zone.promise.secret == "window"
+    assert len(zone.scenario.consumption.laws) == 5, "the laws of the pool, not of the load shape"
 
 
 def test_a_pool_that_is_mostly_noise_has_no_part_in_prices(
@@ -270,10 +293,8 @@ def test_a_pool_that_is_mostly_noise_has_no_part_in_prices(
     (zone,) = load_deployment(tmp_path / "service.toml").zones
     usual = zone.policy.usual
     assert (zone.policy.estimator, usual) == ("releases", 188.4)
-    (houses,) = tomllib.loads((tmp_path / "zone.toml").read_text())["houses"]
-    means = [law.mean for law in zone.scenario.consumption.laws]
-    assert houses["absent"]["law"] == "gamma", "no law of the pool's noise"
-    assert min(means) < usual < max(means) < 2 * usual
+    (houses,) = tomllib.loads((tmp_path / "service.toml").read_text())["houses"]
+    assert not {"absent", "present"} & set(houses), "no law of the pool's noise"
     assert "drowns what it says of loads" in told
     announced = price_error(outlook(zone))
     last = told.split("\n\nWritten")[0].splitlines()[-1]
@@ -429,14 +450,10 @@ def test_nothing_computed_from_readings_is_in_a_pooled_zone_file(
         labels.write_text("\n".join(["meter_id,start_utc,occupied", *lines]))
         given = ["--readings", str(csv(tmp_path / f"{seed}.csv", wh)), "--labels", str(labels)]
         assert run("learn", *given, *asked, "--out", str(out)) == 0
-        content = tomllib.loads((out / "zone.toml").read_text())
-        (group,) = content["houses"]
-        del group["absent"], group["present"], content["learned"]["digest"]
-        for key in ("block_steps", "block_epsilon", "clamp"):  # planned from the noisy chains
-            content["policy"].pop(key, None)
-        told.append((content, (out / "service.toml").read_text()))
+        content = tomllib.loads((out / "service.toml").read_text())
+        del content["learned"]["digest"]
+        told.append(content)
     assert told[0] == told[1]
-    assert told[0][0]["policy"]["eta_set_by"] == "no one set eta"
 
 
 @pytest.mark.soak
@@ -459,14 +476,12 @@ def test_one_home_changes_nothing_public_but_the_noisy_laws(tmp_path: Path) -> N
         if i == 3:
             file.write_text(file.read_text() + "m007,2030-01-01T00:00:00Z,3600,77\n")
         assert run("learn", "--readings", str(file), *asked, "--out", str(out)) == 0
-        content = tomllib.loads((out / "zone.toml").read_text())
+        content = tomllib.loads((out / "service.toml").read_text())
         (group,) = content["houses"]
         assert group["meters"] == [f"m{i:03d}" for i in range(15)]
-        del group["absent"], group["present"], group["bound"], content["learned"]["digest"]
-        for key in ("block_steps", "block_epsilon", "clamp"):  # planned from the noisy chains
-            content["policy"].pop(key, None)
+        del group["bound"], content["policy"]["window"], content["learned"]["digest"]  # by noise
         theta = json.loads((out / "theta.json").read_text())
-        begins = tomllib.loads((out / "service.toml").read_text())["service"].pop("begins")
+        begins = content["service"].pop("begins")
         assert begins.year < 2030
         told.append((content, theta["chains"][0]["chain_of"]))
     assert all(one == told[0] for one in told)
@@ -504,7 +519,7 @@ def test_the_report_of_a_pooled_model_scores_the_one_with_noise() -> None:
     result = learn(found, assumed_habits(1800), terms)
     asked = ZoneChoices(pool_budget=0.5, bound=5000)
     made = export_models(result, found, asked, SimulatedNoise(1))
-    judged = operator_figures(result, made, found, assumed_habits(1800), asked)
+    judged = operator_figures(result, made, found, assumed_habits(1800))
     values = learned_values(result, made, judged, asked, found)
     late = found.steps(slice(21 * 48, 28 * 48))
     score = marginal_scores(late, made.public, np.zeros(15, np.intp), 5000)
@@ -575,7 +590,6 @@ def test_a_pooled_model_is_validated_by_itself(folder: Path, tmp_path: Path) -> 
         (["--days", "0"], "learn.days is 0; give a positive number."),
         (["--groups", "5"], "learn.groups is 5; give 'auto', 4, 8, 12 or 24."),
         (["--time-zone", "Mars/Base"], "time zone is 'Mars/Base'"),
-        (["--eta", "0.1"], "eta_set_by"),
         (["--pool-budget", "-1"], "pool budget"),
         (["--survey", "nowhere.csv"], "nowhere.csv does not exist"),
         (["--interval", "700"], "divides a day"),

@@ -6,6 +6,7 @@ import json
 import math
 import shutil
 from pathlib import Path
+from textwrap import wrap
 
 import numpy as np
 import pytest
@@ -48,13 +49,27 @@ def put(folder: Path, *edits: tuple[str, str]) -> Path:
     return folder / "service.toml"
 
 
-def test_what_init_writes_passes_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_init_writes_passes_check(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = tmp_path / "new" / "zone"
     assert run("init", folder) == 0
     assert str(folder / "service.toml") in capsys.readouterr().out
     text = (folder / "service.toml").read_text()
     (folder / "service.toml").write_text(text.replace("port = 8080", f"port = {free_port()}"))
-    assert run("check", folder / "service.toml") == 0
+    monkeypatch.chdir(folder)
+    assert run("check", Path("service.toml")) == 0
+    brief = capsys.readouterr().out
+    wrapped = [line for given in brief.splitlines() for line in wrap(given, 80) or [""]]
+    assert len(wrapped) <= 24, "one screen"
+    for words in (
+        "Promise: Pick any 24 hours.",
+        "Not covered: ",
+        "Expected price error: ",
+        "two weeks",
+    ):
+        assert words in brief
+    assert run("check", folder / "service.toml", "--full") == 0
     said = capsys.readouterr().out
     for words in (
         "Promise: Pick any 24 hours. Someone who thinks two stories about your home in those hours",
@@ -255,7 +270,7 @@ def test_init_writes_the_chains_of_a_survey(tmp_path: Path) -> None:
     wanted = survey_models(load_survey(survey), [1, 1, 1, 2, 2], seconds=900)
     assert zone.pattern is not None
     found = zone.pattern.scenario.models
-    assert [one.name for one in found] == ["north", "south"]
+    assert [one.name for one in found] == ["north present", "south present"]
     for theirs, ours in zip(wanted, found, strict=True):
         assert ours.calendar.slots.tolist() == theirs.calendar.slots.tolist()
         (here,), (there,) = ours.chains, theirs.chains

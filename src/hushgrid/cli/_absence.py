@@ -132,6 +132,7 @@ def attack_absence(request: AbsenceRequest) -> None:
             family = _constant(reductions[-1:], steps, reach, zone.seconds)
             draws, seed = request.draws, request.seed
             (results[name],) = absence.absences(blocks, family, draws=draws, seed=seed)
+        common.echo(f"\n{report.published_table(results)}", request.json)
         figure = report.absence_figure(results, float(reductions[-1]), duration_text(duration))
         paths += save_figures(request.out, {"absence": figure})
     common.echo_written(paths, request.json, "\n")

@@ -21,10 +21,12 @@ if TYPE_CHECKING:
     from hushgrid._numbers import Floats
     from hushgrid.files.learn_file import LearnTable
     from hushgrid.learn.evaluation import PublishedGroup
-    from hushgrid.learn.export import ExportedModels, ZoneChoices, ZoneSettings
+    from hushgrid.learn.export import ExportedModels, ZoneChoices
     from hushgrid.learn.habits import Survey
     from hushgrid.learn.histories import Histories, Roof
     from hushgrid.learn.learner import Learned
+    from hushgrid.model.occupancy import OccupancyModel
+    from hushgrid.service.template import ModelSource, NewZone
 
 
 DAY = 86_400  # [s]
@@ -76,9 +78,9 @@ def _zone_from_survey(
     """
     from hushgrid.errors import FileError
     from hushgrid.files.readings import read_meters
-    from hushgrid.files.results import make_folder, save_model, write_text
+    from hushgrid.files.results import make_folder
     from hushgrid.learn.evaluation import PublishedGroup
-    from hushgrid.learn.export import ASSUMED, ZoneSettings, assumed_laws, usual_wh, zone_text
+    from hushgrid.learn.export import CONTRACT_W, usual_wh
     from hushgrid.learn.habits import (
         PSEUDO_COUNT,
         RESPONDENTS,
@@ -86,62 +88,45 @@ def _zone_from_survey(
         survey_chain,
         survey_models,
     )
+    from hushgrid.service.template import NewZone
 
     if survey is None:
         raise FileError("readings and survey are both unset; give histories, a survey, or both.")
     given, counts, definition = read_mix(survey, mix or "2:20")
     houses = [n for n, count in counts.items() for _ in range(count)]
-    ids = [f"{table.zone}-{i + 1:05d}" for i in range(len(houses))]
-    if listed is not None and len(ids := read_meters(listed)) != len(houses):
+    ids = () if listed is None else tuple(read_meters(listed))
+    if ids and len(ids) != len(houses):
         raise FileError(
             f"meters has {len(ids)} meters but mix has {len(houses)} houses; give a mix of as many."
         )
     models = survey_models(given, houses, seconds=seconds, definition=definition)
     raw = survey_models(given, houses, seconds=seconds, definition=definition, pseudo_count=0.0)
     make_folder(out)
-    zone, bound = table.zone, table.bound
-    top = bound or 10_000 * seconds // 3600
-    offer = ZoneSettings(
-        zone=zone,
-        seconds=seconds,
+    sources, written = survey_files(out, models)
+    made = NewZone(
+        homes=len(houses),
+        id=table.zone,
         time_zone=time_zone,
-        bound=top,
-        bound_by="given as the contract's" if bound else "assumed: a contract of 10 kW",
-        eta=1.0,
-        eta_by="not set by a person: there are no laws to trust",
-        provenance="public",
-        homes=0,
-        epsilon=0.0,
-        law=ASSUMED,
+        seconds=seconds,
         usual=usual_wh(table.usual, seconds),
-        prior=f"survey, pseudo-count {PSEUDO_COUNT:g} of {RESPONDENTS:g}",
-        days=0.0,
-        digest=models[0].digest,
+        bound=table.bound or CONTRACT_W * seconds // 3600,
+        bound_by=_by_contract(table.bound),
+        meters=ids,
+        prefix=f"{table.zone}-",
+        models=sources,
     )
-    first = 0
-    groups = []
-    for n, count in counts.items():
-        habits = survey_chain(given, n, seconds=seconds, definition=definition)
-        meters = ids[first : first + count]
-        absent, present = assumed_laws(offer.usual, float(habits.home.mean()))
-        groups.append((PublishedGroup(habits, absent, (present,), (0,), count), meters))
-        first += count
-    text = zone_text(offer, groups)
-    names = ["theta.json", *(f"theta{i}.json" for i in range(2, len(models) + 1))]
-    for name in names[1:]:
-        text += f'\n[[models]]\nfile = "{name}"\n'
-    written = [
-        *(save_model(out / name, model) for name, model in zip(names, models, strict=True)),
-        write_text(out / "zone.toml", text),
-        *_service_files(out, offer, _first_interval(0, seconds, table.begins)),
+    written += _service_files(out, made, _first_interval(0, seconds, table.begins))
+    groups = [
+        PublishedGroup(
+            survey_chain(given, n, seconds=seconds, definition=definition), {}, (), (0,), count
+        )
+        for n, count in counts.items()
     ]
     week = 7 * 86_400 // seconds
     values = {
-        "zone": zone,
+        "zone": table.zone,
         "houses": len(houses),
         "log_likelihood": None,
-        "eta": 1.0,
-        "eta_basis": "no laws were learned",
         "provenance": "public",
         "models": [model.name for model in models],
         "pseudo_count": PSEUDO_COUNT,
@@ -153,7 +138,36 @@ def _zone_from_survey(
         },
         "verdict": _verdict(out),
     }
-    return values, tuple(public for public, _ in groups), written
+    return values, tuple(groups), written
+
+
+def survey_files(
+    folder: Path, models: Sequence[OccupancyModel]
+) -> tuple[tuple[ModelSource, ...], list[Path]]:
+    """Write the models of a survey next to a service file.
+
+    Args:
+        folder: Where to write.
+        models: A model for each source of the survey.
+
+    Returns:
+        What the service file says of each, and the files written.
+    """
+    from hushgrid.files.results import save_model
+    from hushgrid.learn.habits import PSEUDO_COUNT, RESPONDENTS
+    from hushgrid.service.template import ModelSource
+
+    smoothed = f"pseudo-count {PSEUDO_COUNT:g} of {RESPONDENTS:g}"
+    sources, written = list[ModelSource](), list[Path]()
+    for number, model in enumerate(models, 1):
+        name = "theta.json" if number == 1 else f"theta{number}.json"
+        written.append(save_model(folder / name, model))
+        sources.append(ModelSource(name, f"public, of the survey {model.name}, {smoothed}"))
+    return tuple(sources), written
+
+
+def _by_contract(bound: int | None) -> str:
+    return "a 10 kW contract, assumed" if bound is None else "given as the contract's"
 
 
 def _draw_survey(
@@ -199,7 +213,7 @@ def _write(
     begins: int | None,
     season: tuple[int, ...],
 ) -> list[Path]:
-    """theta.json and zone.toml, and of public models service.toml with a key.
+    """theta.json; of private models zone.toml, of pooled ones service.toml with a key.
 
     No evaluation figure affects them.
     """
@@ -213,10 +227,15 @@ def _write(
     groups = [group for some in by_part for group in some]
     chain_of = np.repeat(np.arange(len(groups)), [len(names) for _, names in groups])
     model = model_of([one.chain for one, _ in groups], chain_of, f"{asked.zone} learned")
+    written = [save_model(out / "theta.json", model)]
     result, made = parts[0].result, parts[0].made
-    private = made.provenance == "private"
-    # of private models a digest would be something to check guesses against
-    digest = "" if private else model.digest
+    first = _first_interval(max(one.result.ends for one in parts), result.seconds, begins)
+    if made.provenance == "pooled":
+        ((public, meters),) = groups
+        return [
+            *written,
+            *_service_files(out, _pooled(parts[0], public, meters, asked, model, season), first),
+        ]
     offers = [
         ZoneSettings(
             zone=asked.zone,
@@ -228,41 +247,67 @@ def _write(
             months=season,
             seasons=result.seasons,
             bound_by=part.made.bound_by,
-            eta=made.eta,
-            eta_by=made.eta_by,
-            provenance=made.provenance,
             # who could be fitted is a secret of the homes; how many there are is not
             homes=sum(len(one.result.ids) for one in parts),
             epsilon=max(one.made.epsilon for one in parts),
             law=", ".join(dict.fromkeys(one.result.family for one in parts)),
             prior=result.habits,
             days=result.terms.days,
-            digest=digest,
             usual=usual_wh(asked.usual, result.seconds),
-            pool_budget=asked.pool_budget or 0.0,
         )
         for part in parts
     ]
     more = list(zip(offers[1:], by_part[1:], strict=True))
-    first = _first_interval(max(one.result.ends for one in parts), result.seconds, begins)
-    written = [
-        save_model(out / "theta.json", model),
-        write_text(out / "zone.toml", zone_text(offers[0], by_part[0], more)),
-    ]
-    if not private:
-        written += _service_files(out, offers[0], first)
-    return written
+    return [*written, write_text(out / "zone.toml", zone_text(offers[0], by_part[0], more))]
 
 
-def _service_files(out: Path, offer: ZoneSettings, begins: datetime) -> list[Path]:
+def _pooled(
+    part: _Part,
+    public: PublishedGroup,
+    meters: Sequence[str],
+    asked: ZoneChoices,
+    model: OccupancyModel,
+    season: tuple[int, ...],
+) -> NewZone:
+    """The zone of a pooled model; laws where the noise of the pool leaves them good for something.
+
+    All of it is public, or comes from noisy sums.
+    """
+    from hushgrid.learn.export import drowned, law_lines, usual_wh
+    from hushgrid.service.template import ModelSource, NewZone
+
+    result, made = part.result, part.made
+    homes = len(result.ids)
+    return NewZone(
+        homes=homes,
+        id=asked.zone,
+        time_zone=asked.time_zone,
+        seconds=result.seconds,
+        usual=usual_wh(asked.usual, result.seconds),
+        bound=made.bound,
+        bound_by=made.bound_by,
+        meters=tuple(meters),
+        models=(ModelSource("theta.json", "pooled, by hushgrid learn"),),
+        learned={
+            "provenance": made.provenance,
+            "homes": homes,
+            "epsilon": made.epsilon,
+            "digest": model.digest,
+            **({"months": list(season)} if season else {}),
+            **({"seasons": [list(some) for some in result.seasons]} if result.seasons else {}),
+        },
+        laws=() if drowned(homes, asked.pool_budget or 0.0) else tuple(law_lines(public)),
+    )
+
+
+def _service_files(out: Path, zone: NewZone, begins: datetime) -> list[Path]:
     """service.toml, and its key where there is none yet."""
     from hushgrid.files.results import write_text
-    from hushgrid.learn.export import service_text
     from hushgrid.service.ledger.writer import create
-    from hushgrid.service.template import KEY_FILE
+    from hushgrid.service.template import KEY_FILE, new_file, planned_errors
 
-    text, key = service_text(offer, begins.strftime("%Y-%m-%dT%H:%M:%SZ")), out / KEY_FILE
-    written = [write_text(out / "service.toml", text)]
+    text = new_file(int(begins.timestamp()), zone, planned_errors(zone))
+    written, key = [write_text(out / "service.toml", text)], out / KEY_FILE
     if not key.exists():
         create(key)
         written.append(key)
@@ -344,7 +389,9 @@ def _two_days(found: Histories) -> slice:
 
 
 def learn(
-    out: Annotated[Path, typer.Option(help="Folder for zone.toml and all that belongs to it.")],
+    out: Annotated[
+        Path, typer.Option(help="Folder for the zone's file and all that belongs to it.")
+    ],
     readings: Annotated[
         Path | None, typer.Option(help="Histories: csv, json, ndjson, arrow, parquet, xml.")
     ] = None,
@@ -424,8 +471,6 @@ def learn(
         table.bound,
         table.bound_budget,
         pool_budget,
-        table.eta,
-        table.eta_set_by,
         table.usual,
     )
     if table.figures:
@@ -495,7 +540,7 @@ def learn(
         each, contents = [], []
         tick = watch("judging them on days held out", len(parts))
         for kind, result, made, _ in parts:
-            judged = operator_figures(result, made, kind, habits, asked)
+            judged = operator_figures(result, made, kind, habits)
             each.append(learned_values(result, made, judged, asked, kind))
             each[-1] |= {"months": list(season)} if season else {}
             contents.append(learned_content(result, made, judged, each[-1]))

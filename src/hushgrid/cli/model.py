@@ -120,7 +120,7 @@ def compare(first: Folder, second: Folder, html: HtmlFile = None, json: common.J
         ]
         home, law, j = min(gaps, key=lambda gap: gap[0] + gap[1])
         rows.append({"group": i + 1, "nearest": j + 1, "at_home": home, "laws": law})
-    keys = ("houses", "log_likelihood", "eta", "eta_basis", "provenance")
+    keys = ("houses", "log_likelihood", "provenance")
     values: dict[str, Any] = {
         **{key: a[key] for key in keys},
         "other": {key: b[key] for key in keys},
@@ -270,7 +270,7 @@ def _merge(parts: list[dict[str, Any]], strange: list[str]) -> dict[str, Any]:
         unusable |= part["unusable"]
     return {
         "houses": sum(part["houses"] for part in parts) + len(strange),
-        **{key: parts[0][key] for key in ("eta", "eta_basis", "provenance")},
+        "provenance": parts[0]["provenance"],
         **{
             key: [item for part in parts for item in part[key]]
             for key in ("drifted", "new_homes", "homes")
@@ -350,8 +350,6 @@ def _validate_kind(
     values = {
         "houses": len(histories.ids),
         "log_likelihood": float(np.nanmean(scores)) if np.isfinite(scores).any() else None,
-        "eta": content["eta"],
-        "eta_basis": content["eta_basis"],
         "provenance": content["provenance"],
         "drifted": drifted,
         "new_homes": new_homes,

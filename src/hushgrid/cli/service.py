@@ -34,50 +34,58 @@ def init(
     Raises:
         FileError: If the service file or the key exists, or the survey cannot be read.
     """
+    from dataclasses import replace
     from datetime import UTC, datetime
 
+    from hushgrid.cli.learn import read_mix, survey_files
     from hushgrid.errors import FileError
     from hushgrid.files.results import make_folder, write_text
     from hushgrid.files.service_file import load_deployment
+    from hushgrid.model.occupancy import OccupancyModel
     from hushgrid.service.check import rehearse
     from hushgrid.service.ledger.writer import create
     from hushgrid.service.meters.block_keys import BlockKeys
     from hushgrid.service.template import (
         BLOCK_KEYS,
         KEY_FILE,
-        example,
+        NewZone,
+        new_file,
         planned_errors,
-        with_survey,
     )
 
     if mix is not None and survey is None:
         raise FileError(f"mix is {mix!r} but survey is not set; give --survey, or leave it out.")
     today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    begins, houses, chains = int(today.timestamp()), dict[int, int](), {}
+    zone, models = NewZone(homes), tuple[OccupancyModel, ...]()
     if survey is not None:
-        from hushgrid.cli.learn import read_mix
-        from hushgrid.learn.habits import survey_chains
+        from hushgrid.learn.habits import survey_models
 
-        survey_table, houses, definition = read_mix(survey, mix or f"2:{homes}")
-        chains = survey_chains(survey_table, houses, seconds=900, definition=definition)
-        homes = sum(houses.values())
+        survey_table, counts, definition = read_mix(survey, mix or f"2:{homes}")
+        houses = [n for n, count in counts.items() for _ in range(count)]
+        models = survey_models(survey_table, houses, seconds=zone.seconds, definition=definition)
+        zone = replace(zone, homes=len(houses))
     make_folder(folder)
     service, key = folder / "service.toml", folder / KEY_FILE
     for path in (service, key):
         if path.exists():
             raise FileError(f"{path} exists already; give another folder, or move it away.")
+    sources, written = survey_files(folder, models)
     create(key)
     blocks = BlockKeys(folder / BLOCK_KEYS).make()
     with common.progress("planning windows, and the first price", 1) as tick:
-        text = example(begins, homes, planned_errors(homes))
-        write_text(service, with_survey(text, houses, chains) if chains else text)
+        zone = replace(zone, models=sources)
+        write_text(service, new_file(int(today.timestamp()), zone, planned_errors(zone)))
         rehearse(load_deployment(service).zones[0])
         tick()
-    common.echo_written([service, key, blocks], None)
+    common.echo_written([service, *written, key, blocks], None)
 
 
 def check(
     file: Annotated[Path, typer.Argument(help="Service file (TOML).")],
+    full: Annotated[
+        bool,
+        typer.Option("--full", help="The exact promise, all assumptions, all that was checked."),
+    ] = False,
     json: common.Json = None,
 ) -> None:
     """Check the file, keys and every stored record and reading; say what is promised and costs.
@@ -106,6 +114,7 @@ def check(
         error_problem,
         name_problem,
         outlook,
+        zone_brief,
         zone_json,
         zone_prose,
     )
@@ -134,9 +143,11 @@ def check(
     for zone, figures in outlooks:
         unready += filter(None, (error_problem(zone, figures), name_problem(zone)))
     (problems if deployment.mode == "production" else remarks).extend(unready)
-    prose = [zone_prose(zone, figures, running.get(zone.id)) for zone, figures in outlooks]
+    words = zone_prose if full else zone_brief
+    prose = [words(zone, figures, running.get(zone.id)) for zone, figures in outlooks]
     good = [finding.sentence for finding in findings.checks if finding.problem is None]
-    prose.append(f"Checked, and nothing is wrong with it: {'; '.join(good)}.")
+    things = "; ".join(good) if full else f"{len(good)} things (--full names them)"
+    prose.append(f"Checked, and nothing is wrong with it: {things}.")
     common.echo(deployment_prose(deployment, prose, problems, remarks), json)
     zones = [zone_json(zone, figures, running.get(zone.id)) for zone, figures in outlooks]
     values = {

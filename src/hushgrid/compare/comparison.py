@@ -41,6 +41,7 @@ from hushgrid.compare.methods import (
     hushgrid,
     part_of,
 )
+from hushgrid.compare.plain import banded_load, flat_load, yesterday
 from hushgrid.compare.pufferfish import QUILT, WASSERSTEIN
 from hushgrid.compare.rolling import EVENING, DailySums, RollingMean, choose_sums
 from hushgrid.compare.transforms import FOURIER, WAVELET
@@ -117,6 +118,8 @@ KINDS_HELD = ("estimate", "one_step", "day_ahead")  # intervals of the estimate 
 _HELD_STEPS = 7  # an interval is computed at one of so many steps, on each day at others
 AHEAD = "ahead"  # of recorded days: FIGURES of the list made at 18:00 for the next day
 SLOT_MEAN = "slot_mean"  # mean loads of the days before, by time of day: no reading is used
+FLAT, TIME_OF_USE = "flat", "time_of_use"  # prices set once, of the usual load
+YESTERDAY = "yesterday"  # of the last day that is over, true loads: no promise
 ROLLING_MEAN = "rolling_mean"  # of the last five days of the same kind, true loads: no promise
 ROLLING_MEAN_NOISY = "rolling_mean_noisy"  # the same from one noisy sum a day
 OPEN = "open"  # no noise at all
@@ -336,6 +339,9 @@ class Bench:
         profile = out.get(SLOT_MEAN)
         if profile is None:
             profile = self._setting(source.zone_of(number)).forecast
+        out[FLAT], out[TIME_OF_USE] = flat_load(source, profile), banded_load(source, profile)
+        last = yesterday(source, rolling.loads, number, ahead=ahead)
+        out[YESTERDAY] = profile if last is None else last
         mean = rolling.mean(number, ahead=ahead)
         out[ROLLING_MEAN] = profile if mean is None else mean
         if rolling.sums is not None:

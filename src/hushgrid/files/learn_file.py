@@ -13,8 +13,6 @@ from hushgrid.files._tables import (
     FileTable,
     Line,
     Positive,
-    Probability,
-    Text,
     Whole,
     converted,
     fix,
@@ -46,8 +44,6 @@ class LearnTable(FileTable):
             registers export_meter, production_meter.
         net_laws: Net the registers of roofs: no solar part of its own.
         bound_budget: The bound is a private quantile of this epsilon; it needs what a pool needs.
-        eta: Share of a law that may be anything, set by a person.
-        eta_set_by: Who set eta, and why.
         usual: What a home uses in a year [kWh], by published figures.
         begins: First interval of service.toml [UTC epoch s]; None: today, or after the readings.
         figures: Draw pictures and report.html.
@@ -72,8 +68,6 @@ class LearnTable(FileTable):
     roofs: FilePath | None = None
     net_laws: Bool = False
     bound_budget: Positive | None = None
-    eta: Probability | None = None
-    eta_set_by: Text = ""
     usual: Positive = 3300.0
     begins: Annotated[int, converted(instant_of, _INSTANT)] | None = None
     figures: Bool = True

@@ -1,7 +1,7 @@
 """Surveys, learned models and recorded days on disk.
 
 A survey is a CSV or Parquet file of chains, or the installed package richardsonpy. A learned model
-is a folder with zone.toml, theta.json, service.toml and model.json; model.json (format
+is a folder with theta.json, zone.toml or service.toml, and model.json; model.json (format
 1) holds what decoding and validation need (hidden states, laws, daily scores)
 and no reading, and is for the utility only where its models are private. A recorded day (format
 `hushgrid-trace/1`, docs/trace.md) is one JSON object a line: a header, every release (public), then
@@ -132,7 +132,7 @@ def _numbers(path: Path) -> Any:
 MODEL_FORMAT = 1
 FILE = "model.json"
 _KEYS = (
-    *("zone", "houses", "log_likelihood", "eta", "eta_basis", "provenance", "seconds"),
+    *("zone", "houses", "log_likelihood", "provenance", "seconds"),
     *("time_zone", "starts", "law", "bound", "prototypes", "homes"),
 )
 

@@ -1,4 +1,4 @@
-"""Learned models for publication: their provenance, cost and eta, and the zone and service files.
+"""Learned models for publication: their provenance and cost, and the zone file of private ones.
 
 A zone file is public. So no number computed from readings or labels goes into it except through
 noise whose epsilon is charged to every home, unless the models are for experiments.
@@ -40,7 +40,6 @@ from hushgrid.mechanism.noise import Noise
 
 CONTRACT_W = 10_000  # [W] assumed where no contract is given
 USUAL = 3300.0  # [kWh a year] of a home by published figures, where nothing else is known
-ASSUMED = "assumed, of the usual mean"  # laws that say no more than the usual load
 _GROWING = 0.1  # [currency/kWh] the part of the rate that grows with the load, at the usual load
 ENOUGH = 5000  # homes at epsilon 1 from which on the noise of a pool leaves a usable forecast
 _PEAK, _QUANTILE = 0.999, 0.98  # of a home's readings; of homes whose peak a bound covers
@@ -56,8 +55,6 @@ class ZoneChoices:
         bound: Bound of a reading [Wh a step], or None.
         bound_budget: Epsilon for a bound from readings, or None.
         pool_budget: Epsilon for a pooled model, or None.
-        eta: Eta, or None.
-        eta_set_by: Who set eta, and why; required with `eta`.
         usual: What a home usually uses in a year [kWh], by published figures.
     """
 
@@ -66,8 +63,6 @@ class ZoneChoices:
     bound: int | None = None
     bound_budget: float | None = None
     pool_budget: float | None = None
-    eta: float | None = None
-    eta_set_by: str = ""
     usual: float = USUAL
 
     def __post_init__(self) -> None:
@@ -75,10 +70,6 @@ class ZoneChoices:
         for word, budget in budgets:
             if budget is not None and not (is_real(budget) and budget > 0):
                 raise PolicyError(f"{word} is {budget}; give a positive epsilon.")
-        if self.eta is not None and not self.eta_set_by.strip():
-            raise PolicyError(
-                f"eta is {self.eta:g} but eta_set_by is not set; say who set it, and why."
-            )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,8 +84,6 @@ class ExportedModels:
         epsilon: Loss of every home by bound and models.
         bound: Bound of a reading [Wh]; u + v of homes that export.
         bound_by: Basis of the bound.
-        eta: Eta of the zone file.
-        eta_by: Who set it.
         models: Hidden Markov models, one for each of `public`.
         public: Chain and laws of each group.
         which: (fitted homes,) group of each home.
@@ -106,8 +95,6 @@ class ExportedModels:
     epsilon: float
     bound: int
     bound_by: str
-    eta: float
-    eta_by: str
     models: Fit
     public: tuple[PublishedGroup, ...]
     which: Indices
@@ -119,7 +106,6 @@ class OperatorFigures:
     """Figures for the operator only, computed from readings without noise.
 
     Attributes:
-        eta_basis: Why eta is what it is.
         trust: Bounds on the misdescribed share.
         daily: (fitted homes, 3) mean, standard deviation and number of daily scores.
         weekly: (fitted homes, weeks, figures) that drift is compared with.
@@ -129,7 +115,6 @@ class OperatorFigures:
         home_share: (fitted homes,) decoded share of time at home, by the homes' own fits.
     """
 
-    eta_basis: str
     trust: TrustBounds
     daily: Floats
     weekly: Floats
@@ -146,7 +131,7 @@ def export_models(
     Args:
         result: What was learned from `found`.
         found: Histories of all homes.
-        choices: Budgets, bound and eta.
+        choices: Budgets and bound.
         noise: Source of the noise on sums and counts.
 
     Returns:
@@ -181,15 +166,12 @@ def export_models(
             "The models come from these homes without noise: they are for experiments, and no"
             " service publishes what they shape."
         )  # fmt: skip
-    eta, eta_by = _eta(provenance, choices)
     return ExportedModels(
         provenance=provenance,
         note=note,
         epsilon=cost,
         bound=bound,
         bound_by=bound_by,
-        eta=eta,
-        eta_by=eta_by,
         models=models,
         public=tuple(one.within(bound) for one in public),
         which=which,
@@ -198,7 +180,7 @@ def export_models(
 
 
 def operator_figures(
-    result: Learned, made: ExportedModels, found: Histories, habits: Habits, choices: ZoneChoices
+    result: Learned, made: ExportedModels, found: Histories, habits: Habits
 ) -> OperatorFigures:
     """Figures for the operator about the exported models.
 
@@ -210,7 +192,6 @@ def operator_figures(
         made: The exported models.
         found: Histories of all homes.
         habits: Prior on moves.
-        choices: Budgets, bound and eta.
 
     Returns:
         The figures.
@@ -227,7 +208,6 @@ def operator_figures(
     else:
         trust, held = result.trust, result.held_out
     return OperatorFigures(
-        eta_basis=_basis(trust, made, choices),
         trust=trust,
         daily=daily_scores(usable, made.public, made.which, made.bound),
         weekly=weekly_figures(usable, made.public, made.which, made.bound),
@@ -294,27 +274,6 @@ def _bound(
     return at, f"a noisy quantile at epsilon {choices.bound_budget:g}", choices.bound_budget
 
 
-def _eta(provenance: LearnedFrom, choices: ZoneChoices) -> tuple[float, str]:
-    """Eta and who set it: a person, never a figure computed from labels."""
-    if provenance == "private":
-        return 1.0, f"no one: {_ONLY}"
-    return (1.0, _UNSET) if choices.eta is None else (choices.eta, choices.eta_set_by.strip())
-
-
-def _basis(trust: TrustBounds, made: ExportedModels, choices: ZoneChoices) -> str:
-    """The grounds for eta, in words."""
-    if made.provenance == "private":
-        return _ONLY
-    if choices.eta is not None:
-        return f"set by {made.eta_by}; {trust.reasoning}"
-    suggested = "" if trust.upper is None else f" suggested is {trust.suggested:g};"
-    return f"{_UNSET};{suggested} {trust.reasoning}"
-
-
-_ONLY = "private models allow eta = 1 only"
-_UNSET = "no one set eta"
-
-
 def groups_of(result: Learned, made: ExportedModels) -> list[tuple[PublishedGroup, list[str]]]:
     """The exported groups with their meters; homes that were not fitted join the largest group.
 
@@ -335,7 +294,7 @@ def groups_of(result: Learned, made: ExportedModels) -> list[tuple[PublishedGrou
 
 @dataclass(frozen=True, slots=True)
 class ZoneSettings:
-    """Content of a zone file other than its models.
+    """Content of the zone file of private models, for experiments, other than the models.
 
     Attributes:
         zone: Id of the zone.
@@ -343,21 +302,12 @@ class ZoneSettings:
         time_zone: IANA name.
         bound: Bound of a reading [Wh].
         bound_by: Basis of the bound.
-        eta: Eta of the policy.
-        eta_by: Who set it.
-        provenance: Provenance of the models.
         homes: Number of homes.
-        epsilon: Loss of every home by the models.
+        epsilon: Loss of every home by the bound.
         law: Family of laws.
         prior: Source of the habits.
         days: Weight of the prior [days].
-        digest: Digest of the models.
         usual: What a home usually uses in a step [Wh], by published figures.
-        policy_epsilon: Epsilon of all releases about one interval; of private models of one.
-        pool_budget: Epsilon of a pooled model; 0 of others.
-        beta: Rate at load 0 [currency/kWh].
-        currency: ISO code.
-        by: Program that wrote the file.
         export: Export limit of each home [Wh]; `bound` is u + v then, as the laws are.
         registers: By meter its register of energy fed in, where the homes have one.
         months: Months of the year that the models are of; none: all of it.
@@ -369,21 +319,12 @@ class ZoneSettings:
     time_zone: str
     bound: int
     bound_by: str
-    eta: float
-    eta_by: str
-    provenance: str
     homes: int
     epsilon: float
     law: str
     prior: str
     days: float
-    digest: str
     usual: float
-    policy_epsilon: float = 0.5
-    pool_budget: float = 0.0
-    beta: float = 0.05
-    currency: str = "EUR"
-    by: str = "hushgrid learn"
     export: int = 0
     registers: Mapping[str, str] = field(default_factory=dict)
     months: tuple[int, ...] = ()
@@ -392,23 +333,6 @@ class ZoneSettings:
     def alpha(self, homes: int) -> float:
         """Slope of the rate: the usual load of so many homes costs beta and a tenth more."""
         return float(f"{_GROWING / (homes * self.usual / 1000):.2g}")
-
-    @property
-    def follows(self) -> bool:
-        """Whether the estimate follows past releases alone.
-
-        A survey says nothing about loads, and the noise of a small pool drowns what it says.
-        """
-        few = self.provenance == "pooled" and drowned(self.homes, self.pool_budget)
-        return (self.provenance == "public" or few) and not self.export
-
-    @property
-    def lawless(self) -> bool:
-        """Whether laws of the usual mean stand in for those of a pool that is mostly noise.
-
-        Not where a person set eta below 1: that is a statement about the laws of the pool.
-        """
-        return self.follows and self.provenance == "pooled" and self.eta == 1
 
 
 Groups = Sequence[tuple[PublishedGroup, Sequence[str]]]
@@ -445,31 +369,10 @@ def usual_wh(kwh_a_year: float, seconds: int) -> float:
     return max(round(kwh_a_year * 1000 * seconds / (365 * 86_400), 1), 0.1)
 
 
-def assumed_laws(usual: float, home: float) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Laws of an empty and of an occupied home whose readings have the usual mean.
-
-    Args:
-        usual: Mean of a reading [Wh].
-        home: Share of the time at which someone is at home.
-
-    Returns:
-        Tables of a zone file: an empty home uses half of what an occupied one does (assumed).
-    """
-    present = usual / (home + (1 - home) / 2)
-    median = present / math.exp(_SPREAD**2 / 2)
-    return (
-        {"law": "gamma", "shape": 2.0, "scale": round(present / 4, 2)},
-        {"law": "lognormal", "median": round(median, 2), "spread": _SPREAD},
-    )
-
-
-_SPREAD = 1.0  # of the logarithm of an occupied home's readings (assumed)
-
-
 def zone_text(
     offer: ZoneSettings, groups: Groups, more: Sequence[tuple[ZoneSettings, Groups]] = ()
 ) -> str:
-    """The text of a zone file; it refers to theta.json in the same folder.
+    """The text of the zone file of private models; it refers to theta.json in the same folder.
 
     Args:
         offer: Settings.
@@ -479,29 +382,26 @@ def zone_text(
     Returns:
         TOML.
     """
-    private = offer.provenance == "private"
-    day = 86_400 // offer.seconds
-    promise = {"horizon": 7 * day} if private else {"secret": "interval"}
-    by = {"estimator": "releases", "usual": offer.usual} if offer.follows else {}
     kinds = [meters for _, some in ((offer, groups), *more) for _, meters in some]
     alpha = offer.alpha(sum(map(len, kinds)))
+    week = 7 * 86_400 // offer.seconds
     parts = [
         "# Written by hushgrid learn; docs/zone-file.md explains the keys.\nformat = 1",
         _table("zone", {"id": offer.zone}),
         _table(
             "learned",
             {
-                "provenance": offer.provenance,
+                "provenance": "private",
                 "homes": offer.homes,
                 "epsilon": offer.epsilon,
-                "by": offer.by,
-                "law": ASSUMED if offer.lawless else offer.law,
+                "by": _BY,
+                "law": offer.law,
                 "prior": offer.prior,
                 "days": offer.days,
                 **({"months": list(offer.months)} if offer.months else {}),
                 **({"seasons": [list(some) for some in offer.seasons]} if offer.seasons else {}),
                 "bound_by": offer.bound_by,
-                "digest": offer.digest,
+                "digest": "",  # would be something to check guesses against
             },
         ),
         _table(
@@ -512,75 +412,40 @@ def zone_text(
                 "time_zone": offer.time_zone,
             },
         ),
-        _table("tariff", {"alpha": alpha, "beta": offer.beta, "floor": 0.0, "cap": 2.0}),
-        _table(
-            "policy",
-            {
-                **promise,
-                "epsilon": offer.policy_epsilon,
-                "eta": offer.eta,
-                "eta_set_by": offer.eta_by,
-                "publish": "raw" if private else "estimate",
-                **by,
-            },
-        ),
+        _table("tariff", {"alpha": alpha, "beta": 0.05, "floor": 0.0, "cap": 2.0}),
+        _table("policy", {"horizon": week, "epsilon": 0.5, "publish": "raw"}),
     ]
     for each, some in ((offer, groups), *more):
         parts += [_houses(public, meters, each) for public, meters in some]
-    parts.append(
-        _table(
-            "[models]", {"file": "theta.json", "provenance": f"{offer.provenance}, by {offer.by}"}
-        )
-    )
+    parts.append(_table("[models]", {"file": "theta.json", "provenance": _PRIVATE}))
     return "\n\n".join(parts) + "\n"
 
 
-def service_text(offer: ZoneSettings, begins: str) -> str:
-    """The text of a service file that runs the zone in simulation.
-
-    Args:
-        offer: Settings.
-        begins: Start as a date-time in UTC.
-
-    Returns:
-        TOML.
-    """
-    service = {
-        "mode": "simulation",
-        "interval": offer.seconds,
-        "meter_interval": offer.seconds,
-        "time_zone": offer.time_zone,
-        "currency": offer.currency,
-        "fallback_rate": 0.25,
-        "key": "hushgrid.key",
-        "zones": ["zone.toml"],
-    }
-    head = _table("service", service).replace("\ninterval", f"\nbegins = {begins}\ninterval", 1)
-    return (
-        "\n\n".join(
-            [
-                "# A service for the learned zone: hushgrid check service.toml, hushgrid serve.",
-                "format = 1",
-                head,
-                _table("stores", {"ledger": "ledger.sqlite", "meters": "meters.sqlite"}),
-                _table("http", {"host": "127.0.0.1", "port": 8080, "token_digests": []}),
-                _table("publish", {"file": "prices.json"}),
-            ]
-        )
-        + "\n"
-    )
+_BY = "hushgrid learn"
+_PRIVATE = f"private, by {_BY}"
 
 
 def _houses(public: PublishedGroup, meters: Sequence[str], offer: ZoneSettings) -> str:
-    if offer.lawless:
-        absent, present = assumed_laws(offer.usual, float(public.chain.home.mean()))
-        public = PublishedGroup(public.chain, absent, (present,), (0,), public.homes)
     lines = ["[[houses]]", f"count = {len(meters)}", f"meters = {_value(list(meters))}"]
-    lines += [f"provenance = {_value(f'{offer.provenance}, by {offer.by}')}"]
+    lines += [f"provenance = {_value(_PRIVATE)}"]
     v = offer.export
     if offer.registers:
         lines += [f"export_meters = {_value([offer.registers[name] for name in meters])}"]
     lines += [f"bound = {offer.bound - v}", *([f"export = {v}"] if v else [])]
+    return "\n".join([*lines, *law_lines(public, v)])
+
+
+def law_lines(public: PublishedGroup, export: int = 0) -> list[str]:
+    """The laws of a group of homes as keys of `[[houses]]`.
+
+    Args:
+        public: The group.
+        export: Export limit of its homes [Wh]; the laws begin at it.
+
+    Returns:
+        Lines of TOML.
+    """
+    lines, v = list[str](), export
     if not public.empty:
         lines += [f"absent = {_value(_net(public.absent, v))}"]
     for name, tables in (("absent", public.empty), ("present", public.present)):
@@ -591,7 +456,7 @@ def _houses(public: PublishedGroup, meters: Sequence[str], offer: ZoneSettings) 
             if not public.seasons or i % len(public.starts) == 0 or law != tables[i - 1]
         ]
         lines += [f"{name} = [", *(f"  {law}," for law in laws), "]"] if laws else []
-    return "\n".join(lines)
+    return lines
 
 
 def _times(public: PublishedGroup) -> list[dict[str, Any]]:

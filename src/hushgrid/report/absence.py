@@ -94,6 +94,22 @@ def absence_prose(values: Mapping[str, Any]) -> str:
     )
 
 
+def published_table(attacks: Mapping[str, Absence]) -> str:
+    """What is found by what is published, exact prices first: the figures of the picture.
+
+    Args:
+        attacks: The attack by what is published, in words.
+
+    Returns:
+        A Markdown table.
+    """
+    rows = [("published", "AUC", "found at 1 % false alarms")]
+    rows += [
+        (name, f"{attack.auc:.3f}", f"{attack.detected():.1%}") for name, attack in attacks.items()
+    ]
+    return table(rows)
+
+
 def absence_figure(attacks: Mapping[str, Absence], less: float, away: str) -> Figure:
     """A home away: what is found at how many false alarms, at exact prices and under promises.
 

@@ -22,6 +22,7 @@ from hushgrid.compare.comparison import (
     BATTERY_POWER,
     BATTERY_SIZE,
     FIGURES,
+    FLAT,
     HELD,
     KINDS_HELD,
     OPEN,
@@ -29,6 +30,8 @@ from hushgrid.compare.comparison import (
     ROLLING_MEAN,
     ROLLING_MEAN_NOISY,
     SLOT_MEAN,
+    TIME_OF_USE,
+    YESTERDAY,
     Comparison,
 )
 from hushgrid.compare.methods import BOUND_FITTED, Method, MethodRefusal, Ready, counted
@@ -445,9 +448,12 @@ def sweep_figures(sweeps: Mapping[str, Sweep]) -> dict[str, Figure]:
 
 
 _MEANS = {
+    FLAT: "flat price",
+    TIME_OF_USE: "time of use, a price for each of four bands of the day",
     SLOT_MEAN: "slot mean of the days before",
     ROLLING_MEAN_NOISY: "mean of the last five days of the same kind, from noisy daily sums",
     ROLLING_MEAN: "mean of the last five days of the same kind, TRUE LOADS, NO PROMISE",
+    YESTERDAY: "the day before, TRUE LOADS, NO PROMISE",
 }
 RECORDED_PROSE = (
     "RMSRE of the rate (usual formula). estimated: the model and a filter of all releases so far,"
@@ -463,7 +469,8 @@ _TRUE_LOADS = "none: loads are published as they are"
 def _mean_guarantees(result: Comparison) -> dict[str, str]:
     """What each mean of days before promises; those that are there on all days."""
     sums = result.sums
-    guarantees = {SLOT_MEAN: _NO_READING, ROLLING_MEAN: _TRUE_LOADS}
+    guarantees = dict.fromkeys((FLAT, TIME_OF_USE, SLOT_MEAN), _NO_READING)
+    guarantees |= dict.fromkeys((ROLLING_MEAN, YESTERDAY), _TRUE_LOADS)
     if isinstance(sums, DailySums):
         guarantees[ROLLING_MEAN_NOISY] = (
             "pure epsilon for a house's whole day, without any law of consumption: one sum a day,"
@@ -540,7 +547,7 @@ def _mechanisms(result: Comparison, batteries: Sequence[BatteryScore]) -> dict[s
             "online": True,
             "eta": 1.0 if name == ROLLING_MEAN_NOISY else None,
             "guarantee": guarantee,
-            "promise": name != ROLLING_MEAN,
+            "promise": name not in (ROLLING_MEAN, YESTERDAY),
             **_ahead(result, name),
         }
     for name in LABELS:
@@ -591,7 +598,8 @@ def recorded_table(result: Comparison) -> str:
     names = [name for name in result.names if result.held(name) is not None]
     labels = {m.name: m.label for m in result.methods} | _MEANS
     means = _mean_guarantees(result)
-    without = [name for name in ("forecast", SLOT_MEAN) if name in (*result.names, *means)]
+    unread = ("forecast", FLAT, TIME_OF_USE, SLOT_MEAN)
+    without = [name for name in unread if name in (*result.names, *means)]
     order = sorted(names, key=lambda name: result.summary(name, "estimated", "rmsre").mean)
     heads = ("95 % intervals hold, %", "of one step ahead", "of a day ahead")
     rows: list[tuple[str, ...]] = [("method", "estimated, %", "raw, %", "next day, %", *heads)]
@@ -605,7 +613,8 @@ def recorded_table(result: Comparison) -> str:
         errors = (_percent(result.summary(name, part, "rmsre")) for part in ("estimated", "raw"))
         cells = (_percent(x, ".1%") if x else "-" for x in shares)
         rows.append((labels[name], *errors, listed(name), *cells))
-    for name in (*without, *(n for n in (ROLLING_MEAN_NOISY, ROLLING_MEAN) if n in means)):
+    true = (ROLLING_MEAN_NOISY, ROLLING_MEAN, YESTERDAY)
+    for name in (*without, *(n for n in true if n in means)):
         label = labels[name] + (" (no reading)" if name in without else "")
         error = _percent(result.summary(name, "estimated", "rmsre"))
         rows.append((label, error, "-", listed(name), "-", "-", "-"))

@@ -36,7 +36,7 @@ def learned_values(
         learned: What was learned.
         exported: The models for the zone file.
         figures: Figures for the operator.
-        choices: Zone, time zone, budgets and eta.
+        choices: Zone, time zone, budgets.
         histories: The histories, with counts of the rows of the file.
 
     Returns:
@@ -53,9 +53,6 @@ def learned_values(
         "log_likelihood_per_reading": total / n_readings,
         "converged": int(learned.own.converged.sum()),
         "iterations": int(learned.own.iterations.max()),
-        "eta": exported.eta,
-        "eta_basis": figures.eta_basis,
-        "eta_set_by": exported.eta_by,
         "provenance": exported.provenance,
         "epsilon_spent": exported.epsilon,
         "leaks": exported.note,
@@ -114,7 +111,7 @@ def zone_values(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     Returns:
         The values of the zone, with those of each kind under `parts`.
     """
-    shared = ("zone", "eta", "eta_basis", "eta_set_by", "provenance", "epsilon_spent", "leaks")
+    shared = ("zone", "provenance", "epsilon_spent", "leaks")
     added = ("houses", "fitted", "groups", "log_likelihood")
     return {
         **{key: parts[0][key] for key in shared},
@@ -263,9 +260,8 @@ def learned_prose(values: Mapping[str, Any]) -> str:
         lines.append(
             f"The noise of a pool of {values['houses']:,} homes at epsilon"
             f" {values['epsilon_spent']:g} drowns what it says of loads ({ENOUGH:,} homes at"
-            " epsilon 1 are enough): no forecast of it has a part in prices. The zone file has the"
-            ' usual load (--usual) and estimator = "releases", the estimate that follows past'
-            " prices alone."
+            " epsilon 1 are enough): no forecast of it has a part in prices. They come from the"
+            " estimate that follows past prices and the usual load (usual) alone."
         )
     if values["provenance"] == "pooled":
         lines.append(_POOLED)
@@ -289,9 +285,14 @@ def learned_prose(values: Mapping[str, Any]) -> str:
             cells = f"{score['06-22']:.3f}", f"{score['all']:.3f}", str(score["readings"])
             rows.append((name, *cells))
         lines += ["", table(rows), ""]
+    trust = values["trust"]
+    suggested = (
+        ""
+        if trust["upper"] is None
+        else f" Under the secrets step and interval an eta of {trust['suggested']:g} covers it."
+    )
     lines += [
-        f"Trust: {values['trust']['reasoning']}.",
-        f"Eta in the zone file: {values['eta']:g} ({values['eta_basis']}).",
+        f"Trust: {values['trust']['reasoning']}.{suggested}",
         f"Provenance: {values['provenance']}. {values['leaks']}",
         f"Bound: {values['bound']} Wh a step, {values['bound_by']}.",
     ]

@@ -300,19 +300,21 @@ def covers_json(covers: Sequence[Cover]) -> list[dict[str, Any]]:
     return [cover._asdict() | {"shift": finite_or_none(cover.shift)} for cover in covers]
 
 
-def covers_lines(covers: Sequence[Cover]) -> list[str]:
+def covers_lines(covers: Sequence[Cover], words: str = "") -> list[str]:
     """What a promise covers, in sentences and a table.
 
     Args:
         covers: Figures of each duration.
+        words: The sentences; empty: all of them.
 
     Returns:
         Lines of text.
     """
     rows = [covers_head(), *covers_rows(covers_json(covers))]
-    return [COVERS_WORDS, *table(rows).splitlines()]
+    return [words or COVERS_WORDS, *table(rows).splitlines()]
 
 
+COVERS_BRIEF = "What all prices say about a home; AUC of the best attack, 0.5 is a guess:"
 COVERS_WORDS = (
     "What all prices can say about a home in a stretch of time, by someone who knows all else."
     " Longer absences are hidden less. The shift of odds is a bound, as a power of e. So is the AUC"
@@ -847,6 +849,29 @@ def outlook_prose(outlook: Outlook) -> str:
         *covers_lines(outlook.covers),
         "Assumptions:",
         *(f"- {line}" for line in plan.assumptions),
+    ]
+    return "\n".join(lines)
+
+
+def outlook_brief(outlook: Outlook) -> str:
+    """What a householder and an operator ask first: the promise, the error, what is covered.
+
+    Args:
+        outlook: The outlook.
+
+    Returns:
+        Lines of text.
+    """
+    words = home_words(outlook.secret, outlook.epsilon, outlook.window).lines
+    expected, most = outlook.seen.bill_change
+    lines = [
+        *words,
+        f"Expected price error: {price_error(outlook):.1%}; without any reading"
+        f" {price_error(outlook, 'forecast'):.1%}.",
+        *[f"Noise changes a month's bill by {expected:.2%}; with 95 % by at most {most:.2%}."]
+        * math.isfinite(most),
+        *_better(outlook),
+        *covers_lines(outlook.covers, COVERS_BRIEF),
     ]
     return "\n".join(lines)
 

@@ -27,6 +27,7 @@ from hushgrid.report.promise import (
     figures,
     finite_or_none,
     home_words,
+    outlook_brief,
     outlook_json,
     outlook_prose,
     price_error,
@@ -408,19 +409,44 @@ def zone_prose(zone: ZoneService, found: Outlook, on: Running | None = None) -> 
     Returns:
         Lines of text.
     """
-    every = duration_text(zone.seconds)
+    constant = f"the constant {zone.fallback_rate:g} {zone.currency}/kWh"
     lines = [
-        f"Zone {zone.id}: {len(zone.meters)} houses, a price every {every}, times of"
-        f" {zone.time_zone}.",
+        _headline(zone, f", times of {zone.time_zone}"),
         outlook_prose(found),
         stability_line(_loop(zone, found)),
+        f"A price comes {duration_text(zone.grace)} after its interval; readings are kept for"
+        f" {duration_text(zone.retention)}, then deleted.",
+        *_conditions(zone, on),
+        "No meter reported: the public forecast, which uses no reading, is published."
+        f" No usable model: {constant}. Both are marked.",
     ]
+    return "\n".join(lines)
+
+
+def zone_brief(zone: ZoneService, found: Outlook, on: Running | None = None) -> str:
+    """The first questions about a zone, in plain words that fit on one screen.
+
+    Args:
+        zone: The zone.
+        found: Its outlook.
+        on: The epoch of its ledger; None: there is none.
+
+    Returns:
+        Lines of text.
+    """
+    return "\n".join([_headline(zone), outlook_brief(found), *_conditions(zone, on)])
+
+
+def _headline(zone: ZoneService, more: str = "") -> str:
+    every = duration_text(zone.seconds)
+    return f"Zone {zone.id}: {len(zone.meters)} houses, a price every {every}{more}."
+
+
+def _conditions(zone: ZoneService, on: Running | None) -> list[str]:
+    """What a person set, what the ledger leaves no room for, what models have cost."""
+    lines = list[str]()
     if zone.policy.eta < 1:
         lines.append(f"Eta set by: {zone.eta_set_by or 'not stated'}.".replace("..", "."))
-    lines.append(
-        f"A price comes {duration_text(zone.grace)} after its interval; readings are kept for"
-        f" {duration_text(zone.retention)}, then deleted."
-    )
     if on is not None and (until := _forecast_until(on)) is not None:
         when = "All prices are" if until == "never" else f"Until {until} prices are"
         lines.append(
@@ -429,12 +455,7 @@ def zone_prose(zone: ZoneService, found: Outlook, on: Running | None = None) -> 
         )
     if zone.learned.epsilon:
         lines.append(f"The models cost every home epsilon {zone.learned.epsilon:g} in addition.")
-    constant = f"the constant {zone.fallback_rate:g} {zone.currency}/kWh"
-    lines.append(
-        "No meter reported: the public forecast, which uses no reading, is published."
-        f" No usable model: {constant}. Both are marked."
-    )
-    return "\n".join(lines)
+    return lines
 
 
 def error_problem(zone: ZoneService, found: Outlook) -> str | None:
@@ -501,7 +522,7 @@ def deployment_prose(
     noise = (
         "noise is drawn from a secure source"
         if deployment.mode == "production"
-        else "noise is simulated and gives no protection; every release is marked"
+        else "noise is simulated and gives no protection"
     )
     notes = [*(f"Warning: {one}" for one in remarks), *(f"Problem: {one}" for one in problems)]
     return "\n\n".join([f"Mode {deployment.mode}: {noise}.", *zones, *notes])

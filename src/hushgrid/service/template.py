@@ -1,4 +1,4 @@
-"""The service file that `hushgrid init` writes, and the values of it that are still in another."""
+"""The service file that `init` and `learn` write, and its values that are still in another."""
 
 from __future__ import annotations
 
@@ -7,26 +7,73 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
-
-from hushgrid._numbers import Floats
 from hushgrid.errors import Problem
 from hushgrid.files.toml import Table, TomlFile, display
-from hushgrid.learn.habits import Habits
 from hushgrid.model.zone import Tariff
 from hushgrid.planning.windows import longest_window
 
 KEY_FILE, BLOCK_KEYS = "hushgrid.key", "meters.sqlite.keys"  # as the example has them
-
-
 WINDOWS = {"P1D": "24 hours", "P3D": "3 days in a row", "P7D": "week", "P14D": "two weeks"}
 MOST_ERROR = 0.08  # of the price, planned, that the window of a new file may have
-_USUAL, _GROWING = 94.0, 0.1  # Wh of a home; the part of the price that grows [currency/kWh]
+_GROWING = 0.1  # the part of the price that grows with the load, at the usual load [currency/kWh]
+_COMMENTS = 36  # column of the comments
+
+
+class ModelSource(NamedTuple):
+    """A model file of a new service file.
+
+    Attributes:
+        file: Its name in the folder of the service file.
+        provenance: Where the model comes from; empty: the pool of `NewZone.learned`.
+    """
+
+    file: str
+    provenance: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NewZone:
+    """The zone of a new service file.
+
+    Attributes:
+        homes: Number of homes.
+        id: Its name.
+        time_zone: IANA name.
+        seconds: Length of an interval [s].
+        usual: What a home usually uses in an interval, by published figures [Wh].
+        bound: Contract bound of a home [Wh an interval].
+        bound_by: Basis of the bound, in words.
+        meters: Ids of the homes' meters; none: made up from `prefix`.
+        prefix: What made-up ids begin with.
+        models: Models of the homes.
+        learned: What noisy sums over the homes' readings cost; none: no reading was used.
+        laws: Lines of laws of a reading that a large pool is good for; none: the estimate follows
+            releases alone.
+    """
+
+    homes: int = 1000
+    id: str = "elm-street"
+    time_zone: str = "Europe/Zurich"
+    seconds: int = 900
+    usual: float = 94.0
+    bound: int = 2500
+    bound_by: str = "a 10 kW contract"
+    meters: tuple[str, ...] = ()
+    prefix: str = "elm-"
+    models: tuple[ModelSource, ...] = ()
+    learned: Mapping[str, Any] = field(default_factory=dict)
+    laws: tuple[str, ...] = ()
+
+    @property
+    def tariff(self) -> Tariff:
+        """The usual load costs beta and a tenth more, far below the cap."""
+        return Tariff(float(f"{_GROWING * 1000 / (self.homes * self.usual):.2g}"), 0.05, cap=1.0)
 
 
 def example(begins: int, homes: int = 1000, errors: Mapping[str, float] | None = None) -> str:
@@ -40,19 +87,85 @@ def example(begins: int, homes: int = 1000, errors: Mapping[str, float] | None =
     Returns:
         TOML. Its window is the longest whose error is small enough, or else the shortest.
     """
+    return new_file(begins, NewZone(homes), errors)
+
+
+def new_file(begins: int, zone: NewZone, errors: Mapping[str, float] | None = None) -> str:
+    """The service file of a new zone, as `init` and `learn` write it.
+
+    Args:
+        begins: Start of its first interval [UTC epoch s].
+        zone: The zone.
+        errors: Planned relative error of the price under each of `WINDOWS`; None: not stated.
+
+    Returns:
+        TOML. Its window is the longest whose error is small enough, or else the shortest.
+    """
     window = chosen_window(errors or {})
     source = files("hushgrid.service").joinpath("example.toml").read_text("utf-8")
-    values = {
+    values: dict[str, str] = {
+        "head": _head(zone, WINDOWS[window]),
         "begins": datetime.fromtimestamp(begins, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "count": str(homes),
-        "alpha": f"{float(f'{_GROWING * 1000 / (homes * _USUAL):.2g}'):<28}",
+        "time_zone": _text(zone.time_zone),
+        "id": _text(zone.id),
         "words": WINDOWS[window],
-        "window": window,
-        "costs": _costs(errors) if errors else "",
+        "window": _text(window),
+        "estimate": _estimate(zone) + (_costs(errors) if errors else ""),
+        "houses": "\n".join(_houses(zone)),
+        "models": "".join(_models(zone)),
     }
-    for name, value in values.items():
-        source = source.replace(f"{{{name}}}", value)
-    return source
+    interval = f"PT{zone.seconds // 60}M" if zone.seconds % 60 == 0 else f"PT{zone.seconds}S"
+    commented = {
+        "interval": _text(interval),
+        "meter_interval": _text(interval),
+        "alpha": str(zone.tariff.alpha),
+    }
+    for key, value in commented.items():
+        values[key] = f"{value} ".ljust(_COMMENTS - len(f"{key} = "))
+    return re.sub(r"\{(\w+)\}", lambda place: values[place[1]], source)
+
+
+def _estimate(zone: NewZone) -> str:
+    """Where the price comes from: laws and past prices, or past prices and the usual load."""
+    if zone.laws:
+        how = 'estimator = "filter"'.ljust(_COMMENTS)
+        return f'publish = "estimate"\n{how}# weighs the laws against past prices\n'
+    usual = f"usual = {zone.usual} ".ljust(_COMMENTS)
+    return f"{usual}# Wh of a home in an interval, mean over a year\n"
+
+
+def _text(value: str) -> str:
+    """A string of TOML; JSON's escapes are TOML's."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _head(zone: NewZone, words: str) -> str:
+    if not zone.models:
+        needs = f"It needs no model of them: the promise speaks of any {words}."
+    elif zone.laws:
+        needs = f"The promise of any {words} needs no model; models and laws are for the estimate."
+    else:
+        needs = f"The promise of any {words} needs no model; interval and step do."
+    return f"# A zone of {zone.homes} homes. {needs}"
+
+
+def _houses(zone: NewZone) -> list[str]:
+    meters = f"meters = {{ prefix = {_text(zone.prefix)} }}".ljust(_COMMENTS)
+    counted = [f"count = {zone.homes}", f"{meters}# {zone.prefix}0001 and so on"]
+    listed = [f"meters = [{', '.join(map(_text, zone.meters))}]"]
+    bound = f"bound = {zone.bound}".ljust(_COMMENTS)
+    lines = [*(listed if zone.meters else counted), f"{bound}# Wh in an interval: {zone.bound_by}"]
+    return [*lines, *zone.laws]
+
+
+def _models(zone: NewZone) -> Iterator[str]:
+    for model in zone.models:
+        stated = f"provenance = {_text(model.provenance)}\n" if model.provenance else ""
+        yield f"\n[[models]]\nfile = {_text(model.file)}\n{stated}"
+    if zone.learned:
+        pairs = (f"{key} = {json.dumps(value)}\n" for key, value in zone.learned.items())
+        head = "[learned]".ljust(_COMMENTS)
+        yield f"\n{head}# what the models cost every home\n{''.join(pairs)}"
 
 
 def chosen_window(errors: Mapping[str, float]) -> str:
@@ -70,57 +183,18 @@ def _costs(errors: Mapping[str, float]) -> str:
     return f"# planned price error by window: {each} (hushgrid plan)\n"
 
 
-def planned_errors(homes: int) -> dict[str, float]:
+def planned_errors(zone: NewZone) -> dict[str, float]:
     """The planned relative error of the price of a new file under each of `WINDOWS`.
 
     Args:
-        homes: Number of homes.
+        zone: The zone; its models and laws have no part in it.
 
     Returns:
         The error by window, root mean square.
     """
-    content = tomllib.loads(example(0, homes))
-    (group,), policy = content["houses"], content["policy"]
-    tariff = Tariff(**content["tariff"])
-    return longest_window(homes, policy["usual"], tariff, bound=group["bound"])
-
-
-def with_survey(
-    text: str, houses: Mapping[int, int], chains: Mapping[str, Mapping[int, Habits]]
-) -> str:
-    """The example with a survey's chains as models of its homes.
-
-    Args:
-        text: The example.
-        houses: Houses by number of residents.
-        chains: Chains of the example's intervals by source and number of residents.
-
-    Returns:
-        TOML.
-    """
-    head, _, group = text.partition("[[houses]]\n")
-    parts, first = [head.replace("needs no model of them", "has a survey's model of them")], 1
-    for n, count in houses.items():
-        own = re.sub(r"(?m)^count = .*$", f"count = {count}", group)
-        own = re.sub(r"(?m)^meters = .*$", f'meters = {{ prefix = "elm-", first = {first} }}', own)
-        parts.append(f'[[houses]]\n{own.rstrip()}\nchain = "residents-{n}"\n\n')
-        first += count
-    for source, found in chains.items():
-        stated = json.dumps("; ".join(one.source for one in found.values()), ensure_ascii=False)
-        parts.append(f"[[models]]\nname = {json.dumps(source)}\nprovenance = {stated}\n\n")
-        for n, one in found.items():
-            parts.append(f"[models.chains.residents-{n}]\nhome_at_start = {one.home[0]:.6g}\n")
-            for key, day in zip(("periods", "weekend"), np.split(one.transition, 2), strict=True):
-                parts.append(f"{key} = [\n{''.join(_periods(day))}]\n")
-            parts.append("\n")
-    return "".join(parts).rstrip() + "\n"
-
-
-def _periods(day: Floats) -> Iterator[str]:
-    for i, a in enumerate(day):
-        hour, minute = divmod(i * 1440 // len(day), 60)
-        at = f"{hour:02d}:{minute:02d}"
-        yield f'  {{ from = "{at}", leave = {a[1, 0]:.6g}, come = {a[0, 1]:.6g} }},\n'
+    return longest_window(
+        zone.homes, zone.usual, zone.tariff, bound=zone.bound, seconds=zone.seconds
+    )
 
 
 # ---- example values that are still in a service file

@@ -47,6 +47,7 @@ class Clock:
 @pytest.fixture(autouse=True)
 def _short_days(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hushgrid.service.batch.run.CHUNK", DAY)
+    monkeypatch.setattr("hushgrid.service.batch.run.CHUNKS", 1)
 
 
 @pytest.fixture(scope="module")
@@ -405,6 +406,27 @@ def test_an_engine_that_dies_is_resumed_without_a_second_draw(
         found = lines(made, zone.id)
         assert found[: len(broken[zone.id])] == broken[zone.id]
         assert found == lines(whole, zone.id)
+
+
+def test_days_of_few_houses_are_aggregated_together(
+    tmp_path: Path, duckdb: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two days by one question to the engine, and the same records as by two."""
+    zone = service()
+    write(tmp_path / "rows" / "a.parquet", rows_of(zone, 16))
+    (tmp_path / "each").mkdir()
+    each = deployment(tmp_path / "each", zone)
+    ran(job(each, tmp_path / "rows", days=2), duckdb)
+    other = {"ledger": str(tmp_path / "both.db"), "meters": str(tmp_path / "both")}
+    both = replace(each, **other)
+    monkeypatch.setattr("hushgrid.service.batch.run.CHUNKS", 7)
+    report = ran(job(both, tmp_path / "rows", days=2), Dying(duckdb, 4))  # roster, segments, days
+    assert report.intervals == 16
+    assert lines(both, zone.id) == lines(each, zone.id)
+    monkeypatch.setattr("hushgrid.service.batch.run._HOUSE_DAYS", 1)  # as with very many houses
+    with pytest.raises(BatchError, match="engine engine failed"):
+        ran(job(replace(each, ledger=str(tmp_path / "c.db"), meters=str(tmp_path / "c")),
+                tmp_path / "rows", days=2), Dying(duckdb, 4))  # fmt: skip
 
 
 def test_a_missing_partition_stops_a_zone_until_it_is_there(tmp_path: Path, duckdb: Engine) -> None:

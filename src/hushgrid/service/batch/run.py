@@ -154,7 +154,9 @@ class Aggregator:
         return sums
 
 
-CHUNK = 86_400  # [s] aggregated at once
+CHUNK = 86_400  # [s] aggregated at once, of many houses
+CHUNKS = 7  # the most of few houses
+_HOUSE_DAYS = 1_000_000  # aggregated at once, but a day at least
 
 Gaps = Literal["stop", "publish"]
 
@@ -475,11 +477,16 @@ def _noise(job: Job, service: ZoneService) -> Noise | Stepwise:
 
 
 def _chunks(job: Job, curators: Sequence[Curator]) -> Iterator[tuple[int, int]]:
-    """Days of UTC from the first interval that a zone lacks, cut where an epoch ends."""
+    """Days of UTC from the first interval that a zone lacks, cut where an epoch ends.
+
+    Of few houses some days at once: what an engine takes to begin would be most of its time.
+    """
+    houses = sum(len(one.service.meters) for one in curators)
+    length = CHUNK * min(max(_HOUSE_DAYS // max(houses, 1), 1), CHUNKS)
     first = min((one.start_of(one.t) for one in curators), default=job.end)
     while first < job.end:
         borders = [one.service.ends for one in curators if one.service.ends > first]
-        end = min((first // CHUNK + 1) * CHUNK, job.end, *borders)
+        end = min(first // CHUNK * CHUNK + length, job.end, *borders)
         yield first, end
         first = end
 

@@ -206,7 +206,7 @@ async function loadPromise() {
     say(find("#sentence"), promise.sentence);
     items(find("#uncovered"), promise.not_covered);
     items(find("#assumptions"), promise.assumptions);
-      items(find("#covers"), covered(promise));
+    items(find("#covers"), covered(promise));
     say(find("#cost"), promise.error === null ? "" : t("What it costs: the published price is off by about {error}.", { error: percent(promise.error) }));
     state(card, "ready");
   } catch (error) {
