@@ -27,7 +27,6 @@ from hushgrid.audit.certificate import Certificate, certify
 from hushgrid.audit.evidence import Terms
 from hushgrid.mechanism.policy import Blocks
 from hushgrid.service.audit import load_ledger
-from hushgrid.service.ledger.records import schedule_digest
 from tests.audit.test_faults import in_blocks
 from tests.audit.zones import STAY, ledger, releases, renamed, terms
 from tests.service.ledger.ledgers import lines_of
@@ -172,7 +171,7 @@ def audited(tmp_path: Path, zone: Terms, made: Sequence[Release] | None = None) 
     path = tmp_path / "ledger.ndjson"
     path.write_bytes(lines_of(ledger(zone, made)))
     evidence, chain = load_ledger(str(path), zone=None, key=None, heads=())
-    return certify(evidence, [zone], chain=chain, commit=schedule_digest)
+    return certify(evidence, [zone], chain=chain)
 
 
 def failed(found: Certificate) -> dict[str, int | None]:
@@ -267,5 +266,5 @@ def test_noise_of_blocks_that_two_zones_share(tmp_path: Path) -> None:
         twin = releases(other, noise=SimulatedNoise(seed))
         path.write_bytes(lines_of(ledger(zone, own)) + lines_of(ledger(other, twin)))
         evidence, chain = load_ledger(str(path), zone=None, key=None, heads=())
-        found = certify(evidence, [zone, other], chain=chain, commit=schedule_digest)
+        found = certify(evidence, [zone, other], chain=chain)
         assert {*failed(found)} == bad

@@ -21,7 +21,7 @@ from hushgrid.mechanism.release import Release, State
 from hushgrid.model.zone import public_rate
 from hushgrid.report.certificate import certificate_json, certificate_page
 from hushgrid.service.audit import load_ledger
-from hushgrid.service.ledger.records import Record, schedule_digest
+from hushgrid.service.ledger.records import Record
 from tests.audit.zones import (
     BEFORE,
     certain_big_house,
@@ -42,7 +42,7 @@ def audited(
     path = tmp_path / "ledger.ndjson"
     path.write_bytes(lines_of(records))
     evidence, chain = load_ledger(str(path), zone=None, key=None, heads=heads)
-    return certify(evidence, given, chain=chain, commit=schedule_digest)
+    return certify(evidence, given, chain=chain)
 
 
 def failed(found: Certificate) -> set[str]:

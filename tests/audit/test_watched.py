@@ -16,21 +16,20 @@ from hushgrid.adversary.exact import Exact
 from hushgrid.adversary.filter import look_back
 from hushgrid.adversary.knowledge import Knowledge
 from hushgrid.audit.certificate import certify, largest_move
-from hushgrid.audit.evidence import RecordedEpoch, RecordedRelease, Terms
+from hushgrid.audit.evidence import RecordedRelease, RecordedWeek, Terms
 from hushgrid.audit.recompute import Recomputed, recompute
 from hushgrid.cli import main
 from hushgrid.report.certificate import certificate_json, certificate_page
 from hushgrid.service.audit import load_ledger
-from hushgrid.service.ledger.records import schedule_digest
 from tests.audit.test_command import SMALL
 from tests.audit.zones import ledger, releases, terms
 from tests.service.ledger.ledgers import lines_of
 
 
-def epoch(given: Terms, seed: int, *, without: tuple[int, ...] = ()) -> RecordedEpoch:
+def epoch(given: Terms, seed: int, *, without: tuple[int, ...] = ()) -> RecordedWeek:
     made = releases(given, seed=seed)
     entries = tuple(RecordedRelease(one.t, one) for one in made if one.t not in without)
-    return RecordedEpoch(1, made[0].digest, 1, len(made), entries)
+    return RecordedWeek(1, made[0].digest, 1, len(made), entries)
 
 
 def recomputed(given: Terms, seed: int = 3, **rest: tuple[int, ...]) -> Recomputed:
@@ -74,10 +73,8 @@ def test_many_houses_and_gaps_are_watched_too() -> None:
 def test_without_noise_she_goes_far_beyond_what_is_promised() -> None:
     """A publisher that adds nothing: its record states a scale, but the loads are bare."""
     given, made = terms(epsilon=0.05), recomputed(terms(epsilon=0.05))
-    bare = tuple(
-        replace(one, release=replace(one.release, scale=1.0)) for one in made.epoch.entries
-    )
-    seen = largest_move(replace(made, epoch=replace(made.epoch, entries=bare)))
+    bare = tuple(replace(one, release=replace(one.release, scale=1.0)) for one in made.week.entries)
+    seen = largest_move(replace(made, epoch=replace(made.week, entries=bare)))
     honest = largest_move(made)
     assert seen is not None
     assert honest is not None
@@ -146,7 +143,7 @@ def test_a_release_without_a_bound_gets_its_certificate(
     book = tmp_path / "ledger.ndjson"
     book.write_bytes(lines_of(ledger(given, made)))
     evidence, chain = load_ledger(str(book), zone=None, key=None, heads=())
-    found = certify(evidence, [given], chain=chain, commit=schedule_digest)
+    found = certify(evidence, [given], chain=chain)
     values = certificate_json(found)
     json.dumps(values, allow_nan=False)
     (figures,) = values["zones"]
@@ -159,5 +156,5 @@ def test_a_release_without_a_bound_gets_its_certificate(
         assert figures["watched"]["bound"] is None
         assert (figures["watched"]["moved_max"] is None) == (wh == 900)
     limited = replace(given, budget=5.0)
-    over = certify(evidence, [limited], chain=chain, commit=schedule_digest).check("budget")
+    over = certify(evidence, [limited], chain=chain).check("budget")
     assert (over.status, over.first_bad) == ("failed", evidence[0].entries[0].place)

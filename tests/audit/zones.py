@@ -89,26 +89,18 @@ def story(
     *,
     first: int = 1,
     opening: bool = True,
-    scales: Sequence[float] | None = None,
+    steps: int | None = None,
 ) -> list[tuple[str, dict[str, Any]]]:
-    """Genesis, epoch, schedule and the releases; the epoch begins with the zone's step `first`,
-    counted from START on."""
-    state, horizon, first = given.first_state(), given.policy.horizon, BEFORE + first
-    due = [state.scheduler.at(t).scale for t in range(1, horizon + 1)]
+    """Genesis, terms and the releases; the terms begin with the zone's step `first`, counted from
+    START on, and repeat after their horizon or so many steps."""
+    digest, first = given.first_state().digest, BEFORE + first
+    turn = given.policy.horizon if steps is None else steps
     told: list[tuple[str, dict[str, Any]]] = []
     if opening:
         told.append(("genesis", dict(bodies.genesis("simulation", KEY.public, START - 60))))
-    stated: dict[str, Any] = {
-        "exact": given.policy.on_empty == "publish_exact",
-        "houses": "".join(f"{house:012x}" for house in range(given.zone.n_houses)),
-    }
-    told += [
-        (
-            "epoch",
-            bodies.epoch(state.digest, first=first, horizon=horizon, seconds=900, **stated),
-        ),
-        ("schedule", dict(bodies.schedule(state.digest, due if scales is None else scales))),
-    ]
+    houses = "".join(f"{house:012x}" for house in range(given.zone.n_houses))
+    stated = bodies.terms(digest, first=first, seconds=900, steps=turn, houses=houses)
+    told.append(("terms", stated))
     for one in made:
         body = bodies.release(one, mode="simulation", first=first, **times(first + one.t - 1))
         told.append(("release", dict(body)))
@@ -116,7 +108,7 @@ def story(
 
 
 def ledger(given: Terms, made: Sequence[Release] | None = None, **more: Any) -> list[Record]:
-    """A whole ledger of one epoch."""
+    """A whole ledger of one record of terms."""
     made = releases(given) if made is None else made
     return sealed(story(given, made, **more), zone=given.zone.id)
 

@@ -89,7 +89,7 @@ def publish(it: Curator, releases: int) -> None:
 def epoch(folder: Path, one: ZoneService, releases: int = 24) -> None:
     """Begin it and publish; the first one as well as a later one."""
     again = (folder / "ledger.db").exists()
-    with curator(folder, one, Shown(), now=one.begins, new_epoch=again) as it:
+    with curator(folder, one, Shown(), now=one.begins, new_terms=again) as it:
         publish(it, releases)
 
 

@@ -28,7 +28,6 @@ from hushgrid.planning.expected_error import RHO
 from hushgrid.planning.planner import check_blocks, examine
 from hushgrid.report.promise import block_keys
 from hushgrid.service.curator import NO_SIZE, Curator
-from hushgrid.service.epoch import first_state
 from hushgrid.service.gaps import resume_zones
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import fold
@@ -41,6 +40,7 @@ from hushgrid.service.meters.columns import NoiseBlock
 from hushgrid.service.meters.store import back_up
 from hushgrid.service.meters.tables import NOISE
 from hushgrid.service.promise import outlook
+from hushgrid.service.terms import first_state
 from hushgrid.service.transfer import move
 from tests.service.borders import zone_of
 from tests.service.ledger.test_ledger_chain import SCRIPTED
@@ -53,6 +53,7 @@ from tests.service.worlds import deployment
 
 VERIFY = SCRIPTED.verify
 LENGTHS, LOSSES = (2, 4, 1, 3, 2), (0.3, 0.5, 0.1, 0.4, 0.2)
+OPENS = [FIRST + int(n) for n in np.cumsum((0, *LENGTHS[:-1]))]  # first steps of blocks
 POLICY = Policy(0.5, horizon=12, schedule=Blocks(LENGTHS, LOSSES))
 
 
@@ -87,7 +88,7 @@ def kept(folder: Path) -> list[Any]:
 
 def size_in(folder: Path, row: Any) -> int | None:
     """The M of a stored row, which its key opens."""
-    block = NoiseBlock(row.epoch, row.number, row.start, row.scale, row.mark)
+    block = NoiseBlock(row.terms, row.start, row.scale, row.mark)
     with MeterStore(folder / "meters") as store:
         store.open_zone(*blocks().roster)
         return store.noise_size("elm", block, None)
@@ -128,12 +129,13 @@ def test_a_block_has_one_size_whoever_publishes(tmp_path: Path) -> None:
         made += go_on(tmp_path, zone, part)[0]
         assert len(kept(tmp_path)) == 1, "of the block that is next or open"
         state = standing(tmp_path, zone)
-        assert state.epsilon == pytest.approx(sum(LOSSES[: made[-1].block["number"]]))
+        begun = OPENS.index(made[-1].block["first"]) + 1
+        assert state.epsilon == pytest.approx(sum(LOSSES[:begun]))
     found = [noise_of(one, zone) for one in made]
-    assert [one.block["number"] for one in made] == list(np.repeat(range(1, 6), LENGTHS))
+    assert [one.block["first"] for one in made] == list(np.repeat(OPENS, LENGTHS))
     sizes = [
-        {m for m, one in zip(found, made, strict=True) if one.block["number"] == k}
-        for k in range(1, 6)
+        {m for m, one in zip(found, made, strict=True) if one.block["first"] == opens}
+        for opens in OPENS
     ]
     assert [len(one) for one in sizes] == [1] * 5
     assert len(set.union(*sizes)) == 5
@@ -153,7 +155,7 @@ def test_a_size_drawn_before_any_release_gives_way_to_that_of_the_next_start(
     assert noise_of(one, zone) == size_in(tmp_path, after) != first
     assert one.block["mark"] == after.mark
     go_on(tmp_path, zone, 1)
-    assert [row.number for row in kept(tmp_path)] == [2], "both are gone with their block"
+    assert [row.start for row in kept(tmp_path)] == [OPENS[1] * 900], "both are gone"
 
 
 def test_a_block_whose_size_is_lost_ends_as_the_forecast(tmp_path: Path) -> None:
@@ -182,13 +184,13 @@ def test_a_size_is_used_for_the_open_block_alone(tmp_path: Path) -> None:
     with MeterStore(tmp_path / "meters") as store, store.open().begin() as link:
         link.execute(NOISE.delete())
         link.execute(NOISE.insert().values(**old._mapping))
-        link.execute(NOISE.insert().values(**{**old._mapping, "number": 2}))  # of another scale
+        link.execute(NOISE.insert().values(**{**old._mapping, "start": OPENS[1] * 900}))
     made, status = go_on(tmp_path, zone, 1)
     assert [one.source for one in made] == ["forecast"]
     assert status.state == NO_SIZE
-    assert [row.number for row in kept(tmp_path)] == [2]
+    assert [row.start for row in kept(tmp_path)] == [OPENS[1] * 900]
     go_on(tmp_path, zone, 2)
-    assert [row.number for row in kept(tmp_path)] == [3], "it is gone with the block"
+    assert [row.start for row in kept(tmp_path)] == [OPENS[2] * 900], "it is gone with the block"
 
 
 def test_steps_without_readings_spend_nothing(tmp_path: Path) -> None:
@@ -196,12 +198,12 @@ def test_steps_without_readings_spend_nothing(tmp_path: Path) -> None:
     zone = blocks()
     silent = {FIRST, FIRST + 2, FIRST + 3, FIRST + 5, FIRST + 7}
     made, _ = go_on(tmp_path, zone, 8, silent.__contains__)
-    places = [one.block["place"] for one in made if one.source == "readings"]
-    assert places == [2, 3, 1]
+    places = [one.t - one.block["first"] for one in made if one.source == "readings"]
+    assert places == [1, 2, 0]
     assert standing(tmp_path, zone).epsilon == pytest.approx(0.3 + 0.5 + 0.1)
     made, _ = go_on(tmp_path, zone, 4)
-    place = {"number": 4, "length": 3, "place": 2}
-    assert made[0].block == {**place, "mark": made[0].block["mark"]}
+    block = {"first": OPENS[3], "length": 3}
+    assert made[0].block == {**block, "mark": made[0].block["mark"]}
     assert standing(tmp_path, zone).epsilon == pytest.approx(1.5)
 
 
@@ -219,7 +221,7 @@ def test_a_seed_gives_the_same_noise_after_a_restart(tmp_path: Path) -> None:
         replace(zone, begins=BEGINS + 12 * 900),
         12,
         noise=Stepwise(3, zone.id),
-        new_epoch=True,
+        new_terms=True,
     )
     found = [abs(noise_of(one, zone)) for one in made + other]
     assert len(set(found)) > 20  # each step has a draw of its own
@@ -277,7 +279,7 @@ def test_a_size_of_another_draw_is_not_used(tmp_path: Path) -> None:
 def test_a_store_of_an_earlier_version_gets_the_table(
     kind: str, place: Callable[[str], str], tmp_path: Path
 ) -> None:
-    where, block = place(kind), NoiseBlock("ab" * 32, 1, 0, 500.0, 1)
+    where, block = place(kind), NoiseBlock("ab" * 32, 0, 500.0, 1)
     with MeterStore(where, keys=tmp_path / "keys") as store:
         store.open_zone("elm", ["a"], 900)
         store.put("elm", [0], [0], [900], [7])
@@ -530,23 +532,23 @@ def truth(
 
 
 class Life:
-    """A service that is stopped, loses secrets and ledgers, and begins epochs; and the truth."""
+    """A service that is stopped, loses secrets and ledgers, and begins terms; and the truth."""
 
     def __init__(self, folder: Path, begins: int, promised: float = 1.0) -> None:
         self.promised, self.zone = promised, street(begins, promised)
         self.folder, self.time = folder, begins
         self.first, self.blocks = begins // 3600, dict[int, list[tuple[int, float]]]()
-        self.sizes, self.epoch = dict[int, set[int]](), 0
+        self.sizes, self.terms = dict[int, set[int]](), 0
 
-    def go_on(self, steps: int, *, silent: bool = False, new_epoch: bool = False) -> None:
+    def go_on(self, steps: int, *, silent: bool = False, new_terms: bool = False) -> None:
         with (
             Witnesses(self.folder / "witness") as witnesses,
             curator(
                 self.folder, self.zone, Shown(), now=self.time, noise=Sizes(),
-                new_epoch=new_epoch, witness=witnesses.of("elm"),
+                new_terms=new_terms, witness=witnesses.of("elm"),
             ) as it,
         ):  # fmt: skip
-            self.epoch = it._epoch.seq
+            self.terms = it._ledger.standing.terms.seq
             for _ in range(steps):
                 if not silent:
                     wh = [reading(h, it.t) for h in (0, 1)]
@@ -558,7 +560,7 @@ class Life:
             self.spent = it._ledger.standing.epsilon
 
     def note(self, one: ReleaseRecord) -> None:
-        key = (one.t - one.block["place"]) * 1000 + self.epoch
+        key = one.block["first"] * 1000 + self.terms
         self.blocks.setdefault(key, []).append((one.t, 1000 / one.scale))
         wh = np.array([reading(h, one.t) for h in (0, 1)])
         load = tally(wh, self.zone.scenario.zone.bound).load
@@ -578,14 +580,14 @@ class Life:
         sidecar_path(self.folder / "ledger.db", "elm").unlink()
         self.go_on(1)  # the forecast, since releases may be lost
         (found,) = resume_zones(
-            replace(made, witness=self.folder / "witness"), None, self.time, lost_epochs=[made]
+            replace(made, witness=self.folder / "witness"), None, self.time, lost_terms=[made]
         )
         assert found.state == "resumed"
 
     def begin(self, begins: int) -> None:
-        """A new epoch of the same terms, wherever the last one is."""
+        """The same terms anew, wherever the last ones are."""
         self.zone = street(begins, self.promised)
-        self.go_on(0, new_epoch=True)
+        self.go_on(0, new_terms=True)
         self.time = begins
 
     def judge(self) -> None:
@@ -671,21 +673,21 @@ def test_a_house_moves_inside_a_block(tmp_path: Path, steps: int) -> None:
     border, blocks = HOURS + steps * 3600, dict[tuple[str, int], list[tuple[int, float]]]()
     made = deployment(tmp_path, *zones, key=tmp_path / "key")
 
-    def publish(zone: ZoneService, count: int, new_epoch: bool = False) -> int:
-        with curator(tmp_path, zone, Shown(), now=zone.begins, new_epoch=new_epoch) as it:
+    def publish(zone: ZoneService, count: int, new_terms: bool = False) -> int:
+        with curator(tmp_path, zone, Shown(), now=zone.begins, new_terms=new_terms) as it:
             for _ in range(count):
                 wh = [reading(h, it.t) for h in (0, 1)]
                 it._meters.put(zone.id, [0, 1], [it.start_of(it.t)] * 2, [3600] * 2, wh)
                 for one in it.run(it.next_due()):
                     if one.source == "readings":
-                        key = zone.id, one.block["number"]
+                        key = zone.id, one.block["first"]
                         blocks.setdefault(key, []).append((one.t, 1000 / one.scale))
             return int(it._ledger.standing.counts.get("readings", 0))
 
     publish(zones[0], steps)
     publish(zones[1], 0)
     move(made, "elm0", "elm", "oak", border)
-    prices = publish(renamed(street(border, 0.609), "oak", "elm0", "oak1"), 24, new_epoch=True)
+    prices = publish(renamed(street(border, 0.609), "oak", "elm0", "oak1"), 24, new_terms=True)
     last = max(t for one in blocks.values() for t, _ in one)
     assert truth(blocks, HOURS // 3600, last) <= 0.609 * (1 + 1e-6)  # type: ignore[arg-type]
     assert prices >= 18, "all but those of the block of the other zone that the move is in"

@@ -39,7 +39,7 @@ from hushgrid.mechanism.policy import Gaussian, Negligible
 from hushgrid.mechanism.scheduler import house_losses, schedule
 from hushgrid.model.occupancy import Calendar
 from hushgrid.planning.expected_error import RHO
-from hushgrid.service.epoch import first_state
+from hushgrid.service.terms import first_state
 from tests.examples import examples
 from tests.service.setups import example, service
 

@@ -17,15 +17,14 @@ from hushgrid.files.deployment import Promise, ZoneService
 from hushgrid.files.weeks import placed
 from hushgrid.mechanism.policy import Blocks
 from hushgrid.service.audit import load_ledger, terms_of
-from hushgrid.service.epoch import roster_digest
 from hushgrid.service.gaps import book
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.records import (
     GapRecord,
     Record,
     TransferRecord,
-    schedule_digest,
 )
+from hushgrid.service.terms import roster_digest
 from tests.service.borders import FIRST, HOUR, from_file, zone_of
 from tests.service.ledger.ledgers import KEY, lines_of, sealed
 from tests.service.setups import service, two_registers
@@ -58,7 +57,7 @@ def ran(
 ) -> list[Record]:
     """An epoch of so many steps for each zone; of three, the second step without readings."""
     for n, zone in enumerate(zones):
-        with curator(folder, zone, Shown(), now=zone.begins, new_epoch=new or n > 0) as it:
+        with curator(folder, zone, Shown(), now=zone.begins, new_terms=new or n > 0) as it:
             for step in range(steps):
                 if step != 1 or steps != 3:
                     feed(it, it.t, everyone(zone))
@@ -74,9 +73,7 @@ def audited(folder: Path, records: list[Record], *zones: ZoneService) -> Certifi
     path = folder / "ledger.ndjson"
     path.write_bytes(lines_of(records))
     evidence, chain = load_ledger(str(path), zone=None, key=None, heads=())
-    return certify(
-        evidence, [terms_of(zone) for zone in zones], chain=chain, commit=schedule_digest
-    )
+    return certify(evidence, [terms_of(zone) for zone in zones], chain=chain)
 
 
 def failures(found: Certificate) -> dict[str, str]:

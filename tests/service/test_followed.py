@@ -29,7 +29,7 @@ def ran(
     parts: tuple[int, ...],
     *,
     t: int = 1,
-    new_epoch: bool = False,
+    new_terms: bool = False,
     silent: int = 0,
 ) -> list[ReleaseRecord]:
     """Releases of a zone that is stopped after each part; one interval has no reading."""
@@ -38,8 +38,8 @@ def ran(
     for part in parts:
         now = zone.begins + (t - 1) * 900
         noise = _Counting(t)
-        with curator(folder, zone, shown, now=now, noise=noise, new_epoch=new_epoch) as it:
-            new_epoch = False
+        with curator(folder, zone, shown, now=now, noise=noise, new_terms=new_terms) as it:
+            new_terms = False
             for _ in range(part):
                 if t != silent:
                     feed(it, it.t, everyone(zone))
@@ -64,7 +64,7 @@ def _epochs(folder: Path, policy: Policy) -> tuple[ZoneService, list[ReleaseReco
     """Two epochs, with steps between them that were not published."""
     ran(folder, service(policy=policy), (8,))
     second = service(policy=policy, begins=BEGINS + 11 * 900)
-    found = ran(folder, second, (2, 3), new_epoch=True)
+    found = ran(folder, second, (2, 3), new_terms=True)
     return second, [one for one in found if one.start >= second.begins]
 
 
@@ -106,7 +106,7 @@ def test_a_filter_starts_anew_where_steps_change_their_length(tmp_path: Path) ->
     ran(tmp_path, service(policy=ALONE), (8,))
     longer = replace(service(policy=ALONE, begins=BEGINS + 12 * 900), seconds=1800)
     shown = Shown()
-    with curator(tmp_path, longer, shown, now=longer.begins, new_epoch=True) as it:
+    with curator(tmp_path, longer, shown, now=longer.begins, new_terms=True) as it:
         state = it._replay.state
         assert isinstance(state.public, FollowedKnowledge)
         assert not state.public.bank.mean.any()
@@ -126,10 +126,10 @@ def test_an_epoch_that_published_nothing_interrupts_nothing(tmp_path: Path) -> N
     """One of another length of steps that was set aside, in the service and in an audit."""
     ran(tmp_path, service(policy=ALONE), (6,))
     aside = replace(service(policy=ALONE, begins=BEGINS + 8 * 900), seconds=1800)
-    with curator(tmp_path, aside, Shown(), now=aside.begins, new_epoch=True):
+    with curator(tmp_path, aside, Shown(), now=aside.begins, new_terms=True):
         pass
     last = service(policy=ALONE, begins=BEGINS + 12 * 900)
-    ran(tmp_path, last, (3,), new_epoch=True)
+    ran(tmp_path, last, (3,), new_terms=True)
     evidence, _ = load_ledger(str(tmp_path / "ledger.db"), zone=None, key=None, heads=())
     assert len(evidence[0].epochs) == 3
     made = certify(evidence, [terms_of(service(policy=ALONE)), terms_of(last)])

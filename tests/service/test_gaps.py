@@ -21,22 +21,22 @@ from hushgrid.service.access.clients import Client, ClientStore
 from hushgrid.service.access.tokens import make_token
 from hushgrid.service.audit import load_ledger, terms_of
 from hushgrid.service.curator import Curator
-from hushgrid.service.epoch import first_state, roster_digest
 from hushgrid.service.gaps import _is_beyond, largest_loss, note_loss, resume_zones
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import fold
 from hushgrid.service.ledger.records import (
-    EpochRecord,
     GapRecord,
     Head,
     LedgerState,
     ReleaseRecord,
+    TermsRecord,
 )
 from hushgrid.service.ledger.witness import Witnesses, open_witnesses, sidecar_path
 from hushgrid.service.ledger.writer import Ledger, load, verify_signature
 from hushgrid.service.meters import open_meters
 from hushgrid.service.process import make_noise
 from hushgrid.service.status import from_ledger
+from hushgrid.service.terms import first_state, roster_digest
 from hushgrid.service.transfer import move
 from tests.bodies import resume
 from tests.service.faults import FIRST, QUARTER, World, lose_meters, no_pauses, service, zone
@@ -153,7 +153,7 @@ def test_no_new_terms_and_no_house_leaves_before_the_gap_is_booked(tmp_path: Pat
     later = tuple(replace(one, begins=(world.t + 1) * QUARTER) for one in made.zones)
     again = World(replace(made, zones=later), world.t)
     with pytest.raises(LedgerError, match=r"not booked; run hushgrid resume first"):
-        again.play(lambda world: world.whole(1), new_epoch=True)
+        again.play(lambda world: world.whole(1), new_terms=True)
     resume_zones(made, None, world.time)
     move(made, "elm-1", "elm", "oak", world.time)
     (lost,) = world.standing().booked
@@ -282,7 +282,7 @@ def test_no_new_terms_where_the_meter_store_knows_of_more_releases(tmp_path: Pat
     later = tuple(replace(one, begins=(world.t + 1) * QUARTER) for one in world.made.zones)
     again = World(replace(world.made, zones=later), world.t)
     with pytest.raises(LedgerError, match=r"not booked; run hushgrid resume first"):
-        again.play(lambda world: world.whole(1), new_epoch=True)
+        again.play(lambda world: world.whole(1), new_terms=True)
 
 
 def test_no_house_leaves_while_a_loss_is_evident(tmp_path: Path) -> None:
@@ -305,19 +305,19 @@ def test_an_epoch_that_is_lost_is_booked_by_its_own_terms(tmp_path: Path) -> Non
     policy = replace(old.zones[0].policy, epsilon=2.0)
     new = replace(old, zones=(replace(old.zones[0], policy=policy, begins=world.t * QUARTER),))
     second = World(new, world.t)
-    second.play(lambda world: world.whole(3), new_epoch=True)
+    second.play(lambda world: world.whole(3), new_terms=True)
     for end in ("", "-wal", "-shm"):
         (folder / f"ledger.db{end}").unlink(missing_ok=True)
         if (folder / f"copy{end}").exists():
             (folder / f"copy{end}").rename(folder / f"ledger.db{end}")
     shutil.rmtree(old.witness_folder)
-    with pytest.raises(LedgerError, match="--lost-epoch"):
+    with pytest.raises(LedgerError, match="--lost-terms"):
         resume_zones(new, None, second.time)
-    (found,) = resume_zones(old, None, second.time, lost_epochs=[new])
+    (found,) = resume_zones(old, None, second.time, lost_terms=[new])
     assert found.epsilon == pytest.approx(3 * 2.0 + 3 * 0.5)
     later = replace(new, zones=(replace(new.zones[0], begins=second.t * QUARTER),))
     third = World(later, second.t)
-    third.play(lambda world: world.whole(2), new_epoch=True)
+    third.play(lambda world: world.whole(2), new_terms=True)
     assert [one.source for one in third.standing().releases[-2:]] == ["readings"] * 2
 
 
@@ -402,7 +402,7 @@ def test_other_meters_are_others_than_those_that_were_lost(order: int) -> None:
     """The digest of terms does not have the meters."""
     one = plain(2)
     first, digest = one.begins // one.seconds, first_state(one).digest
-    old = EpochRecord(digest, first, 16, one.seconds, roster=roster_digest(one))
+    old = TermsRecord(digest, first, 16, one.seconds, roster=roster_digest(one))
     gap = GapRecord(first, first, "fork")
     lost = LedgerState("elm", "", "", Head(1, ""), "", old, None, (old,), (), (), gap=gap)
     twice = largest_loss(one, lost, [replace(one, meters=one.meters[::order])])
@@ -418,7 +418,7 @@ def test_a_lost_end_counts_for_houses_that_are_certain() -> None:
     homes = Zone("elm", [10_000, 1000])
     one = replace(one, scenario=replace(one.scenario, zone=homes, models=(theta,)))
     first, state = one.begins // one.seconds, first_state(one)
-    epoch = EpochRecord(state.digest, first, 16, one.seconds)
+    epoch = TermsRecord(state.digest, first, 16, one.seconds)
     gap = GapRecord(first + 2, first + 7, "witness")
     head = Head(1, "")
     lost = LedgerState("elm", "", "", head, "", epoch, None, (epoch,), (), (), gap=gap)
@@ -459,12 +459,12 @@ def test_no_epoch_begins_before_one_that_was_set_aside(tmp_path: Path) -> None:
     world = looked(World(service(tmp_path)), 2)
     made, one = world.made, world.made.zones[0]
     ahead = replace(one, begins=(world.t + 40) * QUARTER, meters=one.meters[::-1])
-    World(replace(made, zones=(ahead,)), world.t).play(lambda _: iter(()), new_epoch=True)
+    World(replace(made, zones=(ahead,)), world.t).play(lambda _: iter(()), new_terms=True)
     soon = replace(made, zones=(replace(one, begins=(world.t + 2) * QUARTER),))
     with pytest.raises(LedgerError, match="its meter store is closed up to the interval"):
-        World(soon, world.t).play(lambda _: iter(()), new_epoch=True)
+        World(soon, world.t).play(lambda _: iter(()), new_terms=True)
     elsewhere = replace(soon, meters=str(tmp_path / "another.db"))
-    World(elsewhere, world.t).play(lambda _: iter(()), new_epoch=True)
+    World(elsewhere, world.t).play(lambda _: iter(()), new_terms=True)
 
 
 def test_an_epoch_that_was_set_aside_hides_no_loss() -> None:
@@ -472,7 +472,7 @@ def test_an_epoch_that_was_set_aside_hides_no_loss() -> None:
     one = plain(2)
     first, length = one.begins // one.seconds, one.seconds
     epochs = [
-        EpochRecord("0" * 64, first + n, 16, length, roster=letter * 64)
+        TermsRecord("0" * 64, first + n, 16, length, roster=letter * 64)
         for n, letter in ((0, "a"), (20, "b"), (8, "a"))
     ]
     for n, last in ((2, epochs[1]), (3, epochs[2])):
@@ -576,7 +576,7 @@ def test_what_shows_a_loss_stays_until_it_is_judged(tmp_path: Path) -> None:
 def test_a_new_epoch_does_not_hide_that_the_whole_ledger_is_lost(tmp_path: Path) -> None:
     world = looked(World(service(tmp_path)), 3)
     put_back(world.made, new_machine=True)
-    world.play(lambda world: world.whole(1), new_epoch=True)
+    world.play(lambda world: world.whole(1), new_terms=True)
     gap = world.standing().gap
     assert gap is not None
     assert (gap.first, gap.last, gap.why) == (FIRST, FIRST + 2, "meters")
@@ -707,10 +707,10 @@ def test_no_interval_is_published_twice_whatever_is_lost(tmp_path: Path, seed: i
             world.grow()
         world.harm()
         if world.chance.random() < 0.5:
-            resume_zones(world.made, None, world.t * QUARTER, lost_epochs=[world.made])
+            resume_zones(world.made, None, world.t * QUARTER, lost_terms=[world.made])
         world.run(world.chance.randrange(3))
         world.judge()
-    resume_zones(world.made, None, world.t * QUARTER, lost_epochs=[world.made])
+    resume_zones(world.made, None, world.t * QUARTER, lost_terms=[world.made])
     world.run(6)
     world.judge()
     assert "readings" in [one.source for one in world.standing().releases[-6:]]

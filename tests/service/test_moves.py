@@ -42,7 +42,7 @@ def test_the_oracle_knows_the_golden_values() -> None:
 
 def run(folder: Path, one: ZoneService, readings: int, forecasts: int = 0) -> None:
     """An epoch: some steps with readings, then some without."""
-    with curator(folder, one, Shown(), now=one.begins, new_epoch=known(folder, one)) as it:
+    with curator(folder, one, Shown(), now=one.begins, new_terms=known(folder, one)) as it:
         for k in range(readings + forecasts):
             if k < readings:
                 feed(it, it.t, list(range(len(one.meters))))

@@ -17,10 +17,8 @@ from hushgrid.files.weeks import Steps, laid, placed
 from hushgrid.files.zone_file import load_zone
 from hushgrid.model.laws import Gamma
 from hushgrid.service.audit import load_ledger, terms_of
-from hushgrid.service.epoch import first_state
-from hushgrid.service.ledger.records import schedule_digest
 from hushgrid.service.simulated_meters import Fleet
-from hushgrid.service.terms import next_week
+from hushgrid.service.terms import first_state, next_week
 from tests.service.borders import exact
 from tests.service.setups import service_text
 from tests.service.streets import publish, standing
@@ -187,7 +185,7 @@ def test_a_service_publishes_and_is_audited_over_a_change_of_laws(tmp_path: Path
     assert scales[:6] != scales[6:12] == scales[12:]
     evidence, chain = load_ledger(str(tmp_path / "ledger.db"), zone=None, key=None, heads=())
     assert chain.status == "passed"
-    made = certify(evidence, [terms_of(one)], commit=schedule_digest)
+    made = certify(evidence, [terms_of(one)])
     for name in ("terms", "schedule", "promise", "noise_scale"):
         assert made.check(name).status == "passed", made.check(name).text
 

@@ -19,7 +19,6 @@ from hushgrid.service.audit import load_ledger, terms_of
 from hushgrid.service.http.common import Metrics
 from hushgrid.service.http.models import PromiseTerms
 from hushgrid.service.ledger import open_store
-from hushgrid.service.ledger.records import schedule_digest
 from hushgrid.service.mqtt import MqttPrices
 from hushgrid.service.openadr.objects import event_of, forecast_event, program_of
 from hushgrid.service.prices import discovery
@@ -68,7 +67,7 @@ def audited(folder: Path, zone: ZoneService) -> Certificate:
     path = folder / "ledger.ndjson"
     export(str(folder / "ledger.db"), out=str(path))
     evidence, chain = load_ledger(str(path), zone=None, key=None, heads=())
-    return certify(evidence, [terms_of(zone)], chain=chain, commit=schedule_digest)
+    return certify(evidence, [terms_of(zone)], chain=chain)
 
 
 @pytest.mark.parametrize("publish", ["raw", "estimate"])
@@ -141,7 +140,7 @@ def test_another_figure_on_record_fails_the_audit(tmp_path: Path, name: str) -> 
         path = tmp_path / "ledger.ndjson"
         path.write_bytes(lines_of(zones.ledger(given, zones.releases(given, change=change))))
         evidence, chain = load_ledger(str(path), zone=None, key=None, heads=())
-        found = certify(evidence, [given], chain=chain, commit=schedule_digest)
+        found = certify(evidence, [given], chain=chain)
         return {one.id for one in found.checks if one.status == "failed"}
 
     assert verdict(None) == set()

@@ -11,8 +11,8 @@ import pytest
 from hushgrid.errors import PolicyError
 from hushgrid.files.service_file import load_deployment
 from hushgrid.service.check import rehearse
-from hushgrid.service.epoch import first_state
 from hushgrid.service.template import example
+from hushgrid.service.terms import first_state
 from tests.services import free_port
 
 CALLED = """

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from itertools import accumulate, groupby
+from itertools import accumulate, chain, groupby
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -20,13 +20,12 @@ from hushgrid.audit.bounds import (
 from hushgrid.audit.evidence import (
     Evidence,
     LostSteps,
-    RecordedEpoch,
     RecordedRelease,
+    RecordedWeek,
     Terms,
 )
 from hushgrid.belief.load_filter import EarlierRelease
-
-Commit = Callable[[str, Sequence[float]], str]  # (terms, scales) -> the digest committed to
+from hushgrid.mechanism.release import renumbered
 
 _NEAR = 1e-6  # figures that went through many steps of a filter elsewhere
 _CLOSE = 1e-9  # figures that went through a transcendental function elsewhere
@@ -42,9 +41,9 @@ def charges(evidence: Evidence, digests: Mapping[str, Terms]) -> list[Check]:
     Returns:
         The first failure, or no check.
     """
-    for epoch in evidence.epochs:
-        used = [entry for entry in epoch.entries if entry.source == "readings"]
-        cost = digests[epoch.digest].charged if epoch.digest in digests else 0.0
+    for week in evidence.weeks:
+        used = [entry for entry in week.entries if entry.source == "readings"]
+        cost = digests[week.digest].charged if week.digest in digests else 0.0
         if not used or cost <= 0:
             continue
         before = [epsilon for place, epsilon in evidence.charges if place < used[0].place]
@@ -62,28 +61,28 @@ class _Spending(NamedTuple):
     epsilon: float
     place: int
     models: float  # what they cost
-    epoch: int  # its number in the evidence
+    week: int  # its number in the evidence
 
 
 class _Limit(NamedTuple):
     budget: float | None
     horizon: int  # [steps]
     seconds: int  # of a horizon
-    since: int = 0  # the first epoch that the count goes back to
+    since: int = 0  # the first week that the count goes back to
 
 
 def budget(
     evidence: Evidence, terms: Terms | None, digests: Mapping[str, Terms] | None = None
 ) -> Check:
-    """Whether any horizon of consecutive steps spends more than the budget, across all epochs.
+    """Whether any horizon of consecutive steps spends more than the budget, across all weeks.
 
-    Includes the cost of models. Every epoch has the budget and the horizon of its own terms. A
-    horizon that reaches back to earlier epochs may spend the largest budget of the epochs in it.
+    Includes the cost of models. Every week has the budget and the horizon of its own terms. A
+    horizon that reaches back to earlier weeks may spend the largest budget of the weeks in it.
 
     Args:
         evidence: The records of a zone.
-        terms: Terms for epochs that `digests` does not name, or None.
-        digests: Terms of all epochs by digest.
+        terms: Terms for weeks that `digests` does not name, or None.
+        digests: Terms of all weeks by digest.
 
     Returns:
         The check.
@@ -92,21 +91,22 @@ def budget(
     models = {digest: one.charged for digest, one in known.items()}
     spent = [
         _Spending(
-            (epoch.first + entry.step - 1) * (epoch.seconds or 1),
+            (week.first + entry.step - 1) * (week.seconds or 1),
             entry.epsilon,
             entry.place,
-            models.get(epoch.digest, 0.0),
+            models.get(week.digest, 0.0),
             number,
         )
-        for number, epoch in enumerate(evidence.epochs)
-        for entry in counted(epoch.entries)
+        for number, week in enumerate(evidence.weeks)
+        for entry in counted(week.entries)
         if math.isfinite(entry.epsilon)
     ]
     for one in evidence.gaps:
-        epoch = _epoch_of(evidence, one)
-        if epoch is not None and one.epsilon is not None and math.isfinite(one.epsilon):
-            at, number = one.last * (epoch.seconds or 1), evidence.epochs.index(epoch)
-            cost = models.get(epoch.digest, 0.0)
+        weeks = _weeks_of(evidence, one)
+        if weeks and one.epsilon is not None and math.isfinite(one.epsilon):
+            week = weeks[-1]
+            at, number = one.last * (week.seconds or 1), evidence.weeks.index(week)
+            cost = models.get(week.digest, 0.0)
             spent.append(_Spending(at, one.epsilon, one.place, cost, number))
     spent.sort()
     if (restart := _restart(evidence, known)) is not None:
@@ -131,8 +131,8 @@ def budget(
         return Check("budget", "passed", f"{text}; no budget is set.")
     lost = {one.place for one in evidence.gaps}  # the most they can have cost: perhaps above it
     counts = [spent]
-    if len({one.budget for one in limits}) > 1:  # and each epoch alone
-        of = attrgetter("epoch")
+    if len({one.budget for one in limits}) > 1:  # and each week alone
+        of = attrgetter("week")
         counts += [list(own) for _, own in groupby(sorted(spent, key=of), key=of)]
     for some in counts:
         if (fault := _over_budget(some, limits, lost)) is not None:
@@ -144,22 +144,22 @@ def budget(
             " beyond"
         )
     allowed = " and ".join(
-        f"the budget of {most:g} for an epoch of {steps} steps" for most, steps in named
+        f"the budget of {most:g} for a week of {steps} steps" for most, steps in named
     )
     some_set = ", where one is set" if any(one.budget is None for one in limits) else ""
     return Check("budget", "passed", f"{text} {allowed}{some_set}.")
 
 
 def _limits(evidence: Evidence, terms: Terms, known: Mapping[str, Terms]) -> list[_Limit]:
-    """Budget and horizon of every epoch; those of `terms` where its own are not known."""
-    last = evidence.epochs[-1].seconds if evidence.epochs else None
+    """Budget and horizon of every week; those of `terms` where its own are not known."""
+    last = evidence.weeks[-1].seconds if evidence.weeks else None
     other = _Limit(terms.budget, terms.policy.horizon, terms.policy.horizon * (last or 1))
     found, since, end = list[_Limit](), 0, 0
-    for i, epoch in enumerate(evidence.epochs):
-        own, seconds = known.get(epoch.digest), epoch.seconds or 1
-        if epoch.first * seconds >= end:  # a budget of its own
+    for i, week in enumerate(evidence.weeks):
+        own, seconds = known.get(week.digest), week.seconds or 1
+        if week.first * seconds >= end:  # a budget of its own
             since = i
-        end = max(end, (epoch.first + epoch.horizon) * seconds)
+        end = max(end, (week.first + week.steps) * seconds)
         if own is None:
             found.append(other._replace(since=since))
         else:
@@ -171,13 +171,13 @@ def _limits(evidence: Evidence, terms: Terms, known: Mapping[str, Terms]) -> lis
 def _over_budget(
     spent: Sequence[_Spending], limits: Sequence[_Limit], lost: Collection[int]
 ) -> Check | None:
-    """The first release that brings a horizon above the largest budget of the epochs in it."""
-    times, epochs = [one.at for one in spent], [one.epoch for one in spent]
+    """The first release that brings a horizon above the largest budget of the weeks in it."""
+    times, weeks = [one.at for one in spent], [one.week for one in spent]
     sums = list(accumulate((Fraction(one.epsilon) for one in spent), initial=Fraction()))
     for n, one in enumerate(spent):
-        limit = limits[one.epoch]
-        start = max(bisect_right(times, one.at - limit.seconds), bisect_left(epochs, limit.since))
-        reached = limits[min(spent[start].epoch, one.epoch) : one.epoch + 1]
+        limit = limits[one.week]
+        start = max(bisect_right(times, one.at - limit.seconds), bisect_left(weeks, limit.since))
+        reached = limits[min(spent[start].week, one.week) : one.week + 1]
         most = max(math.inf if each.budget is None else each.budget for each in reached)
         running = sums[n + 1] - sums[start]
         if one.place not in lost and Spent(running).add(one.models).exceeds(most):
@@ -210,40 +210,40 @@ def _noise_of(entry: RecordedRelease) -> tuple[int, int | None]:
     """Names the noise of a release: that of its step, or of its block of steps."""
     if entry.block is None:
         return entry.step, None
-    return entry.step - entry.block["place"], entry.block.get("mark")
+    return entry.block["first"], entry.block.get("mark")
 
 
-def releases_before(evidence: Evidence, epoch: RecordedEpoch) -> list[EarlierRelease]:
-    """Releases of earlier epochs with steps of the same length, after the last of another length.
+def releases_before(evidence: Evidence, week: RecordedWeek) -> list[EarlierRelease]:
+    """Releases of earlier weeks with steps of the same length, after the last of another length.
 
     Args:
         evidence: The zone's record.
-        epoch: One of its epochs.
+        week: One of its weeks.
 
     Returns:
-        Those that state what they are relative to, in order, with steps counted from the epoch.
+        Those that state what they are relative to, in order, with steps counted from the week.
     """
     found: list[EarlierRelease] = []
-    for other in evidence.epochs[: evidence.epochs.index(epoch)]:
-        if other.seconds != epoch.seconds:
+    for other in evidence.weeks[: evidence.weeks.index(week)]:
+        if other.seconds != week.seconds:
             found = [] if other.entries else found
             continue
         for one in other.entries:
             if one.source == "readings" and one.base is not None:
-                t = one.step + other.first - epoch.first
+                own = renumbered(one.release, other.first - week.first)
                 share, known = one.model_share or 0.0, one.covariates or {}
                 seen = (one.load_hat, one.scale, one.base, share, known)
-                found.append(EarlierRelease(t, *seen, one.block))
+                found.append(EarlierRelease(own.t, *seen, own.block))
     return found
 
 
 def _unbounded_release(evidence: Evidence, digests: Mapping[str, Terms]) -> Check | None:
     """A release without a finite loss under terms with a budget."""
-    for epoch in evidence.epochs:
-        terms = digests.get(epoch.digest)
+    for week in evidence.weeks:
+        terms = digests.get(week.digest)
         if terms is None or terms.budget is None:
             continue
-        for entry in epoch.entries:
+        for entry in week.entries:
             if entry.source == "readings" and math.isinf(entry.epsilon):
                 text = (
                     f"Record {entry.place} is a release without a finite loss, above the budget of"
@@ -253,24 +253,21 @@ def _unbounded_release(evidence: Evidence, digests: Mapping[str, Terms]) -> Chec
     return None
 
 
-def _epoch_of(evidence: Evidence, gap: LostSteps) -> RecordedEpoch | None:
-    """The last epoch that was recorded before a gap."""
-    return next((one for one in reversed(evidence.epochs) if one.place < gap.place), None)
+def _weeks_of(evidence: Evidence, gap: LostSteps) -> list[RecordedWeek]:
+    """The weeks of the terms of a gap, up to its last step."""
+    terms = max((week.place for week in evidence.weeks if week.place < gap.place), default=0)
+    return [week for week in evidence.weeks if week.place == terms and week.first <= gap.last]
 
 
 def _unbooked(evidence: Evidence, digests: Mapping[str, Terms]) -> Check | None:
     """A gap for which less is booked than its steps may have cost within the budget."""
     for one in evidence.gaps:
-        epoch = _epoch_of(evidence, one)
-        terms = digests.get(epoch.digest) if epoch else None
-        if epoch is None or terms is None or one.epsilon is None or math.isinf(one.epsilon):
+        weeks = _weeks_of(evidence, one)
+        terms = digests.get(weeks[-1].digest) if weeks else None
+        if terms is None or one.epsilon is None or math.isinf(one.epsilon):
             continue
-        own = range(one.first - epoch.first + 1, one.last - epoch.first + 2)
-        steps = [t for t in own if t <= terms.policy.horizon]
-        most = terms.first_state().scheduler.most
-        by_block = {terms.policy.schedule.span(t): most(t) for t in steps}
-        due = sum_up(by_block.values())
-        before = [e.epsilon for e in counted(epoch.entries) if e.place < one.place]
+        due = sum_up(chain.from_iterable(_most_of(week, terms, one) for week in weeks))
+        before = [e.epsilon for e in counted(weeks[-1].entries) if e.place < one.place]
         filled = terms.budget is not None and Spent().add(
             *before, one.epsilon, terms.charged
         ).exceeds(terms.budget * (1 - _CLOSE))
@@ -283,23 +280,33 @@ def _unbooked(evidence: Evidence, digests: Mapping[str, Terms]) -> Check | None:
     return None
 
 
-def _restart(evidence: Evidence, digests: Mapping[str, Terms]) -> Check | None:
-    """An epoch of the same terms that begins inside the one before: the count starts again.
+def _most_of(week: RecordedWeek, terms: Terms, gap: LostSteps) -> list[float]:
+    """The most that each block of a week can have lost that a gap touches."""
+    steps = range(max(gap.first, week.first) - week.first + 1, gap.last - week.first + 2)
+    if not steps:
+        return []
+    own = terms.over(week)
+    most, span = own.first_state().scheduler.most, own.policy.schedule.span
+    return list({span(t): most(t) for t in steps if t <= own.policy.horizon}.values())
 
-    A promise about one interval continues across epochs, a promise about one release counts none;
+
+def _restart(evidence: Evidence, digests: Mapping[str, Terms]) -> Check | None:
+    """Terms that begin again inside a week of the same terms: the count starts again.
+
+    A promise about one interval goes on from week to week, a promise about one release counts none;
     without a budget nothing else is counted.
     """
-    for before, after in zip(evidence.epochs, evidence.epochs[1:], strict=False):
+    for before, after in zip(evidence.weeks, evidence.weeks[1:], strict=False):
         terms = digests.get(after.digest)
         if terms is not None and terms.secret != "trajectory" and terms.budget is None:
             continue
-        inside = after.first < before.first + before.horizon
+        inside = after.first < before.first + before.steps
         same = (before.digest, before.seconds) == (after.digest, after.seconds)
         if same and inside and before.entries and after.entries:
             text = (
-                f"Record {after.place} opens an epoch of the same terms at step {after.first},"
-                f" inside the one before (to step {before.first + before.horizon - 1}): what was"
-                " spent is no longer counted."
+                f"Record {after.place} begins the same terms again at step {after.first}, inside"
+                f" the week before (to step {before.first + before.steps - 1}): what was spent is"
+                " no longer counted."
             )
             return Check("budget", "failed", text, after.place)
     return None

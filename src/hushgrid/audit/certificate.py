@@ -30,15 +30,13 @@ from hushgrid.audit.bounds import CHECKS, FALSE_ALARM, Check, merge_checks, verd
 from hushgrid.audit.evidence import Evidence, Terms
 from hushgrid.audit.houses import Houses, fifteen_fifteen, houses, leakages, promise_kept
 from hushgrid.audit.recompute import (
-    Commit,
     Recomputed,
     account,
-    openings,
+    house_names,
     recompute,
     release_terms,
     republication,
     roster,
-    schedule,
     seed_reuse,
     steps,
 )
@@ -75,13 +73,13 @@ class LargestMove:
 
 
 def largest_move(made: Recomputed) -> LargestMove | None:
-    """Run the Bayesian adversary on the releases of an epoch.
+    """Run the Bayesian adversary on the releases of a week.
 
     Args:
-        made: The recomputed epoch.
+        made: The recomputed week.
 
     Returns:
-        Its largest change of odds; None where no filter handles the epoch.
+        Its largest change of odds; None where no filter handles the week.
     """
     terms, n = made.terms, made.terms.zone.n_houses
     each = max(64 * n, 4096) if terms.policy.schedule.lengths else n  # every size of its noise
@@ -111,7 +109,7 @@ def _releases(made: Recomputed) -> list[Release]:
     """The mechanism's releases; a forecast or fallback carries no information about occupancy."""
     return [
         made.release_of(entry)
-        for entry in made.epoch.entries
+        for entry in made.week.entries
         if entry.source == "readings"
         and entry.load_hat is not None
         and entry.step <= made.terms.policy.horizon
@@ -148,12 +146,12 @@ class Certificate:
         terms: The first terms given, or None.
         assumptions: Assumptions of the promise.
         cannot_show: What no audit of this kind can establish.
-        recomputed: The epochs computed again.
-        houses: Figures of every house, per recomputed epoch.
+        recomputed: The weeks computed again.
+        houses: Figures of every house, per recomputed week.
         black_box: Result of the black-box test, or None.
         attack: Figures of attacks, as given.
         inputs: Files with their digests, and the options of the audit.
-        moves: Largest change of the adversary's odds, per recomputed epoch.
+        moves: Largest change of the adversary's odds, per recomputed week.
         simulated: Whether some releases carry seeded noise, which protects no one.
     """
 
@@ -202,7 +200,6 @@ def certify(
     terms: Sequence[Terms] = (),
     *,
     chain: Check | None = None,
-    commit: Commit | None = None,
     trial: Trial | None = None,
     attack: Mapping[str, Any] | None = None,
     inputs: Mapping[str, Any] | None = None,
@@ -211,9 +208,8 @@ def certify(
 
     Args:
         evidence: Records, one per zone.
-        terms: Terms of the zones and epochs.
+        terms: Terms of the zones.
         chain: Result of the check of the records' hash chain, or None.
-        commit: Computes the digest of a schedule.
         trial: Publisher to test, or None.
         attack: Figures of attacks, passed through.
         inputs: Files with digests and options, passed through.
@@ -227,9 +223,8 @@ def certify(
     for given in terms:
         same.setdefault(given.digest, []).append(given)
     for one in evidence:
-        _add_other_epochs(one, terms, same)
         zones = [each.zone for each in evidence]
-        found += _check_record(one, same, terms, recomputed, commit, zones)
+        found += _check_record(one, same, terms, recomputed, zones)
     leaked = leakages(recomputed, evidence)
     if recomputed:
         found += [seed_reuse(recomputed), *map(promise_kept, recomputed, leaked)]
@@ -265,31 +260,17 @@ def certify(
     )
 
 
-def _add_other_epochs(
-    evidence: Evidence, terms: Sequence[Terms], same: dict[str, list[Terms]]
-) -> None:
-    """Add the terms of epochs that differ from the given terms only in their times."""
-    for epoch in evidence.epochs:
-        for own in terms if epoch.digest not in same else ():
-            if own.other_epochs is None or own.zone.id != evidence.zone:
-                continue
-            found = own.other_epochs.terms(epoch.digest, epoch.first)
-            if found is not None:
-                same.setdefault(epoch.digest, []).insert(0, found)
-
-
 def _check_record(
     evidence: Evidence,
     same: Mapping[str, Sequence[Terms]],
     given: Sequence[Terms],
     recomputed: list[Recomputed],
-    commit: Commit | None,
     zones: Sequence[str],
 ) -> list[Check]:
-    """All checks of one zone's record; the recomputed epochs are appended to `recomputed`.
+    """All checks of one zone's record; the recomputed weeks are appended to `recomputed`.
 
     `same`: terms by digest; of several the one with the smallest budget counts, else the last.
-    Epochs of unknown terms are held against the largest budget given, whatever the order of files.
+    Weeks of unknown terms are held against the largest budget given, whatever the order of files.
     """
     digests = {digest: min(reversed(each), key=_allows) for digest, each in same.items()}
     own = [t for t in digests.values() if t.zone.id == evidence.zone]
@@ -298,14 +279,14 @@ def _check_record(
         return [*found, budget(evidence, None)]
     found += [release_terms(evidence, digests, zones), *charges(evidence, digests)]
     found.append(budget(evidence, max(own, key=_allows, default=None), digests))
-    found += [*openings(evidence, digests), account(evidence, given)]
-    for epoch in evidence.epochs:
-        terms = digests.get(epoch.digest)
+    found += [*house_names(evidence, digests), account(evidence, given)]
+    for week in evidence.weeks:
+        terms = digests.get(week.digest)
         if terms is None or terms.zone.id != evidence.zone:
             continue
-        made, checks = recompute(epoch, terms, releases_before(evidence, epoch))
+        made, checks = recompute(week, terms, releases_before(evidence, week))
         recomputed.append(made)
-        found += [*checks, schedule(made, commit), roster(epoch, same[epoch.digest])]
+        found += [*checks, roster(week, same[week.digest])]
     return found
 
 

@@ -1,4 +1,4 @@
-"""Losses of every house by the releases of an epoch, and the 15/15 rule.
+"""Losses of every house by the releases of a week, and the 15/15 rule.
 
 Includes the exact loss of one release about a house of a block, or under a prior mixed over
 Theta, by enumeration of a block's states and convolution of laws: the largest
@@ -254,14 +254,14 @@ class Houses:
 
     Attributes:
         zone: Id of the zone.
-        first: First step of the epoch.
+        first: First step of the week.
         releases: Number of releases from readings.
         bound: (N,) bounds of the readings [Wh].
         protected: (N,) numbers of releases in which the house was protected.
         loss: (N,) largest loss by one release.
         total: (N,) sums over all releases.
-        leakage: (N,) worst leakage about one step from all releases, those of neighbouring epochs
-            of the same terms included; None where there is no bound.
+        leakage: (N,) worst leakage about one step from all releases, those of neighbouring weeks of
+            the same terms included; None where there is no bound.
         any_total: (N,) sums of the loss for any consumption.
         realised: Exact losses of one release where houses form blocks.
         mixture: (house, loss) where Theta has several models.
@@ -285,10 +285,10 @@ class Houses:
 
 
 def houses(made: Recomputed, leakage: Floats | None) -> Houses:
-    """Compute the losses of every house in an epoch.
+    """Compute the losses of every house in a week.
 
     Args:
-        made: The recomputed epoch.
+        made: The recomputed week.
         leakage: (N,) leakage, an element of the result of `leakages`.
 
     Returns:
@@ -299,7 +299,7 @@ def houses(made: Recomputed, leakage: Floats | None) -> Houses:
     if not len(losses):
         losses, stated = np.zeros((1, first.zone.n_houses)), np.zeros(1)
     each = np.where(stated > 0, 1 / np.where(stated > 0, stated, 1), 0.0)
-    for t in made.epoch.lost if first.scheduler.ahead else ():  # booked by the schedule
+    for t in made.week.lost if first.scheduler.ahead else ():  # booked by the schedule
         if t <= min(len(each), first.policy.horizon) and not each[t - 1]:
             each[t - 1] = 1 / max(first.scheduler.at(t).scale, first.policy.min_scale)
     bare = any(entry.scale == 0 for entry in made.used) or not first.policy.schedule.per_release
@@ -311,7 +311,7 @@ def houses(made: Recomputed, leakage: Floats | None) -> Houses:
     realised, mixture = _realised(made)
     return Houses(
         first.zone.id,
-        made.epoch.first,
+        made.week.first,
         len(made.used),
         first.zone.bound,
         (losses > 0).sum(axis=0),
@@ -343,21 +343,21 @@ def _by_blocks(made: Recomputed, steps: Floats) -> Floats:
 
 
 def leakages(recomputed: Sequence[Recomputed], evidence: Sequence[Evidence]) -> list[Floats | None]:
-    """Worst leakage about one step of every house, for each epoch.
+    """Worst leakage about one step of every house, for each week.
 
-    Epochs of one zone and the same terms form one chain; others are counted separately.
+    Weeks of one zone and the same terms form one chain; others are counted separately.
 
     Args:
-        recomputed: The recomputed epochs.
+        recomputed: The recomputed weeks.
         evidence: The records they belong to.
 
     Returns:
-        (N,) leakage for each epoch, None where there is no bound.
+        (N,) leakage for each week, None where there is no bound.
     """
     found: list[Floats | None] = [None] * len(recomputed)
     for run in _runs(recomputed, evidence):
         first = recomputed[run[0]]
-        spans = [(m.epoch.first, _rows(m)) for m in map(recomputed.__getitem__, run)]
+        spans = [(m.week.first, _rows(m)) for m in map(recomputed.__getitem__, run)]
         begin, ends = spans[0][0], [at for at, _ in spans[1:]] + [max(a + len(r) for a, r in spans)]
         losses = np.zeros((ends[-1] - begin, first.first.zone.n_houses))
         lengths: tuple[int, ...] = ()
@@ -366,14 +366,14 @@ def leakages(recomputed: Sequence[Recomputed], evidence: Sequence[Evidence]) -> 
             made = recomputed[place]
             for last, more in _booked_beyond(made, evidence):
                 losses[min(last, len(losses) + begin - 1) - begin] += more
-            if made.terms.policy.schedule.lengths:  # and steps between epochs, each its own
+            if made.terms.policy.schedule.lengths:  # and steps between weeks, each its own
                 steps = min(len(own), end - at)
                 lengths += (1,) * (at - begin - sum(lengths)) + made.lengths(steps)
         if not np.isfinite(losses).all():
             continue
-        other_epochs, models = first.terms.other_epochs, first.terms.models
-        if other_epochs is not None and len(run) > 1:
-            models = other_epochs.models(begin, len(losses))
+        other_weeks, models = first.terms.other_weeks, first.terms.models
+        if other_weeks is not None and len(run) > 1:
+            models = other_weeks.models(begin, len(losses))
         each = [np.zeros(losses.shape[1]) for _ in run]
         for members, column, total in leakage_by_houses(models, losses, lengths=lengths):
             for (at, own), end, worst in zip(spans, ends, each, strict=True):
@@ -386,11 +386,11 @@ def leakages(recomputed: Sequence[Recomputed], evidence: Sequence[Evidence]) -> 
 
 def _booked_beyond(made: Recomputed, evidence: Sequence[Evidence]) -> Iterator[tuple[int, float]]:
     """(last step, loss of any house) of gaps whose steps are on record as well: published twice."""
-    epoch = made.epoch
-    own = [one for one in evidence if any(each is epoch for each in one.epochs)]
-    published = {entry.step for entry in epoch.entries if entry.source == "readings"}
+    week = made.week
+    own = [one for one in evidence if any(each is week for each in one.weeks)]
+    published = {entry.step for entry in week.entries if entry.source == "readings"}
     for gap in (gap for one in own for gap in one.gaps):
-        steps = {t - epoch.first + 1 for t in range(gap.first, gap.last + 1)} & epoch.lost
+        steps = {t - week.first + 1 for t in range(gap.first, gap.last + 1)} & week.lost
         if gap.epsilon and steps & published:
             yield gap.last, gap.epsilon
 
@@ -399,7 +399,7 @@ def promise_kept(made: Recomputed, leakage: Floats | None) -> Check:
     """Compare what all releases say about one interval with an interval promise.
 
     Args:
-        made: The recomputed epoch.
+        made: The recomputed week.
         leakage: (N,) worst leakage about one step of it, None where there is no bound.
 
     Returns:
@@ -415,28 +415,28 @@ def promise_kept(made: Recomputed, leakage: Floats | None) -> Check:
         f"All releases of these terms leak {worst:.4g} about one interval of the worst house, where"
         f" {promised:.4g} is promised."
     )
-    if worst > promised * (1 + 1e-6):  # as where an epoch is begun
-        return Check(name, "failed", text, made.epoch.place)
+    if worst > promised * (1 + 1e-6):  # as where terms begin
+        return Check(name, "failed", text, made.week.place)
     return Check(name, "passed", text)
 
 
 def _runs(recomputed: Sequence[Recomputed], evidence: Sequence[Evidence]) -> Iterator[list[int]]:
-    """Positions of epochs that follow each other under the same terms.
+    """Positions of weeks that follow each other under the same terms.
 
     One without a release, published or lost, comes alone and ends no run.
     """
-    used = [epoch for one in evidence for epoch in one.epochs if epoch.entries or epoch.lost]
-    place_of = {id(epoch): place for place, epoch in enumerate(used)}
+    used = [week for one in evidence for week in one.weeks if week.entries or week.lost]
+    place_of = {id(week): place for place, week in enumerate(used)}
     run: list[int] = []
     for place, made in enumerate(recomputed):
-        if id(made.epoch) not in place_of:
+        if id(made.week) not in place_of:
             yield [place]
             continue
         if run:
             before = recomputed[run[-1]]
-            next_to = place_of[id(before.epoch)] + 1 == place_of[id(made.epoch)]
-            last = max((entry.step for entry in before.epoch.entries), default=0)
-            later = made.epoch.first >= before.epoch.first + max(last, 1)
+            next_to = place_of[id(before.week)] + 1 == place_of[id(made.week)]
+            last = max((entry.step for entry in before.week.entries), default=0)
+            later = made.week.first >= before.week.first + max(last, 1)
             if not (next_to and later and _same_terms(before, made)):
                 yield run
                 run = []
@@ -446,17 +446,13 @@ def _runs(recomputed: Sequence[Recomputed], evidence: Sequence[Evidence]) -> Ite
 
 
 def _same_terms(before: Recomputed, made: Recomputed) -> bool:
-    """Whether two epochs differ in their times alone, whichever files their terms are from."""
-    own, epoch = made.terms.other_epochs, before.epoch
-    if (
-        own is None
-        or before.terms.other_epochs is None
-        or made.terms.zone.id != before.terms.zone.id
-    ):
-        return False
-    if own is before.terms.other_epochs:
-        return True
-    return own.terms(epoch.digest, epoch.first) is not None
+    """Whether two weeks differ in their times alone, whichever files their terms are from."""
+    return (
+        made.terms.other_weeks is not None
+        and before.terms.other_weeks is not None
+        and made.terms.zone.id == before.terms.zone.id
+        and made.week.digest == before.week.digest
+    )
 
 
 def _rows(made: Recomputed) -> Floats:

@@ -1,16 +1,15 @@
 """A zone's record checked against its public terms: every scale, rate and loss computed again.
 
 It does not use the replay of the service, so that a fault there is not repeated here. Also checks
-commitments and the reuse of noise across epochs and zones; the budget is in `accounts`.
+and the reuse of noise across weeks and zones; the budget is in `accounts`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 
@@ -25,8 +24,8 @@ from hushgrid.audit.bounds import (
 )
 from hushgrid.audit.evidence import (
     Evidence,
-    RecordedEpoch,
     RecordedRelease,
+    RecordedWeek,
     Terms,
 )
 from hushgrid.belief.load_filter import EarlierRelease, FollowedKnowledge, informed
@@ -40,18 +39,16 @@ from hushgrid.mechanism.release import (
 )
 from hushgrid.model.zone import feed_in_rate, public_rate
 
-Commit = Callable[[str, Sequence[float]], str]  # (terms, scales) -> the digest committed to
-
 _NEAR = 1e-6  # figures that went through many steps of a filter elsewhere
 _CLOSE = 1e-9  # figures that went through a transcendental function elsewhere
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recomputed:
-    """An epoch computed again; T steps up to the last published, N houses.
+    """A week computed again; T steps up to the last published, N houses.
 
     Attributes:
-        epoch: The epoch on record.
+        week: The week on record.
         terms: Its terms.
         first: State before its first step.
         losses: (T, N) losses at the stated scales.
@@ -62,7 +59,7 @@ class Recomputed:
         scale: Scales stated in `used` [Wh].
     """
 
-    epoch: RecordedEpoch
+    week: RecordedWeek
     terms: Terms
     first: State
     losses: Floats
@@ -101,32 +98,32 @@ def _release(first: State, entry: RecordedRelease) -> Release:
         rule=first.rule,
         digest=first.digest,
         noise=planned.noise_at(entry.scale),
-        block=(planned.place(entry.step) or None) if entry.scale > 0 else None,
+        block=(planned.block(entry.step) or None) if entry.scale > 0 else None,
     )
 
 
 def recompute(
-    epoch: RecordedEpoch,
+    week: RecordedWeek,
     terms: Terms,
     earlier: Sequence[EarlierRelease] = (),
 ) -> tuple[Recomputed, list[Check]]:
-    """Compute an epoch again from its terms and noisy loads.
+    """Compute a week again from its terms and noisy loads.
 
     Args:
-        epoch: The epoch on record.
-        terms: Its terms.
-        earlier: Releases before the epoch, for an estimator that follows releases.
+        week: The week on record.
+        terms: Its terms, over any week.
+        earlier: Releases before the week, for an estimator that follows releases.
 
     Returns:
-        The recomputed epoch, and its checks with the first fault of each kind.
+        The recomputed week, and its checks with the first fault of each kind.
     """
-    terms = replace(terms, days=terms.days.of_epoch(epoch.first))
-    walk = _Walk(terms, epoch.lost, earlier)
-    for entry in epoch.entries:
+    terms = terms.over(week)
+    walk = _Walk(terms, week.lost, earlier)
+    for entry in week.entries:
         walk.take(entry)
     walk.finish()
     made = Recomputed(
-        epoch,
+        week,
         terms,
         walk.first,
         np.array(walk.losses).reshape(-1, terms.zone.n_houses),
@@ -140,7 +137,7 @@ def recompute(
 
 
 class _Walk:
-    """Recomputes an epoch release by release, from public figures only."""
+    """Recomputes a week release by release, from public figures only."""
 
     def __init__(
         self,
@@ -155,7 +152,7 @@ class _Walk:
         self.terms, self.first, self._lost = terms, first, lost
         self._state, self._last_digits = self.first, 0
         self._rates: list[float] = []
-        self._drawn: tuple[int, int | None] = (-1, None)  # first step less 1 and mark of a block
+        self._drawn: tuple[int, int | None] = (-1, None)  # first step and mark of a block
         self.losses: list[Floats] = []
         self.due: list[float] = []
         self.stated: list[float] = []
@@ -279,7 +276,7 @@ class _Walk:
         if {**stated, "mark": 0} != {**(due.block or {}), "mark": 0}:
             fault = "states another place in a block of steps than that of the terms"
             self._fault("post_processing", entry, fault)
-        drawn = entry.step - stated.get("place", 0), stated.get("mark")
+        drawn = stated.get("first", entry.step), stated.get("mark")
         if stated and self._drawn[0] == drawn[0] and self._drawn != drawn:
             self._fault("post_processing", entry, "states noise drawn anew within a block of steps")
         self._drawn = drawn
@@ -379,66 +376,55 @@ def _spread(made: Recomputed) -> Check:
     return Check("noise_scale", "passed", f"Releases scatter as noise of that scale must ({word}).")
 
 
-def schedule(made: Recomputed, commit: Commit | None) -> Check:
-    """Whether the scales are those committed to before the first reading.
+def roster(week: RecordedWeek, terms: Sequence[Terms]) -> Check:
+    """Whether the meters are those of the week's terms.
 
     Args:
-        made: The recomputed epoch.
-        commit: Computes the digest of a schedule, or None.
-
-    Returns:
-        The check.
-    """
-    name, epoch = "schedule", made.epoch
-    if epoch.schedule is None or commit is None:
-        return Check(name, "not_applicable", "There is no commitment to a schedule.")
-    scales = made.first.scheduler.scales()
-    if commit(epoch.digest, scales) == epoch.schedule:
-        text = f"The {len(scales)} scales committed to are those of the terms."
-        return Check(name, "passed", text)
-    text = (
-        f"Record {epoch.place} opens an epoch whose committed schedule"
-        f" ({epoch.schedule[:12]}) is not the one its terms lead to."
-    )
-    return Check(name, "failed", text, epoch.place)
-
-
-def roster(epoch: RecordedEpoch, terms: Sequence[Terms]) -> Check:
-    """Whether the meters are those of the epoch.
-
-    Args:
-        epoch: The epoch on record.
-        terms: Terms with its digest; those of a zone whose meters changed may have the same.
+        week: The week on record.
+        terms: Terms with its digest.
 
     Returns:
         The check.
     """
     known = [one.roster for one in terms if one.roster is not None]
-    if epoch.roster is None or not known:
+    if week.roster is None or not known:
         return Check("roster", "not_applicable", "No list of meters to compare.")
-    if epoch.roster in known:
-        return Check("roster", "passed", "The meters are those of the epoch.")
-    text = f"Record {epoch.place} was opened for other meters than those given."
-    return Check("roster", "failed", text, epoch.place)
+    if week.roster in known:
+        return Check("roster", "passed", "The meters are those of the terms.")
+    text = f"Record {week.place} was made for other meters than those given."
+    return Check("roster", "failed", text, week.place)
 
 
-def openings(evidence: Evidence, digests: Mapping[str, Terms]) -> list[Check]:
-    """Whether what records of epochs state follows from the terms and from what was before them.
+def house_names(evidence: Evidence, digests: Mapping[str, Terms]) -> list[Check]:
+    """Whether records of terms have a name for each house, and the same ones for the same meters.
+
+    A name needs the publisher's secret: names are counted and compared with each other.
 
     Args:
         evidence: The records of a zone.
         digests: Terms by digest.
 
     Returns:
-        The first fault, or that there is none; nothing where no epoch has known terms.
+        The first fault, or that there is none; nothing where no record has known terms.
     """
-    found = _Openings(evidence)
-    for epoch in evidence.epochs:
-        fault = found.fault(epoch, digests.get(epoch.digest))
+    seen, records = dict[str, tuple[int, Sequence[str]]](), set[int]()
+    for week in evidence.weeks:
+        terms, names = digests.get(week.digest), week.houses
+        if terms is None or terms.zone.id != evidence.zone or names is None:
+            continue
+        records.add(week.place)
+        n, fault = terms.zone.n_houses, None
+        place, before = seen.setdefault(week.roster or "", (week.place, names))
+        if len(names) != n:
+            fault = f"{len(names)} names for houses where {n} follow from the terms"
+        elif list(names) != sorted(names):
+            fault = "names for houses that are not in order"
+        elif week.roster is not None and before != names:
+            fault = f"other names for houses than record {place}, which has the same meters"
         if fault is not None:
-            return [Check("terms", "failed", f"Record {epoch.place} states {fault}.", epoch.place)]
-    text = f"The records of {found.seen} epochs state what follows from the terms."
-    return [Check("terms", "passed", text)] if found.seen else []
+            return [Check("terms", "failed", f"Record {week.place} states {fault}.", week.place)]
+    text = f"{len(records)} records of terms have a name for each house."
+    return [Check("terms", "passed", text)] if records else []
 
 
 def account(evidence: Evidence, given: Sequence[Terms]) -> Check:
@@ -452,72 +438,34 @@ def account(evidence: Evidence, given: Sequence[Terms]) -> Check:
         The check, with the first fault.
     """
     name, ledger = "account", evidence.ledger
+    places = sorted({week.place for week in evidence.weeks})
     promised = {
-        n for n, epoch in enumerate(evidence.epochs) if {"interval", "window"} & set(epoch.stated)
+        places.index(week.place) for week in evidence.weeks if week.secret in ("interval", "window")
     }
     if not promised:
-        return Check(name, "not_applicable", "No epoch has a promise about an interval.")
+        return Check(name, "not_applicable", "No terms have a promise about an interval.")
     if ledger is None:
         return Check(name, "not_checked", "The accounts of a chain that is not valid are no proof.")
     terms = [one.accounts for one in given if one.zone.id == evidence.zone and one.accounts]
     checked = set[int]()
-    for number, epoch in enumerate(evidence.epochs):
+    for number, place in enumerate(places):
         findings = [finding for of in terms if (finding := of(ledger, number)).same]
         if not findings:
             continue
         checked.add(number)
         bad = findings[0]
         if bad.seq is not None and all(finding.seq is not None for finding in findings):
-            place = bad.seq + epoch.place - ledger.epochs[number].seq
-            return Check(name, "failed", f"Record {place} {bad.text}.", place)
+            bad_place = bad.seq + place - ledger.terms_records[number].seq
+            return Check(name, "failed", f"Record {bad_place} {bad.text}.", bad_place)
     if missing := promised - checked:
-        place = evidence.epochs[min(missing)].place
+        place = places[min(missing)]
         text = (
-            f"{len(missing)} epochs from record {place} on: give the service file of their terms."
+            f"{len(missing)} records of terms from record {place} on: give the service file of"
+            " these terms."
         )
         return Check(name, "not_checked", text, place)
-    return Check(name, "passed", f"The accounts of {len(promised)} epochs follow from the records.")
-
-
-class _Openings:
-    """Compares the records of a zone's epochs, which are given in order."""
-
-    def __init__(self, evidence: Evidence) -> None:
-        self._zone = evidence.zone
-        self._names: dict[str, tuple[int, Sequence[str]]] = {}  # record and names by roster
-        self.seen = 0
-
-    def fault(self, epoch: RecordedEpoch, terms: Terms | None) -> str | None:
-        """The first figure that does not follow."""
-        if terms is None or terms.zone.id != self._zone or not epoch.stated:
-            return None
-        self.seen += 1
-        due: dict[str, Any] = {
-            "horizon": terms.policy.horizon,
-            "exact": terms.policy.on_empty == "publish_exact",
-        }
-        return self._other(epoch, due) or self._other_houses(epoch, terms)
-
-    def _other_houses(self, epoch: RecordedEpoch, terms: Terms) -> str | None:
-        """A name needs the publisher's secret: names are counted and compared with each other."""
-        names, n = epoch.stated["houses"], terms.zone.n_houses
-        if len(names) != n:
-            return f"{len(names)} names for houses where {n} follow from the terms"
-        if list(names) != sorted(names):
-            return "names for houses that are not in order"
-        place, before = self._names.setdefault(epoch.roster or "", (epoch.place, names))
-        if epoch.roster is not None and before != names:
-            return f"other names for houses than record {place}, which has the same meters"
-        return None
-
-    def _other(self, epoch: RecordedEpoch, due: Mapping[str, Any]) -> str | None:
-        """The first figure that differs."""
-        for name, right in due.items():
-            given = epoch.stated.get(name)
-            if given != right:
-                found = f"no {name}" if given is None else f"{given!r} for {name}"
-                return f"{found} where {right} follows from the terms"
-        return None
+    text = f"The accounts under {len(promised)} records of terms follow from the records."
+    return Check(name, "passed", text)
 
 
 _TIMES = ("start", "applies_start", "applies_from")
@@ -525,13 +473,13 @@ _TIMES = ("start", "applies_start", "applies_from")
 
 def _other_time(evidence: Evidence) -> Check | None:
     """A release whose interval, or the one its rate begins with, is not that of its times."""
-    for epoch in evidence.epochs:
-        for entry in epoch.entries:
-            length, at = epoch.seconds, entry.published_at
+    for week in evidence.weeks:
+        for entry in week.entries:
+            length, at = week.seconds, entry.published_at
             if length is None or at is None:
                 continue
-            t, begins = epoch.first + entry.step - 1, at // length + 1  # the next after publication
-            given = (entry.start, entry.applies_start, entry.applies_from + epoch.first - 1)
+            t, begins = week.first + entry.step - 1, at // length + 1  # the next after publication
+            given = (entry.start, entry.applies_start, entry.applies_from + week.first - 1)
             due = (t * length, begins * length, begins)
             for name, one, other in zip(_TIMES, given, due, strict=True):
                 if one != other:
@@ -556,11 +504,11 @@ def steps(evidence: Evidence) -> Check:
     if (fault := _other_time(evidence)) is not None:
         return fault
     gaps = []
-    for epoch in evidence.epochs:
-        numbers = [entry.step for entry in epoch.entries]
+    for week in evidence.weeks:
+        numbers = [entry.step for entry in week.entries]
         gaps += [
             (a + 1, b - 1, entry.place)
-            for a, b, entry in zip(numbers, numbers[1:], epoch.entries[1:], strict=False)
+            for a, b, entry in zip(numbers, numbers[1:], week.entries[1:], strict=False)
             if b > a + 1
         ]
     if evidence.gaps:
@@ -617,31 +565,33 @@ def release_terms(
         return Check(
             "terms", "not_checked", f"No terms of zone {evidence.zone!r}: give its --config too."
         )
-    for epoch in evidence.epochs:
-        for entry in epoch.entries:
-            if entry.digest is not None and entry.digest != epoch.digest:
+    for week in evidence.weeks:
+        for entry in week.entries:
+            if entry.digest is not None and entry.digest != week.digest:
                 text = (
-                    f"Record {entry.place} was made under terms {entry.digest[:12]}, not those of"
-                    f" its epoch ({epoch.digest[:12]})."
+                    f"Record {entry.place} was made under terms {entry.digest[:12]}, not those on"
+                    f" record ({week.digest[:12]})."
                 )
                 return Check("terms", "failed", text, entry.place)
-    other = [epoch for epoch in evidence.epochs if epoch.digest not in known and epoch.entries]
-    if other and len(other) == len([e for e in evidence.epochs if e.entries]):
+    used = [week for week in evidence.weeks if week.entries]
+    other = [week for week in used if week.digest not in known]
+    if other and len(other) == len(used):
         text = (
             f"Record {other[0].entries[0].place} and those after it were made under terms"
             f" {other[0].digest[:12]}; those given are"
             f" {', '.join(sorted(d[:12] for d in known))}: another zone's or model's."
         )
         return Check("terms", "failed", text, other[0].entries[0].place)
+    records = len({week.place for week in evidence.weeks})
     if other:
+        others = len({week.place for week in other})
         text = (
-            f"{len(other)} epochs were made under other terms, from record {other[0].place} on:"
+            f"{others} of {records} records of terms are others, from record {other[0].place} on:"
             " give their --config too."
         )
         return Check("terms", "not_checked", text, other[0].place)
-    return Check(
-        "terms", "passed", f"All releases are of the terms given (epochs: {len(evidence.epochs)})."
-    )
+    text = f"All releases are of the terms given (records of terms: {records})."
+    return Check("terms", "passed", text)
 
 
 LEAST = 3  # steps in common from which two streams are compared
@@ -651,7 +601,7 @@ def seed_reuse(streams: Sequence[Recomputed]) -> Check:
     """Whether two streams of noise on record are the same, by step of the clock or by position.
 
     Args:
-        streams: The recomputed epochs.
+        streams: The recomputed weeks.
 
     Returns:
         The check.
@@ -688,9 +638,9 @@ def seed_reuse(streams: Sequence[Recomputed]) -> Check:
             if p < level:
                 place = other.used[int(j[0])].place
                 text = (
-                    f"From record {place} on, zone {other.terms.zone.id!r} (epoch"
-                    f" {other.epoch.first}) draws the noise of zone {one.terms.zone.id!r} (epoch"
-                    f" {one.epoch.first}): {len(common)} steps, p = {p:.1e}."
+                    f"From record {place} on, zone {other.terms.zone.id!r} (week"
+                    f" {other.week.first}) draws the noise of zone {one.terms.zone.id!r} (week"
+                    f" {one.week.first}): {len(common)} steps, p = {p:.1e}."
                 )
                 return Check(name, "failed", text, place)
             least = min(least, p)
@@ -699,11 +649,11 @@ def seed_reuse(streams: Sequence[Recomputed]) -> Check:
 
 
 def _by_clock(one: Recomputed, other: Recomputed) -> list[tuple[int, int]]:
-    places = {other.epoch.first + entry.step: j for j, entry in enumerate(other.used)}
+    places = {other.week.first + entry.step: j for j, entry in enumerate(other.used)}
     return [
-        (i, places[one.epoch.first + entry.step])
+        (i, places[one.week.first + entry.step])
         for i, entry in enumerate(one.used)
-        if one.epoch.first + entry.step in places
+        if one.week.first + entry.step in places
     ]
 
 

@@ -267,7 +267,6 @@ def audit(
         load_factory,
         load_heads,
     )
-    from hushgrid.service.ledger.records import schedule_digest
 
     configs = config or []
     digests = [*(head or []), *(load_heads(heads) if heads else [])]
@@ -292,7 +291,6 @@ def audit(
         case.evidence,
         case.terms,
         chain=case.chain,
-        commit=schedule_digest,
         trial=trial,
         attack=_attack(attack) or attack_scores(case, seed),
         inputs=inputs,

@@ -184,7 +184,7 @@ class ZoneService:
 
     Attributes:
         scenario: Calendars from `begins` on: step 1 is the interval that starts then.
-        policy: The policy as planned.
+        policy: The policy as planned, from `begins` to the end of the local week.
         meters: Meter ids in house order.
         begins: Start of step 1 [UTC epoch s].
         seconds: Length of an interval [s].
@@ -208,6 +208,9 @@ class ZoneService:
         charges: Grid fees and taxes, added to published prices.
         digits: Digits after the point of a price that is presented; None: all. The ledger has all.
         planned: Whether the policy keeps the promise; else it has the terms of the file alone.
+        week: The policy over a week of local time from Monday 0:00, which repeats; None: `policy`
+            repeats.
+        terms_begin: When its terms begin [UTC epoch s]; None: with step 1.
         export_meters: Id of each house's register of energy fed in, "" where its one meter is
             signed; empty: no house has such a register.
 
@@ -240,6 +243,8 @@ class ZoneService:
     digits: int | None = None
     planned: bool = True
     export_meters: tuple[str, ...] = ()
+    week: Policy | None = None
+    terms_begin: int | None = None
 
     def __post_init__(self) -> None:
         policy, schedule = self.policy, self.policy.schedule
@@ -307,8 +312,13 @@ class ZoneService:
         return self.scenario.zone.id
 
     @property
+    def since(self) -> int:
+        """When its terms begin [UTC epoch s]."""
+        return self.begins if self.terms_begin is None else self.terms_begin
+
+    @property
     def ends(self) -> int:
-        """End of the steps that are planned so far, at most of a week [UTC epoch s]."""
+        """End of the week's steps [UTC epoch s]."""
         return self.begins + self.policy.horizon * self.seconds
 
     @property
@@ -318,7 +328,7 @@ class ZoneService:
 
 
 class LocalDays(NamedTuple):
-    """Times of day of an epoch's steps by a clock of a time zone.
+    """Times of day of steps by a clock of a time zone.
 
     Attributes:
         begins: Start of step 1 [UTC epoch s].
@@ -335,8 +345,8 @@ class LocalDays(NamedTuple):
         """Length of a step [h]."""
         return self.seconds / 3600
 
-    def of_epoch(self, first: int) -> LocalDays:
-        """The clock of an epoch that begins with the zone's step `first`."""
+    def from_step(self, first: int) -> LocalDays:
+        """The clock of steps that begin with the zone's step `first`."""
         return self._replace(begins=first * self.seconds)
 
     def at(self, t: int) -> tuple[float, bool]:

@@ -285,7 +285,7 @@ def week_of(at: int, seconds: int, time_zone: str) -> tuple[int, int]:
 
 
 def placed(service: ZoneService, begins: int) -> ZoneService:
-    """The zone with the terms of its file from an instant to the end of the local week.
+    """The zone with the terms of its file from an instant on, over the rest of the local week.
 
     Args:
         service: The zone.
@@ -298,10 +298,35 @@ def placed(service: ZoneService, begins: int) -> ZoneService:
     Raises:
         PlanError: The promise cannot be kept.
     """
-    service = replace(service, begins=begins)
+    service = replace(service, begins=begins, terms_begin=None)
     if service.pattern is None:
         return service
     return with_noise(replace(service, scenario=settled(service.pattern, _steps_of(service))))
+
+
+def in_week(service: ZoneService, t: int) -> ZoneService:
+    """The zone over the week with a step; its terms go on.
+
+    Args:
+        service: The zone, over any week.
+        t: A step of the zone.
+
+    Returns:
+        The zone from the beginning of that week on, or from that of its terms.
+
+    Raises:
+        PlanError: The promise cannot be kept.
+    """
+    since, seconds = service.since, service.seconds
+    start = max(t * seconds, since)
+    if service.begins <= start < service.ends:
+        return service
+    if service.pattern is None:
+        turn = service.policy.horizon * seconds
+        begins = start - (start - since) % turn
+    else:
+        begins = max(week_of(start, seconds, service.time_zone)[0], since)
+    return replace(placed(service, begins), terms_begin=since)
 
 
 def _steps_of(service: ZoneService) -> Steps:
@@ -326,13 +351,14 @@ def with_noise(service: ZoneService) -> ZoneService:
     pattern, promise, seconds = service.pattern, service.promise, service.seconds
     if pattern is None:
         return service
-    policy, leakage, week = _over(pattern.terms, _WEEK // seconds), None, None
+    week, leakage, made = _over(pattern.terms, _WEEK // seconds), None, None
     if service.planned and promise is not None:
-        week = week_plan(pattern, promise, seconds)
-    if week is not None:
-        policy, leakage = week.policy, week.leakage
-    policy = over_week(policy, local_seconds(_steps_of(service)), seconds)
-    return replace(service, policy=policy, leakage=leakage)
+        made = week_plan(pattern, promise, seconds)
+    if made is not None:
+        week, leakage = made.policy, made.leakage
+    week = over_week(week, seconds * np.arange(_WEEK // seconds, dtype=np.int64), seconds)
+    policy = over_week(week, local_seconds(_steps_of(service)), seconds)
+    return replace(service, policy=policy, week=week, leakage=leakage)
 
 
 def whole_week(service: ZoneService) -> ZoneService:

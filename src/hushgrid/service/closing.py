@@ -79,10 +79,10 @@ def close_ledger(deployment: Deployment, goes_on: str, now: float) -> list[EndOf
                         note_loss(zone, ledger, meters, now)
                         ledger.settle()
                         ledger.check(ClosedRecord(goes_on))
-                        epoch = ledger.standing.epoch
+                        terms = ledger.standing.terms
                         meters.open_zone(*zone.roster)
                         meters.erase_noise(
-                            zone.id, epoch.head if epoch else "", until=_FAR, others=True
+                            zone.id, terms.head if terms else "", until=_FAR, others=True
                         )
                         ledger.write(ClosedRecord(goes_on))
                     head = ledger.standing.head

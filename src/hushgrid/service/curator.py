@@ -33,6 +33,7 @@ from hushgrid.belief.filter import Expectations
 from hushgrid.belief.load_filter import Values, informed
 from hushgrid.errors import HorizonError, HushgridError, MeterError
 from hushgrid.files.deployment import Deployment, ZoneService
+from hushgrid.files.weeks import in_week
 from hushgrid.mechanism.noise import Noise, Stepwise
 from hushgrid.mechanism.policy import NoiseName, Schedule
 from hushgrid.mechanism.release import (
@@ -44,23 +45,22 @@ from hushgrid.mechanism.release import (
 )
 from hushgrid.mechanism.scheduler import Calibration
 from hushgrid.model.zone import feed_in_rate, public_rate
-from hushgrid.service.epoch import (
-    begin,
-    check_all_here,
-    check_models_agree,
-    check_moves,
-    check_new,
-)
 from hushgrid.service.gaps import book, note_loss
 from hushgrid.service.ledger.chain import LedgerStore
 from hushgrid.service.ledger.checkpoint import Checkpoint
 from hushgrid.service.ledger.checkpoint import read as read_checkpoint
-from hushgrid.service.ledger.records import Head, LedgerState, ReleaseRecord, TransferRecord
+from hushgrid.service.ledger.records import (
+    Head,
+    LedgerState,
+    ReleaseRecord,
+    TransferRecord,
+    first_step,
+)
 from hushgrid.service.ledger.witness import Witness
 from hushgrid.service.ledger.writer import Ledger, Signer, verify_signature
 from hushgrid.service.meters.columns import Closed, IntervalSource, NoiseBlock
 from hushgrid.service.replay import Replay, last_block, last_release
-from hushgrid.service.terms import next_week, zone_as_begun
+from hushgrid.service.terms import begin, check_models_agree, check_moves, zone_as_begun
 from hushgrid.service.zone_account import AdmittedBlock, ZoneAccount, room_of
 
 
@@ -223,7 +223,7 @@ class Inside:
         law: NoiseName = "laplace"
         steps = 1
         if schedule is not None:
-            law, steps = schedule.noise, schedule.place(own.t).get("length", 1)
+            law, steps = schedule.noise, schedule.block(own.t).get("length", 1)
         return cls(
             own.scale,
             own.epsilon,
@@ -344,10 +344,9 @@ class Curator:
         checkpoint: Checkpoint | None = None,
         covariates: Callable[[int], Values] = _nothing,
         present: Callable[[float], PresentPrices | None] = _no_prices,
-        key: Signer | None = None,
     ) -> None:
         self.service, self._ledger, self._meters = service, ledger, meters
-        self._present, self._key = present, key
+        self._present = present
         self._refused = 0  # the end of the week after which none may begin [UTC epoch s]
         self._noise, self._publishers, self._mode, self._watch = noise, publishers, mode, watch
         self._covariates = covariates
@@ -358,7 +357,7 @@ class Curator:
         self._old = False
         self._kept: tuple[NoiseBlock | None, ...] = ()  # whose M the meter store may have
         self._until = -1  # blocks that began before have no key [UTC epoch s]
-        self._swept = ""  # epoch since whose start here no M of other epochs is kept
+        self._swept = ""  # terms since whose start here no M of others is kept
         self.doubt: str | None = None
         self.confirmed = False
         self._replay = Replay(service)
@@ -384,7 +383,7 @@ class Curator:
         mode: Mode,
         *,
         now: float,
-        new_epoch: bool = False,
+        new_terms: bool = False,
         begins: int | None = None,
         watch: Callable[[str], None] = _ignore,
         witness: Witness | None = None,
@@ -402,8 +401,8 @@ class Curator:
             publishers: The ways out.
             mode: Production or simulation.
             now: [UTC epoch s]
-            new_epoch: Begin an epoch with these terms.
-            begins: First interval [UTC epoch s] of an epoch that has published nothing, where the
+            new_terms: Record these terms, whether or not there are others.
+            begins: First interval [UTC epoch s] of terms that have published nothing, where the
                 caller knows it.
             watch: Called with the name of each step of a tick.
             witness: The last records known on this machine. Without one a ledger that lost its
@@ -422,27 +421,28 @@ class Curator:
             MeterError: The meter store holds the zone under other terms.
         """
         checkpoint = None
-        if not new_epoch:
+        if not new_terms:
             checkpoint = read_checkpoint(store, service.id, key.public, verify_signature)
         verified = None if checkpoint is None else Head(checkpoint.seq, checkpoint.head)
         with Ledger.open(
             store, service.id, key, mode, now, witness=witness, verified=verified
         ) as ledger:
-            if witness is not None and new_epoch:  # no new terms while something may be lost
+            if witness is not None and new_terms:  # no new terms while something may be lost
                 note_loss(service, ledger, meters, now)
-            if new_epoch:
-                check_moves([service], store, key, new_epoch=True)
-            epoch = ledger.standing.epoch
-            if epoch is None and not new_epoch:  # before an epoch is on record that it contradicts
+            if new_terms:
+                check_moves([service], store, key, new_terms=True)
+            terms = ledger.standing.terms
+            if terms is None and not new_terms:  # before terms are on record that it contradicts
                 meters.open_zone(*service.roster)
-            if not new_epoch and epoch is not None:
-                service = zone_as_begun(service, epoch)
-            begin(service, ledger, meters, key, new_epoch)
+            if not new_terms and terms is not None:
+                service = zone_as_begun(service, terms)
+            begin(service, ledger, meters, key, new_terms)
             meters.open_zone(*service.roster)
-            if witness is not None and (epoch is None or not new_epoch):
+            if witness is not None and (terms is None or not new_terms):
                 note_loss(service, ledger, meters, now)
             ledger.settle()
-            ways = (publishers, mode, watch, checkpoint, covariates, present, key)
+            service = in_week(service, ledger.standing.done + 1)
+            ways = (publishers, mode, watch, checkpoint, covariates, present)
             curator = cls(service, ledger, meters, noise, *ways)
             curator._skip_what_was_before(now, begins)
             curator._skip_gaps()
@@ -452,7 +452,8 @@ class Curator:
     def _fold(self) -> None:
         """State and public knowledge from the ledger alone."""
         standing = self._ledger.standing
-        self._epoch = self._replay.follow(standing).epoch
+        self._replay.follow(standing)
+        self._first = self.service.begins // self.service.seconds
         self._account = ZoneAccount(self.service)
         self._choice: tuple[tuple[int, str], AdmittedBlock | None] | None = None  # of a block
         self._scenario = self.service.scenario
@@ -465,13 +466,13 @@ class Curator:
         self._draws = self._drawn()
 
     def _skip_what_was_before(self, now: float, known: int | None = None) -> None:
-        """An epoch that has published nothing yet begins with the next whole interval.
+        """A zone whose terms have published nothing yet begins with the next whole interval.
 
         Or with the first in which a house has its reading: they were there before it. Which houses
         those are, and incomplete readings, play no part. `known` [UTC epoch s]: where it begins, if
         the caller knows. The meter store keeps where it begins: what a start leaves out, a later
         one does not publish. The intervals before are not closed here but with the first that is
-        published: what the meter store has closed of an epoch was to be published.
+        published: what the meter store has closed was to be published.
         """
         if self._ledger.standing.current:
             return
@@ -527,7 +528,7 @@ class Curator:
     @property
     def t(self) -> int:
         """The zone's step that is published next: intervals since 1970."""
-        return self._epoch.first + self._replay.state.t - 1
+        return self._first + self._replay.state.t - 1
 
     def start_of(self, t: int) -> int:
         """When the zone's step t starts [UTC epoch s]."""
@@ -609,22 +610,19 @@ class Curator:
         The account goes on. Where they cannot begin, the zone publishes forecasts, and an operator
         has to begin other terms.
         """
-        standing, t, ends = self._ledger.standing, self.t, self.service.ends
-        if self._key is None or standing.gap is not None or ends == self._refused:
+        t, ends = self.t, self.service.ends
+        if ends == self._refused:
             return
         try:
-            later = next_week(self.service, t)
-            if later is None:
+            later = in_week(self.service, t)
+            if later is self.service:
                 return
-            check_new(later, standing)
             check_models_agree(later)
-            check_all_here(later, standing, self._key, new_epoch=True)
         except HushgridError as error:
             self._refused = ends
             fields = {"zone": self.service.id, "t": t, "reason": str(error)}
             log.error("next week not begun", extra=fields)
             return
-        begin(later, self._ledger, self._meters, self._key, True)
         self.service, self._replay, self._refused = later, Replay(later), 0
         self._fold()
         self.leave_out_until(self.start_of(t))
@@ -736,7 +734,7 @@ class Curator:
         choice = self._choice[1] if self._choice is not None and self._opens else None
         accounts = (None, None) if choice is None else (choice.account, choice.windows)
         when |= dict(zip(("account", "windows"), accounts, strict=True))
-        return ReleaseRecord.of(release, first=self._epoch.first, **when).to_body()
+        return ReleaseRecord.of(release, first=self._first, **when).to_body()
 
     def _expected(self) -> Ints:
         """The imputed value of every reading of the step."""
@@ -746,7 +744,7 @@ class Curator:
         return self._imputed[1]
 
     def _drawn(self) -> PreparedNoise | None:
-        """The noise of the next step; None where the horizon is over.
+        """The noise of the next step; None where the week is over.
 
         Terms that give no noise at all, whatever the reason, are not usable: then the fallback.
         """
@@ -783,12 +781,11 @@ class Curator:
         self._opens = False
         planned = state.scheduler.at(state.t, state.rates)
         schedule, last = self.service.policy.schedule, last_release(standing)
-        number = schedule.place(state.t).get("number")
-        if last is not None and last.block and last.block["number"] == number:
+        first = self._first + schedule.span(state.t)[0] - 1
+        if last is not None and last.block and first_step(last) == first:
             return replace(
                 planned, scale=last.scale, epsilon=last.epsilon, epsilon_any=last.epsilon_any
             )
-        first = self._epoch.first + schedule.span(state.t)[0] - 1
         key = (first, standing.head.digest)
         if self._choice is None or self._choice[0] != key:
             choice = self._account.choose(standing, state.t, state.scheduler, state.rates)
@@ -805,37 +802,37 @@ class Curator:
         It is used for the block that is open in the ledger alone, and drawn only where nothing of
         the block is published or may be.
         """
-        state, policy, epoch = self._replay.state, self.service.policy, self._epoch
-        standing, zone, kept, size = self._ledger.standing, self.service.id, None, None
-        number: int | None = None
-        # before the first release of an epoch a start may begin earlier than the last one did
-        until = self.start_of(epoch.first)
+        state, policy, standing = self._replay.state, self.service.policy, self._ledger.standing
+        zone, kept, size, terms = self.service.id, None, None, standing.terms
+        assert terms is not None
+        opens: int | None = None
+        # before the first release of terms a start may begin earlier than the last one did
+        until = self.start_of(terms.first)
         if state.t > policy.horizon:
-            until = self.start_of(epoch.first + policy.horizon)
+            until = self.service.ends
         elif policy.schedule.lengths and standing.current:
-            until = self.start_of(epoch.first + policy.schedule.span(state.t)[0] - 1)
+            until = self.start_of(self._first + policy.schedule.span(state.t)[0] - 1)
         if policy.schedule.lengths and calibration is not None:
             scale = calibration.scale
-            (first, last), place = policy.schedule.span(state.t), policy.schedule.place(state.t)
-            begun, number = last_block(standing), place["number"]
-            self._begun = number == begun.get("number")
-            start = self.start_of(epoch.first + first - 1)
-            kept = NoiseBlock(epoch.head, number, start, scale, self._mark(begun))
+            first, last = (self._first + t - 1 for t in policy.schedule.span(state.t))
+            begun, opens = last_block(standing), self.start_of(first)
+            self._begun = first == begun.get("first")
+            kept = NoiseBlock(terms.head, opens, scale, self._mark(begun))
             if not self._begun and any(kept[:-1] == one[:-1] for one in self._kept if one):
                 (kept,) = self._kept
             assert kept is not None
-            gone = (one for one in standing.gaps if one.seq > epoch.seq)
-            if not any(epoch.step(g.first) <= last and first <= epoch.step(g.last) for g in gone):
+            gone = (one for one in standing.gaps if one.seq > terms.seq)
+            if not any(gap.first <= last and first <= gap.last for gap in gone):
                 source = self._noise
                 if isinstance(source, Stepwise):
-                    source = source.of_block(epoch.first + first - 1)
+                    source = source.of_block(first)
                 draw = partial(source.draw_size, scale, last - first + 1)
                 size = self._meters.noise_size(zone, kept, None if self._begun else draw)
             self._block_lost = size is None
             kept = None if self._block_lost else kept
         if (self._kept, self._until) != ((kept,), until):  # what is no longer of use is erased
-            others, self._swept = self._swept != epoch.head, epoch.head
-            self._meters.erase_noise(zone, epoch.head, number, until=until, others=others)
+            others, self._swept = self._swept != terms.head, terms.head
+            self._meters.erase_noise(zone, terms.head, opens, until=until, others=others)
             self._kept, self._until = (kept,), until
         return size
 

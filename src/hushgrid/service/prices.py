@@ -498,8 +498,8 @@ class Forecaster:
     def __init__(self, zone: ZoneService) -> None:
         self._zone, self._first = zone, zone.begins // zone.seconds
         self._mutex = threading.Lock()
-        self._public = PublicReplay(zone, self._first)
-        # before the epoch's first release: the number of earlier ones, the start that was reached
+        self._public = PublicReplay(zone)
+        # before the week's first release: the number of earlier ones, the start that was reached
         self._waiting: tuple[int, int, PublicReplay] | None = None
         self._last: ReleaseRecord | None = None
         self._ranges: dict[int, Range] = {}
@@ -518,7 +518,7 @@ class Forecaster:
 
         Of a day, where intervals have a minute or more. A step takes about 0.2 ms, so of shorter
         intervals there are fewer: none is newer before its forecast is made. Before the first
-        release of an epoch they begin at `start` [UTC epoch s]. An interval that no release was
+        release of a week they begin at `start` [UTC epoch s]. An interval that no release was
         for keeps what was expected after the last one before it.
 
         Args:
@@ -551,10 +551,10 @@ class Forecaster:
     def _unbegun(
         self, releases: Sequence[ReleaseRecord], start: int, until: int | None
     ) -> ForecastPrices:
-        """Expected prices from `start` on, before the epoch's first release."""
+        """Expected prices from `start` on, before the week's first release."""
         number, reached, public = self._waiting or (-1, 0, None)
         if public is None or number != len(releases) or start < reached:
-            public = PublicReplay(self._zone, self._first, releases)
+            public = PublicReplay(self._zone, releases)
         self._waiting = len(releases), start, public
         steps = self._number(start, until)
         until = start + steps * self._zone.seconds
@@ -568,8 +568,8 @@ class Forecaster:
         new = _from(releases, since)
         if self._last is None:
             earlier, until = releases[: len(releases) - len(new)], new[0].applies_start
-            self._public = PublicReplay(self._zone, self._first, earlier)
-            public = PublicReplay(self._zone, self._first, earlier)
+            self._public = PublicReplay(self._zone, earlier)
+            public = PublicReplay(self._zone, earlier)
             first = self._before(public, earlier, new[0].start, until)
             self._between, self._waiting = {new[0].t: first}, None
         for one in new:
@@ -579,7 +579,7 @@ class Forecaster:
                 del kept[t]
 
     def _fold(self, one: ReleaseRecord, since: int) -> None:
-        """Take a release of the present epoch, with its range where it is later than `since`."""
+        """Take a release of the present week, with its range where it is later than `since`."""
         last, seconds = self._last, self._zone.seconds
         if last is not None and one.t > since:
             between = (one.applies_start - last.applies_start) // seconds - 1
@@ -594,7 +594,7 @@ class Forecaster:
     def _before(
         self, public: PublicReplay, earlier: Sequence[ReleaseRecord], start: int, until: int
     ) -> list[Guess]:
-        """Expected prices of start..until [UTC epoch s], before the epoch's first release."""
+        """Expected prices of start..until [UTC epoch s], before the week's first release."""
         seconds = self._zone.seconds
         if earlier:  # whose intervals may have had another length
             start = max(start, (earlier[-1].applies_start // seconds + 1) * seconds)
@@ -708,10 +708,10 @@ class History:
                 self._notified[zone] = releases[-1].start
 
     def renew(self, zone: ZoneService) -> None:
-        """Go on with a zone in another epoch of its terms.
+        """Go on with a zone over another week.
 
         Args:
-            zone: The zone in that epoch.
+            zone: The zone over that week.
         """
         with self._mutex:
             self.zones[zone.id], self._forecasters[zone.id] = zone, Forecaster(zone)
@@ -802,7 +802,7 @@ class History:
         return found[-1] if found else None
 
     def begun(self, zone: str) -> bool:
-        """Whether the present epoch has a release."""
+        """Whether the present week has a release."""
         newest = self.newest(zone)
         return newest is not None and newest.start >= self.zones[zone].begins
 

@@ -35,7 +35,6 @@ from hushgrid.service.access.tokens import Access
 from hushgrid.service.clock import Clock, ahead_of
 from hushgrid.service.covariates import CovariateSources
 from hushgrid.service.curator import Curator, PriceFile, Publisher
-from hushgrid.service.epoch import check_moves
 from hushgrid.service.http.app import App, make_app, page_routes
 from hushgrid.service.http.common import CountedPublisher, Metrics, ZoneStates
 from hushgrid.service.http.operator import Certificates, Loads, Operator
@@ -50,6 +49,7 @@ from hushgrid.service.mqtt import MqttReadings
 from hushgrid.service.openadr.app import Vtn, mount_vtn
 from hushgrid.service.openadr.store import VtnStore
 from hushgrid.service.prices import History
+from hushgrid.service.terms import check_moves
 from hushgrid.service.transfer import check_arrived
 
 log = logging.getLogger("hushgrid.serve")
@@ -110,9 +110,9 @@ class ZoneRun:
         self._pause, self._again, self._away = self._first, 0.0, False
         self._trusted = 0.0  # how far the clock was ahead when the operator took it for right [s]
 
-    def open(self, now: float, *, new_epoch: bool = False) -> Curator:
+    def open(self, now: float, *, new_terms: bool = False) -> Curator:
         """Take the zone's lock and replay its ledger."""
-        return self._take(self._opened(now, new_epoch))
+        return self._take(self._opened(now, new_terms))
 
     def begin(self, now: float) -> Future[Opened]:
         """Open the zone in a thread; `run` takes what was opened, or the error."""
@@ -120,7 +120,7 @@ class ZoneRun:
 
         def work() -> None:
             try:
-                begun.set_result(self._opened(now, new_epoch=False))
+                begun.set_result(self._opened(now, new_terms=False))
             except BaseException as error:
                 begun.set_exception(error)
 
@@ -140,9 +140,9 @@ class ZoneRun:
         self._opening = None
         return self._take(begun.result())
 
-    def _opened(self, now: float, new_epoch: bool) -> Opened:
+    def _opened(self, now: float, new_terms: bool) -> Opened:
         with ExitStack() as stack:
-            curator = stack.enter_context(self._make(self.service, now, new_epoch))
+            curator = stack.enter_context(self._make(self.service, now, new_terms))
             return stack.pop_all(), curator
 
     def _take(self, opened: Opened) -> Curator:
@@ -310,7 +310,7 @@ class Process:
                 yield publisher
 
     @contextmanager
-    def _curator(self, zone: ZoneService, now: float, new_epoch: bool) -> Iterator[Curator]:
+    def _curator(self, zone: ZoneService, now: float, new_terms: bool) -> Iterator[Curator]:
         """A zone's curator; where the zones have no common store it opens its own."""
         with ExitStack() as stack:
             store = self._store or stack.enter_context(
@@ -326,7 +326,7 @@ class Process:
                     self._publishers,
                     self.deployment.mode,
                     now=now,
-                    new_epoch=new_epoch,
+                    new_terms=new_terms,
                     witness=self._witnesses.of(zone.id),
                     covariates=self._covariates.of(zone.id),
                     present=partial(self.history.present, zone.id),
@@ -347,7 +347,7 @@ class Process:
         with (
             nullcontext(self._store) if self._store else open_store(self.deployment.ledger) as store
         ):
-            check_moves(self.deployment.zones, store, self._key, new_epoch=bool(changed))
+            check_moves(self.deployment.zones, store, self._key, new_terms=bool(changed))
         damaged = []
         for zone in self._zones:
             self._stack.callback(zone.close)
@@ -358,7 +358,7 @@ class Process:
                 if zone.opens:
                     zone.finish()
                 else:
-                    zone.open(now, new_epoch=zone.service.id in changed)
+                    zone.open(now, new_terms=zone.service.id in changed)
             except DAMAGE as error:
                 damaged.append(error)
                 if zone.service.id in changed or len(damaged) == len(self._zones):
@@ -523,7 +523,7 @@ class Process:
             log.warning("no checkpoint", extra={"zone": zone.service.id, "reason": str(error)})
 
     def _renew(self, zone: ZoneService) -> None:
-        """Go on with a zone in another epoch of its terms."""
+        """Go on with a zone over another week."""
         zones = tuple(zone if one.id == zone.id else one for one in self.deployment.zones)
         self.deployment = replace(self.deployment, zones=zones)
         self.history.renew(zone)

@@ -180,7 +180,7 @@ class Standby:
             for record in self.store.after(behind):
                 records.setdefault(record.zone, []).append(record)
             for zone, new in records.items():
-                begun = begun or any(record.kind == "epoch" for record in new)
+                begun = begun or any(record.kind == "terms" for record in new)
                 try:
                     self.witnesses.of(zone).follow(new, self._since)
                 except LedgerError as error:
@@ -205,7 +205,7 @@ class Standby:
         for record in reversed(records):
             block = record.body.get("block") if record.kind == "release" else None
             if block and self._keys is not None:
-                start = record.body["start"] - (block["place"] - 1) * self._zones[zone]
+                start = block["first"] * self._zones[zone]
                 self._keys.follow(zone, start)
                 return
 

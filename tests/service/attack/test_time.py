@@ -15,11 +15,11 @@ from hushgrid.errors import LedgerError
 from hushgrid.mechanism import release as mechanism
 from hushgrid.service import curator as curators
 from hushgrid.service.curator import BEHIND, OLD, STEPPED
-from hushgrid.service.epoch import check_new, first_state
 from hushgrid.service.gaps import resume_zones
 from hushgrid.service.ingest import EARLY
 from hushgrid.service.meters import open_meters
 from hushgrid.service.status import from_ledger
+from hushgrid.service.terms import check_new, first_state
 from hushgrid.service.transfer import move
 from tests.service import setups
 from tests.service.faults import FIRST, QUARTER, World, no_pauses, service, zone

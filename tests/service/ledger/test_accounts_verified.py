@@ -24,7 +24,7 @@ from hushgrid.service.audit import load_ledger, terms_of
 from hushgrid.service.gaps import book
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import check, fold
-from hushgrid.service.ledger.records import GapRecord, Record, schedule_digest
+from hushgrid.service.ledger.records import GapRecord, Record
 from hushgrid.service.ledger.writer import verify_signature
 from hushgrid.service.zone_account import ZoneAccount
 from tests.bodies import transfer
@@ -74,7 +74,7 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> Honest:
     with curator(folder, first, Shown(), now=BEGINS + 15 * HOUR) as it:
         publish(it, 9)
     second = load(folder, BEGINS + DAY, *HALF)
-    with curator(folder, second, Shown(), now=second.begins, new_epoch=True) as it:
+    with curator(folder, second, Shown(), now=second.begins, new_terms=True) as it:
         publish(it, 24)
     with open_store(str(folder / "ledger.db"), create=False) as store:
         records = list(store.records("elm-street"))
@@ -111,12 +111,12 @@ def test_two_days_with_a_change_a_gap_and_other_clocks_pass(tmp_path: Path, hone
     assert audit_says(tmp_path, records, honest.terms).status == "passed"
     path = tmp_path / "ledger.ndjson"
     evidence, chain = load_ledger(str(path), zone=None, key=None, heads=())
-    certificate = certify(evidence, honest.terms, chain=chain, commit=schedule_digest)
+    certificate = certify(evidence, honest.terms, chain=chain)
     assert certificate.check("account").status == "passed"
     assert [one.text for one in certificate.checks if one.status == "failed"] == []
-    alone = certify(evidence, honest.terms[:1], chain=chain, commit=schedule_digest)
+    alone = certify(evidence, honest.terms[:1], chain=chain)
     assert alone.check("account").status == "not_checked"
-    none = certify(evidence, (), chain=chain, commit=schedule_digest)
+    none = certify(evidence, (), chain=chain)
     assert none.check("account").status == "not_checked"
 
 
@@ -323,7 +323,7 @@ def test_an_epoch_that_begins_inside_a_block_waits_for_its_end(tmp_path: Path) -
     with curator(tmp_path, first, Shown(), now=BEGINS) as it:
         publish(it, 1)
     second = load(tmp_path, BEGINS + HOUR, BLOCKS)
-    with curator(tmp_path, second, Shown(), now=second.begins, new_epoch=True) as it:
+    with curator(tmp_path, second, Shown(), now=second.begins, new_terms=True) as it:
         publish(it, 7)
     with open_store(str(tmp_path / "ledger.db"), create=False) as store:
         records = list(store.records("elm-street"))
@@ -341,7 +341,7 @@ def test_prices_come_back_where_nothing_is_promised_about_an_interval_any_more(
     with curator(tmp_path, first, Shown(), now=BEGINS) as it:
         publish(it, 24)
     second = load(tmp_path, BEGINS + DAY, ('secret = "interval"', 'secret = "step"'))
-    with curator(tmp_path, second, Shown(), now=second.begins, new_epoch=True) as it:
+    with curator(tmp_path, second, Shown(), now=second.begins, new_terms=True) as it:
         publish(it, 24)
     with open_store(str(tmp_path / "ledger.db"), create=False) as store:
         records = list(store.records("elm-street"))

@@ -24,14 +24,13 @@ from hushgrid.service.batch.engines import BatchReadings, Engine, engine_errors,
 from hushgrid.service.clock import Clock
 from hushgrid.service.covariates import CovariateSources
 from hushgrid.service.curator import Curator
-from hushgrid.service.epoch import check_moves
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.witness import open_witnesses
 from hushgrid.service.ledger.writer import load
 from hushgrid.service.meters import open_meters
 from hushgrid.service.meters.columns import Expected as EachHouse
 from hushgrid.service.meters.columns import IntervalSource, NoiseBlock
-from hushgrid.service.terms import changes_of, unasked
+from hushgrid.service.terms import changes_of, check_moves, unasked
 from hushgrid.service.transfer import check_arrived
 
 _NOTHING = dict.fromkeys(expression.SUMS, 0)
@@ -255,7 +254,7 @@ class SumsSource:
         begins: int = 0,
         export: Sequence[str] = (),
     ) -> None:
-        """Start a new epoch with another roster at `begins` [epoch s] in the meter store."""
+        """Start another roster at `begins` [UTC s] in the meter store."""
         self._meters.reopen(zone, meters, interval, begins, export)
 
     def get(self, zone: str, start: int) -> Sums:
@@ -267,7 +266,7 @@ class SumsSource:
         return self._sums[zone, start]
 
     def begin(self, zone: str, start: int, first: int) -> int:
-        """Fix the first interval that an epoch publishes in the meter store."""
+        """Fix the first interval that terms publish in the meter store."""
         return self._meters.begin(zone, start, first)
 
     def close(self, zone: str, start: int) -> None:
@@ -299,10 +298,10 @@ class SumsSource:
         return self._meters.noise_size(zone, block, draw)
 
     def erase_noise(
-        self, zone: str, epoch: str, before: int | None = None, *, until: int, others: bool = False
+        self, zone: str, terms: str, before: int | None = None, *, until: int, others: bool = False
     ) -> None:
         """Erase the sizes of earlier blocks in the meter store, and their keys."""
-        self._meters.erase_noise(zone, epoch, before, until=until, others=others)
+        self._meters.erase_noise(zone, terms, before, until=until, others=others)
 
 
 def run(
@@ -344,7 +343,7 @@ def run(
 
 
 def _renewed(curator: Curator) -> ZoneService:
-    """The zone in its present epoch, or in the next one where that begins by itself."""
+    """The zone over its present week, or the next one where that is over."""
     curator.renew()
     return curator.service
 
@@ -445,7 +444,7 @@ def _curators(
         witnesses = stack.enter_context(open_witnesses(deployment))
         covariates = CovariateSources(chosen)
         covariates.read_files()
-        check_moves(chosen, store, key, new_epoch=bool(changes))
+        check_moves(chosen, store, key, new_terms=bool(changes))
         yield (
             [
                 stack.enter_context(
@@ -458,7 +457,7 @@ def _curators(
                         (),
                         deployment.mode,
                         now=now,
-                        new_epoch=service.id in changes,
+                        new_terms=service.id in changes,
                         begins=job.first,
                         witness=witnesses.of(service.id),
                         covariates=covariates.of(service.id),
@@ -477,7 +476,7 @@ def _noise(job: Job, service: ZoneService) -> Noise | Stepwise:
 
 
 def _chunks(job: Job, curators: Sequence[Curator]) -> Iterator[tuple[int, int]]:
-    """Days of UTC from the first interval that a zone lacks, cut where an epoch ends.
+    """Days of UTC from the first interval that a zone lacks, cut where a week ends.
 
     Of few houses some days at once: what an engine takes to begin would be most of its time.
     """

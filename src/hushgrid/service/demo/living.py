@@ -56,7 +56,7 @@ from hushgrid.service.demo.setting import (
 from hushgrid.service.http.prices import Channel
 from hushgrid.service.http.server import Server, SwappableApp
 from hushgrid.service.ledger import open_store
-from hushgrid.service.ledger.records import ReleaseRecord, schedule_digest
+from hushgrid.service.ledger.records import ReleaseRecord
 from hushgrid.service.process import Process
 from hushgrid.service.promise import zone_words
 from hushgrid.service.simulated_meters import Fleet, HttpChannel
@@ -123,7 +123,7 @@ class DemoRun:
         token: The meters' token.
         seed: Random seed of people and noise.
         more: Further routes.
-        new_epoch: Begin a new epoch.
+        new_terms: Begin a new epoch.
 
     Attributes:
         zone: The zone.
@@ -139,12 +139,12 @@ class DemoRun:
         token: str,
         seed: int,
         more: Sequence[BaseRoute] = (),
-        new_epoch: bool = False,
+        new_terms: bool = False,
     ) -> None:
         (self.zone,) = deployment.zones
         self._deployment, self._stage, self._clock = deployment, stage, clock
         self._url, self._token, self._seed = url, token, seed
-        self._more, self._new_epoch = more, new_epoch
+        self._more, self._new_terms = more, new_terms
         self._stack = ExitStack()
         self._newest: ReleaseRecord | None = None
 
@@ -153,7 +153,7 @@ class DemoRun:
             made = Process(
                 self._deployment, stack, more=self._more, demo=True, noise=_seeded(self._seed)
             )
-            made.open(self._clock.now(), [self.zone.id] if self._new_epoch else ())
+            made.open(self._clock.now(), [self.zone.id] if self._new_terms else ())
             stack.callback(made.history.watch(self._saw))
             made.listen(self._clock, self._stage)
             self._way = HttpChannel(self._url, self._token)
@@ -340,7 +340,7 @@ class _Living:
         server = Server(self._stage, HOST, options.port)  # an error at once if the port is taken
         stack.callback(server.stop)
         self._port, self._broker = server.port, stack.enter_context(private_broker(folder))
-        self._number, self._new_epoch = 0, False
+        self._number, self._new_terms = 0, False
         self._next = self._planned(options.epsilon)
         (zone,) = self._next.zones  # epsilon does not change who lives there
         self._house = house_to_display(zone, options.seed, EVENING)
@@ -383,7 +383,7 @@ class _Living:
     def _begin(self, epsilon: float) -> None:
         """Begin a new day with a new epsilon."""
         (zone,) = self._next.zones
-        self._epsilon, self._new_epoch = epsilon, False
+        self._epsilon, self._new_terms = epsilon, False
         self._clock = SimulatedPace(zone.begins, self._options.speed)
         self._figures.begin(zone, self._house, epsilon, zone_words(zone))
 
@@ -398,9 +398,9 @@ class _Living:
             token=self._secrets.token,
             seed=self._options.seed + (deployment.zones[0].begins - self._options.begins),
             more=self._routes,
-            new_epoch=self._new_epoch,
+            new_terms=self._new_terms,
         ) as run:
-            if not self._new_epoch:
+            if not self._new_terms:
                 self._clock.jump(run.zone.begins + run.zone.seconds)  # the first price at once
             wanted = self._days(run)
             if wanted is None and not self._requests.stopping:
@@ -438,7 +438,7 @@ class _Living:
         """Begin the next week with the same terms."""
         zone, folder = run.zone, self._next.key.parent
         self._next = self._laid_out(folder, self._epsilon, zone.ends)
-        self._new_epoch = True
+        self._new_terms = True
         self._figures.go_on(self._next.zones[0])
 
 
@@ -552,7 +552,6 @@ def _audited(
         case.evidence,
         case.terms,
         chain=case.chain,
-        commit=schedule_digest,
         inputs={
             "file": str(written),
             "kind": case.kind,

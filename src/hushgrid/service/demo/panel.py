@@ -34,7 +34,6 @@ from hushgrid.model.zone import optimal_rate
 from hushgrid.report.promise import HomeWords
 from hushgrid.service.curator import utc
 from hushgrid.service.demo.setting import CHOICES, LIMITS, OPERATOR
-from hushgrid.service.epoch import epoch_record
 from hushgrid.service.http.prices import Channel
 from hushgrid.service.http.sessions import json_only
 from hushgrid.service.ledger.records import ReleaseRecord
@@ -163,7 +162,7 @@ class Panel:
         """The mechanism's release, and the same without noise; none of a forecast or fallback."""
         if record.source != "readings":
             return
-        release = record.in_epoch(epoch_record(self._zone, record.digest or ""))
+        release = record.in_week(self._first)
         yield "private", release
         yield "open", without_noise(release, readings, self._zone.scenario)
 
@@ -232,7 +231,7 @@ class PanelFigures:
             self._count_errors(zone.begins)
 
     def go_on(self, zone: ZoneService) -> None:
-        """Continue the same days in the zone's next epoch."""
+        """Continue the same days in the zone's next week."""
         with self._mutex:
             self._zone = zone
 

@@ -38,7 +38,7 @@ from hushgrid.service.http.models import OF_ZONE, OperatorSummary, OperatorZone,
 from hushgrid.service.http.prices import ZoneName, requested_zone
 from hushgrid.service.ingest import FEWEST, SMALL, Disagreements, Units
 from hushgrid.service.ledger import open_store
-from hushgrid.service.ledger.records import ReleaseRecord, schedule_digest
+from hushgrid.service.ledger.records import ReleaseRecord
 from hushgrid.service.meters.columns import Interval
 from hushgrid.service.prices import History
 from hushgrid.service.promise import stated
@@ -251,8 +251,7 @@ class Certificates:
             evidence,
             [terms_of(self._zones[zone])],
             chain=chain,
-            commit=schedule_digest,
-            # as for an auditor who exported the ledger from /v1/ledger
+                # as for an auditor who exported the ledger from /v1/ledger
             inputs={"file": "ledger.ndjson", "kind": "ledger", "config": ["service.toml"],
                     "digests": {}, "zone": zone, "key": self._key, "heads": []},
         )  # fmt: skip
@@ -300,12 +299,12 @@ class Loads:
         self._adding = threading.Lock()  # one thread at a time reads the store
 
     def renew(self, zone: ZoneService) -> None:
-        """Go on with a zone in another epoch; its loads that are known stay."""
+        """Go on with a zone over another week; its loads that are known stay."""
         self._zones[zone.id] = zone
         self._expected[zone.id] = Expectations(zone.scenario, usual=zone.policy.usual)
 
     def of(self, zone: str, starts: Sequence[int], now: float) -> dict[int, Sum]:
-        """Return the loads of intervals of the present epoch whose readings are still stored.
+        """Return the loads of intervals of the present week whose readings are still stored.
 
         A missing meter counts as in the release: with its public expectation.
         """

@@ -226,15 +226,13 @@ class NoiseBlock(NamedTuple):
     """A block of steps with one noise, whose size M a store keeps sealed.
 
     Attributes:
-        epoch: Digest of the epoch's record.
-        number: The block in the epoch, from 1.
-        start: When its first step begins [UTC epoch s]; its key is that of this second.
+        terms: Digest of the record of its terms.
+        start: When its first step begins [UTC s]; its key is that of this second.
         scale: Scale of its noise [Wh].
         mark: Public mark of the draw: its releases state it, so an M of another draw is not used.
     """
 
-    epoch: str
-    number: int
+    terms: str
     start: int
     scale: float
     mark: int
@@ -340,14 +338,14 @@ class IntervalSource(Protocol):
         ...
 
     def erase_noise(
-        self, zone: str, epoch: str, before: int | None = None, *, until: int, others: bool = False
+        self, zone: str, terms: str, before: int | None = None, *, until: int, others: bool = False
     ) -> None:
-        """Erase the sizes of an epoch's blocks of smaller numbers than `before`; None: of all.
+        """Erase the sizes of blocks under some terms that began before `before`; None: of all.
 
-        And the keys of all blocks that began before `until` [UTC epoch s], so that no copy of the
-        store shows their sizes. With `others` also the sizes of all other epochs. A curator that
-        was replaced while it paused erases by what it knew: no block that its successor began since
-        has a smaller number, or began earlier.
+        And the keys of all blocks that began before `until` [UTC s], so that no copy of the store
+        shows their sizes. With `others` also the sizes under all other terms. A curator that was
+        replaced while it paused erases by what it knew: no block that its successor began since
+        began earlier.
         """
         ...
 

@@ -396,22 +396,22 @@ class MeterStore:
         return size
 
     def erase_noise(
-        self, zone: str, epoch: str, before: int | None = None, *, until: int, others: bool = False
+        self, zone: str, terms: str, before: int | None = None, *, until: int, others: bool = False
     ) -> None:
-        """Erase the sizes of an epoch's blocks of smaller numbers than `before`; None: of all.
+        """Erase the sizes of blocks under some terms that began before `before`; None: of all.
 
-        And the keys of all blocks that began before `until` [UTC epoch s], so that no copy of the
-        store shows their sizes. With `others` also the sizes of all other epochs. A curator that
-        was replaced while it paused erases by what it knew: no block that its successor began since
-        has a smaller number, or began earlier.
+        And the keys of all blocks that began before `until` [UTC s], so that no copy of the store
+        shows their sizes. With `others` also the sizes under all other terms. A curator that was
+        replaced while it paused erases by what it knew: no block that its successor began since
+        began earlier.
         """
         if self._keys is not None:
             self._keys.erase(zone, until)
-        old = NOISE.c.epoch == epoch
+        old = NOISE.c.terms == terms
         if before is not None:
-            old &= NOISE.c.number < before
+            old &= NOISE.c.start < before
         if others:
-            old |= NOISE.c.epoch != epoch
+            old |= NOISE.c.terms != terms
         with self._transaction(write=False) as link:
             key, _ = self._known(link, zone)
             old &= NOISE.c.zone == key
@@ -561,8 +561,8 @@ def _update(link: Connection, key: int, epoch: RosterEpoch) -> None:
 
 
 def _of_block(key: int, block: NoiseBlock) -> ColumnElement[bool]:
-    here = (NOISE.c.zone == key) & (NOISE.c.epoch == block.epoch)
-    here &= (NOISE.c.number == block.number) & (NOISE.c.start == block.start)
+    here = (NOISE.c.zone == key) & (NOISE.c.terms == block.terms)
+    here &= NOISE.c.start == block.start
     return here & (NOISE.c.scale == block.scale) & (NOISE.c.mark == block.mark)
 
 
