@@ -179,7 +179,7 @@ def test_a_service_with_its_ledger(tmp_path: Path, capsys: pytest.CaptureFixture
         values = json.loads(out)
         assert (code, values["verdict"]) == (0, "passed"), values["summary"]
         status = {check["id"]: check["status"] for check in values["checks"]}
-        assert status["chain"] == status["schedule"] == status["roster"] == "passed"
+        assert status["chain"] == status["terms"] == "passed"
         assert values["zones"][0]["releases"] == 12
         assert values["eta_set_by"].startswith("not set yet")
     code, out, _ = run(capsys, "audit", deployment.ledger, "--json", "-")

@@ -100,7 +100,7 @@ def standing(folder: Path) -> LedgerState:
     return report.standings["elm-street"]
 
 
-def bodies(folder: Path, kind: str = "epoch") -> list[dict[str, object]]:
+def bodies(folder: Path, kind: str = "terms") -> list[dict[str, object]]:
     with open_store(str(folder / "ledger.db"), create=False) as store:
         return [dict(one.body) for one in store.records("elm-street") if one.kind == kind]
 

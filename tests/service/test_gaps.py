@@ -29,15 +29,15 @@ from hushgrid.service.ledger.records import (
     Head,
     LedgerState,
     ReleaseRecord,
-    TermsRecord,
 )
 from hushgrid.service.ledger.witness import Witnesses, open_witnesses, sidecar_path
 from hushgrid.service.ledger.writer import Ledger, load, verify_signature
 from hushgrid.service.meters import open_meters
 from hushgrid.service.process import make_noise
 from hushgrid.service.status import from_ledger
-from hushgrid.service.terms import first_state, roster_digest
+from hushgrid.service.terms import terms_record
 from hushgrid.service.transfer import move
+from tests import bodies
 from tests.bodies import resume
 from tests.service.faults import FIRST, QUARTER, World, lose_meters, no_pauses, service, zone
 from tests.service.http.test_access import KEPT
@@ -171,7 +171,7 @@ def test_an_audit_finds_a_gap_that_is_booked_too_low(tmp_path: Path) -> None:
         ledger.append("resume", resume(gap.first, gap.last, epsilon=0.5))
     evidence, _ = load_ledger(world.made.ledger, zone=None, key=None, heads=())
     terms = terms_of(world.made.zones[0])
-    found = budget(evidence[0], terms, {evidence[0].epochs[0].digest: terms})
+    found = budget(evidence[0], terms, {evidence[0].weeks[0].digest: terms})
     assert found.status == "failed"
     assert "may have cost 1.5" in found.text
 
@@ -399,12 +399,11 @@ def test_a_curator_that_followed_takes_over_without_a_gap(tmp_path: Path, follow
 
 @pytest.mark.parametrize("order", [1, -1])
 def test_other_meters_are_others_than_those_that_were_lost(order: int) -> None:
-    """The digest of terms does not have the meters."""
+    """The digest of terms has the meters."""
     one = plain(2)
-    first, digest = one.begins // one.seconds, first_state(one).digest
-    old = TermsRecord(digest, first, 16, one.seconds, roster=roster_digest(one))
+    first, old = one.begins // one.seconds, terms_record(one)
     gap = GapRecord(first, first, "fork")
-    lost = LedgerState("elm", "", "", Head(1, ""), "", old, None, (old,), (), (), gap=gap)
+    lost = LedgerState("elm", "", "", Head(1, ""), "", old, (old,), (), (), gap=gap)
     twice = largest_loss(one, lost, [replace(one, meters=one.meters[::order])])
     assert twice == pytest.approx((1 + (order < 0)) * largest_loss(one, lost, [one]))
 
@@ -417,11 +416,10 @@ def test_a_lost_end_counts_for_houses_that_are_certain() -> None:
     one = plain(2, policy=Policy(1.0, horizon=16))
     homes = Zone("elm", [10_000, 1000])
     one = replace(one, scenario=replace(one.scenario, zone=homes, models=(theta,)))
-    first, state = one.begins // one.seconds, first_state(one)
-    epoch = TermsRecord(state.digest, first, 16, one.seconds)
+    first, terms = one.begins // one.seconds, terms_record(one)
     gap = GapRecord(first + 2, first + 7, "witness")
     head = Head(1, "")
-    lost = LedgerState("elm", "", "", head, "", epoch, None, (epoch,), (), (), gap=gap)
+    lost = LedgerState("elm", "", "", head, "", terms, (terms,), (), (), gap=gap)
     booked = largest_loss(one, lost)
     # 6 steps, each with noise for the small house
     assert booked == pytest.approx(6 * 10_000 / 1000)
@@ -468,16 +466,16 @@ def test_no_epoch_begins_before_one_that_was_set_aside(tmp_path: Path) -> None:
 
 
 def test_an_epoch_that_was_set_aside_hides_no_loss() -> None:
-    """Only the roster of the last epoch closes an interval ahead that was not published."""
+    """Only the roster of the last terms closes an interval ahead that was not published."""
     one = plain(2)
     first, length = one.begins // one.seconds, one.seconds
-    epochs = [
-        TermsRecord("0" * 64, first + n, 16, length, roster=letter * 64)
+    records = [
+        bodies.terms_of("0" * 64, first + n, length, roster=letter * 64)
         for n, letter in ((0, "a"), (20, "b"), (8, "a"))
     ]
-    for n, last in ((2, epochs[1]), (3, epochs[2])):
-        some = tuple(epochs[:n])
-        found = LedgerState("elm", "", "", Head(1, ""), "", last, None, some, (), ())
+    for n, last in ((2, records[1]), (3, records[2])):
+        some = tuple(records[:n])
+        found = LedgerState("elm", "", "", Head(1, ""), "", last, some, (), ())
         assert _is_beyond((first + 19) * length, found) is (n == 3)
         assert not _is_beyond((last.first - 1) * length, found)
 

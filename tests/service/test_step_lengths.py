@@ -174,13 +174,13 @@ def told(seconds: int, begins: int) -> list[tuple[str, dict[str, Any]]]:
     """Three steps of 900 s, a booked gap of one more, then an epoch."""
     return [
         ("genesis", dict(bodies.genesis("production", KEY.public, START - 60))),
-        ("epoch", dict(bodies.epoch("ab" * 32, first=FIRST, horizon=9, seconds=900))),
+        ("terms", bodies.terms("ab" * 32, first=FIRST, seconds=900)),
         *(("release", release(t)) for t in range(FIRST, FIRST + 3)),
         ("gap", dict(bodies.gap(FIRST + 3, FIRST + 3, "meters"))),
         ("resume", dict(bodies.resume(FIRST + 3, FIRST + 3, 0.5))),
         (
-            "epoch",
-            dict(bodies.epoch("cd" * 32, first=begins // seconds, horizon=9, seconds=seconds)),
+            "terms",
+            bodies.terms("cd" * 32, first=begins // seconds, seconds=seconds),
         ),
     ]
 

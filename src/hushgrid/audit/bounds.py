@@ -37,7 +37,6 @@ CHECKS = {
     "seed_reuse": "No two streams of noise are the same.",
     "chain": "Every record follows from the one before, is signed, and nothing is missing.",
     "terms": "Releases were made under the terms given; records of terms name their houses.",
-    "roster": "The meters are those of the terms.",
     "steps": "Steps and the times of rates are in order; steps without a release are named.",
     "fifteen_fifteen": "At least 15 customers, none above 15 % of the expected load.",
 }

@@ -65,7 +65,6 @@ class Terms:
         consumption: Laws of the readings given occupancy.
         policy: Promise, trust and schedule.
         budget: Largest sum of epsilon over a horizon, or None.
-        roster: Digest of the list of meters, or None.
         secret: What is promised: "step", "interval", "window" or "trajectory".
         epsilon: Epsilon of the promise; None for the policy's epsilon of one step.
         delta: Delta of the promise.
@@ -89,7 +88,6 @@ class Terms:
     consumption: Consumption
     policy: Policy
     budget: float | None = None
-    roster: str | None = None
     secret: str = "step"
     epsilon: float | None = None
     delta: float = 0.0

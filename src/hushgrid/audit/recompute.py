@@ -376,25 +376,6 @@ def _spread(made: Recomputed) -> Check:
     return Check("noise_scale", "passed", f"Releases scatter as noise of that scale must ({word}).")
 
 
-def roster(week: RecordedWeek, terms: Sequence[Terms]) -> Check:
-    """Whether the meters are those of the week's terms.
-
-    Args:
-        week: The week on record.
-        terms: Terms with its digest.
-
-    Returns:
-        The check.
-    """
-    known = [one.roster for one in terms if one.roster is not None]
-    if week.roster is None or not known:
-        return Check("roster", "not_applicable", "No list of meters to compare.")
-    if week.roster in known:
-        return Check("roster", "passed", "The meters are those of the terms.")
-    text = f"Record {week.place} was made for other meters than those given."
-    return Check("roster", "failed", text, week.place)
-
-
 def house_names(evidence: Evidence, digests: Mapping[str, Terms]) -> list[Check]:
     """Whether records of terms have a name for each house, and the same ones for the same meters.
 

@@ -61,7 +61,6 @@ from hushgrid.service.replay import add_rates
 from hushgrid.service.terms import (
     digest_of,
     first_state,
-    roster_digest,
     terms_record,
     zone_as_begun,
 )
@@ -212,7 +211,6 @@ def terms_of(service: ZoneService) -> Terms:
     return Terms(
         *service.scenario.terms,
         service.policy,
-        roster=roster_digest(service),
         secret="step" if promise is None else promise.secret,
         epsilon=None if promise is None else stated_epsilon(service),
         fallback_rate=service.fallback_rate,

@@ -101,11 +101,8 @@ def test_two_days_with_a_change_a_gap_and_other_clocks_pass(tmp_path: Path, hone
     bodies = [body for _, body in honest.story]
     assert sum("account" in body for body in bodies) >= 20
     assert {len(body["account"]) for body in bodies if "account" in body} == {2}
-    assert [body["interval"] for body in bodies if "interval" in body] == [
-        1.0,
-        0.5,
-        0.5,
-    ]  # and a week begins
+    promises = [body["promise"]["epsilon"] for kind, body in honest.story if kind == "terms"]
+    assert promises == [1.0, 0.5]
     assert all(len(record.line) < 100_000 for record in records)
     assert script_says(records).startswith("good: ")
     assert audit_says(tmp_path, records, honest.terms).status == "passed"
@@ -161,9 +158,14 @@ def stays_more(moves: list[list[float]]) -> list[list[float]]:
     return [[a + 0.01 * b, 0.99 * b, 0.99 * c, d + 0.01 * c] for a, b, c, d in moves]
 
 
+def promised(name: str, value: Callable[[Any], Any]) -> Callable[[Any], None]:
+    """Another value of a field of the promise."""
+    return lambda body: setting(name, value)(body["promise"])
+
+
 def without_promise(body: Any) -> None:
-    for name in ("interval", "occupancy", "models", "time_zone", "eta"):
-        del body[name]
+    body["promise"]["secret"] = "step"
+    del body["models"]
 
 
 READ, GAP = ("release", "readings"), ("resume", None)
@@ -180,11 +182,11 @@ FORGED = [
     (GAP, 0, "an earlier step", setting("until", lambda until: until - 3)),
     (GAP, 0, "a later step", setting("until", lambda until: until + 3)),
     *(
-        (("epoch", None), epoch, what, change)
-        for epoch in (0, 1)
+        (("terms", None), number, what, change)
+        for number in (0, 1)
         for what, change in (
-            ("a larger promise", setting("interval", lambda promise: promise * 1.1)),
-            ("a smaller promise", setting("interval", lambda promise: promise * 0.9)),
+            ("a larger promise", promised("epsilon", lambda promise: promise * 1.1)),
+            ("a smaller promise", promised("epsilon", lambda promise: promise * 0.9)),
             ("no promise", without_promise),
             ("another digest of the models", setting("occupancy", "ab" * 32)),
             ("other meters", setting("roster", "ab" * 32)),
@@ -195,18 +197,18 @@ FORGED = [
             ("a smaller reach", chain("reach", lambda reach: reach * 0.99)),
             ("a larger reach", chain("reach", lambda reach: reach * 1.01)),
             ("another law", chain("law", lambda law: [law[0] - 0.05, law[1] + 0.05])),
-            ("another eta", setting("eta", 0.5)),
+            ("another eta", promised("eta", lambda eta: eta / 2)),
         )
     ),
 ]
 # What the script lets pass. None makes an account look better kept: the rows stand as they were.
-# Only the service file says what was planned for a lost block, which law an epoch's models have
+# Only the service file says what was planned for a lost block, which law the models of terms have
 # where an account goes on from before, and that eta is 1.
 HARMLESS = {
     ("resume", 0, "loss -0.01"),
-    ("epoch", 1, "another law"),
-    ("epoch", 0, "another eta"),
-    ("epoch", 1, "another eta"),
+    ("terms", 1, "another law"),
+    ("terms", 0, "another eta"),
+    ("terms", 1, "another eta"),
 }
 # The audit finds these by the checks of scales and places, not of accounts.
 OF_THE_NOISE = (
