@@ -18,7 +18,7 @@ from hushgrid.cli import main
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import Deployment, Promise, ZoneService
 from hushgrid.files.zone_file import Provenance
-from hushgrid.service import epoch
+from hushgrid.service import terms
 from hushgrid.service.check import examine
 from hushgrid.service.gaps import book, resume_zones
 from hushgrid.service.ledger import open_store
@@ -195,10 +195,10 @@ def test_what_models_cost_is_charged_after_a_crash_or_a_loss(
             book(elm, it._ledger, [replace(pooled, policy=replace(pooled.policy, epsilon=0.4))])
     else:
         with monkeypatch.context() as crash:
-            crash.setattr(epoch, "charge", lambda *_: 1 / 0)
+            crash.setattr(terms, "charge", lambda *_: 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 run_on(tmp_path, pooled, 0)
-        assert standing(tmp_path, "elm").epoch is not None
+        assert standing(tmp_path, "elm").terms is not None
     if then == "start":
         run_on(tmp_path, pooled, 1)
     elif then == "gap":
@@ -290,7 +290,7 @@ def test_a_transfer_that_is_lost_is_asked_for_again(world: World) -> None:
     again = new_terms(world, ELM, OAK, world.t)
     with pytest.raises(LedgerError, match=r"house 4 of zone 'oak' was in zone 'elm'"):
         again.play(lambda again: again.whole(1), new_terms=True)
-    assert all(len(world.standing(name).epochs) == 1 for name in ("elm", "oak"))
+    assert all(len(world.standing(name).terms_records) == 1 for name in ("elm", "oak"))
     problems = examine(again.made).problems
     assert any("house 4 of zone 'oak' was in zone 'elm'" in one for one in problems)
     moved(world)
@@ -316,7 +316,7 @@ def test_a_roster_that_published_nothing_is_corrected_without_a_transfer(world: 
     wrong.play(lambda _: iter(()), new_terms=True)
     right = new_terms(world, ("elm-0", "elm-1", "elm-2", "elm-3"), (*OAK[:3], "new"), world.t + 2)
     right.play(lambda _: iter(()), new_terms=True)
-    assert [len(world.standing(name).epochs) for name in ("elm", "oak")] == [3, 3]
+    assert [len(world.standing(name).terms_records) for name in ("elm", "oak")] == [3, 3]
 
 
 def test_a_new_zone_does_not_take_houses_without_what_they_spent(world: World) -> None:
