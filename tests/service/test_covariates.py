@@ -214,11 +214,11 @@ def test_an_audit_computes_it_again(tmp_path: Path, policy: Policy) -> None:
     assert {one.id: one.status for one in made.checks}["post_processing"] == "passed"
     assert any("temperature depends on no reading" in text for text in made.assumptions)
     (one,) = evidence
-    last = one.epochs[1].entries[-1]
+    last = one.weeks[1].entries[-1]
     for wrong in ({"temperature": 99.0, "holiday": None}, {"temperature": 10.0}, None):
         bad = replace(last, release=replace(last.release, covariates=wrong))
-        epoch = replace(one.epochs[1], entries=(*one.epochs[1].entries[:-1], bad))
-        again = certify([replace(one, epochs=(one.epochs[0], epoch))], terms)
+        week = replace(one.weeks[1], entries=(*one.weeks[1].entries[:-1], bad))
+        again = certify([replace(one, weeks=(one.weeks[0], week))], terms)
         assert {one.id: one.status for one in again.checks}["post_processing"] == "failed", wrong
 
 

@@ -95,10 +95,10 @@ def test_an_audit_computes_it_again(tmp_path: Path, policy: Policy) -> None:
     assert len(made.recomputed) == 2
     (one,) = evidence
     for name, value in (("base", 1.0), ("model_share", 0.999), ("estimate", 9.0)):
-        last = one.epochs[1].entries[-1]
+        last = one.weeks[1].entries[-1]
         wrong = replace(last, release=replace(last.release, **{name: value}))
-        epoch = replace(one.epochs[1], entries=(*one.epochs[1].entries[:-1], wrong))
-        bad = certify([replace(one, epochs=(one.epochs[0], epoch))], [first, terms_of(zone)])
+        week = replace(one.weeks[1], entries=(*one.weeks[1].entries[:-1], wrong))
+        bad = certify([replace(one, weeks=(one.weeks[0], week))], [first, terms_of(zone)])
         assert {one.id: one.status for one in bad.checks}["post_processing"] == "failed", name
 
 
@@ -131,6 +131,6 @@ def test_an_epoch_that_published_nothing_interrupts_nothing(tmp_path: Path) -> N
     last = service(policy=ALONE, begins=BEGINS + 12 * 900)
     ran(tmp_path, last, (3,), new_terms=True)
     evidence, _ = load_ledger(str(tmp_path / "ledger.db"), zone=None, key=None, heads=())
-    assert len(evidence[0].epochs) == 3
+    assert len(evidence[0].weeks) == 3
     made = certify(evidence, [terms_of(service(policy=ALONE)), terms_of(last)])
     assert {one.id: one.status for one in made.checks}["post_processing"] == "passed"

@@ -148,7 +148,7 @@ def test_a_service_runs_stops_and_goes_on(tmp_path: Path, broker: Broker) -> Non
     assert after.releases[: len(before.releases)] == before.releases
     steps = [release.t for release in after.releases]
     assert steps == sorted(set(steps)), "a step is published once"
-    assert len(after.epochs) == 1
+    assert len(after.terms_records) == 1
 
 
 def _check_log(lines: list[dict[str, Any]]) -> None:

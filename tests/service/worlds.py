@@ -15,7 +15,7 @@ from hushgrid.model.laws import Law, Net
 from hushgrid.service.ledger.writer import create
 from hushgrid.service.meters.columns import Counts, Interval
 
-START = 1_750_000_500  # [UTC epoch s], on a quarter hour
+START = 1_750_000_500  # [UTC s], on a quarter hour
 TOKEN = "a-token-for-tests"
 
 

@@ -145,9 +145,9 @@ class RecordedRelease(HasRelease):
         release: What is on record; its steps count in its week from 1.
         source: What it is made from.
         houses: How many the publisher says there are.
-        start: [UTC epoch s] of its interval, where it is on record.
-        published_at: [UTC epoch s], where it is on record.
-        applies_start: When its rate begins [UTC epoch s], where it is on record.
+        start: [UTC s] of its interval, where it is on record.
+        published_at: [UTC s], where it is on record.
+        applies_start: When its rate begins [UTC s], where it is on record.
     """
 
     place: int

@@ -414,7 +414,7 @@ class DayClock(Protocol):
         ...
 
     def from_step(self, first: int) -> DayClock:
-        """The clock of an epoch that begins with the zone's step `first`."""
+        """The clock of steps that begin with the zone's step `first`."""
         ...
 
 
@@ -437,7 +437,7 @@ class EvenDays(NamedTuple):
         return (t - 1) % self.steps / self.steps, False
 
     def from_step(self, first: int) -> EvenDays:  # noqa: ARG002
-        """Itself: every epoch begins with a day."""
+        """Itself: steps begin with a day."""
         return self
 
 

@@ -314,7 +314,7 @@ def resume(
         list[Path] | None,
         typer.Option(
             "--lost-terms",
-            help="Service file of an epoch that may have begun and been lost; once for each. The"
+            help="Service file of terms that may have begun and been lost; once for each. The"
             " service must be stopped.",
         ),
     ] = None,
@@ -324,7 +324,7 @@ def resume(
 
     A zone that waits since the clock was set goes on: the running service takes its clock for
     right. Works while the service runs on this machine, and while it is stopped. The file must
-    have the terms of the last epoch in the ledger.
+    have the terms of the ledger.
 
     Example: hushgrid resume service.toml --zone elm-street
 

@@ -132,7 +132,7 @@ class Charges(FileTable):
 
         Args:
             rate: Price of energy [currency/kWh].
-            start: Start of the interval [UTC epoch s].
+            start: Start of the interval [UTC s].
             time_zone: IANA name of the zone of times of day and months.
 
         Returns:
@@ -186,7 +186,7 @@ class ZoneService:
         scenario: Calendars from `begins` on: step 1 is the interval that starts then.
         policy: The policy as planned, from `begins` to the end of the local week.
         meters: Meter ids in house order.
-        begins: Start of step 1 [UTC epoch s].
+        begins: Start of step 1 [UTC s].
         seconds: Length of an interval [s].
         grace: How long after the end of an interval readings are accepted for it [s].
         time_zone: IANA name of the zone of times of day.
@@ -210,7 +210,7 @@ class ZoneService:
         planned: Whether the policy keeps the promise; else it has the terms of the file alone.
         week: The policy over a week of local time from Monday 0:00, which repeats; None: `policy`
             repeats.
-        terms_begin: When its terms begin [UTC epoch s]; None: with step 1.
+        terms_begin: When its terms begin [UTC s]; None: with step 1.
         export_meters: Id of each house's register of energy fed in, "" where its one meter is
             signed; empty: no house has such a register.
 
@@ -284,7 +284,7 @@ class ZoneService:
         return {meter: second for meter, second in pairs if second}
 
     def total(self, rate: float, start: int) -> float:
-        """A price of the interval at `start` [UTC epoch s] with its charges."""
+        """A price of the interval at `start` [UTC s] with its charges."""
         return self.charges.total(rate, start, self.time_zone)
 
     def rounded(self, rate: float) -> float:
@@ -292,7 +292,7 @@ class ZoneService:
         return rate if self.digits is None else round(rate, self.digits) + 0.0  # never -0.0
 
     def amounts(self, rate: float, start: int, feed_in: float | None) -> dict[str, float]:
-        """The figures of the interval at `start` [UTC epoch s] as price consumers read them.
+        """The figures of the interval at `start` [UTC s] as price consumers read them.
 
         Args:
             rate: Price of energy [currency/kWh].
@@ -313,12 +313,12 @@ class ZoneService:
 
     @property
     def since(self) -> int:
-        """When its terms begin [UTC epoch s]."""
+        """When its terms begin [UTC s]."""
         return self.begins if self.terms_begin is None else self.terms_begin
 
     @property
     def ends(self) -> int:
-        """End of the week's steps [UTC epoch s]."""
+        """End of the week's steps [UTC s]."""
         return self.begins + self.policy.horizon * self.seconds
 
     @property
@@ -331,7 +331,7 @@ class LocalDays(NamedTuple):
     """Times of day of steps by a clock of a time zone.
 
     Attributes:
-        begins: Start of step 1 [UTC epoch s].
+        begins: Start of step 1 [UTC s].
         seconds: Length of a step [s].
         time_zone: IANA name.
     """
@@ -410,7 +410,7 @@ class Times(FileTable):
     Attributes:
         meter_interval: Length of the meters' own readings [s].
         interval: Length of an interval [s].
-        begins: Start of step 1 [UTC epoch s].
+        begins: Start of step 1 [UTC s].
         grace: How long after the end of an interval readings are accepted for it [s].
         retention: How long readings are kept [s].
         early_limit: How many intervals after the present one a reading may start.

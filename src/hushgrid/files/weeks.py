@@ -40,7 +40,7 @@ class Steps(NamedTuple):
     """Steps in time.
 
     Attributes:
-        begins: Start of the first step [UTC epoch s].
+        begins: Start of the first step [UTC s].
         seconds: Length of a step [s].
         number: Number of steps.
         time_zone: IANA name of the zone of times of day.
@@ -53,7 +53,7 @@ class Steps(NamedTuple):
 
     @property
     def starts(self) -> Ints:
-        """(number,) start of each step [UTC epoch s]."""
+        """(number,) start of each step [UTC s]."""
         return self.begins + self.seconds * np.arange(self.number, dtype=np.int64)
 
 
@@ -88,7 +88,7 @@ def _offsets(steps: Steps) -> Ints:
 
 
 def _asked(instants: Ints, time_zone: str) -> Ints:
-    """What local time is ahead of UTC at instants [UTC epoch s], [s]."""
+    """What local time is ahead of UTC at instants [UTC s], [s]."""
     zone = ZoneInfo(time_zone)
     clocks = (datetime.fromtimestamp(instant, zone) for instant in instants.tolist())
     ahead = (round((clock.utcoffset() or timedelta()).total_seconds()) for clock in clocks)
@@ -266,13 +266,13 @@ def week_of(at: int, seconds: int, time_zone: str) -> tuple[int, int]:
     """The local week that an instant is in.
 
     Args:
-        at: The instant [UTC epoch s].
+        at: The instant [UTC s].
         seconds: Length of a step [s].
         time_zone: IANA name.
 
     Returns:
         The first border of steps in the week, Monday 0:00 where that is one, and the first in the
-        next week [UTC epoch s].
+        next week [UTC s].
     """
     zone = ZoneInfo(time_zone)
     now = datetime.fromtimestamp(at, zone)
@@ -289,7 +289,7 @@ def placed(service: ZoneService, begins: int) -> ZoneService:
 
     Args:
         service: The zone.
-        begins: Start of its first step [UTC epoch s].
+        begins: Start of its first step [UTC s].
 
     Returns:
         The zone with its patterns and the noise of its plan over these steps; one that was read

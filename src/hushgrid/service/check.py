@@ -54,7 +54,7 @@ from hushgrid.service.ledger.witness import (
 )
 from hushgrid.service.ledger.writer import Ledger, Signer, load, verify_signature
 from hushgrid.service.meters.block_keys import BlockKeys
-from hushgrid.service.meters.columns import Interval, Roster, RosterEpoch
+from hushgrid.service.meters.columns import HeldRoster, Interval, Roster
 from hushgrid.service.meters.store import damages, stored_rosters
 from hushgrid.service.meters.tables import SCHEMA as METERS
 from hushgrid.service.meters.tables import file_of, key_folder
@@ -447,7 +447,7 @@ def _meters(deployment: Deployment, found: Findings, states: dict[str, LedgerSta
         changed = zone.id in found.running and found.running[zone.id].new
         if zone.id in rosters and not changed:
             with found.at(what):
-                RosterEpoch(rosters[zone.id]).check_same(Roster.of(*zone.roster), zone.id)
+                HeldRoster(rosters[zone.id]).check_same(Roster.of(*zone.roster), zone.id)
     if not whole:
         found.checks.append(Finding(what, "the file is damaged", f"First {_COPY}."))
     for name, problems in damages(url, published).items():

@@ -22,7 +22,7 @@ from hushgrid.service.ledger.writer import Ledger, Signer, load, verify_signatur
 from hushgrid.service.meters import open_meters
 from hushgrid.service.terms import as_begun
 
-_FAR = 2**53  # [UTC epoch s], after every block
+_FAR = 2**53  # [UTC s], after every block
 
 
 class EndOfLedger(NamedTuple):
@@ -50,7 +50,7 @@ def close_ledger(deployment: Deployment, goes_on: str, now: float) -> list[EndOf
     Args:
         deployment: The service.
         goes_on: Where the zones go on, in words.
-        now: [UTC epoch s]
+        now: [UTC s]
 
     Returns:
         The end of each zone's ledger.

@@ -113,10 +113,10 @@ def price(zone: ZoneService, release: ReleaseRecord) -> dict[str, Any]:
 
 @lru_cache(1 << 14)  # pages of prices name each border of intervals twice
 def utc(seconds: int) -> str:
-    """RFC 3339 of an epoch second.
+    """RFC 3339 of a UTC second.
 
     Args:
-        seconds: UTC epoch seconds.
+        seconds: UTC seconds.
 
     Returns:
         The text, in UTC with Z.
@@ -347,7 +347,7 @@ class Curator:
     ) -> None:
         self.service, self._ledger, self._meters = service, ledger, meters
         self._present = present
-        self._refused = 0  # the end of the week after which none may begin [UTC epoch s]
+        self._refused = 0  # the end of the week after which none may begin [UTC s]
         self._noise, self._publishers, self._mode, self._watch = noise, publishers, mode, watch
         self._covariates = covariates
         self._unshown: dict[int, ReleaseRecord] = {}  # by publisher
@@ -356,7 +356,7 @@ class Curator:
         self._purged = -math.inf
         self._old = False
         self._kept: tuple[NoiseBlock | None, ...] = ()  # whose M the meter store may have
-        self._until = -1  # blocks that began before have no key [UTC epoch s]
+        self._until = -1  # blocks that began before have no key [UTC s]
         self._swept = ""  # terms since whose start here no M of others is kept
         self.doubt: str | None = None
         self.confirmed = False
@@ -400,16 +400,16 @@ class Curator:
             key: The key that signs.
             publishers: The ways out.
             mode: Production or simulation.
-            now: [UTC epoch s]
+            now: [UTC s]
             new_terms: Record these terms, whether or not there are others.
-            begins: First interval [UTC epoch s] of terms that have published nothing, where the
+            begins: First interval [UTC s] of terms that have published nothing, where the
                 caller knows it.
             watch: Called with the name of each step of a tick.
             witness: The last records known on this machine. Without one a ledger that lost its
                 end is refused where its store notices, and not noticed where it does not.
-            covariates: Values of the public covariates by the start of an interval [UTC epoch s];
+            covariates: Values of the public covariates by the start of an interval [UTC s];
                 returns at once, and never raises.
-            present: Prices at an instant [UTC epoch s], for publishers that show them; None while
+            present: Prices at an instant [UTC s], for publishers that show them; None while
                 they are not ready. Returns at once, and never raises.
 
         Yields:
@@ -469,7 +469,7 @@ class Curator:
         """A zone whose terms have published nothing yet begins with the next whole interval.
 
         Or with the first in which a house has its reading: they were there before it. Which houses
-        those are, and incomplete readings, play no part. `known` [UTC epoch s]: where it begins, if
+        those are, and incomplete readings, play no part. `known` [UTC s]: where it begins, if
         the caller knows. The meter store keeps where it begins: what a start leaves out, a later
         one does not publish. The intervals before are not closed here but with the first that is
         published: what the meter store has closed was to be published.
@@ -531,11 +531,11 @@ class Curator:
         return self._first + self._replay.state.t - 1
 
     def start_of(self, t: int) -> int:
-        """When the zone's step t starts [UTC epoch s]."""
+        """When the zone's step t starts [UTC s]."""
         return t * self.service.seconds
 
     def next_due(self) -> int:
-        """When the next interval closes [UTC epoch s]."""
+        """When the next interval closes [UTC s]."""
         return self.start_of(self.t) + self.service.seconds + self.service.grace
 
     @property
@@ -572,7 +572,7 @@ class Curator:
         """Close and publish every interval that is due; retry releases not yet published.
 
         Args:
-            now: [UTC epoch s]
+            now: [UTC s]
             ahead: By how much the clock was set forward since it was known to be right [s].
             most: Intervals to publish at most.
 
@@ -648,7 +648,7 @@ class Curator:
             self._ledger.keep_checkpoint(self._last, arrays)
 
     def leave_out_until(self, start: int) -> None:
-        """Go on with the interval at `start` [UTC epoch s]; those before it get no release."""
+        """Go on with the interval at `start` [UTC s]; those before it get no release."""
         steps = start // self.service.seconds - self.t
         if steps > 0:
             self._leave_out(steps)
@@ -885,7 +885,7 @@ def status_of(zone: ZoneService, standing: LedgerState | None, now: float) -> St
     Args:
         zone: The zone.
         standing: What its ledger says; None where it has no record.
-        now: [UTC epoch s]
+        now: [UTC s]
 
     Returns:
         The last step, the room of its account, and the state in words.
@@ -898,7 +898,7 @@ def status_of(zone: ZoneService, standing: LedgerState | None, now: float) -> St
 
 
 def _not_begun(zone: ZoneService, start: int, now: float) -> str:
-    """When the first price comes, by the start of the first interval [UTC epoch s].
+    """When the first price comes, by the start of the first interval [UTC s].
 
     A zone whose first interval is over begins with the next whole one after the start of serve,
     which the ledger does not have.

@@ -81,7 +81,7 @@ def note_loss(
             witness. None: there is none. On the timeline of the ledger's server it shows nothing
             that the ledger does not: an interval without a release was closed by a process that
             stopped before it published. Not so where the ledger came there from another place.
-        now: [UTC epoch s]
+        now: [UTC s]
         named: The operator has named the terms that may be lost.
 
     Raises:
@@ -149,7 +149,7 @@ def reach_of(standing: LedgerState) -> int:
         standing: A ledger with terms.
 
     Returns:
-        [UTC epoch s]
+        [UTC s]
     """
     return standing.reach or min(terms.begins for terms in standing.terms_records)
 
@@ -158,7 +158,7 @@ def _is_beyond(closed: int, standing: LedgerState) -> bool:
     """Whether an interval that the meter store closed ends after all that is on record.
 
     Args:
-        closed: Its start [UTC epoch s].
+        closed: Its start [UTC s].
         standing: A ledger with terms.
 
     Returns:
@@ -372,7 +372,7 @@ def resume_zones(
     Args:
         deployment: The service, with the terms of the ledger.
         zone: One zone; None: all of them.
-        now: [UTC epoch s]
+        now: [UTC s]
         patience: How long to wait for a running service [s].
         lost_terms: The service with terms that may have begun and been lost; `deployment` itself:
             there were none.
@@ -500,7 +500,7 @@ def look_for_loss(
         deployment: The service, whose meter store is opened for it.
         service: The zone.
         ledger: Its ledger, open for writing.
-        now: [UTC epoch s]
+        now: [UTC s]
         named: As for `note_loss`.
     """
     path = file_of(deployment.meters)

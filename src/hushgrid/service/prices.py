@@ -54,7 +54,7 @@ class Guess(NamedTuple):
     """An expected price.
 
     Attributes:
-        start: When it begins [UTC epoch s].
+        start: When it begins [UTC s].
         rate: [currency/kWh]
         within: Where the optimal rate lies; None: not known.
         source: What it is made from.
@@ -73,7 +73,7 @@ def fallback(zone: ZoneService, start: int) -> Guess:
 
     Args:
         zone: The zone.
-        start: Start of the interval [UTC epoch s].
+        start: Start of the interval [UTC s].
 
     Returns:
         The fallback rate, and the feed-in rate of no load.
@@ -86,9 +86,9 @@ class PriceRange(NamedTuple):
     """The prices that a request asks for.
 
     Attributes:
-        since: Start of the first [UTC epoch s]; None: a day before the newest, or later where the
+        since: Start of the first [UTC s]; None: a day before the newest, or later where the
             limit leaves out the oldest.
-        until: Prices start before it [UTC epoch s]; None: the end of the forecast.
+        until: Prices start before it [UTC s]; None: the end of the forecast.
         limit: The most prices of an answer.
     """
 
@@ -105,8 +105,8 @@ class PriceEntry(NamedTuple):
     """One price.
 
     Attributes:
-        start: Start of its interval [UTC epoch s].
-        end: End of its interval [UTC epoch s].
+        start: Start of its interval [UTC s].
+        end: End of its interval [UTC s].
         rate: Price of energy [currency/kWh].
         forecast: Whether it is expected and not published.
         source: What it is made from.
@@ -137,7 +137,7 @@ class Series(NamedTuple):
         simulated: Whether noise is simulated.
         head: Digest of the newest release's record.
         entries: The prices.
-        following: Where the rest begins that the limit left out [UTC epoch s].
+        following: Where the rest begins that the limit left out [UTC s].
         digits: Digits after the point of a price; None: all.
     """
 
@@ -173,7 +173,7 @@ def bounds(newest: ReleaseRecord | None, span: PriceRange) -> tuple[int, int]:
         span: The request.
 
     Returns:
-        Since and until [UTC epoch s].
+        Since and until [UTC s].
     """
     first = 0 if newest is None else newest.applies_start - DAY
     since = first if span.since is None else span.since
@@ -481,7 +481,7 @@ class ForecastPrices(NamedTuple):
     between: tuple[Guess, ...] = ()
 
     def at(self, start: int) -> Guess | None:
-        """The expected price of the interval at `start` [UTC epoch s]."""
+        """The expected price of the interval at `start` [UTC s]."""
         return next((one for one in self.between + self.guesses if one.start == start), None)
 
 
@@ -518,13 +518,13 @@ class Forecaster:
 
         Of a day, where intervals have a minute or more. A step takes about 0.2 ms, so of shorter
         intervals there are fewer: none is newer before its forecast is made. Before the first
-        release of a week they begin at `start` [UTC epoch s]. An interval that no release was
+        release of a week they begin at `start` [UTC s]. An interval that no release was
         for keeps what was expected after the last one before it.
 
         Args:
             releases: The releases.
             start: See above.
-            until: Where the expected prices end [UTC epoch s]; None: as above.
+            until: Where the expected prices end [UTC s]; None: as above.
         """
         newest = releases[-1] if releases else None
         begun = newest is not None and newest.start >= self._zone.begins
@@ -594,7 +594,7 @@ class Forecaster:
     def _before(
         self, public: PublicReplay, earlier: Sequence[ReleaseRecord], start: int, until: int
     ) -> list[Guess]:
-        """Expected prices of start..until [UTC epoch s], before the week's first release."""
+        """Expected prices of start..until [UTC s], before the week's first release."""
         seconds = self._zone.seconds
         if earlier:  # whose intervals may have had another length
             start = max(start, (earlier[-1].applies_start // seconds + 1) * seconds)
@@ -636,7 +636,7 @@ class Forecaster:
 
 
 def _from(releases: Sequence[ReleaseRecord], since: int) -> list[ReleaseRecord]:
-    """Releases of intervals that start at `since` [UTC epoch s] or later; searched from the end."""
+    """Releases of intervals that start at `since` [UTC s] or later; searched from the end."""
     found: list[ReleaseRecord] = []
     for one in reversed(releases):
         if one.start < since:
@@ -689,7 +689,7 @@ class History:
         self._watchers: list[tuple[ReleaseWatcher, bool]] = []
         self._price_watchers: list[PriceWatcher] = []
         self._shown: dict[str, dict[str, Any]] = {}
-        self._notified: dict[str, int] = {}  # start of a zone's last interval made here [epoch s]
+        self._notified: dict[str, int] = {}  # start of a zone's last interval made here [UTC s]
         self._mutex = threading.Lock()
 
     def fill(self, zone: str, releases: Sequence[ReleaseRecord], *, notified: bool = True) -> None:
@@ -780,7 +780,7 @@ class History:
         return known[-1] if known else None
 
     def between(self, zone: str, since: int, until: int) -> list[ReleaseRecord]:
-        """Releases that apply from an instant of since..until on [UTC epoch s, until not in]."""
+        """Releases that apply from an instant of since..until on [UTC s, until not in]."""
         known = self._releases[zone]
         low, high = (
             bisect.bisect_left(known, at, key=lambda one: one.applies_start)
@@ -797,7 +797,7 @@ class History:
         return list(self._releases[zone][-number:]) if number > 0 else []
 
     def applying(self, zone: str, start: int) -> ReleaseRecord | None:
-        """The release whose price is for the interval at `start` [UTC epoch s]."""
+        """The release whose price is for the interval at `start` [UTC s]."""
         found = self.between(zone, start, start + 1)
         return found[-1] if found else None
 
@@ -813,9 +813,9 @@ class History:
 
         Args:
             zone: The zone's id.
-            now: [UTC epoch s]
+            now: [UTC s]
             patience: How long to wait for them [s].
-            until: Where they end [UTC epoch s], if they need not be all there are.
+            until: Where they end [UTC s], if they need not be all there are.
 
         Returns:
             Them and True; those of an earlier release and False where they are not ready.
@@ -860,7 +860,7 @@ class History:
 
         Args:
             zone: The zone's id.
-            now: [UTC epoch s]
+            now: [UTC s]
             patience: How long to wait for an expected price that is not ready [s].
 
         Returns:
@@ -887,7 +887,7 @@ class History:
         return made
 
     def present(self, zone: str, now: float) -> PresentPrices | None:
-        """What publishers show of a zone at an instant [UTC epoch s]; None while not ready."""
+        """What publishers show of a zone at an instant [UTC s]; None while not ready."""
         found = self.in_force(zone, now, LOOP_PATIENCE)
         return (
             None
@@ -896,11 +896,11 @@ class History:
         )
 
     def ahead(self, zone: str, now: float, patience: float) -> list[dict[str, Any]] | None:
-        """Expected prices from an instant [UTC epoch s] on, as consumers read them.
+        """Expected prices from an instant [UTC s] on, as consumers read them.
 
         Args:
             zone: The zone's id.
-            now: [UTC epoch s]
+            now: [UTC s]
             patience: How long to wait for them [s].
 
         Returns:
@@ -917,7 +917,7 @@ class History:
         return made if ready else None
 
     def _last(self, zone: str) -> int:
-        """The interval of the last release [UTC epoch s]."""
+        """The interval of the last release [UTC s]."""
         newest = self.newest(zone)
         return -1 if newest is None else newest.start
 
@@ -927,10 +927,10 @@ def interval(zone: ZoneService, now: float) -> int:
 
     Args:
         zone: The zone.
-        now: [UTC epoch s]
+        now: [UTC s]
 
     Returns:
-        [UTC epoch s]
+        [UTC s]
     """
     return math.floor(now) // zone.seconds * zone.seconds
 
@@ -1006,8 +1006,8 @@ class Page:
         body: The body.
         media: Its content type.
         etag: Its entity tag.
-        due: When the next release is due [UTC epoch s].
-        ends: When it no longer holds even without one [UTC epoch s].
+        due: When the next release is due [UTC s].
+        ends: When it no longer holds even without one [UTC s].
     """
 
     body: bytes

@@ -162,7 +162,7 @@ class ZoneRun:
         """Publish the next interval if it is due; None if the zone is closed, or failed and was.
 
         Args:
-            now: [UTC epoch s]
+            now: [UTC s]
             ahead: By how much the clock was set forward since the start [s].
 
         Returns:
@@ -221,7 +221,7 @@ class ZoneRun:
         return left if self.curator is None and left > 0 else math.inf
 
     def next_due(self) -> float:
-        """When the next interval closes [UTC epoch s]; infinite while the zone waits."""
+        """When the next interval closes [UTC s]; infinite while the zone waits."""
         if self.curator is None or self.curator.doubt is not None:
             return float("inf")
         return self.curator.next_due()

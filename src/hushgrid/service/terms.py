@@ -594,7 +594,7 @@ def changes_of(deployment: Deployment, now: float) -> Changes:
 
     Args:
         deployment: The service as its file is now.
-        now: [UTC epoch s]
+        now: [UTC s]
 
     Returns:
         The service as it would run, and what changes.
@@ -662,10 +662,10 @@ def next_border(service: ZoneService, standing: LedgerState, now: float) -> int:
     Args:
         service: The zone with these terms.
         standing: Its ledger.
-        now: [UTC epoch s]
+        now: [UTC s]
 
     Returns:
-        [UTC epoch s], on a border of intervals.
+        [UTC s], on a border of intervals.
     """
     newest, windows = standing.latest_account, standing.latest_windows
     ends = [standing.reach, now, service.begins]  # the file may name a later start

@@ -48,7 +48,7 @@ def move(deployment: Deployment, meter: str, source: str, target: str, now: floa
         meter: The meter's id.
         source: The zone that it leaves.
         target: The zone that it comes to.
-        now: [UTC epoch s]
+        now: [UTC s]
 
     Returns:
         What was written.

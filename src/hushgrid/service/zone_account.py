@@ -113,7 +113,7 @@ def from_rows(rows: AccountRows) -> IntervalAccount:
 
 
 def to_windows(account: WindowAccount) -> WindowRows:
-    """An account of windows as a record has it; times are UTC epoch seconds.
+    """An account of windows as a record has it; times are UTC seconds.
 
     Args:
         account: The account, which counts seconds.
@@ -674,7 +674,7 @@ class ZoneAccount:
         return to_windows(windows)
 
     def _lost_blocks(self, start: int, stop: int) -> Iterator[SpentBlock]:
-        """The blocks that these terms plan from `start` to `stop` [UTC epoch s]."""
+        """The blocks that these terms plan from `start` to `stop` [UTC s]."""
         seconds = self._service.seconds
         step = max(start // seconds, self._since)
         while step * seconds < stop:
@@ -710,7 +710,7 @@ class ZoneAccount:
             One row that holds for every house of the zone, whichever chain it follows; None where
             nothing was ever published about its houses. An open block is cut after its last step
             on record. And the end of the step that it is about, or of the last one that
-            anything was published about, here or where houses came from [UTC epoch s].
+            anything was published about, here or where houses came from [UTC s].
         """
         newest = standing.latest_account
         brought, unknown = _brought(standing, newest), _published_without(standing, newest)

@@ -77,7 +77,7 @@ class Aggregated(NamedTuple):
     Attributes:
         rows: Readings.
         unknown: Readings of no zone's meter.
-        sums: Sums by zone and start [epoch s].
+        sums: Sums by zone and start [UTC s].
         by_house: Intervals of segments that were aggregated house by house.
     """
 
@@ -103,7 +103,7 @@ class Aggregator:
             self._segments = engine.put(roster.segments)
 
     def over(self, first: int, end: int) -> Aggregated:
-        """The intervals that start from `first` to before `end` [epoch s], of all zones."""
+        """The intervals that start from `first` to before `end` [UTC s], of all zones."""
         expected = self._roster.expected(first, end)
         with engine_errors(self._engine, f"readings from {first} to {end}"):
             found = {(row["zone"], row["opens"]): row for row in self._totals(first, end, expected)}
@@ -167,8 +167,8 @@ class Job:
     Attributes:
         deployment: The service.
         readings: Places of the readings.
-        first: Start of the first interval [epoch s].
-        end: Intervals start before it [epoch s].
+        first: Start of the first interval [UTC s].
+        end: Intervals start before it [UTC s].
         zones: Zones to run; empty: all.
         seed: Random seed, for simulations only.
         gaps: Whether an interval without any reading of a zone stops the zone, or gets the public
@@ -206,7 +206,7 @@ class BatchReport:
         clamped: Clamped.
         missing: Missing readings.
         stopped: Zones that were not run to the end, and the start of the interval they lack
-            [epoch s].
+            [UTC s].
     """
 
     zones: int = 0
@@ -274,7 +274,7 @@ class SumsSource:
         self._meters.close(zone, start)
 
     def last_closed(self, zone: str) -> int | None:
-        """Start of the last interval that the meter store closed [epoch s]."""
+        """Start of the last interval that the meter store closed [UTC s]."""
         return self._meters.last_closed(zone)
 
     def timeline(self) -> str | None:

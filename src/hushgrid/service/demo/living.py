@@ -72,7 +72,7 @@ class SimulatedPace:
     not one with holes. At infinite speed there is no sleep.
 
     Args:
-        origin: Its first instant [UTC epoch s].
+        origin: Its first instant [UTC s].
         speed: Times faster than real time.
         steady: A clock that cannot be set [s].
     """
@@ -84,7 +84,7 @@ class SimulatedPace:
         self._mark, self._since, self._limit = origin, steady(), origin
 
     def now(self) -> float:
-        """UTC epoch seconds."""
+        """UTC seconds."""
         if math.isinf(self._speed):
             return self._limit
         run = self._mark + self._speed * (self._steady() - self._since)
@@ -123,7 +123,7 @@ class DemoRun:
         token: The meters' token.
         seed: Random seed of people and noise.
         more: Further routes.
-        new_terms: Begin a new epoch.
+        new_terms: Record the terms anew.
 
     Attributes:
         zone: The zone.
@@ -293,7 +293,7 @@ class DemoOptions:
 
     Attributes:
         epsilon: Of the promise about any 24 hours.
-        begins: Start of its first interval [UTC epoch s].
+        begins: Start of its first interval [UTC s].
         seed: Random seed.
         port: Port of the HTTP server.
         speed: Times faster than real time.
@@ -388,7 +388,7 @@ class _Living:
         self._figures.begin(zone, self._house, epsilon, zone_words(zone))
 
     def play(self) -> None:
-        """Play days of one epoch, and plan what comes after them."""
+        """Play days of one week, and plan what comes after them."""
         deployment = self._next
         with DemoRun(
             deployment,

@@ -243,7 +243,7 @@ class PanelFigures:
         self._prices: dict[str, list[float]] = {name: [] for name in PRICES}
 
     def _count_errors(self, since: int) -> None:
-        """Begin to count the errors of prices at an instant [UTC epoch s]."""
+        """Begin to count the errors of prices at an instant [UTC s]."""
         self._since, self._counted, self._squares = since, 0, np.zeros(2)
 
     def _errors(self) -> dict[str, Any]:

@@ -71,7 +71,7 @@ class ZoneHealth:
 
     Attributes:
         zone: its service.
-        now: UTC epoch [s].
+        now: UTC [s].
         status: of the last tick, None before the first.
         inside: noise of the next release.
         newest: last release.
@@ -94,7 +94,7 @@ class ZoneHealth:
     small: Sequence[str] = ()
 
     def due(self, steps: int = 0) -> int:
-        """Return when a future release is due [UTC epoch s]; 0 is the next one."""
+        """Return when a future release is due [UTC s]; 0 is the next one."""
         t = (self.zone.begins // self.zone.seconds - 1) if self.status is None else self.status.t
         return (t + steps + 2) * self.zone.seconds + self.zone.grace
 
@@ -342,7 +342,7 @@ class Loads:
 
 
 def _oldest(zone: ZoneService, now: float) -> int:
-    """Return the start of the oldest interval that is not purged [UTC epoch s]."""
+    """Return the start of the oldest interval that is not purged [UTC s]."""
     return int(now) - zone.retention - zone.seconds + 1
 
 

@@ -55,8 +55,8 @@ class ChainPosition:
         terms: The present terms.
         last_t: The last step published or lost in a gap; less than the first of the present terms
             where they have neither.
-        end: End of the last interval published [UTC epoch s].
-        reach: End of all that is published or lost in a gap [UTC epoch s].
+        end: End of the last interval published [UTC s].
+        reach: End of all that is published or lost in a gap [UTC s].
         charged: What every house spent on models, by their digests.
         gap: The open gap: no release from readings until it is booked.
         opened: The first step of the block of steps that was opened last.
@@ -69,7 +69,7 @@ class ChainPosition:
     head: Head
     terms: TermsRecord | None = None
     last_t: int = 0
-    end: int = 0  # [UTC epoch s] of the last interval published
+    end: int = 0  # [UTC s] of the last interval published
     reach: int = 0
     charged: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     gap: GapRecord | None = None  # open: no release from readings until it is booked
@@ -660,7 +660,7 @@ class Dated(Replicated, Protocol):
         ...
 
     def since(self) -> int:
-        """When the ledger was noted on the server that answers [UTC epoch s]; 0: it began there."""
+        """When the ledger was noted on the server that answers [UTC s]; 0: it began there."""
         ...
 
 

@@ -381,8 +381,8 @@ class WindowRows(NamedTuple):
 
     Attributes:
         promises: For each promise in force: its window [s], its epsilon, from when on windows begin
-            [UTC epoch s], and the last second published before another promise, or -1.
-        blocks: For each block that still counts: its first and last second [UTC epoch s], and what
+            [UTC s], and the last second published before another promise, or -1.
+        blocks: For each block that still counts: its first and last second [UTC s], and what
             it loses.
     """
 
@@ -529,7 +529,7 @@ class GenesisRecord(LedgerEntry):
     Attributes:
         mode: Whether the releases are real or simulated.
         key: Public key of all signatures (hex).
-        created_at: [UTC epoch s]
+        created_at: [UTC s]
         format: The ledger's format, 1.
     """
 
@@ -654,9 +654,9 @@ class ReleaseRecord(HasRelease, LedgerEntry):
         release: What is published; its steps are the zone's. A forecast or a
             fallback has no load_hat, costs nothing, and a fallback has no digest either.
         source: What it is made from.
-        start: When its interval began [UTC epoch s].
-        applies_start: When its rate begins [UTC epoch s].
-        published_at: [UTC epoch s]
+        start: When its interval began [UTC s].
+        applies_start: When its rate begins [UTC s].
+        published_at: [UTC s]
         counts: Public counts, see `COUNTS`.
         account: Under an interval promise, in the first release of a block of steps: for each
             model and chain what the block loses about its houses, and the account after the block,
@@ -694,15 +694,15 @@ class ReleaseRecord(HasRelease, LedgerEntry):
         account: AccountRows | None = None,
         windows: WindowRows | None = None,
     ) -> Self:
-        """A release of the interval that began at `start` [UTC epoch s].
+        """A release of the interval that began at `start` [UTC s].
 
         Args:
             release: The mechanism's, which counts its steps from 1.
             source: What it is made from.
             mode: Every release of a simulation is marked as simulated.
-            start: [UTC epoch s]
-            applies_start: When its rate begins [UTC epoch s].
-            published_at: [UTC epoch s]
+            start: [UTC s]
+            applies_start: When its rate begins [UTC s].
+            published_at: [UTC s]
             first: The zone's step that is the mechanism's step 1.
             applies_from: The zone's step that its rate begins with, where the release does not say.
             counts: Public counts.
@@ -913,7 +913,7 @@ class TransferRecord(LedgerEntry):
         direction: Whether it comes in or goes out.
         other: The other zone.
         out: The digest of the record by which a house that comes in has left.
-        last: When the step that the account is about ended [UTC epoch s]; 0 where nothing was.
+        last: When the step that the account is about ended [UTC s]; 0 where nothing was.
             The zone that it comes to publishes nothing about it before.
         account: What the zone that it leaves has published and may still be published about it, as
             an interval promise needs it: a row as in a release, of no loss. None where nothing was.
@@ -1116,7 +1116,7 @@ class RecordedAccount(NamedTuple):
 
     @property
     def end(self) -> int:
-        """When its step ends [UTC epoch s]."""
+        """When its step ends [UTC s]."""
         return (self.step + 1) * self.terms.seconds
 
 
@@ -1126,7 +1126,7 @@ class RecordedWindows(NamedTuple):
     Attributes:
         rows: The account, as in `ReleaseRecord`.
         seq: The number of its record.
-        end: When its last block ends [UTC epoch s].
+        end: When its last block ends [UTC s].
     """
 
     rows: WindowRows
@@ -1222,7 +1222,7 @@ class LedgerState:
 
     @property
     def reach(self) -> int:
-        """End of all that is published or lost in a gap [UTC epoch s]; 0 before any."""
+        """End of all that is published or lost in a gap [UTC s]; 0 before any."""
         ends = [one.start + self.terms_of(one).seconds for one in self.releases[-1:]]
         ends += [(one.last + 1) * self.terms_of(one).seconds for one in self.gaps]
         return max(ends, default=0)

@@ -336,7 +336,7 @@ class OpenedLedger(NamedTuple):
         own: The last record is the last that was written here: nothing else can have been
             published.
         moved: Another server answers than the one that was last written to; None: not known.
-        since: When the server that answers got the ledger [UTC epoch s]; 0: it began there. A zone
+        since: When the server that answers got the ledger [UTC s]; 0: it began there. A zone
             that was not noted, or of which nothing is on record, may have been published before.
         blind: This process has neither judged the ledger nor followed it when it was written to.
         timeline: System identifier and timeline of the server that answers; None: not known.
@@ -411,7 +411,7 @@ class Ledger:
             zone: The zone.
             key: The key that signs.
             mode: Production or simulation.
-            now: [UTC epoch s]
+            now: [UTC s]
             known: Digests remembered from elsewhere, such as the last head published: all must be
                 there.
             verify: Judges signatures; `verify_signature` where it is not given.
