@@ -248,7 +248,7 @@ def test_the_model_is_made_of_published_sums_alone() -> None:
     told = add_noise(statistics(one, TOP), 1.0, SimulatedNoise(3))
     a, b = pooled_model(one, told, TOP), pooled_model(two, told, TOP)
     assert isinstance(select_homes(a, slice(0, 1)), Fit)
-    for name in ("transition", "natural", "initial", "seen"):
+    for name in ("transition", "natural", "initial", "counts"):
         assert (getattr(a, name) == getattr(b, name)).all()
 
 
@@ -290,7 +290,7 @@ def vectors(found: Histories, seasons: int = 1) -> dict[str, np.ndarray]:
     if seasons > 1:
         found = replace(found, month=np.repeat([6, 6, 7, 7], 24), seasons=SEASONS)
     result = learned_from(found)
-    given = contributions(result.own, TOP)
+    given = contributions(result.fits, TOP)
     shapes = (24 * seasons, 3), (25 * seasons, 2)
     assert all((shares.shape, laws.shape) == shapes for shares, laws, _ in given)
     return {

@@ -338,7 +338,7 @@ def _draw(out: Path, parts: Sequence[_Part], values: dict[str, Any]) -> list[Pat
         kind = "" if number == 1 else f"-{number}"
         some = np.unique(np.linspace(0, len(result.usable) - 1, 3).astype(int))
         usable = clamped(found.homes(result.usable[some]))
-        post = posterior(usable.wh, select_homes(result.own, some))
+        post = posterior(usable.wh, select_homes(result.fits, some))
         drawn[f"laws{kind}"] = law_figure(made.public, made.bound, made.export)
         drawn[f"days{kind}"] = example_days(usable, post)
         secret.append(f"days{kind}")
@@ -449,12 +449,12 @@ def learn(
         read_histories,
         read_meters,
         read_roofs,
-        rows_apart,
+        rows_independent,
     )
     from hushgrid.files.results import make_folder
     from hushgrid.learn.export import (
         ZoneChoices,
-        check_rows_apart,
+        check_rows_independent,
         export_models,
         operator_figures,
     )
@@ -492,7 +492,7 @@ def learn(
     given = {"--from": first, "--to": last, "--interval": seconds, "--meters": meters}
     _need_public(asked, [name for name, value in given.items() if value is None])
     if asked.pool_budget is not None or asked.bound_budget is not None:
-        check_rows_apart(asked, rows_apart(readings, mapping))
+        check_rows_independent(asked, rows_independent(readings, mapping))
     season, export = tuple(sorted(set(table.months))), table.export
     if season and table.seasons:
         raise IntakeError("months and seasons are both set; give one of them.")
