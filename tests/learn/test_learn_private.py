@@ -400,7 +400,7 @@ def test_stamps_of_one_home_do_not_move_the_sums_of_the_others() -> None:
     rows = [row for i in range(40) for row in lived(f"m{i:02d}", i)]
     early = ("m00", AXIS.begins - 28 * 86_400, HOUR, 5)
     sums = [
-        statistics(learned_from(laid(every)).own, TOP).vector for every in (rows, [*rows, early])
+        statistics(learned_from(laid(every)).fits, TOP).vector for every in (rows, [*rows, early])
     ]
     assert (sums[0] == sums[1]).all()
     readings = Readings.of(*zip(*rows, early, strict=True))
@@ -408,5 +408,5 @@ def test_stamps_of_one_home_do_not_move_the_sums_of_the_others() -> None:
     assert axis_of(readings, HOUR, begins=AXIS.begins, ends=ends) == AXIS
     wide = axis_of(readings, HOUR)
     shown = (np.arange(wide.steps) * HOUR + 4 * 86_400) % (7 * 86_400)
-    stretched = statistics(learned_from(histories_of(readings, wide, shown)).own, TOP).vector
+    stretched = statistics(learned_from(histories_of(readings, wide, shown)).fits, TOP).vector
     assert np.abs(stretched - sums[0]).sum() > 2 * PARTS * UNIT

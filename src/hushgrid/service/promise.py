@@ -252,7 +252,7 @@ def tradeoff_json(zone: ZoneService) -> dict[str, Any]:
         "zone": zone.id,
         "secret": promise.secret,
         "unit": "relative error",
-        "chosen": {"eta": found.eta, **found.chosen._asdict()},
+        "chosen": {"eta": found.eta, **found.point._asdict()},
         "curves": [
             {"eta": curve.eta, "points": [point._asdict() for point in curve.points]}
             for curve in found.curves
