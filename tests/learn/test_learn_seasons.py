@@ -119,7 +119,7 @@ def test_one_file_has_the_laws_of_all_seasons(
     assert [law["months"] for law in group["present"]] == [list(HALVES[0])] * 4 + [
         list(HALVES[1])
     ] * 4
-    own = load_zone(out / "zone.toml").whole
+    own = load_zone(out / "zone.toml").all_months
     assert own is not None
     expected = law_of_table(model["prototypes"][0]["present"][6], 5000)
     at_noon = 6 * 48 + 25  # of a day in July, steps count from 1

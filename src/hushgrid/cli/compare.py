@@ -142,7 +142,7 @@ class ZoneModel(NamedTuple):
         if service is not None and service.pattern is not None:
             meters, scenario = service.meters, service.pattern.scenario
         else:
-            file, scenario = TomlFile(path), zone.whole or zone.scenario
+            file, scenario = TomlFile(path), zone.all_months or zone.scenario
             groups = file.content["houses"]
             if any({"meters", "meters_file"} & set(group) for group in groups):
                 meters = meter_ids(file)

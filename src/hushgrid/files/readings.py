@@ -489,8 +489,8 @@ def _plain(column: Any) -> list[Any]:
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        every = column.cast(pa.large_binary()).to_pylist()
-        return [None if value is None else value.decode("utf-8", "replace") for value in every]
+        values = column.cast(pa.large_binary()).to_pylist()
+        return [None if value is None else value.decode("utf-8", "replace") for value in values]
     if pa.types.is_timestamp(column.type) and column.type.tz is not None:
         seconds = column.cast(pa.timestamp("s", column.type.tz), safe=False)
         return list(seconds.cast(pa.int64()).to_pylist())

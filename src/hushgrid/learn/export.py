@@ -423,8 +423,8 @@ def zone_text(
         _table("tariff", {"alpha": alpha, "beta": 0.05, "floor": 0.0, "cap": 2.0}),
         _table("policy", {"horizon": week, "epsilon": 0.5, "publish": "raw"}),
     ]
-    for each, houses in ((offer, groups), *more):
-        parts += [_houses(public, meters, each) for public, meters in houses]
+    for settings, houses in ((offer, groups), *more):
+        parts += [_houses(public, meters, settings) for public, meters in houses]
     parts.append(_table("[models]", {"file": "theta.json", "provenance": _PRIVATE}))
     return "\n\n".join(parts) + "\n"
 
