@@ -30,7 +30,7 @@ from hushgrid.compare.methods import Method, MethodPromise, MethodRefusal, Metho
 from hushgrid.compare.transforms import day_law
 from hushgrid.errors import FileError, ModelError, PlanError, PolicyError
 from hushgrid.files.results import Journal
-from hushgrid.learn.habits import Survey, survey_of
+from hushgrid.learning.habits import Survey, survey_of
 from hushgrid.model.zone import Tariff
 from hushgrid.report.comparison import (
     comparison_json,

@@ -18,7 +18,7 @@ from hushgrid.files.deployment import Http
 from hushgrid.files.models import load_survey
 from hushgrid.files.service_file import load_deployment
 from hushgrid.files.weeks import whole_week
-from hushgrid.learn.habits import survey_models
+from hushgrid.learning.habits import survey_models
 from hushgrid.planning.planner import plan
 from hushgrid.report.promise import price_error
 from hushgrid.service.check import examine

@@ -23,7 +23,7 @@ from hushgrid.compare.datasets import Real, Recorded, real_days
 from hushgrid.compare.methods import Outcome, part_of
 from hushgrid.compare.simulation import Mechanism, first_states, run_day
 from hushgrid.errors import PolicyError
-from hushgrid.learn.histories import Histories
+from hushgrid.learning.histories import Histories
 from hushgrid.mechanism.calibrators import Calibrator, Naive
 from hushgrid.mechanism.noise import SimulatedNoise
 from hushgrid.mechanism.policy import Blocks, Even, Policy, Schedule, per_step

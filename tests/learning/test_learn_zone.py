@@ -20,15 +20,15 @@ from hushgrid.files.readings import _has_whole_lines, read_histories
 from hushgrid.files.service_file import load_deployment
 from hushgrid.files.zone_file import load_zone
 from hushgrid.intake.readings import Readings
-from hushgrid.learn.evaluation import (
+from hushgrid.learning.evaluation import (
     check_law,
     clopper_pearson,
     estimate_trust,
     marginal_scores,
 )
-from hushgrid.learn.export import ZoneChoices, export_models, operator_figures
-from hushgrid.learn.habits import assumed_habits
-from hushgrid.learn.histories import (
+from hushgrid.learning.export import ZoneChoices, export_models, operator_figures
+from hushgrid.learning.habits import assumed_habits
+from hushgrid.learning.histories import (
     Axis,
     Histories,
     ailments,
@@ -39,7 +39,7 @@ from hushgrid.learn.histories import (
     vacant_days,
     with_labels,
 )
-from hushgrid.learn.learner import LearningTerms, learn
+from hushgrid.learning.learner import LearningTerms, learn
 from hushgrid.mechanism.noise import SimulatedNoise
 from hushgrid.model.laws import LogNormal, Mixture, Uniform
 from hushgrid.report.learn import learned_content, learned_prose, learned_values
@@ -47,8 +47,8 @@ from hushgrid.report.promise import price_error
 from hushgrid.service.promise import outlook
 from hushgrid.service.template import example
 from tests.files.test_without_model import leaves
-from tests.learn.options import learn_words
-from tests.learn.test_learn_survey import columns
+from tests.learning.options import learn_words
+from tests.learning.test_learn_survey import columns
 from tests.service.setups import service_text
 
 STEPS = 28 * 48
