@@ -276,7 +276,11 @@ class ZoneService:
     @property
     def fed_in(self) -> dict[str, str]:
         """Id of the register of energy fed in by meter id, of the houses that have one."""
-        return {self.meters[one.house]: one.meter for one in self.registers if one.sign < 0}
+        return {
+            self.meters[register.house]: register.meter
+            for register in self.registers
+            if register.sign < 0
+        }
 
     def total(self, rate: float, start: int) -> float:
         """A price of the interval at `start` [UTC epoch s] with its charges."""
