@@ -271,14 +271,6 @@ class Spent:
         nearest = float(self.finite)
         return math.nextafter(nearest, math.inf) if nearest < self.finite else nearest
 
-    def remainder(self, budget: float) -> float:
-        """The rest of a budget, rounded down; 0 where it is exceeded."""
-        difference = Fraction(budget) - self.finite
-        if self.endless or difference <= 0:
-            return 0.0
-        nearest = float(difference)
-        return math.nextafter(nearest, 0.0) if nearest > difference else nearest
-
 
 # ---- values and digests
 

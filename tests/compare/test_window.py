@@ -166,7 +166,7 @@ def test_releases_of_the_days_before_are_followed() -> None:
     promise = MethodPromise("window", 1.0, window=25)
     bench = Bench(days, promise, 1, (BOUND,), noise=WindowNoise(6, (CLAMP,)))
     bench.row(0)
-    following, known = bench._known[BOUND.name]
+    following, known = bench._knowledge[BOUND.name]
     assert following == 1
     assert known.bank.covariance[0, 1, 1] < 0.5 * known.bank.start(1.0).covariance[0, 1, 1]
     assert days.date_of(-1) == 29
