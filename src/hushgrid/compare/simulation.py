@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hushgrid._numbers import Floats, Ints, brief
+from hushgrid._frames import DataTable, Tabular
+from hushgrid._numbers import Floats, Ints, brief, count_of
 from hushgrid.errors import PolicyError
 from hushgrid.mechanism.calibrators import Calibrator
 from hushgrid.mechanism.exposure import Exposures
@@ -56,7 +57,7 @@ class Mechanism(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Trace:
+class Trace(Tabular):
     """A simulated day: what only the curator saw, and what was published; (T,) each.
 
     Attributes:
@@ -66,6 +67,8 @@ class Trace:
         published: Published rates [currency/kWh].
         home: Number of houses at home.
         releases: The releases; empty without noise.
+        n_houses: Number of houses N.
+        policy: How it was published; None without noise.
     """
 
     tariff: Tariff
@@ -74,8 +77,20 @@ class Trace:
     published: Floats
     home: Ints
     releases: tuple[Release, ...]
+    n_houses: int
+    policy: Policy | None = None
 
-    __repr__ = brief
+    def __repr__(self) -> str:
+        promise = "no promise" if self.policy is None else self.policy.promise
+        steps, error = count_of("step", self.load.size), f"error {self.rmsre:.2%}"
+        return brief(self, count_of("house", self.n_houses), promise, steps, error, names=())
+
+    def _table(self) -> DataTable:
+        """A row a step: loads [Wh], rates, houses at home, and figures of the release."""
+        columns = {name: getattr(self, name) for name in ("load", "optimal", "published", "home")}
+        for name in ("load_hat", "estimate", "scale", "epsilon") if self.releases else ():
+            columns[name] = [getattr(release, name) for release in self.releases]
+        return DataTable("step", range(1, self.load.size + 1), columns)
 
     @property
     def rmsre(self) -> float:
@@ -155,18 +170,18 @@ def _sampling_tables(f: Consumption) -> tuple[Any, Any, Any, Any]:
     """(top, offset, cut, other) of all laws; uniform laws need no table."""
     from hushgrid._kernels.readings import alias_table
 
-    offset, cuts, others, filled = [], [np.empty(0)], [np.empty(0, np.int32)], 0
+    offset, cuts, partners, filled = [], [np.empty(0)], [np.empty(0, np.int32)], 0
     for law in f.laws:
         if isinstance(law, Uniform):
             offset.append(-1)
             continue
-        cut, other = alias_table(law.pmf)
+        cut, partner = alias_table(law.pmf)
         cuts.append(cut)
-        others.append(other)
+        partners.append(partner)
         offset.append(filled)
         filled += law.top + 1
     tops = np.array([law.top for law in f.laws], np.int64)
-    return tops, np.array(offset, np.int64), np.concatenate(cuts), np.concatenate(others)
+    return tops, np.array(offset, np.int64), np.concatenate(cuts), np.concatenate(partners)
 
 
 def simulate(
@@ -225,7 +240,7 @@ def play(
     if not (scenario.consumed or scenario.consumption).reacts:
         return run_day(scenario, ready, horizon, seed)
     alone = {**{name: {name: state} for name, state in ready.items()}, "open": {}}
-    return {n: run_day(scenario, one, horizon, seed)[n] for n, one in alone.items()}
+    return {n: run_day(scenario, group, horizon, seed)[n] for n, group in alone.items()}
 
 
 def first_states(scenario: Scenario, mechanisms: Mapping[str, Mechanism]) -> dict[str, State]:
@@ -253,7 +268,7 @@ def first_states(scenario: Scenario, mechanisms: Mapping[str, Mechanism]) -> dic
 
 
 def simulate_steps(
-    scenario: Scenario, horizon: int, seed: Sequence[int], heard: Sequence[float] = ()
+    scenario: Scenario, horizon: int, seed: Sequence[int], published: Sequence[float] = ()
 ) -> Iterator[World]:
     """The houses of a zone over one day.
 
@@ -261,14 +276,14 @@ def simulate_steps(
         scenario: The zone.
         horizon: Steps of the day.
         seed: Seed of the houses.
-        heard: Rates published so far; the caller may append to it after every step.
+        published: Rates published so far; the caller may append to it after every step.
 
     Yields:
         The same world after each step: its occupancy, readings and load.
     """
     world = World(scenario, seed)
     for _ in range(horizon):
-        world.step(heard)
+        world.step(published)
         yield world
 
 
@@ -296,30 +311,33 @@ def run_day(
     noise = {name: SimulatedNoise(np.random.SeedSequence([*seed, NOISE_STREAM])) for name in states}
     releases: dict[str, list[Release]] = {name: [] for name in states}
     load, home = np.empty(horizon, np.int64), np.empty(horizon, np.int64)
-    heard: list[float] = []
-    opened: list[float] = []
-    for t, world in enumerate(simulate_steps(scenario, horizon, seed, heard)):
+    prices: list[float] = []
+    open_prices: list[float] = []
+    for t, world in enumerate(simulate_steps(scenario, horizon, seed, prices)):
         load[t] = z = world.load
         home[t] = world.home
         watch(world)
-        opened.append(public_rate(z, scenario.tariff))
+        open_prices.append(public_rate(z, scenario.tariff))
         for name in states:
             cut = now[name].policy.clamp or scenario.zone.offset
-            seen = tally_offset(world.readings, scenario.zone, now[name].zone) if cut else z
-            release, now[name] = step(now[name], seen, noise[name])
+            tally = tally_offset(world.readings, scenario.zone, now[name].zone) if cut else z
+            release, now[name] = step(now[name], tally, noise[name])
             releases[name].append(release)
-        heard.append(releases[next(iter(states))][-1].rate if states else opened[-1])
+        prices.append(releases[next(iter(states))][-1].rate if states else open_prices[-1])
     optimal = optimal_rate(load.astype(np.float64), scenario.tariff)
     for array in (load, home, optimal):
         array.flags.writeable = False
 
-    def trace(rates: Sequence[float], made: Sequence[Release]) -> Trace:
-        published = np.array(rates)
-        published.flags.writeable = False
-        return Trace(scenario.tariff, load, optimal, published, home, tuple(made))
+    def trace(rates: Sequence[float], name: str = "") -> Trace:
+        price_array = np.array(rates)
+        price_array.flags.writeable = False
+        return Trace(
+            scenario.tariff, load, optimal, price_array, home, tuple(releases.get(name, ())),
+            scenario.zone.n_houses, now[name].policy if name else None,
+        )  # fmt: skip
 
-    traces = {name: trace([r.rate for r in made], made) for name, made in releases.items()}
-    return traces | {"open": trace(opened, ())}
+    traces = {name: trace([r.rate for r in releases[name]], name) for name in releases}
+    return traces | {"open": trace(open_prices)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -427,13 +445,13 @@ def consecutive(scenario: Scenario, horizon: int) -> Callable[[int], Scenario]:
             if m is not None
         )
     )
-    known = {0: scenario}
+    scenarios = {0: scenario}
 
     def world(day: int) -> Scenario:
         offset = day * horizon % period
-        if offset not in known:
-            known[offset] = scenario.starting(offset)
-        return known[offset]
+        if offset not in scenarios:
+            scenarios[offset] = scenario.starting(offset)
+        return scenarios[offset]
 
     return world
 

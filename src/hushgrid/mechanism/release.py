@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
 
+from hushgrid._frames import DataTable, html_table
 from hushgrid._numbers import (
     CHANCE,
     HASH,
@@ -21,11 +22,13 @@ from hushgrid._numbers import (
     TRUTH,
     Rule,
     brief,
+    count_of,
     number,
     one_of,
     optional,
     or_null,
-    whole,
+    to_json,
+    whole_number,
 )
 from hushgrid.belief.estimate import SHAPES, PublicKnowledge
 from hushgrid.belief.load_filter import (
@@ -61,7 +64,7 @@ _BLOCK = Rule(
     lambda v: (
         isinstance(v, Mapping)
         and {"first", "length"} <= {*v} <= {"first", "length", "mark"}
-        and all(map(whole(1).fits, v.values()))
+        and all(map(whole_number(1).fits, v.values()))
     ),
     "first step and length of the block, and a mark of its draw, whole numbers from 1",
 )
@@ -103,9 +106,9 @@ class Release:
     """
 
     zone: Annotated[str, TEXT]
-    t: Annotated[int, whole(1)]
-    applies_from: Annotated[int, whole(1)]
-    load_hat: Annotated[int, whole()]
+    t: Annotated[int, whole_number(1)]
+    applies_from: Annotated[int, whole_number(1)]
+    load_hat: Annotated[int, whole_number()]
     put_back: Annotated[float, number(-math.inf)]
     estimate: Annotated[float | None, or_null(number(-math.inf))]
     rate: Annotated[float, number(-math.inf)]
@@ -121,10 +124,15 @@ class Release:
     model_share: Annotated[float | None, optional(CHANCE)] = None
     covariates: Annotated[Values | None, optional(_VALUES)] = None
     block: Annotated[Mapping[str, int] | None, optional(_BLOCK)] = None
-    offset: Annotated[int | None, optional(whole(1))] = None
+    offset: Annotated[int | None, optional(whole_number(1))] = None
     feed_in: Annotated[float | None, optional(number(-math.inf))] = None
 
     __repr__ = brief
+
+    def _repr_html_(self) -> str:
+        values = to_json(self)
+        table = DataTable("field", list(values), {"value": list(values.values())})
+        return html_table(f"Release of {self.zone}, step {self.t}", table, rows=len(values))
 
     def __post_init__(self) -> None:
         if self.noise not in get_args(NoiseName):
@@ -227,7 +235,9 @@ class State:
     public: Knowledge | None = None
     rates: Sequence[float] = Rates()
 
-    __repr__ = brief
+    def __repr__(self) -> str:
+        houses, step = count_of("house", self.zone.n_houses), f"before step {self.t}"
+        return brief(self, houses, self.policy.promise, step, names=("zone", "tariff", "rule"))
 
     @property
     def t(self) -> int:
@@ -390,7 +400,7 @@ def prepare(
             else noise.draw_within(size)
         )
     elif calibration.scale:
-        k = noise.drawn(schedule.noise, calibration.scale)
+        k = noise.sample(schedule.noise, calibration.scale)
     return PreparedNoise(state.t, state.digest, calibration, k, simulated, mark)
 
 

@@ -37,7 +37,7 @@ from hushgrid._numbers import (
     or_null,
     rules_of,
     to_json,
-    whole,
+    whole_number,
 )
 from hushgrid.accounting.events import booked
 from hushgrid.errors import LedgerError
@@ -427,7 +427,7 @@ def _is_promise(value: Any) -> bool:
         and value["secret"] in ("step", "interval", "window")
         and LOSS.fits(value["epsilon"])
         and CHANCE.fits(value["eta"])
-        and whole(1).fits(value.get("window", 1))
+        and whole_number(1).fits(value.get("window", 1))
         and isinstance(value.get("eta_set_by", ""), str)
     )
 
@@ -435,7 +435,10 @@ def _is_promise(value: Any) -> bool:
 def _is_plan(value: Any) -> bool:
     blocks = value.get("blocks", ()) if isinstance(value, Mapping) else ()
     return _is_list(blocks) and all(
-        _are_numbers(row, 3) and whole(1).fits(row[0]) and row[1] >= 0 and whole(1).fits(row[2])
+        _are_numbers(row, 3)
+        and whole_number(1).fits(row[0])
+        and row[1] >= 0
+        and whole_number(1).fits(row[2])
         for row in blocks
     )
 
@@ -536,8 +539,8 @@ class GenesisRecord(LedgerEntry):
     kind = "genesis"
     mode: Annotated[Mode, one_of(Mode)]
     key: Annotated[str, HASH]
-    created_at: Annotated[int, whole(0)]
-    format: Annotated[int, whole(1)] = 1
+    created_at: Annotated[int, whole_number(0)]
+    format: Annotated[int, whole_number(1)] = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -572,8 +575,8 @@ class TermsRecord(LedgerEntry):
 
     kind = "terms"
     digest: Annotated[str, HASH]
-    first: Annotated[int, whole(1)]
-    seconds: Annotated[int, whole(1)]
+    first: Annotated[int, whole_number(1)]
+    seconds: Annotated[int, whole_number(1)]
     zone: Annotated[str, HASH]
     tariff: Annotated[Mapping[str, Any], _FIGURES]
     occupancy: Annotated[str, HASH]
@@ -668,9 +671,9 @@ class ReleaseRecord(HasRelease, LedgerEntry):
     kind = "release"
     release: Release
     source: Annotated[Source, one_of(Source)]
-    start: Annotated[int, whole(0)]
-    applies_start: Annotated[int, whole(0)]
-    published_at: Annotated[int, whole(0)]
+    start: Annotated[int, whole_number(0)]
+    applies_start: Annotated[int, whole_number(0)]
+    published_at: Annotated[int, whole_number(0)]
     counts: Annotated[Mapping[str, int], _COUNTS]
     account: Annotated[AccountRows | None, optional(_ROWS)] = None
     windows: Annotated[WindowRows | None, optional(_WINDOWS)] = None
@@ -927,7 +930,7 @@ class TransferRecord(LedgerEntry):
     out: Annotated[str | None, or_null(HASH)] = None
     seq: int = 0
     head: str = ""
-    last: Annotated[int, whole(0)] = 0
+    last: Annotated[int, whole_number(0)] = 0
     account: Annotated[AccountRows | None, optional(_ROWS)] = None
     windows: Annotated[WindowRows | None, optional(_WINDOWS)] = None
 
@@ -947,7 +950,7 @@ class ChargeRecord(LedgerEntry):
     what: Annotated[str, TEXT]
     epsilon: Annotated[float, LOSS]
     digest: Annotated[str, HASH]
-    homes: Annotated[int, whole(1)]
+    homes: Annotated[int, whole_number(1)]
     seq: int = 0
 
 
@@ -968,8 +971,8 @@ class GapRecord(LedgerEntry):
     """
 
     kind = "gap"
-    first: Annotated[int, whole(1)]
-    last: Annotated[int, whole(1)]
+    first: Annotated[int, whole_number(1)]
+    last: Annotated[int, whole_number(1)]
     why: Annotated[Cause, one_of(Cause)]
     least: Annotated[float | None, optional(LOSS)] = None
     heads: Annotated[str | None, optional(_HEADS)] = None
@@ -993,12 +996,12 @@ class ResumeRecord(LedgerEntry):
     """
 
     kind = "resume"
-    first: Annotated[int, whole(1)]
-    last: Annotated[int, whole(1)]
+    first: Annotated[int, whole_number(1)]
+    last: Annotated[int, whole_number(1)]
     epsilon: Annotated[float, or_null(LOSS, infinite=True)]
     seq: int = 0
     account: Annotated[AccountRows | None, optional(_ROWS)] = None
-    until: Annotated[int | None, optional(whole(1))] = None
+    until: Annotated[int | None, optional(whole_number(1))] = None
     windows: Annotated[WindowRows | None, optional(_WINDOWS)] = None
 
 
