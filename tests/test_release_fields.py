@@ -54,7 +54,7 @@ def test_a_new_field_is_one_line(tmp_path: Path) -> None:
         "    feed_in: Annotated[float | None, optional(number(-math.inf))] = None\n",
     )
     assert text.count(last) == 1
-    field = "    season: Annotated[int | None, optional(whole(1))] = None\n"
+    field = "    season: Annotated[int | None, optional(whole_number(1))] = None\n"
     file.write_text(text.replace(last, last + field))
     subprocess.run(
         [sys.executable, "-c", FOLLOWS],

@@ -367,11 +367,11 @@ def test_an_epoch_that_published_nothing_goes_on_with_houses_that_are_still_its_
 
 @pytest.mark.parametrize("published", [STEPS, 0])
 @pytest.mark.sampled
-def test_a_house_that_comes_back_needs_a_new_epoch(tmp_path: Path, published: int) -> None:
+def test_a_house_that_comes_back_needs_new_terms(tmp_path: Path, published: int) -> None:
     """Elm did not go on while oak published about the house."""
     world = World(service(tmp_path, zone("elm"), zone("oak", 3)))
     world.play(lambda world: world.whole(STEPS))
-    if not published:  # the epoch is recorded, and that is all
+    if not published:  # the terms are recorded, and that is all
         world = new_terms(world, ("elm-0", "elm-1", "elm-2", "elm-3"), OAK[:3], world.t)
         world.play(lambda _: iter(()), new_terms=True)
     moved(world)
@@ -383,7 +383,7 @@ def test_a_house_that_comes_back_needs_a_new_epoch(tmp_path: Path, published: in
     with pytest.raises(LedgerError, match=r"house 2 of zone 'elm' came from zone 'oak' after"):
         back.play(lambda world: world.whole(1))
     problems = examine(back.made).problems
-    assert any("came from zone 'oak' after the present epoch" in one for one in problems)
+    assert any("came from zone 'oak' after the present terms" in one for one in problems)
     elm = replace(zone("elm", 4, begins=there.t * QUARTER))
     anew = World(service(tmp_path, elm), there.t)
     anew.play(lambda world: world.whole(1), new_terms=True)
