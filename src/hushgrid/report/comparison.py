@@ -457,10 +457,10 @@ _MEANS = {
 }
 RECORDED_PROSE = (
     "RMSRE of the rate (usual formula). estimated: the model and a filter of all releases so far,"
-    " weighed by how well they foresaw them (docs/estimate.md); raw: the noisy load, and where"
-    " readings are cut the energy that is expected above; next day: the list made at 18:00 for all"
-    " steps of the next day. A row without a promise publishes what meters read: it says what"
-    " yesterday's loads are worth, not what may be published."
+    " weighed by how well they foresaw them (docs/proofs/estimate.md); raw: the noisy load, and"
+    " where readings are cut the energy that is expected above; next day: the list made at 18:00"
+    " for all steps of the next day. A row without a promise publishes what meters read: it says"
+    " what yesterday's loads are worth, not what may be published."
 )
 _NO_READING = "no reading of the days compared is used, so nothing about them is given away"
 _TRUE_LOADS = "none: loads are published as they are"
@@ -1075,7 +1075,7 @@ def demo_json(day: DemoDay) -> dict[str, Any]:
 def _demo_aucs(day: DemoDay) -> dict[str, dict[str, float | None]]:
     return {
         knows: {
-            name: finite_or_none(auc(day.occupancy, belief))
+            name: finite_or_none(auc(belief, day.occupancy))
             for name, belief in (*beliefs.items(), ("prior", day.prior))
         }
         for knows, beliefs in day.beliefs.items()
