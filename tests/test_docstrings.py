@@ -27,7 +27,7 @@ FINISHED = (
     "compare",
     "files",
     "intake",
-    "learn",
+    "learning",
     "mechanism",
     "model",
     "planning",

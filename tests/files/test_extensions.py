@@ -15,7 +15,7 @@ from hushgrid.service.http.prices import feeds
 from tests.service.http.test_web import Face, shown
 from tests.test_docs import ROOT, code_blocks
 
-FEED, FORMAT = code_blocks(ROOT / "docs" / "extend.md")
+FEED, FORMAT = code_blocks(ROOT / "docs" / "extend.md")[2:]
 Install = Callable[[str, str, str], None]
 
 

@@ -214,9 +214,7 @@ def test_mqtt_of_the_service_file(tmp_path: Path) -> None:
 
 
 def test_charges_of_a_file(tmp_path: Path) -> None:
-    (text,) = (
-        one for one in blocks((DOCS / "zone-file.md").read_text(), "toml") if "seasons" in one
-    )
+    (text,) = (one for one in blocks((DOCS / "files.md").read_text(), "toml") if "seasons" in one)
     file = tmp_path / "service.toml"
     file.write_text(f"{example(1_767_571_200)}\n{text}")
     (zone,) = load_deployment(file).zones

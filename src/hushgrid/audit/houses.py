@@ -295,7 +295,7 @@ def houses(recomputed: Recomputed, leakage: Floats | None) -> Houses:
         The losses.
     """
     first, losses = recomputed.first, recomputed.losses
-    scales = np.array(recomputed.step_scales)
+    scales = np.array(recomputed.recorded_scale)
     if not len(losses):
         losses, scales = np.zeros((1, first.zone.n_houses)), np.zeros(1)
     inverse_scales = np.where(scales > 0, 1 / np.where(scales > 0, scales, 1), 0.0)

@@ -56,7 +56,7 @@ class Recomputed:
         first: State before its first step.
         losses: (T, N) losses at the stated scales.
         due: (T,) scales the terms lead to [Wh].
-        step_scales: (T,) scales stated [Wh]; 0 without readings.
+        recorded_scale: (T,) scales on record [Wh]; 0 without readings.
         releases: Releases from readings.
         residual: Noisy load - public guess of the `releases` [Wh].
         scale: Scales stated in `releases` [Wh].
@@ -67,7 +67,7 @@ class Recomputed:
     first: State
     losses: Floats
     due: tuple[float, ...]
-    step_scales: tuple[float, ...]
+    recorded_scale: tuple[float, ...]
     releases: tuple[RecordedRelease, ...]
     residual: Floats
     scale: Floats
@@ -131,7 +131,7 @@ def recompute(
         walk.first,
         np.array(walk.losses).reshape(-1, terms.zone.n_houses),
         tuple(walk.due),
-        tuple(walk.step_scales),
+        tuple(walk.recorded_scale),
         tuple(walk.releases),
         np.array(walk.residuals),
         np.array(walk.scales),
@@ -158,7 +158,7 @@ class _Walk:
         self._draw: tuple[int, int | None] = (-1, None)  # first step less 1 and mark of a block
         self.losses: list[Floats] = []
         self.due: list[float] = []
-        self.step_scales: list[float] = []
+        self.recorded_scale: list[float] = []
         self.releases: list[RecordedRelease] = []
         self.residuals: list[float] = []
         self.scales: list[float] = []
@@ -186,7 +186,7 @@ class _Walk:
         self.releases.append(entry)
         self.scales.append(entry.scale)
         self.residuals.append((entry.load_hat or 0) - guess)
-        self.step_scales.append(entry.scale)
+        self.recorded_scale.append(entry.scale)
         self.losses.append(self._loss(entry))
         self._public = self._public.after(entry.load_hat or 0, entry.scale, self._rates)
         self._state = replay(self._state, _release(self.first, entry))
@@ -202,7 +202,7 @@ class _Walk:
         self._public = self._public.passed()
         self._state = skip(self._state, rate)
         self.due.append(0.0)
-        self.step_scales.append(0.0)
+        self.recorded_scale.append(0.0)
         t, policy = len(self._rates) + 1, self.terms.policy
         lost = np.zeros(self.terms.zone.n_houses)
         if t in self._lost and t <= policy.horizon:

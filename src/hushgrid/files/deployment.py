@@ -66,17 +66,17 @@ class Promise:
     block: int | None = None
 
 
-def _listed(given: Any) -> Any:
+def _listed(content: Any) -> Any:
     """One value stands for the whole day."""
-    return given if isinstance(given, list) else [given]
+    return content if isinstance(content, list) else [content]
 
 
-def _parts(given: tuple[float, ...]) -> tuple[float, ...]:
-    if not given or 1440 % len(given):
+def _parts(charges: tuple[float, ...]) -> tuple[float, ...]:
+    if not charges or 1440 % len(charges):
         raise mistake(
-            f"has {len(given)} values; give one, or one for each equal part of a day, such as 24."
+            f"has {len(charges)} values; give one, or one for each equal part of a day, such as 24."
         )
-    return given
+    return charges
 
 
 _CHARGE = "give a number, or a list of numbers for equal parts of a day"
@@ -91,8 +91,8 @@ class Season(FileTable):
 
     Attributes:
         months: From 1 to 12.
-        fixed: In place of the zone's own; None: as there.
-        relative: In place of the zone's own; None: as there.
+        fixed: In place of the zone's own in these months; None: as there.
+        relative: In place of the zone's own in these months; None: as there.
     """
 
     months: Annotated[
@@ -103,8 +103,8 @@ class Season(FileTable):
     relative: _ByTime | None = None
 
 
-def _apart(seasons: tuple[Season, ...]) -> tuple[Season, ...]:
-    months = [month for one in seasons for month in one.months]
+def _check_months(seasons: tuple[Season, ...]) -> tuple[Season, ...]:
+    months = [month for season in seasons for month in season.months]
     for month in set(months):
         if months.count(month) > 1:
             raise mistake(f"have month {month} twice; give each month to one season.")
@@ -118,15 +118,16 @@ class Charges(FileTable):
     They are public, and neither the mechanism nor the ledger knows them.
 
     Attributes:
-        fixed: Added to the price of energy [currency/kWh]; by the local time of day where there
-            are several.
-        relative: Share of energy and fixed charges that is added to them.
-        seasons: What differs in some months.
+        fixed: Grid fees and taxes added to the price of energy [currency/kWh]: a number, or a list
+            for equal parts of the local day (24: by the hour).
+        relative: Share of energy and fixed charges that is added to them, such as VAT; a number or
+            a list as above.
+        seasons: Tables with `months` and what differs in them.
     """
 
     fixed: _ByTime = (0.0,)
     relative: _ByTime = (0.0,)
-    seasons: Annotated[tuple[Season, ...], AfterValidator(_apart)] = ()
+    seasons: Annotated[tuple[Season, ...], AfterValidator(_check_months)] = ()
 
     def total(self, rate: float, start: int, time_zone: str) -> float:
         """The price with charges of an interval.
@@ -145,12 +146,12 @@ class Charges(FileTable):
         if self == Charges():
             return rate
         now = datetime.fromtimestamp(start, ZoneInfo(time_zone))
-        own = next((one for one in self.seasons if now.month in one.months), None)
-        found = list[float]()
+        season = next((season for season in self.seasons if now.month in season.months), None)
+        charges = list[float]()
         for name in ("fixed", "relative"):
-            values = (own and getattr(own, name)) or getattr(self, name)
-            found.append(values[(now.hour * 60 + now.minute) * len(values) // 1440])
-        return round((rate + found[0]) * (1 + found[1]), 9)
+            values = (season and getattr(season, name)) or getattr(self, name)
+            charges.append(values[(now.hour * 60 + now.minute) * len(values) // 1440])
+        return round((rate + charges[0]) * (1 + charges[1]), 9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +159,8 @@ class Presentation(FileTable):
     """The keys of [tariff] that say how published prices are presented.
 
     Attributes:
-        charges: See `Charges`.
-        digits: Digits after the point; None: all.
+        charges: Grid fees and taxes, see below.
+        digits: Digits after the point of the prices that a service presents; None: all.
     """
 
     charges: Charges = field(default_factory=Charges)
@@ -276,7 +277,11 @@ class ZoneService:
     @property
     def fed_in(self) -> dict[str, str]:
         """Id of the register of energy fed in by meter id, of the houses that have one."""
-        return {self.meters[one.house]: one.meter for one in self.registers if one.sign < 0}
+        return {
+            self.meters[register.house]: register.meter
+            for register in self.registers
+            if register.sign < 0
+        }
 
     def total(self, rate: float, start: int) -> float:
         """A price of the interval at `start` [UTC epoch s] with its charges."""
@@ -297,9 +302,9 @@ class ZoneService:
         Returns:
             `price`, `total` with charges, and `feed_in` where there is one [currency/kWh].
         """
-        found = {"price": rate, "total": self.total(rate, start)}
-        found |= {} if feed_in is None else {"feed_in": feed_in}
-        return {name: self.rounded(value) for name, value in found.items()}
+        amounts = {"price": rate, "total": self.total(rate, start)}
+        amounts |= {} if feed_in is None else {"feed_in": feed_in}
+        return {name: self.rounded(value) for name, value in amounts.items()}
 
     @property
     def id(self) -> str:
@@ -398,21 +403,26 @@ class Times(FileTable):
     """The [service] table of a zone of a service.
 
     Attributes:
-        meter_interval: Length of the meters' own readings [s].
-        interval: Length of an interval [s].
-        begins: Start of step 1 [UTC epoch s].
-        grace: How long after the end of an interval readings are accepted for it [s].
+        meter_interval: Length of the meters' own readings [s]; divides the interval.
+        interval: Length of an interval [s], one price each; divides a day.
+        begins: Date-time (UTC) at which interval 1 starts, on a border of intervals.
+        grace: How long after the end of an interval late readings are waited for [s].
         retention: How long readings are kept [s].
-        early_limit: How many intervals after the present one a reading may start.
-        clock_limit: By how many intervals the clock may step before publishing stops.
-        time_zone: Zone of times of day.
+        early_limit: How many intervals after the present one a reading may start; later ones are
+            `early`.
+        clock_limit: By how many intervals the clock may be set forward, or be behind the ledger,
+            before the zone waits.
+        time_zone: Name of the time zone database; times of day in models and laws are local.
         currency: Three letters.
-        fallback_rate: Rate published where no model can be used [currency/kWh].
-        accept_error: Largest expected relative error of a price that `check` accepts.
-        accept_error_set_by: Who accepts it.
+        fallback_rate: Rate published where no model can be used [currency/kWh], within the tariff's
+            limits.
+        accept_error: Largest expected relative error of a price (root mean square) that `check`
+            accepts.
+        accept_error_set_by: Who accepts an `accept_error` above 0.2; `check` asks for the name in
+            production.
     """
 
-    gone: ClassVar[Mapping[str, str]] = {
+    refusals: ClassVar[Mapping[str, str]] = {
         "budget": "leave it out: the secret interval bounds what all prices together say"
     }
 
@@ -439,10 +449,11 @@ class Service(Times):
     """The [service] table.
 
     Attributes:
-        mode: "production" or "simulation".
+        mode: "production", or "simulation": noise protects no one and every release is marked.
         key: File of the key that signs the ledger.
-        zones: Further zone files.
-        standby: Whether other curators stand by on the same database.
+        zones: Further zone files; each has tables of its own for what it does not share.
+        standby: Whether several curators have this file, of which one is active; all stores are
+            then postgresql:// URLs.
     """
 
     mode: Annotated[Mode, fix(_MODES)]
@@ -460,10 +471,14 @@ class Stores(FileTable):
     Attributes:
         ledger: Where releases are kept.
         meters: Where readings wait.
-        clients: Who may ask for tokens; empty: next to the ledger.
-        vtn: Objects of VENs; empty: next to the ledger.
-        witness: Folder of the witness on this machine.
-        block_keys: Folder of the keys that seal sizes of block noise.
+        clients: Who may ask for tokens; empty: `clients.sqlite` next to the ledger, or its
+            database.
+        vtn: Objects of OpenADR's VENs; empty: `vtn.sqlite` next to the ledger, or its database.
+        witness: Folder on a disk of this machine with the last records of each zone, one for each
+            ledger; empty: the ledger's path with `.witness`, for one on a server the key file's.
+        block_keys: Folder on a disk of this machine with the keys that seal sizes of noise, of mode
+            0700 and in no backup; empty: the meter store's file with `.keys`, for one on a server
+            the key file with `.blocks`.
     """
 
     ledger: Store
@@ -479,7 +494,7 @@ class Publish(FileTable):
     """The [publish] table.
 
     Attributes:
-        file: File of the newest prices.
+        file: File that always holds the prices in force, by zone, as `/v1/price` says them.
     """
 
     file: FilePath
@@ -496,14 +511,16 @@ _Address = Annotated[str, fix(_ADDRESS, pattern=f"^https?{_URL}/?$")]
 _Host = Annotated[str, fix(_NAME, pattern="^[A-Za-z0-9.:_-]{1,253}$")]
 _Port = Annotated[int, fix("give a port from 1 to 65535", ge=1, le=65_535)]
 _Digest = Annotated[str, StringConstraints(pattern="^[0-9a-fA-F]{64}$", to_lower=True)]
-_Network = Annotated[str, Field(strict=True), AfterValidator(lambda one: str(ip_network(one)))]
+_Network = Annotated[
+    str, Field(strict=True), AfterValidator(lambda network: str(ip_network(network)))
+]
 _Broker = Annotated[str, Field(strict=True, pattern=f"^(mqtts?|wss?){_URL}(/[!-~]*)?$")]
 
 
 def _both(table: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
-    for one, other in (("tls_certificate", "tls_key"), ("tls_key", "tls_certificate")):
-        if one in table and other not in table:
-            yield other, f"is not set but {one} is; give both."
+    for key, partner in (("tls_certificate", "tls_key"), ("tls_key", "tls_certificate")):
+        if key in table and partner not in table:
+            yield partner, f"is not set but {key} is; give both."
 
 
 @dataclass(frozen=True, slots=True)
@@ -513,16 +530,20 @@ class Http(FileTable):
     Attributes:
         host: Address to listen on.
         port: TCP port.
-        tokens: SHA-256 digests (hex) of bearer tokens that may send readings.
-        limit: Longest request body [bytes].
+        tokens: SHA-256 digests (hex) of bearer tokens that may send readings; not in production,
+            where clients are bound to their meters.
+        limit: Longest request body [bytes]; a longer one is answered with 413.
         token_lifetime: Lifetime of a client's tokens [s].
-        metrics: Who may read the metrics.
-        rate_limit: Requests a second of one sender.
-        proxies: Networks whose forwarding headers are trusted.
-        connections: Most connections open at the same time.
-        tls_certificate: Certificate file; None: no TLS.
-        tls_key: Key file of the certificate.
-        pages: Whether HTML pages are served in addition to the API.
+        metrics: Who may read `/metrics`; readings received and meters missing are for operators
+            either way.
+        rate_limit: Requests a second of one sender (client, else address), counted over five
+            seconds.
+        proxies: Networks of proxies whose `X-Forwarded-For` is believed.
+        connections: Most connections open at the same time; streams may take three quarters of
+            them.
+        tls_certificate: File of the certificate chain (PEM); None: no TLS.
+        tls_key: Its key (PEM, without a password).
+        pages: Whether there are pages for people in addition to the data.
     """
 
     host: _Host = "127.0.0.1"
@@ -555,16 +576,20 @@ class Mqtt(FileTable):
     Attributes:
         host: Its address.
         port: TCP port.
-        readings: Topic on which readings arrive; None: none do.
-        prices: Topic on which prices are published, retained; None: they are not.
-        username: User name.
-        password_file: File that holds the password.
-        tls: Whether the connection is encrypted and the broker's certificate checked.
+        readings: Topic on which readings arrive; the level of its first wildcard names the sender.
+            None: none do.
+        prices: Topic of the price in force, retained, such as `hushgrid/prices/{zone}/price`; None:
+            it is not published.
+        username: Name at the broker.
+        password_file: File that holds the password, of mode 0600; a password is never in this file.
+        tls: Whether the connection is encrypted and the broker's certificate checked; set the port
+            as well.
         tls_ca: File of the authorities that may certify the broker; None: the system's.
         tls_certificate: Certificate file of this client; None: none.
         tls_key: Key file of the certificate.
-        home_assistant: Whether Home Assistant is sent discovery messages.
-        home_assistant_prefix: Prefix of their topics.
+        home_assistant: Whether every zone is announced to Home Assistant by MQTT discovery; needs
+            `prices`.
+        home_assistant_prefix: First part of discovery topics.
     """
 
     host: _Host
@@ -583,9 +608,9 @@ class Mqtt(FileTable):
     @classmethod
     def check_keys(cls, table: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
         """A password goes with a name, files of TLS with TLS, and discovery with prices."""
-        for one in ("tls_ca", "tls_certificate", "tls_key"):
-            if one in table and table.get("tls") is not True:
-                yield "tls", f"is not true but {one} is set; give both."
+        for key in ("tls_ca", "tls_certificate", "tls_key"):
+            if key in table and table.get("tls") is not True:
+                yield "tls", f"is not true but {key} is set; give both."
         yield from _both(table)
         if "password_file" in table and "username" not in table:
             yield "username", "is not set but password_file is; give both."
@@ -598,14 +623,15 @@ class OpenAdr(FileTable):
     """The OpenADR VTN.
 
     Attributes:
-        anonymous: Whether prices can be read without a token.
-        webhooks: Whether subscriptions are served.
-        allow_private_callbacks: Whether webhooks may have private addresses.
-        url: URL of the service as clients see it.
-        mqtt: Whether notifications are published on MQTT.
-        mqtt_uris: Broker addresses that clients are given for notifications.
-        mqtt_anonymous: Whether anyone may read there without a name; None: where the service itself
-            has none.
+        anonymous: Whether programs and events are read without a token.
+        webhooks: Whether subscribers are called back.
+        allow_private_callbacks: Whether callbacks may go to addresses that are not of the public
+            internet.
+        url: URL of the service as clients see it; None: as a request has it.
+        mqtt: Whether releases go out on OpenADR's topics where there is an `[mqtt]`.
+        mqtt_uris: Addresses of the broker for clients; empty: that of `[mqtt]`.
+        mqtt_anonymous: Whether anyone may read there without a name; only then are these addresses
+            announced. None: where the service itself has none.
         enabled: Whether there is one.
         event_age: How long after its interval an event is listed [s].
     """
@@ -705,8 +731,8 @@ class Deployment:
         if not self.mqtt_events or self.mqtt is None or self.openadr is None:
             return ()
         anonymous = self.openadr.mqtt_anonymous
-        named = self.mqtt.username is not None or self.mqtt.tls_certificate is not None
-        if anonymous is False or (anonymous is None and named):
+        has_login = self.mqtt.username is not None or self.mqtt.tls_certificate is not None
+        if anonymous is False or (anonymous is None and has_login):
             return ()
         scheme = "mqtts" if self.mqtt.tls else "mqtt"
         return self.openadr.mqtt_uris or (f"{scheme}://{self.mqtt.host}:{self.mqtt.port}",)

@@ -524,8 +524,8 @@ class Policy:
         models: How several models count.
         on_empty: What to do when no house is uncertain ("publish_exact" trusts Theta absolutely).
         min_scale: The least noise of a release [Wh].
-        clamp: One for each density class, or none: the upper end below the contract bound, or a
-            pair of a lower and an upper end where houses export, in offset Wh.
+        clamp: One for each group of houses, or none: readings are cut at these Wh, below the
+            contract bound; a pair of a lower and an upper end where houses export, in offset Wh.
         publish: The rate of the noisy load, or of the public's best estimate of it.
         estimator: What the public's estimate and forecast come from: the model, the model and a
             filter of the releases weighed against each other, or the releases alone.

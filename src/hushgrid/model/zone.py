@@ -383,14 +383,15 @@ class Tariff:
         alpha: Slope of the rate [currency/kWh per kWh], above 0.
         beta: Rate at no load [currency/kWh], above 0.
         gamma: Fixed cost [currency].
-        inelastic: Public load that does not react to prices, whole Wh.
+        inelastic: Public load that reacts to nothing [Wh a step], whole.
         floor: Lowest rate [currency/kWh], also below 0; the rate is cut after the noise.
         cap: Highest rate [currency/kWh]; cut after the noise.
-        smooth: Share of the last published rate that a new one keeps, from 0 to below 1:
-            post-processing, which calms demand that reacts to rates.
+        smooth: Share of the last published rate that a new one keeps, from 0 to below 1: it calms
+            devices that react to rates (docs/loop.md) and costs no privacy.
         offset: Sum of the zone's export limits [Wh], in every load and no part of the price. Set
             from the zone by `init` and `Scenario`.
-        feed_in: Rate of what homes feed in; None: only the rate above is published.
+        feed_in: Rate of what homes feed in, from the same noisy load; None: only the rate above is
+            published.
     """
 
     tables: ClassVar[Mapping[str, Any]] = {"feed_in": FeedIn}

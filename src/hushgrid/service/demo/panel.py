@@ -156,7 +156,7 @@ class Panel:
                 beliefs = adversary.skip(beliefs)
             return beliefs
         if knows == "others":
-            adversary = adversary.with_others(KnownReadings(readings[None, :], first=t))
+            adversary = adversary.with_bystanders(KnownReadings(readings[None, :], first=t))
         return adversary.step(beliefs, releases[kind])
 
     def _releases(self, record: ReleaseRecord, readings: Int32s) -> Iterator[tuple[str, Release]]:
