@@ -196,9 +196,9 @@ def test_two_processes_keep_one_first_sender(tmp_path: Path) -> None:
         here = senders_module.Senders(one, production=False)
         there = senders_module.Senders(one, production=False)
         terms = here.terms(), there.terms()
-        assert here.own("a", ["m1"], terms[0]) == {"m1"}
-        assert there.own("b", ["m1", "m2"], terms[1]) == {"m2"}
-        assert here.own("a", ["m1", "m2"], terms[0]) == {"m1"}
+        assert here.meters_of("a", ["m1"], terms[0]) == {"m1"}
+        assert there.meters_of("b", ["m1", "m2"], terms[1]) == {"m2"}
+        assert here.meters_of("a", ["m1", "m2"], terms[0]) == {"m1"}
 
 
 def test_the_operator_sees_disagreements_without_values(tmp_path: Path) -> None:
