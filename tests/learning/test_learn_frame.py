@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import hushgrid
-from hushgrid import IntakeError
+from hushgrid import IntakeError, ModelError, Policy, Tariff, Zone, simulate
 from hushgrid.learning.frames import histories_of_frame
 from hushgrid.learning.habits import assumed_habits, mean_habits, survey_of
 from hushgrid.learning.learner import LearningTerms, learn
@@ -103,3 +103,32 @@ def test_frames_that_are_refused(wide: Any, change: Any, message: str) -> None:
 def test_a_time_zone_that_is_none(wide: Any) -> None:
     with pytest.raises(IntakeError, match="time_zone is 'Europe/Atlantis'; give a name"):
         histories_of_frame(wide, time_zone="Europe/Atlantis")
+
+
+def test_the_scenario_has_the_models_of_the_homes(wide: Any) -> None:
+    found = hushgrid.learn(wide, terms=replace(QUICK, groups=(8,)))
+    scenario = found.scenario(Tariff(0.004, 0.05), bound=1500)
+    assert scenario.zone == Zone("learned", [1500] * 4)
+    assert found.shared is not None
+    assert np.array_equal(scenario.consumption.class_of, found.shared.group_of)
+    (theta,) = scenario.models
+    for number, group in enumerate(found.public):
+        absent, present = group.laws(1500)
+        for t in (1, 6, 7, 48, 49, 48 * 6):  # eight groups of three hours a day
+            place = (t - 1) % 48 // 6
+            for laws, occupied in ((absent, False), (present, True)):
+                law = scenario.consumption.law(t, number, occupied=occupied)
+                assert np.array_equal(law.pmf, laws[place].pmf)
+        move = theta.chains[0].transition[theta.calendar.slot(48 * 5 + 3), number]
+        assert np.allclose(move, group.chain.transition[48 + 2])
+    assert len(simulate(scenario, Policy(1.0, horizon=4), seed=1).releases) == 4
+
+
+def test_no_scenario_of_seasons_or_a_pool(wide: Any) -> None:
+    found = hushgrid.learn(wide, terms=QUICK)
+    for change, words in (
+        ({"seasons": ((1, 2), (3, 4))}, "of seasons"),
+        ({"shared": None}, "of a pool"),
+    ):
+        with pytest.raises(ModelError, match=f"the models are {words}; learn without it"):
+            replace(found, **change).scenario(Tariff(0.004, 0.05), bound=1500)
