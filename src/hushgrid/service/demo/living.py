@@ -528,15 +528,15 @@ def foresee(zone: ZoneService, seed: int, steps: int, tick: Callable[[], None]) 
     """
     policy = zone.policy.first(steps)
     world = zone.scenario
-    played = days(lambda _: world, {"it": Mechanism(policy)}, count=DAYS, seed=seed + _FORESEEN)
+    simulation = days(lambda _: world, {"it": Mechanism(policy)}, count=DAYS, seed=seed + _FORESEEN)
     errors = []
-    for day in played:
+    for day in simulation:
         errors.append(day.traces["it"].rmsre_paper)
         tick()
     prospect = examine(*world.terms, policy).prospect
-    planned = prospect.estimated(rho=0.0)  # these days follow the model
+    plan_error = prospect.estimated(rho=0.0)  # these days follow the model
     low, high = next_one(errors, CHANCE)
-    return ErrorForecast(planned, float(np.mean(errors)), low, high, DAYS)
+    return ErrorForecast(plan_error, float(np.mean(errors)), low, high, DAYS)
 
 
 def _audited(
