@@ -164,12 +164,18 @@ class MemoryMeters:
         return self.sizes.get((zone, block))
 
     def erase_noise(
-        self, zone: str, terms: str, before: int | None = None, *, until: int, others: bool = False
+        self,
+        zone: str,
+        terms: str,
+        before: int | None = None,
+        *,
+        until: int,
+        other_terms: bool = False,
     ) -> None:
         del until
         for key in list(self.sizes):
             block = key[1]
-            old = others if block.terms != terms else before is None or block.start < before
+            old = other_terms if block.terms != terms else before is None or block.start < before
             if key[0] == zone and old:
                 del self.sizes[key]
 

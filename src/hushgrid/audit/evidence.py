@@ -40,12 +40,12 @@ class AccountFinding(NamedTuple):
     """What terms say about the accounts under one record of terms.
 
     Attributes:
-        same: The record has these terms; only then anything is found.
+        has_terms: The record has these terms; only then anything is found.
         seq: The number of the first record that states one wrongly; None: there is none.
         text: What it states wrongly, in words.
     """
 
-    same: bool
+    has_terms: bool
     seq: int | None = None
     text: str = ""
 
@@ -126,7 +126,7 @@ class Terms:
         """What records call these terms."""
         return self.first_state().digest
 
-    def named(self, zone: str) -> Terms:
+    def for_zone(self, zone: str) -> Terms:
         """The same terms for a zone of another name."""
         return replace(self, zone=Zone(zone, self.zone.bound, self.zone.export))
 
@@ -251,6 +251,6 @@ def from_recording(recorded: Recording) -> Evidence:
     Returns:
         Its releases as one week.
     """
-    entries = tuple(RecordedRelease(n, one) for n, one in enumerate(recorded.releases, 2))
+    entries = tuple(RecordedRelease(n, release) for n, release in enumerate(recorded.releases, 2))
     week = RecordedWeek(1, recorded.digest, 1, len(entries), entries)
     return Evidence(recorded.zone, "trace", (week,))

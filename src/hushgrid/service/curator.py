@@ -832,7 +832,7 @@ class Curator:
             kept = None if self._block_lost else kept
         if (self._kept, self._until) != ((kept,), until):  # what is no longer of use is erased
             others, self._swept = self._swept != terms.head, terms.head
-            self._meters.erase_noise(zone, terms.head, opens, until=until, others=others)
+            self._meters.erase_noise(zone, terms.head, opens, until=until, other_terms=others)
             self._kept, self._until = (kept,), until
         return size
 
