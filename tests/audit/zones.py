@@ -19,8 +19,8 @@ from hushgrid import (
     Zone,
 )
 from hushgrid.audit.evidence import Terms
-from hushgrid.compare.simulation import World
 from hushgrid.mechanism.release import Release, State, step
+from hushgrid.model.world import World
 from hushgrid.model.zone import Scenario, tally
 from hushgrid.service.ledger.records import Record
 from tests import bodies

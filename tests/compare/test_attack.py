@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 from hushgrid import Consumption, Histogram, OccupancyModel, Policy, Scenario, Tariff, Zone
+from hushgrid.adversary.attack import Attack, attack, prior_of
+from hushgrid.adversary.recording import Recording
 from hushgrid.cli import main
-from hushgrid.compare.attack import Attack, Recording, attack, prior_of, record, versions
+from hushgrid.compare.attack import record, versions
 from hushgrid.errors import PolicyError
 from hushgrid.mechanism.policy import Gaussian
 

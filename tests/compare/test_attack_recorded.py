@@ -11,14 +11,8 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pytest
 
-from hushgrid.compare.attack import (
-    Attack,
-    attack,
-    labelled_days,
-    merge_attacks,
-    record_labelled,
-    versions,
-)
+from hushgrid.adversary.attack import Attack, attack, merge_attacks
+from hushgrid.compare.attack import labelled_days, record_labelled, versions
 from hushgrid.compare.datasets import Real
 from hushgrid.errors import PolicyError
 from hushgrid.learn.histories import Histories

@@ -23,16 +23,8 @@ from hushgrid import (
     Zone,
 )
 from hushgrid._kernels.readings import alias_table, stream_key, uniforms
-from hushgrid.compare.simulation import (
-    Mechanism,
-    World,
-    consecutive,
-    days,
-    fold,
-    measure,
-    play,
-    simulate,
-)
+from hushgrid.compare.simulation import Mechanism, consecutive, days, fold, measure, play, simulate
+from hushgrid.model.world import World
 from hushgrid.model.zone import Scenario
 from hushgrid.statistics import ratio_of_means, summarise
 

@@ -27,7 +27,7 @@ from hushgrid import (
     watch,
 )
 from hushgrid.accounting.composition import ReleaseAccount
-from hushgrid.compare.attack import Recording
+from hushgrid.adversary.recording import Recording
 from hushgrid.errors import FileError
 from hushgrid.files.models import load_trace, save_trace
 from hushgrid.mechanism import policy as schedules

@@ -15,6 +15,7 @@ import numpy as np
 
 from hushgrid._numbers import Floats
 from hushgrid.accounting.temporal import worst_leakage
+from hushgrid.adversary.attack import SMALL
 from hushgrid.adversary.exact import Exact
 from hushgrid.adversary.factored import Factored
 from hushgrid.adversary.filter import Adversary, look_back
@@ -43,7 +44,6 @@ from hushgrid.audit.recompute import (
     steps,
 )
 from hushgrid.belief.filter import at_home, marginals
-from hushgrid.compare.attack import SMALL
 from hushgrid.errors import HushgridError, ModelError, PolicyError
 from hushgrid.mechanism.release import Release
 from hushgrid.planning.planner import assumptions

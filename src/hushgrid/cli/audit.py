@@ -108,8 +108,9 @@ def attack(
         return
     if trace is None:
         raise FileError("TRACE is unset; give a recorded day, or --secret absence.")
-    from hushgrid.compare.attack import Attack, merge_attacks, versions
-    from hushgrid.compare.attack import attack as attack_day
+    from hushgrid.adversary.attack import Attack, merge_attacks
+    from hushgrid.adversary.attack import attack as attack_day
+    from hushgrid.compare.attack import versions
     from hushgrid.files.results import save_figures
     from hushgrid.report import comparison as report
 

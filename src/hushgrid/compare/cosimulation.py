@@ -17,11 +17,11 @@ from numpy.typing import ArrayLike
 from hushgrid._numbers import Int32s
 from hushgrid.compare.flexible import Flexibility, Homes, PriceMemory
 from hushgrid.compare.loop import PriceTables, signed_readings, with_devices
-from hushgrid.compare.simulation import NOISE_STREAM, World
 from hushgrid.mechanism.noise import SimulatedNoise
 from hushgrid.mechanism.policy import Policy
 from hushgrid.mechanism.release import Release, init, step
 from hushgrid.model.occupancy import STEPS_PER_DAY as DAY
+from hushgrid.model.world import NOISE_STREAM, World
 from hushgrid.model.zone import Scenario, Tally, tally
 
 SECONDS = 86_400 // DAY

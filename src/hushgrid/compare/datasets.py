@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from hushgrid._numbers import Bools, Floats, Int32s, Ints, UInt8s, is_real
 from hushgrid.belief.filter import imputed
 from hushgrid.compare import paper
-from hushgrid.compare.simulation import simulate_steps
 from hushgrid.errors import ModelError, PolicyError
 from hushgrid.learn.em import pooled_counts
 from hushgrid.learn.habits import DAY, Survey, survey_models
@@ -27,6 +26,7 @@ from hushgrid.mechanism.digest import world_digest
 from hushgrid.model.consumption import Consumption
 from hushgrid.model.laws import Histogram, scale_wh
 from hushgrid.model.occupancy import Calendar, OccupancyModel
+from hushgrid.model.world import simulate_steps
 from hushgrid.model.zone import Scenario, Tariff, Zone
 
 CLASSES, PERIODS, ROUNDS = 5, 6, 30

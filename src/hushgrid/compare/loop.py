@@ -20,7 +20,6 @@ from hushgrid.compare.flexible import HOURS, Flexibility, Homes, Market, PriceMe
 from hushgrid.compare.memory import MEMORIES, attained_leakage, guess_scores
 from hushgrid.compare.methods import MethodPromise
 from hushgrid.compare.paper import CALENDAR, chains
-from hushgrid.compare.simulation import NOISE_STREAM, World
 from hushgrid.errors import PlanError
 from hushgrid.mechanism.noise import Noise, SimulatedNoise
 from hushgrid.mechanism.policy import Policy, per_step
@@ -29,6 +28,7 @@ from hushgrid.model.consumption import Consumption
 from hushgrid.model.laws import Gamma, LogNormal
 from hushgrid.model.occupancy import STEPS_PER_DAY as DAY
 from hushgrid.model.occupancy import OccupancyModel
+from hushgrid.model.world import NOISE_STREAM, World
 from hushgrid.model.zone import Scenario, Tariff, Zone, cost, optimal_rate, public_rate, tally
 from hushgrid.planning.planner import plan
 from hushgrid.statistics import Score, Summary, ratio_of_means, summarise

@@ -1,9 +1,8 @@
 """A simulated zone in closed loop: occupancy, consumption, pricing, publication.
 
-Memory holds one step of the zone, whatever the horizon. Compared mechanisms have the same
-occupancy, the same readings and the same noise quantiles (common random numbers); where readings
-react to rates, each mechanism has its own copy of the zone with the same randomness. A study folds
-many days into figures.
+Compared mechanisms have the same occupancy, the same readings and the same noise quantiles (common
+random numbers); where readings react to rates, each mechanism has its own copy of the zone with the
+same randomness. A study folds many days into figures.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,21 +22,16 @@ from hushgrid.mechanism.noise import SimulatedNoise
 from hushgrid.mechanism.policy import Policy
 from hushgrid.mechanism.release import Release, State, init, step
 from hushgrid.mechanism.scheduler import exposures_of
-from hushgrid.model.consumption import Consumption
-from hushgrid.model.laws import Uniform
-from hushgrid.model.occupancy import check_models
+from hushgrid.model.world import NOISE_STREAM, World, simulate_steps
 from hushgrid.model.zone import (
     Scenario,
     Tariff,
-    aggregate,
     optimal_rate,
     public_rate,
     relative_to,
     tally_offset,
 )
 from hushgrid.statistics import Summary, summarise
-
-_INITIAL, _MOVE, _CONSUME, NOISE_STREAM = range(4)  # what a random stream is for
 
 
 class Mechanism(NamedTuple):
@@ -97,76 +91,6 @@ class Trace:
     def bill(self) -> float:
         """What all customers pay together [currency]."""
         return float(np.sum(self.published * (self.load - self.tariff.offset)) / 1000)
-
-
-class World:
-    """The houses of a zone. `step` draws occupancy and readings and returns the load [Wh].
-
-    Args:
-        scenario: The zone, its true model and its true laws.
-        seed: Seed of the randomness, as whole numbers.
-    """
-
-    def __init__(self, scenario: Scenario, seed: Sequence[int]) -> None:
-        truth = scenario.truth or check_models(scenario.models, scenario.zone.n_houses)[0]
-        check_models([truth], scenario.zone.n_houses)
-        consumption = scenario.consumed or scenario.consumption
-        consumption.check_fits(scenario.zone.bound)
-        self._truth, self._consumption, self._zone = truth, consumption, scenario.zone
-        self._seed, self._t = tuple(seed), 0
-        self._states = [np.zeros(len(piece.members), np.int16) for piece in truth.chains]
-        self._cumulative = [np.cumsum(piece.transition, axis=-1) for piece in truth.chains]
-        self._tables = _sampling_tables(consumption)
-        self.occupancy = np.zeros(scenario.zone.n_houses, np.uint8)
-        self.readings = np.zeros(scenario.zone.n_houses, np.int32)
-        self.home = self.load = 0
-
-    def step(self, rates: Sequence[float]) -> int:
-        """The load of the next step, after these published rates."""
-        from hushgrid._kernels.readings import consume, move, stream_key
-
-        self._t += 1
-        slot = self._truth.calendar.slot(self._t)
-        for p, piece in enumerate(self._truth.chains):
-            if self._t == 1:
-                rows = np.cumsum(piece.initial, axis=-1)[:, None, :]
-                key = stream_key(*self._seed, p, _INITIAL)
-            else:
-                rows = self._cumulative[p][slot]
-                key = stream_key(*self._seed, self._t, p, _MOVE)
-            move(self._states[p], piece.chain_of, rows, piece.members, key, self.occupancy)
-        self.home = int(
-            consume(
-                self.occupancy,
-                self._consumption.class_of,
-                self._consumption.table(self._t),
-                *self._tables,
-                self._consumption.factor(rates),
-                self._zone.bound,
-                stream_key(*self._seed, self._t, 0, _CONSUME),
-                self.readings,
-            )
-        )
-        self.load = aggregate(self.readings, self._zone.bound)
-        return self.load
-
-
-def _sampling_tables(f: Consumption) -> tuple[Any, Any, Any, Any]:
-    """(top, offset, cut, other) of all laws; uniform laws need no table."""
-    from hushgrid._kernels.readings import alias_table
-
-    offset, cuts, others, filled = [], [np.empty(0)], [np.empty(0, np.int32)], 0
-    for law in f.laws:
-        if isinstance(law, Uniform):
-            offset.append(-1)
-            continue
-        cut, other = alias_table(law.pmf)
-        cuts.append(cut)
-        others.append(other)
-        offset.append(filled)
-        filled += law.top + 1
-    tops = np.array([law.top for law in f.laws], np.int64)
-    return tops, np.array(offset, np.int64), np.concatenate(cuts), np.concatenate(others)
 
 
 def simulate(
@@ -250,26 +174,6 @@ def first_states(scenario: Scenario, mechanisms: Mapping[str, Mechanism]) -> dic
             )
         states[name] = init(*scenario.terms, policy, calibrator, shared[rules])
     return states
-
-
-def simulate_steps(
-    scenario: Scenario, horizon: int, seed: Sequence[int], heard: Sequence[float] = ()
-) -> Iterator[World]:
-    """The houses of a zone over one day.
-
-    Args:
-        scenario: The zone.
-        horizon: Steps of the day.
-        seed: Seed of the houses.
-        heard: Rates published so far; the caller may append to it after every step.
-
-    Yields:
-        The same world after each step: its occupancy, readings and load.
-    """
-    world = World(scenario, seed)
-    for _ in range(horizon):
-        world.step(heard)
-        yield world
 
 
 def run_day(

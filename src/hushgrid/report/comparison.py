@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushgrid._numbers import Floats, UInt8s
-from hushgrid.compare.attack import Attack
+from hushgrid.adversary.attack import Attack
 from hushgrid.compare.battery import LABELS, NO_PROMISE, BatteryScore
 from hushgrid.compare.comparison import (
     AHEAD,

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from hushgrid._numbers import is_hex, sum_up
+from hushgrid.adversary.recording import Recording
 from hushgrid.audit.behaviour import Factory
 from hushgrid.audit.bounds import Check
 from hushgrid.audit.evidence import (
@@ -31,7 +32,6 @@ from hushgrid.audit.evidence import (
     Terms,
     from_recording,
 )
-from hushgrid.compare.attack import Recording
 from hushgrid.errors import FileError, HushgridError, LedgerError
 from hushgrid.files.deployment import ZoneService
 from hushgrid.files.models import is_trace, load_trace
@@ -591,7 +591,7 @@ def attack_scores(case: AuditInput, seed: int) -> dict[str, Any] | None:
     Returns:
         Figures by what the adversary knows; None for anything else than such a trace.
     """
-    from hushgrid.compare.attack import attack
+    from hushgrid.adversary.attack import attack
     from hushgrid.model.zone import Scenario
     from hushgrid.report.comparison import attack_figures
 

@@ -12,11 +12,11 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from hushgrid.compare.simulation import World
 from hushgrid.errors import ServiceError, connection_reason
 from hushgrid.files.deployment import ZoneService
 from hushgrid.files.weeks import Steps, settled
 from hushgrid.intake.readings import Readings
+from hushgrid.model.world import World
 from hushgrid.model.zone import Scenario
 from hushgrid.service.curator import utc
 from hushgrid.service.ingest import Receipt

@@ -17,10 +17,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from hushgrid.adversary.attack import prior_of
 from hushgrid.adversary.factored import Factored
 from hushgrid.adversary.filter import watch
 from hushgrid.adversary.knowledge import Knowledge, KnownReadings
-from hushgrid.compare.attack import prior_of, record, without_noise
+from hushgrid.adversary.recording import without_noise
+from hushgrid.compare.attack import record
 from hushgrid.compare.methods import MethodPromise, MethodSetting
 from hushgrid.errors import ServiceError
 from hushgrid.files.deployment import ZoneService

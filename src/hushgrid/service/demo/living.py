@@ -24,11 +24,12 @@ import numpy as np
 from starlette.routing import BaseRoute
 
 from hushgrid.audit.certificate import Certificate, certify
-from hushgrid.compare.simulation import Mechanism, days, simulate_steps
+from hushgrid.compare.simulation import Mechanism, days
 from hushgrid.errors import HushgridError, ServiceError
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.files.results import write_text
 from hushgrid.mechanism.noise import Noise, SimulatedNoise
+from hushgrid.model.world import simulate_steps
 from hushgrid.planning.planner import examine
 from hushgrid.report.certificate import certificate_json, certificate_page
 from hushgrid.report.comparison import CHANCE, DemoDay, ErrorForecast

@@ -26,8 +26,8 @@ from hushgrid._numbers import Bools, Floats, Indices, Int32s, UInt8s
 from hushgrid.adversary.factored import Factored
 from hushgrid.adversary.filter import Beliefs
 from hushgrid.adversary.knowledge import Knowledge, KnownReadings
+from hushgrid.adversary.recording import without_noise
 from hushgrid.belief.estimate import PublicKnowledge
-from hushgrid.compare.attack import without_noise
 from hushgrid.files.deployment import ZoneService
 from hushgrid.mechanism.release import Release
 from hushgrid.model.zone import optimal_rate
