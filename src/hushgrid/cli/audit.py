@@ -112,7 +112,7 @@ def attack(
     from hushgrid.adversary.attack import attack as attack_day
     from hushgrid.compare.attack import versions
     from hushgrid.files.results import save_figures
-    from hushgrid.report import comparison as report
+    from hushgrid.report import attack as report
 
     if out is not None:
         common.require("matplotlib", "plot")

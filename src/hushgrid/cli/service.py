@@ -617,14 +617,15 @@ def _play_once(epsilon: float, out: Path, seed: int, json: str | None) -> None:
 
     start = time.monotonic()
     with common.progress("one day of 1,000 houses", _PIECES) as tick:
+        from hushgrid.compare.simulation import errors_of_days
         from hushgrid.files.results import json_text, make_folder, save_figures, write_text
-        from hushgrid.report import comparison as report
+        from hushgrid.report import demo as report
         from hushgrid.service.demo.living import play_once
         from hushgrid.service.demo.setting import check_epsilon
 
         check_epsilon(epsilon)
         make_folder(out)
-        result = play_once(epsilon, out, _requests(), seed=seed, tick=tick)
+        result = play_once(epsilon, out, _requests(), errors_of_days, seed=seed, tick=tick)
     figures = save_figures(out, {"demo": report.demo_figure(result.day)})
     values = report.demo_json(result.day) | {
         "seconds": round(time.monotonic() - start, 3),

@@ -314,6 +314,22 @@ def days(
         yield StudyDay(today, states, play(today, mechanisms, seed=(seed, day), states=states))
 
 
+def errors_of_days(scenario: Scenario, policy: Policy, *, count: int, seed: int) -> Iterator[float]:
+    """The errors of a policy's prices on many days.
+
+    Args:
+        scenario: The zone and its models.
+        policy: How it publishes.
+        count: Number of days.
+        seed: Seed of houses and noise.
+
+    Yields:
+        The error of each day in the paper's formula.
+    """
+    for day in days(lambda _: scenario, {"it": Mechanism(policy)}, count=count, seed=seed):
+        yield day.traces["it"].rmsre_paper
+
+
 def consecutive(scenario: Scenario, horizon: int) -> Callable[[int], Scenario]:
     """Worlds for `days`: calendars continue from day to day; each day starts from Pi.
 

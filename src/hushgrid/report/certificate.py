@@ -23,7 +23,7 @@ from hushgrid.errors import HushgridError
 from hushgrid.mechanism.policy import Policy
 from hushgrid.planning.planner import examine
 from hushgrid.report._figures import BLUE, ORANGE, chart, loss, number, render, table
-from hushgrid.report.comparison import KNOWS
+from hushgrid.report.attack import KNOWS
 from hushgrid.report.promise import (
     COVERS_WORDS,
     covers_head,

@@ -11,6 +11,7 @@ import json
 import math
 import os
 import sys
+import threading
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -33,7 +34,7 @@ from hushgrid.audit.evidence import (
     from_recording,
 )
 from hushgrid.errors import FileError, HushgridError, LedgerError
-from hushgrid.files.deployment import ZoneService
+from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.files.models import is_trace, load_trace
 from hushgrid.files.results import read_text
 from hushgrid.files.service_file import is_service, load_deployment
@@ -47,7 +48,7 @@ from hushgrid.service.epoch import (
     first_state,
     roster_digest,
 )
-from hushgrid.service.ledger import check_digits, is_there, open_records, verifier
+from hushgrid.service.ledger import check_digits, is_there, open_records, open_store, verifier
 from hushgrid.service.ledger.chain import ChainReport, check
 from hushgrid.service.ledger.records import (
     HOUSE_DIGITS,
@@ -58,6 +59,7 @@ from hushgrid.service.ledger.records import (
     ResumeRecord,
     TransferRecord,
     WindowRows,
+    schedule_digest,
 )
 from hushgrid.service.promise import stated_epsilon, window_steps, window_words
 from hushgrid.service.replay import add_rates
@@ -593,7 +595,7 @@ def attack_scores(case: AuditInput, seed: int) -> dict[str, Any] | None:
     """
     from hushgrid.adversary.attack import attack
     from hushgrid.model.zone import Scenario
-    from hushgrid.report.comparison import attack_figures
+    from hushgrid.report.attack import attack_figures
 
     recorded = case.recorded
     if recorded is None or recorded.truth is None or not case.terms:
@@ -630,3 +632,46 @@ def fingerprint(path: Path) -> str | None:
         return sha256(path.read_bytes()).hexdigest() if path.is_file() else None
     except OSError:
         return None
+
+
+class Certificates:
+    """Certificates of running zones, made on demand and kept until a record is added.
+
+    Args:
+        deployment: zones and ledger.
+        key: public key of the ledger.
+    """
+
+    def __init__(self, deployment: Deployment, key: str) -> None:
+        self._ledger, self._key = deployment.ledger, key
+        self._zones = {zone.id: zone for zone in deployment.zones}
+        self._cache: dict[str, tuple[str, dict[str, Any]]] = {}
+        self._mutex = threading.Lock()
+
+    def values(self, zone: str) -> dict[str, Any]:
+        """Return a zone's certificate as `hushgrid audit --json` writes it. Takes seconds."""
+        with self._mutex:
+            with open_store(self._ledger, create=False) as store:
+                newest = store.head(zone)
+            head = "" if newest is None else newest.digest
+            cached_head, values = self._cache.get(zone, (None, {}))
+            if cached_head != head:
+                values = self._certificate(zone)
+                self._cache[zone] = (head, values)
+            return values
+
+    def _certificate(self, zone: str) -> dict[str, Any]:
+        from hushgrid.audit.certificate import certify
+        from hushgrid.report.certificate import certificate_json
+
+        evidence, chain = load_ledger(self._ledger, zone=zone, key=self._key, heads=())
+        certificate = certify(
+            evidence,
+            [terms_of(self._zones[zone])],
+            chain=chain,
+            commit=schedule_digest,
+            # as for an auditor who exported the ledger from /v1/ledger
+            inputs={"file": "ledger.ndjson", "kind": "ledger", "config": ["service.toml"],
+                    "digests": {}, "zone": zone, "key": self._key, "heads": []},
+        )  # fmt: skip
+        return certificate_json(certificate)

@@ -32,13 +32,14 @@ from hushgrid.files.extensions import extensions
 from hushgrid.mechanism.noise import Noise, SecureNoise, SimulatedNoise
 from hushgrid.service.access.clients import ClientStore, Senders, check_bound
 from hushgrid.service.access.tokens import Access
+from hushgrid.service.audit import Certificates
 from hushgrid.service.clock import Clock, ahead_of
 from hushgrid.service.covariates import CovariateSources
 from hushgrid.service.curator import Curator, PriceFile, Publisher
 from hushgrid.service.epoch import check_moves
 from hushgrid.service.http.app import App, make_app, page_routes
 from hushgrid.service.http.common import CountedPublisher, Metrics, ZoneStates
-from hushgrid.service.http.operator import Certificates, Loads, Operator
+from hushgrid.service.http.operator import Loads, Operator
 from hushgrid.service.http.server import Server, SwappableApp
 from hushgrid.service.ingest import Disagreements, Ingest
 from hushgrid.service.ledger import LedgerStore, open_store

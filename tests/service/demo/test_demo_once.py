@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hushgrid.compare.simulation import errors_of_days
 from hushgrid.errors import ServiceError
 from hushgrid.service.demo.living import (
     BEGINS,
@@ -130,7 +131,7 @@ def test_a_day_that_is_stopped_leaves_nothing(
     requests = DemoRequests()
     requests.stop()
     with pytest.raises(KeyboardInterrupt):
-        play_once(1.0, tmp_path / "out", requests, seed=1, tick=lambda: None)
+        play_once(1.0, tmp_path / "out", requests, errors_of_days, seed=1, tick=lambda: None)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from hushgrid.errors import LedgerError
+from hushgrid.service.clock import since_start
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import LedgerStore
 from hushgrid.service.ledger.fenced import FencedLedger, Lease
@@ -156,7 +157,7 @@ def test_a_follower_published_what_the_standby_lacks(tmp_path: Path) -> None:
     with replicated() as standby, Witnesses(tmp_path, shared=True) as witnesses:
         proxy = Proxy(standby._primary.port)
         lease = Lease(1.0, 600.0)
-        with FencedLedger(standby.both(first=proxy.port), "me", lease) as store:
+        with FencedLedger(standby.both(first=proxy.port), "me", lease, since_start) as store:
             assert store.take(store.look())
             with opened(store, witnesses.of(ZONE)) as ledger:
                 begin(ledger)

@@ -52,7 +52,7 @@ def key(tmp_path: Path) -> Key:
 def ledger(
     url: str, name: str, steady: Callable[[], float] | None = None
 ) -> Iterator[FencedLedger]:
-    with FencedLedger(url, name, LEASE, *([] if steady is None else [steady])) as store:
+    with FencedLedger(url, name, LEASE, steady or since_start) as store:
         yield store
 
 
@@ -71,7 +71,7 @@ def take_over(url: str, store: FencedLedger) -> None:
 def test_it_is_a_ledger_store(url: str) -> None:
     def made() -> FencedLedger:
         """The active curator opens it more than once: each copy has its row."""
-        store = FencedLedger(url, "me", LEASE)
+        store = FencedLedger(url, "me", LEASE, since_start)
         if not store.take(store.look()):
             store._number, store._renewed = store.look().number, since_start()
         return store

@@ -9,7 +9,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import count
@@ -18,21 +18,22 @@ from secrets import token_urlsafe
 from shutil import rmtree
 from tempfile import TemporaryDirectory
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 import numpy as np
 from starlette.routing import BaseRoute
 
 from hushgrid.audit.certificate import Certificate, certify
-from hushgrid.compare.simulation import Mechanism, days
 from hushgrid.errors import HushgridError, ServiceError
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.files.results import write_text
 from hushgrid.mechanism.noise import Noise, SimulatedNoise
+from hushgrid.mechanism.policy import Policy
 from hushgrid.model.world import simulate_steps
+from hushgrid.model.zone import Scenario
 from hushgrid.planning.planner import examine
 from hushgrid.report.certificate import certificate_json, certificate_page
-from hushgrid.report.comparison import CHANCE, DemoDay, ErrorForecast
+from hushgrid.report.demo import CHANCE, DemoDay, ErrorForecast
 from hushgrid.service.access.clients import new_secret
 from hushgrid.service.audit import fingerprint, load_case
 from hushgrid.service.clock import Clock
@@ -465,8 +466,24 @@ class DayFigures:
     ledger: Path
 
 
+class SimulatedErrors(Protocol):
+    """Errors of the prices of simulated days."""
+
+    def __call__(
+        self, scenario: Scenario, policy: Policy, *, count: int, seed: int
+    ) -> Iterator[float]:
+        """Yield the error of each of `count` days, in the paper's formula."""
+        ...
+
+
 def play_once(
-    epsilon: float, out: Path, requests: DemoRequests, *, seed: int, tick: Callable[[], None]
+    epsilon: float,
+    out: Path,
+    requests: DemoRequests,
+    errors_of_days: SimulatedErrors,
+    *,
+    seed: int,
+    tick: Callable[[], None],
 ) -> DayFigures:
     """Play a day through the real service, audit ledger and promise, and write files to check.
 
@@ -474,6 +491,7 @@ def play_once(
         epsilon: Of the promise about any 24 hours.
         out: Where files are written.
         requests: Ends the day early.
+        errors_of_days: Simulates days to foresee the error of this one.
         seed: Random seed.
         tick: Called after each piece of work.
 
@@ -497,7 +515,7 @@ def play_once(
         url, clock = f"http://{HOST}:{server.port}", SimulatedPace(BEGINS, math.inf)
         with DemoRun(made, stage, clock, url=url, token=secrets.token, seed=seed) as run:
             seen = [_step(run, requests, tick) for _ in range(DAY // zone.seconds)]
-        foreseen = foresee(zone, seed, len(seen), tick)
+        foreseen = foresee(zone, seed, len(seen), errors_of_days, tick)
         found, records, files = _audited(folder, made.ledger, zone.id, out)
         tick()
         return DayFigures(
@@ -515,13 +533,20 @@ def _step(run: DemoRun, requests: DemoRequests, tick: Callable[[], None]) -> Pan
     return seen
 
 
-def foresee(zone: ZoneService, seed: int, steps: int, tick: Callable[[], None]) -> ErrorForecast:
+def foresee(
+    zone: ZoneService,
+    seed: int,
+    steps: int,
+    errors_of_days: SimulatedErrors,
+    tick: Callable[[], None],
+) -> ErrorForecast:
     """The error that one day of the zone's policy should have, from public models alone.
 
     Args:
         zone: The zone.
         seed: Random seed of the simulated days.
         steps: Steps of a day.
+        errors_of_days: Simulates the days.
         tick: Called after each simulated day.
 
     Returns:
@@ -529,10 +554,9 @@ def foresee(zone: ZoneService, seed: int, steps: int, tick: Callable[[], None]) 
     """
     policy = zone.policy.first(steps)
     world = zone.scenario
-    played = days(lambda _: world, {"it": Mechanism(policy)}, count=DAYS, seed=seed + _FORESEEN)
     errors = []
-    for day in played:
-        errors.append(day.traces["it"].rmsre_paper)
+    for error in errors_of_days(world, policy, count=DAYS, seed=seed + _FORESEEN):
+        errors.append(error)
         tick()
     prospect = examine(*world.terms, policy).prospect
     planned = prospect.estimated(rho=0.0)  # these days follow the model

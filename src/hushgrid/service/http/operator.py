@@ -18,7 +18,7 @@ from fastapi import APIRouter, Query
 
 from hushgrid.belief.filter import Expectations
 from hushgrid.errors import HushgridError
-from hushgrid.files.deployment import Deployment, ZoneService
+from hushgrid.files.deployment import ZoneService
 from hushgrid.model.zone import public_rate
 from hushgrid.service.clock import Clock
 from hushgrid.service.curator import (
@@ -37,8 +37,7 @@ from hushgrid.service.http.middleware import BY_SESSION, scopes
 from hushgrid.service.http.models import OF_ZONE, OperatorSummary, OperatorZone, refusals
 from hushgrid.service.http.prices import ZoneName, requested_zone
 from hushgrid.service.ingest import FEWEST, SMALL, Disagreements, Units
-from hushgrid.service.ledger import open_store
-from hushgrid.service.ledger.records import ReleaseRecord, schedule_digest
+from hushgrid.service.ledger.records import ReleaseRecord
 from hushgrid.service.meters.columns import Interval
 from hushgrid.service.prices import History
 from hushgrid.service.promise import stated
@@ -213,50 +212,6 @@ def _connections(health: ZoneHealth) -> list[Alert]:
         )
         findings.append(Alert("warning", text))
     return findings
-
-
-class Certificates:
-    """Certificates of running zones, made on demand and kept until a record is added.
-
-    Args:
-        deployment: zones and ledger.
-        key: public key of the ledger.
-    """
-
-    def __init__(self, deployment: Deployment, key: str) -> None:
-        self._ledger, self._key = deployment.ledger, key
-        self._zones = {zone.id: zone for zone in deployment.zones}
-        self._cache: dict[str, tuple[str, dict[str, Any]]] = {}
-        self._mutex = threading.Lock()
-
-    def values(self, zone: str) -> dict[str, Any]:
-        """Return a zone's certificate as `hushgrid audit --json` writes it. Takes seconds."""
-        with self._mutex:
-            with open_store(self._ledger, create=False) as store:
-                newest = store.head(zone)
-            head = "" if newest is None else newest.digest
-            cached_head, values = self._cache.get(zone, (None, {}))
-            if cached_head != head:
-                values = self._certificate(zone)
-                self._cache[zone] = (head, values)
-            return values
-
-    def _certificate(self, zone: str) -> dict[str, Any]:
-        from hushgrid.audit.certificate import certify
-        from hushgrid.report.certificate import certificate_json
-        from hushgrid.service.audit import load_ledger, terms_of
-
-        evidence, chain = load_ledger(self._ledger, zone=zone, key=self._key, heads=())
-        certificate = certify(
-            evidence,
-            [terms_of(self._zones[zone])],
-            chain=chain,
-            commit=schedule_digest,
-            # as for an auditor who exported the ledger from /v1/ledger
-            inputs={"file": "ledger.ndjson", "kind": "ledger", "config": ["service.toml"],
-                    "digests": {}, "zone": zone, "key": self._key, "heads": []},
-        )  # fmt: skip
-        return certificate_json(certificate)
 
 
 KEPT = 400  # loads of a zone

@@ -21,7 +21,6 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from hushgrid.errors import LedgerError, LedgerHeldError
-from hushgrid.service.clock import since_start
 from hushgrid.service.database import Database, lock_key
 from hushgrid.service.ledger.chain import held_elsewhere, not_held
 from hushgrid.service.ledger.records import Record, digest_of, from_fields
@@ -138,9 +137,7 @@ class FencedLedger(PostgresLedger):
         steady: A clock that cannot be set [s].
     """
 
-    def __init__(
-        self, url: str, me: str, lease: Lease, steady: Callable[[], float] = since_start
-    ) -> None:
+    def __init__(self, url: str, me: str, lease: Lease, steady: Callable[[], float]) -> None:
         super().__init__(session_url(url, me))
         self._me, self._lease, self._steady = me, lease, steady
         self._number = -1  # while this curator is not active
