@@ -12,8 +12,9 @@ import pytest
 from hushgrid import Policy, Tariff
 from hushgrid.audit import behaviour
 from hushgrid.audit.behaviour import check_behaviour, hushgrid
+from hushgrid.audit.black_box import Trial
 from hushgrid.audit.bounds import Check, merge_checks
-from hushgrid.audit.certificate import Certificate, Trial, certify
+from hushgrid.audit.certificate import Certificate, certify
 from hushgrid.audit.evidence import Terms
 from hushgrid.errors import PolicyError
 from hushgrid.mechanism.policy import Blocks
@@ -107,7 +108,7 @@ def test_the_first_bad_step_is_named(fault: str, where: int | None) -> None:
 
 
 def _certified(factory: Any, given: Terms, samples: int = 30_000) -> Certificate:
-    return certify(terms=[given], trial=Trial(factory, samples=samples, seed=5))
+    return certify(terms=[given], trial=Trial(factory, samples=samples, seed=5).run)
 
 
 @pytest.mark.soak

@@ -7,7 +7,7 @@ house's readings follow its laws but for a share eta, which lies at its two ends
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import islice
@@ -18,17 +18,27 @@ import numpy as np
 from hushgrid._numbers import Floats, Ints
 from hushgrid.audit.behaviour import (
     Factory,
+    check_behaviour,
     check_unsmoothed,
     load_of,
     load_of_rate,
     read_answer,
     restore_truncated,
 )
-from hushgrid.audit.bounds import TRAINING, Bound, best_event, lower_bound, p_frequent_small_noise
+from hushgrid.audit.bounds import (
+    FALSE_ALARM,
+    TRAINING,
+    BlackBox,
+    Bound,
+    Check,
+    best_event,
+    lower_bound,
+    p_frequent_small_noise,
+)
 from hushgrid.audit.evidence import Terms
 from hushgrid.audit.houses import log_ratio, worst_law
 from hushgrid.belief.filter import expected_readings, marginals
-from hushgrid.errors import PolicyError
+from hushgrid.errors import HushgridError, PolicyError
 from hushgrid.mechanism.calibrators import case_loss
 from hushgrid.mechanism.exposure import Case
 from hushgrid.mechanism.release import State
@@ -174,35 +184,6 @@ def _usual_readings(terms: Terms, first: State, t: int = 1) -> Ints:
     usual = np.rint(expected_readings(belief, terms.models[0], terms.consumption))
     low = terms.zone.low_ends(first.zone)
     return np.asarray(np.clip(usual.astype(np.int64) - low, 0, first.zone.bound), np.int64)
-
-
-@dataclass(frozen=True, slots=True)
-class BlackBox:
-    """Losses certified by a black-box test, and those promised.
-
-    Attributes:
-        houses: The houses whose occupancy differed.
-        samples: Samples for each world.
-        confidence: Confidence of both bounds together.
-        one_step: Bound for one release.
-        promised: Loss promised for one release.
-        trajectory: Bound for several releases; None for a block or a horizon of one step.
-        promised_trajectory: Loss promised for them.
-        steps: Their number.
-        scale: Scale due at step 1 [Wh].
-        p_frequent_small_noise: Probability that correct noise is as often as small as observed.
-    """
-
-    houses: tuple[int, ...]
-    samples: int
-    confidence: float
-    one_step: Bound
-    promised: float
-    trajectory: Bound | None
-    promised_trajectory: float
-    steps: int
-    scale: float
-    p_frequent_small_noise: float = 1.0
 
 
 def certify_publisher(
@@ -385,3 +366,77 @@ def _classifier(days: list[Floats], scale: Floats) -> list[Floats]:
         curve = (x * (p * (1 - p))[:, None]).T @ x + 1e-3 * np.eye(len(w))
         w = w + np.linalg.solve(curve, slope)
     return [((f - centre) / width) @ w[:-1] + w[-1] for f in features]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trial:
+    """A publisher to test.
+
+    Attributes:
+        factory: Makes the publisher.
+        samples: Samples for each of the two occupancies.
+        confidence: Confidence of the lower bound on epsilon.
+        seed: Seed of the test.
+    """
+
+    factory: Factory
+    samples: int = 100_000
+    confidence: float = 0.95
+    seed: int = 1
+
+    def run(self, terms: Sequence[Terms]) -> tuple[BlackBox, list[Check]]:
+        """Test the publisher.
+
+        Args:
+            terms: Terms of the zones and epochs; it is tested against the first.
+
+        Returns:
+            The certified losses, and all checks of it.
+
+        Raises:
+            PolicyError: If there are no terms, or the publisher fails.
+        """
+        if not terms:
+            raise PolicyError("a publisher is given but no terms; give --config, a zone file.")
+        try:
+            box = certify_publisher(
+                self.factory,
+                terms[0],
+                samples=self.samples,
+                confidence=self.confidence,
+                seed=self.seed,
+            )
+            return box, [
+                *_check_bounds(box),
+                *check_behaviour(self.factory, terms[0], seed=self.seed),
+            ]
+        except HushgridError:
+            raise
+        except (Exception, SystemExit) as error:  # whatever a stranger's code may raise
+            raise PolicyError(
+                f"the publisher failed with {type(error).__name__} ({error}); fix it, see"
+                " docs/audit.md."
+            ) from error
+
+
+def _check_bounds(box: BlackBox) -> list[Check]:
+    """Compare the certified losses with the promised ones."""
+    found = []
+    pairs = [("one release", box.one_step, box.promised)]
+    if box.trajectory is not None:
+        pairs.append((f"{box.steps} releases", box.trajectory, box.promised_trajectory))
+    for what, bound, promised in pairs:
+        text = (
+            f"A black-box test certifies a loss of {bound.epsilon:.4g} for {what} where"
+            f" {promised:.4g} is promised (confidence {box.confidence:g},"
+            f" {sum(bound.samples) // 2} tested samples a side)."
+        )
+        broken = bound.epsilon > promised * (1 + 1e-9)
+        found.append(Check("noise_scale", "failed" if broken else "passed", text))
+    if box.p_frequent_small_noise < FALSE_ALARM:
+        text = (
+            "Noise is small more often than noise of the scale due can be"
+            f" ({2 * box.samples} draws of step 1; p = {box.p_frequent_small_noise:.1e})."
+        )
+        found.append(Check("noise_scale", "failed", text))
+    return found

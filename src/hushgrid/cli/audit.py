@@ -258,7 +258,8 @@ def audit(
     Raises:
         typer.Exit: With code 1 if a check failed.
     """
-    from hushgrid.audit.certificate import Trial, certify
+    from hushgrid.audit.black_box import Trial
+    from hushgrid.audit.certificate import certify
     from hushgrid.files.results import write_text
     from hushgrid.report import certificate as report
     from hushgrid.service.audit import (
@@ -294,7 +295,7 @@ def audit(
         case.terms,
         chain=case.chain,
         commit=schedule_digest,
-        trial=trial,
+        trial=None if trial is None else trial.run,
         attack=_attack(attack) or attack_scores(case, seed),
         inputs=inputs,
     )

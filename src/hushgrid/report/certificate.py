@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushgrid.audit.black_box import BlackBox
-from hushgrid.audit.bounds import Bound
+from hushgrid.audit.bounds import BlackBox, Bound
 from hushgrid.audit.certificate import Certificate, LargestMove
 from hushgrid.audit.evidence import Terms
 from hushgrid.audit.houses import DELTA, Houses
