@@ -10,9 +10,9 @@ SETUP := pyproject.toml constraints.txt
 # there fails again, and says so, when the tests are run.
 COMPILE := ( $(BIN)/python -m pytest -q --collect-only >/dev/null; $(BIN)/python -m pytest -q \
   -k 'all_paths or objective or literal_twin or one_loss or compiled or kalman or logs_agree or interval_on or equals_its_twin or even_noise' \
-  $(addprefix tests/,learn/test_learn_em.py accounting/test_leakage_kernel.py compare/test_simulate.py \
+  $(addprefix tests/,learn/test_learn_em.py accounting/test_leakage_kernel.py lab/test_simulate.py \
   model/test_grid.py belief/test_load_filter.py mechanism/test_loss.py accounting/test_blocks_of_steps.py \
-  planning/test_blocks_of_steps.py compare/test_method_promises.py belief/test_block_noise.py) )
+  planning/test_blocks_of_steps.py lab/test_method_promises.py belief/test_block_noise.py) )
 # A run starts dozens of processes: what one of them has compiled serves the others.
 export PYTHONDONTWRITEBYTECODE :=
 # Workers fill the cores: threads of OpenBLAS that wait for one spin, up to 30 times the work itself.
@@ -53,8 +53,8 @@ soak: $(VENV)/.dev services consumers  ## the full counts, as JSON
 	  --out out/soak/shock --json out/soak/compare-shock.json
 	$(BIN)/hushgrid compare --days 200 --sigma 0.02 --no-batteries --chart-days 0 --attack-days 0 \
 	  --out out/soak/sigma --json out/soak/compare-sigma.json
-	HUSHGRID_COMPARED=out/soak $(BIN)/python -m pytest -v tests/compare/test_compare_soak.py
-	HUSHGRID_PAPER_DAYS=200 $(BIN)/python -m pytest -q tests/compare/test_paper.py
+	HUSHGRID_COMPARED=out/soak $(BIN)/python -m pytest -v tests/lab/test_compare_soak.py
+	HUSHGRID_PAPER_DAYS=200 $(BIN)/python -m pytest -q tests/lab/test_paper.py
 	HUSHGRID_DAYS=200 $(BIN)/python -m pytest -q tests/belief/test_estimate_days.py tests/belief/test_uncertainty.py
 	HUSHGRID_ZONES=20 $(BIN)/python -m pytest -q tests/adversary/test_factored.py
 	HUSHGRID_WORLDS=1000 $(BIN)/python -m pytest -q tests/adversary/test_odds.py tests/mechanism/test_support.py

@@ -15,7 +15,7 @@ from benchmarks import zones
 from benchmarks.measure import Question, Result, best_of_both, sized
 from hushgrid import Gamma, Policy, Tariff
 from hushgrid._numbers import Floats
-from hushgrid.compare.simulation import simulate
+from hushgrid.lab.simulation import simulate
 from hushgrid.model.world import World
 from hushgrid.model.zone import Scenario
 

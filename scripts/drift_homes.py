@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-from hushgrid.compare.drift import drift, welch
 from hushgrid.files.readings import read_histories
+from hushgrid.lab.drift import drift, welch
 from hushgrid.learn.evaluation import marginal_scores
 from hushgrid.learn.habits import assumed_habits
 from hushgrid.learn.histories import DAY, clamped

@@ -47,7 +47,7 @@ _PATIENT = httpx._config.DEFAULT_TIMEOUT_CONFIG
 _PATIENT.connect = _PATIENT.read = _PATIENT.write = _PATIENT.pool = 60.0
 
 # What judges the output of make soak has nothing to judge without it.
-collect_ignore = [] if "HUSHGRID_COMPARED" in os.environ else ["compare/test_compare_soak.py"]
+collect_ignore = [] if "HUSHGRID_COMPARED" in os.environ else ["lab/test_compare_soak.py"]
 if not SOAK:  # Java starts for a minute
     collect_ignore.append("service/batch/test_batch_spark.py")
 
@@ -59,7 +59,7 @@ LONGEST = (
     "service/test_transfer.py",
     "service/test_kill.py",
     "service/test_two_worlds.py",
-    "compare/test_compare.py",
+    "lab/test_compare.py",
     "planning/test_plan.py",
     "learn/test_learn_zone.py",
     "service/test_lost_ends.py",
@@ -71,7 +71,7 @@ LONGEST = (
     "service/batch/test_batch.py",
     "cli/test_cli.py",
     "service/ledger/test_standby.py",
-    "compare/test_compare_cli.py",
+    "lab/test_compare_cli.py",
     "service/attack/test_damage.py",
     "service/standby/test_fenced.py",
     "planning/test_prospect.py",
@@ -95,7 +95,7 @@ LONGEST = (
     "service/test_database.py",
     "audit/test_command.py",
     "service/test_commands.py",
-    "compare/test_paper.py",
+    "lab/test_paper.py",
     "mechanism/test_support.py",
     "service/test_in_force.py",
     "service/meters/test_meter_conformance.py",

@@ -51,8 +51,8 @@ RUN: dict[str, dict[str, list[str]]] = {
     "adversary.md": {
         "python": [GUIDES],
         "indented": [
-            "compare/test_attack.py::test_the_command_needs_nothing_but_the_trace",
-            "compare/test_attack_recorded.py",
+            "lab/test_attack.py::test_the_command_needs_nothing_but_the_trace",
+            "lab/test_attack_recorded.py",
             "adversary/test_absence.py",
             "skip: needs a GPU",
         ],
@@ -67,9 +67,9 @@ RUN: dict[str, dict[str, list[str]]] = {
     "capacity.md": {"sh": [f"{HERE}::test_a_plan_of_capacity"]},
     "compare.md": {
         "indented": [
-            "compare/test_compare_cli.py::test_compare_writes_what_it_names_and_resumes",
-            "compare/test_real_zones.py",
-            "compare/test_compare_cli.py::test_a_zone_file_finds_its_meters_steps_and_days",
+            "lab/test_compare_cli.py::test_compare_writes_what_it_names_and_resumes",
+            "lab/test_real_zones.py",
+            "lab/test_compare_cli.py::test_a_zone_file_finds_its_meters_steps_and_days",
         ]
     },
     "demo.md": {"indented": ["service/demo/test_demo_once.py"]},
@@ -101,7 +101,7 @@ RUN: dict[str, dict[str, list[str]]] = {
         "sh": ["test_docs.py::test_ledger_guide_by_hand"] * 2,
         "indented": ["service/ledger/test_ledger_cli.py"],
     },
-    "loop.md": {"indented": ["compare/test_loop_cli.py"]},
+    "loop.md": {"indented": ["lab/test_loop_cli.py"]},
     "meter-data.md": {
         "python": [GUIDES],
         "json": [f"{HERE}::test_readings_as_json"],
@@ -137,7 +137,7 @@ RUN: dict[str, dict[str, list[str]]] = {
     "plan.md": {
         "indented": ["cli/test_cli.py::test_plan_answers_a_promise", "planning/test_windows.py"]
     },
-    "trace.md": {"indented": ["compare/test_attack.py"]},
+    "trace.md": {"indented": ["lab/test_attack.py"]},
     "zone-file.md": {
         "toml": [
             "files/test_without_model.py",

@@ -35,7 +35,7 @@ from hushgrid import (
     play,
 )
 from hushgrid.cli import main
-from hushgrid.compare.paper import experiment
+from hushgrid.lab.paper import experiment
 from hushgrid.testing import check_calibrator
 from tests.services import free_port
 from tests.test_docs import ROOT, code_blocks

@@ -13,7 +13,7 @@ import numpy as np
 
 from hushgrid import Policy, load_zone
 from hushgrid.adversary.attack import attack
-from hushgrid.compare.attack import record, versions
+from hushgrid.lab.attack import record, versions
 
 steps = 32 if os.environ.get("HUSHGRID_SMALL") else 96
 street = load_zone("../release.toml").scenario

@@ -19,7 +19,7 @@ from hushgrid.accounting.temporal import (
     temporal_leakage,
     worst_leakage,
 )
-from hushgrid.compare import paper
+from hushgrid.lab import paper
 from hushgrid.model.occupancy import Calendar
 
 E = np.array([[0.9, 0.1], [0.2, 0.8]])

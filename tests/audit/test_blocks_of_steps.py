@@ -14,7 +14,6 @@ from scipy.special import gammainc
 
 from hushgrid import Noise, OccupancyModel, Policy, Release, SimulatedNoise
 from hushgrid.audit.behaviour import hushgrid
-from hushgrid.audit.black_box import certify_publisher
 from hushgrid.audit.bounds import (
     BlockNoise,
     p_joined_blocks,
@@ -25,6 +24,7 @@ from hushgrid.audit.bounds import (
 )
 from hushgrid.audit.certificate import Certificate, certify
 from hushgrid.audit.evidence import Terms
+from hushgrid.lab.black_box import certify_publisher
 from hushgrid.mechanism.policy import Blocks
 from hushgrid.service.audit import load_ledger
 from hushgrid.service.ledger.records import schedule_digest

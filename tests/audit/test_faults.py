@@ -12,11 +12,11 @@ import pytest
 from hushgrid import Policy, Tariff
 from hushgrid.audit import behaviour
 from hushgrid.audit.behaviour import check_behaviour, hushgrid
-from hushgrid.audit.black_box import Trial
 from hushgrid.audit.bounds import Check, merge_checks
 from hushgrid.audit.certificate import Certificate, certify
 from hushgrid.audit.evidence import Terms
 from hushgrid.errors import PolicyError
+from hushgrid.lab.black_box import Trial
 from hushgrid.mechanism.policy import Blocks
 from tests.audit import faults
 from tests.audit.zones import certain_big_house, terms

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from hushgrid.cli import main
-from hushgrid.compare import paper as sweeps
+from hushgrid.lab import paper as sweeps
 from tests.examples import SOAK
 
 ROOT = Path(__file__).parents[2]
@@ -76,7 +76,7 @@ PAPER = ("paper", "--days", 3, "--sweep-days", 2, "--seed", 4)
 SWEEPS = ("SIZES", "CERTAIN", "COUNTS", "ETAS", "SIGMAS")
 # two points of each sweep, but in make soak
 FEW = f"""
-from hushgrid.compare import paper
+from hushgrid.lab import paper
 for name in {SWEEPS}:
     setattr(paper, name, getattr(paper, name)[-2:])
 """

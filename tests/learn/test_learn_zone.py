@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 from hushgrid.cli import main
-from hushgrid.compare.drift import welch
 from hushgrid.errors import FileError, IntakeError, ModelError, PolicyError
 from hushgrid.files.learn_file import LearnTable, load_learn
 from hushgrid.files.readings import _has_whole_lines, read_histories
 from hushgrid.files.service_file import load_deployment
 from hushgrid.files.zone_file import load_zone
 from hushgrid.intake.readings import Readings
+from hushgrid.lab.drift import welch
 from hushgrid.learn.evaluation import (
     check_law,
     clopper_pearson,

@@ -34,7 +34,7 @@ from hushgrid import (
     step,
     tally,
 )
-from hushgrid.compare.simulation import days
+from hushgrid.lab.simulation import days
 from hushgrid.mechanism.noise import pmf
 from hushgrid.model.laws import split
 from hushgrid.model.world import World

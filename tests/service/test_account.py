@@ -17,9 +17,9 @@ import numpy as np
 import pytest
 
 from hushgrid import OccupancyModel, Policy, Scenario
-from hushgrid.compare import paper
 from hushgrid.files.deployment import Pattern, Promise, ZoneService
 from hushgrid.files.zone_file import load_zone
+from hushgrid.lab import paper
 from hushgrid.mechanism.policy import Blocks
 from hushgrid.mechanism.release import Release
 from hushgrid.service.epoch import epoch_record, first_state

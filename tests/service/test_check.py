@@ -13,11 +13,11 @@ import pytest
 
 from hushgrid.accounting.temporal import temporal_leakage
 from hushgrid.cli import main
-from hushgrid.compare.simulation import simulate
 from hushgrid.files.deployment import Http
 from hushgrid.files.models import load_survey
 from hushgrid.files.service_file import load_deployment
 from hushgrid.files.weeks import whole_week
+from hushgrid.lab.simulation import simulate
 from hushgrid.learn.habits import survey_models
 from hushgrid.planning.planner import plan
 from hushgrid.report.promise import price_error

@@ -110,8 +110,8 @@ def attack(
         raise FileError("TRACE is unset; give a recorded day, or --secret absence.")
     from hushgrid.adversary.attack import Attack, merge_attacks
     from hushgrid.adversary.attack import attack as attack_day
-    from hushgrid.compare.attack import versions
     from hushgrid.files.results import save_figures
+    from hushgrid.lab.attack import versions
     from hushgrid.report import attack as report
 
     if out is not None:
@@ -178,9 +178,9 @@ def _labelled_days(
     import numpy as np
 
     from hushgrid.cli.compare import ZoneModel, of_zone
-    from hushgrid.compare.attack import labelled_days, record_labelled
     from hushgrid.errors import FileError
     from hushgrid.files.readings import read_histories
+    from hushgrid.lab.attack import labelled_days, record_labelled
 
     if config is None:
         raise FileError("config is unset with labels; give the zone that publishes the readings.")
@@ -258,9 +258,9 @@ def audit(
     Raises:
         typer.Exit: With code 1 if a check failed.
     """
-    from hushgrid.audit.black_box import Trial
     from hushgrid.audit.certificate import certify
     from hushgrid.files.results import write_text
+    from hushgrid.lab.black_box import Trial
     from hushgrid.report import certificate as report
     from hushgrid.service.audit import (
         attack_scores,

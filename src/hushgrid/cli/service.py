@@ -617,8 +617,8 @@ def _play_once(epsilon: float, out: Path, seed: int, json: str | None) -> None:
 
     start = time.monotonic()
     with common.progress("one day of 1,000 houses", _PIECES) as tick:
-        from hushgrid.compare.simulation import errors_of_days
         from hushgrid.files.results import json_text, make_folder, save_figures, write_text
+        from hushgrid.lab.simulation import errors_of_days
         from hushgrid.report import demo as report
         from hushgrid.service.demo.living import play_once
         from hushgrid.service.demo.setting import check_epsilon

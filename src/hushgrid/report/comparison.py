@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushgrid.compare.battery import LABELS, NO_PROMISE, BatteryScore
-from hushgrid.compare.comparison import (
+from hushgrid.lab.battery import LABELS, NO_PROMISE, BatteryScore
+from hushgrid.lab.comparison import (
     AHEAD,
     AUCS,
     BATTERY_POWER,
@@ -29,10 +29,10 @@ from hushgrid.compare.comparison import (
     YESTERDAY,
     Comparison,
 )
-from hushgrid.compare.methods import BOUND_FITTED, Method, MethodRefusal, Ready, counted
-from hushgrid.compare.paper import HOUSES, PUBLISHED, Experiment, Sweep, mechanisms
-from hushgrid.compare.rolling import DailySums
-from hushgrid.compare.simulation import SIMULATION_FIGURES, Study
+from hushgrid.lab.methods import BOUND_FITTED, Method, MethodRefusal, Ready, counted
+from hushgrid.lab.paper import HOUSES, PUBLISHED, Experiment, Sweep, mechanisms
+from hushgrid.lab.rolling import DailySums
+from hushgrid.lab.simulation import SIMULATION_FIGURES, Study
 from hushgrid.report._figures import day_line, finish, light_grid, panels, render, table
 from hushgrid.report.promise import finite_or_none
 from hushgrid.statistics import Summary, ratio_of_means, summarise

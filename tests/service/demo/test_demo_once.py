@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hushgrid.compare.simulation import errors_of_days
 from hushgrid.errors import ServiceError
+from hushgrid.lab.simulation import errors_of_days
 from hushgrid.service.demo.living import (
     BEGINS,
     HOST,

@@ -22,10 +22,10 @@ from hushgrid.adversary.factored import Factored
 from hushgrid.adversary.filter import watch
 from hushgrid.adversary.knowledge import Knowledge, KnownReadings
 from hushgrid.adversary.recording import without_noise
-from hushgrid.compare.attack import record
-from hushgrid.compare.methods import MethodPromise, MethodSetting
 from hushgrid.errors import ServiceError
 from hushgrid.files.deployment import ZoneService
+from hushgrid.lab.attack import record
+from hushgrid.lab.methods import MethodPromise, MethodSetting
 from hushgrid.mechanism.release import Release
 from hushgrid.model.zone import optimal_rate
 from hushgrid.service.demo.living import SimulatedPace
