@@ -66,8 +66,8 @@ soak: $(VENV)/.dev services consumers  ## the full counts, as JSON
 	$(BIN)/python -m pytest -q tests/service/batch/test_batch_spark.py
 	$(BIN)/python -m pytest -q tests/service/test_two_worlds.py tests/browser/test_pages.py tests/planning/test_plan.py \
 	  tests/planning/test_clamp.py \
-	  tests/service/ledger/test_ledger_crash.py tests/service/openadr/test_webhooks.py
-	HUSHGRID_LIVES=300 $(BIN)/python -m pytest -q tests/service/meters/test_meter_model.py
+	  tests/stores/ledger/test_ledger_crash.py tests/service/openadr/test_webhooks.py
+	HUSHGRID_LIVES=300 $(BIN)/python -m pytest -q tests/stores/meters/test_meter_model.py
 	HUSHGRID_KILLS=300 $(BIN)/python -m pytest -q tests/service/test_kill.py
 	rm -rf out/soak/faults out/soak/crowd.json
 	HUSHGRID_FAULTS_COUNT=300 HUSHGRID_FAULTS_REPORT=out/soak/faults $(BIN)/python -m pytest -q -n 4 \

@@ -37,8 +37,8 @@ from hushgrid.service.http.app import make_app
 from hushgrid.service.http.common import Metrics, ZoneStates
 from hushgrid.service.http.server import Server
 from hushgrid.service.ingest import Ingest, Receipt
-from hushgrid.service.meters import open_meters
 from hushgrid.service.mqtt import MqttReadings
+from hushgrid.stores.meters import open_meters
 
 ROUNDS = sized(5, 2)  # the first is not counted
 # readings, deliveries, connections

@@ -67,10 +67,10 @@ LONGEST = (
     "service/test_moves.py",
     "service/test_away.py",
     "service/test_serve.py",
-    "service/meters/test_meter_crashes.py",
+    "stores/meters/test_meter_crashes.py",
     "service/batch/test_batch.py",
     "cli/test_cli.py",
-    "service/ledger/test_standby.py",
+    "stores/ledger/test_standby.py",
     "lab/test_compare_cli.py",
     "service/attack/test_damage.py",
     "service/standby/test_fenced.py",
@@ -92,13 +92,13 @@ LONGEST = (
     "learn/test_learn_refusals.py",
     "belief/test_estimate_days.py",
     "audit/test_records.py",
-    "service/test_database.py",
+    "stores/test_database.py",
     "audit/test_command.py",
     "service/test_commands.py",
     "lab/test_paper.py",
     "mechanism/test_support.py",
     "service/test_in_force.py",
-    "service/meters/test_meter_conformance.py",
+    "stores/meters/test_meter_conformance.py",
 )
 
 

@@ -25,7 +25,7 @@ from hushgrid.files.service_file import load_deployment
 from hushgrid.files.zone_file import load_zone
 from hushgrid.intake.json import FORMAT
 from hushgrid.intake.text import CANONICAL
-from hushgrid.service.ledger import open_store
+from hushgrid.stores.ledger import open_store
 from tests.services import Postgres, free_port, postgres_binaries
 
 ROOT = Path(__file__).parents[1]
@@ -99,7 +99,7 @@ RUN: dict[str, dict[str, list[str]]] = {
     },
     "ledger.md": {
         "sh": ["test_docs.py::test_ledger_guide_by_hand"] * 2,
-        "indented": ["service/ledger/test_ledger_cli.py"],
+        "indented": ["stores/ledger/test_ledger_cli.py"],
     },
     "loop.md": {"indented": ["lab/test_loop_cli.py"]},
     "meter-data.md": {
@@ -259,7 +259,7 @@ def test_commands_of_operations(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 def begun(file: Path) -> None:
     """A ledger with its first records."""
-    from hushgrid.service.ledger.writer import Ledger, load
+    from hushgrid.stores.ledger.writer import Ledger, load
 
     made = load_deployment(file)
     with (

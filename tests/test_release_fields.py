@@ -10,7 +10,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from hushgrid.mechanism.release import Release
-from tests.service.ledger.ledgers import ROOT
+from tests.stores.ledger.ledgers import ROOT
 
 NAMES = {field.name for field in fields(Release)}
 FOLLOWS = """
@@ -18,8 +18,8 @@ import math
 from dataclasses import replace
 from pathlib import Path
 from hushgrid.audit.evidence import from_recording
-from hushgrid.service.ledger.records import NOTHING, seal
-from hushgrid.service.ledger.records import EpochRecord, ReleaseRecord, check_body
+from hushgrid.stores.ledger.records import NOTHING, seal
+from hushgrid.stores.ledger.records import EpochRecord, ReleaseRecord, check_body
 from hushgrid.mechanism.release import Release
 from hushgrid.adversary.recording import Recording
 from hushgrid.files.models import load_trace, save_trace

@@ -27,10 +27,10 @@ from hushgrid.audit.evidence import Terms
 from hushgrid.lab.black_box import certify_publisher
 from hushgrid.mechanism.policy import Blocks
 from hushgrid.service.audit import load_ledger
-from hushgrid.service.ledger.records import schedule_digest
+from hushgrid.stores.ledger.records import schedule_digest
 from tests.audit.test_faults import in_blocks
 from tests.audit.zones import STAY, ledger, releases, renamed, terms
-from tests.service.ledger.ledgers import lines_of
+from tests.stores.ledger.ledgers import lines_of
 
 
 def law_of_largest(scale: float, steps: int, seen: int, at: np.ndarray) -> np.ndarray:

@@ -21,12 +21,12 @@ from hushgrid.files.service_file import load_deployment
 from hushgrid.report.certificate import certificate_page
 from hushgrid.service.audit import load_heads, load_terms
 from hushgrid.service.curator import Curator
-from hushgrid.service.ledger import open_store
-from hushgrid.service.ledger.writer import load
+from hushgrid.stores.ledger import open_store
+from hushgrid.stores.ledger.writer import load
 from tests.audit.zones import ledger, terms
-from tests.service.ledger.ledgers import lines_of
 from tests.service.setups import street_in
 from tests.service.worlds import MemoryMeters
+from tests.stores.ledger.ledgers import lines_of
 
 ROOT = Path(__file__).parent.parent.parent
 ZONE = ROOT / "examples" / "release.toml"

@@ -21,10 +21,10 @@ from hushgrid.audit.recompute import Recomputed, recompute
 from hushgrid.cli import main
 from hushgrid.report.certificate import certificate_json, certificate_page
 from hushgrid.service.audit import load_ledger
-from hushgrid.service.ledger.records import schedule_digest
+from hushgrid.stores.ledger.records import schedule_digest
 from tests.audit.test_command import SMALL
 from tests.audit.zones import ledger, releases, terms
-from tests.service.ledger.ledgers import lines_of
+from tests.stores.ledger.ledgers import lines_of
 
 
 def epoch(given: Terms, seed: int, *, without: tuple[int, ...] = ()) -> RecordedEpoch:

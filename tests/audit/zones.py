@@ -22,9 +22,9 @@ from hushgrid.audit.evidence import Terms
 from hushgrid.mechanism.release import Release, State, step
 from hushgrid.model.world import World
 from hushgrid.model.zone import Scenario, tally
-from hushgrid.service.ledger.records import Record
+from hushgrid.stores.ledger.records import Record
 from tests import bodies
-from tests.service.ledger.ledgers import KEY, START, sealed
+from tests.stores.ledger.ledgers import KEY, START, sealed
 
 BEFORE = START // 900 - 1  # the step before the first one
 STAY = [[0.9, 0.1], [0.2, 0.8]]

@@ -22,8 +22,8 @@ import pytest
 
 from hushgrid.files.deployment import Http
 from hushgrid.service import serve
-from hushgrid.service.access.clients import Client, ClientStore, expand_scopes, hash_secret
 from hushgrid.service.clock import FastClock
+from hushgrid.stores.clients import Client, ClientStore, expand_scopes, hash_secret
 from tests.browser.watching import Watched
 from tests.service.brokers import until
 from tests.service.worlds import START, deployment, service

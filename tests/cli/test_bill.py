@@ -16,7 +16,7 @@ from hushgrid.files.service_file import load_deployment
 from hushgrid.intake.readings import Readings
 from hushgrid.report.bill import BillRates, bill_rows
 from hushgrid.service.curator import utc
-from hushgrid.service.ledger import open_store
+from hushgrid.stores.ledger import open_store
 from tests.service.test_curator import Shown, curator
 
 SERVICE = """

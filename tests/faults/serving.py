@@ -12,8 +12,8 @@ from pathlib import Path
 from hushgrid import Policy
 from hushgrid.files.deployment import Deployment, Http, OpenAdr
 from hushgrid.service import serve
-from hushgrid.service.access.clients import KINDS
 from hushgrid.service.clock import WatchedClock, log_lines
+from hushgrid.stores.clients import KINDS
 from tests.faults.shim import Control
 from tests.service.worlds import TOKEN, deployment, service
 

@@ -14,7 +14,7 @@ from hushgrid.files.deployment import Pattern, Promise, ZoneService
 from hushgrid.files.weeks import placed
 from hushgrid.mechanism.release import Release
 from hushgrid.service.epoch import epoch_record, first_state
-from hushgrid.service.ledger.records import (
+from hushgrid.stores.ledger.records import (
     Head,
     LedgerState,
     ReleaseRecord,

@@ -23,18 +23,18 @@ from hushgrid.files.deployment import Deployment, Http, ZoneService
 from hushgrid.service import process as running
 from hushgrid.service import process as serving
 from hushgrid.service import serve
-from hushgrid.service.access.clients import Client, ClientStore
 from hushgrid.service.access.tokens import make_token
 from hushgrid.service.clock import JsonLines, WatchedClock
 from hushgrid.service.curator import Curator, utc
-from hushgrid.service.ledger import open_store
-from hushgrid.service.ledger.chain import check
-from hushgrid.service.ledger.records import LedgerState, ReleaseRecord
-from hushgrid.service.ledger.writer import load as load_key
-from hushgrid.service.ledger.writer import verify_signature
-from hushgrid.service.meters import open_meters
 from hushgrid.service.status import from_ledger
 from hushgrid.service.terms import Changes
+from hushgrid.stores.clients import Client, ClientStore
+from hushgrid.stores.ledger import open_store
+from hushgrid.stores.ledger.chain import check
+from hushgrid.stores.ledger.records import LedgerState, ReleaseRecord
+from hushgrid.stores.ledger.writer import load as load_key
+from hushgrid.stores.ledger.writer import verify_signature
+from hushgrid.stores.meters import open_meters
 from tests.service.brokers import free_port
 from tests.service.http.test_access import KEPT
 from tests.service.http.test_web import NDJSON, as_ndjson

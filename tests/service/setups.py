@@ -12,7 +12,7 @@ import numpy as np
 from hushgrid import Consumption, OccupancyModel, Policy, Scenario, Tariff, Uniform, Zone
 from hushgrid.files.deployment import ZoneService
 from hushgrid.service.curator import utc
-from hushgrid.service.ledger.writer import create
+from hushgrid.stores.ledger.writer import create
 
 BEGINS = 1_767_571_200  # 2026-01-05T00:00:00Z, a Monday
 STAY = [[0.9, 0.1], [0.2, 0.8]]

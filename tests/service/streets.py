@@ -10,10 +10,10 @@ from hushgrid.files.deployment import ZoneService
 from hushgrid.files.service_file import load_deployment
 from hushgrid.files.weeks import placed
 from hushgrid.service.curator import Curator
-from hushgrid.service.ledger import open_store
-from hushgrid.service.ledger.chain import check
-from hushgrid.service.ledger.records import LedgerState
-from hushgrid.service.ledger.writer import verify_signature
+from hushgrid.stores.ledger import open_store
+from hushgrid.stores.ledger.chain import check
+from hushgrid.stores.ledger.records import LedgerState
+from hushgrid.stores.ledger.writer import verify_signature
 from tests.service.setups import example
 from tests.service.test_curator import Shown, curator
 

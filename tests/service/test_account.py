@@ -24,15 +24,15 @@ from hushgrid.mechanism.policy import Blocks
 from hushgrid.mechanism.release import Release
 from hushgrid.service.epoch import epoch_record, first_state
 from hushgrid.service.gaps import resume_zones
-from hushgrid.service.ledger.records import (
+from hushgrid.service.zone_account import ZoneAccount
+from hushgrid.stores.ledger.records import (
     AccountRows,
     Head,
     LedgerState,
     ReleaseRecord,
     TransferRecord,
 )
-from hushgrid.service.ledger.witness import Witnesses, sidecar_path
-from hushgrid.service.zone_account import ZoneAccount
+from hushgrid.stores.ledger.witness import Witnesses, sidecar_path
 from tests.accounting.account_oracle import worst_of_long_blocks
 from tests.examples import SOAK
 from tests.service.streets import BEGINS, DAY, HOUR, standing, zone

@@ -20,11 +20,11 @@ from hushgrid.model.zone import FeedIn
 from hushgrid.service.curator import utc
 from hushgrid.service.http.models import Evcc
 from hushgrid.service.http.prices import feeds
-from hushgrid.service.ledger.records import ReleaseRecord
 from hushgrid.service.mqtt import MqttPrices, hang_up
 from hushgrid.service.openadr._generated import EventsGetParametersQuery
 from hushgrid.service.openadr.objects import PublicObjects
 from hushgrid.service.prices import History, Pages
+from hushgrid.stores.ledger.records import ReleaseRecord
 from tests.service.brokers import Broker, until
 from tests.service.http.test_web import Face, Still, shown
 from tests.service.test_in_force import Heard

@@ -13,7 +13,7 @@ import pytest
 from hushgrid.files.deployment import Mqtt
 from hushgrid.service import mqtt
 from hushgrid.service.curator import price
-from hushgrid.service.ledger import store
+from hushgrid.stores.ledger import store
 from tests.disks import fill, small_disk
 from tests.service.brokers import Broker
 from tests.service.faults import DIGEST, FIRST, QUARTER, World, judge_logs, no_pauses, service, wh

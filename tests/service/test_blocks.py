@@ -30,26 +30,26 @@ from hushgrid.report.promise import block_keys
 from hushgrid.service.curator import NO_SIZE, Curator
 from hushgrid.service.epoch import first_state
 from hushgrid.service.gaps import resume_zones
-from hushgrid.service.ledger import open_store
-from hushgrid.service.ledger.chain import fold
-from hushgrid.service.ledger.records import LedgerState, ReleaseRecord
-from hushgrid.service.ledger.witness import Witnesses, sidecar_path
-from hushgrid.service.ledger.writer import create, verify_signature
-from hushgrid.service.meters import MeterStore
-from hushgrid.service.meters.block_keys import BlockKeys
-from hushgrid.service.meters.columns import NoiseBlock
-from hushgrid.service.meters.store import back_up
-from hushgrid.service.meters.tables import NOISE
 from hushgrid.service.promise import outlook
 from hushgrid.service.transfer import move
+from hushgrid.stores.ledger import open_store
+from hushgrid.stores.ledger.chain import fold
+from hushgrid.stores.ledger.records import LedgerState, ReleaseRecord
+from hushgrid.stores.ledger.witness import Witnesses, sidecar_path
+from hushgrid.stores.ledger.writer import create, verify_signature
+from hushgrid.stores.meters import MeterStore
+from hushgrid.stores.meters.block_keys import BlockKeys
+from hushgrid.stores.meters.columns import NoiseBlock
+from hushgrid.stores.meters.store import back_up
+from hushgrid.stores.meters.tables import NOISE
 from tests.service.borders import zone_of
-from tests.service.ledger.test_ledger_chain import SCRIPTED
 from tests.service.setups import BEGINS, reading, service
 from tests.service.streets import BEGINS as HOURS
 from tests.service.streets import load as load_street
 from tests.service.test_curator import FIRST, Shown, curator, everyone, feed
 from tests.service.test_gaps import put_back, take_copy
 from tests.service.worlds import deployment
+from tests.stores.ledger.test_ledger_chain import SCRIPTED
 
 VERIFY = SCRIPTED.verify
 LENGTHS, LOSSES = (2, 4, 1, 3, 2), (0.3, 0.5, 0.1, 0.4, 0.2)

@@ -14,8 +14,8 @@ from hushgrid.audit.certificate import Certificate, certify
 from hushgrid.files.deployment import ZoneService
 from hushgrid.mechanism.noise import Stepwise
 from hushgrid.service.audit import load_ledger, terms_of
-from hushgrid.service.meters import MeterStore
-from hushgrid.service.meters.tables import NOISE
+from hushgrid.stores.meters import MeterStore
+from hushgrid.stores.meters.tables import NOISE
 from tests.service.setups import BEGINS
 from tests.service.test_blocks import LENGTHS, LOSSES, POLICY, Life, blocks, go_on, truth
 

@@ -22,9 +22,9 @@ from hushgrid.learn.habits import survey_models
 from hushgrid.planning.planner import plan
 from hushgrid.report.promise import price_error
 from hushgrid.service.check import examine
-from hushgrid.service.ledger.writer import create
 from hushgrid.service.promise import outlook, zone_prose
 from hushgrid.service.template import placeholders
+from hushgrid.stores.ledger.writer import create
 from tests.service.brokers import free_port
 from tests.service.setups import example
 from tests.service.worlds import deployment, service

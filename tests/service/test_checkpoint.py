@@ -19,11 +19,11 @@ from hushgrid.files.deployment import ZoneService
 from hushgrid.service import serve
 from hushgrid.service.check import examine, repair
 from hushgrid.service.curator import Curator
-from hushgrid.service.ledger import open_store
-from hushgrid.service.ledger.chain import LedgerStore
-from hushgrid.service.ledger.checkpoint import Checkpoint, decode, encode
-from hushgrid.service.ledger.store import CHECKPOINTS, SqlLedger
-from hushgrid.service.ledger.writer import Key, create, load
+from hushgrid.stores.ledger import open_store
+from hushgrid.stores.ledger.chain import LedgerStore
+from hushgrid.stores.ledger.checkpoint import Checkpoint, decode, encode
+from hushgrid.stores.ledger.store import CHECKPOINTS, SqlLedger
+from hushgrid.stores.ledger.writer import Key, create, load
 from tests.service.setups import BEGINS, reading, service
 from tests.service.worlds import MemoryMeters, deployment
 from tests.services import Postgres

@@ -12,12 +12,12 @@ from hushgrid.cli import main
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import Promise, ZoneService
 from hushgrid.service.closing import close_ledger, import_ledger
-from hushgrid.service.ledger import open_store
-from hushgrid.service.ledger.chain import check
-from hushgrid.service.ledger.records import seal
-from hushgrid.service.ledger.writer import load, verify_signature
-from hushgrid.service.meters import open_meters
-from hushgrid.service.meters.columns import NoiseBlock
+from hushgrid.stores.ledger import open_store
+from hushgrid.stores.ledger.chain import check
+from hushgrid.stores.ledger.records import seal
+from hushgrid.stores.ledger.writer import load, verify_signature
+from hushgrid.stores.meters import open_meters
+from hushgrid.stores.meters.columns import NoiseBlock
 from tests.service.streets import BEGINS
 from tests.service.test_curator import Shown, curator
 from tests.service.test_windows import HOUR, street

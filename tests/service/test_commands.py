@@ -25,8 +25,8 @@ from hushgrid.service.http.app import make_app
 from hushgrid.service.http.common import Metrics, ZoneStates
 from hushgrid.service.http.server import Server
 from hushgrid.service.ingest import UNKNOWN, Ingest
-from hushgrid.service.meters import open_meters
 from hushgrid.service.mqtt import MqttReadings
+from hushgrid.stores.meters import open_meters
 from tests.service.brokers import Broker, free_port, until
 from tests.service.http.test_web import FORMATS, table
 from tests.service.setups import street_in

@@ -29,14 +29,14 @@ from hushgrid.model.zone import Covariate
 from hushgrid.service.audit import load_ledger, terms_of
 from hushgrid.service.covariates import CovariateSources, CovariateValues, values_of
 from hushgrid.service.http.common import Metrics
-from hushgrid.service.ledger import open_store
-from hushgrid.service.ledger.chain import check
-from hushgrid.service.ledger.records import ReleaseRecord
-from hushgrid.service.ledger.writer import verify_signature
 from hushgrid.service.mqtt import MqttOut
 from hushgrid.service.prices import Forecaster
 from hushgrid.service.process import Process
 from hushgrid.service.promise import zone_assumptions
+from hushgrid.stores.ledger import open_store
+from hushgrid.stores.ledger.chain import check
+from hushgrid.stores.ledger.records import ReleaseRecord
+from hushgrid.stores.ledger.writer import verify_signature
 from tests.service.brokers import Broker, until
 from tests.service.setups import BEGINS, example, service
 from tests.service.test_curator import FIRST, Shown, _Counting, curator, everyone, feed

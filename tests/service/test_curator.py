@@ -27,12 +27,12 @@ from hushgrid.intake.readings import Parsed, Readings
 from hushgrid.service.clock import JsonLines, PlainLines
 from hushgrid.service.curator import LATE, Curator, status_of
 from hushgrid.service.ingest import Ingest
-from hushgrid.service.ledger import open_store
-from hushgrid.service.ledger.chain import check
-from hushgrid.service.ledger.records import ReleaseRecord
-from hushgrid.service.ledger.writer import create, load, verify_signature
-from hushgrid.service.meters import MeterStore
 from hushgrid.service.prices import Forecaster
+from hushgrid.stores.ledger import open_store
+from hushgrid.stores.ledger.chain import check
+from hushgrid.stores.ledger.records import ReleaseRecord
+from hushgrid.stores.ledger.writer import create, load, verify_signature
+from hushgrid.stores.meters import MeterStore
 from tests.service.setups import BEGINS, reading, service
 
 FIRST = BEGINS // 900

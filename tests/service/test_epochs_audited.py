@@ -19,17 +19,17 @@ from hushgrid.mechanism.policy import Blocks
 from hushgrid.service.audit import load_ledger, terms_of
 from hushgrid.service.epoch import roster_digest
 from hushgrid.service.gaps import book
-from hushgrid.service.ledger import open_store
-from hushgrid.service.ledger.records import (
+from hushgrid.stores.ledger import open_store
+from hushgrid.stores.ledger.records import (
     GapRecord,
     Record,
     TransferRecord,
     schedule_digest,
 )
 from tests.service.borders import FIRST, HOUR, from_file, zone_of
-from tests.service.ledger.ledgers import KEY, lines_of, sealed
 from tests.service.setups import service, two_registers
 from tests.service.test_curator import Shown, curator, everyone, feed
+from tests.stores.ledger.ledgers import KEY, lines_of, sealed
 
 THETA = OccupancyModel.factored([[0.5, 0.5]], [[[[0.9, 0.1], [0.2, 0.8]]]], chain_of=[0] * 3)
 BEGINS = FIRST * HOUR

@@ -21,7 +21,6 @@ from hushgrid.files.deployment import Charges
 from hushgrid.service import prices as pages_module
 from hushgrid.service.curator import utc
 from hushgrid.service.http.prices import feeds
-from hushgrid.service.ledger.records import ReleaseRecord
 from hushgrid.service.prices import (
     NOTHING,
     Feed,
@@ -35,6 +34,7 @@ from hushgrid.service.prices import (
     object_id,
     series,
 )
+from hushgrid.stores.ledger.records import ReleaseRecord
 from tests.service.http.test_web import Face, Still, refused, shown
 from tests.service.worlds import START, service
 

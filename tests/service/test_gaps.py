@@ -17,27 +17,27 @@ from hushgrid.audit.accounts import budget
 from hushgrid.cli import main
 from hushgrid.errors import LedgerError, MeterError
 from hushgrid.files.deployment import Deployment, ZoneService
-from hushgrid.service.access.clients import Client, ClientStore
 from hushgrid.service.access.tokens import make_token
 from hushgrid.service.audit import load_ledger, terms_of
 from hushgrid.service.curator import Curator
 from hushgrid.service.epoch import first_state, roster_digest
 from hushgrid.service.gaps import _is_beyond, largest_loss, note_loss, resume_zones
-from hushgrid.service.ledger import open_store
-from hushgrid.service.ledger.chain import fold
-from hushgrid.service.ledger.records import (
+from hushgrid.service.process import make_noise
+from hushgrid.service.status import from_ledger
+from hushgrid.service.transfer import move
+from hushgrid.stores.clients import Client, ClientStore
+from hushgrid.stores.ledger import open_store
+from hushgrid.stores.ledger.chain import fold
+from hushgrid.stores.ledger.records import (
     EpochRecord,
     GapRecord,
     Head,
     LedgerState,
     ReleaseRecord,
 )
-from hushgrid.service.ledger.witness import Witnesses, open_witnesses, sidecar_path
-from hushgrid.service.ledger.writer import Ledger, load, verify_signature
-from hushgrid.service.meters import open_meters
-from hushgrid.service.process import make_noise
-from hushgrid.service.status import from_ledger
-from hushgrid.service.transfer import move
+from hushgrid.stores.ledger.witness import Witnesses, open_witnesses, sidecar_path
+from hushgrid.stores.ledger.writer import Ledger, load, verify_signature
+from hushgrid.stores.meters import open_meters
 from tests.bodies import resume
 from tests.service.faults import FIRST, QUARTER, World, lose_meters, no_pauses, service, zone
 from tests.service.http.test_access import KEPT

@@ -21,8 +21,8 @@ import yaml
 
 from hushgrid.cli import main
 from hushgrid.files.service_file import load_deployment
-from hushgrid.service.access.clients import KINDS
 from hushgrid.service.mqtt import topic_of
+from hushgrid.stores.clients import KINDS
 from tests.service.brokers import until
 from tests.service.openadr.setup import SECRET, World, world
 from tests.service.setups import example

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from hushgrid.service import prices as module
-from hushgrid.service.ledger.records import ReleaseRecord
 from hushgrid.service.prices import History
-from tests.service.ledger.ledgers import sealed, story
+from hushgrid.stores.ledger.records import ReleaseRecord
 from tests.service.worlds import service
+from tests.stores.ledger.ledgers import sealed, story
 
 ZONE = service("elm-street")
 RELEASES = [

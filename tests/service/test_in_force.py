@@ -29,9 +29,9 @@ from hushgrid.model.zone import FeedIn
 from hushgrid.service import prices
 from hushgrid.service.curator import status_of, utc
 from hushgrid.service.http.prices import feeds
-from hushgrid.service.ledger.records import ReleaseRecord
 from hushgrid.service.mqtt import hang_up
 from hushgrid.service.process import Process
+from hushgrid.stores.ledger.records import ReleaseRecord
 from tests.service.brokers import Broker, until
 from tests.service.http.test_web import shown
 from tests.service.setups import example

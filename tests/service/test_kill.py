@@ -25,12 +25,12 @@ from hushgrid import Noise, Policy, SimulatedNoise
 from hushgrid.files.deployment import ZoneService
 from hushgrid.mechanism.policy import Blocks
 from hushgrid.service.curator import Curator
-from hushgrid.service.ledger import open_store
-from hushgrid.service.ledger.chain import check
-from hushgrid.service.ledger.records import ReleaseRecord
-from hushgrid.service.ledger.witness import Witnesses
-from hushgrid.service.ledger.writer import create, load, verify_signature
-from hushgrid.service.meters import MeterStore
+from hushgrid.stores.ledger import open_store
+from hushgrid.stores.ledger.chain import check
+from hushgrid.stores.ledger.records import ReleaseRecord
+from hushgrid.stores.ledger.witness import Witnesses
+from hushgrid.stores.ledger.writer import create, load, verify_signature
+from hushgrid.stores.meters import MeterStore
 from tests.service.setups import BEGINS, reading, service, two_registers
 
 KILLS = int(os.environ.get("HUSHGRID_KILLS", "12"))

@@ -11,8 +11,8 @@ from hushgrid import (
     LedgerError,
 )
 from hushgrid.files.zone_file import Provenance
-from hushgrid.service.ledger.chain import follow
-from hushgrid.service.ledger.records import NOTHING, seal
+from hushgrid.stores.ledger.chain import follow
+from hushgrid.stores.ledger.records import NOTHING, seal
 from tests import bodies
 from tests.service.setups import BEGINS, service
 from tests.service.test_curator import FIRST, Shown, curator, feed

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hushgrid.service.ledger.records import ReleaseRecord
-from hushgrid.service.meters import Counts
+from hushgrid.stores.ledger.records import ReleaseRecord
+from hushgrid.stores.meters import Counts
 from tests.service.setups import BEGINS, reading, service
 from tests.service.test_curator import FIRST, Shown, curator, everyone
 

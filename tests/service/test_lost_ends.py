@@ -16,10 +16,10 @@ from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.service.batch.engines import engine_at
 from hushgrid.service.batch.run import Job, run
 from hushgrid.service.gaps import resume_zones
-from hushgrid.service.ledger import open_store
-from hushgrid.service.ledger.records import Record
-from hushgrid.service.ledger.witness import open_witnesses, sidecar_path
 from hushgrid.service.transfer import move
+from hushgrid.stores.ledger import open_store
+from hushgrid.stores.ledger.records import Record
+from hushgrid.stores.ledger.witness import open_witnesses, sidecar_path
 from tests.service.batch.batches import write
 from tests.service.faults import FIRST, QUARTER, World, lose_meters, no_pauses, service, wh, zone
 from tests.service.http.test_web import NDJSON, as_ndjson

@@ -12,16 +12,16 @@ from hushgrid import OccupancyModel, Policy
 from hushgrid._numbers import Floats
 from hushgrid.files.deployment import Deployment, Pattern, Promise, ZoneService
 from hushgrid.files.weeks import placed
-from hushgrid.service.ledger import open_store
-from hushgrid.service.ledger.chain import check
-from hushgrid.service.ledger.records import (
+from hushgrid.service.transfer import move
+from hushgrid.service.zone_account import ZoneAccount
+from hushgrid.stores.ledger import open_store
+from hushgrid.stores.ledger.chain import check
+from hushgrid.stores.ledger.records import (
     LedgerState,
     TransferRecord,
     unmatched,
 )
-from hushgrid.service.ledger.writer import verify_signature
-from hushgrid.service.transfer import move
-from hushgrid.service.zone_account import ZoneAccount
+from hushgrid.stores.ledger.writer import verify_signature
 from tests.service.borders import FIRST, HOUR, Street, exact, zone_of
 from tests.service.setups import BEGINS
 from tests.service.setups import service as service_of

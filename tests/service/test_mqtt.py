@@ -22,8 +22,8 @@ from hushgrid.files.deployment import Mqtt
 from hushgrid.files.readings import message_batches
 from hushgrid.service.curator import PresentPrices, price
 from hushgrid.service.ingest import Ingest, Receipt
-from hushgrid.service.meters import open_meters
 from hushgrid.service.mqtt import MqttPrices, MqttReadings, hang_up
+from hushgrid.stores.meters import open_meters
 from tests.service.brokers import Broker, until
 from tests.service.http.test_web import ROWS, as_csv, as_json, as_ndjson, shown
 from tests.service.worlds import START, MemoryMeters, service, unavailable

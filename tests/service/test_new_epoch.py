@@ -11,8 +11,8 @@ import pytest
 from hushgrid import Policy
 from hushgrid.errors import LedgerError, MeterError
 from hushgrid.files.deployment import ZoneService
-from hushgrid.service.ledger import open_store
-from hushgrid.service.ledger.writer import Ledger
+from hushgrid.stores.ledger import open_store
+from hushgrid.stores.ledger.writer import Ledger
 from tests.service.faults import FIRST, QUARTER, World, service, zone
 from tests.service.setups import BEGINS
 from tests.service.test_moves import HORIZON, run, said, states, street

@@ -26,10 +26,10 @@ from hushgrid.files.service_file import load_deployment
 from hushgrid.service import serve
 from hushgrid.service.clock import SystemClock
 from hushgrid.service.curator import Curator
-from hushgrid.service.ledger import open_store
-from hushgrid.service.ledger.writer import create, load
-from hushgrid.service.meters import MeterStore
 from hushgrid.service.template import example as template
+from hushgrid.stores.ledger import open_store
+from hushgrid.stores.ledger.writer import create, load
+from hushgrid.stores.meters import MeterStore
 from tests.bodies import transfer
 from tests.service.brokers import free_port
 from tests.service.setups import example

@@ -39,11 +39,11 @@ from hushgrid.service.http.app import make_app
 from hushgrid.service.http.common import Metrics, ZoneStates
 from hushgrid.service.http.server import Server
 from hushgrid.service.ingest import Delivery, Ingest, Receipt
-from hushgrid.service.ledger import open_store
-from hushgrid.service.ledger.chain import check
-from hushgrid.service.ledger.writer import create, verify_signature
-from hushgrid.service.meters import MeterStore
 from hushgrid.service.mqtt import MqttReadings
+from hushgrid.stores.ledger import open_store
+from hushgrid.stores.ledger.chain import check
+from hushgrid.stores.ledger.writer import create, verify_signature
+from hushgrid.stores.meters import MeterStore
 from tests.service.brokers import Broker, until
 from tests.service.http.test_web import AUTH, DIGEST
 from tests.service.test_mqtt import send

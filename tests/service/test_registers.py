@@ -22,9 +22,9 @@ from hushgrid.intake.readings import Parsed, Readings, collect
 from hushgrid.intake.text import CANONICAL, ColumnMapping
 from hushgrid.service.http.app import make_app
 from hushgrid.service.ingest import Ingest, Receipt
-from hushgrid.service.meters import MeterStore
 from hushgrid.service.prices import History
 from hushgrid.service.simulated_meters import Fleet
+from hushgrid.stores.meters import MeterStore
 from tests.intake.renderings import espi_block, espi_meter, espi_type, feed
 from tests.intake.test_exports import FILES
 from tests.service.http.test_web import AUTH, DIGEST, Face

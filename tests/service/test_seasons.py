@@ -18,9 +18,9 @@ from hushgrid.files.zone_file import load_zone
 from hushgrid.model.laws import Gamma
 from hushgrid.service.audit import load_ledger, terms_of
 from hushgrid.service.epoch import first_state
-from hushgrid.service.ledger.records import schedule_digest
 from hushgrid.service.simulated_meters import Fleet
 from hushgrid.service.terms import next_week
+from hushgrid.stores.ledger.records import schedule_digest
 from tests.service.borders import exact
 from tests.service.setups import service_text
 from tests.service.streets import publish, standing

@@ -24,13 +24,13 @@ from hushgrid.service import mqtt as mqtt_module
 from hushgrid.service import process, serve
 from hushgrid.service.clock import FastClock
 from hushgrid.service.curator import Curator, utc
-from hushgrid.service.ledger import open_store, writer
-from hushgrid.service.ledger.chain import check
-from hushgrid.service.ledger.records import LedgerState
-from hushgrid.service.ledger.writer import verify_signature
-from hushgrid.service.meters import MeterStore, open_meters
 from hushgrid.service.process import ZoneRun
 from hushgrid.service.status import from_ledger, from_service
+from hushgrid.stores.ledger import open_store, writer
+from hushgrid.stores.ledger.chain import check
+from hushgrid.stores.ledger.records import LedgerState
+from hushgrid.stores.ledger.writer import verify_signature
+from hushgrid.stores.meters import MeterStore, open_meters
 from tests.service.brokers import Broker, free_port, until
 from tests.service.http.test_web import NDJSON, as_ndjson
 from tests.service.served import SECONDS, described

@@ -21,20 +21,20 @@ from hushgrid.service.audit import load_ledger, terms_of
 from hushgrid.service.curator import status_of
 from hushgrid.service.gaps import book
 from hushgrid.service.http import prices
-from hushgrid.service.ledger import open_store
-from hushgrid.service.ledger.chain import fold, follow
-from hushgrid.service.ledger.records import LedgerState
-from hushgrid.service.ledger.writer import verify_signature
 from hushgrid.service.prices import History
+from hushgrid.stores.ledger import open_store
+from hushgrid.stores.ledger.chain import fold, follow
+from hushgrid.stores.ledger.records import LedgerState
+from hushgrid.stores.ledger.writer import verify_signature
 from tests import bodies
 from tests.service.borders import exact
 from tests.service.faults import QUARTER, World, service, wh, zone
 from tests.service.http.test_web import NDJSON, as_ndjson
-from tests.service.ledger.ledgers import KEY, START, lines_of, read, sealed
 from tests.service.setups import BEGINS
 from tests.service.setups import service as service_of
 from tests.service.test_curator import Shown, curator
 from tests.service.test_transfer import left, run_on, two
+from tests.stores.ledger.ledgers import KEY, START, lines_of, read, sealed
 
 VERIFIER = Path(__file__).parents[2] / "scripts" / "verify_ledger.py"
 STEPS = 3

@@ -18,21 +18,21 @@ from hushgrid.model.zone import FeedIn, Zone, feed_in_rate, public_rate
 from hushgrid.service.audit import load_ledger, terms_of
 from hushgrid.service.http.common import Metrics
 from hushgrid.service.http.models import PromiseTerms
-from hushgrid.service.ledger import open_store
-from hushgrid.service.ledger.records import schedule_digest
 from hushgrid.service.mqtt import MqttPrices
 from hushgrid.service.openadr.objects import event_of, forecast_event, program_of
 from hushgrid.service.prices import discovery
 from hushgrid.service.promise import promise_json
+from hushgrid.stores.ledger import open_store
+from hushgrid.stores.ledger.records import schedule_digest
 from tests.audit import zones
 from tests.service.http.test_web import Face
-from tests.service.ledger.ledgers import lines_of
 from tests.service.openadr.judge import check_as
 from tests.service.setups import BEGINS, reading, service
 from tests.service.test_curator import Shown, curator, everyone, feed
 from tests.service.test_feeds import release
 from tests.service.test_guides import FEEDS, blocks, read_by_evcc
 from tests.service.worlds import service as small
+from tests.stores.ledger.ledgers import lines_of
 
 EXPORT = 40  # [Wh], of readings from -50 Wh on
 FEED_IN = FeedIn(alpha=0.5, beta=1.0, floor=-1.0, cap=2.0)

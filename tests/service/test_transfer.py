@@ -21,20 +21,20 @@ from hushgrid.files.zone_file import Provenance
 from hushgrid.service import epoch
 from hushgrid.service.check import examine
 from hushgrid.service.gaps import book, resume_zones
-from hushgrid.service.ledger import open_store
-from hushgrid.service.ledger.chain import check
-from hushgrid.service.ledger.records import LedgerState, Record
-from hushgrid.service.ledger.writer import Ledger, load, verify_signature
 from hushgrid.service.transfer import move
+from hushgrid.stores.ledger import open_store
+from hushgrid.stores.ledger.chain import check
+from hushgrid.stores.ledger.records import LedgerState, Record
+from hushgrid.stores.ledger.writer import Ledger, load, verify_signature
 from tests import bodies
 from tests.bodies import transfer
 from tests.service.borders import exact
 from tests.service.faults import FIRST, QUARTER, World, service, zone
-from tests.service.ledger.test_ledger_chain import SCRIPT
 from tests.service.setups import BEGINS, STAY
 from tests.service.setups import service as service_of
 from tests.service.test_curator import Shown, curator, feed
 from tests.service.test_lost_ends import put_back, save, witness_file
+from tests.stores.ledger.test_ledger_chain import SCRIPT
 
 STEPS = 3
 

@@ -19,8 +19,8 @@ from hushgrid.errors import LedgerError
 from hushgrid.files.service_file import load_deployment
 from hushgrid.service import serve
 from hushgrid.service.clock import SystemClock
-from hushgrid.service.ledger.writer import create
 from hushgrid.service.status import from_ledger
+from hushgrid.stores.ledger.writer import create
 from tests.service.brokers import free_port, until
 from tests.service.setups import example
 from tests.services import Postgres

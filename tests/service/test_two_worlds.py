@@ -27,8 +27,8 @@ from hushgrid.service import ingest
 from hushgrid.service import process as serve
 from hushgrid.service.curator import Curator
 from hushgrid.service.ingest import Receipt
-from hushgrid.service.ledger import open_store
-from hushgrid.service.ledger.writer import create
+from hushgrid.stores.ledger import open_store
+from hushgrid.stores.ledger.writer import create
 from tests.examples import SOAK
 from tests.service.http.test_web import Face
 from tests.service.http.ways import ways

@@ -15,9 +15,9 @@ from hushgrid import Policy
 from hushgrid.files.deployment import ZoneService
 from hushgrid.files.service_file import load_deployment
 from hushgrid.intake.readings import Parsed, Readings
-from hushgrid.service.access.clients import Client, ClientStore
 from hushgrid.service.curator import utc
 from hushgrid.service.ingest import Delivery, Ingest, take_each
+from hushgrid.stores.clients import Client, ClientStore
 from tests.service.http.test_access import KEPT as HASHED
 from tests.service.http.test_access import SECRET
 from tests.service.http.test_operator import ELM, desk

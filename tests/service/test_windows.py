@@ -25,13 +25,13 @@ from hushgrid.report.promise import price_error
 from hushgrid.service.audit import load_case
 from hushgrid.service.gaps import resume_zones
 from hushgrid.service.http.models import PromiseTerms
-from hushgrid.service.ledger import open_store
-from hushgrid.service.ledger.chain import check
-from hushgrid.service.ledger.records import LedgerState
-from hushgrid.service.ledger.witness import Witnesses, sidecar_path
-from hushgrid.service.ledger.writer import verify_signature
 from hushgrid.service.promise import outlook, promise_json
 from hushgrid.service.zone_account import ZoneAccount
+from hushgrid.stores.ledger import open_store
+from hushgrid.stores.ledger.chain import check
+from hushgrid.stores.ledger.records import LedgerState
+from hushgrid.stores.ledger.witness import Witnesses, sidecar_path
+from hushgrid.stores.ledger.writer import verify_signature
 from tests.examples import SOAK
 from tests.service.borders import zone_of
 from tests.service.streets import BEGINS, load

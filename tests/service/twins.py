@@ -34,13 +34,13 @@ from hushgrid.cli.ledger import export
 from hushgrid.files.deployment import Deployment, Http, Mqtt, OpenAdr
 from hushgrid.service import curator, mqtt
 from hushgrid.service import process as serve
-from hushgrid.service.access.clients import Client, ClientStore
 from hushgrid.service.access.tokens import make_token
 from hushgrid.service.clock import log_lines
 from hushgrid.service.http import readings
-from hushgrid.service.ledger.writer import load as load_key
 from hushgrid.service.process import Process
 from hushgrid.service.status import from_ledger
+from hushgrid.stores.clients import Client, ClientStore
+from hushgrid.stores.ledger.writer import load as load_key
 from tests.examples import SOAK
 from tests.service.http.test_access import KEPT
 from tests.service.http.test_web import AUTH, DIGEST, FORMATS, as_arrow, as_ndjson, as_parquet

@@ -12,8 +12,8 @@ from hushgrid import Consumption, OccupancyModel, Policy, Scenario, Tariff, Unif
 from hushgrid.errors import MeterRetryError
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.model.laws import Law, Net
-from hushgrid.service.ledger.writer import create
-from hushgrid.service.meters.columns import Counts, Interval
+from hushgrid.stores.ledger.writer import create
+from hushgrid.stores.meters.columns import Counts, Interval
 
 START = 1_750_000_500  # [UTC epoch s], on a quarter hour
 TOKEN = "a-token-for-tests"

@@ -269,7 +269,7 @@ def audit(
         load_factory,
         load_heads,
     )
-    from hushgrid.service.ledger.records import schedule_digest
+    from hushgrid.stores.ledger.records import schedule_digest
 
     configs = config or []
     digests = [*(head or []), *(load_heads(heads) if heads else [])]

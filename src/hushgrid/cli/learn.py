@@ -303,8 +303,8 @@ def _pooled(
 def _service_files(out: Path, zone: NewZone, begins: datetime) -> list[Path]:
     """service.toml, and its key where there is none yet."""
     from hushgrid.files.results import write_text
-    from hushgrid.service.ledger.writer import create
     from hushgrid.service.template import KEY_FILE, new_file, planned_errors
+    from hushgrid.stores.ledger.writer import create
 
     text = new_file(int(begins.timestamp()), zone, planned_errors(zone))
     written, key = [write_text(out / "service.toml", text)], out / KEY_FILE

@@ -53,7 +53,7 @@ def import_(
     from hushgrid.files.readings import batches_of_file
     from hushgrid.files.service_file import load_deployment
     from hushgrid.service.ingest import Delivery, Ingest, Receipt
-    from hushgrid.service.meters import open_meters
+    from hushgrid.stores.meters import open_meters
 
     deployment = load_deployment(config, planned=False)
     columns = mapping_of(mapping, meter_id, deployment.mappings)

@@ -43,8 +43,6 @@ def init(
     from hushgrid.files.service_file import load_deployment
     from hushgrid.model.occupancy import OccupancyModel
     from hushgrid.service.check import rehearse
-    from hushgrid.service.ledger.writer import create
-    from hushgrid.service.meters.block_keys import BlockKeys
     from hushgrid.service.template import (
         BLOCK_KEYS,
         KEY_FILE,
@@ -52,6 +50,8 @@ def init(
         new_file,
         planned_errors,
     )
+    from hushgrid.stores.ledger.writer import create
+    from hushgrid.stores.meters.block_keys import BlockKeys
 
     if mix is not None and survey is None:
         raise FileError(f"mix is {mix!r} but survey is not set; give --survey, or leave it out.")
@@ -108,7 +108,6 @@ def check(
     from hushgrid.errors import FileError, HushgridError
     from hushgrid.files.service_file import load_deployment
     from hushgrid.service.check import examine, rehearse
-    from hushgrid.service.ledger import standby_remark
     from hushgrid.service.promise import (
         deployment_prose,
         error_problem,
@@ -119,6 +118,7 @@ def check(
         zone_prose,
     )
     from hushgrid.service.template import placeholders
+    from hushgrid.stores.ledger import standby_remark
 
     try:
         deployment = load_deployment(file)
@@ -412,7 +412,7 @@ def add(
 
     from hushgrid.errors import AccessError
     from hushgrid.files.service_file import load_deployment
-    from hushgrid.service.access.clients import (
+    from hushgrid.stores.clients import (
         KINDS,
         Client,
         ClientStore,
@@ -465,7 +465,7 @@ def bind(
     """
     from hushgrid.errors import AccessError
     from hushgrid.files.service_file import load_deployment
-    from hushgrid.service.access.clients import ClientStore
+    from hushgrid.stores.clients import ClientStore
 
     if not meters:
         raise AccessError("invalid_client", "--meters is missing; give an id or a prefix.")
@@ -496,8 +496,8 @@ def list_(config: Service = Path("service.toml"), json: common.Json = None) -> N
     Args: see the help of each option.
     """
     from hushgrid.files.service_file import load_deployment
-    from hushgrid.service.access.clients import ClientStore
     from hushgrid.service.curator import utc
+    from hushgrid.stores.clients import ClientStore
 
     with ClientStore(load_deployment(config, planned=False).client_store) as store:
         clients = store.all()
@@ -535,7 +535,7 @@ def revoke(name: Name, config: Service = Path("service.toml"), json: common.Json
     import time
 
     from hushgrid.files.service_file import load_deployment
-    from hushgrid.service.access.clients import ClientStore
+    from hushgrid.stores.clients import ClientStore
 
     with ClientStore(load_deployment(config, planned=False).client_store) as store:
         if not store.revoke(name, int(time.time())):

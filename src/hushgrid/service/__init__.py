@@ -43,9 +43,9 @@ def serve(
     from contextlib import ExitStack
 
     from hushgrid.errors import LedgerError
-    from hushgrid.service.ledger import standby_remark
     from hushgrid.service.process import Process, log
     from hushgrid.service.terms import changes_of, unasked
+    from hushgrid.stores.ledger import standby_remark
 
     sys.setswitchinterval(SWITCH)
 

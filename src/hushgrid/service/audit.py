@@ -48,9 +48,13 @@ from hushgrid.service.epoch import (
     first_state,
     roster_digest,
 )
-from hushgrid.service.ledger import check_digits, is_there, open_records, open_store, verifier
-from hushgrid.service.ledger.chain import ChainReport, check
-from hushgrid.service.ledger.records import (
+from hushgrid.service.promise import stated_epsilon, window_steps, window_words
+from hushgrid.service.replay import add_rates
+from hushgrid.service.terms import zone_in_epoch
+from hushgrid.service.zone_account import ZoneAccount, from_rows
+from hushgrid.stores.ledger import check_digits, is_there, open_records, open_store, verifier
+from hushgrid.stores.ledger.chain import ChainReport, check
+from hushgrid.stores.ledger.records import (
     HOUSE_DIGITS,
     AccountRows,
     LedgerState,
@@ -61,10 +65,6 @@ from hushgrid.service.ledger.records import (
     WindowRows,
     schedule_digest,
 )
-from hushgrid.service.promise import stated_epsilon, window_steps, window_words
-from hushgrid.service.replay import add_rates
-from hushgrid.service.terms import zone_in_epoch
-from hushgrid.service.zone_account import ZoneAccount, from_rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)

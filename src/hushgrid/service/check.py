@@ -38,9 +38,7 @@ from hushgrid.files.toml import masked
 from hushgrid.files.weeks import placed
 from hushgrid.mechanism.noise import SimulatedNoise
 from hushgrid.mechanism.release import step
-from hushgrid.service.access.clients import CLIENTS, ClientStore, check_bound
 from hushgrid.service.curator import LATE
-from hushgrid.service.database import Database, Schema, exists, is_postgres
 from hushgrid.service.epoch import (
     check_all_here,
     check_models_agree,
@@ -49,29 +47,31 @@ from hushgrid.service.epoch import (
     first_state,
     terms_differ,
 )
-from hushgrid.service.ledger import open_store
-from hushgrid.service.ledger.chain import Checkpointed, LedgerStore, check, fold
-from hushgrid.service.ledger.checkpoint import Checkpoint, decode, misfit
-from hushgrid.service.ledger.records import LedgerState
-from hushgrid.service.ledger.store import CHECKPOINTS, LEDGER, lock_of
-from hushgrid.service.ledger.witness import (
-    remove_unfinished,
-    sidecar_path,
-    unfinished_files,
-    witness_to_read,
-)
-from hushgrid.service.ledger.writer import Ledger, Signer, load, verify_signature
-from hushgrid.service.meters.block_keys import BlockKeys
-from hushgrid.service.meters.columns import Interval, Roster, RosterEpoch
-from hushgrid.service.meters.store import damages, stored_rosters
-from hushgrid.service.meters.tables import SCHEMA as METERS
-from hushgrid.service.meters.tables import file_of, key_folder
-from hushgrid.service.openadr.store import VTN
 from hushgrid.service.prices import SLOT
 from hushgrid.service.promise import Running
 from hushgrid.service.replay import Replay
 from hushgrid.service.terms import change_of, next_border, zone_as_begun
 from hushgrid.service.transfer import check_arrived
+from hushgrid.stores.clients import CLIENTS, ClientStore, check_bound
+from hushgrid.stores.database import Database, Schema, exists, is_postgres
+from hushgrid.stores.ledger import open_store
+from hushgrid.stores.ledger.chain import Checkpointed, LedgerStore, check, fold
+from hushgrid.stores.ledger.checkpoint import Checkpoint, decode, misfit
+from hushgrid.stores.ledger.records import LedgerState
+from hushgrid.stores.ledger.store import CHECKPOINTS, LEDGER, lock_of
+from hushgrid.stores.ledger.witness import (
+    remove_unfinished,
+    sidecar_path,
+    unfinished_files,
+    witness_to_read,
+)
+from hushgrid.stores.ledger.writer import Ledger, Signer, load, verify_signature
+from hushgrid.stores.meters.block_keys import BlockKeys
+from hushgrid.stores.meters.columns import Interval, Roster, RosterEpoch
+from hushgrid.stores.meters.store import damages, stored_rosters
+from hushgrid.stores.meters.tables import SCHEMA as METERS
+from hushgrid.stores.meters.tables import file_of, key_folder
+from hushgrid.stores.openadr import VTN
 
 _MODULES = ("uvicorn", "starlette", "paho.mqtt.client", "prometheus_client", "sqlalchemy")
 _COPY = "stop the service and put back a copy (docs/operations.md, Restore)"

@@ -14,13 +14,13 @@ from typing import NamedTuple
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import Deployment
 from hushgrid.service.gaps import note_loss
-from hushgrid.service.ledger import open_records, open_store
-from hushgrid.service.ledger.chain import LedgerStore, check
-from hushgrid.service.ledger.records import ClosedRecord, OpenedRecord, Record, seal
-from hushgrid.service.ledger.witness import open_witnesses
-from hushgrid.service.ledger.writer import Ledger, Signer, load, verify_signature
-from hushgrid.service.meters import open_meters
 from hushgrid.service.terms import as_begun
+from hushgrid.stores.ledger import open_records, open_store
+from hushgrid.stores.ledger.chain import LedgerStore, check
+from hushgrid.stores.ledger.records import ClosedRecord, OpenedRecord, Record, seal
+from hushgrid.stores.ledger.witness import open_witnesses
+from hushgrid.stores.ledger.writer import Ledger, Signer, load, verify_signature
+from hushgrid.stores.meters import open_meters
 
 _FAR = 2**53  # [UTC epoch s], after every block
 

@@ -52,16 +52,16 @@ from hushgrid.service.epoch import (
     check_new,
 )
 from hushgrid.service.gaps import book, note_loss
-from hushgrid.service.ledger.chain import LedgerStore
-from hushgrid.service.ledger.checkpoint import Checkpoint
-from hushgrid.service.ledger.checkpoint import read as read_checkpoint
-from hushgrid.service.ledger.records import Head, LedgerState, ReleaseRecord, TransferRecord
-from hushgrid.service.ledger.witness import Witness
-from hushgrid.service.ledger.writer import Ledger, Signer, verify_signature
-from hushgrid.service.meters.columns import Closed, IntervalSource, NoiseBlock
 from hushgrid.service.replay import Replay, last_block, last_release
 from hushgrid.service.terms import next_week, zone_as_begun
 from hushgrid.service.zone_account import AdmittedBlock, ZoneAccount, room_of
+from hushgrid.stores.ledger.chain import LedgerStore
+from hushgrid.stores.ledger.checkpoint import Checkpoint
+from hushgrid.stores.ledger.checkpoint import read as read_checkpoint
+from hushgrid.stores.ledger.records import Head, LedgerState, ReleaseRecord, TransferRecord
+from hushgrid.stores.ledger.witness import Witness
+from hushgrid.stores.ledger.writer import Ledger, Signer, verify_signature
+from hushgrid.stores.meters.columns import Closed, IntervalSource, NoiseBlock
 
 
 class Publisher(Protocol):

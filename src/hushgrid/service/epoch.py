@@ -18,8 +18,8 @@ from hushgrid.accounting.temporal import contradicted_houses
 from hushgrid.errors import LedgerError, MeterError, MeterRetryError, PolicyError
 from hushgrid.files.deployment import ZoneService
 from hushgrid.mechanism.release import State, init
-from hushgrid.service.ledger.chain import LedgerStore
-from hushgrid.service.ledger.records import (
+from hushgrid.stores.ledger.chain import LedgerStore
+from hushgrid.stores.ledger.records import (
     HOUSE_DIGITS,
     ChargeRecord,
     EpochRecord,
@@ -28,8 +28,8 @@ from hushgrid.service.ledger.records import (
     StatedModels,
     TransferRecord,
 )
-from hushgrid.service.ledger.writer import Ledger, Signer
-from hushgrid.service.meters.columns import IntervalSource
+from hushgrid.stores.ledger.writer import Ledger, Signer
+from hushgrid.stores.meters.columns import IntervalSource
 
 _PURPOSE = hashlib.sha256(b"hushgrid-house/1\n").hexdigest()
 

@@ -24,9 +24,11 @@ from hushgrid.errors import LedgerError, LedgerHeldError
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.mechanism.scheduler import Scheduler
 from hushgrid.service.epoch import charge, check_same, first_state, interval_promise
-from hushgrid.service.ledger import open_store
-from hushgrid.service.ledger.chain import LedgerStore, fold
-from hushgrid.service.ledger.records import (
+from hushgrid.service.terms import as_begun, next_week, zone_in_epoch
+from hushgrid.service.zone_account import ZoneAccount, from_rows, to_rows
+from hushgrid.stores.ledger import open_store
+from hushgrid.stores.ledger.chain import LedgerStore, fold
+from hushgrid.stores.ledger.records import (
     AccountRows,
     Cause,
     EpochRecord,
@@ -34,13 +36,11 @@ from hushgrid.service.ledger.records import (
     LedgerState,
     ResumeRecord,
 )
-from hushgrid.service.ledger.witness import Witness, open_witnesses
-from hushgrid.service.ledger.writer import Ledger, load, verify_signature
-from hushgrid.service.meters import open_meters
-from hushgrid.service.meters.columns import IntervalSource
-from hushgrid.service.meters.tables import file_of
-from hushgrid.service.terms import as_begun, next_week, zone_in_epoch
-from hushgrid.service.zone_account import ZoneAccount, from_rows, to_rows
+from hushgrid.stores.ledger.witness import Witness, open_witnesses
+from hushgrid.stores.ledger.writer import Ledger, load, verify_signature
+from hushgrid.stores.meters import open_meters
+from hushgrid.stores.meters.columns import IntervalSource
+from hushgrid.stores.meters.tables import file_of
 
 log = logging.getLogger("hushgrid.curator")
 

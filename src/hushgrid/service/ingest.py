@@ -21,10 +21,10 @@ from hushgrid.errors import MeterError
 from hushgrid.files.deployment import ZoneService
 from hushgrid.intake.readings import PROBLEMS, Parsed, Readings, Reason, merge_reasons
 from hushgrid.intake.text import ColumnMapping
-from hushgrid.service.access.clients import Senders, SenderTerms
 from hushgrid.service.clock import Clock, times_of
-from hushgrid.service.meters import Counts, MeterStore
-from hushgrid.service.meters.columns import Columns, registered
+from hushgrid.stores.clients import Senders, SenderTerms
+from hushgrid.stores.meters import Counts, MeterStore
+from hushgrid.stores.meters.columns import Columns, registered
 
 ROWS = 1 << 16  # readings stored with one sync; also what one delivery holds in memory
 PAST = 1000  # intervals before the present of which readings are stored

@@ -31,8 +31,8 @@ from hushgrid.files.readings import message_batches
 from hushgrid.intake.readings import Parsed, Readings, collect
 from hushgrid.service.curator import PresentPrices
 from hushgrid.service.ingest import Delivery, Ingest, Receipt, take_each
-from hushgrid.service.ledger.records import ReleaseRecord
 from hushgrid.service.prices import discovery
+from hushgrid.stores.ledger.records import ReleaseRecord
 
 log = logging.getLogger("hushgrid.mqtt")
 

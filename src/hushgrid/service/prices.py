@@ -30,8 +30,8 @@ from hushgrid.mechanism.release import Release
 from hushgrid.model.zone import feed_in_rate, public_rate
 from hushgrid.service.clock import Clock
 from hushgrid.service.curator import PresentPrices, price, utc
-from hushgrid.service.ledger.records import ReleaseRecord, Releases
 from hushgrid.service.replay import PublicReplay
+from hushgrid.stores.ledger.records import ReleaseRecord, Releases
 
 DAY = 86_400  # [s]
 LIMIT = 3000  # prices of an answer where nothing else is asked for: two days of minutes

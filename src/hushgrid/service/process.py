@@ -30,7 +30,6 @@ from hushgrid.errors import (
 from hushgrid.files.deployment import Deployment, Http, OpenAdr, ZoneService
 from hushgrid.files.extensions import extensions
 from hushgrid.mechanism.noise import Noise, SecureNoise, SimulatedNoise
-from hushgrid.service.access.clients import ClientStore, Senders, check_bound
 from hushgrid.service.access.tokens import Access
 from hushgrid.service.audit import Certificates
 from hushgrid.service.clock import Clock, ahead_of
@@ -42,16 +41,17 @@ from hushgrid.service.http.common import CountedPublisher, Metrics, ZoneStates
 from hushgrid.service.http.operator import Loads, Operator
 from hushgrid.service.http.server import Server, SwappableApp
 from hushgrid.service.ingest import Disagreements, Ingest
-from hushgrid.service.ledger import LedgerStore, open_store
-from hushgrid.service.ledger.records import ReleaseRecord, TransferRecord
-from hushgrid.service.ledger.witness import Witnesses, open_witnesses
-from hushgrid.service.ledger.writer import load
-from hushgrid.service.meters import MeterStore
 from hushgrid.service.mqtt import MqttReadings
 from hushgrid.service.openadr.app import Vtn, mount_vtn
-from hushgrid.service.openadr.store import VtnStore
 from hushgrid.service.prices import History
 from hushgrid.service.transfer import check_arrived
+from hushgrid.stores.clients import ClientStore, Senders, check_bound
+from hushgrid.stores.ledger import LedgerStore, open_store
+from hushgrid.stores.ledger.records import ReleaseRecord, TransferRecord
+from hushgrid.stores.ledger.witness import Witnesses, open_witnesses
+from hushgrid.stores.ledger.writer import load
+from hushgrid.stores.meters import MeterStore
+from hushgrid.stores.openadr import VtnStore
 
 log = logging.getLogger("hushgrid.serve")
 

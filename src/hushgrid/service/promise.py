@@ -37,8 +37,8 @@ from hushgrid.report.promise import (
 )
 from hushgrid.service.curator import utc
 from hushgrid.service.epoch import epoch_record, first_state
-from hushgrid.service.ledger.records import LedgerState
 from hushgrid.service.zone_account import ZoneAccount
+from hushgrid.stores.ledger.records import LedgerState
 
 DAY = 86_400  # [s]
 

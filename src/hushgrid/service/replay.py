@@ -27,8 +27,8 @@ from hushgrid.mechanism.release import (
     skip,
 )
 from hushgrid.service.epoch import first_state
-from hushgrid.service.ledger.checkpoint import Checkpoint, decode
-from hushgrid.service.ledger.records import EpochRecord, LedgerState, ReleaseRecord
+from hushgrid.stores.ledger.checkpoint import Checkpoint, decode
+from hushgrid.stores.ledger.records import EpochRecord, LedgerState, ReleaseRecord
 
 
 class PublicReplay:

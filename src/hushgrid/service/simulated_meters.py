@@ -20,7 +20,7 @@ from hushgrid.model.world import World
 from hushgrid.model.zone import Scenario
 from hushgrid.service.curator import utc
 from hushgrid.service.ingest import Receipt
-from hushgrid.service.meters.columns import registered
+from hushgrid.stores.meters.columns import registered
 
 ATTEMPTS, PAUSE = 6, 0.5  # how often a delivery is tried; the pause [s] doubles
 BODY, MESSAGE = 50_000, 1000  # readings in an HTTP body, in an MQTT message

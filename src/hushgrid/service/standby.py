@@ -36,16 +36,16 @@ from hushgrid.errors import (
 from hushgrid.files.deployment import Deployment
 from hushgrid.service.clock import Clock, since_start
 from hushgrid.service.http.server import Server, SwappableApp
-from hushgrid.service.ledger.chain import Fold
-from hushgrid.service.ledger.fenced import FencedLedger, Lease, session_url
-from hushgrid.service.ledger.witness import KEPT, open_witnesses
-from hushgrid.service.ledger.writer import load, recover, refold, verify_signature
-from hushgrid.service.meters.block_keys import BlockKeys
 from hushgrid.service.process import Process
 from hushgrid.service.terms import changes_of, under_ledger_terms
+from hushgrid.stores.ledger.chain import Fold
+from hushgrid.stores.ledger.fenced import FencedLedger, Lease, session_url
+from hushgrid.stores.ledger.witness import KEPT, open_witnesses
+from hushgrid.stores.ledger.writer import load, recover, refold, verify_signature
+from hushgrid.stores.meters.block_keys import BlockKeys
 
 if TYPE_CHECKING:
-    from hushgrid.service.ledger.records import Record
+    from hushgrid.stores.ledger.records import Record
 
 log = logging.getLogger("hushgrid.standby")
 

@@ -7,9 +7,9 @@ from typing import Any
 from hushgrid.errors import LedgerError, ServiceError, connection_reason
 from hushgrid.files.deployment import Deployment
 from hushgrid.service.curator import Status, status_of
-from hushgrid.service.ledger import open_store
-from hushgrid.service.ledger.chain import check
-from hushgrid.service.ledger.writer import verify_signature
+from hushgrid.stores.ledger import open_store
+from hushgrid.stores.ledger.chain import check
+from hushgrid.stores.ledger.writer import verify_signature
 
 
 def from_ledger(deployment: Deployment, now: float) -> list[Status]:

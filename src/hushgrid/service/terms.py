@@ -19,9 +19,9 @@ from hushgrid.service.epoch import (
     terms_differ,
     window_promise,
 )
-from hushgrid.service.ledger import is_there, open_store
-from hushgrid.service.ledger.chain import Checkpointed, LedgerStore, fold
-from hushgrid.service.ledger.records import EpochRecord, LedgerState
+from hushgrid.stores.ledger import is_there, open_store
+from hushgrid.stores.ledger.chain import Checkpointed, LedgerStore, fold
+from hushgrid.stores.ledger.records import EpochRecord, LedgerState
 
 
 def as_begun(deployment: Deployment) -> Deployment:

@@ -14,12 +14,12 @@ from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.service.epoch import check_same, house_names
 from hushgrid.service.gaps import look_for_loss
-from hushgrid.service.ledger import open_store
-from hushgrid.service.ledger.records import LedgerState, TransferRecord
-from hushgrid.service.ledger.witness import open_witnesses
-from hushgrid.service.ledger.writer import Ledger, load
 from hushgrid.service.terms import as_begun
 from hushgrid.service.zone_account import ZoneAccount
+from hushgrid.stores.ledger import open_store
+from hushgrid.stores.ledger.records import LedgerState, TransferRecord
+from hushgrid.stores.ledger.witness import open_witnesses
+from hushgrid.stores.ledger.writer import Ledger, load
 
 
 class Moved(NamedTuple):

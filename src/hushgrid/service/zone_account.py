@@ -38,7 +38,7 @@ from hushgrid.service.epoch import (
     roster_digest,
     window_promise,
 )
-from hushgrid.service.ledger.records import (
+from hushgrid.stores.ledger.records import (
     AccountRows,
     LedgerState,
     RecordedAccount,

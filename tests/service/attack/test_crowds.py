@@ -19,16 +19,16 @@ from starlette.responses import PlainTextResponse
 
 from hushgrid.files.deployment import Http, ZoneService
 from hushgrid.service import prices
-from hushgrid.service.access.clients import KINDS
 from hushgrid.service.http import common, readings
 from hushgrid.service.http import prices as feeds_module
 from hushgrid.service.http.common import Heavy
 from hushgrid.service.http.prices import feeds
 from hushgrid.service.http.server import Server
-from hushgrid.service.ledger.records import ReleaseRecord
-from hushgrid.service.openadr import store as kept
 from hushgrid.service.openadr import webhooks
 from hushgrid.service.prices import USUAL, Feed, Forecaster, History, Pages, PriceRange
+from hushgrid.stores import openadr as kept
+from hushgrid.stores.clients import KINDS
+from hushgrid.stores.ledger.records import ReleaseRecord
 from tests.service.brokers import until
 from tests.service.http.test_web import Still
 from tests.service.openadr.hooks import hooks

@@ -20,9 +20,9 @@ from hushgrid.errors import LedgerError, MeterError
 from hushgrid.files.deployment import Deployment, Mqtt
 from hushgrid.files.service_file import load_deployment
 from hushgrid.service.check import Finding, examine, repair
-from hushgrid.service.ledger.writer import back_up
-from hushgrid.service.meters import Counts, open_meters
-from hushgrid.service.meters.store import back_up as copy_readings
+from hushgrid.stores.ledger.writer import back_up
+from hushgrid.stores.meters import Counts, open_meters
+from hushgrid.stores.meters.store import back_up as copy_readings
 from tests.service.faults import FIRST, QUARTER, World, service, zone
 from tests.service.setups import street_in
 from tests.services import Postgres

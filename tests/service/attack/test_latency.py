@@ -19,13 +19,13 @@ from typing import Any
 import pytest
 
 from hushgrid import SimulatedNoise
-from hushgrid.service.access.clients import Client, ClientStore, hash_secret
 from hushgrid.service.curator import Curator
-from hushgrid.service.ledger import open_store
-from hushgrid.service.ledger.witness import open_witnesses
-from hushgrid.service.ledger.writer import load
-from hushgrid.service.meters import open_meters
-from hushgrid.service.openadr.store import StoredObject, VtnStore, to_text
+from hushgrid.stores.clients import Client, ClientStore, hash_secret
+from hushgrid.stores.ledger import open_store
+from hushgrid.stores.ledger.witness import open_witnesses
+from hushgrid.stores.ledger.writer import load
+from hushgrid.stores.meters import open_meters
+from hushgrid.stores.openadr import StoredObject, VtnStore, to_text
 from tests.faults.drive import Driven
 from tests.faults.serving import CLIENTS, SECONDS, SECRET, described
 from tests.service.openadr.test_webhooks import certificate

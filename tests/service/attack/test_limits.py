@@ -11,8 +11,9 @@ from hushgrid.files.deployment import Http, Times
 from hushgrid.service import clock, ingest
 from hushgrid.service.access.tokens import Access
 from hushgrid.service.http import common, middleware, prices, readings, server
-from hushgrid.service.openadr import objects, store, webhooks
+from hushgrid.service.openadr import objects, webhooks
 from hushgrid.service.openadr.app import VtnApp
+from hushgrid.stores import openadr as store
 
 TEXT = (Path(__file__).parents[3] / "docs" / "security.md").read_text()
 HTTP, ACCESS = Http(), Access(None, b"k" * 32, clock.SystemClock())

@@ -11,10 +11,10 @@ from hushgrid.belief.estimate import PublicKnowledge
 from hushgrid.mechanism.noise import SimulatedNoise
 from hushgrid.mechanism.release import replay, skip
 from hushgrid.service.curator import Curator
-from hushgrid.service.ledger import open_store
-from hushgrid.service.ledger.writer import create, load
-from hushgrid.service.meters import open_meters
 from hushgrid.service.replay import PublicReplay, Replay, initial_state
+from hushgrid.stores.ledger import open_store
+from hushgrid.stores.ledger.writer import create, load
+from hushgrid.stores.meters import open_meters
 from tests.service.setups import BEGINS, service
 
 

@@ -13,10 +13,10 @@ import pytest
 from hushgrid.files.deployment import Http
 from hushgrid.service import serve
 from hushgrid.service.clock import SystemClock
-from hushgrid.service.ledger import open_store
-from hushgrid.service.ledger.chain import check
-from hushgrid.service.ledger.writer import verify_signature
-from hushgrid.service.meters import open_meters
+from hushgrid.stores.ledger import open_store
+from hushgrid.stores.ledger.chain import check
+from hushgrid.stores.ledger.writer import verify_signature
+from hushgrid.stores.meters import open_meters
 from tests.service.brokers import free_port, until
 from tests.service.faults import DIGEST
 from tests.service.http.test_web import NDJSON, as_ndjson

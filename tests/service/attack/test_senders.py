@@ -19,15 +19,15 @@ from hushgrid.cli import main
 from hushgrid.errors import ServiceError
 from hushgrid.files.deployment import Deployment, Http, Mqtt
 from hushgrid.files.service_file import load_deployment
-from hushgrid.service.access import clients as senders_module
-from hushgrid.service.access.clients import CACHED, Client, ClientStore, Senders, hash_secret
 from hushgrid.service.access.tokens import make_token
 from hushgrid.service.check import examine
 from hushgrid.service.curator import utc
 from hushgrid.service.ingest import Ingest, Receipt
-from hushgrid.service.ledger.writer import load
 from hushgrid.service.mqtt import MqttReadings, hang_up
 from hushgrid.service.process import Process
+from hushgrid.stores import clients as senders_module
+from hushgrid.stores.clients import CACHED, Client, ClientStore, Senders, hash_secret
+from hushgrid.stores.ledger.writer import load
 from tests.service.brokers import Broker, free_port, until
 from tests.service.test_ready import PRODUCTION, REAL, Folder
 from tests.service.worlds import START, TOKEN, MemoryMeters, deployment, service

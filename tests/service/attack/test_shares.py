@@ -17,14 +17,14 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 from starlette.routing import BaseRoute, Mount
 
-from hushgrid.service.access.clients import Grant
 from hushgrid.service.http import common
 from hushgrid.service.http.app import FORMS
 from hushgrid.service.http.middleware import BODY, REPORT, Caller, caller_name
 from hushgrid.service.openadr import app as vtn_app
-from hushgrid.service.openadr import store as kept
 from hushgrid.service.openadr._generated import ReportRequest
 from hushgrid.service.openadr.app import BASE
+from hushgrid.stores import openadr as kept
+from hushgrid.stores.clients import Grant
 from tests.service.brokers import until
 from tests.service.openadr.setup import FIRST, ZONES, World, release, report, ven, world
 

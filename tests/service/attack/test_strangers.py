@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from hushgrid.errors import AccessError
-from hushgrid.service.access.clients import KINDS, Client, ClientStore, hash_secret
 from hushgrid.service.access.tokens import Access
 from hushgrid.service.openadr.webhooks import is_public
-from tests.service.ledger.test_ledger_witness import Machine
+from hushgrid.stores.clients import KINDS, Client, ClientStore, hash_secret
 from tests.service.openadr.setup import kept_secret, ven, world
+from tests.stores.ledger.test_ledger_witness import Machine
 
 SECRET = "a secret"
 KEPT = hash_secret(SECRET)

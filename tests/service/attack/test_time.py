@@ -18,9 +18,9 @@ from hushgrid.service.curator import BEHIND, OLD, STEPPED
 from hushgrid.service.epoch import check_new, first_state
 from hushgrid.service.gaps import resume_zones
 from hushgrid.service.ingest import EARLY
-from hushgrid.service.meters import open_meters
 from hushgrid.service.status import from_ledger
 from hushgrid.service.transfer import move
+from hushgrid.stores.meters import open_meters
 from tests.service import setups
 from tests.service.faults import FIRST, QUARTER, World, no_pauses, service, zone
 from tests.service.http.test_web import NDJSON, as_ndjson

@@ -15,9 +15,9 @@ from hushgrid.service.batch._expression import roster_of
 from hushgrid.service.batch.engines import Engine, open_readings
 from hushgrid.service.batch.run import Aggregated, Aggregator, Sums
 from hushgrid.service.curator import Curator
-from hushgrid.service.ledger import open_store
-from hushgrid.service.ledger.writer import load
-from hushgrid.service.meters import MeterStore
+from hushgrid.stores.ledger import open_store
+from hushgrid.stores.ledger.writer import load
+from hushgrid.stores.meters import MeterStore
 
 Row = tuple[Any, ...]  # meter, start, duration, wh[, received]
 STAMP = pa.timestamp("s", "UTC")

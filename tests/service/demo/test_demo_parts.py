@@ -39,10 +39,10 @@ from hushgrid.service.demo.setting import (
 )
 from hushgrid.service.http import server as staging
 from hushgrid.service.http.server import SwappableApp
-from hushgrid.service.ledger.records import ReleaseRecord
 from hushgrid.service.promise import sentence
 from hushgrid.service.simulated_meters import Fleet
 from hushgrid.statistics import auc
+from hushgrid.stores.ledger.records import ReleaseRecord
 from tests.examples import examples
 from tests.service.http.test_web import Face
 from tests.service.test_feeds import release

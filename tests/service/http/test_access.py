@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 from hushgrid.cli import main
 from hushgrid.errors import AccessError
 from hushgrid.service.access import tokens as access_module
-from hushgrid.service.access.clients import (
+from hushgrid.service.access.tokens import Access, Backoff, make_token, read_token
+from hushgrid.stores.clients import (
     ANONYMOUS,
     KINDS,
     NO_CLIENT,
@@ -31,9 +32,8 @@ from hushgrid.service.access.clients import (
     hash_secret,
     secret_matches,
 )
-from hushgrid.service.access.tokens import Access, Backoff, make_token, read_token
 from tests.service.setups import street_in
-from tests.service.stores import check_client_store
+from tests.stores.conformance import check_client_store
 
 KEY = b"k" * 32
 NOW = 1_750_000_000.0
@@ -124,7 +124,7 @@ def test_a_store_that_is_absent_is_said(tmp_path: Path, postgres: Any) -> None:
 
 
 def test_a_ledger_is_no_store_of_clients(tmp_path: Path) -> None:
-    from hushgrid.service.ledger import open_store
+    from hushgrid.stores.ledger import open_store
 
     open_store(str(tmp_path / "ledger")).close()
     refused(lambda: ClientStore(str(tmp_path / "ledger")), "server_error")

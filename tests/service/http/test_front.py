@@ -23,7 +23,6 @@ from hypothesis import strategies as st
 
 from hushgrid.errors import ServiceError
 from hushgrid.files.deployment import Http
-from hushgrid.service.access.clients import Client, ClientStore
 from hushgrid.service.access.tokens import Access
 from hushgrid.service.clock import JsonLines
 from hushgrid.service.http import common, middleware
@@ -32,6 +31,7 @@ from hushgrid.service.http.app import make_app
 from hushgrid.service.http.middleware import BodyLimit
 from hushgrid.service.http.server import Server
 from hushgrid.service.ingest import Ingest
+from hushgrid.stores.clients import Client, ClientStore
 from tests.service.http.test_access import HOSTILE, KEPT, KEY, SECRET
 from tests.service.http.test_web import AUTH, DIGEST, NDJSON, ROWS, Face, Still, as_ndjson, refused
 from tests.service.http.ways import ways

@@ -13,11 +13,11 @@ import pytest
 from hushgrid.audit.certificate import certify
 from hushgrid.files.deployment import Http
 from hushgrid.report.certificate import certificate_json
-from hushgrid.service.access.clients import SCOPES, Client, ClientStore
 from hushgrid.service.access.tokens import Access, make_token
 from hushgrid.service.audit import terms_of
 from hushgrid.service.http.app import make_app
 from hushgrid.service.ingest import Ingest
+from hushgrid.stores.clients import SCOPES, Client, ClientStore
 from tests.service.http.test_access import KEPT, KEY
 from tests.service.http.test_web import DIGEST, Face, Still
 from tests.service.http.ways import Way, ways

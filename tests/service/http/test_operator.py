@@ -33,16 +33,16 @@ from hushgrid.files.deployment import Http, ZoneService
 from hushgrid.mechanism.policy import Blocks
 from hushgrid.mechanism.release import prepare
 from hushgrid.service import curator as curator_module
-from hushgrid.service.access.clients import Client, ClientStore
 from hushgrid.service.clock import WatchedClock
 from hushgrid.service.curator import NO_SIZE, WAITS, Inside, Status, status_of, utc, why
 from hushgrid.service.http.operator import ZoneHealth, alerts
-from hushgrid.service.ledger import open_store
-from hushgrid.service.ledger.chain import check
-from hushgrid.service.ledger.records import LedgerState
-from hushgrid.service.ledger.writer import verify_signature
 from hushgrid.service.process import Process
 from hushgrid.service.status import from_service
+from hushgrid.stores.clients import Client, ClientStore
+from hushgrid.stores.ledger import open_store
+from hushgrid.stores.ledger.chain import check
+from hushgrid.stores.ledger.records import LedgerState
+from hushgrid.stores.ledger.writer import verify_signature
 from tests.service.http.test_access import KEPT as HASHED
 from tests.service.http.test_access import SECRET
 from tests.service.test_feeds import release
@@ -349,7 +349,7 @@ def test_a_zone_that_fails_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         def broken(*_: Any) -> None:
             raise LedgerError("the disk is full.")
 
-        monkeypatch.setattr("hushgrid.service.ledger.writer.Ledger.publish", broken)
+        monkeypatch.setattr("hushgrid.stores.ledger.writer.Ledger.publish", broken)
         it.interval()
         assert it.zone()["state"] == "closed after an error"
         told = it.alerts()

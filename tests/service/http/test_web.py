@@ -30,8 +30,8 @@ from hushgrid.service.http.app import make_app
 from hushgrid.service.http.common import CountedPublisher, Metrics, ZoneStates
 from hushgrid.service.http.server import Server
 from hushgrid.service.ingest import UNKNOWN, Ingest
-from hushgrid.service.ledger.records import ReleaseRecord
 from hushgrid.service.prices import History
+from hushgrid.stores.ledger.records import ReleaseRecord
 from tests.intake.test_apart import CLAIM, HISTOGRAM, NO_ENCODING
 from tests.service.setups import example
 from tests.service.worlds import START, TOKEN, MemoryMeters, service, unavailable

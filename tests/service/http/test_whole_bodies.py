@@ -19,11 +19,11 @@ from hushgrid.files.deployment import Http
 from hushgrid.files.readings import formats_by_media
 from hushgrid.intake.readings import Parsed
 from hushgrid.intake.text import ColumnMapping, Format
-from hushgrid.service.access.clients import Client, ClientStore, Senders
 from hushgrid.service.http import readings
 from hushgrid.service.http.app import make_app
 from hushgrid.service.http.common import Metrics, ZoneStates
 from hushgrid.service.ingest import PAST, ROWS, Ingest
+from hushgrid.stores.clients import Client, ClientStore, Senders
 from tests.service.http.test_web import AUTH as ONE_TOKEN
 from tests.service.http.test_web import Face, as_parquet, refused
 from tests.service.worlds import START, MemoryMeters, service

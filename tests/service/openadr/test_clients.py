@@ -25,9 +25,9 @@ from toadr3.models import (
 from toadr3.models.reportdata import ReportData
 
 from hushgrid.files.deployment import Mqtt
-from hushgrid.service.access.clients import KINDS
 from hushgrid.service.openadr.app import MqttEvents
 from hushgrid.service.openadr.objects import event_of
+from hushgrid.stores.clients import KINDS
 from tests.service.brokers import Broker, until
 from tests.service.openadr.hooks import hooks
 from tests.service.openadr.judge import STANDARD, check_as, standard

@@ -10,11 +10,11 @@ from urllib.parse import quote
 
 import pytest
 
-from hushgrid.service.access.clients import SCOPES
 from hushgrid.service.curator import utc
 from hushgrid.service.http.middleware import REPORT
 from hushgrid.service.openadr.objects import event_id, event_of
-from hushgrid.service.openadr.store import StoredObject, to_text
+from hushgrid.stores.clients import SCOPES
+from hushgrid.stores.openadr import StoredObject, to_text
 from tests.service.openadr.judge import Operation, check_as, operations, standard
 from tests.service.openadr.setup import (
     FIRST,
@@ -356,7 +356,7 @@ def test_lists_are_narrowed_and_paged(tmp_path: Any) -> None:
 
 
 def test_a_client_cannot_keep_without_end(tmp_path: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr("hushgrid.service.openadr.store.MOST", 2)
+    monkeypatch.setattr("hushgrid.stores.openadr.MOST", 2)
     with world(tmp_path) as vtn:
         own, other = made(vtn, "/vens", ven("a"), "ven-1"), made(vtn, "/vens", ven(), "business")
         for name in "ab":

@@ -17,9 +17,9 @@ from hushgrid.errors import ConfigError
 from hushgrid.files.deployment import Http, Mqtt, OpenAdr
 from hushgrid.files.service_file import load_deployment
 from hushgrid.service import serve
-from hushgrid.service.access.clients import KINDS, Client, ClientStore
 from hushgrid.service.clock import SystemClock
 from hushgrid.service.mqtt import hang_up
+from hushgrid.stores.clients import KINDS, Client, ClientStore
 from tests.service.brokers import Broker, free_port, until
 from tests.service.openadr.hooks import hooks
 from tests.service.openadr.judge import check_as, judged, standard

@@ -25,8 +25,8 @@ from hushgrid.service.openadr.objects import (
     program_of,
     topics,  # fmt: skip
 )
-from hushgrid.service.openadr.store import to_text
 from hushgrid.service.prices import History
+from hushgrid.stores.openadr import to_text
 from tests.service.openadr.judge import check_as, standard
 from tests.service.openadr.setup import FIRST, SECONDS, ZONES, release
 from tests.service.worlds import START, service

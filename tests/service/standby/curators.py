@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 import psycopg
 
-from hushgrid.service.ledger.writer import create
+from hushgrid.stores.ledger.writer import create
 from tests.service.brokers import free_port, until
 from tests.service.worlds import TOKEN
 

@@ -18,13 +18,13 @@ import pytest
 
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import ZoneService
-from hushgrid.service.ledger import open_store
-from hushgrid.service.ledger.chain import check
-from hushgrid.service.ledger.fenced import Lease
-from hushgrid.service.ledger.records import LedgerState
-from hushgrid.service.ledger.writer import verify_signature
 from hushgrid.service.process import Process
 from hushgrid.service.standby import Standby as Curator
+from hushgrid.stores.ledger import open_store
+from hushgrid.stores.ledger.chain import check
+from hushgrid.stores.ledger.fenced import Lease
+from hushgrid.stores.ledger.records import LedgerState
+from hushgrid.stores.ledger.writer import verify_signature
 from tests.proxy import Proxy
 from tests.service.standby.curators import TICK, Running, service_file, wait_for
 from tests.service.worlds import START, deployment, service

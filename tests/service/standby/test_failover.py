@@ -21,11 +21,11 @@ from typing import Any
 import httpx
 import pytest
 
-from hushgrid.service.ledger import open_store
-from hushgrid.service.ledger.chain import check
-from hushgrid.service.ledger.fenced import Lease, active_curator
-from hushgrid.service.ledger.records import LedgerState
-from hushgrid.service.ledger.writer import verify_signature
+from hushgrid.stores.ledger import open_store
+from hushgrid.stores.ledger.chain import check
+from hushgrid.stores.ledger.fenced import Lease, active_curator
+from hushgrid.stores.ledger.records import LedgerState
+from hushgrid.stores.ledger.writer import verify_signature
 from tests.service.brokers import until
 from tests.service.faults import published
 from tests.service.http.test_web import NDJSON, as_ndjson

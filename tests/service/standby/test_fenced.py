@@ -15,15 +15,15 @@ from hushgrid.mechanism.noise import SimulatedNoise
 from hushgrid.mechanism.policy import Blocks, Policy
 from hushgrid.service.clock import since_start
 from hushgrid.service.curator import Curator
-from hushgrid.service.ledger import open_store
-from hushgrid.service.ledger.chain import check
-from hushgrid.service.ledger.fenced import FencedLedger, Lease, active_curator
-from hushgrid.service.ledger.records import ReleaseRecord
-from hushgrid.service.ledger.writer import Key, create, load, verify_signature
+from hushgrid.stores.ledger import open_store
+from hushgrid.stores.ledger.chain import check
+from hushgrid.stores.ledger.fenced import FencedLedger, Lease, active_curator
+from hushgrid.stores.ledger.records import ReleaseRecord
+from hushgrid.stores.ledger.writer import Key, create, load, verify_signature
 from tests.service.brokers import until
-from tests.service.stores import check_ledger_store
 from tests.service.worlds import START, MemoryMeters, service
 from tests.services import Postgres
+from tests.stores.conformance import check_ledger_store
 
 LEASE = Lease(beat=0.25, seconds=60.0)
 

@@ -14,10 +14,10 @@ import pytest
 from hushgrid import Policy
 from hushgrid.files.deployment import Deployment
 from hushgrid.service.clock import Clock
-from hushgrid.service.ledger import open_store
-from hushgrid.service.ledger.fenced import Lease
 from hushgrid.service.process import Process
 from hushgrid.service.standby import Standby, serve_in_turn
+from hushgrid.stores.ledger import open_store
+from hushgrid.stores.ledger.fenced import Lease
 from tests.service.worlds import START, deployment, service
 from tests.services import Postgres
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.service.curator import Publisher, utc
-from hushgrid.service.ledger.records import ReleaseRecord
 from hushgrid.service.prices import Feed, Series
+from hushgrid.stores.ledger.records import ReleaseRecord
 
 
 def lines(found: Series) -> bytes:

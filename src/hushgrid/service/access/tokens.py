@@ -33,7 +33,8 @@ from joserfc.errors import JoseError
 from joserfc.jwk import OctKey
 
 from hushgrid.errors import AccessError
-from hushgrid.service.access.clients import (
+from hushgrid.service.clock import Clock
+from hushgrid.stores.clients import (
     ANONYMOUS,
     CACHED,
     NO_CLIENT,
@@ -42,7 +43,6 @@ from hushgrid.service.access.clients import (
     Grant,
     secret_matches,
 )
-from hushgrid.service.clock import Clock
 
 ALGORITHM = "HS256"
 LONGEST = 4096  # characters; a longer text is no token of this service

@@ -28,7 +28,7 @@ from hushgrid.files.deployment import ZoneService
 from hushgrid.intake.readings import MAX_WH
 from hushgrid.mechanism.support import grouped
 from hushgrid.model.zone import Zone
-from hushgrid.service.meters.columns import registered
+from hushgrid.stores.meters.columns import registered
 
 if TYPE_CHECKING:
     import pyarrow as pa

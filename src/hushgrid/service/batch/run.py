@@ -25,14 +25,14 @@ from hushgrid.service.clock import Clock
 from hushgrid.service.covariates import CovariateSources
 from hushgrid.service.curator import Curator
 from hushgrid.service.epoch import check_moves
-from hushgrid.service.ledger import open_store
-from hushgrid.service.ledger.witness import open_witnesses
-from hushgrid.service.ledger.writer import load
-from hushgrid.service.meters import open_meters
-from hushgrid.service.meters.columns import Expected as EachHouse
-from hushgrid.service.meters.columns import IntervalSource, NoiseBlock
 from hushgrid.service.terms import changes_of, unasked
 from hushgrid.service.transfer import check_arrived
+from hushgrid.stores.ledger import open_store
+from hushgrid.stores.ledger.witness import open_witnesses
+from hushgrid.stores.ledger.writer import load
+from hushgrid.stores.meters import open_meters
+from hushgrid.stores.meters.columns import Expected as EachHouse
+from hushgrid.stores.meters.columns import IntervalSource, NoiseBlock
 
 _NOTHING = dict.fromkeys(expression.SUMS, 0)
 

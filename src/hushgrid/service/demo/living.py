@@ -34,7 +34,6 @@ from hushgrid.model.zone import Scenario
 from hushgrid.planning.planner import examine
 from hushgrid.report.certificate import certificate_json, certificate_page
 from hushgrid.report.demo import CHANCE, DemoDay, ErrorForecast
-from hushgrid.service.access.clients import new_secret
 from hushgrid.service.audit import fingerprint, load_case
 from hushgrid.service.clock import Clock
 from hushgrid.service.demo.panel import (
@@ -57,12 +56,13 @@ from hushgrid.service.demo.setting import (
 )
 from hushgrid.service.http.prices import Channel
 from hushgrid.service.http.server import Server, SwappableApp
-from hushgrid.service.ledger import open_store
-from hushgrid.service.ledger.records import ReleaseRecord, schedule_digest
 from hushgrid.service.process import Process
 from hushgrid.service.promise import zone_words
 from hushgrid.service.simulated_meters import Fleet, HttpChannel
 from hushgrid.statistics import next_one
+from hushgrid.stores.clients import new_secret
+from hushgrid.stores.ledger import open_store
+from hushgrid.stores.ledger.records import ReleaseRecord, schedule_digest
 
 LOOK = 0.25  # [s] between two checks whether to stop
 

@@ -37,7 +37,7 @@ from hushgrid.service.demo.setting import CHOICES, LIMITS, OPERATOR
 from hushgrid.service.epoch import epoch_record
 from hushgrid.service.http.prices import Channel
 from hushgrid.service.http.sessions import json_only
-from hushgrid.service.ledger.records import ReleaseRecord
+from hushgrid.stores.ledger.records import ReleaseRecord
 
 MOST = 200  # listeners
 TOPIC = "demo"

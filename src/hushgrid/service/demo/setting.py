@@ -19,11 +19,11 @@ from hushgrid.errors import ServiceError
 from hushgrid.files.deployment import Deployment
 from hushgrid.files.results import write_text
 from hushgrid.files.service_file import load_deployment
-from hushgrid.service.access.clients import Client, ClientStore, expand_scopes, hash_secret
 from hushgrid.service.curator import utc
-from hushgrid.service.ledger.writer import create
-from hushgrid.service.meters.block_keys import BlockKeys
 from hushgrid.service.template import BLOCK_KEYS, KEY_FILE
+from hushgrid.stores.clients import Client, ClientStore, expand_scopes, hash_secret
+from hushgrid.stores.ledger.writer import create
+from hushgrid.stores.meters.block_keys import BlockKeys
 
 PLACES = "/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin:/opt/homebrew/sbin"
 PATIENCE, LOOK = 10.0, 0.05  # [s] until it answers, and between two looks

@@ -44,7 +44,7 @@ from hushgrid.files.deployment import ZoneService
 from hushgrid.service.curator import IN_DOUBT, PresentPrices, Publisher, Status
 from hushgrid.service.http.models import Source
 from hushgrid.service.ingest import Receipt
-from hushgrid.service.ledger.records import ReleaseRecord
+from hushgrid.stores.ledger.records import ReleaseRecord
 
 RETRY = {"Retry-After": "5"}
 

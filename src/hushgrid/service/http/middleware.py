@@ -23,7 +23,6 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hushgrid.errors import AccessError
-from hushgrid.service.access.clients import ANONYMOUS, Grant
 from hushgrid.service.access.tokens import Access, sender_network
 from hushgrid.service.clock import Clock
 from hushgrid.service.http.common import (
@@ -39,6 +38,7 @@ from hushgrid.service.http.common import (
     session_cookie,
 )
 from hushgrid.service.prices import Page, Pages
+from hushgrid.stores.clients import ANONYMOUS, Grant
 
 NOTHING = b"default-src 'none'; frame-ancestors 'none'"  # for data: a browser runs no part of it
 OPENADR = "/openadr3/"  # its errors have another shape

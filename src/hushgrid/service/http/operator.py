@@ -37,10 +37,10 @@ from hushgrid.service.http.middleware import BY_SESSION, scopes
 from hushgrid.service.http.models import OF_ZONE, OperatorSummary, OperatorZone, refusals
 from hushgrid.service.http.prices import ZoneName, requested_zone
 from hushgrid.service.ingest import FEWEST, SMALL, Disagreements, Units
-from hushgrid.service.ledger.records import ReleaseRecord
-from hushgrid.service.meters.columns import Interval
 from hushgrid.service.prices import History
 from hushgrid.service.promise import stated
+from hushgrid.stores.ledger.records import ReleaseRecord
+from hushgrid.stores.meters.columns import Interval
 
 DAY = 86_400  # [s]
 MANY, MOST = 0.1, 0.5  # shares of meters missing: a warning, an error

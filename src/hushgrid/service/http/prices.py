@@ -35,7 +35,6 @@ from hushgrid.service.http.common import RETRY, Heavy, ParameterError, Refusal, 
 from hushgrid.service.http.languages import translate
 from hushgrid.service.http.middleware import caller_name, page_answer
 from hushgrid.service.http.models import OF_ZONE, refusals
-from hushgrid.service.ledger.records import ReleaseRecord
 from hushgrid.service.prices import (
     CSV,
     JSON,
@@ -55,6 +54,7 @@ from hushgrid.service.prices import (
     prices,
 )
 from hushgrid.service.promise import promise_json, tradeoff_json
+from hushgrid.stores.ledger.records import ReleaseRecord
 
 HEARTBEAT = 15.0  # [s] without an event, then a comment: proxies close silent connections
 QUEUE = 16  # events a listener may be behind

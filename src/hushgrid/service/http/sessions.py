@@ -15,7 +15,6 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 from hushgrid.errors import AccessError
-from hushgrid.service.access.clients import ANONYMOUS
 from hushgrid.service.access.tokens import Access, Sessions
 from hushgrid.service.http import models
 from hushgrid.service.http.common import (
@@ -27,6 +26,7 @@ from hushgrid.service.http.common import (
 )
 from hushgrid.service.http.middleware import BY_SESSION, caller_of
 from hushgrid.service.http.models import refusals
+from hushgrid.stores.clients import ANONYMOUS
 
 NO_STORE = {"Cache-Control": "no-store"}
 AT_ONCE = 8

@@ -30,7 +30,6 @@ from starlette.routing import Mount
 
 from hushgrid.errors import AccessError, VtnError
 from hushgrid.files.deployment import Deployment, Mqtt, OpenAdr, ZoneService
-from hushgrid.service.access.clients import OPENADR, Grant
 from hushgrid.service.access.tokens import Access
 from hushgrid.service.clock import Clock
 from hushgrid.service.curator import PresentPrices
@@ -47,7 +46,6 @@ from hushgrid.service.http.common import (
 from hushgrid.service.http.middleware import REPORT, PublicReads, caller_name, caller_of, scopes
 from hushgrid.service.http.models import TokenForm
 from hushgrid.service.http.sessions import Tokens
-from hushgrid.service.ledger.records import ReleaseRecord
 from hushgrid.service.mqtt import MqttOut
 from hushgrid.service.openadr import _generated as models
 from hushgrid.service.openadr.objects import (
@@ -59,9 +57,11 @@ from hushgrid.service.openadr.objects import (
     notification,
     topics,
 )
-from hushgrid.service.openadr.store import CHUNK, Kind, VtnStore, to_text
 from hushgrid.service.openadr.webhooks import Callback, Note, Webhooks
 from hushgrid.service.prices import History
+from hushgrid.stores.clients import OPENADR, Grant
+from hushgrid.stores.ledger.records import ReleaseRecord
+from hushgrid.stores.openadr import CHUNK, Kind, VtnStore, to_text
 
 log = logging.getLogger("hushgrid.openadr")
 

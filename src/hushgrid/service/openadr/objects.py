@@ -28,17 +28,19 @@ from pydantic import BaseModel, TypeAdapter
 from hushgrid.errors import ServiceError
 from hushgrid.files.deployment import Charges, ZoneService
 from hushgrid.service import prices
-from hushgrid.service.access.clients import Grant
 from hushgrid.service.clock import Clock
 from hushgrid.service.curator import price, utc
 from hushgrid.service.http.common import Refusal
-from hushgrid.service.ledger.records import ReleaseRecord
 from hushgrid.service.openadr._generated import (
     EventsGetParametersQuery,
     ObjectID,
     ProgramsGetParametersQuery,
 )
-from hushgrid.service.openadr.store import (
+from hushgrid.service.openadr.webhooks import ForbiddenTargetError, check_callback
+from hushgrid.service.prices import History, interval
+from hushgrid.stores.clients import Grant
+from hushgrid.stores.ledger.records import ReleaseRecord
+from hushgrid.stores.openadr import (
     FullError,
     Kind,
     StoredObject,
@@ -46,8 +48,6 @@ from hushgrid.service.openadr.store import (
     VtnStore,
     to_text,
 )
-from hushgrid.service.openadr.webhooks import ForbiddenTargetError, check_callback
-from hushgrid.service.prices import History, interval
 
 
 def not_found(kind: str) -> Refusal:
