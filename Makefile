@@ -68,7 +68,7 @@ soak: $(VENV)/.dev services consumers  ## the full counts, as JSON
 	  tests/planning/test_clamp.py \
 	  tests/stores/ledger/test_ledger_crash.py tests/service/openadr/test_webhooks.py
 	HUSHGRID_LIVES=300 $(BIN)/python -m pytest -q tests/stores/meters/test_meter_model.py
-	HUSHGRID_KILLS=300 $(BIN)/python -m pytest -q tests/service/test_kill.py
+	HUSHGRID_KILLS=300 $(BIN)/python -m pytest -q tests/curator/test_kill.py
 	rm -rf out/soak/faults out/soak/crowd.json
 	HUSHGRID_FAULTS_COUNT=300 HUSHGRID_FAULTS_REPORT=out/soak/faults $(BIN)/python -m pytest -q -n 4 \
 	  tests/service/attack/test_faults.py

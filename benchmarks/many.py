@@ -23,8 +23,8 @@ from benchmarks.meters import folder
 from benchmarks.million import resident
 from benchmarks.running import BEGINS, INTERVAL, service
 from hushgrid import SecureNoise, Zone
+from hushgrid.curator.curator import Curator
 from hushgrid.files.deployment import ZoneService
-from hushgrid.service.curator import Curator
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.writer import create, load
 from hushgrid.stores.meters import open_meters

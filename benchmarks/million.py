@@ -24,8 +24,8 @@ from benchmarks.measure import Question, Result, apart, peak_mib, sized
 from benchmarks.meters import folder
 from benchmarks.running import BEGINS, INTERVAL, service
 from hushgrid import SecureNoise
+from hushgrid.curator.curator import Curator
 from hushgrid.files.deployment import ZoneService
-from hushgrid.service.curator import Curator
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.writer import create, load
 from hushgrid.stores.meters import MeterStore, open_meters

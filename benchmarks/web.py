@@ -86,10 +86,10 @@ class _Zone:
 
 
 def _ours(zone: _Zone) -> Any:
+    from hushgrid.curator.ingest import Ingest
     from hushgrid.files.deployment import Http
     from hushgrid.service.http.app import make_app
     from hushgrid.service.http.common import Metrics, ZoneStates
-    from hushgrid.service.ingest import Ingest
 
     # every limit is on, and none is reached
     ingest: Ingest = Ingest([zone.zone], None)  # type: ignore[arg-type]

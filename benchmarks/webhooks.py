@@ -23,10 +23,10 @@ from benchmarks.measure import Question, Result, sized
 from benchmarks.meters import folder
 from benchmarks.running import BEGINS, service
 from hushgrid import SimulatedNoise
+from hushgrid.curator.clock import SystemClock
+from hushgrid.curator.curator import Curator
 from hushgrid.files.deployment import OpenAdr, ZoneService
 from hushgrid.service.access.tokens import Access
-from hushgrid.service.clock import SystemClock
-from hushgrid.service.curator import Curator
 from hushgrid.service.openadr.app import Vtn
 from hushgrid.service.prices import History
 from hushgrid.stores.ledger import open_store

@@ -23,7 +23,7 @@ from benchmarks.measure import Question, Result, sized
 from benchmarks.meters import folder
 from benchmarks.running import BEGINS, INTERVAL, service
 from hushgrid import SimulatedNoise
-from hushgrid.service.curator import Curator
+from hushgrid.curator.curator import Curator
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import LedgerStore
 from hushgrid.stores.ledger.records import NOTHING, Record, seal

@@ -109,7 +109,7 @@ RUN: dict[str, dict[str, list[str]]] = {
             "service/http/test_web.py",
             "intake/test_exports.py::test_the_wide_table_of_the_guide",
             "service/http/test_web.py",
-            "service/test_registers.py",
+            "curator/test_registers.py",
         ],
     },
     "meter-store.md": {"python": [GUIDES]},

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hushgrid import Policy
+from hushgrid.curator.promise import outlook, promise_json, sentence, stated
 from hushgrid.mechanism.policy import Blocks
 from hushgrid.report.promise import home_words, outlook_prose, promise_sentence
-from hushgrid.service.promise import outlook, promise_json, sentence, stated
-from tests.service.worlds import service
+from tests.curator.worlds import service
 
 ROOT = Path(__file__).parents[1]
 ABSENCE = "An absence of several days is not covered"

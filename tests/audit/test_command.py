@@ -17,15 +17,15 @@ from hushgrid import SimulatedNoise
 from hushgrid.audit import behaviour
 from hushgrid.audit.bounds import CHECKS
 from hushgrid.cli import main
+from hushgrid.curator.curator import Curator
 from hushgrid.files.service_file import load_deployment
 from hushgrid.report.certificate import certificate_page
 from hushgrid.service.audit import load_heads, load_terms
-from hushgrid.service.curator import Curator
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.writer import load
 from tests.audit.zones import ledger, terms
-from tests.service.setups import street_in
-from tests.service.worlds import MemoryMeters
+from tests.curator.setups import street_in
+from tests.curator.worlds import MemoryMeters
 from tests.stores.ledger.ledgers import lines_of
 
 ROOT = Path(__file__).parent.parent.parent

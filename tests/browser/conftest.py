@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
+from hushgrid.curator.clock import FastClock
 from hushgrid.files.deployment import Http
 from hushgrid.service import serve
-from hushgrid.service.clock import FastClock
 from hushgrid.stores.clients import Client, ClientStore, expand_scopes, hash_secret
 from tests.browser.watching import Watched
+from tests.curator.worlds import START, deployment, service
 from tests.service.brokers import until
-from tests.service.worlds import START, deployment, service
 from tests.services import free_port
 
 if TYPE_CHECKING:

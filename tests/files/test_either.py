@@ -14,7 +14,7 @@ from hushgrid.files.weeks import whole_week
 from hushgrid.lab.simulation import Mechanism, days, fold
 from hushgrid.mechanism.scheduler import schedule
 from hushgrid.report.comparison import simulation_json
-from tests.service.setups import example
+from tests.curator.setups import example
 
 OAK = """
 format = 1

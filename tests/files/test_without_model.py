@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hushgrid.curator.promise import outlook
 from hushgrid.errors import FileError
 from hushgrid.files.service_file import load_deployment
 from hushgrid.files.shape_file import load_shape
@@ -18,7 +19,6 @@ from hushgrid.mechanism.policy import Blocks
 from hushgrid.mechanism.scheduler import schedule
 from hushgrid.model.shape import LoadShape
 from hushgrid.report.promise import price_error
-from hushgrid.service.promise import outlook
 from hushgrid.service.template import (
     WINDOWS,
     NewZone,
@@ -26,7 +26,7 @@ from hushgrid.service.template import (
     example,
     planned_errors,
 )
-from tests.service.setups import BEGINS
+from tests.curator.setups import BEGINS
 
 LAWS = """absent = { law = "uniform" }
 present = { law = "uniform" }

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from hushgrid.cli import main
+from hushgrid.curator.promise import outlook
 from hushgrid.errors import FileError, IntakeError, ModelError, PolicyError
 from hushgrid.files.learn_file import LearnTable, load_learn
 from hushgrid.files.readings import _has_whole_lines, read_histories
@@ -44,12 +45,11 @@ from hushgrid.mechanism.noise import SimulatedNoise
 from hushgrid.model.laws import LogNormal, Mixture, Uniform
 from hushgrid.report.learn import learned_content, learned_prose, learned_values
 from hushgrid.report.promise import price_error
-from hushgrid.service.promise import outlook
 from hushgrid.service.template import example
+from tests.curator.setups import service_text
 from tests.files.test_without_model import leaves
 from tests.learn.options import learn_words
 from tests.learn.test_learn_survey import columns
-from tests.service.setups import service_text
 
 STEPS = 28 * 48
 BEGINS = 1_357_000_200 // 86_400 * 86_400 + 3 * 86_400  # a Friday

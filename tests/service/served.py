@@ -8,10 +8,10 @@ import sys
 import threading
 from pathlib import Path
 
+from hushgrid.curator.clock import SystemClock, WatchedClock, log_lines
 from hushgrid.files.deployment import Deployment, Http, Mqtt
 from hushgrid.service import serve
-from hushgrid.service.clock import SystemClock, WatchedClock, log_lines
-from tests.service.worlds import TOKEN, deployment, service
+from tests.curator.worlds import TOKEN, deployment, service
 
 SECONDS = 2
 

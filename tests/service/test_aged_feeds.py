@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
+from hushgrid.curator.curator import utc
 from hushgrid.files.deployment import Charges, Mqtt, ZoneService
 from hushgrid.model.zone import FeedIn
-from hushgrid.service.curator import utc
 from hushgrid.service.http.models import Evcc
 from hushgrid.service.http.prices import feeds
 from hushgrid.service.mqtt import MqttPrices, hang_up
@@ -25,10 +25,10 @@ from hushgrid.service.openadr._generated import EventsGetParametersQuery
 from hushgrid.service.openadr.objects import PublicObjects
 from hushgrid.service.prices import History, Pages
 from hushgrid.stores.ledger.records import ReleaseRecord
+from tests.curator.worlds import START, service
 from tests.service.brokers import Broker, until
 from tests.service.http.test_web import Face, Still, shown
 from tests.service.test_in_force import Heard
-from tests.service.worlds import START, service
 
 MINUTE, RELEASES = 60, 1200
 NEWEST = START + MINUTE * (RELEASES + 1)  # start of the interval of the newest price

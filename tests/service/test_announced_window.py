@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from hushgrid import SimulatedNoise
+from hushgrid.curator.promise import outlook
 from hushgrid.files.service_file import load_deployment
 from hushgrid.mechanism.policy import Blocks
 from hushgrid.mechanism.release import first_public
 from hushgrid.model.zone import optimal_rate
 from hushgrid.report.promise import price_error
-from hushgrid.service.promise import outlook
 from hushgrid.service.template import example
 
 LCL = Path(__file__).parents[3] / "shared" / "data" / "lcl" / "readings_2013_100homes.parquet"

@@ -10,9 +10,9 @@ from time import sleep
 
 import pytest
 
+from hushgrid.curator.curator import price
 from hushgrid.files.deployment import Mqtt
 from hushgrid.service import mqtt
-from hushgrid.service.curator import price
 from hushgrid.stores.ledger import store
 from tests.disks import fill, small_disk
 from tests.service.brokers import Broker

@@ -13,6 +13,7 @@ import pytest
 
 from hushgrid.accounting.temporal import temporal_leakage
 from hushgrid.cli import main
+from hushgrid.curator.promise import outlook, zone_prose
 from hushgrid.files.deployment import Http
 from hushgrid.files.models import load_survey
 from hushgrid.files.service_file import load_deployment
@@ -22,12 +23,11 @@ from hushgrid.learn.habits import survey_models
 from hushgrid.planning.planner import plan
 from hushgrid.report.promise import price_error
 from hushgrid.service.check import examine
-from hushgrid.service.promise import outlook, zone_prose
 from hushgrid.service.template import placeholders
 from hushgrid.stores.ledger.writer import create
+from tests.curator.setups import example
+from tests.curator.worlds import deployment, service
 from tests.service.brokers import free_port
-from tests.service.setups import example
-from tests.service.worlds import deployment, service
 
 BEGINS = 1_767_225_600
 

@@ -11,14 +11,14 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from hushgrid.curator.curator import LATE
 from hushgrid.files.deployment import Deployment, Http
 from hushgrid.files.service_file import load_deployment
-from hushgrid.service.curator import LATE
 from hushgrid.service.status import from_ledger
 from hushgrid.stores.ledger.writer import create
+from tests.curator.setups import example
 from tests.service.brokers import free_port
 from tests.service.faults import DIGEST, FIRST, QUARTER, World, judge_logs, service, zone
-from tests.service.setups import example
 
 ZURICH = ZoneInfo("Europe/Zurich")
 

@@ -19,18 +19,18 @@ import pyarrow.parquet as pq
 import pytest
 
 from hushgrid.cli import main
+from hushgrid.curator.ingest import UNKNOWN, Ingest
 from hushgrid.files.deployment import Http
 from hushgrid.files.service_file import load_deployment
 from hushgrid.service.http.app import make_app
 from hushgrid.service.http.common import Metrics, ZoneStates
 from hushgrid.service.http.server import Server
-from hushgrid.service.ingest import UNKNOWN, Ingest
 from hushgrid.service.mqtt import MqttReadings
 from hushgrid.stores.meters import open_meters
+from tests.curator.setups import street_in
+from tests.curator.worlds import TOKEN, MemoryMeters
 from tests.service.brokers import Broker, free_port, until
 from tests.service.http.test_web import FORMATS, table
-from tests.service.setups import street_in
-from tests.service.worlds import TOKEN, MemoryMeters
 
 DIGEST = hashlib.sha256(TOKEN.encode()).hexdigest()
 NOTHING = dict.fromkeys(

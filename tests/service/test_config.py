@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from hushgrid import OccupancyModel, Policy
 from hushgrid._numbers import Floats
 from hushgrid.accounting.temporal import temporal_leakage
+from hushgrid.curator.epoch import first_state
 from hushgrid.errors import ConfigError, FileError, PolicyError, ServiceError
 from hushgrid.files._tables import keys_of
 from hushgrid.files.deployment import (
@@ -39,9 +40,8 @@ from hushgrid.mechanism.policy import Gaussian, Negligible
 from hushgrid.mechanism.scheduler import house_losses, schedule
 from hushgrid.model.occupancy import Calendar
 from hushgrid.planning.expected_error import RHO
-from hushgrid.service.epoch import first_state
+from tests.curator.setups import example, service
 from tests.examples import examples
-from tests.service.setups import example, service
 
 BEGINS = 1_767_225_600  # 2026-01-01T00:00:00Z, a Thursday
 EXAMPLE = example(BEGINS)

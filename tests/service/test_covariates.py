@@ -20,6 +20,7 @@ import pytest
 from hushgrid import Policy, SimulatedNoise, init, step
 from hushgrid.audit.certificate import certify
 from hushgrid.belief.load_filter import FollowedKnowledge, Values, informed
+from hushgrid.curator.promise import zone_assumptions
 from hushgrid.errors import ConfigError
 from hushgrid.files.deployment import Mqtt, ZoneService
 from hushgrid.files.service_file import load_deployment
@@ -32,15 +33,14 @@ from hushgrid.service.http.common import Metrics
 from hushgrid.service.mqtt import MqttOut
 from hushgrid.service.prices import Forecaster
 from hushgrid.service.process import Process
-from hushgrid.service.promise import zone_assumptions
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import check
 from hushgrid.stores.ledger.records import ReleaseRecord
 from hushgrid.stores.ledger.writer import verify_signature
+from tests.curator.setups import BEGINS, example, service
+from tests.curator.test_curator import FIRST, Shown, _Counting, curator, everyone, feed
+from tests.curator.worlds import deployment
 from tests.service.brokers import Broker, until
-from tests.service.setups import BEGINS, example, service
-from tests.service.test_curator import FIRST, Shown, _Counting, curator, everyone, feed
-from tests.service.worlds import deployment
 
 WARMTH = Covariate("temperature", 10.0, 8.0, "MeteoSwiss")
 HOLIDAY = Covariate("holiday", 0.0, 1.0, "the canton")

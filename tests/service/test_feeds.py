@@ -17,9 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hushgrid import Policy
+from hushgrid.curator.curator import utc
 from hushgrid.files.deployment import Charges
 from hushgrid.service import prices as pages_module
-from hushgrid.service.curator import utc
 from hushgrid.service.http.prices import feeds
 from hushgrid.service.prices import (
     NOTHING,
@@ -35,8 +35,8 @@ from hushgrid.service.prices import (
     series,
 )
 from hushgrid.stores.ledger.records import ReleaseRecord
+from tests.curator.worlds import START, service
 from tests.service.http.test_web import Face, Still, refused, shown
-from tests.service.worlds import START, service
 
 T = START // 900
 FEEDS = feeds()

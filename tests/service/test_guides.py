@@ -23,9 +23,9 @@ from hushgrid.cli import main
 from hushgrid.files.service_file import load_deployment
 from hushgrid.service.mqtt import topic_of
 from hushgrid.stores.clients import KINDS
+from tests.curator.setups import example
 from tests.service.brokers import until
 from tests.service.openadr.setup import SECRET, World, world
-from tests.service.setups import example
 from tests.service.test_in_force import found_by_discovery
 from tests.services import free_port
 

@@ -7,7 +7,7 @@ import pytest
 from hushgrid.service import prices as module
 from hushgrid.service.prices import History
 from hushgrid.stores.ledger.records import ReleaseRecord
-from tests.service.worlds import service
+from tests.curator.worlds import service
 from tests.stores.ledger.ledgers import sealed, story
 
 ZONE = service("elm-street")

@@ -22,20 +22,20 @@ import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
 from hushgrid import SimulatedNoise
+from hushgrid.curator.curator import status_of, utc
 from hushgrid.errors import ConfigError
 from hushgrid.files.deployment import Charges, Deployment, Http, Mqtt, OpenAdr, Season
 from hushgrid.files.service_file import load_deployment
 from hushgrid.model.zone import FeedIn
 from hushgrid.service import prices
-from hushgrid.service.curator import status_of, utc
 from hushgrid.service.http.prices import feeds
 from hushgrid.service.mqtt import hang_up
 from hushgrid.service.process import Process
 from hushgrid.stores.ledger.records import ReleaseRecord
+from tests.curator.setups import example
+from tests.curator.worlds import deployment, service
 from tests.service.brokers import Broker, until
 from tests.service.http.test_web import shown
-from tests.service.setups import example
-from tests.service.worlds import deployment, service
 
 pytestmark = pytest.mark.usefixtures("loop_patience")
 SECONDS, GRACE = 900, 60

@@ -16,8 +16,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from hushgrid.curator.clock import FastClock
 from hushgrid.service import serve
-from hushgrid.service.clock import FastClock
 from tests.service.brokers import until
 from tests.service.faults import BEGINS, QUARTER, World, service, zone
 

@@ -18,15 +18,15 @@ import paho.mqtt.client as paho
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
+from hushgrid.curator.curator import PresentPrices, price
+from hushgrid.curator.ingest import Ingest, Receipt
 from hushgrid.files.deployment import Mqtt
 from hushgrid.files.readings import message_batches
-from hushgrid.service.curator import PresentPrices, price
-from hushgrid.service.ingest import Ingest, Receipt
 from hushgrid.service.mqtt import MqttPrices, MqttReadings, hang_up
 from hushgrid.stores.meters import open_meters
+from tests.curator.worlds import START, MemoryMeters, service, unavailable
 from tests.service.brokers import Broker, until
 from tests.service.http.test_web import ROWS, as_csv, as_json, as_ndjson, shown
-from tests.service.worlds import START, MemoryMeters, service, unavailable
 
 TOPIC = "hushgrid/+/readings"
 
@@ -221,9 +221,9 @@ def test_a_broker_that_was_away_is_found_again(broker: Broker, inlet: Inlet) -> 
 KILLED = """
     import os, sys
     from hushgrid.files.deployment import Mqtt
-    from hushgrid.service.ingest import Ingest
+    from hushgrid.curator.ingest import Ingest
     from hushgrid.service.mqtt import MqttReadings
-    from tests.service.worlds import MemoryMeters, service
+    from tests.curator.worlds import MemoryMeters, service
 
     def say(line):  # whole, whichever thread says it
         os.write(1, f"{line}\\n".encode())

@@ -21,18 +21,18 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from hushgrid import SimulatedNoise
 from hushgrid.cli import main
+from hushgrid.curator.clock import SystemClock
+from hushgrid.curator.curator import Curator
 from hushgrid.errors import HushgridError
 from hushgrid.files.service_file import load_deployment
 from hushgrid.service import serve
-from hushgrid.service.clock import SystemClock
-from hushgrid.service.curator import Curator
 from hushgrid.service.template import example as template
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.writer import create, load
 from hushgrid.stores.meters import MeterStore
 from tests.bodies import transfer
+from tests.curator.setups import example
 from tests.service.brokers import free_port
-from tests.service.setups import example
 from tests.services import Postgres
 
 

@@ -31,14 +31,14 @@ from hushgrid import (
     Zone,
     tally,
 )
+from hushgrid.curator.curator import Curator
+from hushgrid.curator.ingest import Delivery, Ingest, Receipt
 from hushgrid.files.deployment import Http, Mqtt, ZoneService
 from hushgrid.files.readings import batches_of_file
 from hushgrid.intake.text import CANONICAL
-from hushgrid.service.curator import Curator
 from hushgrid.service.http.app import make_app
 from hushgrid.service.http.common import Metrics, ZoneStates
 from hushgrid.service.http.server import Server
-from hushgrid.service.ingest import Delivery, Ingest, Receipt
 from hushgrid.service.mqtt import MqttReadings
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import check

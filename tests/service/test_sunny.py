@@ -13,6 +13,7 @@ import yaml
 from hushgrid import Policy, Tariff
 from hushgrid.audit.certificate import Certificate, certify
 from hushgrid.cli.ledger import export
+from hushgrid.curator.promise import promise_json
 from hushgrid.files.deployment import ZoneService
 from hushgrid.model.zone import FeedIn, Zone, feed_in_rate, public_rate
 from hushgrid.service.audit import load_ledger, terms_of
@@ -21,17 +22,16 @@ from hushgrid.service.http.models import PromiseTerms
 from hushgrid.service.mqtt import MqttPrices
 from hushgrid.service.openadr.objects import event_of, forecast_event, program_of
 from hushgrid.service.prices import discovery
-from hushgrid.service.promise import promise_json
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.records import schedule_digest
 from tests.audit import zones
+from tests.curator.setups import BEGINS, reading, service
+from tests.curator.test_curator import Shown, curator, everyone, feed
+from tests.curator.worlds import service as small
 from tests.service.http.test_web import Face
 from tests.service.openadr.judge import check_as
-from tests.service.setups import BEGINS, reading, service
-from tests.service.test_curator import Shown, curator, everyone, feed
 from tests.service.test_feeds import release
 from tests.service.test_guides import FEEDS, blocks, read_by_evcc
-from tests.service.worlds import service as small
 from tests.stores.ledger.ledgers import lines_of
 
 EXPORT = 40  # [Wh], of readings from -50 Wh on
@@ -117,7 +117,7 @@ def test_a_missing_home_counts_as_expected_not_as_exporting_all(tmp_path: Path) 
 
 def test_readings_outside_their_limits_are_counted_at_both_ends() -> None:
     face, zone = Face(), small("elm-street", export=300)
-    from hushgrid.service.ingest import Ingest
+    from hushgrid.curator.ingest import Ingest
 
     ingest = Ingest([zone], face.meters)
     start, rows = zone.begins, [-301, -300, -1, 1000, 1001]

@@ -15,14 +15,14 @@ from pathlib import Path
 import httpx
 import pytest
 
+from hushgrid.curator.clock import SystemClock
 from hushgrid.errors import LedgerError
 from hushgrid.files.service_file import load_deployment
 from hushgrid.service import serve
-from hushgrid.service.clock import SystemClock
 from hushgrid.service.status import from_ledger
 from hushgrid.stores.ledger.writer import create
+from tests.curator.setups import example
 from tests.service.brokers import free_port, until
-from tests.service.setups import example
 from tests.services import Postgres
 
 ROOT = Path(__file__).parents[2]

@@ -22,18 +22,18 @@ import pytest
 
 from hushgrid import Noise, Policy, SimulatedNoise
 from hushgrid.belief.filter import Expectations
+from hushgrid.curator import ingest
+from hushgrid.curator.curator import Curator
+from hushgrid.curator.ingest import Receipt
 from hushgrid.mechanism.policy import Blocks
-from hushgrid.service import ingest
 from hushgrid.service import process as serve
-from hushgrid.service.curator import Curator
-from hushgrid.service.ingest import Receipt
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.writer import create
+from tests.curator.worlds import START, TOKEN, MemoryMeters, service
 from tests.examples import SOAK
 from tests.service.http.test_web import Face
 from tests.service.http.ways import ways
 from tests.service.twins import AWAY, EMPTY, OTHERS, STEPS, ZONES, Leak, Seen
-from tests.service.worlds import START, TOKEN, MemoryMeters, service
 
 log = logging.getLogger("hushgrid.curator")
 

@@ -12,17 +12,17 @@ from typing import Any
 import pytest
 
 from hushgrid import Policy
+from hushgrid.curator.curator import utc
+from hushgrid.curator.ingest import Delivery, Ingest, take_each
 from hushgrid.files.deployment import ZoneService
 from hushgrid.files.service_file import load_deployment
 from hushgrid.intake.readings import Parsed, Readings
-from hushgrid.service.curator import utc
-from hushgrid.service.ingest import Delivery, Ingest, take_each
 from hushgrid.stores.clients import Client, ClientStore
+from tests.curator.worlds import START, MemoryMeters, service
 from tests.service.http.test_access import KEPT as HASHED
 from tests.service.http.test_access import SECRET
 from tests.service.http.test_operator import ELM, desk
 from tests.service.test_commands import NOTHING, file, run
-from tests.service.worlds import START, MemoryMeters, service
 
 __all__ = ["file"]  # a fixture
 HOMES = 25

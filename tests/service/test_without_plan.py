@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from hushgrid.curator.epoch import first_state
 from hushgrid.errors import PolicyError
 from hushgrid.files.service_file import load_deployment
 from hushgrid.service.check import rehearse
-from hushgrid.service.epoch import first_state
 from hushgrid.service.template import example
 from tests.services import free_port
 

@@ -31,20 +31,21 @@ import pytest
 from hushgrid import Noise, Policy
 from hushgrid.belief.filter import Expectations
 from hushgrid.cli.ledger import export
+from hushgrid.curator import curator
+from hushgrid.curator.clock import log_lines
 from hushgrid.files.deployment import Deployment, Http, Mqtt, OpenAdr
-from hushgrid.service import curator, mqtt
+from hushgrid.service import mqtt
 from hushgrid.service import process as serve
 from hushgrid.service.access.tokens import make_token
-from hushgrid.service.clock import log_lines
 from hushgrid.service.http import readings
 from hushgrid.service.process import Process
 from hushgrid.service.status import from_ledger
 from hushgrid.stores.clients import Client, ClientStore
 from hushgrid.stores.ledger.writer import load as load_key
+from tests.curator.worlds import START, deployment, service
 from tests.examples import SOAK
 from tests.service.http.test_access import KEPT
 from tests.service.http.test_web import AUTH, DIGEST, FORMATS, as_arrow, as_ndjson, as_parquet
-from tests.service.worlds import START, deployment, service
 
 SECONDS = 900
 STEPS, EMPTY, AWAY = 14, 3, range(5, 11)  # an interval without readings; nobody is at the curator

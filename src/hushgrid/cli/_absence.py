@@ -181,7 +181,7 @@ def _zone_of_file(request: AbsenceRequest, config: Path) -> _AttackedZone:
     if service is None:
         secret, epsilon, window = common.promise_of_file(config, file)
     else:
-        from hushgrid.service.promise import promise_of
+        from hushgrid.curator.promise import promise_of
 
         promise = promise_of(service)
         secret, epsilon, window = promise.secret, promise.epsilon, promise.window

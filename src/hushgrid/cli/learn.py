@@ -589,9 +589,9 @@ def _verdict(out: Path, held: Sequence[dict[str, Any] | None] = ()) -> dict[str,
 
     A model is granted the error that it had on the days held out, where that is more than usual.
     """
+    from hushgrid.curator.promise import outlook
     from hushgrid.files.service_file import load_deployment
     from hushgrid.report.promise import verdict
-    from hushgrid.service.promise import outlook
 
     (zone,) = load_deployment(out / "service.toml").zones
     found = outlook(zone)

@@ -187,8 +187,8 @@ def transfer(
     """
     import time
 
+    from hushgrid.curator.transfer import move
     from hushgrid.files.service_file import load_deployment
-    from hushgrid.service.transfer import move
 
     result = move(load_deployment(config), meter, source, target, time.time())
     state = "takes its account" if result.anew else "has taken its account already"
@@ -217,8 +217,8 @@ def close(
     """
     import time
 
+    from hushgrid.curator.closing import close_ledger
     from hushgrid.files.service_file import load_deployment
-    from hushgrid.service.closing import close_ledger
 
     _ends(close_ledger(load_deployment(config), goes_on, time.time()), "closed", json)
 
@@ -239,7 +239,7 @@ def import_(
     \f
     Args: see the help of each option.
     """
-    from hushgrid.service.closing import import_ledger
+    from hushgrid.curator.closing import import_ledger
 
     _ends(import_ledger(export, into, key), "imported", json)
 

@@ -105,10 +105,7 @@ def check(
         typer.Exit: With code 1 if something is wrong.
     """
 
-    from hushgrid.errors import FileError, HushgridError
-    from hushgrid.files.service_file import load_deployment
-    from hushgrid.service.check import examine, rehearse
-    from hushgrid.service.promise import (
+    from hushgrid.curator.promise import (
         deployment_prose,
         error_problem,
         name_problem,
@@ -117,6 +114,9 @@ def check(
         zone_json,
         zone_prose,
     )
+    from hushgrid.errors import FileError, HushgridError
+    from hushgrid.files.service_file import load_deployment
+    from hushgrid.service.check import examine, rehearse
     from hushgrid.service.template import placeholders
     from hushgrid.stores.ledger import standby_remark
 
@@ -228,10 +228,10 @@ def serve(
     gc.disable()  # imports leave no garbage; to look for it is a fifth of the start
     for module in ("uvicorn", "starlette", "paho.mqtt.client", "prometheus_client", "sqlalchemy"):
         common.require(module, "serve")
+    from hushgrid.curator.clock import SystemClock, WatchedClock, log_lines
     from hushgrid.files.deployment import as_curator
     from hushgrid.files.service_file import load_deployment
     from hushgrid.service import serve as run
-    from hushgrid.service.clock import SystemClock, WatchedClock, log_lines
 
     gc.freeze()
     gc.enable()
@@ -249,7 +249,7 @@ def serve(
 
 def _confirm(deployment: Any, now: float) -> bool:
     """Ask whether terms of the file begin that the ledger does not have."""
-    from hushgrid.service.terms import changes_of
+    from hushgrid.curator.terms import changes_of
 
     _, changes = changes_of(deployment, now)
     for sentence in changes.values():
@@ -336,8 +336,8 @@ def resume(
     """
     import time
 
+    from hushgrid.curator.gaps import resume_zones
     from hushgrid.files.service_file import load_deployment
-    from hushgrid.service.gaps import resume_zones
 
     deployment = load_deployment(file)
     lost_deployments = [
@@ -495,8 +495,8 @@ def list_(config: Service = Path("service.toml"), json: common.Json = None) -> N
     \f
     Args: see the help of each option.
     """
+    from hushgrid.curator.curator import utc
     from hushgrid.files.service_file import load_deployment
-    from hushgrid.service.curator import utc
     from hushgrid.stores.clients import ClientStore
 
     with ClientStore(load_deployment(config, planned=False).client_store) as store:
@@ -645,7 +645,7 @@ def _requests() -> Any:
     import logging
     import signal
 
-    from hushgrid.service.clock import log_lines
+    from hushgrid.curator.clock import log_lines
     from hushgrid.service.demo.living import DemoRequests
 
     requests = DemoRequests()

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable
 
+    from hushgrid.curator.clock import Clock
+    from hushgrid.curator.terms import Changes
     from hushgrid.files.deployment import Deployment
-    from hushgrid.service.clock import Clock
-    from hushgrid.service.terms import Changes
 
 SWITCH = 0.001  # [s] for which a long query may keep other threads waiting, at each of their steps
 
@@ -42,9 +42,9 @@ def serve(
     import sys
     from contextlib import ExitStack
 
+    from hushgrid.curator.terms import changes_of, unasked
     from hushgrid.errors import LedgerError
     from hushgrid.service.process import Process, log
-    from hushgrid.service.terms import changes_of, unasked
     from hushgrid.stores.ledger import standby_remark
 
     sys.setswitchinterval(SWITCH)

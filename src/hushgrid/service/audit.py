@@ -33,6 +33,15 @@ from hushgrid.audit.evidence import (
     Terms,
     from_recording,
 )
+from hushgrid.curator.epoch import (
+    epoch_record,
+    first_state,
+    roster_digest,
+)
+from hushgrid.curator.promise import stated_epsilon, window_steps, window_words
+from hushgrid.curator.replay import add_rates
+from hushgrid.curator.terms import zone_in_epoch
+from hushgrid.curator.zone_account import ZoneAccount, from_rows
 from hushgrid.errors import FileError, HushgridError, LedgerError
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.files.models import is_trace, load_trace
@@ -43,15 +52,6 @@ from hushgrid.files.weeks import Steps, laid
 from hushgrid.files.zone_file import ZoneFile, load_zone, zone_of
 from hushgrid.mechanism.policy import Blocks
 from hushgrid.model.occupancy import OccupancyModel
-from hushgrid.service.epoch import (
-    epoch_record,
-    first_state,
-    roster_digest,
-)
-from hushgrid.service.promise import stated_epsilon, window_steps, window_words
-from hushgrid.service.replay import add_rates
-from hushgrid.service.terms import zone_in_epoch
-from hushgrid.service.zone_account import ZoneAccount, from_rows
 from hushgrid.stores.ledger import check_digits, is_there, open_records, open_store, verifier
 from hushgrid.stores.ledger.chain import ChainReport, check
 from hushgrid.stores.ledger.records import (

@@ -26,6 +26,19 @@ import sqlalchemy as sa
 from numpy.typing import NDArray
 
 from hushgrid.belief.filter import Expectations
+from hushgrid.curator.curator import LATE
+from hushgrid.curator.epoch import (
+    check_all_here,
+    check_models_agree,
+    check_moves,
+    check_new,
+    first_state,
+    terms_differ,
+)
+from hushgrid.curator.promise import Running
+from hushgrid.curator.replay import Replay
+from hushgrid.curator.terms import change_of, next_border, zone_as_begun
+from hushgrid.curator.transfer import check_arrived
 from hushgrid.errors import (
     ExtraError,
     HushgridError,
@@ -38,20 +51,7 @@ from hushgrid.files.toml import masked
 from hushgrid.files.weeks import placed
 from hushgrid.mechanism.noise import SimulatedNoise
 from hushgrid.mechanism.release import step
-from hushgrid.service.curator import LATE
-from hushgrid.service.epoch import (
-    check_all_here,
-    check_models_agree,
-    check_moves,
-    check_new,
-    first_state,
-    terms_differ,
-)
 from hushgrid.service.prices import SLOT
-from hushgrid.service.promise import Running
-from hushgrid.service.replay import Replay
-from hushgrid.service.terms import change_of, next_border, zone_as_begun
-from hushgrid.service.transfer import check_arrived
 from hushgrid.stores.clients import CLIENTS, ClientStore, check_bound
 from hushgrid.stores.database import Database, Schema, exists, is_postgres
 from hushgrid.stores.ledger import open_store

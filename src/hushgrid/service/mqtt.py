@@ -25,12 +25,12 @@ from typing import Any
 import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
 
+from hushgrid.curator.curator import PresentPrices
+from hushgrid.curator.ingest import Delivery, Ingest, Receipt, take_each
 from hushgrid.errors import IntakeError, MeterError, ServiceError
 from hushgrid.files.deployment import Deployment, Mqtt, ZoneService
 from hushgrid.files.readings import message_batches
 from hushgrid.intake.readings import Parsed, Readings, collect
-from hushgrid.service.curator import PresentPrices
-from hushgrid.service.ingest import Delivery, Ingest, Receipt, take_each
 from hushgrid.service.prices import discovery
 from hushgrid.stores.ledger.records import ReleaseRecord
 

@@ -25,12 +25,12 @@ from typing import Any, NamedTuple
 from hushgrid.belief.estimate import LoadMixture, intervals
 from hushgrid.belief.load_filter import informed
 from hushgrid.belief.rate_interval import LEVEL, noise_interval, posterior_interval, rate_range
+from hushgrid.curator.clock import Clock
+from hushgrid.curator.curator import PresentPrices, price, utc
+from hushgrid.curator.replay import PublicReplay
 from hushgrid.files.deployment import Charges, ZoneService
 from hushgrid.mechanism.release import Release
 from hushgrid.model.zone import feed_in_rate, public_rate
-from hushgrid.service.clock import Clock
-from hushgrid.service.curator import PresentPrices, price, utc
-from hushgrid.service.replay import PublicReplay
 from hushgrid.stores.ledger.records import ReleaseRecord, Releases
 
 DAY = 86_400  # [s]

@@ -19,6 +19,11 @@ from functools import partial
 
 from starlette.routing import BaseRoute
 
+from hushgrid.curator.clock import Clock, ahead_of
+from hushgrid.curator.curator import Curator, PriceFile, Publisher
+from hushgrid.curator.epoch import check_moves
+from hushgrid.curator.ingest import Disagreements, Ingest
+from hushgrid.curator.transfer import check_arrived
 from hushgrid.errors import (
     HushgridError,
     LedgerAwayError,
@@ -32,19 +37,14 @@ from hushgrid.files.extensions import extensions
 from hushgrid.mechanism.noise import Noise, SecureNoise, SimulatedNoise
 from hushgrid.service.access.tokens import Access
 from hushgrid.service.audit import Certificates
-from hushgrid.service.clock import Clock, ahead_of
 from hushgrid.service.covariates import CovariateSources
-from hushgrid.service.curator import Curator, PriceFile, Publisher
-from hushgrid.service.epoch import check_moves
 from hushgrid.service.http.app import App, make_app, page_routes
 from hushgrid.service.http.common import CountedPublisher, Metrics, ZoneStates
 from hushgrid.service.http.operator import Loads, Operator
 from hushgrid.service.http.server import Server, SwappableApp
-from hushgrid.service.ingest import Disagreements, Ingest
 from hushgrid.service.mqtt import MqttReadings
 from hushgrid.service.openadr.app import Vtn, mount_vtn
 from hushgrid.service.prices import History
-from hushgrid.service.transfer import check_arrived
 from hushgrid.stores.clients import ClientStore, Senders, check_bound
 from hushgrid.stores.ledger import LedgerStore, open_store
 from hushgrid.stores.ledger.records import ReleaseRecord, TransferRecord

@@ -12,14 +12,14 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
+from hushgrid.curator.curator import utc
+from hushgrid.curator.ingest import Receipt
 from hushgrid.errors import ServiceError, connection_reason
 from hushgrid.files.deployment import ZoneService
 from hushgrid.files.weeks import Steps, settled
 from hushgrid.intake.readings import Readings
 from hushgrid.model.world import World
 from hushgrid.model.zone import Scenario
-from hushgrid.service.curator import utc
-from hushgrid.service.ingest import Receipt
 from hushgrid.stores.meters.columns import registered
 
 ATTEMPTS, PAUSE = 6, 0.5  # how often a delivery is tried; the pause [s] doubles

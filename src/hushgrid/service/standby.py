@@ -26,6 +26,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
+from hushgrid.curator.clock import Clock, since_start
+from hushgrid.curator.terms import changes_of, under_ledger_terms
 from hushgrid.errors import (
     LedgerAwayError,
     LedgerError,
@@ -34,10 +36,8 @@ from hushgrid.errors import (
     ServiceError,
 )
 from hushgrid.files.deployment import Deployment
-from hushgrid.service.clock import Clock, since_start
 from hushgrid.service.http.server import Server, SwappableApp
 from hushgrid.service.process import Process
-from hushgrid.service.terms import changes_of, under_ledger_terms
 from hushgrid.stores.ledger.chain import Fold
 from hushgrid.stores.ledger.fenced import FencedLedger, Lease, session_url
 from hushgrid.stores.ledger.witness import KEPT, open_witnesses

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from hushgrid.curator.curator import Status, status_of
 from hushgrid.errors import LedgerError, ServiceError, connection_reason
 from hushgrid.files.deployment import Deployment
-from hushgrid.service.curator import Status, status_of
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import check
 from hushgrid.stores.ledger.writer import verify_signature

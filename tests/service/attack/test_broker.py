@@ -13,15 +13,15 @@ import paho.mqtt.client as paho
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
+from hushgrid.curator.curator import utc
 from hushgrid.files.deployment import Http, Mqtt, OpenAdr
 from hushgrid.service.check import examine
-from hushgrid.service.curator import utc
 from hushgrid.service.mqtt import MqttOut, MqttReadings, hang_up
 from hushgrid.service.openadr.app import open_events
 from hushgrid.service.process import Process
 from hushgrid.stores.ledger.writer import load
+from tests.curator.worlds import START, deployment, service
 from tests.service.brokers import Broker, until
-from tests.service.worlds import START, deployment, service
 from tests.test_deploy import Secured, certify
 
 

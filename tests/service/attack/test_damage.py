@@ -23,8 +23,8 @@ from hushgrid.service.check import Finding, examine, repair
 from hushgrid.stores.ledger.writer import back_up
 from hushgrid.stores.meters import Counts, open_meters
 from hushgrid.stores.meters.store import back_up as copy_readings
+from tests.curator.setups import street_in
 from tests.service.faults import FIRST, QUARTER, World, service, zone
-from tests.service.setups import street_in
 from tests.services import Postgres
 
 

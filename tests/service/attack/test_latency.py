@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from hushgrid import SimulatedNoise
-from hushgrid.service.curator import Curator
+from hushgrid.curator.curator import Curator
 from hushgrid.stores.clients import Client, ClientStore, hash_secret
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.witness import open_witnesses

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from hushgrid.curator import clock, ingest
 from hushgrid.files import apart
 from hushgrid.files.deployment import Http, Times
-from hushgrid.service import clock, ingest
 from hushgrid.service.access.tokens import Access
 from hushgrid.service.http import common, middleware, prices, readings, server
 from hushgrid.service.openadr import objects, webhooks

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from hushgrid.belief.estimate import PublicKnowledge
+from hushgrid.curator.curator import Curator
+from hushgrid.curator.replay import PublicReplay, Replay, initial_state
 from hushgrid.mechanism.noise import SimulatedNoise
 from hushgrid.mechanism.release import replay, skip
-from hushgrid.service.curator import Curator
-from hushgrid.service.replay import PublicReplay, Replay, initial_state
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.writer import create, load
 from hushgrid.stores.meters import open_meters
-from tests.service.setups import BEGINS, service
+from tests.curator.setups import BEGINS, service
 
 
 def test_a_zone_is_opened_without_its_public_knowledge(

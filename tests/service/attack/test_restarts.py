@@ -10,17 +10,17 @@ from pathlib import Path
 import httpx
 import pytest
 
+from hushgrid.curator.clock import SystemClock
 from hushgrid.files.deployment import Http
 from hushgrid.service import serve
-from hushgrid.service.clock import SystemClock
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import check
 from hushgrid.stores.ledger.writer import verify_signature
 from hushgrid.stores.meters import open_meters
+from tests.curator.worlds import deployment, service
 from tests.service.brokers import free_port, until
 from tests.service.faults import DIGEST
 from tests.service.http.test_web import NDJSON, as_ndjson
-from tests.service.worlds import deployment, service
 from tests.services import Postgres
 
 SECONDS, AWAY, BACK = 2, 6.0, 3.0  # [s] of an interval, without a database, until all is back

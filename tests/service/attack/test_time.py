@@ -11,20 +11,20 @@ import numpy as np
 import pytest
 
 from hushgrid import Policy, SimulatedNoise
+from hushgrid.curator import curator as curators
+from hushgrid.curator.curator import BEHIND, OLD, STEPPED
+from hushgrid.curator.epoch import check_new, first_state
+from hushgrid.curator.gaps import resume_zones
+from hushgrid.curator.ingest import EARLY
+from hushgrid.curator.transfer import move
 from hushgrid.errors import LedgerError
 from hushgrid.mechanism import release as mechanism
-from hushgrid.service import curator as curators
-from hushgrid.service.curator import BEHIND, OLD, STEPPED
-from hushgrid.service.epoch import check_new, first_state
-from hushgrid.service.gaps import resume_zones
-from hushgrid.service.ingest import EARLY
 from hushgrid.service.status import from_ledger
-from hushgrid.service.transfer import move
 from hushgrid.stores.meters import open_meters
-from tests.service import setups
+from tests.curator import setups
+from tests.curator.test_moves import street
 from tests.service.faults import FIRST, QUARTER, World, no_pauses, service, zone
 from tests.service.http.test_web import NDJSON, as_ndjson
-from tests.service.test_moves import street
 
 __all__ = ["no_pauses"]
 

@@ -9,12 +9,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from hushgrid.curator.curator import Curator
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.mechanism.noise import Stepwise
 from hushgrid.service.batch._expression import roster_of
 from hushgrid.service.batch.engines import Engine, open_readings
 from hushgrid.service.batch.run import Aggregated, Aggregator, Sums
-from hushgrid.service.curator import Curator
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.writer import load
 from hushgrid.stores.meters import MeterStore

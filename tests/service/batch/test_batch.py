@@ -26,9 +26,9 @@ from hushgrid.service.batch._expression import LEAST, roster_of
 from hushgrid.service.batch.engines import Engine, engine_at, open_engine, open_readings
 from hushgrid.service.batch.run import BatchReport, Job, run
 from hushgrid.stores.ledger.writer import create
+from tests.curator.setups import BEGINS, STAY, example, reading, service, two_registers
+from tests.curator.worlds import deployment
 from tests.service.batch.batches import Row, aggregated, bodies, figures, lines, live, write
-from tests.service.setups import BEGINS, STAY, example, reading, service, two_registers
-from tests.service.worlds import deployment
 from tests.stores.meters.meter_oracle import MeterOracle
 
 EXAMPLES = int(os.environ.get("HUSHGRID_EXAMPLES", "8"))  # 25 in make soak

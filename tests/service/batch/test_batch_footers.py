@@ -11,8 +11,8 @@ import pytest
 
 from hushgrid.errors import BatchError
 from hushgrid.service.batch.engines import engine_at, footer_of
+from tests.curator.setups import BEGINS, service
 from tests.service.batch.batches import STAMP, aggregated, figures, write
-from tests.service.setups import BEGINS, service
 
 END = BEGINS + 3600
 DAY = [(f"meter-{k}", BEGINS + 900 * t, 900, 10 * k + t) for t in range(4) for k in range(3)]

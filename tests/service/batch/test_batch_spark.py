@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from hushgrid.service.batch.engines import Engine, engine_at
+from tests.curator.setups import BEGINS, service, two_registers
 from tests.service.batch.batches import aggregated, figures, write
 from tests.service.batch.test_batch import mixed, rows_of
-from tests.service.setups import BEGINS, service, two_registers
 
 # compiling and replanning take longer than so few rows
 QUICK = "spark.sql.codegen.wholeStage=false&spark.sql.adaptive.enabled=false"

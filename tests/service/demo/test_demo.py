@@ -19,8 +19,8 @@ import httpx
 import pytest
 
 from hushgrid.cli import main
+from hushgrid.curator.curator import utc
 from hushgrid.errors import ServiceError
-from hushgrid.service.curator import utc
 from hushgrid.service.demo import living
 from hushgrid.service.demo.living import DemoOptions, DemoRequests, run_demo
 from hushgrid.service.demo.setting import EVENING, PLACES

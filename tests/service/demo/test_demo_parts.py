@@ -22,6 +22,7 @@ from hushgrid.adversary.factored import Factored
 from hushgrid.adversary.filter import watch
 from hushgrid.adversary.knowledge import Knowledge, KnownReadings
 from hushgrid.adversary.recording import without_noise
+from hushgrid.curator.promise import sentence
 from hushgrid.errors import ServiceError
 from hushgrid.files.deployment import ZoneService
 from hushgrid.lab.attack import record
@@ -39,7 +40,6 @@ from hushgrid.service.demo.setting import (
 )
 from hushgrid.service.http import server as staging
 from hushgrid.service.http.server import SwappableApp
-from hushgrid.service.promise import sentence
 from hushgrid.service.simulated_meters import Fleet
 from hushgrid.statistics import auc
 from hushgrid.stores.ledger.records import ReleaseRecord

@@ -32,7 +32,7 @@ from hushgrid.stores.clients import (
     hash_secret,
     secret_matches,
 )
-from tests.service.setups import street_in
+from tests.curator.setups import street_in
 from tests.stores.conformance import check_client_store
 
 KEY = b"k" * 32

@@ -21,22 +21,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hushgrid.curator.clock import JsonLines
+from hushgrid.curator.ingest import Ingest
 from hushgrid.errors import ServiceError
 from hushgrid.files.deployment import Http
 from hushgrid.service.access.tokens import Access
-from hushgrid.service.clock import JsonLines
 from hushgrid.service.http import common, middleware
 from hushgrid.service.http import server as protocol
 from hushgrid.service.http.app import make_app
 from hushgrid.service.http.middleware import BodyLimit
 from hushgrid.service.http.server import Server
-from hushgrid.service.ingest import Ingest
 from hushgrid.stores.clients import Client, ClientStore
+from tests.curator.worlds import TOKEN
 from tests.service.http.test_access import HOSTILE, KEPT, KEY, SECRET
 from tests.service.http.test_web import AUTH, DIGEST, NDJSON, ROWS, Face, Still, as_ndjson, refused
 from tests.service.http.ways import ways
 from tests.service.test_feeds import release
-from tests.service.worlds import TOKEN
 
 WAIT = 20.0
 

@@ -15,9 +15,9 @@ from hushgrid.planning.planner import assumptions
 from hushgrid.report.promise import home_words, promise_sentence
 from hushgrid.service.http.app import HERE, PUBLIC, TEMPLATES
 from hushgrid.service.http.languages import NAMES, catalogue, translate
+from tests.curator.worlds import service
 from tests.service.http.test_pages import client
 from tests.service.http.test_web import Face, refused
-from tests.service.worlds import service
 
 OTHERS = [code for code in NAMES if code != "en"]
 SAME = {"hushgrid", "API", "elm", "oak", "50 %", "–", "Zone", *NAMES.values()}

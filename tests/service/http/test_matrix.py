@@ -11,18 +11,18 @@ import httpx
 import pytest
 
 from hushgrid.audit.certificate import certify
+from hushgrid.curator.ingest import Ingest
 from hushgrid.files.deployment import Http
 from hushgrid.report.certificate import certificate_json
 from hushgrid.service.access.tokens import Access, make_token
 from hushgrid.service.audit import terms_of
 from hushgrid.service.http.app import make_app
-from hushgrid.service.ingest import Ingest
 from hushgrid.stores.clients import SCOPES, Client, ClientStore
+from tests.curator.worlds import TOKEN, service
 from tests.service.http.test_access import KEPT, KEY
 from tests.service.http.test_web import DIGEST, Face, Still
 from tests.service.http.ways import Way, ways
 from tests.service.test_feeds import release
-from tests.service.worlds import TOKEN, service
 
 NOW = int(Still().now())
 DOCS = Path(__file__).parents[3] / "docs"

@@ -24,11 +24,11 @@ from schemathesis.checks import (
 
 from hushgrid.service.access.tokens import make_token
 from hushgrid.service.http.server import Server
+from tests.curator.worlds import TOKEN
 from tests.service.http.test_access import KEY
 from tests.service.http.test_matrix import NOW, WHO, Guarded
 from tests.service.http.test_web import Face
 from tests.service.http.ways import ways
-from tests.service.worlds import TOKEN
 
 EXAMPLES = int(os.environ.get("HUSHGRID_EXAMPLES", "3"))  # requests of each kind; 25 in make soak
 APP = Face().app

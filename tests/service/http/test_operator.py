@@ -28,13 +28,13 @@ from hushgrid import (
     step,
 )
 from hushgrid.belief.filter import expected_readings, marginals
+from hushgrid.curator import curator as curator_module
+from hushgrid.curator.clock import WatchedClock
+from hushgrid.curator.curator import NO_SIZE, WAITS, Inside, Status, status_of, utc, why
 from hushgrid.errors import LedgerError, PolicyError
 from hushgrid.files.deployment import Http, ZoneService
 from hushgrid.mechanism.policy import Blocks
 from hushgrid.mechanism.release import prepare
-from hushgrid.service import curator as curator_module
-from hushgrid.service.clock import WatchedClock
-from hushgrid.service.curator import NO_SIZE, WAITS, Inside, Status, status_of, utc, why
 from hushgrid.service.http.operator import ZoneHealth, alerts
 from hushgrid.service.process import Process
 from hushgrid.service.status import from_service
@@ -43,10 +43,10 @@ from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import check
 from hushgrid.stores.ledger.records import LedgerState
 from hushgrid.stores.ledger.writer import verify_signature
+from tests.curator.worlds import START, deployment, service
 from tests.service.http.test_access import KEPT as HASHED
 from tests.service.http.test_access import SECRET
 from tests.service.test_feeds import release
-from tests.service.worlds import START, deployment, service
 
 ELM, OAK = "elm-street", "oak-lane"
 

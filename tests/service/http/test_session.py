@@ -10,11 +10,11 @@ from typing import Any
 import httpx
 import pytest
 
+from hushgrid.curator.ingest import Ingest
 from hushgrid.files.deployment import Http
 from hushgrid.service.access.tokens import SESSIONS_KEPT, Access, Sessions
 from hushgrid.service.http.app import make_app
 from hushgrid.service.http.common import COOKIE, same_origin, session_cookie
-from hushgrid.service.ingest import Ingest
 from hushgrid.stores.clients import Client, ClientStore
 from tests.service.http.test_access import KEPT as HASHED
 from tests.service.http.test_access import KEY, SECRET

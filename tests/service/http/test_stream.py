@@ -12,13 +12,13 @@ from typing import Any
 import httpx
 import pytest
 
-from hushgrid.service.curator import PresentPrices, price
+from hushgrid.curator.curator import PresentPrices, price
 from hushgrid.service.http import prices as stream
 from hushgrid.service.http import server as protocol
 from hushgrid.service.http.server import Server
+from tests.curator.worlds import TOKEN
 from tests.service.http.test_web import Face
 from tests.service.test_feeds import release
-from tests.service.worlds import TOKEN
 
 WAIT = 20.0  # [s] for what must come; nothing is timed by it
 

@@ -10,13 +10,13 @@ from typing import Any
 import httpx
 import pytest
 
+from hushgrid.curator.ingest import UNKNOWN, Ingest
 from hushgrid.files.deployment import Http
 from hushgrid.service.http.app import make_app
 from hushgrid.service.http.common import Metrics, ZoneStates
-from hushgrid.service.ingest import UNKNOWN, Ingest
 from hushgrid.stores.meters.columns import Counts
+from tests.curator.worlds import START, MemoryMeters, service, unavailable
 from tests.service.http.test_web import AUTH, DIGEST, NDJSON, as_json, as_ndjson
-from tests.service.worlds import START, MemoryMeters, service, unavailable
 
 ZONES = "elm", "oak"
 

@@ -18,23 +18,23 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from hushgrid.curator import ingest as delivery
+from hushgrid.curator.curator import Status, utc
+from hushgrid.curator.ingest import UNKNOWN, Ingest
 from hushgrid.errors import ConfigError, ServiceError
 from hushgrid.files.deployment import Http
 from hushgrid.files.mappings import NO_MAPPINGS
 from hushgrid.files.service_file import load_deployment
 from hushgrid.intake.text import ColumnMapping
 from hushgrid.mechanism.release import Release
-from hushgrid.service import ingest as delivery
-from hushgrid.service.curator import Status, utc
 from hushgrid.service.http.app import make_app
 from hushgrid.service.http.common import CountedPublisher, Metrics, ZoneStates
 from hushgrid.service.http.server import Server
-from hushgrid.service.ingest import UNKNOWN, Ingest
 from hushgrid.service.prices import History
 from hushgrid.stores.ledger.records import ReleaseRecord
+from tests.curator.setups import example
+from tests.curator.worlds import START, TOKEN, MemoryMeters, service, unavailable
 from tests.intake.test_apart import CLAIM, HISTOGRAM, NO_ENCODING
-from tests.service.setups import example
-from tests.service.worlds import START, TOKEN, MemoryMeters, service, unavailable
 
 DIGEST = hashlib.sha256(TOKEN.encode()).hexdigest()
 AUTH = {"Authorization": f"Bearer {TOKEN}"}

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from hushgrid.curator.ingest import PAST, ROWS, Ingest
 from hushgrid.files.deployment import Http
 from hushgrid.files.readings import formats_by_media
 from hushgrid.intake.readings import Parsed
@@ -22,11 +23,10 @@ from hushgrid.intake.text import ColumnMapping, Format
 from hushgrid.service.http import readings
 from hushgrid.service.http.app import make_app
 from hushgrid.service.http.common import Metrics, ZoneStates
-from hushgrid.service.ingest import PAST, ROWS, Ingest
 from hushgrid.stores.clients import Client, ClientStore, Senders
+from tests.curator.worlds import START, MemoryMeters, service
 from tests.service.http.test_web import AUTH as ONE_TOKEN
 from tests.service.http.test_web import Face, as_parquet, refused
-from tests.service.worlds import START, MemoryMeters, service
 
 PARQUET = "application/vnd.apache.parquet"
 SENDERS = ("north", "south", "east", "west")

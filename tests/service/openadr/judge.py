@@ -16,7 +16,7 @@ import httpx
 import yaml
 from jsonschema import Draft4Validator, Draft202012Validator
 
-from hushgrid.service.clock import SystemClock
+from hushgrid.curator.clock import SystemClock
 from hushgrid.service.openadr.app import make_vtn
 from hushgrid.service.openadr.objects import PublicObjects
 from hushgrid.service.prices import History

@@ -12,21 +12,21 @@ from typing import Any
 
 import httpx
 
+from hushgrid.curator.ingest import Ingest
 from hushgrid.files.deployment import Http, OpenAdr, ZoneService
 from hushgrid.mechanism.release import Release
 from hushgrid.service.access.tokens import Access
 from hushgrid.service.http.app import make_app
 from hushgrid.service.http.common import Metrics, ZoneStates
 from hushgrid.service.http.server import Server
-from hushgrid.service.ingest import Ingest
 from hushgrid.service.openadr.app import BASE, Vtn, mount_vtn
 from hushgrid.service.prices import History
 from hushgrid.stores.clients import KINDS, Client, ClientStore, hash_secret
 from hushgrid.stores.ledger.records import ReleaseRecord
 from hushgrid.stores.openadr import VtnStore
+from tests.curator.worlds import START, MemoryMeters, service
 from tests.service.brokers import until
 from tests.service.openadr.judge import judged
-from tests.service.worlds import START, MemoryMeters, service
 
 SECONDS = 900
 ZONES = (service("elm-street"), service("oak-lane", 3))

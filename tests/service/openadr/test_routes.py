@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
-from hushgrid.service.curator import utc
+from hushgrid.curator.curator import utc
 from hushgrid.service.http.middleware import REPORT
 from hushgrid.service.openadr.objects import event_id, event_of
 from hushgrid.stores.clients import SCOPES

@@ -13,19 +13,19 @@ import paho.mqtt.client as paho
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
+from hushgrid.curator.clock import SystemClock
 from hushgrid.errors import ConfigError
 from hushgrid.files.deployment import Http, Mqtt, OpenAdr
 from hushgrid.files.service_file import load_deployment
 from hushgrid.service import serve
-from hushgrid.service.clock import SystemClock
 from hushgrid.service.mqtt import hang_up
 from hushgrid.stores.clients import KINDS, Client, ClientStore
+from tests.curator.setups import example
+from tests.curator.worlds import deployment, service
 from tests.service.brokers import Broker, free_port, until
 from tests.service.openadr.hooks import hooks
 from tests.service.openadr.judge import check_as, judged, standard
 from tests.service.openadr.setup import SECRET, kept_secret, subscription
-from tests.service.setups import example
-from tests.service.worlds import deployment, service
 
 SECONDS = 2
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hushgrid.curator.clock import SystemClock
 from hushgrid.errors import ServiceError
-from hushgrid.service.clock import SystemClock
 from hushgrid.service.openadr.objects import (
     PublicObjects,
     duration,
@@ -27,9 +27,9 @@ from hushgrid.service.openadr.objects import (
 )
 from hushgrid.service.prices import History
 from hushgrid.stores.openadr import to_text
+from tests.curator.worlds import START, service
 from tests.service.openadr.judge import check_as, standard
 from tests.service.openadr.setup import FIRST, SECONDS, ZONES, release
-from tests.service.worlds import START, service
 
 ELM = ZONES[0]
 

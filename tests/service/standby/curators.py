@@ -18,8 +18,8 @@ import httpx
 import psycopg
 
 from hushgrid.stores.ledger.writer import create
+from tests.curator.worlds import TOKEN
 from tests.service.brokers import free_port, until
-from tests.service.worlds import TOKEN
 
 ROOT = Path(__file__).parents[3]
 TICK = 2  # [s]

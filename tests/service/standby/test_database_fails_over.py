@@ -25,9 +25,9 @@ from hushgrid.stores.ledger.chain import check
 from hushgrid.stores.ledger.fenced import Lease
 from hushgrid.stores.ledger.records import LedgerState
 from hushgrid.stores.ledger.writer import verify_signature
+from tests.curator.worlds import START, deployment, service
 from tests.proxy import Proxy
 from tests.service.standby.curators import TICK, Running, service_file, wait_for
-from tests.service.worlds import START, deployment, service
 from tests.services import Standby, postgres_binaries, replicated
 
 ZONES = ["elm", "oak"]

@@ -9,19 +9,19 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from hushgrid.curator.clock import since_start
+from hushgrid.curator.curator import Curator
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import ZoneService
 from hushgrid.mechanism.noise import SimulatedNoise
 from hushgrid.mechanism.policy import Blocks, Policy
-from hushgrid.service.clock import since_start
-from hushgrid.service.curator import Curator
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import check
 from hushgrid.stores.ledger.fenced import FencedLedger, Lease, active_curator
 from hushgrid.stores.ledger.records import ReleaseRecord
 from hushgrid.stores.ledger.writer import Key, create, load, verify_signature
+from tests.curator.worlds import START, MemoryMeters, service
 from tests.service.brokers import until
-from tests.service.worlds import START, MemoryMeters, service
 from tests.services import Postgres
 from tests.stores.conformance import check_ledger_store
 

@@ -12,13 +12,13 @@ import psycopg
 import pytest
 
 from hushgrid import Policy
+from hushgrid.curator.clock import Clock
 from hushgrid.files.deployment import Deployment
-from hushgrid.service.clock import Clock
 from hushgrid.service.process import Process
 from hushgrid.service.standby import Standby, serve_in_turn
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.fenced import Lease
-from tests.service.worlds import START, deployment, service
+from tests.curator.worlds import START, deployment, service
 from tests.services import Postgres
 
 ELM, OAK = service("elm"), service("oak")

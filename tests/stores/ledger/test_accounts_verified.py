@@ -19,17 +19,17 @@ from hushgrid.audit.bounds import Check
 from hushgrid.audit.certificate import certify
 from hushgrid.audit.evidence import Terms
 from hushgrid.audit.recompute import account
+from hushgrid.curator.gaps import book
+from hushgrid.curator.zone_account import ZoneAccount
 from hushgrid.files.deployment import ZoneService
 from hushgrid.service.audit import load_ledger, terms_of
-from hushgrid.service.gaps import book
-from hushgrid.service.zone_account import ZoneAccount
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import check, fold
 from hushgrid.stores.ledger.records import GapRecord, Record, schedule_digest
 from hushgrid.stores.ledger.writer import verify_signature
 from tests.bodies import transfer
-from tests.service.streets import DAY, HOUR, load, publish
-from tests.service.test_curator import Shown, curator
+from tests.curator.streets import DAY, HOUR, load, publish
+from tests.curator.test_curator import Shown, curator
 from tests.stores.ledger.ledgers import KEY, Story, lines_of, opening, read, sealed
 from tests.stores.ledger.test_ledger_chain import SCRIPTED
 

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from hushgrid.curator.clock import since_start
 from hushgrid.errors import LedgerError
-from hushgrid.service.clock import since_start
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import LedgerStore
 from hushgrid.stores.ledger.fenced import FencedLedger, Lease

@@ -89,7 +89,7 @@ def test_a_restarted_service_puts_back_what_the_standby_lacks(
 def test_without_a_witness_the_forecast_goes_out_until_the_loss_is_booked(
     tmp_path: Path, standby: Standby, apart: bool
 ) -> None:
-    from hushgrid.service.gaps import Resumed, resume_zones
+    from hushgrid.curator.gaps import Resumed, resume_zones
 
     places = {} if apart else {"meters": standby.both()}
     world = World(service(tmp_path, ledger=standby.both(), **places))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from hushgrid.curator.curator import Publisher, utc
 from hushgrid.files.deployment import Deployment, ZoneService
-from hushgrid.service.curator import Publisher, utc
 from hushgrid.service.prices import Feed, Series
 from hushgrid.stores.ledger.records import ReleaseRecord
 

@@ -32,8 +32,8 @@ from joserfc import jwt
 from joserfc.errors import JoseError
 from joserfc.jwk import OctKey
 
+from hushgrid.curator.clock import Clock
 from hushgrid.errors import AccessError
-from hushgrid.service.clock import Clock
 from hushgrid.stores.clients import (
     ANONYMOUS,
     CACHED,

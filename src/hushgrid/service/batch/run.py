@@ -14,6 +14,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 from hushgrid._numbers import Int32s
+from hushgrid.curator.clock import Clock
+from hushgrid.curator.curator import Curator
+from hushgrid.curator.epoch import check_moves
+from hushgrid.curator.terms import changes_of, unasked
+from hushgrid.curator.transfer import check_arrived
 from hushgrid.errors import BatchError
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.mechanism.noise import Noise, SecureNoise, Stepwise
@@ -21,12 +26,7 @@ from hushgrid.model.zone import Tally, Zone
 from hushgrid.service.batch import _expression as expression
 from hushgrid.service.batch._expression import BatchRoster, ImputedSums, roster_of
 from hushgrid.service.batch.engines import BatchReadings, Engine, engine_errors, open_readings
-from hushgrid.service.clock import Clock
 from hushgrid.service.covariates import CovariateSources
-from hushgrid.service.curator import Curator
-from hushgrid.service.epoch import check_moves
-from hushgrid.service.terms import changes_of, unasked
-from hushgrid.service.transfer import check_arrived
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.witness import open_witnesses
 from hushgrid.stores.ledger.writer import load

@@ -24,6 +24,8 @@ import numpy as np
 from starlette.routing import BaseRoute
 
 from hushgrid.audit.certificate import Certificate, certify
+from hushgrid.curator.clock import Clock
+from hushgrid.curator.promise import zone_words
 from hushgrid.errors import HushgridError, ServiceError
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.files.results import write_text
@@ -35,7 +37,6 @@ from hushgrid.planning.planner import examine
 from hushgrid.report.certificate import certificate_json, certificate_page
 from hushgrid.report.demo import CHANCE, DemoDay, ErrorForecast
 from hushgrid.service.audit import fingerprint, load_case
-from hushgrid.service.clock import Clock
 from hushgrid.service.demo.panel import (
     BELIEFS,
     DAY,
@@ -57,7 +58,6 @@ from hushgrid.service.demo.setting import (
 from hushgrid.service.http.prices import Channel
 from hushgrid.service.http.server import Server, SwappableApp
 from hushgrid.service.process import Process
-from hushgrid.service.promise import zone_words
 from hushgrid.service.simulated_meters import Fleet, HttpChannel
 from hushgrid.statistics import next_one
 from hushgrid.stores.clients import new_secret

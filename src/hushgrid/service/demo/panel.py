@@ -28,13 +28,13 @@ from hushgrid.adversary.filter import Beliefs
 from hushgrid.adversary.knowledge import Knowledge, KnownReadings
 from hushgrid.adversary.recording import without_noise
 from hushgrid.belief.estimate import PublicKnowledge
+from hushgrid.curator.curator import utc
+from hushgrid.curator.epoch import epoch_record
 from hushgrid.files.deployment import ZoneService
 from hushgrid.mechanism.release import Release
 from hushgrid.model.zone import optimal_rate
 from hushgrid.report.promise import HomeWords
-from hushgrid.service.curator import utc
 from hushgrid.service.demo.setting import CHOICES, LIMITS, OPERATOR
-from hushgrid.service.epoch import epoch_record
 from hushgrid.service.http.prices import Channel
 from hushgrid.service.http.sessions import json_only
 from hushgrid.stores.ledger.records import ReleaseRecord

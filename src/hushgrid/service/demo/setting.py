@@ -15,11 +15,11 @@ from importlib.resources import files
 from pathlib import Path
 
 from hushgrid._numbers import is_real
+from hushgrid.curator.curator import utc
 from hushgrid.errors import ServiceError
 from hushgrid.files.deployment import Deployment
 from hushgrid.files.results import write_text
 from hushgrid.files.service_file import load_deployment
-from hushgrid.service.curator import utc
 from hushgrid.service.template import BLOCK_KEYS, KEY_FILE
 from hushgrid.stores.clients import Client, ClientStore, expand_scopes, hash_secret
 from hushgrid.stores.ledger.writer import create

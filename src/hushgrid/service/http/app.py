@@ -29,12 +29,13 @@ from starlette.types import ASGIApp
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from hushgrid import __version__
+from hushgrid.curator.clock import Clock, SystemClock
+from hushgrid.curator.curator import IN_DOUBT, NOT_BEGUN, UNTIL_RESUMED
+from hushgrid.curator.ingest import Ingest
 from hushgrid.files.deployment import Http
 from hushgrid.files.mappings import NO_MAPPINGS
 from hushgrid.intake.text import ColumnMapping
 from hushgrid.service.access.tokens import Access, Sessions
-from hushgrid.service.clock import Clock, SystemClock
-from hushgrid.service.curator import IN_DOUBT, NOT_BEGUN, UNTIL_RESUMED
 from hushgrid.service.http import models, readings
 from hushgrid.service.http.common import ERRORS, Heavy, Metrics, ZoneStates, conditional, html_page
 from hushgrid.service.http.languages import ENGLISH, NAMES, catalogue, preferred_language
@@ -61,7 +62,6 @@ from hushgrid.service.http.prices import (
 )
 from hushgrid.service.http.readings import add_readings
 from hushgrid.service.http.sessions import add_session, add_token
-from hushgrid.service.ingest import Ingest
 from hushgrid.service.prices import History, Pages
 
 FORMS = ("/v1/token", "/v1/session", "/openadr3/3.1.0/auth/token", "/demo/day", "/demo/cold")

@@ -39,11 +39,11 @@ from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingR
 from starlette.routing import Match
 from starlette.types import Receive, Scope, Send
 
+from hushgrid.curator.curator import IN_DOUBT, PresentPrices, Publisher, Status
+from hushgrid.curator.ingest import Receipt
 from hushgrid.errors import AccessError
 from hushgrid.files.deployment import ZoneService
-from hushgrid.service.curator import IN_DOUBT, PresentPrices, Publisher, Status
 from hushgrid.service.http.models import Source
-from hushgrid.service.ingest import Receipt
 from hushgrid.stores.ledger.records import ReleaseRecord
 
 RETRY = {"Retry-After": "5"}

@@ -22,9 +22,9 @@ from fastapi.security import APIKeyCookie, HTTPBearer, SecurityScopes
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from hushgrid.curator.clock import Clock
 from hushgrid.errors import AccessError
 from hushgrid.service.access.tokens import Access, sender_network
-from hushgrid.service.clock import Clock
 from hushgrid.service.http.common import (
     COOKIE,
     STRANGER,

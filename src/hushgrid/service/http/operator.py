@@ -17,11 +17,8 @@ from anyio import CapacityLimiter, to_thread
 from fastapi import APIRouter, Query
 
 from hushgrid.belief.filter import Expectations
-from hushgrid.errors import HushgridError
-from hushgrid.files.deployment import ZoneService
-from hushgrid.model.zone import public_rate
-from hushgrid.service.clock import Clock
-from hushgrid.service.curator import (
+from hushgrid.curator.clock import Clock
+from hushgrid.curator.curator import (
     NO_SIZE,
     OLD,
     STEPPED,
@@ -32,13 +29,16 @@ from hushgrid.service.curator import (
     utc,
     why,
 )
+from hushgrid.curator.ingest import FEWEST, SMALL, Disagreements, Units
+from hushgrid.curator.promise import stated
+from hushgrid.errors import HushgridError
+from hushgrid.files.deployment import ZoneService
+from hushgrid.model.zone import public_rate
 from hushgrid.service.http.common import RETRY, Refusal, ZoneStates, html_page
 from hushgrid.service.http.middleware import BY_SESSION, scopes
 from hushgrid.service.http.models import OF_ZONE, OperatorSummary, OperatorZone, refusals
 from hushgrid.service.http.prices import ZoneName, requested_zone
-from hushgrid.service.ingest import FEWEST, SMALL, Disagreements, Units
 from hushgrid.service.prices import History
-from hushgrid.service.promise import stated
 from hushgrid.stores.ledger.records import ReleaseRecord
 from hushgrid.stores.meters.columns import Interval
 

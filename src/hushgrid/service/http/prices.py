@@ -25,11 +25,12 @@ from pydantic_core import PydanticCustomError
 from starlette.requests import Request
 from starlette.responses import Response
 
+from hushgrid.curator.clock import Clock
+from hushgrid.curator.curator import price, utc
+from hushgrid.curator.promise import promise_json, tradeoff_json
 from hushgrid.errors import HushgridError
 from hushgrid.files.deployment import ZoneService
 from hushgrid.files.extensions import by_key
-from hushgrid.service.clock import Clock
-from hushgrid.service.curator import price, utc
 from hushgrid.service.http import models
 from hushgrid.service.http.common import RETRY, Heavy, ParameterError, Refusal, Sending
 from hushgrid.service.http.languages import translate
@@ -53,7 +54,6 @@ from hushgrid.service.prices import (
     octopus,
     prices,
 )
-from hushgrid.service.promise import promise_json, tradeoff_json
 from hushgrid.stores.ledger.records import ReleaseRecord
 
 HEARTBEAT = 15.0  # [s] without an event, then a comment: proxies close silent connections

@@ -24,6 +24,7 @@ from fastapi import APIRouter, Query
 from pydantic import create_model
 from starlette.requests import ClientDisconnect, Request
 
+from hushgrid.curator.ingest import Delivery, Ingest, Receipt, take_each
 from hushgrid.errors import ExtraError, IntakeError, MeterError
 from hushgrid.files.apart import batches_apart, limited
 from hushgrid.files.mappings import BUILT_IN, mapping_named
@@ -33,7 +34,6 @@ from hushgrid.intake.text import ColumnMapping, Format
 from hushgrid.service.http.common import RETRY, Metrics, Refusal
 from hushgrid.service.http.middleware import caller_of, scopes
 from hushgrid.service.http.models import AnswerModel, Count, refusals
-from hushgrid.service.ingest import Delivery, Ingest, Receipt, take_each
 
 MOST = 64  # bodies of a group
 

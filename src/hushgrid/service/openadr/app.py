@@ -28,11 +28,11 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount
 
+from hushgrid.curator.clock import Clock
+from hushgrid.curator.curator import PresentPrices
 from hushgrid.errors import AccessError, VtnError
 from hushgrid.files.deployment import Deployment, Mqtt, OpenAdr, ZoneService
 from hushgrid.service.access.tokens import Access
-from hushgrid.service.clock import Clock
-from hushgrid.service.curator import PresentPrices
 from hushgrid.service.http.common import (
     ERRORS,
     RETRY,

@@ -25,11 +25,11 @@ from typing import Annotated, Any
 from fastapi import Query
 from pydantic import BaseModel, TypeAdapter
 
+from hushgrid.curator.clock import Clock
+from hushgrid.curator.curator import price, utc
 from hushgrid.errors import ServiceError
 from hushgrid.files.deployment import Charges, ZoneService
 from hushgrid.service import prices
-from hushgrid.service.clock import Clock
-from hushgrid.service.curator import price, utc
 from hushgrid.service.http.common import Refusal
 from hushgrid.service.openadr._generated import (
     EventsGetParametersQuery,
