@@ -58,15 +58,15 @@ soak: $(VENV)/.dev services consumers  ## the full counts, as JSON
 	HUSHGRID_DAYS=200 $(BIN)/python -m pytest -q tests/belief/test_estimate_days.py tests/belief/test_uncertainty.py
 	HUSHGRID_ZONES=20 $(BIN)/python -m pytest -q tests/adversary/test_factored.py
 	HUSHGRID_WORLDS=1000 $(BIN)/python -m pytest -q tests/adversary/test_odds.py tests/mechanism/test_support.py
-	HUSHGRID_EXAMPLES=25 $(BIN)/python -m pytest -q tests/service/http/test_openapi.py tests/service/batch/test_batch.py \
-	  tests/service/openadr/test_description.py
+	HUSHGRID_EXAMPLES=25 $(BIN)/python -m pytest -q tests/web/http/test_openapi.py tests/service/batch/test_batch.py \
+	  tests/web/openadr/test_description.py
 	HUSHGRID_EXAMPLES=600 $(BIN)/python -m pytest -q tests/intake/test_lines.py
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m hypothesis
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m 'soak or sampled' --ignore tests/service/attack  # those have lines of their own
 	$(BIN)/python -m pytest -q tests/service/batch/test_batch_spark.py
 	$(BIN)/python -m pytest -q tests/service/test_two_worlds.py tests/browser/test_pages.py tests/planning/test_plan.py \
 	  tests/planning/test_clamp.py \
-	  tests/stores/ledger/test_ledger_crash.py tests/service/openadr/test_webhooks.py
+	  tests/stores/ledger/test_ledger_crash.py tests/web/openadr/test_webhooks.py
 	HUSHGRID_LIVES=300 $(BIN)/python -m pytest -q tests/stores/meters/test_meter_model.py
 	HUSHGRID_KILLS=300 $(BIN)/python -m pytest -q tests/curator/test_kill.py
 	rm -rf out/soak/faults out/soak/crowd.json

@@ -26,13 +26,13 @@ from hushgrid import SimulatedNoise
 from hushgrid.curator.clock import SystemClock
 from hushgrid.curator.curator import Curator
 from hushgrid.files.deployment import OpenAdr, ZoneService
-from hushgrid.service.access.tokens import Access
-from hushgrid.service.openadr.app import Vtn
-from hushgrid.service.prices import History
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.writer import create, load
 from hushgrid.stores.meters import open_meters
 from hushgrid.stores.openadr import StoredObject, VtnStore, to_text
+from hushgrid.web.openadr.app import Vtn
+from hushgrid.web.prices import History
+from hushgrid.web.tokens import Access
 
 SUBSCRIBERS, FAILING, RELEASES, HOUSES = sized((1000, 300, 8, 200), (10, 3, 2, 64))
 WAIT = 90.0  # [s] for all to hear of a release

@@ -103,8 +103,8 @@ def routes() -> str:
     """Each route with its parameters, body and answers; then the models of answers."""
     from hushgrid.curator.ingest import Ingest
     from hushgrid.files.deployment import Http
-    from hushgrid.service.http.app import make_app
-    from hushgrid.service.http.common import Metrics, ZoneStates
+    from hushgrid.web.http.app import make_app
+    from hushgrid.web.http.common import Metrics, ZoneStates
 
     nothing: Any = None  # no request is answered here
     described = make_app(Ingest([], nothing), ZoneStates(), Metrics(), Http()).openapi()

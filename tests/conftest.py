@@ -76,19 +76,19 @@ LONGEST = (
     "service/standby/test_fenced.py",
     "planning/test_prospect.py",
     "service/demo/test_demo_once.py",
-    "service/openadr/test_routes.py",
+    "web/openadr/test_routes.py",
     "service/standby/test_database_fails_over.py",
     "service/test_clocks.py",
     "service/test_disks.py",
     "service/test_two_curators.py",
     "service/demo/test_demo.py",
-    "service/http/test_operator.py",
-    "service/openadr/test_description.py",
+    "web/http/test_operator.py",
+    "web/openadr/test_description.py",
     "service/attack/test_time.py",
     "belief/test_load_filter.py",
     "accounting/test_leakage_oracle.py",
-    "service/test_feeds.py",
-    "service/http/test_front.py",
+    "web/test_feeds.py",
+    "web/http/test_front.py",
     "learn/test_learn_refusals.py",
     "belief/test_estimate_days.py",
     "audit/test_records.py",
@@ -97,7 +97,7 @@ LONGEST = (
     "service/test_commands.py",
     "lab/test_paper.py",
     "mechanism/test_support.py",
-    "service/test_in_force.py",
+    "web/test_in_force.py",
     "stores/meters/test_meter_conformance.py",
 )
 
@@ -139,7 +139,7 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(autouse=True, scope="session")
 def patience() -> Iterator[None]:
     """Feeds wait for their forecast, however slow the machine is."""
-    from hushgrid.service import prices
+    from hushgrid.web import prices
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(prices, "PATIENCE", 60.0)
@@ -149,7 +149,7 @@ def patience() -> Iterator[None]:
 @pytest.fixture
 def loop_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """The loop waits for forecasts as well: what publishers show does not depend on threads."""
-    monkeypatch.setattr("hushgrid.service.prices.LOOP_PATIENCE", 60.0)
+    monkeypatch.setattr("hushgrid.web.prices.LOOP_PATIENCE", 60.0)
 
 
 @pytest.fixture(scope="session")

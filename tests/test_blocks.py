@@ -34,7 +34,7 @@ INDENTED = re.compile(r"\n\n((?:    .*(?:\n|$)|\n(?=    ))+)")
 CODE = re.compile(r"    (hushgrid|python3?|make|PYTHONPATH=\S+|from|\.venv/\S+) ")
 
 GUIDES = "test_docs.py::test_guides_run_as_they_are_written"
-FEEDS = "service/test_guides.py"
+FEEDS = "web/test_guides.py"
 HERE = "test_blocks.py"
 JOURNEY = "test_journeys.py::test_an_engineer_from_init_to_restore"
 ROOT_ONLY = "skip: needs root, systemd and an index of packages"
@@ -83,7 +83,7 @@ RUN: dict[str, dict[str, list[str]]] = {
         "yaml": [
             *[f"{FEEDS}::test_evcc"] * 2,
             f"{FEEDS}::test_home_assistant",
-            *["service/test_sunny.py::test_evcc_gets_the_feed_in_price"] * 2,
+            *["web/test_sunny.py::test_evcc_gets_the_feed_in_price"] * 2,
         ],
         "toml": [f"{FEEDS}::test_mqtt_of_the_service_file"],
         "json": [f"{FEEDS}::test_node_reds_flow_names_what_there_is"],
@@ -106,16 +106,16 @@ RUN: dict[str, dict[str, list[str]]] = {
         "python": [GUIDES],
         "json": [f"{HERE}::test_readings_as_json"],
         "toml": [
-            "service/http/test_web.py",
+            "web/http/test_web.py",
             "intake/test_exports.py::test_the_wide_table_of_the_guide",
-            "service/http/test_web.py",
+            "web/http/test_web.py",
             "curator/test_registers.py",
         ],
     },
     "meter-store.md": {"python": [GUIDES]},
     "openadr.md": {
         "sh": [f"{FEEDS}::test_openadr"] * 2,
-        "python": ["service/openadr/test_clients.py::test_the_guides_examples_run"] * 2,
+        "python": ["web/openadr/test_clients.py::test_the_guides_examples_run"] * 2,
     },
     "operations.md": {
         "sh": [

@@ -28,11 +28,11 @@ from cryptography.x509.oid import NameOID
 from paho.mqtt.enums import CallbackAPIVersion
 
 from hushgrid.files.service_file import load_deployment
-from hushgrid.service.http.common import CountedPublisher, Metrics
-from hushgrid.service.mqtt import hang_up
 from hushgrid.service.template import example
-from tests.service.brokers import Broker, free_port, until
-from tests.service.openadr.setup import World, world
+from hushgrid.web.http.common import CountedPublisher, Metrics
+from hushgrid.web.mqtt import hang_up
+from tests.web.brokers import Broker, free_port, until
+from tests.web.openadr.setup import World, world
 
 ROOT = Path(__file__).parent.parent
 DEPLOY = ROOT / "deploy"

@@ -87,7 +87,7 @@ PRINTS = {
     ],
     "meter-store.md": [],
 }
-# these need a running service: tests/service/openadr/test_clients.py::test_the_guides_examples_run
+# these need a running service: tests/web/openadr/test_clients.py::test_the_guides_examples_run
 SERVED = {"openadr.md"}
 GUIDES = [
     page

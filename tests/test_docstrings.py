@@ -33,7 +33,7 @@ FINISHED = (
     "planning",
     "report",
 )
-GENERATED = ("service/openadr/_generated.py",)
+GENERATED = ("web/openadr/_generated.py",)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 

@@ -47,8 +47,8 @@ def test_the_service_states_the_same_sentence() -> None:
     "name",
     ["README.md", "CITATION.cff", "paper.md", "pyproject.toml", "src/hushgrid/__init__.py"]
     + ["docs/index.md", "docs/learn.md", "docs/certificate.md"]
-    + ["src/hushgrid/service/http/frames/how.html"]
-    + [f"src/hushgrid/service/http/languages/{code}.toml" for code in ("de", "fr")],
+    + ["src/hushgrid/web/http/frames/how.html"]
+    + [f"src/hushgrid/web/http/languages/{code}.toml" for code in ("de", "fr")],
 )
 def test_no_text_claims_more_than_the_bound(name: str) -> None:
     text = " ".join((ROOT / name).read_text().split())

@@ -26,8 +26,8 @@ from hushgrid.service import serve
 from hushgrid.stores.clients import Client, ClientStore, expand_scopes, hash_secret
 from tests.browser.watching import Watched
 from tests.curator.worlds import START, deployment, service
-from tests.service.brokers import until
 from tests.services import free_port
+from tests.web.brokers import until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

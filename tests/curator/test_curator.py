@@ -27,12 +27,12 @@ from hushgrid.curator.curator import LATE, Curator, status_of
 from hushgrid.curator.ingest import Ingest
 from hushgrid.files.deployment import ZoneService
 from hushgrid.intake.readings import Parsed, Readings
-from hushgrid.service.prices import Forecaster
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import check
 from hushgrid.stores.ledger.records import ReleaseRecord
 from hushgrid.stores.ledger.writer import create, load, verify_signature
 from hushgrid.stores.meters import MeterStore
+from hushgrid.web.prices import Forecaster
 from tests.curator.setups import BEGINS, reading, service
 
 FIRST = BEGINS // 900

@@ -12,9 +12,9 @@ from hushgrid.audit.certificate import certify
 from hushgrid.belief.load_filter import FollowedKnowledge
 from hushgrid.files.deployment import LocalDays, ZoneService
 from hushgrid.service.audit import load_ledger, terms_of
-from hushgrid.service.prices import Forecaster
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.records import ReleaseRecord
+from hushgrid.web.prices import Forecaster
 from tests.curator.setups import BEGINS, service
 from tests.curator.test_curator import FIRST, Shown, _Counting, curator, everyone, feed
 

@@ -21,7 +21,6 @@ from hushgrid.curator.gaps import _is_beyond, largest_loss, note_loss, resume_zo
 from hushgrid.curator.transfer import move
 from hushgrid.errors import LedgerError, MeterError
 from hushgrid.files.deployment import Deployment, ZoneService
-from hushgrid.service.access.tokens import make_token
 from hushgrid.service.audit import load_ledger, terms_of
 from hushgrid.service.process import make_noise
 from hushgrid.service.status import from_ledger
@@ -38,12 +37,13 @@ from hushgrid.stores.ledger.records import (
 from hushgrid.stores.ledger.witness import Witnesses, open_witnesses, sidecar_path
 from hushgrid.stores.ledger.writer import Ledger, load, verify_signature
 from hushgrid.stores.meters import open_meters
+from hushgrid.web.tokens import make_token
 from tests.bodies import resume
 from tests.curator.setups import service as plain
 from tests.curator.setups import street_in
 from tests.service.faults import FIRST, QUARTER, World, lose_meters, no_pauses, service, zone
-from tests.service.http.test_access import KEPT
 from tests.services import Postgres
+from tests.web.http.test_access import KEPT
 
 __all__ = ["no_pauses"]
 

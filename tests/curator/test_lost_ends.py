@@ -22,7 +22,7 @@ from hushgrid.stores.ledger.records import Record
 from hushgrid.stores.ledger.witness import open_witnesses, sidecar_path
 from tests.service.batch.batches import write
 from tests.service.faults import FIRST, QUARTER, World, lose_meters, no_pauses, service, wh, zone
-from tests.service.http.test_web import NDJSON, as_ndjson
+from tests.web.http.test_web import NDJSON, as_ndjson
 
 __all__ = ["no_pauses"]
 

@@ -17,10 +17,10 @@ from hushgrid.files.deployment import Promise, ZoneService
 from hushgrid.files.zone_file import Provenance
 from hushgrid.report.certificate import certificate_json
 from hushgrid.report.promise import outlook_json, outlook_prose, plan_prose, price_error, verdict
-from hushgrid.service.http import prices as promises
-from hushgrid.service.http.models import PromiseTerms, TradeoffAnswer
+from hushgrid.web.http import prices as promises
+from hushgrid.web.http.models import PromiseTerms, TradeoffAnswer
 from tests.curator.worlds import service
-from tests.service.http.test_web import Face, refused
+from tests.web.http.test_web import Face, refused
 
 DAY = Policy(0.5, horizon=96)
 

@@ -21,16 +21,16 @@ from hushgrid.intake.espi import FORMAT as GREEN_BUTTON
 from hushgrid.intake.exports import crc16, dsmr_p1_batches, nested_json_batches
 from hushgrid.intake.readings import Parsed, Readings, collect
 from hushgrid.intake.text import CANONICAL, ColumnMapping
-from hushgrid.service.http.app import make_app
-from hushgrid.service.prices import History
 from hushgrid.service.simulated_meters import Fleet
 from hushgrid.stores.meters import MeterStore
+from hushgrid.web.http.app import make_app
+from hushgrid.web.prices import History
 from tests.curator.setups import BEGINS, example, service, two_registers
 from tests.curator.test_curator import Shown, curator
 from tests.intake.renderings import espi_block, espi_meter, espi_type, feed
 from tests.intake.test_exports import FILES
-from tests.service.http.test_web import AUTH, DIGEST, Face
-from tests.service.test_guides import blocks
+from tests.web.http.test_web import AUTH, DIGEST, Face
+from tests.web.test_guides import blocks
 
 ZONE = two_registers(service(n=4, export=400))  # house 1 has a second register
 GUIDE = (Path(__file__).parents[2] / "docs" / "meter-data.md").read_text()

@@ -20,12 +20,12 @@ from hushgrid.curator.gaps import book
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import Promise, ZoneService
 from hushgrid.service.audit import load_ledger, terms_of
-from hushgrid.service.http import prices
-from hushgrid.service.prices import History
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import fold, follow
 from hushgrid.stores.ledger.records import LedgerState
 from hushgrid.stores.ledger.writer import verify_signature
+from hushgrid.web.http import prices
+from hushgrid.web.prices import History
 from tests import bodies
 from tests.curator.borders import exact
 from tests.curator.setups import BEGINS
@@ -33,8 +33,8 @@ from tests.curator.setups import service as service_of
 from tests.curator.test_curator import Shown, curator
 from tests.curator.test_transfer import left, run_on, two
 from tests.service.faults import QUARTER, World, service, wh, zone
-from tests.service.http.test_web import NDJSON, as_ndjson
 from tests.stores.ledger.ledgers import KEY, START, lines_of, read, sealed
+from tests.web.http.test_web import NDJSON, as_ndjson
 
 VERIFIER = Path(__file__).parents[2] / "scripts" / "verify_ledger.py"
 STEPS = 3

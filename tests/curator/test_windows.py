@@ -26,12 +26,12 @@ from hushgrid.planning.planner import plan
 from hushgrid.planning.windows import most_blocks, window_loss
 from hushgrid.report.promise import price_error
 from hushgrid.service.audit import load_case
-from hushgrid.service.http.models import PromiseTerms
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import check
 from hushgrid.stores.ledger.records import LedgerState
 from hushgrid.stores.ledger.witness import Witnesses, sidecar_path
 from hushgrid.stores.ledger.writer import verify_signature
+from hushgrid.web.http.models import PromiseTerms
 from tests.curator.borders import zone_of
 from tests.curator.streets import BEGINS, load
 from tests.curator.test_curator import Shown, curator

@@ -26,7 +26,6 @@ from hushgrid.files.deployment import Deployment, Http, ZoneService
 from hushgrid.service import process as running
 from hushgrid.service import process as serving
 from hushgrid.service import serve
-from hushgrid.service.access.tokens import make_token
 from hushgrid.service.status import from_ledger
 from hushgrid.stores.clients import Client, ClientStore
 from hushgrid.stores.ledger import open_store
@@ -35,11 +34,12 @@ from hushgrid.stores.ledger.records import LedgerState, ReleaseRecord
 from hushgrid.stores.ledger.writer import load as load_key
 from hushgrid.stores.ledger.writer import verify_signature
 from hushgrid.stores.meters import open_meters
+from hushgrid.web.tokens import make_token
 from tests.curator.worlds import TOKEN, deployment
 from tests.curator.worlds import service as zone_service
-from tests.service.brokers import free_port
-from tests.service.http.test_access import KEPT
-from tests.service.http.test_web import NDJSON, as_ndjson
+from tests.web.brokers import free_port
+from tests.web.http.test_access import KEPT
+from tests.web.http.test_web import NDJSON, as_ndjson
 
 QUARTER = 900
 BEGINS = 1_767_571_200  # 2026-01-05T00:00:00Z

@@ -12,14 +12,14 @@ import pytest
 
 from hushgrid.curator.curator import price
 from hushgrid.files.deployment import Mqtt
-from hushgrid.service import mqtt
 from hushgrid.stores.ledger import store
+from hushgrid.web import mqtt
 from tests.disks import fill, small_disk
-from tests.service.brokers import Broker
 from tests.service.faults import DIGEST, FIRST, QUARTER, World, judge_logs, no_pauses, service, wh
-from tests.service.http.test_web import as_ndjson
-from tests.service.test_mqtt import heard, send
 from tests.services import Postgres
+from tests.web.brokers import Broker
+from tests.web.http.test_web import as_ndjson
+from tests.web.test_mqtt import heard, send
 
 __all__ = ["no_pauses"]
 

@@ -27,7 +27,7 @@ from hushgrid.service.template import placeholders
 from hushgrid.stores.ledger.writer import create
 from tests.curator.setups import example
 from tests.curator.worlds import deployment, service
-from tests.service.brokers import free_port
+from tests.web.brokers import free_port
 
 BEGINS = 1_767_225_600
 

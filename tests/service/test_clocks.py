@@ -17,8 +17,8 @@ from hushgrid.files.service_file import load_deployment
 from hushgrid.service.status import from_ledger
 from hushgrid.stores.ledger.writer import create
 from tests.curator.setups import example
-from tests.service.brokers import free_port
 from tests.service.faults import DIGEST, FIRST, QUARTER, World, judge_logs, service, zone
+from tests.web.brokers import free_port
 
 ZURICH = ZoneInfo("Europe/Zurich")
 

@@ -22,15 +22,15 @@ from hushgrid.cli import main
 from hushgrid.curator.ingest import UNKNOWN, Ingest
 from hushgrid.files.deployment import Http
 from hushgrid.files.service_file import load_deployment
-from hushgrid.service.http.app import make_app
-from hushgrid.service.http.common import Metrics, ZoneStates
-from hushgrid.service.http.server import Server
-from hushgrid.service.mqtt import MqttReadings
 from hushgrid.stores.meters import open_meters
+from hushgrid.web.http.app import make_app
+from hushgrid.web.http.common import Metrics, ZoneStates
+from hushgrid.web.http.server import Server
+from hushgrid.web.mqtt import MqttReadings
 from tests.curator.setups import street_in
 from tests.curator.worlds import TOKEN, MemoryMeters
-from tests.service.brokers import Broker, free_port, until
-from tests.service.http.test_web import FORMATS, table
+from tests.web.brokers import Broker, free_port, until
+from tests.web.http.test_web import FORMATS, table
 
 DIGEST = hashlib.sha256(TOKEN.encode()).hexdigest()
 NOTHING = dict.fromkeys(

@@ -18,8 +18,8 @@ import pytest
 
 from hushgrid.curator.clock import FastClock
 from hushgrid.service import serve
-from tests.service.brokers import until
 from tests.service.faults import BEGINS, QUARTER, World, service, zone
+from tests.web.brokers import until
 
 KILLS = 6
 SPEED = 2 * QUARTER  # an interval is half a second

@@ -32,8 +32,8 @@ from hushgrid.stores.ledger.writer import create, load
 from hushgrid.stores.meters import MeterStore
 from tests.bodies import transfer
 from tests.curator.setups import example
-from tests.service.brokers import free_port
 from tests.services import Postgres
+from tests.web.brokers import free_port
 
 
 class Folder:

@@ -22,7 +22,6 @@ from hushgrid.curator.clock import FastClock
 from hushgrid.curator.curator import Curator, utc
 from hushgrid.errors import LedgerAwayError, LedgerError, MeterError, MeterRetryError
 from hushgrid.files.deployment import Http, Mqtt
-from hushgrid.service import mqtt as mqtt_module
 from hushgrid.service import process, serve
 from hushgrid.service.process import ZoneRun
 from hushgrid.service.status import from_ledger, from_service
@@ -31,11 +30,12 @@ from hushgrid.stores.ledger.chain import check
 from hushgrid.stores.ledger.records import LedgerState
 from hushgrid.stores.ledger.writer import verify_signature
 from hushgrid.stores.meters import MeterStore, open_meters
+from hushgrid.web import mqtt as mqtt_module
 from tests.curator.worlds import START, TOKEN, deployment, service
-from tests.service.brokers import Broker, free_port, until
-from tests.service.http.test_web import NDJSON, as_ndjson
 from tests.service.served import SECONDS, described
-from tests.service.test_mqtt import heard, send
+from tests.web.brokers import Broker, free_port, until
+from tests.web.http.test_web import NDJSON, as_ndjson
+from tests.web.test_mqtt import heard, send
 
 ROOT = Path(__file__).parents[2]
 

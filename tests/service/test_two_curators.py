@@ -22,8 +22,8 @@ from hushgrid.service import serve
 from hushgrid.service.status import from_ledger
 from hushgrid.stores.ledger.writer import create
 from tests.curator.setups import example
-from tests.service.brokers import free_port, until
 from tests.services import Postgres
+from tests.web.brokers import free_port, until
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-W", "error", "-c", "from hushgrid.cli import main; main()", "serve"]

@@ -31,9 +31,9 @@ from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.writer import create
 from tests.curator.worlds import START, TOKEN, MemoryMeters, service
 from tests.examples import SOAK
-from tests.service.http.test_web import Face
-from tests.service.http.ways import ways
 from tests.service.twins import AWAY, EMPTY, OTHERS, STEPS, ZONES, Leak, Seen
+from tests.web.http.test_web import Face
+from tests.web.http.ways import ways
 
 log = logging.getLogger("hushgrid.curator")
 

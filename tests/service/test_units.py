@@ -19,10 +19,10 @@ from hushgrid.files.service_file import load_deployment
 from hushgrid.intake.readings import Parsed, Readings
 from hushgrid.stores.clients import Client, ClientStore
 from tests.curator.worlds import START, MemoryMeters, service
-from tests.service.http.test_access import KEPT as HASHED
-from tests.service.http.test_access import SECRET
-from tests.service.http.test_operator import ELM, desk
 from tests.service.test_commands import NOTHING, file, run
+from tests.web.http.test_access import KEPT as HASHED
+from tests.web.http.test_access import SECRET
+from tests.web.http.test_operator import ELM, desk
 
 __all__ = ["file"]  # a fixture
 HOMES = 25

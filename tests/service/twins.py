@@ -34,18 +34,18 @@ from hushgrid.cli.ledger import export
 from hushgrid.curator import curator
 from hushgrid.curator.clock import log_lines
 from hushgrid.files.deployment import Deployment, Http, Mqtt, OpenAdr
-from hushgrid.service import mqtt
 from hushgrid.service import process as serve
-from hushgrid.service.access.tokens import make_token
-from hushgrid.service.http import readings
 from hushgrid.service.process import Process
 from hushgrid.service.status import from_ledger
 from hushgrid.stores.clients import Client, ClientStore
 from hushgrid.stores.ledger.writer import load as load_key
+from hushgrid.web import mqtt
+from hushgrid.web.http import readings
+from hushgrid.web.tokens import make_token
 from tests.curator.worlds import START, deployment, service
 from tests.examples import SOAK
-from tests.service.http.test_access import KEPT
-from tests.service.http.test_web import AUTH, DIGEST, FORMATS, as_arrow, as_ndjson, as_parquet
+from tests.web.http.test_access import KEPT
+from tests.web.http.test_web import AUTH, DIGEST, FORMATS, as_arrow, as_ndjson, as_parquet
 
 SECONDS = 900
 STEPS, EMPTY, AWAY = 14, 3, range(5, 11)  # an interval without readings; nobody is at the curator
@@ -252,7 +252,7 @@ class Seen:
         patch.setattr(prometheus_client.metrics, "time", still)
         patch.setattr(serve, "make_noise", lambda _: Aligned(self.world))
         patch.setattr(mqtt, "_client", lambda *_, **__: self.wire)
-        patch.setattr("hushgrid.service.prices.LOOP_PATIENCE", 60.0)
+        patch.setattr("hushgrid.web.prices.LOOP_PATIENCE", 60.0)
         apart = readings.batches_apart
 
         def first_apart(parse: Any, *given: Any) -> Any:

@@ -59,9 +59,9 @@ def bill(
     from hushgrid.files.readings import read_readings
     from hushgrid.intake.readings import concat, net_of, to_intervals
     from hushgrid.report.bill import bill_prose, bill_rows, revenue
-    from hushgrid.service.prices import latest_by_interval
     from hushgrid.stores.ledger import open_records, verifier
     from hushgrid.stores.ledger.chain import check
+    from hushgrid.web.prices import latest_by_interval
 
     if operator and config is None:
         raise FileError("config is not given; --operator needs the service file of the zone.")

@@ -51,7 +51,6 @@ from hushgrid.files.toml import masked
 from hushgrid.files.weeks import placed
 from hushgrid.mechanism.noise import SimulatedNoise
 from hushgrid.mechanism.release import step
-from hushgrid.service.prices import SLOT
 from hushgrid.stores.clients import CLIENTS, ClientStore, check_bound
 from hushgrid.stores.database import Database, Schema, exists, is_postgres
 from hushgrid.stores.ledger import open_store
@@ -72,6 +71,7 @@ from hushgrid.stores.meters.store import damages, stored_rosters
 from hushgrid.stores.meters.tables import SCHEMA as METERS
 from hushgrid.stores.meters.tables import file_of, key_folder
 from hushgrid.stores.openadr import VTN
+from hushgrid.web.prices import SLOT
 
 _MODULES = ("uvicorn", "starlette", "paho.mqtt.client", "prometheus_client", "sqlalchemy")
 _COPY = "stop the service and put back a copy (docs/operations.md, Restore)"
@@ -572,7 +572,7 @@ def _close(path: Path, mode: int) -> str:
 
 def _broker(mqtt: Mqtt, found: Findings) -> None:
     """Require usable files, and warn of what anyone on the way could read or send."""
-    from hushgrid.service.mqtt import password_of, tls_of
+    from hushgrid.web.mqtt import password_of, tls_of
 
     password_of(mqtt)
     if mqtt.tls:
@@ -591,7 +591,7 @@ def _broker(mqtt: Mqtt, found: Findings) -> None:
 
 def _http(deployment: Deployment, found: Findings) -> None:
     """Require usable certificates and a port that is free, or taken by this very service."""
-    from hushgrid.service.http.server import bind_socket, check_tls
+    from hushgrid.web.http.server import bind_socket, check_tls
 
     assert deployment.http is not None
     check_tls(deployment.http)

@@ -35,16 +35,7 @@ from hushgrid.errors import (
 from hushgrid.files.deployment import Deployment, Http, OpenAdr, ZoneService
 from hushgrid.files.extensions import extensions
 from hushgrid.mechanism.noise import Noise, SecureNoise, SimulatedNoise
-from hushgrid.service.access.tokens import Access
 from hushgrid.service.audit import Certificates
-from hushgrid.service.covariates import CovariateSources
-from hushgrid.service.http.app import App, make_app, page_routes
-from hushgrid.service.http.common import CountedPublisher, Metrics, ZoneStates
-from hushgrid.service.http.operator import Loads, Operator
-from hushgrid.service.http.server import Server, SwappableApp
-from hushgrid.service.mqtt import MqttReadings
-from hushgrid.service.openadr.app import Vtn, mount_vtn
-from hushgrid.service.prices import History
 from hushgrid.stores.clients import ClientStore, Senders, check_bound
 from hushgrid.stores.ledger import LedgerStore, open_store
 from hushgrid.stores.ledger.records import ReleaseRecord, TransferRecord
@@ -52,6 +43,15 @@ from hushgrid.stores.ledger.witness import Witnesses, open_witnesses
 from hushgrid.stores.ledger.writer import load
 from hushgrid.stores.meters import MeterStore
 from hushgrid.stores.openadr import VtnStore
+from hushgrid.web.covariates import CovariateSources
+from hushgrid.web.http.app import App, make_app, page_routes
+from hushgrid.web.http.common import CountedPublisher, Metrics, ZoneStates
+from hushgrid.web.http.operator import Loads, Operator
+from hushgrid.web.http.server import Server, SwappableApp
+from hushgrid.web.mqtt import MqttReadings
+from hushgrid.web.openadr.app import Vtn, mount_vtn
+from hushgrid.web.prices import History
+from hushgrid.web.tokens import Access
 
 log = logging.getLogger("hushgrid.serve")
 

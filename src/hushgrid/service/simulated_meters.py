@@ -285,7 +285,7 @@ class MqttChannel:
 
     def shut(self) -> None:
         """Disconnect."""
-        from hushgrid.service.mqtt import hang_up
+        from hushgrid.web.mqtt import hang_up
 
         hang_up(self._client)
 

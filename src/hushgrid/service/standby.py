@@ -36,13 +36,13 @@ from hushgrid.errors import (
     ServiceError,
 )
 from hushgrid.files.deployment import Deployment
-from hushgrid.service.http.server import Server, SwappableApp
 from hushgrid.service.process import Process
 from hushgrid.stores.ledger.chain import Fold
 from hushgrid.stores.ledger.fenced import FencedLedger, Lease, session_url
 from hushgrid.stores.ledger.witness import KEPT, open_witnesses
 from hushgrid.stores.ledger.writer import load, recover, refold, verify_signature
 from hushgrid.stores.meters.block_keys import BlockKeys
+from hushgrid.web.http.server import Server, SwappableApp
 
 if TYPE_CHECKING:
     from hushgrid.stores.ledger.records import Record

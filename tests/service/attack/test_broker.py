@@ -16,13 +16,13 @@ from paho.mqtt.enums import CallbackAPIVersion
 from hushgrid.curator.curator import utc
 from hushgrid.files.deployment import Http, Mqtt, OpenAdr
 from hushgrid.service.check import examine
-from hushgrid.service.mqtt import MqttOut, MqttReadings, hang_up
-from hushgrid.service.openadr.app import open_events
 from hushgrid.service.process import Process
 from hushgrid.stores.ledger.writer import load
+from hushgrid.web.mqtt import MqttOut, MqttReadings, hang_up
+from hushgrid.web.openadr.app import open_events
 from tests.curator.worlds import START, deployment, service
-from tests.service.brokers import Broker, until
 from tests.test_deploy import Secured, certify
+from tests.web.brokers import Broker, until
 
 
 @pytest.fixture

@@ -18,21 +18,21 @@ import pytest
 from starlette.responses import PlainTextResponse
 
 from hushgrid.files.deployment import Http, ZoneService
-from hushgrid.service import prices
-from hushgrid.service.http import common, readings
-from hushgrid.service.http import prices as feeds_module
-from hushgrid.service.http.common import Heavy
-from hushgrid.service.http.prices import feeds
-from hushgrid.service.http.server import Server
-from hushgrid.service.openadr import webhooks
-from hushgrid.service.prices import USUAL, Feed, Forecaster, History, Pages, PriceRange
 from hushgrid.stores import openadr as kept
 from hushgrid.stores.clients import KINDS
 from hushgrid.stores.ledger.records import ReleaseRecord
-from tests.service.brokers import until
-from tests.service.http.test_web import Still
-from tests.service.openadr.hooks import hooks
-from tests.service.openadr.setup import (
+from hushgrid.web import prices
+from hushgrid.web.http import common, readings
+from hushgrid.web.http import prices as feeds_module
+from hushgrid.web.http.common import Heavy
+from hushgrid.web.http.prices import feeds
+from hushgrid.web.http.server import Server
+from hushgrid.web.openadr import webhooks
+from hushgrid.web.prices import USUAL, Feed, Forecaster, History, Pages, PriceRange
+from tests.web.brokers import until
+from tests.web.http.test_web import Still
+from tests.web.openadr.hooks import hooks
+from tests.web.openadr.setup import (
     FIRST,
     SECONDS,
     ZONES,
@@ -43,7 +43,7 @@ from tests.service.openadr.setup import (
     ven,
     world,
 )
-from tests.service.openadr.test_webhooks import NOTE, Sending, callback, certificate, names
+from tests.web.openadr.test_webhooks import NOTE, Sending, callback, certificate, names
 
 
 def test_reports_are_never_refused_and_the_oldest_go(

@@ -9,11 +9,11 @@ import pytest
 from hushgrid.curator import clock, ingest
 from hushgrid.files import apart
 from hushgrid.files.deployment import Http, Times
-from hushgrid.service.access.tokens import Access
-from hushgrid.service.http import common, middleware, prices, readings, server
-from hushgrid.service.openadr import objects, webhooks
-from hushgrid.service.openadr.app import VtnApp
 from hushgrid.stores import openadr as store
+from hushgrid.web.http import common, middleware, prices, readings, server
+from hushgrid.web.openadr import objects, webhooks
+from hushgrid.web.openadr.app import VtnApp
+from hushgrid.web.tokens import Access
 
 TEXT = (Path(__file__).parents[3] / "docs" / "security.md").read_text()
 HTTP, ACCESS = Http(), Access(None, b"k" * 32, clock.SystemClock())

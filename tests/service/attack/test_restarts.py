@@ -18,10 +18,10 @@ from hushgrid.stores.ledger.chain import check
 from hushgrid.stores.ledger.writer import verify_signature
 from hushgrid.stores.meters import open_meters
 from tests.curator.worlds import deployment, service
-from tests.service.brokers import free_port, until
 from tests.service.faults import DIGEST
-from tests.service.http.test_web import NDJSON, as_ndjson
 from tests.services import Postgres
+from tests.web.brokers import free_port, until
+from tests.web.http.test_web import NDJSON, as_ndjson
 
 SECONDS, AWAY, BACK = 2, 6.0, 3.0  # [s] of an interval, without a database, until all is back
 

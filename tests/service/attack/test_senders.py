@@ -21,16 +21,16 @@ from hushgrid.curator.ingest import Ingest, Receipt
 from hushgrid.errors import ServiceError
 from hushgrid.files.deployment import Deployment, Http, Mqtt
 from hushgrid.files.service_file import load_deployment
-from hushgrid.service.access.tokens import make_token
 from hushgrid.service.check import examine
-from hushgrid.service.mqtt import MqttReadings, hang_up
 from hushgrid.service.process import Process
 from hushgrid.stores import clients as senders_module
 from hushgrid.stores.clients import CACHED, Client, ClientStore, Senders, hash_secret
 from hushgrid.stores.ledger.writer import load
+from hushgrid.web.mqtt import MqttReadings, hang_up
+from hushgrid.web.tokens import make_token
 from tests.curator.worlds import START, TOKEN, MemoryMeters, deployment, service
-from tests.service.brokers import Broker, free_port, until
 from tests.service.test_ready import PRODUCTION, REAL, Folder
+from tests.web.brokers import Broker, free_port, until
 
 SECRET = hash_secret("a secret")
 METERS = ("write_readings",)

@@ -17,16 +17,16 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 from starlette.routing import BaseRoute, Mount
 
-from hushgrid.service.http import common
-from hushgrid.service.http.app import FORMS
-from hushgrid.service.http.middleware import BODY, REPORT, Caller, caller_name
-from hushgrid.service.openadr import app as vtn_app
-from hushgrid.service.openadr._generated import ReportRequest
-from hushgrid.service.openadr.app import BASE
 from hushgrid.stores import openadr as kept
 from hushgrid.stores.clients import Grant
-from tests.service.brokers import until
-from tests.service.openadr.setup import FIRST, ZONES, World, release, report, ven, world
+from hushgrid.web.http import common
+from hushgrid.web.http.app import FORMS
+from hushgrid.web.http.middleware import BODY, REPORT, Caller, caller_name
+from hushgrid.web.openadr import app as vtn_app
+from hushgrid.web.openadr._generated import ReportRequest
+from hushgrid.web.openadr.app import BASE
+from tests.web.brokers import until
+from tests.web.openadr.setup import FIRST, ZONES, World, release, report, ven, world
 
 SIZE = 200_000  # [bytes] of a long report
 MANY = 45  # of them in a list: more than sockets hold

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from hushgrid.errors import AccessError
-from hushgrid.service.access.tokens import Access
-from hushgrid.service.openadr.webhooks import is_public
 from hushgrid.stores.clients import KINDS, Client, ClientStore, hash_secret
-from tests.service.openadr.setup import kept_secret, ven, world
+from hushgrid.web.openadr.webhooks import is_public
+from hushgrid.web.tokens import Access
 from tests.stores.ledger.test_ledger_witness import Machine
+from tests.web.openadr.setup import kept_secret, ven, world
 
 SECRET = "a secret"
 KEPT = hash_secret(SECRET)

@@ -24,7 +24,7 @@ from hushgrid.stores.meters import open_meters
 from tests.curator import setups
 from tests.curator.test_moves import street
 from tests.service.faults import FIRST, QUARTER, World, no_pauses, service, zone
-from tests.service.http.test_web import NDJSON, as_ndjson
+from tests.web.http.test_web import NDJSON, as_ndjson
 
 __all__ = ["no_pauses"]
 

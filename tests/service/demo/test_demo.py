@@ -24,8 +24,8 @@ from hushgrid.errors import ServiceError
 from hushgrid.service.demo import living
 from hushgrid.service.demo.living import DemoOptions, DemoRequests, run_demo
 from hushgrid.service.demo.setting import EVENING, PLACES
-from tests.service.brokers import until
-from tests.service.test_mqtt import heard
+from tests.web.brokers import until
+from tests.web.test_mqtt import heard
 
 ROOT = Path(__file__).parents[3]
 MONDAY = 1_767_571_200  # 2026-01-05T00:00:00Z

@@ -28,8 +28,8 @@ from hushgrid.service.demo.living import (
     play_once,
 )
 from hushgrid.service.demo.setting import Secrets, write_service
-from hushgrid.service.http.server import Server, SwappableApp
 from hushgrid.statistics import next_one
+from hushgrid.web.http.server import Server, SwappableApp
 
 ROOT = Path(__file__).parents[3]
 SEEDS = int(os.environ.get("HUSHGRID_DEMO_SEEDS", "1"))

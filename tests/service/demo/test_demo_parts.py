@@ -38,15 +38,15 @@ from hushgrid.service.demo.setting import (
     check_epsilon,
     write_service,
 )
-from hushgrid.service.http import server as staging
-from hushgrid.service.http.server import SwappableApp
 from hushgrid.service.simulated_meters import Fleet
 from hushgrid.statistics import auc
 from hushgrid.stores.ledger.records import ReleaseRecord
+from hushgrid.web.http import server as staging
+from hushgrid.web.http.server import SwappableApp
 from tests.examples import examples
-from tests.service.http.test_web import Face
-from tests.service.test_feeds import release
-from tests.service.test_in_force import WINTER, Wall, running
+from tests.web.http.test_web import Face
+from tests.web.test_feeds import release
+from tests.web.test_in_force import WINTER, Wall, running
 
 MONDAY = 1_767_571_200  # 2026-01-05T00:00:00Z
 BEGINS = MONDAY - 40 * 900  # the last forty steps of a week

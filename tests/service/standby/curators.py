@@ -19,7 +19,7 @@ import psycopg
 
 from hushgrid.stores.ledger.writer import create
 from tests.curator.worlds import TOKEN
-from tests.service.brokers import free_port, until
+from tests.web.brokers import free_port, until
 
 ROOT = Path(__file__).parents[3]
 TICK = 2  # [s]

@@ -26,11 +26,11 @@ from hushgrid.stores.ledger.chain import check
 from hushgrid.stores.ledger.fenced import Lease, active_curator
 from hushgrid.stores.ledger.records import LedgerState
 from hushgrid.stores.ledger.writer import verify_signature
-from tests.service.brokers import until
 from tests.service.faults import published
-from tests.service.http.test_web import NDJSON, as_ndjson
 from tests.service.standby.curators import TICK, Running, Witness, service_file, wait_for
 from tests.services import Postgres
+from tests.web.brokers import until
+from tests.web.http.test_web import NDJSON, as_ndjson
 
 BY_THE_CLOCK = "HUSHGRID_FAILOVERS" in os.environ  # alone on the machine, in make soak
 KILLS = int(os.environ.get("HUSHGRID_FAILOVERS", "2"))  # 60 in make soak

@@ -21,9 +21,9 @@ from hushgrid.stores.ledger.fenced import FencedLedger, Lease, active_curator
 from hushgrid.stores.ledger.records import ReleaseRecord
 from hushgrid.stores.ledger.writer import Key, create, load, verify_signature
 from tests.curator.worlds import START, MemoryMeters, service
-from tests.service.brokers import until
 from tests.services import Postgres
 from tests.stores.conformance import check_ledger_store
+from tests.web.brokers import until
 
 LEASE = Lease(beat=0.25, seconds=60.0)
 

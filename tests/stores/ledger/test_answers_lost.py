@@ -21,9 +21,9 @@ from hushgrid.stores.ledger.witness import Witness, Witnesses, sidecar_path
 from hushgrid.stores.ledger.writer import Ledger, _summary
 from tests import bodies
 from tests.proxy import Proxy
-from tests.service.brokers import until
 from tests.services import postgres_binaries, replicated
 from tests.stores.ledger.ledgers import KEY, START, ZONE, instead, opening, read
+from tests.web.brokers import until
 
 
 @contextmanager

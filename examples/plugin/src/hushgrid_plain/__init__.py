@@ -7,8 +7,8 @@ from pathlib import Path
 
 from hushgrid.curator.curator import Publisher, utc
 from hushgrid.files.deployment import Deployment, ZoneService
-from hushgrid.service.prices import Feed, Series
 from hushgrid.stores.ledger.records import ReleaseRecord
+from hushgrid.web.prices import Feed, Series
 
 
 def lines(found: Series) -> bytes:

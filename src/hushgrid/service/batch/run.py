@@ -26,13 +26,13 @@ from hushgrid.model.zone import Tally, Zone
 from hushgrid.service.batch import _expression as expression
 from hushgrid.service.batch._expression import BatchRoster, ImputedSums, roster_of
 from hushgrid.service.batch.engines import BatchReadings, Engine, engine_errors, open_readings
-from hushgrid.service.covariates import CovariateSources
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.witness import open_witnesses
 from hushgrid.stores.ledger.writer import load
 from hushgrid.stores.meters import open_meters
 from hushgrid.stores.meters.columns import Expected as EachHouse
 from hushgrid.stores.meters.columns import IntervalSource, NoiseBlock
+from hushgrid.web.covariates import CovariateSources
 
 _NOTHING = dict.fromkeys(expression.SUMS, 0)
 

@@ -55,14 +55,14 @@ from hushgrid.service.demo.setting import (
     private_broker,
     write_service,
 )
-from hushgrid.service.http.prices import Channel
-from hushgrid.service.http.server import Server, SwappableApp
 from hushgrid.service.process import Process
 from hushgrid.service.simulated_meters import Fleet, HttpChannel
 from hushgrid.statistics import next_one
 from hushgrid.stores.clients import new_secret
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.records import ReleaseRecord, schedule_digest
+from hushgrid.web.http.prices import Channel
+from hushgrid.web.http.server import Server, SwappableApp
 
 LOOK = 0.25  # [s] between two checks whether to stop
 

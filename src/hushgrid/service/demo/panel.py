@@ -35,9 +35,9 @@ from hushgrid.mechanism.release import Release
 from hushgrid.model.zone import optimal_rate
 from hushgrid.report.promise import HomeWords
 from hushgrid.service.demo.setting import CHOICES, LIMITS, OPERATOR
-from hushgrid.service.http.prices import Channel
-from hushgrid.service.http.sessions import json_only
 from hushgrid.stores.ledger.records import ReleaseRecord
+from hushgrid.web.http.prices import Channel
+from hushgrid.web.http.sessions import json_only
 
 MOST = 200  # listeners
 TOPIC = "demo"
