@@ -58,25 +58,25 @@ soak: $(VENV)/.dev services consumers  ## the full counts, as JSON
 	HUSHGRID_DAYS=200 $(BIN)/python -m pytest -q tests/belief/test_estimate_days.py tests/belief/test_uncertainty.py
 	HUSHGRID_ZONES=20 $(BIN)/python -m pytest -q tests/adversary/test_factored.py
 	HUSHGRID_WORLDS=1000 $(BIN)/python -m pytest -q tests/adversary/test_odds.py tests/mechanism/test_support.py
-	HUSHGRID_EXAMPLES=25 $(BIN)/python -m pytest -q tests/web/http/test_openapi.py tests/service/batch/test_batch.py \
+	HUSHGRID_EXAMPLES=25 $(BIN)/python -m pytest -q tests/web/http/test_openapi.py tests/operate/batch/test_batch.py \
 	  tests/web/openadr/test_description.py
 	HUSHGRID_EXAMPLES=600 $(BIN)/python -m pytest -q tests/intake/test_lines.py
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m hypothesis
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m 'soak or sampled' --ignore tests/service/attack  # those have lines of their own
-	$(BIN)/python -m pytest -q tests/service/batch/test_batch_spark.py
-	$(BIN)/python -m pytest -q tests/service/test_two_worlds.py tests/browser/test_pages.py tests/planning/test_plan.py \
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m 'soak or sampled' --ignore tests/operate/attack  # those have lines of their own
+	$(BIN)/python -m pytest -q tests/operate/batch/test_batch_spark.py
+	$(BIN)/python -m pytest -q tests/operate/test_two_worlds.py tests/browser/test_pages.py tests/planning/test_plan.py \
 	  tests/planning/test_clamp.py \
 	  tests/stores/ledger/test_ledger_crash.py tests/web/openadr/test_webhooks.py
 	HUSHGRID_LIVES=300 $(BIN)/python -m pytest -q tests/stores/meters/test_meter_model.py
 	HUSHGRID_KILLS=300 $(BIN)/python -m pytest -q tests/curator/test_kill.py
 	rm -rf out/soak/faults out/soak/crowd.json
 	HUSHGRID_FAULTS_COUNT=300 HUSHGRID_FAULTS_REPORT=out/soak/faults $(BIN)/python -m pytest -q -n 4 \
-	  tests/service/attack/test_faults.py
-	HUSHGRID_CROWD_REPORT=out/soak/crowd.json $(BIN)/python -m pytest -q -s tests/service/attack/test_latency.py
-	$(BIN)/python -m pytest -q tests/service/attack/test_restarts.py
-	HUSHGRID_FAILOVERS=60 $(BIN)/python -m pytest -q -s tests/service/standby/test_failover.py
+	  tests/operate/attack/test_faults.py
+	HUSHGRID_CROWD_REPORT=out/soak/crowd.json $(BIN)/python -m pytest -q -s tests/operate/attack/test_latency.py
+	$(BIN)/python -m pytest -q tests/operate/attack/test_restarts.py
+	HUSHGRID_FAILOVERS=60 $(BIN)/python -m pytest -q -s tests/operate/standby/test_failover.py
 	HUSHGRID_FITS=500 $(BIN)/python -m pytest -q tests/learn/test_learn_private.py
-	HUSHGRID_DEMO_SEEDS=10 $(BIN)/python -m pytest -q tests/service/demo/test_demo_once.py
+	HUSHGRID_DEMO_SEEDS=10 $(BIN)/python -m pytest -q tests/demo/test_demo_once.py
 
 # Broker, database, proxy, browser, Java and promtool for the tests, by package name where that is
 # possible; else they skip.

@@ -43,7 +43,7 @@ RUN: dict[str, dict[str, list[str]]] = {
     "README.md": {
         "python": ["test_docs.py::test_readme_example_runs_and_is_ten_lines"],
         "indented": [
-            "service/demo/test_demo_once.py",
+            "demo/test_demo_once.py",
             "test_package.py::test_install_with_pip_into_a_clean_environment_and_serve",
         ],
     },
@@ -59,7 +59,7 @@ RUN: dict[str, dict[str, list[str]]] = {
     },
     "audit.md": {"python": [GUIDES], "indented": ["audit/test_command.py"]},
     "batch.md": {
-        "sh": ["service/batch/test_batch.py::test_the_command"],  # with Spark: test_batch_spark.py
+        "sh": ["operate/batch/test_batch.py::test_the_command"],  # with Spark: test_batch_spark.py
     },
     "calibrator.md": {
         "python": ["test_docs.py::test_calibrator_guide_is_short_and_its_noise_suffices"] * 2
@@ -72,7 +72,7 @@ RUN: dict[str, dict[str, list[str]]] = {
             "lab/test_compare_cli.py::test_a_zone_file_finds_its_meters_steps_and_days",
         ]
     },
-    "demo.md": {"indented": ["service/demo/test_demo_once.py"]},
+    "demo.md": {"indented": ["demo/test_demo_once.py"]},
     "estimate.md": {"indented": [f"{HERE}::test_the_filter_of_the_estimate"]},
     "extend.md": {
         "python": ["files/test_extensions.py"] * 2,
@@ -123,7 +123,7 @@ RUN: dict[str, dict[str, list[str]]] = {
             ROOT_ONLY,
             "skip: needs Docker",  # tests/test_deploy.py reads the files it uses
             f"{HERE}::test_commands_of_operations",
-            "service/standby/test_failover.py",
+            "operate/standby/test_failover.py",
             "cli/test_bill.py::test_a_home_pays_published_prices_in_both_directions",
             f"{HERE}::test_commands_of_operations",
             f"{HERE}::test_a_dump_has_the_ledger",

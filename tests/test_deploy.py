@@ -28,7 +28,7 @@ from cryptography.x509.oid import NameOID
 from paho.mqtt.enums import CallbackAPIVersion
 
 from hushgrid.files.service_file import load_deployment
-from hushgrid.service.template import example
+from hushgrid.operate.template import example
 from hushgrid.web.http.common import CountedPublisher, Metrics
 from hushgrid.web.mqtt import hang_up
 from tests.web.brokers import Broker, free_port, until

@@ -26,7 +26,7 @@ from hushgrid.audit.certificate import Certificate, certify
 from hushgrid.audit.evidence import Terms
 from hushgrid.lab.black_box import certify_publisher
 from hushgrid.mechanism.policy import Blocks
-from hushgrid.service.audit import load_ledger
+from hushgrid.operate.audit import load_ledger
 from hushgrid.stores.ledger.records import schedule_digest
 from tests.audit.test_faults import in_blocks
 from tests.audit.zones import STAY, ledger, releases, renamed, terms

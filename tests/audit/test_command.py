@@ -19,8 +19,8 @@ from hushgrid.audit.bounds import CHECKS
 from hushgrid.cli import main
 from hushgrid.curator.curator import Curator
 from hushgrid.files.service_file import load_deployment
+from hushgrid.operate.audit import load_heads, load_terms
 from hushgrid.report.certificate import certificate_page
-from hushgrid.service.audit import load_heads, load_terms
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.writer import load
 from tests.audit.zones import ledger, terms
@@ -362,7 +362,7 @@ def test_the_publisher_of_the_guide_passes_its_audit(
 def test_the_publisher_of_the_guide_keeps_a_budget(guide: str) -> None:
     """And noise that eta = 1 needs: the scale that it draws at is then the one that is due."""
     from hushgrid.audit.behaviour import check_behaviour
-    from hushgrid.service.audit import load_factory
+    from hushgrid.operate.audit import load_factory
 
     factory = load_factory(guide.split()[3])
     zone = terms(eta=1.0, budget=5.0)

@@ -19,8 +19,8 @@ from hushgrid.audit.evidence import Terms
 from hushgrid.belief.estimate import PublicKnowledge
 from hushgrid.mechanism.release import Release, State
 from hushgrid.model.zone import public_rate
+from hushgrid.operate.audit import load_ledger
 from hushgrid.report.certificate import certificate_json, certificate_page
-from hushgrid.service.audit import load_ledger
 from hushgrid.stores.ledger.records import Record, schedule_digest
 from tests.audit.zones import (
     BEFORE,

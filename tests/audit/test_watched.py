@@ -19,8 +19,8 @@ from hushgrid.audit.certificate import certify, largest_move
 from hushgrid.audit.evidence import RecordedEpoch, RecordedRelease, Terms
 from hushgrid.audit.recompute import Recomputed, recompute
 from hushgrid.cli import main
+from hushgrid.operate.audit import load_ledger
 from hushgrid.report.certificate import certificate_json, certificate_page
-from hushgrid.service.audit import load_ledger
 from hushgrid.stores.ledger.records import schedule_digest
 from tests.audit.test_command import SMALL
 from tests.audit.zones import ledger, releases, terms

@@ -22,7 +22,7 @@ import pytest
 
 from hushgrid.curator.clock import FastClock
 from hushgrid.files.deployment import Http
-from hushgrid.service import serve
+from hushgrid.operate import serve
 from hushgrid.stores.clients import Client, ClientStore, expand_scopes, hash_secret
 from tests.browser.watching import Watched
 from tests.curator.worlds import START, deployment, service

@@ -62,7 +62,7 @@ def test_help_and_serve_import_nothing_heavy() -> None:
         "import sys\nfrom hushgrid.cli import main\n"
         "try:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
         "heavy = {'numba', 'scipy', 'opendp', 'matplotlib'} & set(sys.modules)\n"
-        "import hushgrid.service.process\n"  # what a first price does not need
+        "import hushgrid.operate.process\n"  # what a first price does not need
         "heavy |= {'numba', 'httpx', 'matplotlib', 'pandas', 'pyarrow'} & set(sys.modules)\n"
         "sys.exit(', '.join(sorted(heavy)) or 0)\n"
     )

@@ -17,8 +17,8 @@ from hushgrid import Policy, SimulatedNoise
 from hushgrid.curator.curator import Curator
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import ZoneService
-from hushgrid.service import serve
-from hushgrid.service.check import examine, repair
+from hushgrid.operate import serve
+from hushgrid.operate.check import examine, repair
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import LedgerStore
 from hushgrid.stores.ledger.checkpoint import Checkpoint, decode, encode

@@ -18,7 +18,7 @@ from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import Promise, ZoneService
 from hushgrid.files.weeks import placed
 from hushgrid.mechanism.policy import Blocks
-from hushgrid.service.audit import load_ledger, terms_of
+from hushgrid.operate.audit import load_ledger, terms_of
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.records import (
     GapRecord,

@@ -11,7 +11,7 @@ from hushgrid import Policy
 from hushgrid.audit.certificate import certify
 from hushgrid.belief.load_filter import FollowedKnowledge
 from hushgrid.files.deployment import LocalDays, ZoneService
-from hushgrid.service.audit import load_ledger, terms_of
+from hushgrid.operate.audit import load_ledger, terms_of
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.records import ReleaseRecord
 from hushgrid.web.prices import Forecaster

@@ -21,9 +21,9 @@ from hushgrid.curator.gaps import _is_beyond, largest_loss, note_loss, resume_zo
 from hushgrid.curator.transfer import move
 from hushgrid.errors import LedgerError, MeterError
 from hushgrid.files.deployment import Deployment, ZoneService
-from hushgrid.service.audit import load_ledger, terms_of
-from hushgrid.service.process import make_noise
-from hushgrid.service.status import from_ledger
+from hushgrid.operate.audit import load_ledger, terms_of
+from hushgrid.operate.process import make_noise
+from hushgrid.operate.status import from_ledger
 from hushgrid.stores.clients import Client, ClientStore
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import fold
@@ -41,7 +41,7 @@ from hushgrid.web.tokens import make_token
 from tests.bodies import resume
 from tests.curator.setups import service as plain
 from tests.curator.setups import street_in
-from tests.service.faults import FIRST, QUARTER, World, lose_meters, no_pauses, service, zone
+from tests.operate.faults import FIRST, QUARTER, World, lose_meters, no_pauses, service, zone
 from tests.services import Postgres
 from tests.web.http.test_access import KEPT
 

@@ -15,13 +15,13 @@ from hushgrid.curator.gaps import resume_zones
 from hushgrid.curator.transfer import move
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import Deployment, ZoneService
-from hushgrid.service.batch.engines import engine_at
-from hushgrid.service.batch.run import Job, run
+from hushgrid.operate.batch.engines import engine_at
+from hushgrid.operate.batch.run import Job, run
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.records import Record
 from hushgrid.stores.ledger.witness import open_witnesses, sidecar_path
-from tests.service.batch.batches import write
-from tests.service.faults import FIRST, QUARTER, World, lose_meters, no_pauses, service, wh, zone
+from tests.operate.batch.batches import write
+from tests.operate.faults import FIRST, QUARTER, World, lose_meters, no_pauses, service, wh, zone
 from tests.web.http.test_web import NDJSON, as_ndjson
 
 __all__ = ["no_pauses"]

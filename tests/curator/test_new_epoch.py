@@ -15,7 +15,7 @@ from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.writer import Ledger
 from tests.curator.setups import BEGINS
 from tests.curator.test_moves import HORIZON, run, said, states, street
-from tests.service.faults import FIRST, QUARTER, World, service, zone
+from tests.operate.faults import FIRST, QUARTER, World, service, zone
 
 BORDER = FIRST + 4  # the first interval of the new epoch
 

@@ -11,6 +11,7 @@ import pytest
 from hushgrid import Policy
 from hushgrid.cli import main
 from hushgrid.curator.ingest import Ingest, Receipt
+from hushgrid.demo.simulated_meters import Fleet
 from hushgrid.errors import ConfigError, MeterError
 from hushgrid.files.deployment import Http
 from hushgrid.files.mappings import mapping_of
@@ -21,7 +22,6 @@ from hushgrid.intake.espi import FORMAT as GREEN_BUTTON
 from hushgrid.intake.exports import crc16, dsmr_p1_batches, nested_json_batches
 from hushgrid.intake.readings import Parsed, Readings, collect
 from hushgrid.intake.text import CANONICAL, ColumnMapping
-from hushgrid.service.simulated_meters import Fleet
 from hushgrid.stores.meters import MeterStore
 from hushgrid.web.http.app import make_app
 from hushgrid.web.prices import History

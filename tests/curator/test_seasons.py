@@ -12,14 +12,14 @@ import pytest
 from hushgrid.audit.certificate import certify
 from hushgrid.curator.epoch import first_state
 from hushgrid.curator.terms import next_week
+from hushgrid.demo.simulated_meters import Fleet
 from hushgrid.errors import FileError
 from hushgrid.files.deployment import ZoneService
 from hushgrid.files.service_file import load_deployment
 from hushgrid.files.weeks import Steps, laid, placed
 from hushgrid.files.zone_file import load_zone
 from hushgrid.model.laws import Gamma
-from hushgrid.service.audit import load_ledger, terms_of
-from hushgrid.service.simulated_meters import Fleet
+from hushgrid.operate.audit import load_ledger, terms_of
 from hushgrid.stores.ledger.records import schedule_digest
 from tests.curator.borders import exact
 from tests.curator.setups import service_text

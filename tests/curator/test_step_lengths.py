@@ -19,7 +19,7 @@ from hushgrid.curator.curator import status_of
 from hushgrid.curator.gaps import book
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import Promise, ZoneService
-from hushgrid.service.audit import load_ledger, terms_of
+from hushgrid.operate.audit import load_ledger, terms_of
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import fold, follow
 from hushgrid.stores.ledger.records import LedgerState
@@ -32,7 +32,7 @@ from tests.curator.setups import BEGINS
 from tests.curator.setups import service as service_of
 from tests.curator.test_curator import Shown, curator
 from tests.curator.test_transfer import left, run_on, two
-from tests.service.faults import QUARTER, World, service, wh, zone
+from tests.operate.faults import QUARTER, World, service, wh, zone
 from tests.stores.ledger.ledgers import KEY, START, lines_of, read, sealed
 from tests.web.http.test_web import NDJSON, as_ndjson
 

@@ -21,7 +21,7 @@ from hushgrid.curator.transfer import move
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import Deployment, Promise, ZoneService
 from hushgrid.files.zone_file import Provenance
-from hushgrid.service.check import examine
+from hushgrid.operate.check import examine
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import check
 from hushgrid.stores.ledger.records import LedgerState, Record
@@ -33,7 +33,7 @@ from tests.curator.setups import BEGINS, STAY
 from tests.curator.setups import service as service_of
 from tests.curator.test_curator import Shown, curator, feed
 from tests.curator.test_lost_ends import put_back, save, witness_file
-from tests.service.faults import FIRST, QUARTER, World, service, zone
+from tests.operate.faults import FIRST, QUARTER, World, service, zone
 from tests.stores.ledger.test_ledger_chain import SCRIPT
 
 STEPS = 3

@@ -12,7 +12,7 @@ from pathlib import Path
 from hushgrid import Policy
 from hushgrid.curator.clock import WatchedClock, log_lines
 from hushgrid.files.deployment import Deployment, Http, OpenAdr
-from hushgrid.service import serve
+from hushgrid.operate import serve
 from hushgrid.stores.clients import KINDS
 from tests.curator.worlds import TOKEN, deployment, service
 from tests.faults.shim import Control

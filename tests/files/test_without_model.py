@@ -18,14 +18,14 @@ from hushgrid.files.zone_file import load_zone
 from hushgrid.mechanism.policy import Blocks
 from hushgrid.mechanism.scheduler import schedule
 from hushgrid.model.shape import LoadShape
-from hushgrid.report.promise import price_error
-from hushgrid.service.template import (
+from hushgrid.operate.template import (
     WINDOWS,
     NewZone,
     chosen_window,
     example,
     planned_errors,
 )
+from hushgrid.report.promise import price_error
 from tests.curator.setups import BEGINS
 
 LAWS = """absent = { law = "uniform" }

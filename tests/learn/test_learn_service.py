@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from hushgrid.files.service_file import load_deployment
-from hushgrid.service.process import Process
+from hushgrid.operate.process import Process
 from hushgrid.stores.ledger import open_store
 from tests.learn.test_learn_zone import BEGINS, csv, lived_in, public, run
 

@@ -43,9 +43,9 @@ from hushgrid.learn.histories import (
 from hushgrid.learn.learner import LearningTerms, learn
 from hushgrid.mechanism.noise import SimulatedNoise
 from hushgrid.model.laws import LogNormal, Mixture, Uniform
+from hushgrid.operate.template import example
 from hushgrid.report.learn import learned_content, learned_prose, learned_values
 from hushgrid.report.promise import price_error
-from hushgrid.service.template import example
 from tests.curator.setups import service_text
 from tests.files.test_without_model import leaves
 from tests.learn.options import learn_words

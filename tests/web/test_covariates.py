@@ -27,8 +27,8 @@ from hushgrid.files.service_file import load_deployment
 from hushgrid.files.zone_file import PublicSeries, load_zone
 from hushgrid.mechanism.release import Release
 from hushgrid.model.zone import Covariate
-from hushgrid.service.audit import load_ledger, terms_of
-from hushgrid.service.process import Process
+from hushgrid.operate.audit import load_ledger, terms_of
+from hushgrid.operate.process import Process
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import check
 from hushgrid.stores.ledger.records import ReleaseRecord

@@ -27,7 +27,7 @@ from hushgrid.errors import ConfigError
 from hushgrid.files.deployment import Charges, Deployment, Http, Mqtt, OpenAdr, Season
 from hushgrid.files.service_file import load_deployment
 from hushgrid.model.zone import FeedIn
-from hushgrid.service.process import Process
+from hushgrid.operate.process import Process
 from hushgrid.stores.ledger.records import ReleaseRecord
 from hushgrid.web import prices
 from hushgrid.web.http.prices import feeds

@@ -16,7 +16,7 @@ from hushgrid.cli.ledger import export
 from hushgrid.curator.promise import promise_json
 from hushgrid.files.deployment import ZoneService
 from hushgrid.model.zone import FeedIn, Zone, feed_in_rate, public_rate
-from hushgrid.service.audit import load_ledger, terms_of
+from hushgrid.operate.audit import load_ledger, terms_of
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.records import schedule_digest
 from hushgrid.web.http.common import Metrics

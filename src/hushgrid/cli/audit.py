@@ -261,14 +261,14 @@ def audit(
     from hushgrid.audit.certificate import certify
     from hushgrid.files.results import write_text
     from hushgrid.lab.black_box import Trial
-    from hushgrid.report import certificate as report
-    from hushgrid.service.audit import (
+    from hushgrid.operate.audit import (
         attack_scores,
         fingerprint,
         load_case,
         load_factory,
         load_heads,
     )
+    from hushgrid.report import certificate as report
     from hushgrid.stores.ledger.records import schedule_digest
 
     configs = config or []

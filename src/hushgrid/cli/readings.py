@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from hushgrid.files.deployment import ZoneService
     from hushgrid.intake.readings import Parsed
     from hushgrid.intake.text import ColumnMapping
-    from hushgrid.service.batch.run import BatchReport
+    from hushgrid.operate.batch.run import BatchReport
 
 
 def import_(
@@ -181,8 +181,8 @@ def meters(
 
     from hushgrid.curator.clock import FastClock
     from hushgrid.curator.ingest import Receipt
+    from hushgrid.demo.simulated_meters import Fleet, open_channel
     from hushgrid.files.service_file import load_deployment
-    from hushgrid.service.simulated_meters import Fleet, open_channel
 
     common.require("paho.mqtt.client" if to.startswith("mqtt") else "httpx", "serve")
     deployment = load_deployment(config, planned=False)
@@ -254,8 +254,8 @@ def batch(
         common.require(module, "batch")
     from hushgrid.curator.clock import SystemClock
     from hushgrid.files.service_file import load_deployment
-    from hushgrid.service.batch.engines import engine_at
-    from hushgrid.service.batch.run import Job, intervals, run
+    from hushgrid.operate.batch.engines import engine_at
+    from hushgrid.operate.batch.run import Job, intervals, run
 
     first, last = _times(day, month, begin, end)
     deployment = load_deployment(file)

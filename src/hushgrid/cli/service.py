@@ -42,8 +42,8 @@ def init(
     from hushgrid.files.results import make_folder, write_text
     from hushgrid.files.service_file import load_deployment
     from hushgrid.model.occupancy import OccupancyModel
-    from hushgrid.service.check import rehearse
-    from hushgrid.service.template import (
+    from hushgrid.operate.check import rehearse
+    from hushgrid.operate.template import (
         BLOCK_KEYS,
         KEY_FILE,
         NewZone,
@@ -116,8 +116,8 @@ def check(
     )
     from hushgrid.errors import FileError, HushgridError
     from hushgrid.files.service_file import load_deployment
-    from hushgrid.service.check import examine, rehearse
-    from hushgrid.service.template import placeholders
+    from hushgrid.operate.check import examine, rehearse
+    from hushgrid.operate.template import placeholders
     from hushgrid.stores.ledger import standby_remark
 
     try:
@@ -183,7 +183,7 @@ def doctor(
         typer.Exit: With code 1 if something is left to do.
     """
     from hushgrid.files.service_file import load_deployment
-    from hushgrid.service.check import repair
+    from hushgrid.operate.check import repair
 
     repairs, findings = repair(load_deployment(file))
     lines = [f"Repaired: {subject}: {action}." for subject, action in repairs]
@@ -231,7 +231,7 @@ def serve(
     from hushgrid.curator.clock import SystemClock, WatchedClock, log_lines
     from hushgrid.files.deployment import as_curator
     from hushgrid.files.service_file import load_deployment
-    from hushgrid.service import serve as run
+    from hushgrid.operate import serve as run
 
     gc.freeze()
     gc.enable()
@@ -291,7 +291,7 @@ def status(
     from dataclasses import asdict
 
     from hushgrid.files.service_file import load_deployment
-    from hushgrid.service.status import from_ledger, from_service
+    from hushgrid.operate.status import from_ledger, from_service
 
     if service.startswith(("http://", "https://")):
         common.require("httpx", "serve")
@@ -590,9 +590,9 @@ def _live(epsilon: float, seed: int, port: int, speed: float, browser: bool | No
 
     with ExitStack() as bar:
         tick = bar.enter_context(common.progress("opening 1,000 houses", 2))
-        from hushgrid.service.demo.living import DemoOptions, run_demo
-        from hushgrid.service.demo.panel import DAY
-        from hushgrid.service.demo.setting import EVENING, check_epsilon
+        from hushgrid.demo.living import DemoOptions, run_demo
+        from hushgrid.demo.panel import DAY
+        from hushgrid.demo.setting import EVENING, check_epsilon
 
         tick()
         begins = int(time.time()) // DAY * DAY + EVENING
@@ -617,11 +617,11 @@ def _play_once(epsilon: float, out: Path, seed: int, json: str | None) -> None:
 
     start = time.monotonic()
     with common.progress("one day of 1,000 houses", _PIECES) as tick:
+        from hushgrid.demo.living import play_once
+        from hushgrid.demo.setting import check_epsilon
         from hushgrid.files.results import json_text, make_folder, save_figures, write_text
         from hushgrid.lab.simulation import errors_of_days
         from hushgrid.report import demo as report
-        from hushgrid.service.demo.living import play_once
-        from hushgrid.service.demo.setting import check_epsilon
 
         check_epsilon(epsilon)
         make_folder(out)
@@ -646,7 +646,7 @@ def _requests() -> Any:
     import signal
 
     from hushgrid.curator.clock import log_lines
-    from hushgrid.service.demo.living import DemoRequests
+    from hushgrid.demo.living import DemoRequests
 
     requests = DemoRequests()
     for number in (signal.SIGTERM, signal.SIGINT):

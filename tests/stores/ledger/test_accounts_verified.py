@@ -22,7 +22,7 @@ from hushgrid.audit.recompute import account
 from hushgrid.curator.gaps import book
 from hushgrid.curator.zone_account import ZoneAccount
 from hushgrid.files.deployment import ZoneService
-from hushgrid.service.audit import load_ledger, terms_of
+from hushgrid.operate.audit import load_ledger, terms_of
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import check, fold
 from hushgrid.stores.ledger.records import GapRecord, Record, schedule_digest

@@ -13,8 +13,8 @@ import pytest
 from hushgrid.audit.certificate import certify
 from hushgrid.curator.ingest import Ingest
 from hushgrid.files.deployment import Http
+from hushgrid.operate.audit import terms_of
 from hushgrid.report.certificate import certificate_json
-from hushgrid.service.audit import terms_of
 from hushgrid.stores.clients import SCOPES, Client, ClientStore
 from hushgrid.web.http.app import make_app
 from hushgrid.web.tokens import Access, make_token

@@ -35,8 +35,8 @@ from hushgrid.errors import LedgerError, PolicyError
 from hushgrid.files.deployment import Http, ZoneService
 from hushgrid.mechanism.policy import Blocks
 from hushgrid.mechanism.release import prepare
-from hushgrid.service.process import Process
-from hushgrid.service.status import from_service
+from hushgrid.operate.process import Process
+from hushgrid.operate.status import from_service
 from hushgrid.stores.clients import Client, ClientStore
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import check
@@ -460,7 +460,7 @@ def test_the_certificate_of_a_running_zone(tmp_path: Path, monkeypatch: pytest.M
         assert 'src="data:image' in page.text
         assert it.web.get("/v1/operator/certificate?format=pdf").json()["field"] == "format"
         again: list[str] = []
-        monkeypatch.setattr("hushgrid.service.audit.load_ledger", lambda *_, **__: again.append(""))
+        monkeypatch.setattr("hushgrid.operate.audit.load_ledger", lambda *_, **__: again.append(""))
         assert it.get("/v1/operator/certificate") == found
         assert not again, "kept until a record is added"
 
@@ -490,7 +490,7 @@ def test_a_ledger_that_cannot_be_read_says_nothing_of_its_place(
         def away(*_: Any, **__: Any) -> None:
             raise LedgerError(f"{tmp_path} is away.")
 
-        monkeypatch.setattr("hushgrid.service.audit.open_store", away)
+        monkeypatch.setattr("hushgrid.operate.audit.open_store", away)
         answer = it.web.get("/v1/operator/certificate")
         assert answer.status_code == 503
         assert str(tmp_path) not in answer.text

@@ -17,7 +17,7 @@ from hushgrid.curator.clock import SystemClock
 from hushgrid.errors import ConfigError
 from hushgrid.files.deployment import Http, Mqtt, OpenAdr
 from hushgrid.files.service_file import load_deployment
-from hushgrid.service import serve
+from hushgrid.operate import serve
 from hushgrid.stores.clients import KINDS, Client, ClientStore
 from hushgrid.web.mqtt import hang_up
 from tests.curator.setups import example
