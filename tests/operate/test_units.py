@@ -16,7 +16,7 @@ from hushgrid.curator.curator import utc
 from hushgrid.curator.ingest import Delivery, Ingest, take_each
 from hushgrid.files.deployment import ZoneService
 from hushgrid.files.service_file import load_deployment
-from hushgrid.intake.readings import Parsed, Readings
+from hushgrid.intake.readings import Parsed, Readings, Register
 from hushgrid.stores.clients import Client, ClientStore
 from tests.curator.worlds import START, MemoryMeters, service
 from tests.operate.test_commands import NOTHING, file, run
@@ -72,7 +72,9 @@ def test_energy_fed_in_is_neither_small_nor_usual() -> None:
     zone = service(houses=HOMES, export=800, policy=policy)
     assert warned(zone, parsed(zone, *[-400] * HOMES)) == []
     assert len(warned(zone, parsed(zone, *[-3] * HOMES))) == 1
-    two = replace(zone, export_meters=tuple(f"{name}-out" for name in zone.meters))
+    two = replace(
+        zone, registers=tuple(Register(i, f"{name}-out", -1) for i, name in enumerate(zone.meters))
+    )
     assert warned(two, parsed(two, *[0] * HOMES, first=HOMES)) == []
 
 

@@ -34,6 +34,7 @@ from hushgrid.files._tables import (
 )
 from hushgrid.files.toml import instant_of
 from hushgrid.files.zone_file import PRIVATE, SECONDS, Interval, Provenance, PublicSeries
+from hushgrid.intake.readings import Register
 from hushgrid.intake.text import ColumnMapping
 from hushgrid.mechanism.policy import Policy
 from hushgrid.mechanism.release import Mode
@@ -208,8 +209,8 @@ class ZoneService:
         charges: Grid fees and taxes, added to published prices.
         digits: Digits after the point of a price that is presented; None: all. The ledger has all.
         planned: Whether the policy keeps the promise; else it has the terms of the file alone.
-        export_meters: Id of each house's register of energy fed in, "" where its one meter is
-            signed; empty: no house has such a register.
+        registers: Further registers of houses, by house: other meters of one home, and of energy
+            fed in where a home's one meter is not signed.
 
     Raises:
         PolicyError: A service does not run these terms or models; experiments do.
@@ -239,7 +240,7 @@ class ZoneService:
     charges: Charges = field(default_factory=Charges)
     digits: int | None = None
     planned: bool = True
-    export_meters: tuple[str, ...] = ()
+    registers: tuple[Register, ...] = ()
 
     def __post_init__(self) -> None:
         policy, schedule = self.policy, self.policy.schedule
@@ -264,19 +265,18 @@ class ZoneService:
 
     @property
     def all_meters(self) -> tuple[str, ...]:
-        """All meter ids: of the houses, then of their registers of energy fed in."""
-        return (*self.meters, *filter(None, self.export_meters))
+        """All meter ids: of the houses, then of their further registers."""
+        return (*self.meters, *(register.meter for register in self.registers))
 
     @property
-    def roster(self) -> tuple[str, tuple[str, ...], int, tuple[str, ...]]:
+    def roster(self) -> tuple[str, tuple[str, ...], int, tuple[Register, ...]]:
         """What a meter store has to know: zone, meters, length of an interval [s], registers."""
-        return self.id, self.meters, self.seconds, self.export_meters
+        return self.id, self.meters, self.seconds, self.registers
 
     @property
-    def registers(self) -> dict[str, str]:
+    def fed_in(self) -> dict[str, str]:
         """Id of the register of energy fed in by meter id, of the houses that have one."""
-        pairs = zip(self.meters, self.export_meters, strict=False)
-        return {meter: second for meter, second in pairs if second}
+        return {self.meters[one.house]: one.meter for one in self.registers if one.sign < 0}
 
     def total(self, rate: float, start: int) -> float:
         """A price of the interval at `start` [UTC epoch s] with its charges."""

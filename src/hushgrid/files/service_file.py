@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, NamedTuple, get_args
 
@@ -63,6 +64,7 @@ from hushgrid.files.zone_file import (
     with_series,
     written_seconds,
 )
+from hushgrid.intake.readings import MOST_METERS, Register
 from hushgrid.intake.text import ColumnMapping
 from hushgrid.mechanism.policy import Policy
 from hushgrid.model.zone import Scenario
@@ -200,41 +202,67 @@ class Numbered(FileTable):
     first: Annotated[int, fix("give a whole number", ge=0, lt=2**62)] = 1
 
 
-_IDS: TypeAdapter[list[str]] = TypeAdapter(list[Annotated[str, Field(strict=True)]])
-_METERS = 'give a list of ids, or {prefix = "elm-", first = 1}'
+_Id = Annotated[str, Field(strict=True)]
+_HOMES: TypeAdapter[list[_Id | list[_Id]]] = TypeAdapter(list[_Id | list[_Id]])
+_METERS = (
+    "give a list of ids, with a list of its own for a home of several meters, or"
+    ' {prefix = "elm-", first = 1}'
+)
 
 
-def _listed(given: Any, info: Info) -> list[str]:
-    """Ids as they are written, or numbered."""
-    if not isinstance(given, Mapping):
-        return _checked(_IDS.validate_python(given), info)
-    by: Numbered = adapter(Numbered).validate_python(given)
+def _listed(written: Any, info: Info) -> list[list[str]]:
+    """The meters of each home as they are written, or numbered."""
+    if not isinstance(written, Mapping):
+        homes = _HOMES.validate_python(written)
+        return _checked([[home] if isinstance(home, str) else home for home in homes], info)
+    by: Numbered = adapter(Numbered).validate_python(written)
     numbers = range(by.first, by.first + info.data.get("count", 1))
-    return _checked([f"{by.prefix}{number:04d}" for number in numbers], info)
+    return _checked([[f"{by.prefix}{number:04d}"] for number in numbers], info)
 
 
-def _in_file(name: Any, info: Info) -> list[str]:
-    """Ids of a file with one a line."""
+def _one_each(written: Any, info: Info) -> list[list[str]]:
+    """A register for each home."""
+    return _single(_listed(written, info))
+
+
+def _single(homes: list[list[str]]) -> list[list[str]]:
+    if any(len(meters) > 1 for meters in homes):
+        raise mistake("has a home of several registers; give one id for each house.")
+    return homes
+
+
+def _in_file(name: Any, info: Info) -> list[list[str]]:
+    """The meters of each home, of a file with a home a line and tabs between its meters."""
     if not isinstance(name, str) or not name.isprintable():
         raise mistake("give the path of a file with one id a line", "fix")
     try:
         lines = read_text(info.context.folder / name).splitlines()
     except FileError as error:
         raise mistake(str(error), "whole") from None
-    return _checked([line.strip() for line in lines if line.strip()], info)
+    return _checked([line.strip().split("\t") for line in lines if line.strip()], info)
 
 
-def _checked(ids: list[str], info: Info) -> list[str]:
-    for one in ids:
-        if not 1 <= len(one) <= 128 or not one.isprintable() or one != one.strip():
+def _one_each_in_file(name: Any, info: Info) -> list[list[str]]:
+    """A register for each home, of a file with one a line."""
+    return _single(_in_file(name, info))
+
+
+def _checked(homes: list[list[str]], info: Info) -> list[list[str]]:
+    for meters in homes:
+        if not 1 <= len(meters) <= MOST_METERS:
             raise mistake(
-                f"holds {display(one)}; give ids of 1 to 128 printed characters, without spaces"
-                " around them."
+                f"has a home of {len(meters)} meters; give each home 1 to {MOST_METERS} of them."
             )
-    count = info.data.get("count", len(ids))
-    if len(ids) != count:
-        raise mistake(f"has {len(ids)} ids for {count} houses; give one id for each house.")
-    return ids
+        for meter in meters:
+            if not 1 <= len(meter) <= 128 or not meter.isprintable() or meter != meter.strip():
+                raise mistake(
+                    f"holds {display(meter)}; give ids of 1 to 128 printed characters, without"
+                    " spaces around them."
+                )
+    count = info.data.get("count", len(homes))
+    if len(homes) != count:
+        raise mistake(f"has {len(homes)} ids for {count} houses; give one id for each house.")
+    return homes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,8 +270,8 @@ class Metered(Group):
     """A [[houses]] table whose meters are known.
 
     Attributes:
-        meters: Ids in house order.
-        meters_file: Ids in house order, of a file.
+        meters: Ids of the meters of each home, in house order. Meters of one home are added up.
+        meters_file: The same, of a file.
         export_meters: Ids of the registers of energy fed in, in house order, where each house has
             a register for each direction.
         export_meters_file: The same, of a file.
@@ -251,10 +279,10 @@ class Metered(Group):
 
     unread: ClassVar[frozenset[str]] = frozenset()
 
-    meters: Annotated[list[str], PlainValidator(_listed), fix(_METERS)] | None = None
-    meters_file: Annotated[list[str], PlainValidator(_in_file)] | None = None
-    export_meters: Annotated[list[str], PlainValidator(_listed), fix(_METERS)] | None = None
-    export_meters_file: Annotated[list[str], PlainValidator(_in_file)] | None = None
+    meters: Annotated[list[list[str]], PlainValidator(_listed), fix(_METERS)] | None = None
+    meters_file: Annotated[list[list[str]], PlainValidator(_in_file)] | None = None
+    export_meters: Annotated[list[list[str]], PlainValidator(_one_each), fix(_METERS)] | None = None
+    export_meters_file: Annotated[list[list[str]], PlainValidator(_one_each_in_file)] | None = None
 
     @classmethod
     def check_keys(cls, table: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
@@ -278,11 +306,11 @@ def _of_one_zone(groups: list[Metered]) -> list[Metered]:
         raise mistake(f"has {houses} houses; give a zone at most {MOST_HOUSES} of them.")
     for i, group in enumerate(groups):
         for key in (*sorted(GROUP_KEYS), *sorted(REGISTER_KEYS)):
-            for one in getattr(group, key) or ():
-                if one in places:
-                    text = f"holds {display(one)} twice (also in {places[one]});"
+            for meter in chain.from_iterable(getattr(group, key) or ()):
+                if meter in places:
+                    text = f"holds {display(meter)} twice (also in {places[meter]});"
                     Mistakes().add(f"{text} give each house its own meter.", i, key).check()
-                places[one] = f"houses[{i}].{key}"
+                places[meter] = f"houses[{i}].{key}"
     return groups
 
 
@@ -308,14 +336,20 @@ def meter_ids(file: TomlFile) -> tuple[str, ...]:
 
 
 def _ids(groups: Iterable[Metered]) -> tuple[str, ...]:
-    return tuple(one for group in groups for one in group.meters or group.meters_file or ())
+    return tuple(home[0] for group in groups for home in group.meters or group.meters_file or ())
 
 
-def _register_ids(groups: Iterable[Metered]) -> tuple[str, ...]:
-    """The register of energy fed in of each house, "" where it has none; none: no house has."""
-    found = [(g.export_meters or g.export_meters_file or [""] * g.count) for g in groups]
-    ids = tuple(one for each in found for one in each)
-    return ids if any(ids) else ()
+def _registers(groups: Iterable[Metered]) -> tuple[Register, ...]:
+    """Further meters of each home, and its register of energy fed in, by house."""
+    registers, first = list[Register](), 0
+    for group in groups:
+        homes = group.meters or group.meters_file or []
+        fed_in = group.export_meters or group.export_meters_file or [[]] * len(homes)
+        for house, (meters, second) in enumerate(zip(homes, fed_in, strict=True), first):
+            registers += [Register(house, meter, 1) for meter in meters[1:]]
+            registers += [Register(house, meter, -1) for meter in second]
+        first += len(homes)
+    return tuple(registers)
 
 
 # ---- tables
@@ -428,7 +462,7 @@ def _zone(file: TomlFile, main: TomlFile, *, planned: bool) -> ZoneService | Non
             scenario=scenario,
             policy=terms,
             meters=_ids(tables.houses),
-            export_meters=_register_ids(tables.houses),
+            registers=_registers(tables.houses),
             begins=times.begins,
             seconds=seconds,
             grace=times.grace,
