@@ -1,6 +1,6 @@
 """What an audit reads: ledgers, traces, zone and service files, digests kept by readers.
 
-The audit builds its own evidence from the records and does not use `service.replay`, so that a
+The audit builds its own evidence from the records and does not use `curator.replay`, so that a
 fault there is not repeated here.
 """
 
