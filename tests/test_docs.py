@@ -16,8 +16,11 @@ from typer.main import get_command
 
 import hushgrid
 from hushgrid.cli import app
+from tests.code_blocks import (
+    ROOT,
+    code_blocks,
+)
 
-ROOT = Path(__file__).parent.parent
 MAP = (ROOT / "docs" / "paper-map.md").read_text()
 ROW = r"^\| (.+?) \| .+? \| `(hushgrid[\w.]+)` \| `((?:\w+/)?test_\w+\.py)::(\w+)` \|$"
 ROWS = re.findall(ROW, MAP, re.M)
@@ -57,10 +60,6 @@ def test_names_of_the_nomenclature_exist() -> None:
     assert len(names) > 30
     for name in names:
         resolve(name)
-
-
-def code_blocks(path: Path) -> list[str]:
-    return re.findall(r"```python\n(.*?)```", path.read_text(), re.S)
 
 
 def test_readme_example_runs_and_is_ten_lines() -> None:

@@ -19,8 +19,7 @@ from hushgrid.model.occupancy import Calendar
 from hushgrid.planning.planner import Plan, examine
 from hushgrid.planning.tradeoff import endless_leakage
 from hushgrid.report.promise import plan_figure
-from tests.audit.test_watched import epoch
-from tests.audit.zones import terms
+from tests.audit.zones import epoch, terms
 from tests.curator.setups import service
 
 EYE = [[1.0, 0.0], [0.0, 1.0]]

@@ -28,8 +28,7 @@ from hushgrid.lab.black_box import certify_publisher
 from hushgrid.mechanism.policy import Blocks
 from hushgrid.operate.audit import load_ledger
 from hushgrid.stores.ledger.records import schedule_digest
-from tests.audit.test_faults import in_blocks
-from tests.audit.zones import STAY, ledger, releases, renamed, terms
+from tests.audit.zones import STAY, in_blocks, ledger, releases, renamed, terms
 from tests.stores.ledger.ledgers import lines_of
 
 

@@ -23,39 +23,17 @@ from hushgrid.operate.audit import load_heads, load_terms
 from hushgrid.report.certificate import certificate_page
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.writer import load
-from tests.audit.zones import ledger, terms
+from tests.audit.zones import (
+    SMALL,
+    ledger,
+    terms,
+)
 from tests.curator.setups import street_in
 from tests.curator.worlds import MemoryMeters
 from tests.stores.ledger.ledgers import lines_of
 
 ROOT = Path(__file__).parent.parent.parent
 ZONE = ROOT / "examples" / "release.toml"
-SMALL = """
-format = 1
-
-[zone]
-id = "elm"
-[tariff]
-alpha = 1.0
-beta = 62.5
-[policy]
-epsilon = 0.5
-eta = 0.0
-horizon = 24
-[[houses]]
-count = 5
-bound = 1000
-chain = "all"
-provenance = "measured by nobody <b>"
-absent = { law = "uniform", top = 500 }
-present = { law = "uniform" }
-[[models]]
-name = "guess"
-provenance = "made up & told"
-[models.chains.all]
-home_at_start = 0.5
-periods = [{ from = "00:00", leave = 0.2, come = 0.1 }]
-"""
 
 
 def run(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, str]:

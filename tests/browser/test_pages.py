@@ -25,7 +25,7 @@ from tests.browser.watching import drawn, faults, scrolls_sideways
 from tests.browser.week import STEPS, Week
 from tests.curator.worlds import service
 from tests.examples import SOAK
-from tests.web.test_in_force import WINTER, Wall, running
+from tests.web.running import WINTER, Wall, running
 
 pytest.importorskip("playwright", reason="playwright is not installed")
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.learn.homes import csv, lived_in, public
 from tests.learn.options import learn_words
-from tests.learn.test_learn_zone import csv, lived_in, public
 
 LAST = ["making the models that are written", "judging them on days held out", "drawing"]
 

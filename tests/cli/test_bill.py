@@ -17,7 +17,7 @@ from hushgrid.files.service_file import load_deployment
 from hushgrid.intake.readings import Readings
 from hushgrid.report.bill import BillRates, bill_rows
 from hushgrid.stores.ledger import open_store
-from tests.curator.test_curator import Shown, curator
+from tests.curator.curators import Shown, curator
 
 SERVICE = """
 format = 1

@@ -14,8 +14,8 @@ from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import check
 from hushgrid.stores.ledger.records import LedgerState
 from hushgrid.stores.ledger.writer import verify_signature
+from tests.curator.curators import Shown, curator
 from tests.curator.setups import example
-from tests.curator.test_curator import Shown, curator
 
 BEGINS = 1_767_225_600  # 2026-01-01T00:00:00Z, a Thursday
 HOUR, DAY = 3600, 86_400

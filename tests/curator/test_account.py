@@ -34,9 +34,9 @@ from hushgrid.stores.ledger.records import (
 )
 from hushgrid.stores.ledger.witness import Witnesses, sidecar_path
 from tests.accounting.account_oracle import worst_of_long_blocks
+from tests.curator.copies import put_back, take_copy
+from tests.curator.curators import Shown, curator
 from tests.curator.streets import BEGINS, DAY, HOUR, standing, zone
-from tests.curator.test_curator import Shown, curator
-from tests.curator.test_gaps import put_back, take_copy
 from tests.curator.worlds import deployment
 from tests.examples import SOAK
 

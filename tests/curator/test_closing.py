@@ -18,9 +18,9 @@ from hushgrid.stores.ledger.records import seal
 from hushgrid.stores.ledger.writer import load, verify_signature
 from hushgrid.stores.meters import open_meters
 from hushgrid.stores.meters.columns import NoiseBlock
+from tests.curator.curators import Shown, curator
+from tests.curator.hourly import HOUR, street
 from tests.curator.streets import BEGINS
-from tests.curator.test_curator import Shown, curator
-from tests.curator.test_windows import HOUR, street
 from tests.curator.worlds import deployment
 from tests.services import Postgres
 

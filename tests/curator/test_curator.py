@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from hushgrid import (
     LedgerError,
-    Noise,
     NoiseError,
     Policy,
     SimulatedNoise,
@@ -25,80 +21,26 @@ from hushgrid.belief.filter import Expectations
 from hushgrid.curator.clock import JsonLines, PlainLines
 from hushgrid.curator.curator import LATE, Curator, status_of
 from hushgrid.curator.ingest import Ingest
-from hushgrid.files.deployment import ZoneService
 from hushgrid.intake.readings import Parsed, Readings
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import check
 from hushgrid.stores.ledger.records import ReleaseRecord
-from hushgrid.stores.ledger.writer import create, load, verify_signature
+from hushgrid.stores.ledger.writer import load, verify_signature
 from hushgrid.stores.meters import MeterStore
 from hushgrid.web.prices import Forecaster
+from tests.curator.curators import (
+    FIRST,
+    Shown,
+    _Counting,
+    curator,
+    everyone,
+    feed,
+)
 from tests.curator.setups import BEGINS, reading, service
-
-FIRST = BEGINS // 900
 
 
 def clamped(house: int) -> int:
     return min(max(reading(house, FIRST), 0), 1000)
-
-
-class Shown:
-    """A publisher that remembers, and can be away."""
-
-    def __init__(self) -> None:
-        self.releases: list[ReleaseRecord] = []
-        self.away = False
-
-    def publish(self, zone: ZoneService, release: ReleaseRecord) -> None:
-        if self.away:
-            raise ConnectionRefusedError
-        self.releases.append(release)
-
-
-@contextmanager
-def curator(
-    folder: Path,
-    zone: ZoneService,
-    shown: Shown,
-    *,
-    now: float = BEGINS,
-    new_epoch: bool = False,
-    noise: Noise | None = None,
-    **more: Any,
-) -> Iterator[Curator]:
-    key = load(folder / "key") if (folder / "key").exists() else create(folder / "key")
-    with (
-        open_store(str(folder / "ledger.db")) as store,
-        MeterStore(folder / "meters") as meters,
-        Curator.open(
-            zone,
-            store,
-            meters,
-            SimulatedNoise(5) if noise is None else noise,
-            key,
-            [shown],
-            "simulation",
-            now=now,
-            new_epoch=new_epoch,
-            **more,
-        ) as made,
-    ):
-        yield made
-
-
-def feed(it: Curator, t: int, houses: list[int]) -> None:
-    n = len(houses)
-    it._meters.put(
-        it.service.id,
-        houses,
-        [it.start_of(t)] * n,
-        [it.service.seconds] * n,
-        [reading(h, t) for h in houses],
-    )
-
-
-def everyone(zone: ZoneService) -> list[int]:
-    return list(range(len(zone.meters)))
 
 
 def test_late_intervals_are_published_so_many_at_a_time(
@@ -145,18 +87,6 @@ def test_one_release_an_interval_equal_to_the_mechanism(tmp_path: Path) -> None:
         assert published.applies_from == published.t + 2
     for again in shown.releases:  # shown again after a restart: the stored value
         assert again == distinct[again.t]
-
-
-class _Counting(SimulatedNoise):  # type: ignore[misc]
-    """Noise that depends on the step alone, however often a process starts."""
-
-    def __init__(self, t: int) -> None:
-        self._t = t
-
-    def draw(self, scale: float) -> int:
-        k = round(scale * ((self._t * 37 % 19) / 10 - 0.9))
-        self._t += 1
-        return k
 
 
 def test_missing_readings_are_expected_ones(tmp_path: Path) -> None:

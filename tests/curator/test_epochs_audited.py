@@ -27,8 +27,8 @@ from hushgrid.stores.ledger.records import (
     schedule_digest,
 )
 from tests.curator.borders import FIRST, HOUR, from_file, zone_of
+from tests.curator.curators import Shown, curator, everyone, feed
 from tests.curator.setups import service, two_registers
-from tests.curator.test_curator import Shown, curator, everyone, feed
 from tests.stores.ledger.ledgers import KEY, lines_of, sealed
 
 THETA = OccupancyModel.factored([[0.5, 0.5]], [[[[0.9, 0.1], [0.2, 0.8]]]], chain_of=[0] * 3)

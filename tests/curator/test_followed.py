@@ -15,8 +15,8 @@ from hushgrid.operate.audit import load_ledger, terms_of
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.records import ReleaseRecord
 from hushgrid.web.prices import Forecaster
+from tests.curator.curators import FIRST, Shown, _Counting, curator, everyone, feed
 from tests.curator.setups import BEGINS, service
-from tests.curator.test_curator import FIRST, Shown, _Counting, curator, everyone, feed
 
 FILTER = Policy(0.5, horizon=40, publish="estimate", estimator="filter")
 CLAMPED = replace(FILTER, clamp=(700,))

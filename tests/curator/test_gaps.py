@@ -20,7 +20,7 @@ from hushgrid.curator.epoch import first_state, roster_digest
 from hushgrid.curator.gaps import _is_beyond, largest_loss, note_loss, resume_zones
 from hushgrid.curator.transfer import move
 from hushgrid.errors import LedgerError, MeterError
-from hushgrid.files.deployment import Deployment, ZoneService
+from hushgrid.files.deployment import ZoneService
 from hushgrid.operate.audit import load_ledger, terms_of
 from hushgrid.operate.process import make_noise
 from hushgrid.operate.status import from_ledger
@@ -39,34 +39,17 @@ from hushgrid.stores.ledger.writer import Ledger, load, verify_signature
 from hushgrid.stores.meters import open_meters
 from hushgrid.web.tokens import make_token
 from tests.bodies import resume
+from tests.curator.copies import (
+    put_back,
+    take_copy,
+)
 from tests.curator.setups import service as plain
 from tests.curator.setups import street_in
 from tests.operate.faults import FIRST, QUARTER, World, lose_meters, no_pauses, service, zone
 from tests.services import Postgres
-from tests.web.http.test_access import KEPT
+from tests.web.http.credentials import KEPT
 
 __all__ = ["no_pauses"]
-
-
-def take_copy(made: Deployment) -> None:
-    """Copy the ledger as it is."""
-    folder = Path(made.ledger).parent
-    for end in ("", "-wal"):
-        if (path := folder / f"ledger.db{end}").exists():
-            shutil.copy(path, folder / f"copy{end}")
-
-
-def put_back(made: Deployment, *, new_machine: bool) -> None:
-    """Put the copy in place, perhaps without what the old machine knew of later records."""
-    folder = Path(made.ledger).parent
-    for end in ("", "-wal", "-shm"):
-        (folder / f"ledger.db{end}").unlink(missing_ok=True)
-        if (folder / f"copy{end}").exists():
-            (folder / f"copy{end}").rename(folder / f"ledger.db{end}")
-    if new_machine:
-        shutil.rmtree(made.witness_folder)
-        for one in made.zones:
-            sidecar_path(Path(made.ledger), one.id).unlink()
 
 
 def older_copy(world: World, lost: int = 1, *, new_machine: bool = True) -> World:

@@ -14,8 +14,8 @@ from hushgrid.files.zone_file import Provenance
 from hushgrid.stores.ledger.chain import follow
 from hushgrid.stores.ledger.records import NOTHING, seal
 from tests import bodies
+from tests.curator.curators import FIRST, Shown, curator, feed
 from tests.curator.setups import BEGINS, service
-from tests.curator.test_curator import FIRST, Shown, curator, feed
 
 DIGEST = "ab" * 32
 

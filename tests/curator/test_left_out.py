@@ -8,8 +8,8 @@ import pytest
 
 from hushgrid.stores.ledger.records import ReleaseRecord
 from hushgrid.stores.meters import Counts
+from tests.curator.curators import FIRST, Shown, curator, everyone
 from tests.curator.setups import BEGINS, reading, service
-from tests.curator.test_curator import FIRST, Shown, curator, everyone
 
 
 @pytest.mark.parametrize("stops", [0, 300, 600, 900, 1500, 1560, 1620])

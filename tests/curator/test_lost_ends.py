@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,47 +18,18 @@ from hushgrid.operate.batch.engines import engine_at
 from hushgrid.operate.batch.run import Job, run
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.records import Record
-from hushgrid.stores.ledger.witness import open_witnesses, sidecar_path
+from hushgrid.stores.ledger.witness import open_witnesses
+from tests.curator.lost_files import (
+    lose,
+    put_back,
+    save,
+    witness_file,
+)
 from tests.operate.batch.batches import write
-from tests.operate.faults import FIRST, QUARTER, World, lose_meters, no_pauses, service, wh, zone
-from tests.web.http.test_web import NDJSON, as_ndjson
+from tests.operate.faults import FIRST, QUARTER, World, no_pauses, service, wh, zone
+from tests.web.http.faces import NDJSON, as_ndjson
 
 __all__ = ["no_pauses"]
-
-
-def ledger_files(made: Deployment) -> list[Path]:
-    path = Path(made.ledger)
-    return [path.with_name(path.name + end) for end in ("", "-wal", "-shm")]
-
-
-def save(made: Deployment, name: str) -> Path:
-    """A copy of the ledger and of the witness folder."""
-    copy = Path(made.ledger).parent / name
-    copy.mkdir()
-    for path in ledger_files(made)[:2]:
-        if path.exists():
-            shutil.copy(path, copy / path.name)
-    shutil.copytree(made.witness_folder, copy / "witness")
-    return copy
-
-
-def lose(made: Deployment, *what: str) -> None:
-    if "witness" in what:
-        shutil.rmtree(made.witness_folder)
-    if "meters" in what:
-        lose_meters(made)
-    if "small" in what:
-        for one in made.zones:
-            sidecar_path(Path(made.ledger), one.id).unlink(missing_ok=True)
-
-
-def put_back(made: Deployment, copy: Path, *lost: str) -> None:
-    """The ledger as it was, without what is lost besides."""
-    for path in ledger_files(made):
-        path.unlink(missing_ok=True)
-        if (copy / path.name).exists():
-            shutil.copy(copy / path.name, path)
-    lose(made, *lost)
 
 
 def records(made: Deployment, name: str = "elm") -> list[Record]:
@@ -78,10 +48,6 @@ def unbooked(world: World, name: str = "elm") -> float:
     ]
     booked = sum(one.body["epsilon"] for one in found if one.kind == "resume")
     return 0.5 * len(lost) - float(booked)
-
-
-def witness_file(made: Deployment, name: str) -> Path:
-    return made.witness_folder / "1" / hashlib.sha256(name.encode()).hexdigest()[:16]
 
 
 def test_a_run_without_a_witness_on_disk_leaves_none_that_proves_anything(tmp_path: Path) -> None:

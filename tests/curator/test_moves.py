@@ -8,27 +8,25 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hushgrid import OccupancyModel, Policy
-from hushgrid._numbers import Floats
+from hushgrid import OccupancyModel
 from hushgrid.curator.transfer import move
 from hushgrid.curator.zone_account import ZoneAccount
-from hushgrid.files.deployment import Deployment, Pattern, Promise, ZoneService
-from hushgrid.files.weeks import placed
-from hushgrid.stores.ledger import open_store
-from hushgrid.stores.ledger.chain import check
+from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.stores.ledger.records import (
     LedgerState,
     TransferRecord,
     unmatched,
 )
-from hushgrid.stores.ledger.writer import verify_signature
 from tests.curator.borders import FIRST, HOUR, Street, exact, zone_of
+from tests.curator.moved_houses import (
+    HORIZON,
+    QUARTER,
+    run,
+    said,
+    states,
+    street,
+)
 from tests.curator.setups import BEGINS
-from tests.curator.setups import service as service_of
-from tests.curator.test_curator import Shown, curator, feed
-
-QUARTER, SLOW, HORIZON = 900, 0.08, 24
-STAY = np.array([[1 - SLOW, SLOW], [SLOW, 1 - SLOW]])
 
 
 def test_the_oracle_knows_the_golden_values() -> None:
@@ -38,42 +36,6 @@ def test_the_oracle_knows_the_golden_values() -> None:
 
 
 # ---- through the service
-
-
-def run(folder: Path, one: ZoneService, readings: int, forecasts: int = 0) -> None:
-    """An epoch: some steps with readings, then some without."""
-    with curator(folder, one, Shown(), now=one.begins, new_epoch=known(folder, one)) as it:
-        for k in range(readings + forecasts):
-            if k < readings:
-                feed(it, it.t, list(range(len(one.meters))))
-            it.run(it.next_due())
-
-
-def known(folder: Path, one: ZoneService) -> bool:
-    if not (folder / "ledger.db").exists():
-        return False
-    with open_store(str(folder / "ledger.db")) as store:
-        return store.head(one.id) is not None
-
-
-def states(folder: Path) -> dict[str, LedgerState]:
-    with open_store(str(folder / "ledger.db")) as store:
-        every = [record for zone in store.zones() for record in store.records(zone)]
-    report = check(every, verify_signature)
-    assert report.first_bad is None
-    return dict(report.standings)
-
-
-def street(name: str, meters: tuple[str, ...], at: int, promise: float | None) -> ZoneService:
-    """Homes that come and leave rarely; the secret step, or an interval promise."""
-    made = service_of(len(meters), name, Policy(0.4, horizon=HORIZON), begins=at)
-    model = OccupancyModel.factored([[0.5, 0.5]], [[STAY]], chain_of=[0] * len(meters))
-    made = replace(made, meters=meters, scenario=replace(made.scenario, models=(model,)))
-    if promise is None:
-        return made
-    pattern = Pattern(made.scenario, made.policy)
-    made = replace(made, pattern=pattern, promise=Promise("interval", promise, block=QUARTER))
-    return placed(made, at)
 
 
 def moves(folder: Path, at: int, *zones: ZoneService) -> TransferRecord:
@@ -95,19 +57,6 @@ def test_a_house_comes_with_the_account_it_left_with(tmp_path: Path) -> None:
     fault = unmatched({"elm": found["elm"], "oak": forged})
     assert fault is not None
     assert fault.reason.endswith("with another account than it had there")
-
-
-def said(*zones: LedgerState) -> tuple[Floats, list[int]]:
-    """What the prices of zones say about each step of a house in all of them; steps with one."""
-    lost = {
-        one.t: 1000 / one.scale
-        for zone in zones
-        for one in zone.releases
-        if one.source == "readings"
-    }
-    steps = range(min(lost), max(lost) + 1)
-    losses = [lost.get(t, 0.0) for t in steps]
-    return exact([STAY] * len(losses), [0.5, 0.5], losses), [t for t in steps if t in lost]
 
 
 TWO_PROMISES = [(1.0, 3.0), (3.0, 1.0)]

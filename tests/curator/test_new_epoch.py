@@ -13,8 +13,8 @@ from hushgrid.errors import LedgerError, MeterError
 from hushgrid.files.deployment import ZoneService
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.writer import Ledger
+from tests.curator.moved_houses import HORIZON, run, said, states, street
 from tests.curator.setups import BEGINS
-from tests.curator.test_moves import HORIZON, run, said, states, street
 from tests.operate.faults import FIRST, QUARTER, World, service, zone
 
 BORDER = FIRST + 4  # the first interval of the new epoch

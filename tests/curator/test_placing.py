@@ -10,9 +10,9 @@ import pytest
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import Deployment
 from hushgrid.files.service_file import load_deployment
+from tests.curator.curators import Shown, curator
 from tests.curator.setups import example
 from tests.curator.streets import publish
-from tests.curator.test_curator import Shown, curator
 
 BEGINS = 1_767_225_600
 HOUR = 3600

@@ -20,7 +20,7 @@ from hushgrid.report.promise import outlook_json, outlook_prose, plan_prose, pri
 from hushgrid.web.http import prices as promises
 from hushgrid.web.http.models import PromiseTerms, TradeoffAnswer
 from tests.curator.worlds import service
-from tests.web.http.test_web import Face, refused
+from tests.web.http.faces import Face, refused
 
 DAY = Policy(0.5, horizon=96)
 

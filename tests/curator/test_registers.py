@@ -28,12 +28,12 @@ from hushgrid.stores.meters import MeterStore
 from hushgrid.stores.meters.columns import Roster
 from hushgrid.web.http.app import make_app
 from hushgrid.web.prices import History
+from tests.curator.curators import Shown, curator
 from tests.curator.setups import BEGINS, example, service, several_meters, two_registers
-from tests.curator.test_curator import Shown, curator
+from tests.intake.export_files import FILES
 from tests.intake.renderings import espi_block, espi_meter, espi_type, feed
-from tests.intake.test_exports import FILES
-from tests.web.http.test_web import AUTH, DIGEST, Face
-from tests.web.test_guides import blocks
+from tests.web.guides import blocks
+from tests.web.http.faces import AUTH, DIGEST, Face
 
 ZONE = two_registers(service(n=4, export=400))  # house 1 has a second register
 GUIDE = (Path(__file__).parents[2] / "docs" / "meter-data.md").read_text()

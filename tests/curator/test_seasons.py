@@ -22,9 +22,9 @@ from hushgrid.model.laws import Gamma
 from hushgrid.operate.audit import load_ledger, terms_of
 from hushgrid.stores.ledger.records import schedule_digest
 from tests.curator.borders import exact
+from tests.curator.curators import Shown, curator
 from tests.curator.setups import service_text
 from tests.curator.streets import publish, standing
-from tests.curator.test_curator import Shown, curator
 
 STEP, WHERE = 14_400, ZoneInfo("Europe/Zurich")
 BEGINS = 1_767_571_200  # 2026-01-05T00:00:00Z

@@ -28,13 +28,13 @@ from hushgrid.web.http import prices
 from hushgrid.web.prices import History
 from tests import bodies
 from tests.curator.borders import exact
+from tests.curator.curators import Shown, curator
 from tests.curator.setups import BEGINS
 from tests.curator.setups import service as service_of
-from tests.curator.test_curator import Shown, curator
-from tests.curator.test_transfer import left, run_on, two
+from tests.curator.transfers import left, run_on, two
 from tests.operate.faults import QUARTER, World, service, wh, zone
 from tests.stores.ledger.ledgers import KEY, START, lines_of, read, sealed
-from tests.web.http.test_web import NDJSON, as_ndjson
+from tests.web.http.faces import NDJSON, as_ndjson
 
 VERIFIER = Path(__file__).parents[2] / "scripts" / "verify_ledger.py"
 STEPS = 3

@@ -8,12 +8,10 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from hushgrid import Policy
 from hushgrid.cli import main
 from hushgrid.curator import epoch
 from hushgrid.curator.gaps import book, resume_zones
@@ -24,17 +22,21 @@ from hushgrid.files.zone_file import Provenance
 from hushgrid.operate.check import examine
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import check
-from hushgrid.stores.ledger.records import LedgerState, Record
+from hushgrid.stores.ledger.records import Record
 from hushgrid.stores.ledger.writer import Ledger, load, verify_signature
 from tests import bodies
 from tests.bodies import transfer
 from tests.curator.borders import exact
-from tests.curator.setups import BEGINS, STAY
-from tests.curator.setups import service as service_of
-from tests.curator.test_curator import Shown, curator, feed
-from tests.curator.test_lost_ends import put_back, save, witness_file
+from tests.curator.curators import Shown, curator, feed
+from tests.curator.lost_files import put_back, save, witness_file
+from tests.curator.setups import STAY
+from tests.curator.transfers import (
+    run_on,
+    standing,
+    two,
+)
 from tests.operate.faults import FIRST, QUARTER, World, service, zone
-from tests.stores.ledger.test_ledger_chain import SCRIPT
+from tests.stores.ledger.verifier import SCRIPT
 
 STEPS = 3
 
@@ -53,11 +55,6 @@ def moved(world: World, meter: str = "elm-1", source: str = "elm", target: str =
 def records(world: World) -> list[Record]:
     with open_store(world.made.ledger, create=False) as store:
         return [record for one in store.zones() for record in store.records(one)]
-
-
-def standing(folder: Path, name: str) -> LedgerState:
-    with open_store(str(folder / "ledger.db")) as store:
-        return check(store.records(name), verify_signature).standings[name]
 
 
 def transfers(world: World) -> list[tuple[str, str]]:
@@ -210,27 +207,6 @@ def test_what_models_cost_is_charged_after_a_crash_or_a_loss(
             ledger.append("gap", bodies.gap(t, t + 5, "witness"))
             book(pooled, ledger, [pooled])
     assert [one.epsilon for one in standing(tmp_path, "elm").charges] == [1.2]
-
-
-def two(seconds: int = 900, each: float = 0.5, at: int = BEGINS) -> tuple[ZoneService, ZoneService]:
-    """Zone elm, which a house leaves, under some terms; and oak, where it goes."""
-    elm = service_of(2, "elm", Policy(each, horizon=96), begins=at, seconds=seconds)
-    return elm, service_of(2, "oak", Policy(0.5, horizon=96))
-
-
-def run_on(folder: Path, made: ZoneService, steps: int, **more: Any) -> None:
-    with curator(folder, made, Shown(), now=made.begins, **more) as it:
-        for _ in range(steps):
-            feed(it, it.t, [1])
-            it.run(it.next_due())
-
-
-def left(folder: Path, *zones: ZoneService) -> int:
-    """When the account ended that the first house of elm takes along to oak [UTC epoch s]."""
-    where = {"ledger": str(folder / "ledger.db"), "meters": str(folder / "meters")}
-    made = Deployment(zones=zones, mode="simulation", key=folder / "key", **where)
-    move(made, "elm-0", "elm", "oak", BEGINS + 10**6)
-    return standing(folder, "oak").transfers[-1].last
 
 
 @pytest.mark.parametrize("of", ["lost", "present"])

@@ -33,23 +33,17 @@ from hushgrid.stores.ledger.witness import Witnesses, sidecar_path
 from hushgrid.stores.ledger.writer import verify_signature
 from hushgrid.web.http.models import PromiseTerms
 from tests.curator.borders import zone_of
+from tests.curator.copies import put_back, take_copy
+from tests.curator.curators import Shown, curator
+from tests.curator.hourly import (
+    HOUR,
+    street,
+)
 from tests.curator.streets import BEGINS, load
-from tests.curator.test_curator import Shown, curator
-from tests.curator.test_gaps import put_back, take_copy
 from tests.curator.worlds import deployment
 from tests.examples import SOAK
 
-HOUR = 3600
-THETA = OccupancyModel.factored([[2 / 3, 1 / 3]], [[[[0.9, 0.1], [0.2, 0.8]]]], chain_of=[0, 0])
 WINDOW = (('secret = "interval"', 'secret = "window"\nwindow = "PT12H"'),)
-
-
-def street(begins: int, promise: Promise) -> ZoneService:
-    """Two homes of 1000 Wh with prices by the hour, as a file gives them."""
-    made = zone_of(THETA, begins, promise.epsilon, 48, None)
-    pattern = Pattern(made.scenario, Policy(promise.epsilon, horizon=48))
-    found = replace(made, pattern=pattern, promise=promise)
-    return placed(found, begins)
 
 
 @dataclass

@@ -25,7 +25,7 @@ from hushgrid.demo.living import DemoOptions, DemoRequests, run_demo
 from hushgrid.demo.setting import EVENING, PLACES
 from hushgrid.errors import ServiceError
 from tests.web.brokers import until
-from tests.web.test_mqtt import heard
+from tests.web.messages import heard
 
 ROOT = Path(__file__).parents[2]
 MONDAY = 1_767_571_200  # 2026-01-05T00:00:00Z

@@ -44,9 +44,9 @@ from hushgrid.stores.ledger.records import ReleaseRecord
 from hushgrid.web.http import server as staging
 from hushgrid.web.http.server import SwappableApp
 from tests.examples import examples
-from tests.web.http.test_web import Face
-from tests.web.test_feeds import release
-from tests.web.test_in_force import WINTER, Wall, running
+from tests.web.http.faces import Face
+from tests.web.releases import release
+from tests.web.running import WINTER, Wall, running
 
 MONDAY = 1_767_571_200  # 2026-01-05T00:00:00Z
 BEGINS = MONDAY - 40 * 900  # the last forty steps of a week

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import tomllib
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -27,6 +26,9 @@ from hushgrid.operate.template import (
 )
 from hushgrid.report.promise import price_error
 from tests.curator.setups import BEGINS
+from tests.files.leaves import (
+    leaves,
+)
 
 LAWS = """absent = { law = "uniform" }
 present = { law = "uniform" }
@@ -47,13 +49,6 @@ def put(folder: Path, *edits: tuple[str, str], end: str = "") -> Path:
     path = folder / "service.toml"
     path.write_text(text + end)
     return path
-
-
-def leaves(table: Any) -> int:
-    inner = table.values() if isinstance(table, dict) else table
-    if not isinstance(table, (dict, list)):
-        return 1
-    return sum(leaves(one) for one in inner)
 
 
 def test_the_file_of_init_is_small_and_has_a_port() -> None:

@@ -17,7 +17,7 @@ from hushgrid.lab.attack import labelled_days, record_labelled, versions
 from hushgrid.lab.datasets import Real
 from hushgrid.learn.histories import Histories
 from hushgrid.mechanism.policy import Policy
-from tests.lab.test_attack import day, run, world
+from tests.lab.attacked import day, run, world
 
 ECO = Path(__file__).parents[3] / "shared/data/eco_house2/eco_house2_15min.parquet"
 MONDAY = 1_357_516_800  # 2013-01-07

@@ -11,7 +11,7 @@ import pytest
 
 from hushgrid.cli.compare import recorded_source
 from hushgrid.errors import PlanError
-from tests.cli.test_cli import hushgrid
+from tests.cli.commands import hushgrid
 
 SGSC = Path(__file__).parents[3] / "shared/data/sgsc/readings_2013_50homes.parquet"
 SURVEY = Path(__file__).parents[3] / "shared/data/occupancy_survey/chains.parquet"

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from hushgrid.lab.loop import FIGURES
-from tests.cli.test_cli import EXAMPLE, hushgrid
+from tests.cli.commands import EXAMPLE, hushgrid
 
 
 @pytest.fixture(scope="module")

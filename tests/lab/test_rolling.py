@@ -27,7 +27,7 @@ from hushgrid.lab.methods import FORECAST, MethodPromise
 from hushgrid.lab.plain import banded_load, flat_load
 from hushgrid.lab.rolling import DailySums, RollingMean, choose_sums, last_days
 from hushgrid.report.comparison import comparison_json, guarantee_prose, recorded_table
-from tests.lab.test_consecutive_days import DAYS, T, U, source
+from tests.lab.day_source import DAYS, T, U, source
 
 PROMISE = MethodPromise("interval", 1.0)
 

@@ -40,7 +40,7 @@ from hushgrid.lab.rolling import DailySums
 from hushgrid.lab.transforms import FOURIER, WAVELET
 from hushgrid.lab.wevent import WEVENT, WEVENT_ABSORPTION, Absorption, Distribution
 from hushgrid.report.comparison import comparison_json
-from tests.lab.test_consecutive_days import T, U, source
+from tests.lab.day_source import T, U, source
 
 HOMES = 60
 CLAMP = 300  # [Wh]

@@ -21,7 +21,7 @@ from hushgrid.learn.learner import (
     split_laws,
     starts_of,
 )
-from tests.learn.test_learn_zone import SHOWN, histories, lived_in
+from tests.learn.homes import SHOWN, histories, lived_in
 
 HABITS = assumed_habits(1800)
 FEW = LearningTerms(law="lognormal", prototypes=2, iterations=8)

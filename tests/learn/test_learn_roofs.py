@@ -23,9 +23,8 @@ from hushgrid.learn.habits import Habits, assumed_habits, stationary
 from hushgrid.learn.histories import Histories, Roof, ailments, netted, of_months, split_roofs
 from hushgrid.learn.learner import LearningTerms, learn, split_held_out
 from hushgrid.learn.solar import dependence
-from tests.learn.options import learn_words
-from tests.learn.test_learn_signed import main
-from tests.learn.test_learn_zone import BEGINS, SHOWN, lived_in
+from tests.learn.homes import BEGINS, SHOWN, lived_in
+from tests.learn.options import learn_words, main
 
 LIMIT, DAYS = 700, 8
 HOUR = (SHOWN[: DAYS * 48] % 86_400) / 3600

@@ -18,9 +18,8 @@ from hushgrid.learn.evaluation import PublishedGroup, law_of_table, marginal_sco
 from hushgrid.learn.habits import assumed_habits
 from hushgrid.learn.histories import Histories, check_seasons, of_seasons
 from hushgrid.learn.learner import LearningTerms, learn
-from tests.learn.options import learn_words
-from tests.learn.test_learn_signed import main
-from tests.learn.test_learn_zone import SHOWN, csv, lived_in
+from tests.learn.homes import SHOWN, csv, lived_in
+from tests.learn.options import learn_words, main
 
 JUNE = int(datetime(2013, 6, 21, tzinfo=UTC).timestamp())  # a Friday, as SHOWN has it
 DAYS = 16

@@ -38,8 +38,8 @@ from hushgrid.web.tokens import make_token
 from tests.curator.worlds import TOKEN, deployment
 from tests.curator.worlds import service as zone_service
 from tests.web.brokers import free_port
-from tests.web.http.test_access import KEPT
-from tests.web.http.test_web import NDJSON, as_ndjson
+from tests.web.http.credentials import KEPT
+from tests.web.http.faces import NDJSON, as_ndjson
 
 QUARTER = 900
 BEGINS = 1_767_571_200  # 2026-01-05T00:00:00Z

@@ -18,8 +18,8 @@ from tests.disks import fill, small_disk
 from tests.operate.faults import DIGEST, FIRST, QUARTER, World, judge_logs, no_pauses, service, wh
 from tests.services import Postgres
 from tests.web.brokers import Broker
-from tests.web.http.test_web import as_ndjson
-from tests.web.test_mqtt import heard, send
+from tests.web.http.faces import as_ndjson
+from tests.web.messages import heard, send
 
 __all__ = ["no_pauses"]
 

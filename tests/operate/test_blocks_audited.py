@@ -16,8 +16,8 @@ from hushgrid.mechanism.noise import Stepwise
 from hushgrid.operate.audit import load_ledger, terms_of
 from hushgrid.stores.meters import MeterStore
 from hushgrid.stores.meters.tables import NOISE
+from tests.curator.block_lives import LENGTHS, LOSSES, POLICY, Life, blocks, go_on, truth
 from tests.curator.setups import BEGINS
-from tests.curator.test_blocks import LENGTHS, LOSSES, POLICY, Life, blocks, go_on, truth
 
 RELEASES = Policy(0.5, horizon=12, schedule=POLICY.schedule, publish="estimate",
                   estimator="releases", usual=400.0)  # fmt: skip

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from hushgrid.accounting.temporal import temporal_leakage
-from hushgrid.cli import main
 from hushgrid.curator.promise import outlook, zone_prose
 from hushgrid.files.deployment import Http
 from hushgrid.files.models import load_survey
@@ -24,29 +23,12 @@ from hushgrid.operate.check import examine
 from hushgrid.operate.template import placeholders
 from hushgrid.planning.planner import plan
 from hushgrid.report.promise import price_error
-from hushgrid.stores.ledger.writer import create
-from tests.curator.setups import example
 from tests.curator.worlds import deployment, service
+from tests.operate.check_files import (
+    put,
+    run,
+)
 from tests.web.brokers import free_port
-
-BEGINS = 1_767_225_600
-
-
-def run(*arguments: str | Path) -> int:
-    with pytest.raises(SystemExit) as stopped:
-        main([str(argument) for argument in arguments])
-    return int(stopped.value.code or 0)
-
-
-def put(folder: Path, *edits: tuple[str, str]) -> Path:
-    text = example(BEGINS)
-    for old, new in edits:
-        assert old in text
-        text = text.replace(old, new, 1)
-    (folder / "service.toml").write_text(text.replace("port = 8080", f"port = {free_port()}"))
-    if not (folder / "hushgrid.key").exists():
-        create(folder / "hushgrid.key")
-    return folder / "service.toml"
 
 
 def test_what_init_writes_passes_check(

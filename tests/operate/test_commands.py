@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import signal
@@ -18,7 +17,6 @@ import httpx
 import pyarrow.parquet as pq
 import pytest
 
-from hushgrid.cli import main
 from hushgrid.curator.ingest import UNKNOWN, Ingest
 from hushgrid.files.deployment import Http
 from hushgrid.files.service_file import load_deployment
@@ -27,32 +25,14 @@ from hushgrid.web.http.app import make_app
 from hushgrid.web.http.common import Metrics, ZoneStates
 from hushgrid.web.http.server import Server
 from hushgrid.web.mqtt import MqttReadings
-from tests.curator.setups import street_in
 from tests.curator.worlds import TOKEN, MemoryMeters
-from tests.web.brokers import Broker, free_port, until
-from tests.web.http.test_web import FORMATS, table
-
-DIGEST = hashlib.sha256(TOKEN.encode()).hexdigest()
-NOTHING = dict.fromkeys(
-    ("accepted", "duplicate", "late", "clamped", "unknown", "malformed", "early", "damaged"), 0
+from tests.operate.reading_files import (
+    DIGEST,
+    NOTHING,
+    run,
 )
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    """The service file of a street and its key, with a token and a port of its own."""
-    path = street_in(tmp_path / "zone")
-    text = path.read_text().replace("token_digests = []", f'token_digests = ["{DIGEST}"]')
-    path.write_text(text.replace("port = 8080", f"port = {free_port()}"))
-    return path
-
-
-def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
-    capsys.readouterr()
-    with pytest.raises(SystemExit) as ended:
-        main([str(argument) for argument in arguments])
-    said = capsys.readouterr()
-    return int(ended.value.code or 0), said.out, said.err
+from tests.web.brokers import Broker, until
+from tests.web.http.faces import FORMATS, table
 
 
 def rows(file: Path, count: int = 5) -> list[tuple[str, int, int, int]]:

@@ -20,10 +20,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from hushgrid import SimulatedNoise
-from hushgrid.cli import main
 from hushgrid.curator.clock import SystemClock
 from hushgrid.curator.curator import Curator
-from hushgrid.errors import HushgridError
 from hushgrid.files.service_file import load_deployment
 from hushgrid.operate import serve
 from hushgrid.operate.template import example as template
@@ -31,53 +29,12 @@ from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.writer import create, load
 from hushgrid.stores.meters import MeterStore
 from tests.bodies import transfer
-from tests.curator.setups import example
+from tests.operate.ready_folder import (
+    PRODUCTION,
+    REAL,
+    Folder,
+)
 from tests.services import Postgres
-from tests.web.brokers import free_port
-
-
-class Folder:
-    """A service folder of a street of 40 homes, with a free port."""
-
-    def __init__(self, path: Path) -> None:
-        self.path, self.file, self.key = path, path / "service.toml", path / "hushgrid.key"
-        self.port = free_port()
-        text = example(int(time.time()) // 900 * 900)
-        self.file.write_text(text.replace("port = 8080", f"port = {self.port}"))
-        create(self.key)
-
-    def edit(self, *edits: tuple[str, str]) -> None:
-        text = self.file.read_text()
-        for old, new in edits:
-            assert old in text
-            text = text.replace(old, new, 1)
-        self.file.write_text(text)
-
-    def serve(self) -> str:
-        """What serve says when it does not start, or nothing."""
-        stop = threading.Event()
-        stop.set()
-        try:
-            serve(load_deployment(self.file), clock=SystemClock(), stop=stop)
-        except (HushgridError, OSError) as error:
-            return str(error)
-        return ""
-
-    def check(self, *options: str) -> int:
-        with pytest.raises(SystemExit) as stopped:
-            main(["check", str(self.file), *options])
-        return int(stopped.value.code or 0)
-
-    def content(self) -> dict[str, tuple[bytes, int, int]]:
-        """Every file, byte for byte, with its mode and time of change."""
-        return {
-            str(one.relative_to(self.path)): (
-                one.read_bytes() if one.is_file() else b"",
-                one.stat().st_mode,
-                one.stat().st_mtime_ns,
-            )
-            for one in sorted(self.path.rglob("*"))
-        }
 
 
 @pytest.fixture
@@ -277,16 +234,6 @@ def test_check_says_what_other_terms_would_change(
     (said,) = [one for one in values["remarks"] if "other terms than the ledger" in one]
     assert "hushgrid serve --yes begins them" in said
     assert "other terms than the ledger" in folder.serve(), "and without --yes it does not start"
-
-
-PRODUCTION = ('mode = "simulation"', 'mode = "production"')
-REAL = (
-    ('eta_set_by = "not set yet: this is an example; say who trusts the laws below, and why"',
-     'eta_set_by = "the measurement office, after the survey of 2025"'),
-    ('{ prefix = "elm-", first = 1 }', '{ prefix = "gk-", first = 1 }'),
-    ('{ prefix = "elm-", first = 31 }', '{ prefix = "gk-", first = 31 }'),
-    ("leave = 0.03, come = 0.25", "leave = 0.031, come = 0.24"),
-)  # fmt: skip
 
 
 def test_values_of_the_template_are_no_production(

@@ -34,8 +34,8 @@ from hushgrid.web import mqtt as mqtt_module
 from tests.curator.worlds import START, TOKEN, deployment, service
 from tests.operate.served import SECONDS, described
 from tests.web.brokers import Broker, free_port, until
-from tests.web.http.test_web import NDJSON, as_ndjson
-from tests.web.test_mqtt import heard, send
+from tests.web.http.faces import NDJSON, as_ndjson
+from tests.web.messages import heard, send
 
 ROOT = Path(__file__).parents[2]
 

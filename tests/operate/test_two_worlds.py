@@ -32,7 +32,7 @@ from hushgrid.stores.ledger.writer import create
 from tests.curator.worlds import START, TOKEN, MemoryMeters, service
 from tests.examples import SOAK
 from tests.operate.twins import AWAY, EMPTY, OTHERS, STEPS, ZONES, Leak, Seen
-from tests.web.http.test_web import Face
+from tests.web.http.faces import Face
 from tests.web.http.ways import ways
 
 log = logging.getLogger("hushgrid.curator")

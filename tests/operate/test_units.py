@@ -19,10 +19,10 @@ from hushgrid.files.service_file import load_deployment
 from hushgrid.intake.readings import Parsed, Readings, Register
 from hushgrid.stores.clients import Client, ClientStore
 from tests.curator.worlds import START, MemoryMeters, service
-from tests.operate.test_commands import NOTHING, file, run
-from tests.web.http.test_access import KEPT as HASHED
-from tests.web.http.test_access import SECRET
-from tests.web.http.test_operator import ELM, desk
+from tests.operate.reading_files import NOTHING, file, run
+from tests.web.http.credentials import KEPT as HASHED
+from tests.web.http.credentials import SECRET
+from tests.web.http.desks import ELM, desk
 
 __all__ = ["file"]  # a fixture
 HOMES = 25

@@ -45,8 +45,8 @@ from hushgrid.web.http import readings
 from hushgrid.web.tokens import make_token
 from tests.curator.worlds import START, deployment, service
 from tests.examples import SOAK
-from tests.web.http.test_access import KEPT
-from tests.web.http.test_web import AUTH, DIGEST, FORMATS, as_arrow, as_ndjson, as_parquet
+from tests.web.http.credentials import KEPT
+from tests.web.http.faces import AUTH, DIGEST, FORMATS, as_arrow, as_ndjson, as_parquet
 
 SECONDS = 900
 STEPS, EMPTY, AWAY = 14, 3, range(5, 11)  # an interval without readings; nobody is at the curator

@@ -27,8 +27,8 @@ from hushgrid.web.openadr.objects import PublicObjects
 from hushgrid.web.prices import History, Pages
 from tests.curator.worlds import START, service
 from tests.web.brokers import Broker, until
-from tests.web.http.test_web import Face, Still, shown
-from tests.web.test_in_force import Heard
+from tests.web.http.faces import Face, Still, shown
+from tests.web.running import Heard
 
 MINUTE, RELEASES = 60, 1200
 NEWEST = START + MINUTE * (RELEASES + 1)  # start of the interval of the newest price

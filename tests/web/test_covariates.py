@@ -37,8 +37,8 @@ from hushgrid.web.covariates import CovariateSources, CovariateValues, values_of
 from hushgrid.web.http.common import Metrics
 from hushgrid.web.mqtt import MqttOut
 from hushgrid.web.prices import Forecaster
+from tests.curator.curators import FIRST, Shown, _Counting, curator, everyone, feed
 from tests.curator.setups import BEGINS, example, service
-from tests.curator.test_curator import FIRST, Shown, _Counting, curator, everyone, feed
 from tests.curator.worlds import deployment
 from tests.web.brokers import Broker, until
 

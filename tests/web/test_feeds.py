@@ -36,21 +36,14 @@ from hushgrid.web.prices import (
     series,
 )
 from tests.curator.worlds import START, service
-from tests.web.http.test_web import Face, Still, refused, shown
+from tests.web.http.faces import Face, Still, refused
+from tests.web.releases import (
+    T,
+    release,
+)
 
-T = START // 900
 FEEDS = feeds()
 WITH_RANGE = [feed.path for feed in FEEDS if feed.shape is not None]
-
-
-def release(i: int, **changes: Any) -> ReleaseRecord:
-    """The release of the zone's i-th interval, its price for two intervals later."""
-    own = {
-        "t": T + i, "start": START + 900 * i, "applies_start": START + 900 * (i + 2),
-        "rate": (10 + i) / 100, "load_hat": 3000 + 50 * i, "scale": 400.0,
-        "head": f"{i % 16:x}" * 64, "signature": "cd" * 64,
-    }  # fmt: skip
-    return shown(**(own | changes))
 
 
 @pytest.fixture

@@ -26,12 +26,16 @@ from hushgrid.web.mqtt import topic_of
 from tests.curator.setups import example
 from tests.services import free_port
 from tests.web.brokers import until
+from tests.web.guides import (
+    DOCS,
+    FEEDS,
+    OPENADR,
+    ROOT,
+    blocks,
+    read_by_evcc,
+)
 from tests.web.openadr.setup import SECRET, World, world
-from tests.web.test_in_force import found_by_discovery
-
-ROOT = Path(__file__).parents[2]
-DOCS = ROOT / "docs"
-FEEDS, OPENADR = (DOCS / "feeds.md").read_text(), (DOCS / "openadr.md").read_text()
+from tests.web.running import found_by_discovery
 
 
 @pytest.fixture(scope="module")
@@ -39,10 +43,6 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("guides")
     with world(folder, clients={"house-7": KINDS["ven"]}, fill=1200) as made:
         yield made
-
-
-def blocks(text: str, kind: str) -> list[str]:
-    return re.findall(rf"```{kind}\n(.*?)```", text, re.S)
 
 
 def here(text: str, service: World) -> str:
@@ -69,35 +69,6 @@ def test_curl(service: World) -> None:
     assert shell(table).startswith("start,end,price,currency,kind,total\n")
     first = shell(f"{stream.replace('curl', 'curl -s --max-time 2', 1)} || true")
     assert "event: price\ndata: {" in first
-
-
-# what evcc's custom tariff and its HTTP plugin know (tariff/tariff.go, plugin/http.go); each has a
-# cache of its own, and the tariff's keeps a price for 15 minutes where it does not say less
-TARIFF = {"type", "price", "forecast", "cache", "interval", "charges", "tax", "formula", "features"}
-PLUGIN = {
-    "source", "uri", "method", "headers", "body", "jq", "regex", "scale", "insecure", "auth",
-    "timeout", "cache",
-}  # fmt: skip
-
-
-def read_by_evcc(tariff: dict[str, Any]) -> dict[str, Any]:
-    """The source of a custom tariff, as evcc decodes it; a price is never kept for long."""
-    assert tariff["type"] == "custom"
-    assert set(tariff) <= TARIFF
-    (kind,) = {"price", "forecast"} & set(tariff)  # evcc wants one of the two
-    source = tariff[kind]
-    assert source["source"] == "http"
-    assert set(source) <= PLUGIN
-    cache = minutes(tariff.get("cache", "15m")) if kind == "price" else 0
-    polls = 0 if kind == "price" else minutes(tariff.get("interval", "60m"))
-    assert cache + minutes(source.get("cache", "0m")) <= 1
-    assert polls <= 5
-    return dict(source)
-
-
-def minutes(text: str) -> int:
-    assert text.endswith("m")
-    return int(text[:-1])
 
 
 def evcc_blocks() -> list[dict[str, Any]]:

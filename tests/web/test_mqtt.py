@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sqlite3
@@ -26,7 +25,11 @@ from hushgrid.stores.meters import open_meters
 from hushgrid.web.mqtt import MqttPrices, MqttReadings, hang_up
 from tests.curator.worlds import START, MemoryMeters, service, unavailable
 from tests.web.brokers import Broker, until
-from tests.web.http.test_web import ROWS, as_csv, as_json, as_ndjson, shown
+from tests.web.http.faces import ROWS, as_csv, as_json, as_ndjson, shown
+from tests.web.messages import (
+    heard,
+    send,
+)
 
 TOPIC = "hushgrid/+/readings"
 
@@ -41,18 +44,6 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
 
 def at(broker: Broker, **more: Any) -> Mqtt:
     return Mqtt("127.0.0.1", broker.port, readings=TOPIC, **more)
-
-
-def send(broker: Broker, *payloads: bytes, sender: str = "gateway-1") -> None:
-    """Each payload, confirmed by the broker."""
-    client = paho.Client(CallbackAPIVersion.VERSION2)
-    client.connect("127.0.0.1", broker.port)
-    client.loop_start()
-    for payload in payloads:
-        sent = client.publish(f"hushgrid/{sender}/readings", payload, qos=1)
-        sent.wait_for_publish(30)
-        assert sent.is_published()
-    hang_up(client)
 
 
 class Inlet:
@@ -355,16 +346,3 @@ def test_a_thread_may_end_while_it_is_stopped(broker: Broker) -> None:
     hang_up(client)
     assert client.looks > 1
     assert client.socket() is None or client.socket().fileno() == -1
-
-
-def heard(broker: Broker, topic: str) -> dict[str, Any]:
-    """The retained message of a topic."""
-    found: list[bytes] = []
-    client = paho.Client(CallbackAPIVersion.VERSION2)
-    client.on_connect = lambda c, *_: c.subscribe(topic, qos=1)
-    client.on_message = lambda _c, _d, message: found.append(bytes(message.payload))
-    client.connect("127.0.0.1", broker.port)
-    client.loop_start()
-    assert until(lambda: bool(found))
-    hang_up(client)
-    return dict(json.loads(found[0]))

@@ -45,8 +45,8 @@ from hushgrid.web.http.common import Metrics, ZoneStates
 from hushgrid.web.http.server import Server
 from hushgrid.web.mqtt import MqttReadings
 from tests.web.brokers import Broker, until
-from tests.web.http.test_web import AUTH, DIGEST
-from tests.web.test_mqtt import send
+from tests.web.http.faces import AUTH, DIGEST
+from tests.web.messages import send
 
 duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed.")
 

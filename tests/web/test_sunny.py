@@ -25,14 +25,14 @@ from hushgrid.web.mqtt import MqttPrices
 from hushgrid.web.openadr.objects import event_of, forecast_event, program_of
 from hushgrid.web.prices import discovery
 from tests.audit import zones
+from tests.curator.curators import Shown, curator, everyone, feed
 from tests.curator.setups import BEGINS, reading, service
-from tests.curator.test_curator import Shown, curator, everyone, feed
 from tests.curator.worlds import service as small
 from tests.stores.ledger.ledgers import lines_of
-from tests.web.http.test_web import Face
+from tests.web.guides import FEEDS, blocks, read_by_evcc
+from tests.web.http.faces import Face
 from tests.web.openadr.judge import check_as
-from tests.web.test_feeds import release
-from tests.web.test_guides import FEEDS, blocks, read_by_evcc
+from tests.web.releases import release
 
 EXPORT = 40  # [Wh], of readings from -50 Wh on
 FEED_IN = FeedIn(alpha=0.5, beta=1.0, floor=-1.0, cap=2.0)

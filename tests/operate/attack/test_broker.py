@@ -21,7 +21,7 @@ from hushgrid.stores.ledger.writer import load
 from hushgrid.web.mqtt import MqttOut, MqttReadings, hang_up
 from hushgrid.web.openadr.app import open_events
 from tests.curator.worlds import START, deployment, service
-from tests.test_deploy import Secured, certify
+from tests.secured import Secured, certify
 from tests.web.brokers import Broker, until
 
 

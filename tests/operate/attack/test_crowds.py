@@ -30,7 +30,8 @@ from hushgrid.web.http.server import Server
 from hushgrid.web.openadr import webhooks
 from hushgrid.web.prices import USUAL, Feed, Forecaster, History, Pages, PriceRange
 from tests.web.brokers import until
-from tests.web.http.test_web import Still
+from tests.web.http.faces import Still
+from tests.web.openadr.callbacks import NOTE, Sending, callback, certificate, names
 from tests.web.openadr.hooks import hooks
 from tests.web.openadr.setup import (
     FIRST,
@@ -43,7 +44,6 @@ from tests.web.openadr.setup import (
     ven,
     world,
 )
-from tests.web.openadr.test_webhooks import NOTE, Sending, callback, certificate, names
 
 
 def test_reports_are_never_refused_and_the_oldest_go(

@@ -28,7 +28,7 @@ from hushgrid.stores.meters import open_meters
 from hushgrid.stores.openadr import StoredObject, VtnStore, to_text
 from tests.faults.drive import Driven
 from tests.faults.serving import CLIENTS, SECONDS, SECRET, described
-from tests.web.openadr.test_webhooks import certificate
+from tests.web.openadr.callbacks import certificate
 
 PAST = 1500  # releases before the crowd comes
 REPORT = Path(os.environ.get("HUSHGRID_CROWD_REPORT", "out/soak/crowd.json"))

@@ -21,7 +21,7 @@ from tests.curator.worlds import deployment, service
 from tests.operate.faults import DIGEST
 from tests.services import Postgres
 from tests.web.brokers import free_port, until
-from tests.web.http.test_web import NDJSON, as_ndjson
+from tests.web.http.faces import NDJSON, as_ndjson
 
 SECONDS, AWAY, BACK = 2, 6.0, 3.0  # [s] of an interval, without a database, until all is back
 

@@ -29,7 +29,7 @@ from hushgrid.stores.ledger.writer import load
 from hushgrid.web.mqtt import MqttReadings, hang_up
 from hushgrid.web.tokens import make_token
 from tests.curator.worlds import START, TOKEN, MemoryMeters, deployment, service
-from tests.operate.test_ready import PRODUCTION, REAL, Folder
+from tests.operate.ready_folder import PRODUCTION, REAL, Folder
 from tests.web.brokers import Broker, free_port, until
 
 SECRET = hash_secret("a secret")

@@ -14,7 +14,7 @@ from hushgrid.errors import AccessError
 from hushgrid.stores.clients import KINDS, Client, ClientStore, hash_secret
 from hushgrid.web.openadr.webhooks import is_public
 from hushgrid.web.tokens import Access
-from tests.stores.ledger.test_ledger_witness import Machine
+from tests.stores.ledger.machine import Machine
 from tests.web.openadr.setup import kept_secret, ven, world
 
 SECRET = "a secret"

@@ -22,9 +22,9 @@ from hushgrid.mechanism import release as mechanism
 from hushgrid.operate.status import from_ledger
 from hushgrid.stores.meters import open_meters
 from tests.curator import setups
-from tests.curator.test_moves import street
+from tests.curator.moved_houses import street
 from tests.operate.faults import FIRST, QUARTER, World, no_pauses, service, zone
-from tests.web.http.test_web import NDJSON, as_ndjson
+from tests.web.http.faces import NDJSON, as_ndjson
 
 __all__ = ["no_pauses"]
 

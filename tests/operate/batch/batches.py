@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from hushgrid import Consumption, OccupancyModel, Policy, Scenario, Tariff, Uniform, Zone
 from hushgrid.curator.curator import Curator
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.mechanism.noise import Stepwise
@@ -18,6 +21,7 @@ from hushgrid.operate.batch.run import Aggregated, Aggregator, Sums
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.writer import load
 from hushgrid.stores.meters import MeterStore
+from tests.curator.setups import BEGINS, STAY, reading
 
 Row = tuple[Any, ...]  # meter, start, duration, wh[, received]
 STAMP = pa.timestamp("s", "UTC")
@@ -90,3 +94,46 @@ def live(
             meters.put(zone.id, [house[name] for name in names], *columns[:3])
         while curator.start_of(curator.t) < end:
             curator.run(curator.next_due())
+
+
+def mixed(name: str = "elm", n: int = 9, **more: Any) -> ZoneService:
+    """Three chains, two models and two classes: houses that differ."""
+    stay = np.array(STAY)
+    other = np.array([[0.6, 0.4], [0.5, 0.5]])
+    alone = OccupancyModel.factored(
+        [[0.5, 0.5], [0.9, 0.1]], [[stay, other]], chain_of=[i % 2 for i in range(n)]
+    )
+    restless = OccupancyModel.factored([[0.3, 0.7]], [[other]], chain_of=[0] * n)
+    f = Consumption.by_class(
+        absent=[Uniform(300), Uniform(100)],
+        present=[Uniform(1000), Uniform(700)],
+        class_of=[i % 3 % 2 for i in range(n)],
+    )
+    scenario = Scenario(
+        Zone(name, [1000 + i for i in range(n)]), Tariff(1.0, 2.0), (alone, restless), f
+    )
+    meters = tuple(f"{name}-{i}" for i in range(n))
+    own: dict[str, Any] = {"policy": Policy(0.5, horizon=500), "grace": 0, "begins": BEGINS}
+    return ZoneService(scenario, meters=meters, **(own | more))
+
+
+def rows_of(zone: ZoneService, steps: int, seed: int = 1) -> list[Row]:
+    """A day as it is: readings lacking, some sent twice, halves and thirds, far outside bounds."""
+    rng, rows = random.Random(seed), []
+    for t in range(steps):
+        start = BEGINS + 900 * t
+        for house, meter in enumerate(zone.all_meters):
+            wh, kind = reading(house, t), rng.randrange(12)
+            if kind == 0:
+                continue
+            if kind == 1:
+                rows += [(meter, start + 450 * k, 450, wh // 2 + k) for k in range(2)]
+            elif kind == 2:  # one third is lacking
+                rows += [(meter, start + 300 * k, 300, 7) for k in range(2)]
+            else:
+                rows.append((meter, start, 900, wh * (10**6 if kind == 3 else 1)))
+            if kind == 4:
+                rows.append(rows[-1])
+            if kind == 5:
+                rows.append((meter, start + 1, 900, 5))
+    return rows

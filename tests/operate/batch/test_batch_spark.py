@@ -11,8 +11,7 @@ import pytest
 
 from hushgrid.operate.batch.engines import Engine, engine_at
 from tests.curator.setups import BEGINS, service, two_registers
-from tests.operate.batch.batches import aggregated, figures, write
-from tests.operate.batch.test_batch import mixed, rows_of
+from tests.operate.batch.batches import aggregated, figures, mixed, rows_of, write
 
 # compiling and replanning take longer than so few rows
 QUICK = "spark.sql.codegen.wholeStage=false&spark.sql.adaptive.enabled=false"

@@ -30,7 +30,7 @@ from tests.operate.faults import published
 from tests.operate.standby.curators import TICK, Running, Witness, service_file, wait_for
 from tests.services import Postgres
 from tests.web.brokers import until
-from tests.web.http.test_web import NDJSON, as_ndjson
+from tests.web.http.faces import NDJSON, as_ndjson
 
 BY_THE_CLOCK = "HUSHGRID_FAILOVERS" in os.environ  # alone on the machine, in make soak
 KILLS = int(os.environ.get("HUSHGRID_FAILOVERS", "2"))  # 60 in make soak

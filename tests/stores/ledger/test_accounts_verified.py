@@ -28,10 +28,10 @@ from hushgrid.stores.ledger.chain import check, fold
 from hushgrid.stores.ledger.records import GapRecord, Record, schedule_digest
 from hushgrid.stores.ledger.writer import verify_signature
 from tests.bodies import transfer
+from tests.curator.curators import Shown, curator
 from tests.curator.streets import DAY, HOUR, load, publish
-from tests.curator.test_curator import Shown, curator
 from tests.stores.ledger.ledgers import KEY, Story, lines_of, opening, read, sealed
-from tests.stores.ledger.test_ledger_chain import SCRIPTED
+from tests.stores.ledger.verifier import SCRIPTED
 
 BEGINS = 1_774_652_400  # midnight before Saturday, 28 March 2026; clocks change on Sunday
 BLOCKS = ("\neta = 1.0", "\neta = 1.0\nblock_steps = [6]\nblock_epsilon = [0.3]")

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -39,24 +37,14 @@ from tests.stores.ledger.ledgers import (
     sealed,
     story,
 )
+from tests.stores.ledger.verifier import (
+    SCRIPT,
+    SCRIPTED,
+)
 
-ROOT = Path(__file__).parents[3]
-SCRIPT = ROOT / "scripts" / "verify_ledger.py"
 RECORDS = sealed(story())
 EXPORT = lines_of(RECORDS)
 LINES = EXPORT.splitlines(keepends=True)
-
-
-def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("verify_ledger", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-SCRIPTED = script()
 
 
 def test_a_whole_ledger_stands() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_cli import hushgrid, hushgrid_process
+from tests.cli.commands import hushgrid, hushgrid_process
 from tests.stores.ledger.ledgers import KEY, instead, opened, write_story
 
 ROOT = Path(__file__).parents[3]

@@ -16,7 +16,7 @@ from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.store import SqliteLedger
 from hushgrid.stores.ledger.witness import sidecar_path
 from hushgrid.stores.ledger.writer import Ledger, back_up, restore, verify_signature
-from tests.cli.test_cli import hushgrid
+from tests.cli.commands import hushgrid
 from tests.services import Postgres, postgres_binaries
 from tests.stores.ledger.ledgers import KEY, START, ZONE, checked, child, instead, opened, refusal
 

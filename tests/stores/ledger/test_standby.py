@@ -13,8 +13,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from tests.operate.check_files import put, run
 from tests.operate.faults import FIRST, World, no_pauses, service
-from tests.operate.test_check import put, run
 from tests.services import Standby, postgres_binaries, replicated
 from tests.web.brokers import until
 

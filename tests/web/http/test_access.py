@@ -34,15 +34,14 @@ from hushgrid.web import tokens as access_module
 from hushgrid.web.tokens import Access, Backoff, make_token, read_token
 from tests.curator.setups import street_in
 from tests.stores.conformance import check_client_store
+from tests.web.http.credentials import (
+    HOSTILE,
+    KEPT,
+    KEY,
+    SECRET,
+)
 
-KEY = b"k" * 32
 NOW = 1_750_000_000.0
-SECRET = "a secret that is long enough"
-KEPT = hash_secret(SECRET)  # once: it takes a while on purpose
-HOSTILE = [
-    "'; DROP TABLE clients; --", "x' OR '1'='1", 'x" OR ""="', "%s %(a)s ?1 :a", "a\0b", "\ud800",
-    "\r\nSet-Cookie: a=b", "../../etc/passwd", "ｆｕｌｌ", "", " ", "a" * 5000,
-]  # fmt: skip
 
 
 def client(name: str = "ven-7", *scopes: str, **more: Any) -> Client:

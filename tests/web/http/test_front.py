@@ -33,10 +33,10 @@ from hushgrid.web.http.middleware import BodyLimit
 from hushgrid.web.http.server import Server
 from hushgrid.web.tokens import Access
 from tests.curator.worlds import TOKEN
-from tests.web.http.test_access import HOSTILE, KEPT, KEY, SECRET
-from tests.web.http.test_web import AUTH, DIGEST, NDJSON, ROWS, Face, Still, as_ndjson, refused
+from tests.web.http.credentials import HOSTILE, KEPT, KEY, SECRET
+from tests.web.http.faces import AUTH, DIGEST, NDJSON, ROWS, Face, Still, as_ndjson, refused
 from tests.web.http.ways import ways
-from tests.web.test_feeds import release
+from tests.web.releases import release
 
 WAIT = 20.0
 

@@ -16,8 +16,8 @@ from hushgrid.report.promise import home_words, promise_sentence
 from hushgrid.web.http.app import HERE, PUBLIC, TEMPLATES
 from hushgrid.web.http.languages import NAMES, catalogue, translate
 from tests.curator.worlds import service
-from tests.web.http.test_pages import client
-from tests.web.http.test_web import Face, refused
+from tests.web.http.faces import Face, refused
+from tests.web.http.page_client import client
 
 OTHERS = [code for code in NAMES if code != "en"]
 SAME = {"hushgrid", "API", "elm", "oak", "50 %", "–", "Zone", *NAMES.values()}

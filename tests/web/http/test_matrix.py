@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 import re
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from hushgrid.audit.certificate import certify
-from hushgrid.curator.ingest import Ingest
-from hushgrid.files.deployment import Http
-from hushgrid.operate.audit import terms_of
-from hushgrid.report.certificate import certificate_json
-from hushgrid.stores.clients import SCOPES, Client, ClientStore
-from hushgrid.web.http.app import make_app
-from hushgrid.web.tokens import Access, make_token
-from tests.curator.worlds import TOKEN, service
-from tests.web.http.test_access import KEPT, KEY
-from tests.web.http.test_web import DIGEST, Face, Still
-from tests.web.http.ways import Way, ways
-from tests.web.test_feeds import release
+from hushgrid.stores.clients import SCOPES
+from tests.curator.worlds import TOKEN
+from tests.web.http.guarded import (
+    NOW,
+    WHO,
+    Guarded,
+)
+from tests.web.http.ways import ways
 
-NOW = int(Still().now())
 DOCS = Path(__file__).parents[3] / "docs"
-WHO: dict[str, str | None] = {scope: f"client-{scope}" for scope in SCOPES}
 BY_HAND = {  # the paths that are not for everyone, written here on their own
     "/v1/readings": {"write_readings"},
     "/v1/ledger": {"audit"},
@@ -35,43 +27,6 @@ BY_HAND = {  # the paths that are not for everyone, written here on their own
     "/v1/operator/certificate": {"operate", "audit"},
 }
 BY_SECRET = ("/v1/token", "/v1/session")  # ask for a secret themselves: tested with it
-
-
-@cache
-def certificate() -> dict[str, Any]:
-    return certificate_json(certify(terms=[terms_of(service(houses=2))]))
-
-
-class Guarded(Face):
-    """A face with a client for each scope."""
-
-    def __init__(self, folder: Path, **http: Any) -> None:
-        super().__init__()
-        self.http = Http(tokens=(DIGEST,), rate_limit=1e9, **http)
-        self.clients = ClientStore(str(folder / "clients.sqlite"))
-        for scope, name in WHO.items():
-            self.clients.add(Client(str(name), (scope,), KEPT, 1))
-        self.history.publish(self.zone, release(0))
-        self.app = make_app(
-            Ingest([self.zone], self.meters),
-            self.board,
-            self.metrics,
-            self.http,
-            history=self.history,
-            access=Access(self.clients, KEY, Still(), static=self.http.tokens),
-            clock=Still(),
-            lines=lambda zone: iter([f'{{"zone":"{zone}"}}\n']),
-            certify=lambda _: certificate(),
-        )
-
-    def header(self, scope: str, *, expires: int = NOW + 60, key: bytes = KEY) -> str:
-        return f"Bearer {make_token(key, str(WHO[scope]), [scope], expires, b'n')}"
-
-    def status(self, way: Way, authorization: str | None) -> httpx.Response:
-        headers = {} if authorization is None else {"Authorization": authorization}
-        if way.path == "/v1/stream":  # endless: a wrong zone shows who gets in
-            return self.call(way.method, way.path + "?zone=none", headers=headers)
-        return self.call(way.method, way.path, headers=headers)
 
 
 @pytest.fixture

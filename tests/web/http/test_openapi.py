@@ -25,9 +25,9 @@ from schemathesis.checks import (
 from hushgrid.web.http.server import Server
 from hushgrid.web.tokens import make_token
 from tests.curator.worlds import TOKEN
-from tests.web.http.test_access import KEY
-from tests.web.http.test_matrix import NOW, WHO, Guarded
-from tests.web.http.test_web import Face
+from tests.web.http.credentials import KEY
+from tests.web.http.faces import Face
+from tests.web.http.guarded import NOW, WHO, Guarded
 from tests.web.http.ways import ways
 
 EXAMPLES = int(os.environ.get("HUSHGRID_EXAMPLES", "3"))  # requests of each kind; 25 in make soak

@@ -2,42 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import tomllib
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
-from starlette.applications import Starlette
 
 from hushgrid.web.http.app import HERE, page_routes
-from tests.web.http.test_web import Face, refused
+from tests.web.http.faces import Face, refused
+from tests.web.http.page_client import (
+    client,
+)
 
 ROOT = Path(__file__).parents[3]
 STATIC = HERE / "static"
 ASSETS = {str(p.relative_to(STATIC)): p for p in STATIC.rglob("*") if p.is_file()}
 ODD = 'Ulmenstraße 7/"<b>&'
-
-
-class Client:
-    """Asks the pages without a server."""
-
-    def __init__(self, zones: tuple[str, ...], demo: bool) -> None:
-        self._app = httpx.ASGITransport(app=Starlette(routes=page_routes(zones, demo=demo)))
-
-    def get(self, path: str, headers: dict[str, str] | None = None) -> httpx.Response:
-        async def ask() -> httpx.Response:
-            async with httpx.AsyncClient(transport=self._app, base_url="http://x") as client:
-                return await client.get(path, headers=headers)
-
-        return asyncio.run(ask())
-
-
-def client(*zones: str, demo: bool = False) -> Client:
-    return Client(zones, demo)
 
 
 class Tags(HTMLParser):

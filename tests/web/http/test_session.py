@@ -16,11 +16,11 @@ from hushgrid.stores.clients import Client, ClientStore
 from hushgrid.web.http.app import make_app
 from hushgrid.web.http.common import COOKIE, same_origin, session_cookie
 from hushgrid.web.tokens import SESSIONS_KEPT, Access, Sessions
-from tests.web.http.test_access import KEPT as HASHED
-from tests.web.http.test_access import KEY, SECRET
-from tests.web.http.test_web import DIGEST, Face, Still, refused
+from tests.web.http.credentials import KEPT as HASHED
+from tests.web.http.credentials import KEY, SECRET
+from tests.web.http.faces import DIGEST, Face, Still, refused
 from tests.web.http.ways import ways
-from tests.web.test_feeds import release
+from tests.web.releases import release
 
 OURS = {"Sec-Fetch-Site": "same-origin"}
 WHO = {"client": "op", "secret": SECRET}

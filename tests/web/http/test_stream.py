@@ -17,8 +17,8 @@ from hushgrid.web.http import prices as stream
 from hushgrid.web.http import server as protocol
 from hushgrid.web.http.server import Server
 from tests.curator.worlds import TOKEN
-from tests.web.http.test_web import Face
-from tests.web.test_feeds import release
+from tests.web.http.faces import Face
+from tests.web.releases import release
 
 WAIT = 20.0  # [s] for what must come; nothing is timed by it
 

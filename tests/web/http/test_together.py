@@ -16,7 +16,7 @@ from hushgrid.stores.meters.columns import Counts
 from hushgrid.web.http.app import make_app
 from hushgrid.web.http.common import Metrics, ZoneStates
 from tests.curator.worlds import START, MemoryMeters, service, unavailable
-from tests.web.http.test_web import AUTH, DIGEST, NDJSON, as_json, as_ndjson
+from tests.web.http.faces import AUTH, DIGEST, NDJSON, as_json, as_ndjson
 
 ZONES = "elm", "oak"
 

@@ -25,8 +25,8 @@ from hushgrid.web.http import readings
 from hushgrid.web.http.app import make_app
 from hushgrid.web.http.common import Metrics, ZoneStates
 from tests.curator.worlds import START, MemoryMeters, service
-from tests.web.http.test_web import AUTH as ONE_TOKEN
-from tests.web.http.test_web import Face, as_parquet, refused
+from tests.web.http.faces import AUTH as ONE_TOKEN
+from tests.web.http.faces import Face, as_parquet, refused
 
 PARQUET = "application/vnd.apache.parquet"
 SENDERS = ("north", "south", "east", "west")

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import socket
 import ssl
 import threading
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +27,13 @@ from hushgrid.web.openadr.webhooks import (
 )
 from tests.examples import examples
 from tests.web.brokers import until
+from tests.web.openadr.callbacks import (
+    NOTE,
+    Sending,
+    callback,
+    certificate,
+    names,
+)
 from tests.web.openadr.hooks import Hooks, hooks
 from tests.web.openadr.judge import check_as, standard
 from tests.web.openadr.setup import (
@@ -47,38 +52,6 @@ from tests.web.openadr.setup import (
 def taken() -> Iterator[Hooks]:
     with hooks() as made:
         yield made
-
-
-def callback(number: int, url: str, **more: Any) -> Callback:
-    own: dict[str, Any] = {
-        "key": (f"s{number}", 0), "client": "c", "program": None, "objects": frozenset({"EVENT"}),
-        "operations": frozenset({"CREATE"}), "url": url, "bearer": None,
-    }  # fmt: skip
-    return Callback(**(own | more))
-
-
-NOTE = Note("EVENT", "CREATE", "elm-street", None, b'{"n": 1}')
-
-
-class Sending:
-    """A sender to some callbacks, with what it counted."""
-
-    def __init__(self, *callbacks: Callback, **more: Any) -> None:
-        self.callbacks, self.counted = list(callbacks), []
-        self.webhooks = Webhooks(
-            lambda: self.callbacks,
-            counted=self.counted.append,
-            **({"private": True, "pause": 0.01, "patience": 5.0} | more),
-        )
-
-    counted: list[str]
-
-    def __enter__(self) -> Sending:
-        self.webhooks.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.webhooks.stop()
 
 
 def test_a_subscriber_is_told_of_each_release(tmp_path: Path, taken: Hooks) -> None:
@@ -331,19 +304,6 @@ def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         yield made
 
 
-def names(monkeypatch: pytest.MonkeyPatch, *answers: list[str]) -> list[str]:
-    """Name servers that give these addresses, one list after the other; who was asked for."""
-    asked: list[str] = []
-
-    def getaddrinfo(host: str, port: int, **_: Any) -> list[Any]:
-        asked.append(host)
-        found = answers[min(len(asked), len(answers)) - 1]
-        return [(socket.AF_INET, 1, 6, "", (one, port)) for one in found]
-
-    monkeypatch.setattr(module.socket, "getaddrinfo", getaddrinfo)
-    return asked
-
-
 @pytest.mark.parametrize(
     "addresses", [["127.0.0.1"], ["1.1.1.1", "10.0.0.1"], ["::ffff:127.0.0.1"], ["fe80::1%eth0"]]
 )
@@ -419,37 +379,6 @@ def test_tls_is_checked_against_the_name(tmp_path: Path, monkeypatch: pytest.Mon
             sending.webhooks.notify(NOTE)
             assert until(lambda: "dropped" in sending.counted)
         assert secure.paths() == {"/ok/a": 1}
-
-
-def certificate(folder: Path, name: str) -> None:
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.x509.oid import NameOID
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    now = datetime.now(UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), True)
-        .sign(key, hashes.SHA256())
-    )
-    (folder / "cert.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    (folder / "key.pem").write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-    )
 
 
 def test_without_webhooks_nobody_can_subscribe(tmp_path: Path) -> None:
