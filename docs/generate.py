@@ -14,7 +14,7 @@ from typing import Any, get_args, get_type_hints
 import hushgrid
 
 FOLDERS = [
-    "model", "belief", "mechanism", "accounting", "planning", "adversary", "learn", "lab",
+    "model", "belief", "mechanism", "accounting", "planning", "adversary", "learning", "lab",
     "audit", "intake", "report", "files", "testing", "statistics", "errors",
 ]  # fmt: skip
 

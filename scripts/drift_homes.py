@@ -17,11 +17,11 @@ import numpy as np
 
 from hushgrid.files.readings import read_histories
 from hushgrid.lab.drift import drift, welch
-from hushgrid.learn.evaluation import marginal_scores
-from hushgrid.learn.habits import assumed_habits
-from hushgrid.learn.histories import DAY, clamped
-from hushgrid.learn.learner import LearningTerms, learn
-from hushgrid.learn.weeks import by_day, daily_scores, weekly_figures
+from hushgrid.learning.evaluation import marginal_scores
+from hushgrid.learning.habits import assumed_habits
+from hushgrid.learning.histories import DAY, clamped
+from hushgrid.learning.learner import LearningTerms, learn
+from hushgrid.learning.weeks import by_day, daily_scores, weekly_figures
 
 
 def main() -> None:

@@ -27,7 +27,7 @@ FINISHED = (
     "files",
     "intake",
     "lab",
-    "learn",
+    "learning",
     "mechanism",
     "model",
     "planning",

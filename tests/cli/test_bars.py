@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.learn.homes import csv, lived_in, public
-from tests.learn.options import learn_words
+from tests.learning.homes import csv, lived_in, public
+from tests.learning.options import learn_words
 
 LAST = ["making the models that are written", "judging them on days held out", "drawing"]
 

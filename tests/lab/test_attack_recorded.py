@@ -15,7 +15,7 @@ from hushgrid.adversary.attack import Attack, attack, merge_attacks
 from hushgrid.errors import PolicyError
 from hushgrid.lab.attack import labelled_days, record_labelled, versions
 from hushgrid.lab.datasets import Real
-from hushgrid.learn.histories import Histories
+from hushgrid.learning.histories import Histories
 from hushgrid.mechanism.policy import Policy
 from tests.lab.attacked import day, run, world
 
@@ -173,8 +173,8 @@ def test_a_real_home_with_labels() -> None:
     """ECO household 2, two days: read off its own load, and hidden by noise of its bound."""
     from pyarrow import parquet
 
-    from hushgrid.learn.habits import assumed_habits, model_of
-    from hushgrid.learn.learner import LearningTerms, learn
+    from hushgrid.learning.habits import assumed_habits, model_of
+    from hushgrid.learning.learner import LearningTerms, learn
     from hushgrid.model.consumption import Consumption
     from hushgrid.model.zone import Scenario, Tariff, Zone
 

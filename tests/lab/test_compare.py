@@ -30,7 +30,7 @@ from hushgrid.lab.datasets import (
 )
 from hushgrid.lab.methods import Method, MethodPromise, MethodRefusal, MethodSetting, Ready
 from hushgrid.lab.transforms import day_law
-from hushgrid.learn.habits import Survey, survey_of
+from hushgrid.learning.habits import Survey, survey_of
 from hushgrid.model.zone import Tariff
 from hushgrid.report.comparison import (
     comparison_json,

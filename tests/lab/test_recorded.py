@@ -21,7 +21,7 @@ from hushgrid.lab.methods import (
     MethodRefusal,
     MethodSetting,
 )
-from hushgrid.learn.histories import Histories
+from hushgrid.learning.histories import Histories
 from hushgrid.report.comparison import comparison_json, recorded_table
 
 HOUR, DAY = 3600, 86_400

@@ -18,7 +18,7 @@ from hushgrid.files.models import load_survey
 from hushgrid.files.service_file import load_deployment
 from hushgrid.files.weeks import whole_week
 from hushgrid.lab.simulation import simulate
-from hushgrid.learn.habits import survey_models
+from hushgrid.learning.habits import survey_models
 from hushgrid.operate.check import examine
 from hushgrid.operate.template import placeholders
 from hushgrid.planning.planner import plan

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
     from hushgrid._numbers import Floats
     from hushgrid.files.learn_file import LearnTable
-    from hushgrid.learn.evaluation import PublishedGroup
-    from hushgrid.learn.export import ExportedModels, ZoneChoices
-    from hushgrid.learn.habits import Survey
-    from hushgrid.learn.histories import Histories, Roof
-    from hushgrid.learn.learner import Learned
+    from hushgrid.learning.evaluation import PublishedGroup
+    from hushgrid.learning.export import ExportedModels, ZoneChoices
+    from hushgrid.learning.habits import Survey
+    from hushgrid.learning.histories import Histories, Roof
+    from hushgrid.learning.learner import Learned
     from hushgrid.model.occupancy import OccupancyModel
     from hushgrid.operate.template import ModelSource, NewZone
 
@@ -79,9 +79,9 @@ def _zone_from_survey(
     from hushgrid.errors import FileError
     from hushgrid.files.readings import read_meters
     from hushgrid.files.results import make_folder
-    from hushgrid.learn.evaluation import PublishedGroup
-    from hushgrid.learn.export import CONTRACT_W, usual_wh
-    from hushgrid.learn.habits import (
+    from hushgrid.learning.evaluation import PublishedGroup
+    from hushgrid.learning.export import CONTRACT_W, usual_wh
+    from hushgrid.learning.habits import (
         PSEUDO_COUNT,
         RESPONDENTS,
         slots_unprotected,
@@ -154,7 +154,7 @@ def survey_files(
         What the service file says of each, and the files written.
     """
     from hushgrid.files.results import save_model
-    from hushgrid.learn.habits import PSEUDO_COUNT, RESPONDENTS
+    from hushgrid.learning.habits import PSEUDO_COUNT, RESPONDENTS
     from hushgrid.operate.template import ModelSource
 
     smoothed = f"pseudo-count {PSEUDO_COUNT:g} of {RESPONDENTS:g}"
@@ -220,8 +220,8 @@ def _write(
     import numpy as np
 
     from hushgrid.files.results import save_model, write_text
-    from hushgrid.learn.export import ZoneSettings, groups_of, usual_wh, zone_text
-    from hushgrid.learn.habits import model_of
+    from hushgrid.learning.export import ZoneSettings, groups_of, usual_wh, zone_text
+    from hushgrid.learning.habits import model_of
 
     by_part = [groups_of(part.result, part.made) for part in parts]
     groups = [group for some in by_part for group in some]
@@ -273,7 +273,7 @@ def _pooled(
 
     All of it is public, or comes from noisy sums.
     """
-    from hushgrid.learn.export import drowned, law_lines, usual_wh
+    from hushgrid.learning.export import drowned, law_lines, usual_wh
     from hushgrid.operate.template import ModelSource, NewZone
 
     result, made = part.result, part.made
@@ -327,8 +327,8 @@ def _draw(out: Path, parts: Sequence[_Part], values: dict[str, Any]) -> list[Pat
     import numpy as np
 
     from hushgrid.files.results import save_figures
-    from hushgrid.learn.em import posterior, select_homes
-    from hushgrid.learn.histories import clamped
+    from hushgrid.learning.em import posterior, select_homes
+    from hushgrid.learning.histories import clamped
     from hushgrid.report.learn import chain_figure, law_figure, learned_prose
 
     public = tuple(group for part in parts for group in part.made.public)
@@ -452,15 +452,15 @@ def learn(
         rows_apart,
     )
     from hushgrid.files.results import make_folder
-    from hushgrid.learn.export import (
+    from hushgrid.learning.export import (
         ZoneChoices,
         check_rows_apart,
         export_models,
         operator_figures,
     )
-    from hushgrid.learn.histories import netted, split_roofs
-    from hushgrid.learn.learner import LearningTerms
-    from hushgrid.learn.learner import learn as learned
+    from hushgrid.learning.histories import netted, split_roofs
+    from hushgrid.learning.learner import LearningTerms
+    from hushgrid.learning.learner import learn as learned
     from hushgrid.mechanism.noise import SecureNoise
     from hushgrid.report.learn import learned_content, learned_prose, learned_values, zone_values
 
@@ -603,7 +603,7 @@ def _verdict(out: Path, held: Sequence[dict[str, Any] | None] = ()) -> dict[str,
 
 def _groups(asked: str | int, *, public: bool) -> tuple[int, ...]:
     """Slot groups a day to try; of a public model one number, which no reading decides."""
-    from hushgrid.learn.learner import GROUPS
+    from hushgrid.learning.learner import GROUPS
 
     if asked != "auto":
         return (int(asked),)

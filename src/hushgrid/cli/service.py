@@ -58,7 +58,7 @@ def init(
     today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     zone, models = NewZone(homes), tuple[OccupancyModel, ...]()
     if survey is not None:
-        from hushgrid.learn.habits import survey_models
+        from hushgrid.learning.habits import survey_models
 
         survey_table, counts, definition = read_mix(survey, mix or f"2:{homes}")
         houses = [n for n, count in counts.items() for _ in range(count)]

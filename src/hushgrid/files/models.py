@@ -25,9 +25,9 @@ from hushgrid.adversary.recording import Recording, Truth
 from hushgrid.errors import ExtraError, FileError, HushgridError
 from hushgrid.files.results import read_text, write_text
 from hushgrid.intake.arrow import arrow
-from hushgrid.learn.em import Design, Fit
-from hushgrid.learn.evaluation import PublishedGroup
-from hushgrid.learn.habits import COLUMNS, Habits, Survey, stationary, survey_of
+from hushgrid.learning.em import Design, Fit
+from hushgrid.learning.evaluation import PublishedGroup
+from hushgrid.learning.habits import COLUMNS, Habits, Survey, stationary, survey_of
 from hushgrid.mechanism.release import Release
 
 # ---- surveys

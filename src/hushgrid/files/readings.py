@@ -36,9 +36,9 @@ from hushgrid.intake.text import (
 )
 
 if TYPE_CHECKING:
-    from hushgrid.learn.habits import Habits
-    from hushgrid.learn.histories import Histories, Roof
-    from hushgrid.learn.learner import Watch
+    from hushgrid.learning.habits import Habits
+    from hushgrid.learning.histories import Histories, Roof
+    from hushgrid.learning.learner import Watch
 
 
 def formats_by_media() -> Mapping[str, Format]:
@@ -214,7 +214,7 @@ def read_histories(
     Raises:
         IntakeError: If the time zone is unknown, or the readings have no common axis.
     """
-    from hushgrid.learn.histories import (
+    from hushgrid.learning.histories import (
         axis_of,
         for_meters,
         histories_of,
@@ -339,7 +339,7 @@ def read_roofs(path: Path) -> dict[str, Roof]:
     Raises:
         FileError: A column lacks, a row is no such home, or an id is there twice.
     """
-    from hushgrid.learn.histories import Roof
+    from hushgrid.learning.histories import Roof
 
     rows = csv.DictReader(read_text(path).splitlines(), skipinitialspace=True)
     names = [str(name).strip() for name in rows.fieldnames or ()]
@@ -528,7 +528,7 @@ def read_habits(survey: str | None, residents: Sequence[int], seconds: int) -> H
 
     """
     from hushgrid.files.models import load_survey
-    from hushgrid.learn.habits import assumed_habits, stationary, survey_habits
+    from hushgrid.learning.habits import assumed_habits, stationary, survey_habits
 
     if survey is None:
         return assumed_habits(seconds)

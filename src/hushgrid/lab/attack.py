@@ -20,7 +20,7 @@ from hushgrid.errors import PolicyError
 from hushgrid.lab.datasets import Real, Recorded, real_days
 from hushgrid.lab.methods import Outcome, part_of
 from hushgrid.lab.simulation import Mechanism, first_states, run_day
-from hushgrid.learn.histories import Histories
+from hushgrid.learning.histories import Histories
 from hushgrid.mechanism.calibrators import Calibrator, Naive
 from hushgrid.mechanism.noise import SimulatedNoise
 from hushgrid.mechanism.policy import Blocks, Even, Policy, Schedule, per_step

@@ -19,9 +19,9 @@ from hushgrid._numbers import Bools, Floats, Int32s, Ints, UInt8s, is_real
 from hushgrid.belief.filter import imputed
 from hushgrid.errors import ModelError, PolicyError
 from hushgrid.lab import paper
-from hushgrid.learn.em import pooled_counts
-from hushgrid.learn.habits import DAY, Survey, survey_models
-from hushgrid.learn.histories import Histories
+from hushgrid.learning.em import pooled_counts
+from hushgrid.learning.habits import DAY, Survey, survey_models
+from hushgrid.learning.histories import Histories
 from hushgrid.mechanism.digest import world_digest
 from hushgrid.model.consumption import Consumption
 from hushgrid.model.laws import Histogram, scale_wh

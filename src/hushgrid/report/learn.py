@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushgrid._numbers import Floats, Int8s, Ints
-from hushgrid.learn.evaluation import PublishedGroup
-from hushgrid.learn.export import ENOUGH, ExportedModels, OperatorFigures, ZoneChoices, drowned
-from hushgrid.learn.histories import AILMENTS, Histories
-from hushgrid.learn.learner import HeldOut, Learned
-from hushgrid.learn.solar import dependence
+from hushgrid.learning.evaluation import PublishedGroup
+from hushgrid.learning.export import ENOUGH, ExportedModels, OperatorFigures, ZoneChoices, drowned
+from hushgrid.learning.histories import AILMENTS, Histories
+from hushgrid.learning.learner import HeldOut, Learned
+from hushgrid.learning.solar import dependence
 from hushgrid.report._figures import data_uri, light_grid, panels, render, table
 
 if TYPE_CHECKING:

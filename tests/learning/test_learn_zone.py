@@ -20,15 +20,15 @@ from hushgrid.files.service_file import load_deployment
 from hushgrid.files.zone_file import load_zone
 from hushgrid.intake.readings import Readings
 from hushgrid.lab.drift import welch
-from hushgrid.learn.evaluation import (
+from hushgrid.learning.evaluation import (
     check_law,
     clopper_pearson,
     estimate_trust,
     marginal_scores,
 )
-from hushgrid.learn.export import ZoneChoices, export_models, operator_figures
-from hushgrid.learn.habits import assumed_habits
-from hushgrid.learn.histories import (
+from hushgrid.learning.export import ZoneChoices, export_models, operator_figures
+from hushgrid.learning.habits import assumed_habits
+from hushgrid.learning.histories import (
     Axis,
     ailments,
     axis_of,
@@ -38,7 +38,7 @@ from hushgrid.learn.histories import (
     vacant_days,
     with_labels,
 )
-from hushgrid.learn.learner import LearningTerms, learn
+from hushgrid.learning.learner import LearningTerms, learn
 from hushgrid.mechanism.noise import SimulatedNoise
 from hushgrid.model.laws import LogNormal, Mixture, Uniform
 from hushgrid.operate.template import example
@@ -46,7 +46,7 @@ from hushgrid.report.learn import learned_content, learned_prose, learned_values
 from hushgrid.report.promise import price_error
 from tests.curator.setups import service_text
 from tests.files.leaves import leaves
-from tests.learn.homes import (
+from tests.learning.homes import (
     BEGINS,
     STEPS,
     columns,

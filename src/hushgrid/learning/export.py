@@ -16,17 +16,23 @@ import numpy as np
 
 from hushgrid._numbers import Floats, Indices, is_real
 from hushgrid.errors import ModelError, PolicyError
-from hushgrid.learn.em import Fit
-from hushgrid.learn.evaluation import (
+from hushgrid.learning.em import Fit
+from hushgrid.learning.evaluation import (
     PublishedGroup,
     TrustBounds,
     estimate_trust,
     published_groups,
 )
-from hushgrid.learn.habits import Habits
-from hushgrid.learn.histories import Histories, clamped, netted
-from hushgrid.learn.learner import HeldOut, Learned, held_out_scores, split_held_out, with_decoding
-from hushgrid.learn.private import (
+from hushgrid.learning.habits import Habits
+from hushgrid.learning.histories import Histories, clamped, netted
+from hushgrid.learning.learner import (
+    HeldOut,
+    Learned,
+    held_out_scores,
+    split_held_out,
+    with_decoding,
+)
+from hushgrid.learning.private import (
     PARTS,
     LearnedFrom,
     add_noise,
@@ -35,7 +41,7 @@ from hushgrid.learn.private import (
     pooled_model,
     statistics,
 )
-from hushgrid.learn.weeks import daily_scores, weekly_figures
+from hushgrid.learning.weeks import daily_scores, weekly_figures
 from hushgrid.mechanism.noise import Noise
 
 CONTRACT_W = 10_000  # [W] assumed where no contract is given

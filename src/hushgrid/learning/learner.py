@@ -16,8 +16,8 @@ import numpy as np
 
 from hushgrid._numbers import Floats, Indices, Int8s, Int32s, Ints
 from hushgrid.errors import ModelError
-from hushgrid.learn._families import Family, Values, common_edges, natural_of, parameters_of
-from hushgrid.learn.em import (
+from hushgrid.learning._families import Family, Values, common_edges, natural_of, parameters_of
+from hushgrid.learning.em import (
     Design,
     ExpectedCounts,
     Fit,
@@ -27,7 +27,7 @@ from hushgrid.learn.em import (
     select_homes,
     tie_sums,
 )
-from hushgrid.learn.evaluation import (
+from hushgrid.learning.evaluation import (
     PublishedGroup,
     TrustBounds,
     decoding_accuracy,
@@ -37,8 +37,8 @@ from hushgrid.learn.evaluation import (
     plain_scores,
     published_groups,
 )
-from hushgrid.learn.habits import Habits
-from hushgrid.learn.histories import (
+from hushgrid.learning.habits import Habits
+from hushgrid.learning.histories import (
     AILMENTS,
     DAY,
     MOST_W,
@@ -50,7 +50,7 @@ from hushgrid.learn.histories import (
     netted,
     vacant_days,
 )
-from hushgrid.learn.solar import with_solar
+from hushgrid.learning.solar import with_solar
 
 ROUNDS = 4
 

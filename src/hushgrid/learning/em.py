@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from hushgrid._kernels import chains as kernel
 from hushgrid._numbers import Bools, Floats, Indices, Int8s, Int32s, Ints
 from hushgrid.errors import ModelError
-from hushgrid.learn._families import Family, natural_of, parameters_of, values_of
+from hushgrid.learning._families import Family, natural_of, parameters_of, values_of
 
 NO_LABELS = np.full((1, 1), -1, np.int8)
 NO_POSTERIOR = np.zeros((1, 1))

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from hushgrid.errors import ModelError
-from hushgrid.learn.em import expected, fit, select_homes
-from hushgrid.learn.evaluation import forecast_errors, published_groups
-from hushgrid.learn.habits import assumed_habits
-from hushgrid.learn.learner import (
+from hushgrid.learning.em import expected, fit, select_homes
+from hushgrid.learning.evaluation import forecast_errors, published_groups
+from hushgrid.learning.habits import assumed_habits
+from hushgrid.learning.learner import (
     GROUPS,
     STARTS,
     LearningTerms,
@@ -21,7 +21,7 @@ from hushgrid.learn.learner import (
     split_laws,
     starts_of,
 )
-from tests.learn.homes import SHOWN, histories, lived_in
+from tests.learning.homes import SHOWN, histories, lived_in
 
 HABITS = assumed_habits(1800)
 FEW = LearningTerms(law="lognormal", prototypes=2, iterations=8)

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from hushgrid.cli import main
-from hushgrid.learn.habits import assumed_habits
-from hushgrid.learn.histories import Histories
-from tests.learn.options import learn_words
+from hushgrid.learning.habits import assumed_habits
+from hushgrid.learning.histories import Histories
+from tests.learning.options import learn_words
 
 
 def columns(step_min: int = 60, leave: float = 0.1, come: float = 0.2) -> dict[str, list[object]]:

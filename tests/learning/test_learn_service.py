@@ -18,7 +18,7 @@ import pytest
 from hushgrid.files.service_file import load_deployment
 from hushgrid.operate.process import Process
 from hushgrid.stores.ledger import open_store
-from tests.learn.homes import BEGINS, csv, lived_in, public, run
+from tests.learning.homes import BEGINS, csv, lived_in, public, run
 
 SGSC = Path(__file__).parents[3] / "shared/data/sgsc/readings_2013_50homes.parquet"
 FOURTH_WEEK = BEGINS + 21 * 86_400

@@ -14,11 +14,11 @@ from scipy.stats import beta
 
 from hushgrid.errors import PolicyError
 from hushgrid.intake.readings import Readings
-from hushgrid.learn.em import Design, Fit, fit, select_homes
-from hushgrid.learn.habits import assumed_habits
-from hushgrid.learn.histories import Axis, Histories, axis_of, histories_of, with_labels
-from hushgrid.learn.learner import Learned, LearningTerms, learn
-from hushgrid.learn.private import (
+from hushgrid.learning.em import Design, Fit, fit, select_homes
+from hushgrid.learning.habits import assumed_habits
+from hushgrid.learning.histories import Axis, Histories, axis_of, histories_of, with_labels
+from hushgrid.learning.learner import Learned, LearningTerms, learn
+from hushgrid.learning.private import (
     PARTS,
     UNIT,
     Statistics,

@@ -22,9 +22,9 @@ import numpy as np
 
 from hushgrid._numbers import Bools, Floats, Indices, Int8s, Ints
 from hushgrid.errors import ConsumptionError, ModelError
-from hushgrid.learn.em import Fit
-from hushgrid.learn.habits import Habits, stationary
-from hushgrid.learn.histories import DAY, Histories
+from hushgrid.learning.em import Fit
+from hushgrid.learning.habits import Habits, stationary
+from hushgrid.learning.histories import DAY, Histories
 from hushgrid.model.laws import FAMILIES, Law, Mixture, Net
 
 _DIGITS = 4  # of a law's numbers in a file

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from hushgrid._numbers import Floats, Indices
-from hushgrid.learn.evaluation import PublishedGroup, marginal_scores, scores_and_ranks
-from hushgrid.learn.histories import DAY, LEAST_DAYS, Histories
+from hushgrid.learning.evaluation import PublishedGroup, marginal_scores, scores_and_ranks
+from hushgrid.learning.histories import DAY, LEAST_DAYS, Histories
 
 FIGURES = ("score", "00-06 h", "06-12 h", "12-18 h", "18-24 h")
 WEEK = 7  # [days]

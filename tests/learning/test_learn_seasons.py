@@ -14,12 +14,12 @@ import pytest
 from hushgrid.errors import IntakeError
 from hushgrid.files.weeks import Steps, local_months
 from hushgrid.files.zone_file import load_zone
-from hushgrid.learn.evaluation import PublishedGroup, law_of_table, marginal_scores
-from hushgrid.learn.habits import assumed_habits
-from hushgrid.learn.histories import Histories, check_seasons, of_seasons
-from hushgrid.learn.learner import LearningTerms, learn
-from tests.learn.homes import SHOWN, csv, lived_in
-from tests.learn.options import learn_words, main
+from hushgrid.learning.evaluation import PublishedGroup, law_of_table, marginal_scores
+from hushgrid.learning.habits import assumed_habits
+from hushgrid.learning.histories import Histories, check_seasons, of_seasons
+from hushgrid.learning.learner import LearningTerms, learn
+from tests.learning.homes import SHOWN, csv, lived_in
+from tests.learning.options import learn_words, main
 
 JUNE = int(datetime(2013, 6, 21, tzinfo=UTC).timestamp())  # a Friday, as SHOWN has it
 DAYS = 16

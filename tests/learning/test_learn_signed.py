@@ -10,12 +10,12 @@ import pytest
 
 from hushgrid.errors import ModelError
 from hushgrid.files.zone_file import load_zone
-from hushgrid.learn._families import common_edges
-from hushgrid.learn.habits import assumed_habits
-from hushgrid.learn.histories import Histories, ailments, clamped
-from hushgrid.learn.learner import LearningTerms, learn
-from tests.learn.homes import BEGINS, SHOWN, lived_in
-from tests.learn.options import (
+from hushgrid.learning._families import common_edges
+from hushgrid.learning.habits import assumed_habits
+from hushgrid.learning.histories import Histories, ailments, clamped
+from hushgrid.learning.learner import LearningTerms, learn
+from tests.learning.homes import BEGINS, SHOWN, lived_in
+from tests.learning.options import (
     learn_words,
     main,
 )
