@@ -32,7 +32,7 @@ def main() -> None:
     level = float(sys.argv[3]) if len(sys.argv) > 3 else 0.01
     result = learn(given, assumed_habits(given.seconds), LearningTerms(law="lognormal"))
     assert result.shared is not None
-    found, which = clamped(given.homes(result.usable)), result.shared.which
+    found, which = clamped(given.homes(result.usable)), result.shared.group_of
     bound, n, steps = 10_000 * given.seconds // 3600, len(which), given.steps_a_day
     swapped = np.roll(np.arange(n), n // 2 + 1)
     kinds = {

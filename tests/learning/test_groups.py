@@ -43,11 +43,11 @@ def test_four_groups_are_the_fit_of_before() -> None:
     shared = prototypes(found.wh, own, 2)
     assert result.starts == STARTS == starts_of(4)
     assert result.shared is not None
-    for name in ("natural", "transition", "sums", "seen"):
-        assert (getattr(result.own, name) == getattr(own, name)).all()
+    for name in ("natural", "transition", "sums", "counts"):
+        assert (getattr(result.fits, name) == getattr(own, name)).all()
         assert (getattr(result.shared.models, name) == getattr(shared.models, name)).all()
     for a, b in zip(
-        result.public, published_groups(shared.models, STARTS, shared.which), strict=True
+        result.public, published_groups(shared.models, STARTS, shared.group_of), strict=True
     ):
         assert (a.absent, a.present, a.homes) == (b.absent, b.present, b.homes)
 
@@ -125,5 +125,5 @@ def test_homes_of_one_prototype_keep_it() -> None:
     four, fine = (learn(found, HABITS, replace(FEW, groups=(n,))).shared for n in (4, 24))
     assert four is not None
     assert fine is not None
-    assert (four.which == fine.which).all()
+    assert (four.group_of == fine.group_of).all()
     assert select_homes(fine.models, slice(0, 1)).natural.shape[1] == 24

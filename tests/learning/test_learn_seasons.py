@@ -47,7 +47,7 @@ def test_each_season_has_its_laws_and_the_chains_are_common() -> None:
     found.wh[1, MONTH == 7] = np.nan
     result = learn(found, assumed_habits(1800), TERMS)
     assert result.seasons == HALVES
-    of = [result.public[j] for j in result.shared.which]  # type: ignore[union-attr]
+    of = [result.public[j] for j in result.shared.group_of]  # type: ignore[union-attr]
     for one in of:
         assert (one.seasons, one.starts, len(one.present)) == (HALVES, (0, 6, 12, 18), 8)
         assert one.chain.transition.shape == (96, 2, 2)
@@ -59,7 +59,7 @@ def test_each_season_has_its_laws_and_the_chains_are_common() -> None:
     plain = learn(replace(found, seasons=()), assumed_habits(1800), TERMS)
     assert (len(plain.public[0].present), plain.public[0].seasons) == (4, ())
     scores = [
-        np.nanmean(marginal_scores(found, each.public, each.shared.which, each.top)[0])  # type: ignore[union-attr]
+        np.nanmean(marginal_scores(found, each.public, each.shared.group_of, each.top)[0])  # type: ignore[union-attr]
         for each in (plain, result)
     ]
     assert scores[1] > scores[0] + 0.1
@@ -118,7 +118,7 @@ def test_one_file_has_the_laws_of_all_seasons(
     assert [law["months"] for law in group["present"]] == [list(HALVES[0])] * 4 + [
         list(HALVES[1])
     ] * 4
-    own = load_zone(out / "zone.toml").whole
+    own = load_zone(out / "zone.toml").all_months
     assert own is not None
     expected = law_of_table(model["prototypes"][0]["present"][6], 5000)
     at_noon = 6 * 48 + 25  # of a day in July, steps count from 1

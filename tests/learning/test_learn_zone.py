@@ -111,7 +111,7 @@ def test_learn_writes_what_its_guide_says(folder: Path, tmp_path: Path) -> None:
     assert policy.usual == 94.2
     assert policy.schedule.lengths, "noise lasts blocks of steps"
     assert policy.clamp
-    tariff, announced = zone.scenario.tariff, outlook(zone).seen.prospect
+    tariff, announced = zone.scenario.tariff, outlook(zone).plan.prospect
     assert announced.load == pytest.approx(3 * 94.2), "errors are relative to the usual load"
     assert tariff.alpha * 3 * 94.2 / 1000 == pytest.approx(0.1, rel=0.05)
     assert zone.promise is not None
@@ -275,7 +275,7 @@ def test_recovery_with_labels_gives_an_eta_above_the_truth() -> None:
     assert bare.trust.suggested == 1.0
     assert "assumption" in bare.trust.reasoning
     # laws that are wrong by a factor are found out, labels or not
-    wrong = estimate_trust(histories(wh * 3), bare.public, bare.shared.which, 5000)
+    wrong = estimate_trust(histories(wh * 3), bare.public, bare.shared.group_of, 5000)
     assert wrong.lower > 0.3
 
 
@@ -456,7 +456,7 @@ def test_a_budget_is_refused_where_readings_decide_what_no_noise_covers() -> Non
     for asked in (ZoneChoices(pool_budget=1.0), ZoneChoices(bound_budget=1.0)):
         with pytest.raises(PolicyError, match="begin, end, step and meters"):
             export_models(result, found, asked, SimulatedNoise(1))
-        joined = replace(found, declared=True, apart=False)
+        joined = replace(found, declared=True, independent=False)
         with pytest.raises(PolicyError, match="what one home sends may decide"):
             export_models(result, joined, asked, SimulatedNoise(1))
     public = replace(found, declared=True)
@@ -644,7 +644,7 @@ def test_labels_of_a_pool_have_one_header(folder: Path, tmp_path: Path) -> None:
             folder / "readings.csv", mapping="canonical", time_zone="UTC", seconds=1800, begins=0,
             ends=86_400, meters=["h01", "h02"], labels=labels,
         )  # fmt: skip
-        assert found.apart is apart
+        assert found.independent is apart
 
 
 def test_prototypes_do_not_grow_with_homes_and_take_new_ones(folder: Path) -> None:

@@ -113,7 +113,7 @@ def attack(
     elif knows == "occupancy":
         evidence = KnownOccupancy(truth.occupancy)
     theta = tuple(models or scenario.models)
-    knowledge = Knowledge(scenario.zone, theta, scenario.consumption, clamp, others=evidence)
+    knowledge = Knowledge(scenario.zone, theta, scenario.consumption, clamp, bystanders=evidence)
     adversary: Adversary = Factored(knowledge) if knows != "none" or n > SMALL else Exact(knowledge)
     beliefs = (look_back if hindsight else watch)(adversary, releases)
     houses = labelled_homes if target is None else (target,)

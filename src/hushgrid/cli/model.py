@@ -48,9 +48,9 @@ def show(model: Folder, html: HtmlFile = None, json: common.Json = None) -> None
         from hushgrid.report.learn import chain_figure, law_figure
 
         common.require("matplotlib", "plot")
-        every = [published_groups(content) for content in contents]
-        figures = {"transitions": chain_figure(sum(every, ()), contents[0]["seconds"])}
-        for number, (content, public) in enumerate(zip(contents, every, strict=True), 1):
+        part_groups = [published_groups(content) for content in contents]
+        figures = {"transitions": chain_figure(sum(part_groups, ()), contents[0]["seconds"])}
+        for number, (content, public) in enumerate(zip(contents, part_groups, strict=True), 1):
             name = "laws" if number == 1 else f"laws-{number}"
             figures[name] = law_figure(public, _top(content), content.get("export", 0))
         common.write_page(html, f"Learned zone {contents[0]['zone']}", prose, figures)
@@ -87,14 +87,14 @@ def compare(first: Folder, second: Folder, html: HtmlFile = None, json: common.J
     from hushgrid.errors import ModelError
     from hushgrid.files.models import load_learned, published_groups
 
-    every = [load_learned(folder) for folder in (first, second)]
-    for folder, kinds in zip((first, second), every, strict=True):
+    models = [load_learned(folder) for folder in (first, second)]
+    for folder, kinds in zip((first, second), models, strict=True):
         if len(kinds) > 1:
             raise ModelError(
                 f"{folder} has models of {len(kinds)} kinds of homes, learned by a table of roofs;"
                 " give two models of one kind."
             )
-    (a,), (b,) = every
+    (a,), (b,) = models
     if a["seconds"] != b["seconds"]:
         raise ModelError(
             f"the models have steps of {a['seconds']} s and {b['seconds']} s; give two with"

@@ -83,13 +83,13 @@ def _in_season(middle: Floats, centre: float, weeks: int) -> Bools:
     return np.asarray(distance <= WEEK * weeks / 2 + SEASON)
 
 
-def _difference(weeks: Floats, season: Floats, every: Floats) -> Floats:
+def _difference(weeks: Floats, season: Floats, year: Floats) -> Floats:
     """(homes, figures) difference of mean weeks, less the middle one of all homes.
 
     A home without weeks of the season is compared with every week it has.
     """
     usual = mean_known(season, 1)
-    gaps = mean_known(weeks, 1) - np.where(np.isfinite(usual), usual, mean_known(every, 1))
+    gaps = mean_known(weeks, 1) - np.where(np.isfinite(usual), usual, mean_known(year, 1))
     if len(gaps) >= NEIGHBOURS:
         finite = np.isfinite(gaps).all(axis=1)
         gaps = gaps - (np.median(gaps[finite], axis=0) if finite.any() else 0.0)

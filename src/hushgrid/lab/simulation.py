@@ -149,7 +149,7 @@ def play(
     if not (scenario.consumed or scenario.consumption).reacts:
         return run_day(scenario, ready, horizon, seed)
     alone = {**{name: {name: state} for name, state in ready.items()}, "open": {}}
-    return {n: run_day(scenario, one, horizon, seed)[n] for n, one in alone.items()}
+    return {n: run_day(scenario, group, horizon, seed)[n] for n, group in alone.items()}
 
 
 def first_states(scenario: Scenario, mechanisms: Mapping[str, Mechanism]) -> dict[str, State]:
@@ -200,30 +200,33 @@ def run_day(
     noise = {name: SimulatedNoise(np.random.SeedSequence([*seed, NOISE_STREAM])) for name in states}
     releases: dict[str, list[Release]] = {name: [] for name in states}
     load, home = np.empty(horizon, np.int64), np.empty(horizon, np.int64)
-    heard: list[float] = []
-    opened: list[float] = []
-    for t, world in enumerate(simulate_steps(scenario, horizon, seed, heard)):
+    prices: list[float] = []
+    open_prices: list[float] = []
+    for t, world in enumerate(simulate_steps(scenario, horizon, seed, prices)):
         load[t] = z = world.load
         home[t] = world.home
         watch(world)
-        opened.append(public_rate(z, scenario.tariff))
+        open_prices.append(public_rate(z, scenario.tariff))
         for name in states:
             cut = now[name].policy.clamp or scenario.zone.offset
-            seen = tally_offset(world.readings, scenario.zone, now[name].zone) if cut else z
-            release, now[name] = step(now[name], seen, noise[name])
+            tally = tally_offset(world.readings, scenario.zone, now[name].zone) if cut else z
+            release, now[name] = step(now[name], tally, noise[name])
             releases[name].append(release)
-        heard.append(releases[next(iter(states))][-1].rate if states else opened[-1])
+        prices.append(releases[next(iter(states))][-1].rate if states else open_prices[-1])
     optimal = optimal_rate(load.astype(np.float64), scenario.tariff)
     for array in (load, home, optimal):
         array.flags.writeable = False
 
-    def trace(rates: Sequence[float], made: Sequence[Release]) -> Trace:
-        published = np.array(rates)
-        published.flags.writeable = False
-        return Trace(scenario.tariff, load, optimal, published, home, tuple(made))
+    def trace(rates: Sequence[float], trace_releases: Sequence[Release]) -> Trace:
+        price_array = np.array(rates)
+        price_array.flags.writeable = False
+        return Trace(scenario.tariff, load, optimal, price_array, home, tuple(trace_releases))
 
-    traces = {name: trace([r.rate for r in made], made) for name, made in releases.items()}
-    return traces | {"open": trace(opened, ())}
+    traces = {
+        name: trace([r.rate for r in mechanism_releases], mechanism_releases)
+        for name, mechanism_releases in releases.items()
+    }
+    return traces | {"open": trace(open_prices, ())}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -347,13 +350,13 @@ def consecutive(scenario: Scenario, horizon: int) -> Callable[[int], Scenario]:
             if m is not None
         )
     )
-    known = {0: scenario}
+    scenarios = {0: scenario}
 
     def world(day: int) -> Scenario:
         offset = day * horizon % period
-        if offset not in known:
-            known[offset] = scenario.starting(offset)
-        return known[offset]
+        if offset not in scenarios:
+            scenarios[offset] = scenario.starting(offset)
+        return scenarios[offset]
 
     return world
 

@@ -333,7 +333,7 @@ class Fit:
         natural: (H, groups, K, features) natural parameters of the laws.
         parameters: (H, groups, K, ...) parameters of the family.
         edges: (H, bins + 1) borders of a histogram's bins [Wh].
-        seen: (H, groups, K) expected readings.
+        counts: (H, groups, K) expected readings.
         means: (H, groups, K) their mean [Wh].
         moves: (H, slots, K, K) expected moves.
         sums: (H, groups, K, features) sufficient statistics of the laws.
@@ -352,7 +352,7 @@ class Fit:
     natural: Floats
     parameters: Floats
     edges: Floats
-    seen: Floats
+    counts: Floats
     means: Floats
     moves: Floats
     sums: Floats
@@ -484,7 +484,7 @@ def _fitted(
         natural=best.natural,
         parameters=parameters_of(design.family, best.natural, work.values),
         edges=np.broadcast_to(work.values.edges, (len(x), work.values.edges.shape[1])),
-        seen=counts,
+        counts=counts,
         means=means,
         moves=work.moves.copy(),
         sums=work.gathered(),

@@ -71,7 +71,7 @@ class World:
 
 
 def simulate_steps(
-    scenario: Scenario, horizon: int, seed: Sequence[int], heard: Sequence[float] = ()
+    scenario: Scenario, horizon: int, seed: Sequence[int], published: Sequence[float] = ()
 ) -> Iterator[World]:
     """The houses of a zone over one day.
 
@@ -79,14 +79,14 @@ def simulate_steps(
         scenario: The zone.
         horizon: Steps of the day.
         seed: Seed of the houses.
-        heard: Rates published so far; the caller may append to it after every step.
+        published: Rates published so far; the caller may append to it after every step.
 
     Yields:
         The same world after each step: its occupancy, readings and load.
     """
     world = World(scenario, seed)
     for _ in range(horizon):
-        world.step(heard)
+        world.step(published)
         yield world
 
 
@@ -94,15 +94,15 @@ def _sampling_tables(f: Consumption) -> tuple[Any, Any, Any, Any]:
     """(top, offset, cut, other) of all laws; uniform laws need no table."""
     from hushgrid._kernels.readings import alias_table
 
-    offset, cuts, others, filled = [], [np.empty(0)], [np.empty(0, np.int32)], 0
+    offset, cuts, partners, filled = [], [np.empty(0)], [np.empty(0, np.int32)], 0
     for law in f.laws:
         if isinstance(law, Uniform):
             offset.append(-1)
             continue
-        cut, other = alias_table(law.pmf)
+        cut, partner = alias_table(law.pmf)
         cuts.append(cut)
-        others.append(other)
+        partners.append(partner)
         offset.append(filled)
         filled += law.top + 1
     tops = np.array([law.top for law in f.laws], np.int64)
-    return tops, np.array(offset, np.int64), np.concatenate(cuts), np.concatenate(others)
+    return tops, np.array(offset, np.int64), np.concatenate(cuts), np.concatenate(partners)

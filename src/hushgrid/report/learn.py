@@ -42,8 +42,8 @@ def learned_values(
     Returns:
         The values.
     """
-    n_readings = max(int(learned.own.readings.sum()), 1)
-    total = float(learned.own.log_likelihood.sum())
+    n_readings = max(int(learned.fits.readings.sum()), 1)
+    total = float(learned.fits.log_likelihood.sum())
     return {
         "zone": choices.zone,
         "houses": len(learned.ids),
@@ -51,8 +51,8 @@ def learned_values(
         "groups": len(exported.public),
         "log_likelihood": total,
         "log_likelihood_per_reading": total / n_readings,
-        "converged": int(learned.own.converged.sum()),
-        "iterations": int(learned.own.iterations.max()),
+        "converged": int(learned.fits.converged.sum()),
+        "iterations": int(learned.fits.iterations.max()),
         "provenance": exported.provenance,
         "epsilon_spent": exported.epsilon,
         "leaks": exported.note,
@@ -168,7 +168,7 @@ def learned_content(
                 "initial": models.initial[j].tolist(),
                 "transition": models.transition[j].tolist(),
                 "natural": models.natural[j].tolist(),
-                "seen": models.seen[j].tolist(),
+                "seen": models.counts[j].tolist(),
                 "edges": models.edges[j].tolist(),
             },
         }
@@ -182,7 +182,7 @@ def learned_content(
         if n is not None:
             mean, sd, days = figures.daily[n].tolist()
             home |= {
-                "prototype": int(exported.which[n]),
+                "prototype": int(exported.group_of[n]),
                 "home_share": float(figures.home_share[n]),
                 "score": {"mean": mean, "sd": sd, "days": days},
                 "weeks": [
