@@ -11,7 +11,6 @@ import json
 import math
 import os
 import sys
-import threading
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -43,7 +42,7 @@ from hushgrid.curator.replay import add_rates
 from hushgrid.curator.terms import zone_in_epoch
 from hushgrid.curator.zone_account import ZoneAccount, from_rows
 from hushgrid.errors import FileError, HushgridError, LedgerError
-from hushgrid.files.deployment import Deployment, ZoneService
+from hushgrid.files.deployment import ZoneService
 from hushgrid.files.models import is_trace, load_trace
 from hushgrid.files.results import read_text
 from hushgrid.files.service_file import is_service, load_deployment
@@ -52,7 +51,7 @@ from hushgrid.files.weeks import Steps, scenario_over
 from hushgrid.files.zone_file import ZoneFile, load_zone, zone_of
 from hushgrid.mechanism.policy import Blocks
 from hushgrid.model.occupancy import OccupancyModel
-from hushgrid.stores.ledger import check_digits, is_there, open_records, open_store, verifier
+from hushgrid.stores.ledger import check_digits, is_there, open_records, verifier
 from hushgrid.stores.ledger.chain import ChainReport, check
 from hushgrid.stores.ledger.records import (
     HOUSE_DIGITS,
@@ -63,7 +62,6 @@ from hushgrid.stores.ledger.records import (
     ResumeRecord,
     TransferRecord,
     WindowRows,
-    schedule_digest,
 )
 
 
@@ -632,46 +630,3 @@ def fingerprint(path: Path) -> str | None:
         return sha256(path.read_bytes()).hexdigest() if path.is_file() else None
     except OSError:
         return None
-
-
-class Certificates:
-    """Certificates of running zones, made on demand and kept until a record is added.
-
-    Args:
-        deployment: zones and ledger.
-        key: public key of the ledger.
-    """
-
-    def __init__(self, deployment: Deployment, key: str) -> None:
-        self._ledger, self._key = deployment.ledger, key
-        self._zones = {zone.id: zone for zone in deployment.zones}
-        self._cache: dict[str, tuple[str, dict[str, Any]]] = {}
-        self._mutex = threading.Lock()
-
-    def values(self, zone: str) -> dict[str, Any]:
-        """Return a zone's certificate as `hushgrid audit --json` writes it. Takes seconds."""
-        with self._mutex:
-            with open_store(self._ledger, create=False) as store:
-                newest = store.head(zone)
-            head = "" if newest is None else newest.digest
-            cached_head, values = self._cache.get(zone, (None, {}))
-            if cached_head != head:
-                values = self._certificate(zone)
-                self._cache[zone] = (head, values)
-            return values
-
-    def _certificate(self, zone: str) -> dict[str, Any]:
-        from hushgrid.audit.certificate import certify
-        from hushgrid.report.certificate import certificate_json
-
-        evidence, chain = load_ledger(self._ledger, zone=zone, key=self._key, heads=())
-        certificate = certify(
-            evidence,
-            [terms_of(self._zones[zone])],
-            chain=chain,
-            commit=schedule_digest,
-            # as for an auditor who exported the ledger from /v1/ledger
-            inputs={"file": "ledger.ndjson", "kind": "ledger", "config": ["service.toml"],
-                    "digests": {}, "zone": zone, "key": self._key, "heads": []},
-        )  # fmt: skip
-        return certificate_json(certificate)

@@ -35,7 +35,7 @@ from hushgrid.errors import (
 from hushgrid.files.deployment import Deployment, Http, OpenAdr, ZoneService
 from hushgrid.files.extensions import extensions
 from hushgrid.mechanism.noise import Noise, SecureNoise, SimulatedNoise
-from hushgrid.operate.audit import Certificates
+from hushgrid.operate.certificates import Certificates
 from hushgrid.stores.clients import ClientStore, Senders, check_bound
 from hushgrid.stores.ledger import LedgerStore, open_store
 from hushgrid.stores.ledger.records import ReleaseRecord, TransferRecord

@@ -407,7 +407,7 @@ def test_a_ledger_that_cannot_be_read_says_nothing_of_its_place(
         def away(*_: Any, **__: Any) -> None:
             raise LedgerError(f"{tmp_path} is away.")
 
-        monkeypatch.setattr("hushgrid.operate.audit.open_store", away)
+        monkeypatch.setattr("hushgrid.operate.certificates.open_store", away)
         answer = it.web.get("/v1/operator/certificate")
         assert answer.status_code == 503
         assert str(tmp_path) not in answer.text
