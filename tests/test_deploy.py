@@ -26,12 +26,7 @@ from hushgrid.files.service_file import load_deployment
 from hushgrid.operate.template import example
 from hushgrid.web.http.common import CountedPublisher, Metrics
 from hushgrid.web.mqtt import hang_up
-from tests.secured import (
-    DEPLOY,
-    ROOT,
-    Secured,
-    certify,
-)
+from tests.secured import DEPLOY, ROOT, Secured, certify
 from tests.web.brokers import free_port, until
 from tests.web.openadr.setup import World, world
 

@@ -16,12 +16,9 @@ from typer.main import get_command
 
 import hushgrid
 from hushgrid.cli import app
-from tests.code_blocks import (
-    ROOT,
-    code_blocks,
-)
+from tests.code_blocks import ROOT, code_blocks
 
-MAP = (ROOT / "docs" / "paper-map.md").read_text()
+MAP = (ROOT / "docs" / "paper.md").read_text().partition("## Its experiment")[0]
 ROW = r"^\| (.+?) \| .+? \| `(hushgrid[\w.]+)` \| `((?:\w+/)?test_\w+\.py)::(\w+)` \|$"
 ROWS = re.findall(ROW, MAP, re.M)
 
@@ -84,7 +81,7 @@ PRINTS = {
         "2 1 ('line 4: value is not a number',)",
         "[('MAC000002', 1356998400, 3600, 315)]",
     ],
-    "meter-store.md": [],
+    "stores.md": [],
 }
 # these need a running service: tests/web/openadr/test_clients.py::test_the_guides_examples_run
 SERVED = {"openadr.md"}
@@ -114,7 +111,7 @@ def test_guides_run_as_they_are_written(page: Path, tmp_path: Path) -> None:
 def test_calibrator_guide_is_short_and_its_noise_suffices(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    code, use = code_blocks(ROOT / "docs" / "calibrator.md")
+    code, use, *_ = code_blocks(ROOT / "docs" / "extend.md")
     assert len(code.splitlines()) <= 30  # the calibrator is one file
     (tmp_path / "wasserstein.py").write_text(code)
     monkeypatch.syspath_prepend(tmp_path)
@@ -129,7 +126,7 @@ def test_access_guide_by_hand(
     """Its commands, one after the other, in the folder that init makes."""
     from hushgrid.cli import main
 
-    (block,) = re.findall(r"```sh\n(.*?)```", (ROOT / "docs" / "access.md").read_text(), re.S)
+    (block,) = re.findall(r"```sh\n(.*?)```", (ROOT / "docs" / "security.md").read_text(), re.S)
     lines = COMMAND.findall(block)
     assert len(lines) == 4
     monkeypatch.chdir(tmp_path)

@@ -46,7 +46,7 @@ def test_the_service_states_the_same_sentence() -> None:
 @pytest.mark.parametrize(
     "name",
     ["README.md", "CITATION.cff", "paper.md", "pyproject.toml", "src/hushgrid/__init__.py"]
-    + ["docs/index.md", "docs/learn.md", "docs/certificate.md"]
+    + ["docs/index.md", "docs/learn.md", "docs/audit.md"]
     + ["src/hushgrid/web/http/frames/how.html"]
     + [f"src/hushgrid/web/http/languages/{code}.toml" for code in ("de", "fr")],
 )

@@ -21,11 +21,7 @@ from hushgrid.accounting.temporal import (
 )
 from hushgrid.lab import paper
 from hushgrid.model.occupancy import Calendar
-from tests.accounting.block_oracle import (
-    Reading,
-    plain,
-    truth,
-)
+from tests.accounting.block_oracle import Reading, plain, truth
 
 E = np.array([[0.9, 0.1], [0.2, 0.8]])
 THETA = OccupancyModel.factored([[0.7, 0.3]], [[E]])

@@ -18,11 +18,7 @@ from hushgrid.audit.evidence import Terms
 from hushgrid.errors import PolicyError
 from hushgrid.lab.black_box import Trial
 from tests.audit import faults
-from tests.audit.zones import (
-    certain_big_house,
-    in_blocks,
-    terms,
-)
+from tests.audit.zones import certain_big_house, in_blocks, terms
 
 
 def estimating() -> Terms:

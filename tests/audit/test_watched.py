@@ -22,13 +22,7 @@ from hushgrid.cli import main
 from hushgrid.operate.audit import load_ledger
 from hushgrid.report.certificate import certificate_json, certificate_page
 from hushgrid.stores.ledger.records import schedule_digest
-from tests.audit.zones import (
-    SMALL,
-    epoch,
-    ledger,
-    releases,
-    terms,
-)
+from tests.audit.zones import SMALL, epoch, ledger, releases, terms
 from tests.stores.ledger.ledgers import lines_of
 
 

@@ -11,12 +11,7 @@ from pathlib import Path
 import pytest
 
 from hushgrid.lab import paper as sweeps
-from tests.cli.commands import (
-    EXAMPLE,
-    ROOT,
-    hushgrid,
-    hushgrid_process,
-)
+from tests.cli.commands import EXAMPLE, ROOT, hushgrid, hushgrid_process
 from tests.examples import SOAK
 
 COMMANDS = ("demo", "loop", "paper", "plan", "simulate")

@@ -28,14 +28,7 @@ from hushgrid.stores.ledger.records import ReleaseRecord
 from hushgrid.stores.ledger.writer import load, verify_signature
 from hushgrid.stores.meters import MeterStore
 from hushgrid.web.prices import Forecaster
-from tests.curator.curators import (
-    FIRST,
-    Shown,
-    _Counting,
-    curator,
-    everyone,
-    feed,
-)
+from tests.curator.curators import FIRST, Shown, _Counting, curator, everyone, feed
 from tests.curator.setups import BEGINS, reading, service
 
 

@@ -39,10 +39,7 @@ from hushgrid.stores.ledger.writer import Ledger, load, verify_signature
 from hushgrid.stores.meters import open_meters
 from hushgrid.web.tokens import make_token
 from tests.bodies import resume
-from tests.curator.copies import (
-    put_back,
-    take_copy,
-)
+from tests.curator.copies import put_back, take_copy
 from tests.curator.setups import service as plain
 from tests.curator.setups import street_in
 from tests.operate.faults import FIRST, QUARTER, World, lose_meters, no_pauses, service, zone

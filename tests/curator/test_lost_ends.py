@@ -19,12 +19,7 @@ from hushgrid.operate.batch.run import Job, run
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.records import Record
 from hushgrid.stores.ledger.witness import open_witnesses
-from tests.curator.lost_files import (
-    lose,
-    put_back,
-    save,
-    witness_file,
-)
+from tests.curator.lost_files import lose, put_back, save, witness_file
 from tests.operate.batch.batches import write
 from tests.operate.faults import FIRST, QUARTER, World, no_pauses, service, wh, zone
 from tests.web.http.faces import NDJSON, as_ndjson

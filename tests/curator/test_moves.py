@@ -18,14 +18,7 @@ from hushgrid.stores.ledger.records import (
     unmatched,
 )
 from tests.curator.borders import FIRST, HOUR, Street, exact, zone_of
-from tests.curator.moved_houses import (
-    HORIZON,
-    QUARTER,
-    run,
-    said,
-    states,
-    street,
-)
+from tests.curator.moved_houses import HORIZON, QUARTER, run, said, states, street
 from tests.curator.setups import BEGINS
 
 

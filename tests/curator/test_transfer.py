@@ -30,11 +30,7 @@ from tests.curator.borders import exact
 from tests.curator.curators import Shown, curator, feed
 from tests.curator.lost_files import put_back, save, witness_file
 from tests.curator.setups import STAY
-from tests.curator.transfers import (
-    run_on,
-    standing,
-    two,
-)
+from tests.curator.transfers import run_on, standing, two
 from tests.operate.faults import FIRST, QUARTER, World, service, zone
 from tests.stores.ledger.verifier import SCRIPT
 

@@ -35,10 +35,7 @@ from hushgrid.web.http.models import PromiseTerms
 from tests.curator.borders import zone_of
 from tests.curator.copies import put_back, take_copy
 from tests.curator.curators import Shown, curator
-from tests.curator.hourly import (
-    HOUR,
-    street,
-)
+from tests.curator.hourly import HOUR, street
 from tests.curator.streets import BEGINS, load
 from tests.curator.worlds import deployment
 from tests.examples import SOAK

@@ -18,24 +18,18 @@ from hushgrid._numbers import Floats
 from hushgrid.accounting.temporal import temporal_leakage
 from hushgrid.curator.epoch import first_state
 from hushgrid.errors import ConfigError, FileError, PolicyError, ServiceError
-from hushgrid.files._tables import keys_of
 from hushgrid.files.deployment import (
     Deployment,
     Http,
-    Mqtt,
-    OpenAdr,
     Promise,
-    Publish,
-    Service,
-    Stores,
     ZoneService,
     as_curator,
 )
 from hushgrid.files.results import save_model
-from hushgrid.files.service_file import OwnTables, load_deployment
+from hushgrid.files.service_file import load_deployment
 from hushgrid.files.toml import instant_of, seconds_of
 from hushgrid.files.weeks import placed
-from hushgrid.files.zone_file import GROUP_KEYS, POLICY_KEYS, Provenance, PublicSeries
+from hushgrid.files.zone_file import Provenance
 from hushgrid.mechanism.policy import Gaussian, Negligible
 from hushgrid.mechanism.scheduler import house_losses, schedule
 from hushgrid.model.occupancy import Calendar
@@ -45,7 +39,6 @@ from tests.examples import examples
 
 BEGINS = 1_767_225_600  # 2026-01-01T00:00:00Z, a Thursday
 EXAMPLE = example(BEGINS)
-DOCS = Path(__file__).parents[2] / "docs" / "service.md"
 
 
 def put(folder: Path, *edits: tuple[str, str], name: str = "service.toml") -> Path:
@@ -453,22 +446,6 @@ def test_durations_and_instants() -> None:
     assert instant_of(tomllib.loads("x = 2026-01-01T01:00:00+01:00")["x"]) == BEGINS
     for text in ("x = 2026-01-01", "x = 2026-01-01T00:00:00", "x = 1", "x = 0001-01-01T00:00:00Z"):
         assert instant_of(tomllib.loads(text)["x"]) is None
-
-
-def test_every_key_is_in_the_guide_and_the_other_way_round() -> None:
-    documented = set(re.findall(r"^\| `([a-z_.]+)` \|", DOCS.read_text(), re.M))
-    kinds = (Service, Stores, Http, Mqtt, Publish, OpenAdr)
-    tables = {kind.__name__.lower(): keys_of(kind) for kind in kinds}
-    assert {*tables, "mappings"} == set(keys_of(OwnTables))
-    assert "| `mappings.NAME` |" in DOCS.read_text()
-    known = {f"{table}.{key}" for table, keys in tables.items() for key in keys}
-    known |= {f"policy.{key}" for key in POLICY_KEYS} | {f"houses.{key}" for key in GROUP_KEYS}
-    known |= {"format", *(f"covariates.{key}" for key in keys_of(PublicSeries))}
-    assert documented == known
-    for table, keys in tables.items():
-        for key, required in keys.items():
-            row = next(r for r in DOCS.read_text().splitlines() if f"`{table}.{key}`" in r)
-            assert required == ("required" in row), key
 
 
 SECRET = "pw0rd-S3cret/x"

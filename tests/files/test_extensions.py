@@ -15,7 +15,7 @@ from hushgrid.web.http.prices import feeds
 from tests.code_blocks import ROOT, code_blocks
 from tests.web.http.faces import Face, shown
 
-FEED, FORMAT = code_blocks(ROOT / "docs" / "extend.md")
+FEED, FORMAT = code_blocks(ROOT / "docs" / "extend.md")[2:]
 Install = Callable[[str, str, str], None]
 
 

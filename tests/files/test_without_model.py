@@ -26,9 +26,7 @@ from hushgrid.operate.template import (
 )
 from hushgrid.report.promise import price_error
 from tests.curator.setups import BEGINS
-from tests.files.leaves import (
-    leaves,
-)
+from tests.files.leaves import leaves
 
 LAWS = """absent = { law = "uniform" }
 present = { law = "uniform" }

@@ -22,12 +22,7 @@ from hushgrid.files.readings import batches_of_file
 from hushgrid.intake.arrow import parquet_batches, parse_parquet
 from hushgrid.intake.readings import Parsed, Readings, collect
 from hushgrid.intake.text import CANONICAL
-from tests.intake.hostile import (
-    CLAIM,
-    HISTOGRAM,
-    NO_ENCODING,
-    ROWS,
-)
+from tests.intake.hostile import CLAIM, HISTOGRAM, NO_ENCODING, ROWS
 from tests.intake.renderings import as_parquet, as_table
 
 MIB = 1 << 20

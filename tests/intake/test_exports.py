@@ -27,9 +27,7 @@ from hushgrid.intake.readings import Fault, Parsed, collect
 from hushgrid.intake.text import ColumnMapping
 from tests.examples import examples
 from tests.intake.edits import EDITS, edited, sound
-from tests.intake.export_files import (
-    FILES,
-)
+from tests.intake.export_files import FILES
 
 NO_METER = (
     "octopus",

@@ -22,11 +22,7 @@ from hushgrid.intake.json import parse_json, parse_records
 from hushgrid.intake.readings import Parsed
 from hushgrid.intake.text import CANONICAL, LOW_CARBON_LONDON, PECAN_STREET, ColumnMapping
 from tests.examples import examples
-from tests.intake.edits import (
-    EDITS,
-    edited,
-    sound,
-)
+from tests.intake.edits import EDITS, edited, sound
 from tests.intake.renderings import (
     FORMATS,
     NAMES,

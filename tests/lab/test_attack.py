@@ -14,12 +14,7 @@ from hushgrid.adversary.attack import Attack, attack, prior_of
 from hushgrid.errors import PolicyError
 from hushgrid.lab.attack import record, versions
 from hushgrid.mechanism.policy import Gaussian
-from tests.lab.attacked import (
-    STAY,
-    day,
-    run,
-    world,
-)
+from tests.lab.attacked import STAY, day, run, world
 
 ZONE = Path(__file__).parents[2] / "examples" / "release.toml"
 

@@ -15,10 +15,7 @@ from hushgrid.learning.habits import assumed_habits
 from hushgrid.learning.histories import Histories, ailments, clamped
 from hushgrid.learning.learner import LearningTerms, learn
 from tests.learning.homes import BEGINS, SHOWN, lived_in
-from tests.learning.options import (
-    learn_words,
-    main,
-)
+from tests.learning.options import learn_words, main
 
 LIMIT = 700  # [Wh in half an hour] of an inverter
 DAYS, HOMES = 14, 2

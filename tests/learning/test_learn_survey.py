@@ -21,9 +21,7 @@ from hushgrid.learning.habits import (
     two_state,
     week_calendar,
 )
-from tests.learning.homes import (
-    columns,
-)
+from tests.learning.homes import columns
 
 CHAINS = Path(__file__).parents[3] / "shared/data/occupancy_survey/chains.parquet"
 real = pytest.mark.skipif(not CHAINS.exists(), reason="no survey beside the project")

@@ -46,16 +46,7 @@ from hushgrid.report.learn import learned_content, learned_prose, learned_values
 from hushgrid.report.promise import price_error
 from tests.curator.setups import service_text
 from tests.files.leaves import leaves
-from tests.learning.homes import (
-    BEGINS,
-    STEPS,
-    columns,
-    csv,
-    histories,
-    lived_in,
-    public,
-    run,
-)
+from tests.learning.homes import BEGINS, STEPS, columns, csv, histories, lived_in, public, run
 
 
 @pytest.fixture(scope="module")

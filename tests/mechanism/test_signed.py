@@ -40,12 +40,7 @@ from hushgrid.model.consumption import Elasticity
 from hushgrid.model.laws import Net, TruncatedNormal, split
 from hushgrid.model.zone import cost, optimal_rate, tally
 from hushgrid.planning.expected_error import choose_clamp, expected_error
-from tests.mechanism.signed_noise import (
-    Law,
-    added,
-    contaminated,
-    noise,
-)
+from tests.mechanism.signed_noise import Law, added, contaminated, noise
 from tests.strategies import random_row
 
 TARIFF = Tariff(alpha=1.0, beta=62.5, floor=-1000.0)

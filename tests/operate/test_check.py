@@ -24,10 +24,7 @@ from hushgrid.operate.template import placeholders
 from hushgrid.planning.planner import plan
 from hushgrid.report.promise import price_error
 from tests.curator.worlds import deployment, service
-from tests.operate.check_files import (
-    put,
-    run,
-)
+from tests.operate.check_files import put, run
 from tests.web.brokers import free_port
 
 

@@ -26,11 +26,7 @@ from hushgrid.web.http.common import Metrics, ZoneStates
 from hushgrid.web.http.server import Server
 from hushgrid.web.mqtt import MqttReadings
 from tests.curator.worlds import TOKEN, MemoryMeters
-from tests.operate.reading_files import (
-    DIGEST,
-    NOTHING,
-    run,
-)
+from tests.operate.reading_files import DIGEST, NOTHING, run
 from tests.web.brokers import Broker, until
 from tests.web.http.faces import FORMATS, table
 

@@ -29,11 +29,7 @@ from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.writer import create, load
 from hushgrid.stores.meters import MeterStore
 from tests.bodies import transfer
-from tests.operate.ready_folder import (
-    PRODUCTION,
-    REAL,
-    Folder,
-)
+from tests.operate.ready_folder import PRODUCTION, REAL, Folder
 from tests.services import Postgres
 
 

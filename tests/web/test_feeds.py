@@ -37,10 +37,7 @@ from hushgrid.web.prices import (
 )
 from tests.curator.worlds import START, service
 from tests.web.http.faces import Face, Still, refused
-from tests.web.releases import (
-    T,
-    release,
-)
+from tests.web.releases import T, release
 
 FEEDS = feeds()
 WITH_RANGE = [feed.path for feed in FEEDS if feed.shape is not None]

@@ -26,14 +26,7 @@ from hushgrid.web.mqtt import topic_of
 from tests.curator.setups import example
 from tests.services import free_port
 from tests.web.brokers import until
-from tests.web.guides import (
-    DOCS,
-    FEEDS,
-    OPENADR,
-    ROOT,
-    blocks,
-    read_by_evcc,
-)
+from tests.web.guides import DOCS, FEEDS, OPENADR, ROOT, blocks, read_by_evcc
 from tests.web.openadr.setup import SECRET, World, world
 from tests.web.running import found_by_discovery
 
@@ -185,9 +178,7 @@ def test_mqtt_of_the_service_file(tmp_path: Path) -> None:
 
 
 def test_charges_of_a_file(tmp_path: Path) -> None:
-    (text,) = (
-        one for one in blocks((DOCS / "zone-file.md").read_text(), "toml") if "seasons" in one
-    )
+    (text,) = (one for one in blocks((DOCS / "files.md").read_text(), "toml") if "seasons" in one)
     file = tmp_path / "service.toml"
     file.write_text(f"{example(1_767_571_200)}\n{text}")
     (zone,) = load_deployment(file).zones

@@ -26,10 +26,7 @@ from hushgrid.web.mqtt import MqttPrices, MqttReadings, hang_up
 from tests.curator.worlds import START, MemoryMeters, service, unavailable
 from tests.web.brokers import Broker, until
 from tests.web.http.faces import ROWS, as_csv, as_json, as_ndjson, shown
-from tests.web.messages import (
-    heard,
-    send,
-)
+from tests.web.messages import heard, send
 
 TOPIC = "hushgrid/+/readings"
 

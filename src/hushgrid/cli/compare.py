@@ -498,7 +498,7 @@ def simulate(
     days: Annotated[int, typer.Option(min=1, help="Days to simulate.")] = 30,
     seed: common.Seed = 1,
     trace: Annotated[
-        Path | None, typer.Option(help="Keep the first day whole, truth included (docs/trace.md).")
+        Path | None, typer.Option(help="Keep the first day whole, truth included (docs/audit.md).")
     ] = None,
     json: common.Json = None,
 ) -> None:

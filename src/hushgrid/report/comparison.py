@@ -295,10 +295,10 @@ _MEANS = {
 }
 RECORDED_PROSE = (
     "RMSRE of the rate (usual formula). estimated: the model and a filter of all releases so far,"
-    " weighed by how well they foresaw them (docs/estimate.md); raw: the noisy load, and where"
-    " readings are cut the energy that is expected above; next day: the list made at 18:00 for all"
-    " steps of the next day. A row without a promise publishes what meters read: it says what"
-    " yesterday's loads are worth, not what may be published."
+    " weighed by how well they foresaw them (docs/proofs/estimate.md); raw: the noisy load, and"
+    " where readings are cut the energy that is expected above; next day: the list made at 18:00"
+    " for all steps of the next day. A row without a promise publishes what meters read: it says"
+    " what yesterday's loads are worth, not what may be published."
 )
 _NO_READING = "no reading of the days compared is used, so nothing about them is given away"
 _TRUE_LOADS = "none: loads are published as they are"

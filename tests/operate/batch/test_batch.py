@@ -26,13 +26,7 @@ from hushgrid.operate.batch._expression import LEAST, roster_of
 from hushgrid.operate.batch.engines import Engine, engine_at, open_engine, open_readings
 from hushgrid.operate.batch.run import BatchReport, Job, run
 from hushgrid.stores.ledger.writer import create
-from tests.curator.setups import (
-    BEGINS,
-    example,
-    service,
-    several_meters,
-    two_registers,
-)
+from tests.curator.setups import BEGINS, example, service, several_meters, two_registers
 from tests.curator.worlds import deployment
 from tests.operate.batch.batches import (
     Row,

@@ -37,10 +37,7 @@ from tests.stores.ledger.ledgers import (
     sealed,
     story,
 )
-from tests.stores.ledger.verifier import (
-    SCRIPT,
-    SCRIPTED,
-)
+from tests.stores.ledger.verifier import SCRIPT, SCRIPTED
 
 RECORDS = sealed(story())
 EXPORT = lines_of(RECORDS)

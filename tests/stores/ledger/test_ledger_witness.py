@@ -28,9 +28,7 @@ from hushgrid.stores.ledger.witness import (
 from hushgrid.stores.ledger.writer import OpenedLedger, verify_signature
 from tests import bodies
 from tests.stores.ledger.ledgers import ZONE, instead, opening, read, sealed
-from tests.stores.ledger.machine import (
-    Machine,
-)
+from tests.stores.ledger.machine import Machine
 
 
 @pytest.fixture

@@ -176,7 +176,7 @@ def test_an_unreachable_database_can_be_tried_again() -> None:
 
 
 def test_the_guide_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    guide = (Path(__file__).parents[3] / "docs" / "meter-store.md").read_text()
+    guide = (Path(__file__).parents[3] / "docs" / "stores.md").read_text()
     (code,) = re.findall(r"```python\n(.*?)```", guide, re.S)
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}

@@ -34,12 +34,7 @@ from hushgrid.web import tokens as access_module
 from hushgrid.web.tokens import Access, Backoff, make_token, read_token
 from tests.curator.setups import street_in
 from tests.stores.conformance import check_client_store
-from tests.web.http.credentials import (
-    HOSTILE,
-    KEPT,
-    KEY,
-    SECRET,
-)
+from tests.web.http.credentials import HOSTILE, KEPT, KEY, SECRET
 
 NOW = 1_750_000_000.0
 

@@ -11,11 +11,7 @@ import pytest
 
 from hushgrid.stores.clients import SCOPES
 from tests.curator.worlds import TOKEN
-from tests.web.http.guarded import (
-    NOW,
-    WHO,
-    Guarded,
-)
+from tests.web.http.guarded import NOW, WHO, Guarded
 from tests.web.http.ways import ways
 
 DOCS = Path(__file__).parents[3] / "docs"

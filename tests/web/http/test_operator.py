@@ -37,13 +37,7 @@ from hushgrid.stores.ledger import open_store
 from hushgrid.web.http.operator import ZoneHealth, alerts
 from tests.curator.worlds import START, service
 from tests.web.http.credentials import SECRET
-from tests.web.http.desks import (
-    ELM,
-    OAK,
-    absent,
-    desk,
-    reading,
-)
+from tests.web.http.desks import ELM, OAK, absent, desk, reading
 from tests.web.releases import release
 
 

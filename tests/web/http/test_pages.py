@@ -12,9 +12,7 @@ import pytest
 
 from hushgrid.web.http.app import HERE, page_routes
 from tests.web.http.faces import Face, refused
-from tests.web.http.page_client import (
-    client,
-)
+from tests.web.http.page_client import client
 
 ROOT = Path(__file__).parents[3]
 STATIC = HERE / "static"
@@ -173,7 +171,7 @@ def test_a_wheel_takes_every_file_along() -> None:
     """Package data are named by patterns; a new folder needs a new one."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
     patterns = settings["tool"]["setuptools"]["package-data"]["hushgrid.web.http"]
-    place = ROOT / "src" / "hushgrid" / "service" / "http"
+    place = ROOT / "src" / "hushgrid" / "web" / "http"
     taken = {path for pattern in patterns for path in place.glob(pattern) if path.is_file()}
     there = {
         path

@@ -31,16 +31,7 @@ from hushgrid.web.openadr.objects import event_of
 from tests.web.brokers import Broker, until
 from tests.web.openadr.hooks import hooks
 from tests.web.openadr.judge import STANDARD, check_as, standard
-from tests.web.openadr.setup import (
-    FIRST,
-    SECRET,
-    ZONES,
-    World,
-    release,
-    report,
-    resource,
-    world,
-)
+from tests.web.openadr.setup import FIRST, SECRET, ZONES, World, release, report, resource, world
 
 ELM = ZONES[0]
 

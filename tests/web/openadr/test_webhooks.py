@@ -27,25 +27,10 @@ from hushgrid.web.openadr.webhooks import (
 )
 from tests.examples import examples
 from tests.web.brokers import until
-from tests.web.openadr.callbacks import (
-    NOTE,
-    Sending,
-    callback,
-    certificate,
-    names,
-)
+from tests.web.openadr.callbacks import NOTE, Sending, callback, certificate, names
 from tests.web.openadr.hooks import Hooks, hooks
 from tests.web.openadr.judge import check_as, standard
-from tests.web.openadr.setup import (
-    FIRST,
-    ZONES,
-    World,
-    release,
-    report,
-    subscription,
-    ven,
-    world,
-)
+from tests.web.openadr.setup import FIRST, ZONES, World, release, report, subscription, ven, world
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@
         meters.close("elm-street", 0)
         readings = meters.get("elm-street", 0)
 
-docs/meter-store.md describes it.
+docs/stores.md describes it.
 """
 
 from __future__ import annotations

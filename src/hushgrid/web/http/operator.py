@@ -505,7 +505,7 @@ def add_operator(
     @router.get(
         "/v1/operator/certificate",
         summary="An audit of a zone's ledger.",
-        response_description="The certificate; docs/certificate.md has its keys.",
+        response_description="The certificate; docs/audit.md has its keys.",
         response_model=dict[str, Any],
         responses={
             200: {"content": {"text/html": {}}},
