@@ -61,12 +61,12 @@ def close_ledger(deployment: Deployment, goes_on: str, now: float) -> list[EndOf
     """
     deployment, key, ends = as_begun(deployment), load(deployment.key), list[EndOfLedger]()
     with (
-        open_store(deployment.ledger, create=False) as there,
+        open_store(deployment.ledger, create=False) as source,
         open_meters(deployment.meters, deployment.block_key_folder) as meters,
         open_witnesses(deployment) as witnesses,
     ):
         for zone in deployment.zones:
-            if there.head(zone.id) is None:
+            if source.head(zone.id) is None:
                 raise LedgerError(f"zone {zone.id!r} has no record; there is nothing to close.")
         with open_store(deployment.ledger) as store:
             for zone in deployment.zones:
@@ -82,7 +82,7 @@ def close_ledger(deployment: Deployment, goes_on: str, now: float) -> list[EndOf
                         epoch = ledger.standing.epoch
                         meters.open_zone(*zone.roster)
                         meters.erase_noise(
-                            zone.id, epoch.head if epoch else "", until=_FAR, others=True
+                            zone.id, epoch.head if epoch else "", until=_FAR, other_epochs=True
                         )
                         ledger.write(ClosedRecord(goes_on))
                     head = ledger.standing.head
@@ -133,11 +133,11 @@ def import_ledger(export: str, into: str, key_file: Path) -> list[EndOfLedger]:
 def _copied(store: LedgerStore, zone: str, copied: Sequence[Record], key: Signer) -> EndOfLedger:
     last = copied[-1]
     with store.writer(zone):
-        there = list(store.records(zone))
-        if there:
-            opened = there[len(copied) : len(copied) + 1]
-            if [one.digest for one in there[: len(copied)]] != [
-                one.digest for one in copied
+        present = list(store.records(zone))
+        if present:
+            opened = present[len(copied) : len(copied) + 1]
+            if [record.digest for record in present[: len(copied)]] != [
+                record.digest for record in copied
             ] or not (opened and opened[0].kind == "opened"):
                 raise LedgerError(
                     f"zone {zone!r} has other records in the new store; give an empty one."
