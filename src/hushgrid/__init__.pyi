@@ -31,6 +31,7 @@ from hushgrid.lab.simulation import Mechanism as Mechanism
 from hushgrid.lab.simulation import Trace as Trace
 from hushgrid.lab.simulation import play as play
 from hushgrid.lab.simulation import simulate as simulate
+from hushgrid.learning.frames import learn as learn
 from hushgrid.mechanism.calibrators import Answer as Answer
 from hushgrid.mechanism.calibrators import Calibrator as Calibrator
 from hushgrid.mechanism.calibrators import Naive as Naive

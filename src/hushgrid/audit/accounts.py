@@ -111,8 +111,8 @@ def budget(
     spendings.sort()
     if (restart := _restart(evidence, digests)) is not None:
         return restart
-    if (unbooked := _unbooked(evidence, digests)) is not None:
-        return unbooked
+    if (gap_fault := _unbooked(evidence, digests)) is not None:
+        return gap_fault
     if (endless := _unbounded_release(evidence, digests)) is not None:
         return endless
     all_spending = Spent().add(*(spending.epsilon for spending in spendings))
@@ -143,11 +143,11 @@ def budget(
             f"All releases and lost steps together are booked with {total}; no release was made"
             " beyond"
         )
-    allowed = " and ".join(
+    words = " and ".join(
         f"the budget of {most:g} for an epoch of {steps} steps" for most, steps in budgets
     )
     condition = ", where one is set" if any(limit.budget is None for limit in limits) else ""
-    return Check("budget", "passed", f"{text} {allowed}{condition}.")
+    return Check("budget", "passed", f"{text} {words}{condition}.")
 
 
 def _limits(evidence: Evidence, terms: Terms, digests: Mapping[str, Terms]) -> list[_Limit]:
@@ -184,10 +184,10 @@ def _over_budget(
         start = max(
             bisect_right(times, spending.at - limit.seconds), bisect_left(epochs, limit.since)
         )
-        reached = limits[min(spendings[start].epoch, spending.epoch) : spending.epoch + 1]
+        limits_in_reach = limits[min(spendings[start].epoch, spending.epoch) : spending.epoch + 1]
         most = max(
             math.inf if epoch_limit.budget is None else epoch_limit.budget
-            for epoch_limit in reached
+            for epoch_limit in limits_in_reach
         )
         running = sums[n + 1] - sums[start]
         if spending.place not in lost and Spent(running).add(spending.models).exceeds(most):

@@ -567,8 +567,8 @@ def _check_sampler(
         loads = load_of_rate(answer["rate"], terms.tariff)
         loads = restore_truncated(loads, 0, due * lasts, terms.tariff, rng)
     first_block = slice(1 if terms.policy.schedule.lengths else None)
-    published = np.concatenate([run.relative[first_block] for run in runs])
-    p = _differ(np.abs(loads).max(axis=1) / due, published)  # sizes: signs only dilute the test
+    sizes = np.concatenate([run.relative[first_block] for run in runs])
+    p = _differ(np.abs(loads).max(axis=1) / due, sizes)  # sizes: signs only dilute the test
     if p >= FALSE_ALARM:
         return [Check("noise_scale", "passed", f"sample() draws as publish() does (p = {p:.2g}).")]
     text = f"sample() and publish() draw different noise (p = {p:.1e}): test without sample()."
@@ -615,17 +615,17 @@ def _differ(sample: Any, reference: Any) -> float:
 
 def _check_float_noise(runs: Sequence[_PublisherRun], terms: Terms) -> Check:
     """Whether every noisy load is a whole number and every rate is that of one."""
-    name, checked = "float_noise", 0
+    name, count = "float_noise", 0
     for run in runs:
         for t in run.steps:
             bad = grid_fault(run.answers[t], terms, run.answers[t - 1].rate if t else None)
-            checked += bad is not None
+            count += bad is not None
             if bad:
                 return Check(name, "failed", f"Step {t + 1} {bad}.", t + 1)
-    if not checked:
+    if not count:
         text = "Rates alone do not determine whether noise is a whole number here."
         return Check(name, "not_checked", text)
-    return Check(name, "passed", f"Whole Wh and the rates of whole Wh at {checked} steps.")
+    return Check(name, "passed", f"Whole Wh and the rates of whole Wh at {count} steps.")
 
 
 def _check_post_processing(runs: Sequence[_PublisherRun], terms: Terms) -> Check:

@@ -263,10 +263,10 @@ def best_event(
     return best
 
 
-def _share(ordered: Floats, thresholds: Floats, side: str) -> Floats:
+def _share(scores: Floats, thresholds: Floats, side: str) -> Floats:
     if side == "above":
-        return 1 - np.searchsorted(ordered, thresholds, side="left") / len(ordered)
-    return np.asarray(np.searchsorted(ordered, thresholds, side="right") / len(ordered))
+        return 1 - np.searchsorted(scores, thresholds, side="left") / len(scores)
+    return np.asarray(np.searchsorted(scores, thresholds, side="right") / len(scores))
 
 
 def _inside(scores: Floats, side: str, threshold: float) -> Bools:

@@ -213,9 +213,9 @@ def certify(
     for source in evidence:
         _add_other_epochs(source, terms, by_digest)
         findings += _check_record(source, by_digest, terms, recomputed, commit, zones)
-    leaked = leakages(recomputed, evidence)
+    leakage = leakages(recomputed, evidence)
     if recomputed:
-        findings += [seed_reuse(recomputed), *map(promise_kept, recomputed, leaked)]
+        findings += [seed_reuse(recomputed), *map(promise_kept, recomputed, leakage)]
     findings += [fifteen_fifteen(version) for version in terms]
     black_box = None
     if trial is not None:
@@ -239,7 +239,7 @@ def certify(
         ),
         CANNOT_SHOW,
         tuple(recomputed),
-        tuple(map(houses, recomputed, leaked)),
+        tuple(map(houses, recomputed, leakage)),
         black_box,
         attack,
         dict(inputs or {}),

@@ -393,10 +393,10 @@ def _booked_beyond(
     """(last step, loss of any house) of gaps whose steps are on record as well: published twice."""
     epoch = recomputed.epoch
     sources = [source for source in evidence if any(member is epoch for member in source.epochs)]
-    published = {entry.step for entry in epoch.entries if entry.source == "readings"}
+    release_steps = {entry.step for entry in epoch.entries if entry.source == "readings"}
     for gap in (gap for source in sources for gap in source.gaps):
         steps = {t - epoch.first + 1 for t in range(gap.first, gap.last + 1)} & epoch.lost
-        if gap.epsilon and steps & published:
+        if gap.epsilon and steps & release_steps:
             yield gap.last, gap.epsilon
 
 
@@ -498,17 +498,17 @@ def _realised(
 
     That is the release with the house's largest loss by the rules, exact releases included.
     """
-    planned, models = recomputed.terms.policy.schedule, recomputed.terms.models
-    if not recomputed.releases or not planned.per_release or planned.lengths:
+    schedule, models = recomputed.terms.policy.schedule, recomputed.terms.models
+    if not recomputed.releases or not schedule.per_release or schedule.lengths:
         return (), ()
     at = recomputed.losses[[entry.step - 1 for entry in recomputed.releases]].argmax(axis=0)
-    joined = {i for m in models for p in m.chains if p.size > 1 for i in p.members.flat}
+    block_houses = {i for m in models for p in m.chains if p.size > 1 for i in p.members.flat}
     blocks, mixture = dict[int, RealisedLoss](), []
-    for place in sorted({int(at[house]) for house in joined}):
+    for place in sorted({int(at[house]) for house in block_houses}):
         entry = recomputed.releases[place]
-        for realised in worst_of_blocks(recomputed.first, models, entry.step, entry.scale):
-            if at[realised.house] == place:
-                blocks[realised.house] = realised
+        for worst_loss in worst_of_blocks(recomputed.first, models, entry.step, entry.scale):
+            if at[worst_loss.house] == place:
+                blocks[worst_loss.house] = worst_loss
     for house in range(min(recomputed.first.zone.n_houses, _FEW)):
         entry = recomputed.releases[at[house]]
         loss = mixture_loss(recomputed.first, models, house, entry.step, entry.scale)

@@ -78,30 +78,30 @@ class Recomputed:
 
     def lengths(self, steps: int) -> tuple[int, ...]:
         """Blocks of steps with one noise, of the first `steps`; empty: noise of its own."""
-        planned = self.terms.policy.schedule
-        lengths = planned.with_epsilons(planned.epsilons[:steps]).lengths if planned.lengths else ()
+        plan = self.terms.policy.schedule
+        lengths = plan.with_epsilons(plan.epsilons[:steps]).lengths if plan.lengths else ()
         return lengths + (1,) * (steps - sum(lengths) if lengths else 0)
 
     @property
     def block(self) -> Ints | None:
         """First step of the block of each of `releases`; None where noise is its own."""
-        planned = self.terms.policy.schedule
-        if not planned.lengths:
+        plan = self.terms.policy.schedule
+        if not plan.lengths:
             return None
-        return np.array([planned.span(entry.step)[0] for entry in self.releases], np.int64)
+        return np.array([plan.span(entry.step)[0] for entry in self.releases], np.int64)
 
 
 def _release(first: State, entry: RecordedRelease) -> Release:
     """With the names, the noise law and the block that the terms lead to, whatever is stated."""
-    planned = first.policy.schedule
+    plan = first.policy.schedule
     return replace(
         entry.release,
         zone=first.zone.id,
         load_hat=int(entry.load_hat or 0),
         rule=first.rule,
         digest=first.digest,
-        noise=planned.noise_at(entry.scale),
-        block=(planned.place(entry.step) or None) if entry.scale > 0 else None,
+        noise=plan.noise_at(entry.scale),
+        block=(plan.place(entry.step) or None) if entry.scale > 0 else None,
     )
 
 
@@ -204,10 +204,10 @@ class _Walk:
         self.due.append(0.0)
         self.recorded_scale.append(0.0)
         t, policy = len(self._rates) + 1, self.terms.policy
-        lost = np.zeros(self.terms.zone.n_houses)
+        losses = np.zeros(self.terms.zone.n_houses)
         if t in self._lost and t <= policy.horizon:
-            lost = self._lost_at(t)
-        self.losses.append(lost)
+            losses = self._lost_at(t)
+        self.losses.append(losses)
         self._rates.append(rate)
 
     def _lost_at(self, t: int) -> Floats:
@@ -246,9 +246,9 @@ class _Walk:
 
         Whether the account chooses just this is checked with the accounts.
         """
-        planned = self.first.scheduler.at(entry.step, self._rates)
-        less = self.terms.secret == "interval" and 0 < entry.epsilon < planned.epsilon
-        return None if not less or _same(entry.epsilon, planned.epsilon) else entry.epsilon
+        plan = self.first.scheduler.at(entry.step, self._rates)
+        less = self.terms.secret == "interval" and 0 < entry.epsilon < plan.epsilon
+        return None if not less or _same(entry.epsilon, plan.epsilon) else entry.epsilon
 
     def _check_stated(self, entry: RecordedRelease, due: Release) -> None:
         """Every figure stated with the noisy load must follow from public figures only."""
@@ -368,10 +368,10 @@ def _same(figure: float, due: float) -> bool:
 
 def _spread(recomputed: Recomputed) -> Check:
     """Whether releases scatter at least as much as their noise requires."""
-    planned = recomputed.terms.policy.schedule
+    plan = recomputed.terms.policy.schedule
     if not len(recomputed.residual) or recomputed.scale.min() <= 0:
         return Check("noise_scale", "not_applicable", "No fixed noise to look for in the releases.")
-    p = p_small_noise(recomputed.residual, recomputed.scale, planned.noise, recomputed.block)
+    p = p_small_noise(recomputed.residual, recomputed.scale, plan.noise, recomputed.block)
     word = f"{len(recomputed.residual)} releases about the public guess, p = {p:.2g}"
     if p < FALSE_ALARM:
         text = f"Releases scatter less than noise of the stated scale makes them ({word})."
@@ -452,10 +452,10 @@ def account(evidence: Evidence, terms: Sequence[Terms]) -> Check:
         The check, with the first fault.
     """
     name, ledger = "account", evidence.ledger
-    promised = {
+    due = {
         n for n, epoch in enumerate(evidence.epochs) if {"interval", "window"} & set(epoch.figures)
     }
-    if not promised:
+    if not due:
         return Check(name, "not_applicable", "No epoch has a promise about an interval.")
     if ledger is None:
         return Check(name, "not_checked", "The accounts of a chain that is not valid are no proof.")
@@ -464,7 +464,7 @@ def account(evidence: Evidence, terms: Sequence[Terms]) -> Check:
         for version in terms
         if version.zone.id == evidence.zone and version.accounts
     ]
-    checked = set[int]()
+    numbers = set[int]()
     for number, epoch in enumerate(evidence.epochs):
         findings = [
             finding
@@ -473,18 +473,18 @@ def account(evidence: Evidence, terms: Sequence[Terms]) -> Check:
         ]
         if not findings:
             continue
-        checked.add(number)
+        numbers.add(number)
         bad = findings[0]
         if bad.seq is not None and all(finding.seq is not None for finding in findings):
             place = bad.seq + epoch.place - ledger.epochs[number].seq
             return Check(name, "failed", f"Record {place} {bad.text}.", place)
-    if missing := promised - checked:
+    if missing := due - numbers:
         place = evidence.epochs[min(missing)].place
         text = (
             f"{len(missing)} epochs from record {place} on: give the service file of their terms."
         )
         return Check(name, "not_checked", text, place)
-    return Check(name, "passed", f"The accounts of {len(promised)} epochs follow from the records.")
+    return Check(name, "passed", f"The accounts of {len(due)} epochs follow from the records.")
 
 
 class _Openings:

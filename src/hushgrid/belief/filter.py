@@ -468,9 +468,9 @@ def carried_backward(
     b = np.divide(joint, total[:, None], out=np.zeros_like(joint), where=total[:, None] > 0)
     after = np.asarray(moves.any(axis=1))
     # a possible move with a chance too small for a float: B is not known, but L(a) <= a
-    lost = (moves & (joint < _SMALL)).any(axis=(1, 2))
+    underflow = (moves & (joint < _SMALL)).any(axis=(1, 2))
     carried = carried_leakage(leakage, np.swapaxes(b, 1, 2), after)
-    return after, np.where(lost, if_uncertain(leakage, after), carried)
+    return after, np.where(underflow, if_uncertain(leakage, after), carried)
 
 
 # ---- imputed readings

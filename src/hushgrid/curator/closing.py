@@ -113,8 +113,8 @@ def import_ledger(export: str, into: str, key_file: Path) -> list[EndOfLedger]:
         by_zone: dict[str, list[Record]] = {}
         for record in records:
             by_zone.setdefault(record.zone, []).append(record)
-    for zone, copied in by_zone.items():
-        report = check(copied, verify_signature, durable)
+    for zone, chain in by_zone.items():
+        report = check(chain, verify_signature, durable)
         if report.first_bad is not None:
             raise LedgerError(f"record {report.first_bad} of zone {zone!r}: {report.reason}")
         if report.standings[zone].closed is None:
@@ -127,23 +127,23 @@ def import_ledger(export: str, into: str, key_file: Path) -> list[EndOfLedger]:
     if not by_zone:
         raise LedgerError(f"{export} has no records; give an export of a closed ledger.")
     with open_store(into) as store:
-        return [_copied(store, zone, copied, key) for zone, copied in sorted(by_zone.items())]
+        return [_copied(store, zone, chain, key) for zone, chain in sorted(by_zone.items())]
 
 
-def _copied(store: LedgerStore, zone: str, copied: Sequence[Record], key: Signer) -> EndOfLedger:
-    last = copied[-1]
+def _copied(store: LedgerStore, zone: str, records: Sequence[Record], key: Signer) -> EndOfLedger:
+    last = records[-1]
     with store.writer(zone):
         present = list(store.records(zone))
         if present:
-            opened = present[len(copied) : len(copied) + 1]
-            if [record.digest for record in present[: len(copied)]] != [
-                record.digest for record in copied
-            ] or not (opened and opened[0].kind == "opened"):
+            opening = present[len(records) : len(records) + 1]
+            if [record.digest for record in present[: len(records)]] != [
+                record.digest for record in records
+            ] or not (opening and opening[0].kind == "opened"):
                 raise LedgerError(
                     f"zone {zone!r} has other records in the new store; give an empty one."
                 )
-            return EndOfLedger(zone, len(copied) + 1, opened[0].digest, anew=False)
+            return EndOfLedger(zone, len(records) + 1, opening[0].digest, anew=False)
         body = OpenedRecord(last.digest).to_body()
         opens = seal(zone, last.seq + 1, "opened", body, last.digest, key.sign)
-        store.append_all([*copied, opens])
+        store.append_all([*records, opens])
         return EndOfLedger(zone, opens.seq, opens.digest, anew=True)

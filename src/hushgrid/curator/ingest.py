@@ -54,7 +54,7 @@ class Delivery:
         self.problems: tuple[str, ...] = ()
         self._reasons: tuple[Reason, ...] = ()
         self._readings = 0  # so far
-        self._small: dict[str, frozenset[int] | None] = {}  # by zone, as `Taken.small`
+        self._small: dict[str, frozenset[int] | None] = {}  # by zone, as `Outcome.small`
 
     def take(self, ingest: Ingest, batches: Iterable[Parsed]) -> Receipt:
         """Store all batches; returns when they are durable."""
@@ -66,24 +66,24 @@ class Delivery:
         ingest.note(self)
         return self.receipt
 
-    def count(self, outcome: Taken, parsed: Sequence[Parsed]) -> None:
+    def count(self, outcome: Outcome, parts: Sequence[Parsed]) -> None:
         """Add what became of some batches."""
         self.receipt += outcome.receipt
-        for part in parsed:
+        for part in parts:
             self.problems = (*self.problems, *part.problems)[:PROBLEMS]
         for text, count in ((EARLY, outcome.receipt.early), (DAMAGED, outcome.receipt.damaged)):
             if count and text not in self.problems:
                 self.problems = (text, *self.problems)[:PROBLEMS]
-        refused = [
+        reasons = [
             Reason(text, count, f"reading {self._readings + first + 1}")
             for text, count, first in outcome.refused
         ]
-        self._reasons = merge_reasons(self._reasons, *(part.reasons for part in parsed), refused)
-        self._readings += sum(len(part.readings) for part in parsed)
+        self._reasons = merge_reasons(self._reasons, *(part.reasons for part in parts), reasons)
+        self._readings += sum(len(part.readings) for part in parts)
         for zone, meters in outcome.small.items():
             before = self._small.get(zone, frozenset())
-            joined = None if before is None or meters is None else before | meters
-            self._small[zone] = joined if joined is None else frozenset(sorted(joined)[:FEWEST])
+            union = None if before is None or meters is None else before | meters
+            self._small[zone] = union if union is None else frozenset(sorted(union)[:FEWEST])
 
     @property
     def sizes(self) -> dict[str, bool]:
@@ -133,50 +133,50 @@ def take_each(
     """
     read = [_read(batches) for _, batches in deliveries]
     senders = [delivery.sender for delivery, _ in deliveries]
-    outcomes = ingest.take_each([parsed for parsed, _ in read], senders)
+    outcomes = ingest.take_each([parts for parts, _ in read], senders)
     errors: list[Exception | None] = []
-    for (delivery, _), (parsed, broken), outcome in zip(deliveries, read, outcomes, strict=True):
+    for (delivery, _), (parts, broken), outcome in zip(deliveries, read, outcomes, strict=True):
         if isinstance(outcome, Exception):
             errors.append(outcome)
             continue
-        delivery.count(outcome, parsed)
+        delivery.count(outcome, parts)
         ingest.note(delivery)
         errors.append(broken)
     return errors
 
 
 def _read(batches: Iterable[Parsed]) -> tuple[list[Parsed], Exception | None]:
-    held: list[Parsed] = []
+    parts: list[Parsed] = []
     try:
-        held.extend(batches)
+        parts.extend(batches)
     except Exception as error:
-        return held, error
-    return held, None
+        return parts, error
+    return parts, None
 
 
 def _groups(batches: Iterable[Parsed]) -> Iterator[list[Parsed]]:
     """Small batches joined into lists. Those before a broken batch come first, then the error."""
-    held: list[Parsed] = []
+    group: list[Parsed] = []
     rows, source = 0, iter(batches)
     while True:
         try:
             batch = next(source, None)
         except Exception:
-            if held:
-                yield held
+            if group:
+                yield group
             raise
         if batch is None:
             break
-        held.append(batch)
+        group.append(batch)
         rows += len(batch.readings)
         if rows >= ROWS:
-            yield held
-            held, rows = [], 0
-    if held:
-        yield held
+            yield group
+            group, rows = [], 0
+    if group:
+        yield group
 
 
-class Taken(NamedTuple):
+class Outcome(NamedTuple):
     """What became of some batches of one delivery.
 
     Attributes:
@@ -286,7 +286,7 @@ class Ingest:
 
     def take_each(
         self, deliveries: Sequence[Sequence[Parsed]], senders: Sequence[str | None]
-    ) -> list[Taken | Exception]:
+    ) -> list[Outcome | Exception]:
         """Store several deliveries, each of its sender, all of a zone at once; durable on return.
 
         Returns:
@@ -316,7 +316,7 @@ class Ingest:
                 _refuse(UNKNOWN, unknown, ends, results)
             self._put(columns, ends, results)
         return [
-            result.error or Taken(result.receipt, result.refused, result.small)
+            result.error or Outcome(result.receipt, result.refused, result.small)
             for result in results
         ]
 
@@ -329,7 +329,7 @@ class Ingest:
         columns = _columns(parts, [self._place(part) for part in parts])
         self._compare(columns, [len(columns.house)], [result])
         delivery = Delivery()
-        delivery.count(Taken(Receipt(), small=result.small), ())
+        delivery.count(Outcome(Receipt(), small=result.small), ())
         return any(delivery.sizes.values())
 
     def _compare(self, columns: Columns, ends: list[int], results: list[_DeliveryResult]) -> None:
@@ -341,7 +341,7 @@ class Ingest:
             result.small = self._sizes(columns, begin, end)
 
     def _sizes(self, columns: Columns, begin: int, end: int) -> dict[str, frozenset[int] | None]:
-        """Of some readings as `Taken.small`."""
+        """Of some readings as `Outcome.small`."""
         house, duration, wh = (
             column[begin:end] for column in (columns.house, columns.duration, columns.wh)
         )

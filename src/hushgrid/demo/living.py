@@ -559,9 +559,9 @@ def foresee(
         errors.append(error)
         tick()
     prospect = examine(*world.terms, policy).prospect
-    planned = prospect.estimated(rho=0.0)  # these days follow the model
+    plan_error = prospect.estimated(rho=0.0)  # these days follow the model
     low, high = next_one(errors, CHANCE)
-    return ErrorForecast(planned, float(np.mean(errors)), low, high, DAYS)
+    return ErrorForecast(plan_error, float(np.mean(errors)), low, high, DAYS)
 
 
 def _audited(

@@ -141,9 +141,9 @@ def neighbours(terms: Terms, first: State, steps: int = 1) -> Neighbours:
     if not exposure.cases:
         raise PolicyError("no house is uncertain at step 1; there is nothing to distinguish.")
     worst = max(exposure.cases, key=lambda case: _loss(case, at.scale, first))
-    lost = min(at.epsilon, first.policy.epsilon_at(1))  # of these cases; of others more is booked
+    loss = min(at.epsilon, first.policy.epsilon_at(1))  # of these cases; of others more is booked
     f = first.scheduler.consumption
-    laws, scales, promised = [(worst.before, worst.after)], [at.scale], [lost]
+    laws, scales, promised = [(worst.before, worst.after)], [at.scale], [loss]
     if len(worst.houses) == 1:
         (house,) = worst.houses
         kind = int(f.class_of[house])
@@ -151,8 +151,8 @@ def neighbours(terms: Terms, first: State, steps: int = 1) -> Neighbours:
             pair = (f.law(t, kind, occupied=False), f.law(t, kind, occupied=True))
             laws.append(((pair[0],), (pair[1],)))
             scales.append(first.scheduler.at(t).scale)
-            lost = float(first.scheduler.losses(t, scales[-1])[house])
-            promised.append(lost if first.policy.schedule.span(t)[0] == t else 0.0)  # once a block
+            loss = float(first.scheduler.losses(t, scales[-1])[house])
+            promised.append(loss if first.policy.schedule.span(t)[0] == t else 0.0)  # once a block
     up = [a.mean <= p.mean for a, p in zip(worst.before, worst.after, strict=True)]
     low = tuple(0 if rises else u for rises, u in zip(up, worst.bound, strict=True))
     high = tuple(u if rises else 0 for rises, u in zip(up, worst.bound, strict=True))

@@ -319,7 +319,7 @@ def serve_in_turn(
             standby.check_alone()
         while standby.wait(stop):
             try:
-                with ExitStack() as opened:
+                with ExitStack() as process_stack:
                     changes: Mapping[str, str] = {}
                     if standby.begins:
                         present, changes = changes_of(standby.deployment, clock.now())
@@ -329,7 +329,7 @@ def serve_in_turn(
                             continue
                     process = Process(
                         present,
-                        opened,
+                        process_stack,
                         store=standby.store,
                         witnesses=standby.witnesses,
                     )

@@ -115,12 +115,12 @@ def new_file(begins: int, zone: NewZone, errors: Mapping[str, float] | None = No
         "models": "".join(_models(zone)),
     }
     interval = f"PT{zone.seconds // 60}M" if zone.seconds % 60 == 0 else f"PT{zone.seconds}S"
-    commented = {
+    comments = {
         "interval": _text(interval),
         "meter_interval": _text(interval),
         "alpha": str(zone.tariff.alpha),
     }
-    for key, value in commented.items():
+    for key, value in comments.items():
         values[key] = f"{value} ".ljust(_COMMENTS - len(f"{key} = "))
     return re.sub(r"\{(\w+)\}", lambda place: values[place[1]], source)
 
@@ -151,10 +151,13 @@ def _head(zone: NewZone, words: str) -> str:
 
 def _houses(zone: NewZone) -> list[str]:
     meters = f"meters = {{ prefix = {_text(zone.prefix)} }}".ljust(_COMMENTS)
-    counted = [f"count = {zone.homes}", f"{meters}# {zone.prefix}0001 and so on"]
-    listed = [f"meters = [{', '.join(map(_text, zone.meters))}]"]
+    count_lines = [f"count = {zone.homes}", f"{meters}# {zone.prefix}0001 and so on"]
+    list_lines = [f"meters = [{', '.join(map(_text, zone.meters))}]"]
     bound = f"bound = {zone.bound}".ljust(_COMMENTS)
-    lines = [*(listed if zone.meters else counted), f"{bound}# Wh in an interval: {zone.bound_by}"]
+    lines = [
+        *(list_lines if zone.meters else count_lines),
+        f"{bound}# Wh in an interval: {zone.bound_by}",
+    ]
     return [*lines, *zone.laws]
 
 

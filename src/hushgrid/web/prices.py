@@ -219,7 +219,7 @@ def series(
         place = (start, start + zone.seconds, amounts["price"], isinstance(price, Guess))
         return PriceEntry(*place, source, within, amounts["total"], ends, amounts.get("feed_in"))
 
-    applied = [
+    applying = [
         release
         for release in latest_by_interval(releases)
         if since <= release.applies_start < until
@@ -227,7 +227,7 @@ def series(
     part = slice(-span.limit, None) if span.since is None else slice(span.limit + 1)
     entries = [
         entry(release.applies_start, release.release, release.source, ranges.get(release.release.t))
-        for release in applied[part]
+        for release in applying[part]
     ]
     entries += [entry(guess.start, guess, guess.source, guess.within) for guess in guesses]
     within = sorted(price for price in entries if since <= price.start < until)
@@ -556,8 +556,8 @@ class Forecaster:
         self, releases: Sequence[ReleaseRecord], start: int, until: int | None
     ) -> ForecastPrices:
         """Expected prices from `start` on, before the epoch's first release."""
-        number, reached, public = self._waiting or (-1, 0, None)
-        if public is None or number != len(releases) or start < reached:
+        number, last_start, public = self._waiting or (-1, 0, None)
+        if public is None or number != len(releases) or start < last_start:
             public = PublicReplay(self._zone, self._first, releases)
         self._waiting = len(releases), start, public
         steps = self._number(start, until)
@@ -694,8 +694,9 @@ class History:
         self._releases = {zone: Releases() for zone in self.zones}
         self._watchers: list[tuple[ReleaseWatcher, bool]] = []
         self._price_watchers: list[PriceWatcher] = []
-        self._shown: dict[str, dict[str, Any]] = {}
-        self._notified: dict[str, int] = {}  # start of a zone's last interval made here [epoch s]
+        self._prices: dict[str, dict[str, Any]] = {}
+        # start of the last interval of each zone that was made here [epoch s]
+        self._last_starts: dict[str, int] = {}
         self._mutex = threading.Lock()
 
     def fill(self, zone: str, releases: Sequence[ReleaseRecord], *, notified: bool = True) -> None:
@@ -711,7 +712,7 @@ class History:
             self.unread.discard(zone)
             self._releases[zone] = Releases(releases[-KEPT:])
             if notified and releases:
-                self._notified[zone] = releases[-1].start
+                self._last_starts[zone] = releases[-1].start
 
     def renew(self, zone: ZoneService) -> None:
         """Go on with a zone in another epoch of its terms.
@@ -749,8 +750,8 @@ class History:
 
     def show(self, zone: ZoneService, prices: PresentPrices) -> None:
         """Notify subscribers where the price in force or the next one is new."""
-        if self._shown.get(zone.id) != prices.price:
-            self._shown[zone.id] = prices.price
+        if self._prices.get(zone.id) != prices.price:
+            self._prices[zone.id] = prices.price
             _notify(self._price_watchers, zone, prices.price)
 
     def publish(self, zone: ZoneService, release: ReleaseRecord) -> None:
@@ -759,9 +760,9 @@ class History:
         A release that was only followed so far is sent to the subscribers of this process's own.
         """
         with self._mutex:
-            notified = self._notified.get(zone.id, 0)
-            new, first = self._add(zone.id, release), release.start > notified
-            self._notified[zone.id] = max(release.start, notified)
+            last_start = self._last_starts.get(zone.id, 0)
+            new, first = self._add(zone.id, release), release.start > last_start
+            self._last_starts[zone.id] = max(release.start, last_start)
             watchers = [watcher for watcher, local in self._watchers if new or (local and first)]
         _notify(watchers, zone, release)
 

@@ -273,8 +273,8 @@ class SqliteLedger(SqlLedger):
 
     def witness(self, zone: str) -> str | None:
         """The last record noted in the small file."""
-        noted = read_witness(self._small(zone))
-        return noted.digest if noted else None
+        head = read_witness(self._small(zone))
+        return head.digest if head else None
 
     @contextmanager
     def writer(self, zone: str) -> Iterator[None]:
@@ -293,10 +293,10 @@ class SqliteLedger(SqlLedger):
 
     def _look_for_noted(self, zone: str) -> None:
         """A record that was durable and is missing stays noted until that is judged."""
-        noted = read_witness(self._small(zone))
-        record = next(self.records(zone, noted.seq - 1), None) if noted else None
-        if noted and (record is None or record.digest != noted.digest):
-            self._missing[zone] = noted.digest
+        head = read_witness(self._small(zone))
+        record = next(self.records(zone, head.seq - 1), None) if head else None
+        if head and (record is None or record.digest != head.digest):
+            self._missing[zone] = head.digest
 
 
 class PostgresLedger(SqlLedger):
@@ -388,8 +388,8 @@ class PostgresLedger(SqlLedger):
 
         None: it was not noted.
         """
-        noted = self.rows(sa.select(HOME.c.server).where(HOME.c.zone == zone))
-        return noted[0].server != self.server() if noted else None
+        homes = self.rows(sa.select(HOME.c.server).where(HOME.c.zone == zone))
+        return homes[0].server != self.server() if homes else None
 
     def settle(self, zone: str) -> None:
         """Note the server that answers now as the zone's."""

@@ -653,13 +653,13 @@ def read_witness(path: Path) -> Head | None:
             f"{path} cannot be read ({error.strerror}); it says which record came last."
         ) from None
     slots = (content[:SLOT], content[SLOT : 2 * SLOT])
-    noted = [head for head in map(_noted, slots) if head is not None]
-    if not noted and content.strip():
+    heads = [head for head in map(_noted, slots) if head is not None]
+    if not heads and content.strip():
         raise LedgerError(
             f"{path} is damaged and cannot say which record came last; hold the ledger's head"
             " against the last release that was published, then remove the file."
         )
-    return max(noted, default=None)
+    return max(heads, default=None)
 
 
 def _slot(head: Head) -> bytes:

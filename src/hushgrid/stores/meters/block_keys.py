@@ -133,10 +133,10 @@ def unseal(key: bytes, sealed: bytes, about: str) -> int | None:
         M; None where key, bytes or `about` are others.
     """
     try:
-        opened = AESGCM(key).decrypt(sealed[:_NONCE], sealed[_NONCE:], about.encode())
+        plain = AESGCM(key).decrypt(sealed[:_NONCE], sealed[_NONCE:], about.encode())
     except (InvalidTag, ValueError):
         return None
-    return int.from_bytes(opened, "big")
+    return int.from_bytes(plain, "big")
 
 
 class BlockKeys:
@@ -239,12 +239,12 @@ class BlockKeys:
         """One thread of one process at a time."""
         with self._mutex:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            held = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            descriptor = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
-                fcntl.flock(held, fcntl.LOCK_EX)
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
                 yield
             finally:
-                os.close(held)
+                os.close(descriptor)
 
     def _make(self) -> Path:
         first = self.folder / FIRST

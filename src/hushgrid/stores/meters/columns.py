@@ -601,11 +601,11 @@ class OpenInterval:
         if self._places > self._length.size:  # some have pieces
             place = place + self._shift[place] + (start[rows] - self._opens) // duration[rows]
         accepted = _firsts(place) & ~self._present[place]
-        stored, again = rows[accepted], rows[~accepted]
-        self._wh[place[accepted]], self._present[place[accepted]] = wh[stored], True
-        codes[stored] = ACCEPTED
+        new, again = rows[accepted], rows[~accepted]
+        self._wh[place[accepted]], self._present[place[accepted]] = wh[new], True
+        codes[new] = ACCEPTED
         codes[again] = np.where(self._wh[place[~accepted]] == wh[again], DUPLICATE, CONFLICTING)
-        np.subtract.at(self._missing, house[stored], 1)
+        np.subtract.at(self._missing, house[new], 1)
 
     def load(self, columns: Columns) -> None:
         """Include a stored delivery; MeterError where its readings cannot have been accepted."""
@@ -706,15 +706,15 @@ def netted(interval: Interval, registers: Sequence[Register]) -> Interval:
 def _sums(columns: Columns, interval: int) -> tuple[Int32s, Ints, Bools]:
     """Houses, their sums, and whether they cover the interval."""
     house, of = np.unique(columns.house, return_inverse=True)
-    covered, low, high = (np.zeros(house.size, np.int64) for _ in range(3))
-    np.add.at(covered, of, columns.duration)
+    seconds, low, high = (np.zeros(house.size, np.int64) for _ in range(3))
+    np.add.at(seconds, of, columns.duration)
     np.add.at(low, of, columns.wh & _LOW)  # halves of 32 bits keep the sum exact
     np.add.at(high, of, columns.wh >> 32)
-    if (covered > interval).any():
+    if (seconds > interval).any():
         raise not_accepted()
     high += low >> 32
     low_bits = np.where(high > _MOST, _LOW, np.where(high < -_MOST - 1, 0, low & _LOW))
-    return house, np.clip(high, -_MOST - 1, _MOST) << 32 | low_bits, covered == interval
+    return house, np.clip(high, -_MOST - 1, _MOST) << 32 | low_bits, seconds == interval
 
 
 def not_accepted() -> MeterError:

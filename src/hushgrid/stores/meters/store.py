@@ -150,10 +150,10 @@ class MeterStore:
             add_zone(link, zone, RosterEpoch(roster))
             key, epoch = _zone_row(link, zone)
             epoch.check_same(roster, zone)
-            noted = _noted(self.open().path, zone)
-            lost = _noted_and_lost(link, noted, key, epoch)
-        if lost is not None:
-            self._lose(zone, roster, lost)
+            note = _noted(self.open().path, zone)
+            gap = _noted_and_lost(link, note, key, epoch)
+        if gap is not None:
+            self._lose(zone, roster, gap)
         self._know(zone, roster, registers)
 
     def reopen(
@@ -548,15 +548,15 @@ def _lock(place: Path, path: Path) -> int:
     """Lock a store for this process until the descriptor is closed: two services with the same
     readings and ledgers of their own would spend twice what each promises."""
     name = place / "lock" if place.is_dir() else path.with_name(f"{path.name}.lock")
-    held = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        os.close(held)
+        os.close(descriptor)
         raise MeterError(
             f"meter store {place} is in use by another process; stop that one first."
         ) from None
-    return held
+    return descriptor
 
 
 def _zone_row(link: Connection, zone: str, *, lock: bool = False) -> tuple[int, RosterEpoch]:
@@ -652,20 +652,20 @@ def _note(path: Path | None, zone: str, opens: int, deliveries: int) -> None:
 def _noted(path: Path | None, zone: str) -> tuple[int, int] | None:
     """The interval and the number of the last delivery that was noted."""
     try:
-        noted = b"" if path is None else _note_path(path, zone).read_bytes()
-        opens, deliveries = map(int, noted.split())
+        note = b"" if path is None else _note_path(path, zone).read_bytes()
+        opens, deliveries = map(int, note.split())
     except (OSError, ValueError):
         return None
     return opens, deliveries
 
 
 def _noted_and_lost(
-    link: Connection, noted: tuple[int, int] | None, key: int, epoch: RosterEpoch
+    link: Connection, note: tuple[int, int] | None, key: int, epoch: RosterEpoch
 ) -> int | None:
     """The interval of the last delivery that was noted, where it is gone."""
-    if noted is None:
+    if note is None:
         return None
-    opens, deliveries = noted
+    opens, deliveries = note
     of_interval = (DELIVERY.c.zone == key) & (DELIVERY.c.opens == opens)
     last = link.scalar(select(func.max(DELIVERY.c.number)).where(of_interval))
     return (
@@ -688,10 +688,10 @@ def damages(place: str, published: Mapping[str, int]) -> dict[str, list[str]]:
     """
     path, problems = file_of(place), dict[str, list[str]]()
     # before the readings: what is stored meanwhile is not missed
-    noted = {zone: _noted(path, zone) for zone in stored_rosters(place)}
+    notes = {zone: _noted(path, zone) for zone in stored_rosters(place)}
     reading = Database(path or place, SCHEMA, create=False, read_only=True, still=True)
     with reading, reading.read() as link:
-        for zone in sorted({*noted, *published}):
+        for zone in sorted({*notes, *published}):
             zone_row = find_zone(link, zone)
             if zone_row is None:
                 problems[zone] = ["the zone is gone, with all its readings"]
@@ -702,8 +702,8 @@ def damages(place: str, published: Mapping[str, int]) -> dict[str, list[str]]:
             problems[zone] = list(_zone_damages(link, key, epoch, counts))
             if epoch.closed_end <= published.get(zone, -2):
                 problems[zone].append("the store is older than the ledger")
-            if (lost := _noted_and_lost(link, noted.get(zone), key, epoch)) is not None:
-                problems[zone].append(f"the last delivery, of the interval at {lost}, is gone")
+            if (gap := _noted_and_lost(link, notes.get(zone), key, epoch)) is not None:
+                problems[zone].append(f"the last delivery, of the interval at {gap}, is gone")
     return problems
 
 
@@ -755,6 +755,6 @@ def _zone_damages(
             yield f"delivery {number} of the interval at {opens} is damaged"
     for opens in sorted({*numbers_of, *counts}):
         numbers = numbers_of.get(opens, [])
-        lost = max(counts.get(opens, 0), *(n + 1 for n in numbers), 0) - len(numbers)
-        if opens >= epoch.floor and lost:
-            yield f"{lost} of the deliveries of the interval at {opens} are gone"
+        count = max(counts.get(opens, 0), *(n + 1 for n in numbers), 0) - len(numbers)
+        if opens >= epoch.floor and count:
+            yield f"{count} of the deliveries of the interval at {opens} are gone"
