@@ -206,7 +206,7 @@ def test_a_ledger_of_blocks_is_recomputed(
 def test_a_block_is_spent_once_and_no_less(tmp_path: Path) -> None:
     zone = golden((2, 3, 1), budget=1.4)
     found = audited(tmp_path, zone)
-    assert failed(found) == {"budget": 9}  # the third block, after a genesis, an epoch, a schedule
+    assert failed(found) == {"budget": 8}  # the third block, after a genesis and terms
     zone = golden((2, 3, 1), budget=1.5)
     assert failed(audited(tmp_path, zone)) == {}
     shares = [replace(one, epsilon=one.epsilon / one.block["length"]) for one in releases(zone)]
@@ -228,7 +228,7 @@ def test_a_place_that_is_not_the_terms(tmp_path: Path) -> None:
     """A block that never ends on record would be spent once for all steps."""
     zone = golden((2, 2))
     made = [
-        replace(one, block={"number": 1, "length": 4, "place": one.t}) for one in releases(zone)
+        replace(one, block={"first": 1, "length": 4}) for one in releases(zone)
     ]
     found = audited(tmp_path, zone, made)
     assert failed(found) == {"post_processing": 4}

@@ -21,12 +21,12 @@ from hushgrid.audit.recompute import Recomputed, recompute
 from hushgrid.cli import main
 from hushgrid.operate.audit import load_ledger
 from hushgrid.report.certificate import certificate_json, certificate_page
-from tests.audit.zones import SMALL, epoch, ledger, releases, terms
+from tests.audit.zones import SMALL, ledger, releases, terms, week_of
 from tests.stores.ledger.ledgers import lines_of
 
 
 def recomputed(given: Terms, seed: int = 3, **rest: tuple[int, ...]) -> Recomputed:
-    return recompute(epoch(given, seed, **rest), given)[0]
+    return recompute(week_of(given, seed, **rest), given)[0]
 
 
 @pytest.mark.parametrize("eta", [0.0, pytest.param(0.1, marks=pytest.mark.soak), 1.0])
@@ -67,7 +67,7 @@ def test_without_noise_she_goes_far_beyond_what_is_promised() -> None:
     """A publisher that adds nothing: its record states a scale, but the loads are bare."""
     given, made = terms(epsilon=0.05), recomputed(terms(epsilon=0.05))
     bare = tuple(replace(one, release=replace(one.release, scale=1.0)) for one in made.week.entries)
-    seen = largest_move(replace(made, epoch=replace(made.week, entries=bare)))
+    seen = largest_move(replace(made, week=replace(made.week, entries=bare)))
     honest = largest_move(made)
     assert seen is not None
     assert honest is not None

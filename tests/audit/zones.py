@@ -152,7 +152,7 @@ def in_blocks() -> Terms:
     return replace(terms(budget=2.2), policy=Policy(0.6, horizon=24, schedule=schedule))
 
 
-def epoch(given: Terms, seed: int, *, without: tuple[int, ...] = ()) -> RecordedWeek:
+def week_of(given: Terms, seed: int, *, without: tuple[int, ...] = ()) -> RecordedWeek:
     made = releases(given, seed=seed)
     entries = tuple(RecordedRelease(one.t, one) for one in made if one.t not in without)
     return RecordedWeek(1, made[0].digest, 1, len(made), entries)

@@ -216,7 +216,7 @@ def test_another_history_that_began_before_the_present_epoch_is_booked(tmp_path:
     shutil.copytree(old / "witness", made.witness_folder)
     with pytest.raises(LedgerError, match="two histories"):
         again.play(lambda world: world.whole(1))
-    with pytest.raises(LedgerError, match="records of another epoch of zone 'elm'"):
+    with pytest.raises(LedgerError, match="records of other terms of zone 'elm'"):
         resume_zones(made, None, again.time)
     resume_zones(made, None, again.time, lost_terms=[world.made])
     assert unbooked(again) <= 0
@@ -301,7 +301,7 @@ def test_what_is_lost_after_two_histories_were_written_is_booked_as_well(tmp_pat
     world.play(lambda world: world.whole(3))
     put_back(world.made, copy, "witness")  # the small file has the last record
     shutil.copytree(old / "witness", world.made.witness_folder)
-    with pytest.raises(LedgerError, match="records of another epoch of zone 'elm'"):
+    with pytest.raises(LedgerError, match="records of other terms of zone 'elm'"):
         resume_zones(world.made, None, world.time)
     (found,) = resume_zones(world.made, None, world.time, lost_terms=[new.made])
     assert found.epsilon is not None
@@ -363,7 +363,7 @@ def test_an_older_history_that_went_on_is_booked_by_its_own_epoch(tmp_path: Path
     again.play(lambda world: world.whole(1), new_terms=True)
     lose(made, "witness")
     shutil.copytree(old / "witness", made.witness_folder)
-    with pytest.raises(LedgerError, match="records of another epoch"):
+    with pytest.raises(LedgerError, match="records of other terms"):
         resume_zones(made, None, again.time)
     (found,) = resume_zones(made, None, again.time, lost_terms=[world.made])
     assert found.epsilon is not None
@@ -391,7 +391,7 @@ def test_a_resume_that_was_stopped_asks_for_the_lost_epoch_again(
             with pytest.raises(ZeroDivisionError):
                 resume_zones(world.made, None, world.time, lost_terms=[new])
         assert world.standing().gap is not None
-    with pytest.raises(LedgerError, match="records of another epoch"):
+    with pytest.raises(LedgerError, match="records of other terms"):
         resume_zones(world.made, None, world.time)
     (found,) = resume_zones(world.made, None, world.time, lost_terms=[new])
     (gap,) = world.standing().gaps

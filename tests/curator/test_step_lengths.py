@@ -208,4 +208,4 @@ def test_chain_and_script_agree_on_where_an_epoch_may_begin(
     with expected:
         follow(place, records[-1], verify_signature)
     said = verified(tmp_path / "export", lines_of(records))
-    assert said.startswith("good:") if fine else "an epoch begins before" in said
+    assert said.startswith("good:") if fine else "terms begin before" in said

@@ -220,7 +220,7 @@ def _noise_of(entry: RecordedRelease) -> tuple[int, int | None]:
     """Names the noise of a release: that of its step, or of its block of steps."""
     if entry.block is None:
         return entry.step, None
-    return entry.step - entry.block["place"], entry.block.get("mark")
+    return entry.block["first"], entry.block.get("mark")
 
 
 def releases_before(evidence: Evidence, week: RecordedWeek) -> list[EarlierRelease]:
