@@ -89,6 +89,7 @@ NAMES = [
     "protected",
     "public_rate",
     "schedule",
+    "scores",
     "simulate",
     "smallest_scale",
     "step",

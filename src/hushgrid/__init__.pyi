@@ -81,3 +81,4 @@ from hushgrid.model.zone import public_rate as public_rate
 from hushgrid.model.zone import tally as tally
 from hushgrid.planning.planner import Plan as Plan
 from hushgrid.planning.planner import plan as plan
+from hushgrid.statistics import scores as scores

@@ -284,7 +284,7 @@ def attack(
     prior = prior_of(theta, len(home))[:, houses]
     occupancy = truth.occupancy[: len(home), houses]
     name = type(adversary).__name__.lower()
-    attack_scores = scores(occupancy, home, prior, seed=seed)
+    attack_scores = scores(home, occupancy, prior, seed=seed)
     return Attack(knows, name, houses, home, prior, occupancy, attack_scores)
 
 
@@ -305,7 +305,7 @@ def merge_attacks(attacks: Sequence[Attack], *, seed: int = 1) -> Attack:
         for name in ("home", "prior", "occupancy")
     )
     houses = tuple(house for day_attack in attacks for house in day_attack.houses)
-    attack_scores = scores(occupancy, home, prior, seed=seed)
+    attack_scores = scores(home, occupancy, prior, seed=seed)
     first = attacks[0]
     return Attack(first.knows, first.filter, houses, home, prior, occupancy, attack_scores)
 

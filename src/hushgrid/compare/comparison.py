@@ -9,13 +9,15 @@ are plain numbers, so that a run can resume where it stopped.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from hushgrid._numbers import Floats, Ints, UInt8s, is_real
+from hushgrid._frames import DataTable, Tabular
+from hushgrid._numbers import Floats, Ints, UInt8s, brief, count_of, is_real
 from hushgrid.belief.estimate import SHAPES, USUAL_FACTOR, PublicKnowledge
 from hushgrid.belief.load_filter import EvenDays, FollowedKnowledge
 from hushgrid.belief.rate_interval import LEVEL, posterior_interval
@@ -51,6 +53,7 @@ from hushgrid.model.laws import Clamp
 from hushgrid.model.zone import Scenario, Tariff, optimal_rate, public_rate, relative_to
 from hushgrid.planning.expected_error import RHO
 from hushgrid.planning.planner import Plan
+from hushgrid.planning.windows import promise_words
 from hushgrid.statistics import Summary, ratio_of_means, summarise
 
 METHODS: tuple[Method, ...] = (
@@ -582,7 +585,7 @@ def errors(published: Floats, load: Ints, tariff: Tariff, *, cut: bool = True) -
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Comparison:
+class Comparison(Tabular):
     """Rows of many days at one promise.
 
     Attributes:
@@ -591,6 +594,7 @@ class Comparison:
         ready: Each prepared method or its refusal, by name.
         rows: One for each day.
         sums: How daily sums are published on recorded days, or why they are not; None elsewhere.
+        n_houses: Number of houses of the largest zone.
     """
 
     promise: MethodPromise
@@ -598,6 +602,38 @@ class Comparison:
     ready: Mapping[str, Ready | MethodRefusal]
     rows: tuple[Row, ...]
     sums: DailySums | MethodRefusal | None = None
+    n_houses: int = 0
+
+    def __repr__(self) -> str:
+        promise = self.promise
+        words = promise_words(promise.secret, promise.epsilon, promise.delta, promise.window, None)
+        counts = count_of("method", len(self.names)), count_of("day", self.days)
+        return brief(self, count_of("house", self.n_houses), words, *counts, names=())
+
+    def _table(self) -> DataTable:
+        """A row a method: errors of its price and of its list a day ahead, and the adversary's AUC.
+
+        Each is a mean over the days with the ends of its 95 % interval. A method that cannot keep
+        the promise says why.
+        """
+        priced = [name for name in self.rows[0] if PARTS[0] in self.rows[0][name]]
+        names = [*priced, *self.refused]
+        figures: dict[str, Callable[[str], Summary | None]] = {
+            "error": lambda name: self.summary(name, PARTS[0], "rmsre"),
+            "ahead": self.ahead,
+            "auc": self.auc,
+        }
+        columns: dict[str, Sequence[Any]] = {}
+        for figure, summary_of in figures.items():
+            means = [summary_of(name) if name in priced else None for name in names]
+            if any(means):
+                ends = [
+                    (math.nan,) * 3 if mean is None else (mean.mean, *mean.ci95) for mean in means
+                ]
+                labels = (figure, f"{figure}_low", f"{figure}_high")
+                columns |= dict(zip(labels, zip(*ends, strict=True), strict=True))
+        columns["refusal"] = [self.refused.get(name, "") for name in names]
+        return DataTable("method", names, columns)
 
     @property
     def days(self) -> int:
@@ -703,7 +739,8 @@ def compare(
     benches = [bench, *(bench.drawing(seed + k * _DRAW) for k in range(1, draws))]
     rows = tuple(_rows(benches, days, attack_days, journal, tick))
     sums = bench.sums if isinstance(source, Recorded) else None
-    return Comparison(promise, bench.methods, bench.ready_on(rows), rows, sums)
+    sizes = [scenario.zone.n_houses for scenario in source.scenarios]
+    return Comparison(promise, bench.methods, bench.ready_on(rows), rows, sums, max(sizes))
 
 
 def _rows(

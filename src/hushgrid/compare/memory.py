@@ -249,4 +249,4 @@ def guess_scores(
     ones = np.ones((1, 1))
     single_steps = (1,) * steps
     prior = _chances(device, single_steps, [ones] * steps, [ones] * steps, [ones] * steps)
-    return scores(occupancy, belief.clip(0, 1), np.broadcast_to(prior, belief.shape).clip(0, 1))
+    return scores(belief.clip(0, 1), occupancy, np.broadcast_to(prior, belief.shape).clip(0, 1))

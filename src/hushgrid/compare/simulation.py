@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hushgrid._numbers import Floats, Ints, brief
+from hushgrid._frames import DataTable, Tabular
+from hushgrid._numbers import Floats, Ints, brief, count_of
 from hushgrid.errors import PolicyError
 from hushgrid.mechanism.calibrators import Calibrator
 from hushgrid.mechanism.exposure import Exposures
@@ -56,7 +57,7 @@ class Mechanism(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Trace:
+class Trace(Tabular):
     """A simulated day: what only the curator saw, and what was published; (T,) each.
 
     Attributes:
@@ -66,6 +67,8 @@ class Trace:
         published: Published rates [currency/kWh].
         home: Number of houses at home.
         releases: The releases; empty without noise.
+        n_houses: Number of houses N.
+        policy: How it was published; None without noise.
     """
 
     tariff: Tariff
@@ -74,8 +77,20 @@ class Trace:
     published: Floats
     home: Ints
     releases: tuple[Release, ...]
+    n_houses: int
+    policy: Policy | None = None
 
-    __repr__ = brief
+    def __repr__(self) -> str:
+        promise = "no promise" if self.policy is None else self.policy.promise
+        steps, error = count_of("step", self.load.size), f"error {self.rmsre:.2%}"
+        return brief(self, count_of("house", self.n_houses), promise, steps, error, names=())
+
+    def _table(self) -> DataTable:
+        """A row a step: loads [Wh], rates, houses at home, and figures of the release."""
+        columns = {name: getattr(self, name) for name in ("load", "optimal", "published", "home")}
+        for name in ("load_hat", "estimate", "scale", "epsilon") if self.releases else ():
+            columns[name] = [getattr(release, name) for release in self.releases]
+        return DataTable("step", range(1, self.load.size + 1), columns)
 
     @property
     def rmsre(self) -> float:
@@ -313,16 +328,16 @@ def run_day(
     for array in (load, home, optimal):
         array.flags.writeable = False
 
-    def trace(rates: Sequence[float], trace_releases: Sequence[Release]) -> Trace:
+    def trace(rates: Sequence[float], name: str = "") -> Trace:
         price_array = np.array(rates)
         price_array.flags.writeable = False
-        return Trace(scenario.tariff, load, optimal, price_array, home, tuple(trace_releases))
+        return Trace(
+            scenario.tariff, load, optimal, price_array, home, tuple(releases.get(name, ())),
+            scenario.zone.n_houses, now[name].policy if name else None,
+        )  # fmt: skip
 
-    traces = {
-        name: trace([r.rate for r in mechanism_releases], mechanism_releases)
-        for name, mechanism_releases in releases.items()
-    }
-    return traces | {"open": trace(open_prices, ())}
+    traces = {name: trace([r.rate for r in releases[name]], name) for name in releases}
+    return traces | {"open": trace(open_prices)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -14,7 +14,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from hushgrid._numbers import Floats, Indices, Int8s, Int32s, Ints
+from hushgrid._frames import DataTable, Tabular
+from hushgrid._numbers import Floats, Indices, Int8s, Int32s, Ints, brief, count_of
 from hushgrid.errors import ModelError
 from hushgrid.learning._families import Family, Values, common_edges, natural_of, parameters_of
 from hushgrid.learning.em import (
@@ -367,7 +368,7 @@ class HeldOut:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Learned:
+class Learned(Tabular):
     """Models of a zone and their evaluation.
 
     Where only the homes' own fits were made, `shared`, `public`, `held_out` and `trust` are None or
@@ -422,6 +423,25 @@ class Learned:
     top: int
     edges: Floats | None = None
     seasons: tuple[tuple[int, ...], ...] = ()
+
+    def __repr__(self) -> str:
+        homes, fitted = count_of("home", len(self.ids)), f"{len(self.usable):,} fitted"
+        groups = count_of("shared model", len(self.public))
+        return brief(self, homes, fitted, groups, names=("family", "seconds", "habits"))
+
+    def _table(self) -> DataTable:
+        """A row a home: its group, share of time at home, days vacant and ailments."""
+        group, share = np.full((2, len(self.ids)), np.nan)
+        share[self.usable] = self.home_share if self.home_share.size else np.nan
+        if self.shared is not None:
+            group[self.usable] = self.shared.group_of + 1
+        columns = {
+            "group": group,
+            "home_share": share,
+            "vacant_days": self.vacant,
+            "ailments": ["; ".join(AILMENTS[kind] for kind in ails) for ails in self.ails],
+        }
+        return DataTable("home", self.ids, columns)
 
 
 def starts_of(groups: int) -> tuple[int, ...]:

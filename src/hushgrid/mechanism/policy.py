@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import accumulate
 from typing import Any, ClassVar, Literal, Protocol, TypeVar, cast, final, get_args
 
@@ -548,7 +548,10 @@ class Policy:
     schedule: Schedule = field(default_factory=Even)
     covariates: tuple[Covariate, ...] = ()
 
-    __repr__ = brief
+    def __repr__(self) -> str:
+        usual = Policy(self.epsilon)
+        names = (f.name for f in fields(self) if getattr(self, f.name) != getattr(usual, f.name))
+        return brief(self, self.promise, names=names)
 
     def __post_init__(self) -> None:
         if not (is_real(self.epsilon) and self.epsilon > 0):
@@ -612,6 +615,16 @@ class Policy:
         horizon = min(self.horizon, steps)
         schedule = self.schedule.with_epsilons(self.schedule.epsilons[:horizon])
         return replace(self, horizon=horizon, schedule=schedule)
+
+    @property
+    def promise(self) -> str:
+        """What is promised in words, such as "any price, epsilon 0.5"."""
+        schedule = self.schedule
+        if not schedule.per_release:
+            promise = f"all {self.horizon} prices, epsilon {self.epsilon:g}"
+            return f"{promise}, delta {schedule.delta:g}"
+        unit = "block of steps" if schedule.lengths else "price"
+        return f"any {unit}, epsilon {max(schedule.epsilons, default=self.epsilon):g}"
 
     @property
     def rule(self) -> str:

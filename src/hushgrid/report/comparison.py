@@ -1075,7 +1075,7 @@ def demo_json(day: DemoDay) -> dict[str, Any]:
 def _demo_aucs(day: DemoDay) -> dict[str, dict[str, float | None]]:
     return {
         knows: {
-            name: finite_or_none(auc(day.occupancy, belief))
+            name: finite_or_none(auc(belief, day.occupancy))
             for name, belief in (*beliefs.items(), ("prior", day.prior))
         }
         for knows, beliefs in day.beliefs.items()

@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
-from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,11 +26,11 @@ from numpy.typing import NDArray
 
 from hushgrid.belief.filter import Expectations
 from hushgrid.errors import (
-    ExtraError,
     HushgridError,
     LedgerError,
     MeterError,
     ServiceError,
+    require,
 )
 from hushgrid.files.deployment import Deployment, Mqtt, ZoneService
 from hushgrid.files.toml import masked
@@ -238,12 +237,7 @@ def _stores(deployment: Deployment) -> Findings:
 
 def _modules() -> None:
     for module in _MODULES:
-        try:
-            import_module(module)
-        except ImportError:
-            raise ExtraError(
-                f"{module} is not installed; get it with pip install 'hushgrid[serve]'."
-            ) from None
+        require(module, "serve")
 
 
 # ---- the ledger

@@ -288,12 +288,12 @@ def test_long_answers_that_are_not_read_are_few_and_of_many_senders(
 
     with world(tmp_path) as it, ExitStack() as stack:
         most = it.metrics.under_way  # as many of these as usual ones of 1 MiB
-        most.each, most.all_callers = most.each << 4, most.all_callers << 4
+        most.caller_limit, most.total_limit = most.caller_limit << 4, most.total_limit << 4
         of_one = [status(stack, it, "127.0.0.2") for _ in range(20)]
         assert of_one == ["200"] * 8 + ["503"] * 12
         others = [status(stack, it, f"127.0.0.{3 + n % 8}") for n in range(64)]
         assert others == ["200"] * 24 + ["503"] * 40
-        assert most.total == most.all_callers // 2, "the other half is for clients"
+        assert most.total == most.total_limit // 2, "the other half is for clients"
         assert status(stack, it, "127.0.0.2", "") == "200", "the usual range is not behind them"
         stack.close()
         assert until(lambda: not most.total)

@@ -22,7 +22,7 @@ FIELDS = Times.__dataclass_fields__
 
 def at_a_time(one: common.Heavy) -> str:
     threads = int(one._threads.total_tokens)
-    return f"{threads} at a time, {one._most - threads} waiting"
+    return f"{threads} at a time, {one._limit - threads} waiting"
 
 
 @pytest.mark.parametrize(
@@ -36,18 +36,19 @@ def at_a_time(one: common.Heavy) -> str:
         f" {middleware.FORM[1]:g} s for forms, {middleware.BODY[0] >> 10} KiB,"
         f" {middleware.BODY[1]:g} s else |",
         f"| bodies and answers of OpenADR, long ranges and replays in memory |"
-        f" {UNDER_WAY.each >> 20} MiB of one sender, {UNDER_WAY.all_callers >> 20} MiB of all,",
+        f" {UNDER_WAY.caller_limit >> 20} MiB of one sender,"
+        f" {UNDER_WAY.total_limit >> 20} MiB of all,",
         f"| listeners | three quarters of the connections; of one sender a quarter of that, or"
         f" {prices.FEW} |",
         f"| an answer that is not read | {server.STALLED:g} s |",
         f"| long ranges and replays of streams | {at_a_time(HEAVY)} or being sent, of one sender"
-        f" {HEAVY._most // 4},",
+        f" {HEAVY._limit // 4},",
         f"| OpenADR operations | {at_a_time(OPENADR)} or being sent, of one sender"
-        f" {OPENADR._share} and {OPENADR._most // 4},",
+        f" {OPENADR._share} and {OPENADR._limit // 4},",
         f"{apart.MEMORY >> 30} GiB beyond the body, {apart.SECONDS} s of computing;",
         f"| from the {ACCESS._addresses._free + 1}th of an address and the"
-        f" {ACCESS._names._free + 1}st of an id on | pauses of up to {ACCESS._addresses._most:g} s"
-        f" and {ACCESS._names._most:g} s |",
+        f" {ACCESS._names._free + 1}st of an id on | pauses of up to"
+        f" {ACCESS._addresses._longest:g} s and {ACCESS._names._longest:g} s |",
         f"| a callback | {webhooks.PATIENCE:g} s, {webhooks.OWN[False]} at a time for a client;"
         f" one attempt after {webhooks.ATTEMPTS} failures |",
         f"| `service.early_limit`, {FIELDS['early_limit'].default} intervals |",

@@ -197,9 +197,9 @@ def test_unread_lists_of_one_ven_leave_the_others_theirs(
             unread(stack, it, f"{BASE}/reports", head, f"127.0.0.{2 + n % 4}")[1] for n in range(30)
         ]
         allowed = statuses.count("200")
-        assert 1 < allowed <= most.each // (2 * kept.CHUNK)
+        assert 1 < allowed <= most.caller_limit // (2 * kept.CHUNK)
         assert set(statuses) == {"200", "503"}
-        assert most.total <= most.each
+        assert most.total <= most.caller_limit
         assert [one["id"] for one in it.get("/reports", "ven-2").json()] == names
         assert len(it.get("/events").json()) == 8, "three releases and a forecast of each zone"
         text = it.metrics.text(operator=True).decode()
@@ -225,10 +225,10 @@ def test_unfinished_bodies_of_one_ven_are_bounded(
             size = "Transfer-Encoding: chunked" if n % 2 else f"Content-Length: {REPORT[0]}"
             link.sendall(f"{head}{size}\r\n\r\n".encode())
             links.append(link)
-        fits = most.each // REPORT[0]
+        fits = most.caller_limit // REPORT[0]
         answers = [link.recv(12) for link in links[fits:]]
         assert answers == [b"HTTP/1.1 503"] * (40 - fits)
-        assert most.total == most.each
+        assert most.total == most.caller_limit
         assert it.post("/reports", report(), "ven-2").status_code == 201
         stack.close()
         assert until(lambda: most.total == 0)
@@ -289,7 +289,7 @@ def test_replays_that_are_not_read_are_bounded_and_made_as_they_are_read(
         statuses = [unread(stack, it, path, head, "127.0.0.2")[1] for _ in range(20)]
         assert 1 < statuses.count("200") < 20
         assert set(statuses) == {"200", "503"}
-        assert 0 < most.total <= most.each
+        assert 0 < most.total <= most.caller_limit
         _, status = unread(stack, it, path, head, "127.0.0.3")
         assert status == "200", "of another caller"
         stack.close()
@@ -298,7 +298,7 @@ def test_replays_that_are_not_read_are_bounded_and_made_as_they_are_read(
 
 def test_listeners_of_one_caller_are_a_share(tmp_path: Path) -> None:
     with world(tmp_path) as it, ExitStack() as stack:
-        it.app.state.streams._most = 80
+        it.app.state.streams._limit = 80
         path = f"/v1/stream?zone={ZONES[0].id}"
         statuses = [unread(stack, it, path, {}, "127.0.0.2")[1] for _ in range(66)]
         assert statuses == ["200"] * 64 + ["503"] * 2
@@ -324,7 +324,7 @@ def test_strangers_of_many_addresses_leave_half_of_the_bytes_to_clients(
             await under_way.take(name(f"ven-{i}"), size)
         return strangers
 
-    assert 0 < asyncio.run(held()) <= under_way.all_callers // 2
+    assert 0 < asyncio.run(held()) <= under_way.total_limit // 2
 
 
 def test_strangers_of_many_addresses_leave_half_of_the_places_to_clients(

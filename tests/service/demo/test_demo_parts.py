@@ -91,7 +91,7 @@ def test_rolling_scores_are_those_of_the_last_steps(
     rolling = Rolling(window)
     for each, chance in zip(truth, belief, strict=True):
         rolling.add(each, chance)
-    exact = auc(truth[-window:], belief[-window:])
+    exact = auc(belief[-window:], truth[-window:])
     found = math.nan if rolling.auc is None else rolling.auc
     assert found == pytest.approx(exact, nan_ok=True)
 
