@@ -47,6 +47,7 @@ RUN: dict[str, dict[str, list[str]]] = {
             "test_package.py::test_install_with_pip_into_a_clean_environment_and_serve",
         ],
     },
+    "api.md": {"python": [GUIDES]},
     "adversary.md": {
         "python": [GUIDES],
         "indented": [

@@ -79,6 +79,7 @@ NAMES = [
     "cost",
     "house_losses",
     "init",
+    "learn",
     "load_zone",
     "look_back",
     "optimal_rate",

@@ -31,6 +31,7 @@ from hushgrid.errors import PolicyError as PolicyError
 from hushgrid.errors import ReadingError as ReadingError
 from hushgrid.errors import ZoneError as ZoneError
 from hushgrid.files.zone_file import load_zone as load_zone
+from hushgrid.learning.frames import learn as learn
 from hushgrid.mechanism.calibrators import Answer as Answer
 from hushgrid.mechanism.calibrators import Calibrator as Calibrator
 from hushgrid.mechanism.calibrators import Naive as Naive

@@ -64,10 +64,10 @@ def html_table(caption: str, table: DataTable, rows: int = ROWS) -> str:
     >>> html_table("x < y", DataTable("step", [1], {"rate": [0.25]}))[:41]
     '<table><caption>x &lt; y</caption><thead>'
     """
-    shown, labels = _ends(range(len(table.rows)), rows), _ends(list(table.columns), COLUMNS)
+    row_numbers, labels = _ends(range(len(table.rows)), rows), _ends(list(table.columns), COLUMNS)
     head = "".join(f"<th>{_cell(label)}</th>" for label in (table.name, *labels))
     lines = []
-    for row in shown:
+    for row in row_numbers:
         cells = [
             _GAP if row is _GAP or label is _GAP else table.columns[label][row] for label in labels
         ]

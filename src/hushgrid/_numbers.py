@@ -75,12 +75,12 @@ def brief(value: Any, *summary: str, names: Iterable[str] | None = None) -> str:
     name = type(value).__name__
     if len(text := f"{name}({', '.join(parts)})") <= _LINE:
         return text
-    shown: list[str] = []
+    short_parts: list[str] = []
     for part in parts:
-        fits = len(f"{name}({', '.join([*shown, part])}, ...)") <= _LINE
-        if fits or shown[-1:] != ["..."]:
-            shown.append(part if fits else "...")
-    return f"{name}({', '.join(shown)})"
+        fits = len(f"{name}({', '.join([*short_parts, part])}, ...)") <= _LINE
+        if fits or short_parts[-1:] != ["..."]:
+            short_parts.append(part if fits else "...")
+    return f"{name}({', '.join(short_parts)})"
 
 
 def count_of(noun: str, number: int) -> str:

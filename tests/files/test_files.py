@@ -136,7 +136,9 @@ def test_example_zones_run_in_a_service(tmp_path: Path, name: str) -> None:
     for group, count in enumerate(re.findall(r"^count = \d+", text, re.M)):
         text = text.replace(count, f'{count}\nmeters = {{ prefix = "{group}-", first = 1 }}')
     head = (Path(service.__file__).parent / "example.toml").read_text()
-    head = head[: head.index("[publish]")].replace("{begins}", "2026-01-05T00:00:00Z")
+    head = head[head.index("format = 1") : head.index("[publish]")].format(
+        begins="2026-01-05T00:00:00Z", time_zone='"UTC"', interval="900 ", meter_interval="900 "
+    )
     (tmp_path / "service.toml").write_text(head + text.replace("format = 1\n", "", 1))
     (zone,) = load_deployment(tmp_path / "service.toml").zones
     assert zone.promise is not None

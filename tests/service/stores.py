@@ -580,7 +580,7 @@ def _noise_sizes(make: MakeMeterStore, zone: str, workers: int = 4) -> None:
         store.erase_noise(zone, block.epoch, later.number, until=0)
         left = [one for one in every if store.noise_size(zone, one, None) is not None]
         _expect(left, [later, elsewhere], "sizes kept once a block has ended")
-        store.erase_noise(zone, block.epoch, later.number, until=later.start, others=True)
+        store.erase_noise(zone, block.epoch, later.number, until=later.start, other_epochs=True)
         _expect(store.noise_size(zone, elsewhere, None), None, "a size of an epoch that ended")
         assert store.noise_size(zone, later, None) in found, "the open block's size was erased"
         past = later._replace(number=9, start=later.start - 1)

@@ -380,8 +380,8 @@ def test_the_first_expected_prices_are_those_of_the_whole_forecast() -> None:
     for one in (releases[:1], releases):
         found = some.after(one, 0, start + 2700)
     assert found.guesses == whole.after(releases).guesses[:3]
-    assert some.known == NOTHING, "what is shown while a forecast is being made is a whole one"
-    assert some.after(releases) == whole.known
+    assert some.forecast == NOTHING, "what is shown while a forecast is being made is a whole one"
+    assert some.after(releases) == whole.forecast
 
     early = zone.begins + 900 * 40
     for now in (early, early + 900, early + 4500, early - 900):  # the clock may be set back
@@ -504,13 +504,13 @@ def test_the_memory_for_ranges_is_bounded(monkeypatch: pytest.MonkeyPatch) -> No
     found = Pages(history, FEEDS, Still())
     for i in range(pages_module.HELD + 50):
         found.page("/v1/evcc", "elm-street", PriceRange(START - i, None))
-    assert len(found._kept["elm-street"][1]) == pages_module.HELD
+    assert len(found._pages["elm-street"][1]) == pages_module.HELD
     monkeypatch.setattr(pages_module, "LARGE", 10)
     fresh = Pages(history, FEEDS, Still())
     fresh.page("/v1/evcc", "elm-street", PriceRange(START, None))
-    assert "elm-street" not in fresh._kept
+    assert "elm-street" not in fresh._pages
     fresh.page("/v1/evcc", "elm-street")
-    assert len(fresh._kept["elm-street"][1]) == 1, "the usual one is always kept"
+    assert len(fresh._pages["elm-street"][1]) == 1, "the usual one is always kept"
 
 
 def test_a_release_that_comes_while_a_body_is_made_is_in_it(

@@ -35,7 +35,7 @@ def test_a_release_enters_once_and_is_told_once() -> None:
 def test_what_another_process_made_is_told_to_subscribers_by_whoever_answers_for_it() -> None:
     history, listeners, subscribers = History([ZONE]), [], []
     history.watch(lambda _zone, release: listeners.append(release.t))
-    history.watch(lambda _zone, release: subscribers.append(release.t), own=True)
+    history.watch(lambda _zone, release: subscribers.append(release.t), local=True)
     first, second, third, *_ = RELEASES
     history.publish(ZONE, first)
     history.follow(ZONE, second)  # another curator's: its own subscribers hear it there

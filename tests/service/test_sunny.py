@@ -240,7 +240,7 @@ def test_home_assistant_gets_a_second_sensor() -> None:
 
     class Wire(MqttPrices):
         def __init__(self) -> None:
-            self._topic, self._prefix, self._sent = "prices/{zone}", "homeassistant", {}
+            self._topic, self._prefix, self._last = "prices/{zone}", "homeassistant", {}
             self._connections, self._available, self.out = 1, "here", list[str]()
 
         def send(self, topic: str, text: str, *, retain: bool = False) -> None:

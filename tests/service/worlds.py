@@ -164,12 +164,18 @@ class MemoryMeters:
         return self.sizes.get((zone, block))
 
     def erase_noise(
-        self, zone: str, epoch: str, before: int | None = None, *, until: int, others: bool = False
+        self,
+        zone: str,
+        epoch: str,
+        before: int | None = None,
+        *,
+        until: int,
+        other_epochs: bool = False,
     ) -> None:
         del until
         for key in list(self.sizes):
             block = key[1]
-            old = others if block.epoch != epoch else before is None or block.number < before
+            old = other_epochs if block.epoch != epoch else before is None or block.number < before
             if key[0] == zone and old:
                 del self.sizes[key]
 

@@ -48,7 +48,7 @@ class Neighbours:
         houses: The houses whose occupancy differs.
         laws: `laws[t][s]` are the laws of their readings at step t + 1 in world s.
         ends: `ends[s]` are the extreme readings [Wh] that a share eta takes in world s.
-        others: (N,) readings of all houses [Wh].
+        background: (N,) readings of all houses [Wh].
         scale: Scale due at each step [Wh].
         promised: Loss promised at each step.
         eta: Share of readings that need not follow the laws.
@@ -60,7 +60,7 @@ class Neighbours:
     houses: tuple[int, ...]
     laws: tuple[tuple[tuple[Law, ...], tuple[Law, ...]], ...]
     ends: tuple[tuple[int, ...], tuple[int, ...]]
-    others: Ints
+    background: Ints
     scale: tuple[float, ...]
     promised: tuple[float, ...]
     eta: float
@@ -70,39 +70,39 @@ class Neighbours:
 
     def readings(self, s: int, n: int, steps: int, rng: np.random.Generator) -> Ints:
         """(n, steps, N) readings [Wh], sampled in world s."""
-        x = np.broadcast_to(self.others, (n, steps, len(self.others))).copy()
+        x = np.broadcast_to(self.background, (n, steps, len(self.background))).copy()
         for t in range(steps):
             for j, house in enumerate(self.houses):
                 law, end = self.laws[t][s][j], self.ends[s][j]
                 if self.eta == 1:
                     x[:, t, house] = end
                     continue
-                own = law.sample(rng.random(n))
-                x[:, t, house] = np.where(rng.random(n) < self.eta, end, own)
+                reading = law.sample(rng.random(n))
+                x[:, t, house] = np.where(rng.random(n) < self.eta, end, reading)
         return x
 
     @property
     def around(self) -> int:
         """The load of all other houses [Wh]."""
-        return int(self.others.sum() - self.others[list(self.houses)].sum())
+        return int(self.background.sum() - self.background[list(self.houses)].sum())
 
     def block_score(self, days: Floats) -> Floats:
         """`score` of (n, steps) noisy loads: a block's noise weighs by its largest size alone."""
-        found = np.zeros(len(days))
+        scores = np.zeros(len(days))
         for first, last in dict.fromkeys(self.spans):
             away = [np.abs(days[:, first - 1 : last] - sum(end)).max(axis=1) for end in self.ends]
-            found += (away[0] - away[1]) / self.scale[first - 1]
-        return found
+            scores += (away[0] - away[1]) / self.scale[first - 1]
+        return scores
 
     def score(self, t: int, k: Floats) -> Floats:
         """log Pr[k | world 1] / Pr[k | world 0] under the promised laws and noise of step t + 1."""
         sides = []
         for s in (0, 1):
-            each = [
+            laws = [
                 worst_law(law, end, self.eta)
                 for law, end in zip(self.laws[t][s], self.ends[s], strict=True)
             ]
-            sides.append(reduce(np.convolve, each))
+            sides.append(reduce(np.convolve, laws))
         table = log_ratio(sides[0], sides[1], self.scale[t])
         return np.asarray(table[np.clip(np.rint(k), 0, len(table) - 1).astype(np.int64)])
 
@@ -131,9 +131,9 @@ def neighbours(terms: Terms, first: State, steps: int = 1) -> Neighbours:
     if not exposure.cases:
         raise PolicyError("no house is uncertain at step 1; there is nothing to distinguish.")
     worst = max(exposure.cases, key=lambda case: _loss(case, at.scale, first))
-    lost = min(at.epsilon, first.policy.epsilon_at(1))  # of these cases; of others more is booked
+    loss = min(at.epsilon, first.policy.epsilon_at(1))  # of these cases; of others more is booked
     f = first.scheduler.consumption
-    laws, scales, promised = [(worst.before, worst.after)], [at.scale], [lost]
+    laws, scales, promised = [(worst.before, worst.after)], [at.scale], [loss]
     if len(worst.houses) == 1:
         (house,) = worst.houses
         kind = int(f.class_of[house])
@@ -141,8 +141,8 @@ def neighbours(terms: Terms, first: State, steps: int = 1) -> Neighbours:
             pair = (f.law(t, kind, occupied=False), f.law(t, kind, occupied=True))
             laws.append(((pair[0],), (pair[1],)))
             scales.append(first.scheduler.at(t).scale)
-            lost = float(first.scheduler.losses(t, scales[-1])[house])
-            promised.append(lost if first.policy.schedule.span(t)[0] == t else 0.0)  # once a block
+            loss = float(first.scheduler.losses(t, scales[-1])[house])
+            promised.append(loss if first.policy.schedule.span(t)[0] == t else 0.0)  # once a block
     up = [a.mean <= p.mean for a, p in zip(worst.before, worst.after, strict=True)]
     low = tuple(0 if rises else u for rises, u in zip(up, worst.bound, strict=True))
     high = tuple(u if rises else 0 for rises, u in zip(up, worst.bound, strict=True))
@@ -234,33 +234,35 @@ def certify_publisher(
     steps = len(pair.laws)
     delta = terms.policy.schedule.delta
     rng = np.random.default_rng(np.random.SeedSequence([seed, 1]))
-    both = [_outputs(factory, terms, pair, s, samples, 1, rng, seed=2 * seed + s) for s in (0, 1)]
-    sides = [found[:, 0] for found, _ in both]
-    drawn = np.concatenate([noise for _, noise in both])
+    outputs = [
+        _outputs(factory, terms, pair, s, samples, 1, rng, seed=2 * seed + s) for s in (0, 1)
+    ]
+    sides = [loads[:, 0] for loads, _ in outputs]
+    noises = np.concatenate([noise for _, noise in outputs])
     # two bounds are looked at: together they are wrong with a chance of 1 - confidence at most
     wrong = 1 - confidence
     surely = 1 - wrong * (1 if steps == 1 else 1 - SHARE)
-    one = _best(_scores_of_one(pair, sides), surely, delta)
-    many = None
+    one_step = _best(_scores_of_one(pair, sides), surely, delta)
+    trajectory = None
     if steps > 1:
         fewer = max(samples // 4, 100)
         days = [
             _outputs(factory, terms, pair, s, fewer, steps, rng, seed=2 * seed + s + 1_000_003)[0]
             for s in (0, 1)
         ]
-        many = _best(_scores_of_many(pair, days), 1 - wrong * SHARE, delta)
+        trajectory = _best(_scores_of_many(pair, days), 1 - wrong * SHARE, delta)
     promised = pair.promised[0]
     return BlackBox(
         pair.houses,
         samples,
         confidence,
-        one,
+        one_step,
         terms.policy.epsilon if delta else promised,
-        many,
+        trajectory,
         terms.policy.epsilon if delta else sum(pair.promised),
         steps,
         pair.scale[0],
-        1.0 if delta or pair.scale[0] <= 0 else p_frequent_small_noise(drawn, pair.scale[0]),
+        1.0 if delta or pair.scale[0] <= 0 else p_frequent_small_noise(noises, pair.scale[0]),
     )
 
 
@@ -279,20 +281,20 @@ def _outputs(
 
     Also returns the noise of the first step, which is known here since the readings are.
     """
-    found, noise = [], []
-    for start, count in _chunks(n, steps * len(pair.others)):
+    outputs, noise = [], []
+    for start, count in _chunks(n, steps * len(pair.background)):
         readings = pair.readings(s, count, steps, rng)
         load = np.clip(readings[:, 0], 0, pair.bound).sum(axis=1, dtype=np.int64)
         loads, of_rates = _published(factory, terms, readings + pair.low, seed + 7919 * start)
         loads = loads - pair.low.sum()
-        found.append(loads)
+        outputs.append(loads)
         noisy = loads[:, 0]
         if of_rates and (terms.policy.clamp or terms.policy.publish == "estimate"):
             continue  # more than noise lies between load and rate
         if of_rates and pair.scale[0] > 0:
             noisy = restore_truncated(noisy, load, pair.scale[0], terms.tariff, rng)
         noise.append(noisy - load)
-    return np.concatenate(found) - pair.around, np.concatenate([np.empty(0), *noise])
+    return np.concatenate(outputs) - pair.around, np.concatenate([np.empty(0), *noise])
 
 
 def _chunks(n: int, size: int) -> Iterator[tuple[int, int]]:
@@ -321,9 +323,9 @@ def _published(factory: Factory, terms: Terms, readings: Ints, seed: int) -> tup
     for i in range(n):
         fresh = publisher if i == 0 else factory(terms, seed=seed + i)
         for t in range(steps):
-            one = read_answer(fresh.publish(readings[i, t]))
-            loads[i, t] = load_of(one, terms.tariff)
-            of_rates = of_rates or one.load_hat is None
+            step_answer = read_answer(fresh.publish(readings[i, t]))
+            loads[i, t] = load_of(step_answer, terms.tariff)
+            of_rates = of_rates or step_answer.load_hat is None
     return loads, of_rates
 
 
@@ -363,11 +365,11 @@ def _best(scores: dict[str, list[Floats]], confidence: float, delta: float) -> B
         sides = scores[name]
         cuts = [int(len(x) * TRAINING) for x in sides]
         parts = [x[:cut] for x, cut in zip(sides, cuts, strict=True)]
-        rest = [len(x) - cut for x, cut in zip(sides, cuts, strict=True)]
-        return best_event(parts[0], parts[1], rest[0], rest[1], level, delta)[3]
+        tests = [len(x) - cut for x, cut in zip(sides, cuts, strict=True)]
+        return best_event(parts[0], parts[1], tests[0], tests[1], level, delta)[3]
 
-    chosen = max(scores, key=promise)
-    return lower_bound(*scores[chosen], confidence=confidence, delta=delta, score=chosen)
+    best = max(scores, key=promise)
+    return lower_bound(*scores[best], confidence=confidence, delta=delta, score=best)
 
 
 def _classifier(days: list[Floats], scale: Floats) -> list[Floats]:

@@ -475,6 +475,7 @@ def learn(
     )
     if table.figures:
         common.require("matplotlib", "plot")
+    noise = SecureNoise()  # before any work: it says what it lacks
     seconds, span = _seconds(interval), (("from", begin), ("to", end))
     first, last = (None if text is None else common.instant(word, text) for word, text in span)
     if readings is None:
@@ -524,7 +525,6 @@ def learn(
             net = bool(panels and kind.export and kind.solar is None)
             kind_terms = replace(terms, law="auto") if net else terms
             results.append(learned(kind, habits, kind_terms, watch=watch, pooled=pooled))
-        noise = SecureNoise()
         watch("making the models that are written", None)
         parts = [
             _Part(

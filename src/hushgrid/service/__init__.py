@@ -67,11 +67,11 @@ def serve(
     else:
         with ExitStack() as stack:
             find = changes or changes_of
-            begun, others = find(deployment, clock.now())
-            if others and not changed:
-                raise LedgerError(unasked(others))
-            process = Process(begun, stack)
-            process.open(clock.now(), others)
+            present, differences = find(deployment, clock.now())
+            if differences and not changed:
+                raise LedgerError(unasked(differences))
+            process = Process(present, stack)
+            process.open(clock.now(), differences)
             process.listen(clock)
             run(process, stop.is_set)
     log.info("stopped")

@@ -449,7 +449,7 @@ def _evidence(zone: str, records: Sequence[Record], places: Mapping[int, int]) -
                         "seconds": int(body["seconds"]),
                         "entries": [],
                         "lost": set(),
-                        "stated": _stated(body),
+                        "figures": _stated(body),
                     }
                 )
             elif record.kind == "schedule" and epochs:

@@ -179,13 +179,13 @@ class FewLines(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether a line is written."""
         place = (record.name, record.pathname, record.lineno, getattr(record, "zone", None))
-        seen = self._seen.setdefault(place, [record.created, 0])
-        if not 0 <= record.created - seen[0] < SPAN:
-            if seen[1] > LINES:
-                record.left_out = int(seen[1]) - LINES
-            seen[:] = record.created, 0
-        seen[1] += 1
-        return seen[1] <= LINES
+        span = self._seen.setdefault(place, [record.created, 0])
+        if not 0 <= record.created - span[0] < SPAN:
+            if span[1] > LINES:
+                record.left_out = int(span[1]) - LINES
+            span[:] = record.created, 0
+        span[1] += 1
+        return span[1] <= LINES
 
 
 def log_lines(

@@ -61,12 +61,12 @@ def close_ledger(deployment: Deployment, goes_on: str, now: float) -> list[EndOf
     """
     deployment, key, ends = as_begun(deployment), load(deployment.key), list[EndOfLedger]()
     with (
-        open_store(deployment.ledger, create=False) as there,
+        open_store(deployment.ledger, create=False) as source,
         open_meters(deployment.meters, deployment.block_key_folder) as meters,
         open_witnesses(deployment) as witnesses,
     ):
         for zone in deployment.zones:
-            if there.head(zone.id) is None:
+            if source.head(zone.id) is None:
                 raise LedgerError(f"zone {zone.id!r} has no record; there is nothing to close.")
         with open_store(deployment.ledger) as store:
             for zone in deployment.zones:
@@ -82,7 +82,7 @@ def close_ledger(deployment: Deployment, goes_on: str, now: float) -> list[EndOf
                         epoch = ledger.standing.epoch
                         meters.open_zone(*zone.roster)
                         meters.erase_noise(
-                            zone.id, epoch.head if epoch else "", until=_FAR, others=True
+                            zone.id, epoch.head if epoch else "", until=_FAR, other_epochs=True
                         )
                         ledger.write(ClosedRecord(goes_on))
                     head = ledger.standing.head
@@ -113,8 +113,8 @@ def import_ledger(export: str, into: str, key_file: Path) -> list[EndOfLedger]:
         by_zone: dict[str, list[Record]] = {}
         for record in records:
             by_zone.setdefault(record.zone, []).append(record)
-    for zone, copied in by_zone.items():
-        report = check(copied, verify_signature, durable)
+    for zone, chain in by_zone.items():
+        report = check(chain, verify_signature, durable)
         if report.first_bad is not None:
             raise LedgerError(f"record {report.first_bad} of zone {zone!r}: {report.reason}")
         if report.standings[zone].closed is None:
@@ -127,23 +127,23 @@ def import_ledger(export: str, into: str, key_file: Path) -> list[EndOfLedger]:
     if not by_zone:
         raise LedgerError(f"{export} has no records; give an export of a closed ledger.")
     with open_store(into) as store:
-        return [_copied(store, zone, copied, key) for zone, copied in sorted(by_zone.items())]
+        return [_copied(store, zone, chain, key) for zone, chain in sorted(by_zone.items())]
 
 
-def _copied(store: LedgerStore, zone: str, copied: Sequence[Record], key: Signer) -> EndOfLedger:
-    last = copied[-1]
+def _copied(store: LedgerStore, zone: str, records: Sequence[Record], key: Signer) -> EndOfLedger:
+    last = records[-1]
     with store.writer(zone):
-        there = list(store.records(zone))
-        if there:
-            opened = there[len(copied) : len(copied) + 1]
-            if [one.digest for one in there[: len(copied)]] != [
-                one.digest for one in copied
-            ] or not (opened and opened[0].kind == "opened"):
+        present = list(store.records(zone))
+        if present:
+            opening = present[len(records) : len(records) + 1]
+            if [record.digest for record in present[: len(records)]] != [
+                record.digest for record in records
+            ] or not (opening and opening[0].kind == "opened"):
                 raise LedgerError(
                     f"zone {zone!r} has other records in the new store; give an empty one."
                 )
-            return EndOfLedger(zone, len(copied) + 1, opened[0].digest, anew=False)
+            return EndOfLedger(zone, len(records) + 1, opening[0].digest, anew=False)
         body = OpenedRecord(last.digest).to_body()
         opens = seal(zone, last.seq + 1, "opened", body, last.digest, key.sign)
-        store.append_all([*copied, opens])
+        store.append_all([*records, opens])
         return EndOfLedger(zone, opens.seq, opens.digest, anew=True)

@@ -835,7 +835,7 @@ class Curator:
             kept = None if self._block_lost else kept
         if (self._kept, self._until) != ((kept,), until):  # what is no longer of use is erased
             others, self._swept = self._swept != epoch.head, epoch.head
-            self._meters.erase_noise(zone, epoch.head, number, until=until, others=others)
+            self._meters.erase_noise(zone, epoch.head, number, until=until, other_epochs=others)
             self._kept, self._until = (kept,), until
         return size
 

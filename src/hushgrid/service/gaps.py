@@ -477,7 +477,7 @@ def _confirmed(standing: LedgerState, witness: Witness, patience: float) -> Resu
     """Have the running service take its clock for right."""
     head = standing.head.digest
     deadline, asked = time.monotonic() + patience, witness.ask(head)
-    while asked and witness.asked(head):
+    while asked and witness.is_asked(head):
         if time.monotonic() > deadline:
             return Resumed(standing.zone, "asked")
         time.sleep(min(0.2, patience))

@@ -54,36 +54,36 @@ class Delivery:
         self.problems: tuple[str, ...] = ()
         self._reasons: tuple[Reason, ...] = ()
         self._readings = 0  # so far
-        self._small: dict[str, frozenset[int] | None] = {}  # by zone, as `Taken.small`
+        self._small: dict[str, frozenset[int] | None] = {}  # by zone, as `Outcome.small`
 
     def take(self, ingest: Ingest, batches: Iterable[Parsed]) -> Receipt:
         """Store all batches; returns when they are durable."""
-        for together in _gathered(batches):
-            (taken,) = ingest.take_each([together], [self.sender])
-            if isinstance(taken, Exception):
-                raise taken
-            self.count(taken, together)
+        for group in _groups(batches):
+            (outcome,) = ingest.take_each([group], [self.sender])
+            if isinstance(outcome, Exception):
+                raise outcome
+            self.count(outcome, group)
         ingest.note(self)
         return self.receipt
 
-    def count(self, taken: Taken, parsed: Sequence[Parsed]) -> None:
+    def count(self, outcome: Outcome, parts: Sequence[Parsed]) -> None:
         """Add what became of some batches."""
-        self.receipt += taken.receipt
-        for part in parsed:
+        self.receipt += outcome.receipt
+        for part in parts:
             self.problems = (*self.problems, *part.problems)[:PROBLEMS]
-        for text, count in ((EARLY, taken.receipt.early), (DAMAGED, taken.receipt.damaged)):
+        for text, count in ((EARLY, outcome.receipt.early), (DAMAGED, outcome.receipt.damaged)):
             if count and text not in self.problems:
                 self.problems = (text, *self.problems)[:PROBLEMS]
-        refused = [
+        reasons = [
             Reason(text, count, f"reading {self._readings + first + 1}")
-            for text, count, first in taken.refused
+            for text, count, first in outcome.refused
         ]
-        self._reasons = merge_reasons(self._reasons, *(part.reasons for part in parsed), refused)
-        self._readings += sum(len(part.readings) for part in parsed)
-        for zone, meters in taken.small.items():
+        self._reasons = merge_reasons(self._reasons, *(part.reasons for part in parts), reasons)
+        self._readings += sum(len(part.readings) for part in parts)
+        for zone, meters in outcome.small.items():
             before = self._small.get(zone, frozenset())
-            joined = None if before is None or meters is None else before | meters
-            self._small[zone] = joined if joined is None else frozenset(sorted(joined)[:FEWEST])
+            union = None if before is None or meters is None else before | meters
+            self._small[zone] = union if union is None else frozenset(sorted(union)[:FEWEST])
 
     @property
     def sizes(self) -> dict[str, bool]:
@@ -108,11 +108,13 @@ class Delivery:
     @property
     def futile(self) -> str | None:
         """What is wrong where no row is of use: each is malformed, unknown or left out."""
-        used = self.receipt._replace(malformed=0, unknown=0, clamped=0)
-        if any(used) or not (self._reasons or any(self.receipt)):
+        counts = self.receipt._replace(malformed=0, unknown=0, clamped=0)
+        if any(counts) or not (self._reasons or any(self.receipt)):
             return None
-        each = [f"{count} rows, first {first}: {text}" for text, count, first in self._reasons]
-        return f"no row is a reading of a meter of this service ({'; '.join(each)}); correct them."
+        reasons = [f"{count} rows, first {first}: {text}" for text, count, first in self._reasons]
+        return (
+            f"no row is a reading of a meter of this service ({'; '.join(reasons)}); correct them."
+        )
 
 
 def take_each(
@@ -131,50 +133,50 @@ def take_each(
     """
     read = [_read(batches) for _, batches in deliveries]
     senders = [delivery.sender for delivery, _ in deliveries]
-    found = ingest.take_each([parsed for parsed, _ in read], senders)
+    outcomes = ingest.take_each([parts for parts, _ in read], senders)
     errors: list[Exception | None] = []
-    for (delivery, _), (parsed, broken), result in zip(deliveries, read, found, strict=True):
-        if isinstance(result, Exception):
-            errors.append(result)
+    for (delivery, _), (parts, broken), outcome in zip(deliveries, read, outcomes, strict=True):
+        if isinstance(outcome, Exception):
+            errors.append(outcome)
             continue
-        delivery.count(result, parsed)
+        delivery.count(outcome, parts)
         ingest.note(delivery)
         errors.append(broken)
     return errors
 
 
 def _read(batches: Iterable[Parsed]) -> tuple[list[Parsed], Exception | None]:
-    held: list[Parsed] = []
+    parts: list[Parsed] = []
     try:
-        held.extend(batches)
+        parts.extend(batches)
     except Exception as error:
-        return held, error
-    return held, None
+        return parts, error
+    return parts, None
 
 
-def _gathered(batches: Iterable[Parsed]) -> Iterator[list[Parsed]]:
+def _groups(batches: Iterable[Parsed]) -> Iterator[list[Parsed]]:
     """Small batches joined into lists. Those before a broken batch come first, then the error."""
-    held: list[Parsed] = []
+    group: list[Parsed] = []
     rows, source = 0, iter(batches)
     while True:
         try:
             batch = next(source, None)
         except Exception:
-            if held:
-                yield held
+            if group:
+                yield group
             raise
         if batch is None:
             break
-        held.append(batch)
+        group.append(batch)
         rows += len(batch.readings)
         if rows >= ROWS:
-            yield held
-            held, rows = [], 0
-    if held:
-        yield held
+            yield group
+            group, rows = [], 0
+    if group:
+        yield group
 
 
-class Taken(NamedTuple):
+class Outcome(NamedTuple):
     """What became of some batches of one delivery.
 
     Attributes:
@@ -261,11 +263,11 @@ class Ingest:
         At least `ROWS`: a table of one batch costs no more than its refusal.
         """
         terms = None if self._senders is None else self._senders.terms()
-        mine = (lambda _: True) if terms is None else terms.test_of(sender)
+        owns = (lambda _: True) if terms is None else terms.test_of(sender)
         return max(
             ROWS,
             sum(
-                sum(map(mine, zone.all_meters)) * (PAST + 1 + zone.early_limit)
+                sum(map(owns, zone.all_meters)) * (PAST + 1 + zone.early_limit)
                 for zone in self._zones
             ),
         )
@@ -277,14 +279,14 @@ class Ingest:
 
     def take(self, *parsed: Parsed, sender: str | None = None) -> Receipt:
         """Store parsed readings; durable on return."""
-        (found,) = self.take_each([parsed], [sender])
-        if isinstance(found, Exception):
-            raise found
-        return found.receipt
+        (outcome,) = self.take_each([parsed], [sender])
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome.receipt
 
     def take_each(
         self, deliveries: Sequence[Sequence[Parsed]], senders: Sequence[str | None]
-    ) -> list[Taken | Exception]:
+    ) -> list[Outcome | Exception]:
         """Store several deliveries, each of its sender, all of a zone at once; durable on return.
 
         Returns:
@@ -292,22 +294,31 @@ class Ingest:
             affects only the deliveries with readings of it.
         """
         terms = None if self._senders is None else self._senders.terms()
-        sent = [(p.readings, who) for each, who in zip(deliveries, senders, strict=True)
-                for p in each if len(p.readings)]  # fmt: skip
-        parts = [part for part, _ in sent]
-        sizes = [sum(len(p.readings) for p in each) for each in deliveries]
+        sources = [
+            (part.readings, sender)
+            for delivery, sender in zip(deliveries, senders, strict=True)
+            for part in delivery
+            if len(part.readings)
+        ]
+        parts = [part for part, _ in sources]
+        sizes = [sum(len(p.readings) for p in delivery) for delivery in deliveries]
         results = [
-            _DeliveryResult(Receipt(malformed=sum(p.malformed for p in each), unknown=size))
-            for each, size in zip(deliveries, sizes, strict=True)
+            _DeliveryResult(Receipt(malformed=sum(p.malformed for p in delivery), unknown=size))
+            for delivery, size in zip(deliveries, sizes, strict=True)
         ]
         if parts:
-            columns = _columns(parts, [self._place(part, who, terms) for part, who in sent])
+            columns = _columns(
+                parts, [self._place(part, sender, terms) for part, sender in sources]
+            )
             ends = list(accumulate(sizes))
             self._compare(columns, ends, results)
             if (unknown := columns.house < 0).any():
                 _refuse(UNKNOWN, unknown, ends, results)
             self._put(columns, ends, results)
-        return [each.error or Taken(each.receipt, each.refused, each.small) for each in results]
+        return [
+            result.error or Outcome(result.receipt, result.refused, result.small)
+            for result in results
+        ]
 
     def small(self, parsed: Sequence[Parsed]) -> bool:
         """Whether all values of many homes are far too small in a zone; nothing is stored."""
@@ -318,19 +329,19 @@ class Ingest:
         columns = _columns(parts, [self._place(part) for part in parts])
         self._compare(columns, [len(columns.house)], [result])
         delivery = Delivery()
-        delivery.count(Taken(Receipt(), small=result.small), ())
+        delivery.count(Outcome(Receipt(), small=result.small), ())
         return any(delivery.sizes.values())
 
     def _compare(self, columns: Columns, ends: list[int], results: list[_DeliveryResult]) -> None:
         """Note where the values of a delivery are far below the usual ones of a zone."""
-        for each, (begin, end) in zip(results, pairwise([0, *ends]), strict=True):
-            each.small = self._sizes(columns, begin, min(begin + FEWEST, end))
-            if None in each.small.values() and len(self._zones) == 1:
+        for result, (begin, end) in zip(results, pairwise([0, *ends]), strict=True):
+            result.small = self._sizes(columns, begin, min(begin + FEWEST, end))
+            if None in result.small.values() and len(self._zones) == 1:
                 continue  # most bodies: a usual value is among the first
-            each.small = self._sizes(columns, begin, end)
+            result.small = self._sizes(columns, begin, end)
 
     def _sizes(self, columns: Columns, begin: int, end: int) -> dict[str, frozenset[int] | None]:
-        """Of some readings as `Taken.small`."""
+        """Of some readings as `Outcome.small`."""
         house, duration, wh = (
             column[begin:end] for column in (columns.house, columns.duration, columns.wh)
         )
@@ -353,13 +364,15 @@ class Ingest:
         other in memory, so that comparing all is several times faster than finding each.
         """
         ids = readings.ids
-        known, (under, place) = self._recent.get((sender, ids[0]), _NEVER)
-        if known != ids or under is not terms:
-            own: Mapping[str, int] = self._places
+        recent_ids, (under, place) = self._recent.get((sender, ids[0]), _NEVER)
+        if recent_ids != ids or under is not terms:
+            places: Mapping[str, int] = self._places
             if terms is not None and sender is not None and self._senders is not None:
-                mine = [name for name in ids if name in own]
-                own = {name: own[name] for name in self._senders.own(sender, mine, terms)}
-            place = np.array([own.get(name, -1) for name in ids], np.int32)
+                names = [name for name in ids if name in places]
+                places = {
+                    name: places[name] for name in self._senders.meters_of(sender, names, terms)
+                }
+            place = np.array([places.get(name, -1) for name in ids], np.int32)
             if self._room < len(ids):
                 self._recent.clear()
                 self._room = 2 * len(self._places)
@@ -374,35 +387,35 @@ class Ingest:
         times = None if self.clock is None else times_of(self.clock)
         for k in np.unique(zone_of[columns.house >= 0]).tolist():
             zone, first, bound = self._zones[k], self._first[k], self._bounds[k]
-            mine = zone_of == k
+            of_zone = zone_of == k
             if times is not None and not self._near(
-                zone, columns.start, times, mine, ends, results
+                zone, columns.start, times, of_zone, ends, results
             ):
                 continue
-            house, start, duration, wh = columns.at(mine)
+            house, start, duration, wh = columns.at(of_zone)
             house = house - np.int32(first)
             low, high = bound
             outside = (wh < low[house]) | (wh > high[house])
-            upto = _upto(mine, ends)
+            upto = _upto(of_zone, ends)
             try:
                 counts = self._store.put_each(
                     zone.id, house, start, duration, wh, ends=upto, marked=outside
                 )
             except (MeterError, OSError) as error:
-                for each, size in zip(results, _sizes(upto), strict=True):
-                    each.error = error if size else each.error
+                for result, size in zip(results, _sizes(upto), strict=True):
+                    result.error = error if size else result.error
                 continue
-            for each, found, size in zip(results, counts, _sizes(upto), strict=True):
-                each.receipt += _receipt(found, size)
-            if any(found.malformed for found in counts):
-                _refuse_lengths(zone, columns, mine, ends, results)
+            for result, count, size in zip(results, counts, _sizes(upto), strict=True):
+                result.receipt += _receipt(count, size)
+            if any(count.malformed for count in counts):
+                _refuse_lengths(zone, columns, of_zone, ends, results)
 
     def _near(
         self,
         zone: ZoneService,
         start: Ints,
         times: Sequence[float],
-        mine: Bools,
+        of_zone: Bools,
         ends: list[int],
         results: list[_DeliveryResult],
     ) -> bool:
@@ -415,15 +428,15 @@ class Ingest:
             opens = int(now) // seconds * seconds
             after = opens + (zone.early_limit + 1) * seconds
             near |= (opens - PAST * seconds <= start) & (start < after)
-        far, early = mine & ~near, start > min(times)
+        far, early = of_zone & ~near, start > min(times)
         if far.any():
-            found = zip(
+            counts = zip(
                 _sizes(_upto(far & early, ends)), _sizes(_upto(far & ~early, ends)), strict=True
             )
-            for each, (soon, late) in zip(results, found, strict=True):
-                each.receipt += Receipt(early=soon, late=late, unknown=-soon - late)
-            mine &= near
-        return bool(mine.any())
+            for result, (soon, late) in zip(results, counts, strict=True):
+                result.receipt += Receipt(early=soon, late=late, unknown=-soon - late)
+            of_zone &= near
+        return bool(of_zone.any())
 
 
 class Units:
@@ -448,7 +461,9 @@ class Units:
     def of(self, zone: str, since: float) -> list[str]:
         """Senders with such a delivery of a zone since then [epoch s]."""
         with self._mutex:
-            return [who for (name, who), at in self._small.items() if name == zone and at >= since]
+            return [
+                sender for (name, sender), at in self._small.items() if name == zone and at >= since
+            ]
 
 
 DISAGREEMENTS = 1000  # kept of a zone; the oldest is dropped first
@@ -463,27 +478,27 @@ class Disagreements:
 
     def __init__(self, zones: Iterable[ZoneService]) -> None:
         self._zones = {zone.id: zone for zone in zones}
-        self._found: dict[str, dict[tuple[str, int], None]] = {zone: {} for zone in self._zones}
+        self._pairs: dict[str, dict[tuple[str, int], None]] = {zone: {} for zone in self._zones}
         self._mutex = threading.Lock()
 
     def add(self, zone: str, house: Int32s, start: Ints) -> None:
         """Note readings by house and start [epoch s]."""
-        one = self._zones[zone]
-        meters = one.all_meters
-        opens = start - start % one.seconds
+        zone_service = self._zones[zone]
+        meters = zone_service.all_meters
+        opens = start - start % zone_service.seconds
         pairs = dict.fromkeys(zip(house.tolist(), opens.tolist(), strict=True))
         with self._mutex:
-            found = self._found[zone]
+            disagreements = self._pairs[zone]
             for h, at in list(pairs)[-DISAGREEMENTS:]:
-                found.pop((meters[h], at), None)
-                found[meters[h], at] = None
-            for old in list(found)[:-DISAGREEMENTS]:
-                del found[old]
+                disagreements.pop((meters[h], at), None)
+                disagreements[meters[h], at] = None
+            for old in list(disagreements)[:-DISAGREEMENTS]:
+                del disagreements[old]
 
     def of(self, zone: str) -> list[tuple[str, int]]:
         """Meters and starts of intervals [epoch s], the newest last."""
         with self._mutex:
-            return list(self._found[zone])
+            return list(self._pairs[zone])
 
 
 # ids, and their places under terms
@@ -501,17 +516,17 @@ class _DeliveryResult:
     small: dict[str, frozenset[int] | None] = field(default_factory=dict)
 
 
-def _refuse(text: str, some: Bools, ends: list[int], results: list[_DeliveryResult]) -> None:
+def _refuse(text: str, mask: Bools, ends: list[int], results: list[_DeliveryResult]) -> None:
     """Note a reason for some of the readings of all deliveries."""
-    for each, (begin, end) in zip(results, pairwise([0, *ends]), strict=True):
-        if (at := np.flatnonzero(some[begin:end])).size:
-            each.refused.append((text, at.size, int(at[0])))
+    for result, (begin, end) in zip(results, pairwise([0, *ends]), strict=True):
+        if (at := np.flatnonzero(mask[begin:end])).size:
+            result.refused.append((text, at.size, int(at[0])))
 
 
 def _refuse_lengths(
     zone: ZoneService,
     columns: Columns,
-    mine: Bools,
+    of_zone: Bools,
     ends: list[int],
     results: list[_DeliveryResult],
 ) -> None:
@@ -521,20 +536,20 @@ def _refuse_lengths(
     """
     duration = np.maximum(columns.duration, 1).astype(np.int64)
     divides = zone.seconds % duration == 0
-    wrong, astray = mine & ~divides, mine & divides & (columns.start % duration != 0)
-    for each, (begin, end) in zip(results, pairwise([0, *ends]), strict=True):
-        own, lengths = wrong[begin:end], duration[begin:end]
-        for length in np.unique(lengths[own])[:PROBLEMS].tolist():
-            at = np.flatnonzero(own & (lengths == length))
+    wrong, astray = of_zone & ~divides, of_zone & divides & (columns.start % duration != 0)
+    for result, (begin, end) in zip(results, pairwise([0, *ends]), strict=True):
+        misfits, lengths = wrong[begin:end], duration[begin:end]
+        for length in np.unique(lengths[misfits])[:PROBLEMS].tolist():
+            at = np.flatnonzero(misfits & (lengths == length))
             text = (
                 f"lasts {length} s, but the intervals of zone {zone.id} last {zone.seconds} s: one"
                 f" reading must not enter two releases; send readings of {zone.seconds} s or a"
                 " divisor"
             )
-            each.refused.append((text, at.size, int(at[0])))
+            result.refused.append((text, at.size, int(at[0])))
         if (at := np.flatnonzero(astray[begin:end])).size:
             text = "starts between two borders of readings of its own length"
-            each.refused.append((text, at.size, int(at[0])))
+            result.refused.append((text, at.size, int(at[0])))
 
 
 def _bounds(zone: ZoneService) -> tuple[Ints, Ints]:
@@ -555,9 +570,9 @@ def _usual(zone: ZoneService) -> float:
     return float(np.mean([law.mean for law in zone.scenario.consumption.laws]))
 
 
-def _upto(some: Bools, ends: list[int]) -> list[int]:
+def _upto(mask: Bools, ends: list[int]) -> list[int]:
     """How many of some readings come before each end."""
-    return list(np.concatenate([[0], np.cumsum(some)])[ends].tolist())
+    return list(np.concatenate([[0], np.cumsum(mask)])[ends].tolist())
 
 
 def _sizes(ends: list[int]) -> list[int]:
@@ -582,10 +597,10 @@ def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
     return np.ascontiguousarray(parts[0]) if len(parts) == 1 else np.concatenate(parts)
 
 
-def _receipt(counts: Counts, known: int) -> Receipt:
+def _receipt(counts: Counts, size: int) -> Receipt:
     """The change to a receipt in which these readings were counted as unknown."""
     again = counts.duplicate + counts.conflicting
     return Receipt(
-        counts.accepted, again, counts.late, counts.marked, -known, counts.malformed,
+        counts.accepted, again, counts.late, counts.marked, -size, counts.malformed,
         damaged=counts.damaged,
     )  # fmt: skip

@@ -78,8 +78,8 @@ def fallback(zone: ZoneService, start: int) -> Guess:
     Returns:
         The fallback rate, and the feed-in rate of no load.
     """
-    given = feed_in_rate(None, zone.scenario.tariff)
-    return Guess(start, zone.fallback_rate, source="fallback", feed_in=given)
+    feed_in = feed_in_rate(None, zone.scenario.tariff)
+    return Guess(start, zone.fallback_rate, source="fallback", feed_in=feed_in)
 
 
 class PriceRange(NamedTuple):
@@ -162,7 +162,7 @@ def latest_by_interval(releases: Iterable[ReleaseRecord]) -> list[ReleaseRecord]
     Returns:
         Those that apply.
     """
-    return list({one.applies_start: one for one in releases}.values())
+    return list({release.applies_start: release for release in releases}.values())
 
 
 def bounds(newest: ReleaseRecord | None, span: PriceRange) -> tuple[int, int]:
@@ -209,27 +209,31 @@ def series(
     """
     since, until = bounds(newest, span)
 
-    def entry(start: int, one: Release | Guess, source: str, within: Range | None) -> PriceEntry:
-        found, ends = zone.amounts(one.rate, start, one.feed_in), None
+    def entry(start: int, price: Release | Guess, source: str, within: Range | None) -> PriceEntry:
+        amounts, ends = zone.amounts(price.rate, start, price.feed_in), None
         if within is not None:
-            low, high = (zone.amounts(each, start, None) for each in within)
+            low, high = (zone.amounts(rate, start, None) for rate in within)
             within = Range(low["price"], high["price"])
             if zone.charges != Charges():
                 ends = Range(low["total"], high["total"])
-        place = (start, start + zone.seconds, found["price"], isinstance(one, Guess))
-        return PriceEntry(*place, source, within, found["total"], ends, found.get("feed_in"))
+        place = (start, start + zone.seconds, amounts["price"], isinstance(price, Guess))
+        return PriceEntry(*place, source, within, amounts["total"], ends, amounts.get("feed_in"))
 
-    applied = [one for one in latest_by_interval(releases) if since <= one.applies_start < until]
-    part = slice(-span.limit, None) if span.since is None else slice(span.limit + 1)
-    found = [
-        entry(one.applies_start, one.release, one.source, ranges.get(one.release.t))
-        for one in applied[part]
+    applying = [
+        release
+        for release in latest_by_interval(releases)
+        if since <= release.applies_start < until
     ]
-    found += [entry(one.start, one, one.source, one.within) for one in guesses]
-    within = sorted(one for one in found if since <= one.start < until)
+    part = slice(-span.limit, None) if span.since is None else slice(span.limit + 1)
+    entries = [
+        entry(release.applies_start, release.release, release.source, ranges.get(release.release.t))
+        for release in applying[part]
+    ]
+    entries += [entry(guess.start, guess, guess.source, guess.within) for guess in guesses]
+    within = sorted(price for price in entries if since <= price.start < until)
     first = 0
     if span.since is None and newest is not None:
-        past = sum(one.start <= newest.applies_start for one in within)
+        past = sum(price.start <= newest.applies_start for price in within)
         first = max(0, min(len(within) - span.limit, past - (span.limit + 1) // 2))
     last = first + span.limit
     return Series(
@@ -251,74 +255,74 @@ def _json(value: Any) -> bytes:
     return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
 
 
-def prices(found: Series) -> bytes:
+def prices(series: Series) -> bytes:
     """Body of /v1/prices: published and expected prices in two lists.
 
     Args:
-        found: The prices.
+        series: The prices.
 
     Returns:
         JSON.
     """
     head = {
-        "zone": found.zone,
-        "currency": found.currency,
-        "unit": f"{found.currency}/kWh",
-        "interval_s": found.seconds,
-        "simulated": found.simulated,
-        "head": found.head,
+        "zone": series.zone,
+        "currency": series.currency,
+        "unit": f"{series.currency}/kWh",
+        "interval_s": series.seconds,
+        "simulated": series.simulated,
+        "head": series.head,
     }
-    published = b",".join([_own(e) for e in found.entries if not e.forecast])
-    forecast = b",".join([_own(e) for e in found.entries if e.forecast])
-    rest = None if found.following is None else utc(found.following)
-    named = (_json(head)[:-1], published, forecast, _json(rest))
-    return b'%b,"published":[%b],"forecast":[%b],"next":%b}' % named
+    published = b",".join([_price_json(e) for e in series.entries if not e.forecast])
+    forecast = b",".join([_price_json(e) for e in series.entries if e.forecast])
+    following = None if series.following is None else utc(series.following)
+    parts = (_json(head)[:-1], published, forecast, _json(following))
+    return b'%b,"published":[%b],"forecast":[%b],"next":%b}' % parts
 
 
 @lru_cache(1 << 15)  # which long answers have in common
-def _own(entry: PriceEntry) -> bytes:
-    own: dict[str, Any] = {"start": utc(entry.start), "end": utc(entry.end)}
-    own |= {"price": entry.rate, "total": entry.total}
-    own |= {} if entry.feed_in is None else {"feed_in": entry.feed_in}
-    own |= {} if entry.within is None else entry.within._asdict()
+def _price_json(entry: PriceEntry) -> bytes:
+    fields: dict[str, Any] = {"start": utc(entry.start), "end": utc(entry.end)}
+    fields |= {"price": entry.rate, "total": entry.total}
+    fields |= {} if entry.feed_in is None else {"feed_in": entry.feed_in}
+    fields |= {} if entry.within is None else entry.within._asdict()
     if entry.total_within is not None:
-        own |= {f"total_{name}": value for name, value in entry.total_within._asdict().items()}
-    return _json(own if entry.forecast else own | {"source": entry.source})
+        fields |= {f"total_{name}": value for name, value in entry.total_within._asdict().items()}
+    return _json(fields if entry.forecast else fields | {"source": entry.source})
 
 
 SLOT = 900  # [s] evcc cuts every rate into slots of this length, and makes shorter ones as long
 
 
-def evcc(found: Series) -> bytes:
+def evcc(series: Series) -> bytes:
     """A `forecast` of evcc's custom tariff.
 
     Args:
-        found: The prices.
+        series: The prices.
 
     Returns:
         JSON: a row an interval; where slots of evcc do not fit into intervals, a row a slot with
         the mean of its prices.
     """
-    return _evcc_rows(found, [(e.start, e.end, e.total) for e in found.entries])
+    return _evcc_rows(series, [(e.start, e.end, e.total) for e in series.entries])
 
 
-def evcc_feed_in(found: Series) -> bytes:
+def evcc_feed_in(series: Series) -> bytes:
     """The same of what is fed in; no row where the tariff has no such price.
 
     Args:
-        found: The prices.
+        series: The prices.
 
     Returns:
         JSON.
     """
-    given = [(e.start, e.end, e.feed_in) for e in found.entries if e.feed_in is not None]
-    return _evcc_rows(found, given)
+    rates = [(e.start, e.end, e.feed_in) for e in series.entries if e.feed_in is not None]
+    return _evcc_rows(series, rates)
 
 
-def _evcc_rows(found: Series, rates: Sequence[tuple[int, int, float]]) -> bytes:
-    if found.seconds % SLOT:
+def _evcc_rows(series: Series, rates: Sequence[tuple[int, int, float]]) -> bytes:
+    if series.seconds % SLOT:
         rates = [
-            (start, start + SLOT, mean if found.digits is None else round(mean, found.digits))
+            (start, start + SLOT, mean if series.digits is None else round(mean, series.digits))
             for start, mean in _slot_means(rates).items()
         ]
     return _json([{"start": utc(a), "end": utc(b), "value": value} for a, b, value in rates])
@@ -335,27 +339,27 @@ def _slot_means(rates: Iterable[tuple[int, int, float]]) -> dict[int, float]:
     return {slot: sums[slot] / seconds for slot, seconds in times.items()}
 
 
-def emhass(found: Series) -> bytes:
+def emhass(series: Series) -> bytes:
     """EMHASS's `load_cost_forecast`, and `prod_price_forecast` of what is fed in, by time.
 
     Args:
-        found: The prices.
+        series: The prices.
 
     Returns:
         JSON.
     """
-    given = {utc(e.start): e.feed_in for e in found.entries if e.feed_in is not None}
-    made = {"load_cost_forecast": {utc(e.start): e.total for e in found.entries}}
-    return _json(made | ({"prod_price_forecast": given} if given else {}))
+    feed_in = {utc(e.start): e.feed_in for e in series.entries if e.feed_in is not None}
+    body = {"load_cost_forecast": {utc(e.start): e.total for e in series.entries}}
+    return _json(body | ({"prod_price_forecast": feed_in} if feed_in else {}))
 
 
-def octopus(found: Series) -> bytes:
+def octopus(series: Series) -> bytes:
     """Unit rates as Octopus's API lists them: hundredths of the currency, the newest first.
 
     `next` and `previous` are pages there; here all prices are on one. With charges is with VAT.
 
     Args:
-        found: The prices.
+        series: The prices.
 
     Returns:
         JSON.
@@ -367,29 +371,29 @@ def octopus(found: Series) -> bytes:
             "valid_from": utc(e.start),
             "valid_to": utc(e.end),
         }
-        for e in reversed(found.entries)
+        for e in reversed(series.entries)
     ]
     return _json({"count": len(rates), "next": None, "previous": None, "results": rates})
 
 
-def csv(found: Series) -> bytes:
+def csv(series: Series) -> bytes:
     """A table with a header; numbers as Python writes them.
 
     Args:
-        found: The prices.
+        series: The prices.
 
     Returns:
         CSV.
     """
-    given = any(e.feed_in is not None for e in found.entries)
+    feed_in = any(e.feed_in is not None for e in series.entries)
     lines = [
-        f"{utc(e.start)},{utc(e.end)},{e.rate!r},{found.currency},"
+        f"{utc(e.start)},{utc(e.end)},{e.rate!r},{series.currency},"
         f"{'forecast' if e.forecast else 'published'},{e.total!r}"
-        + given
+        + feed_in
         * f",{'' if e.feed_in is None else repr(e.feed_in)}"
-        for e in found.entries
+        for e in series.entries
     ]
-    head = "start,end,price,currency,kind,total" + given * ",feed_in"
+    head = "start,end,price,currency,kind,total" + feed_in * ",feed_in"
     return "".join(f"{line}\n" for line in (head, *lines)).encode()
 
 
@@ -482,7 +486,7 @@ class ForecastPrices(NamedTuple):
 
     def at(self, start: int) -> Guess | None:
         """The expected price of the interval at `start` [UTC epoch s]."""
-        return next((one for one in self.between + self.guesses if one.start == start), None)
+        return next((guess for guess in self.between + self.guesses if guess.start == start), None)
 
 
 NOTHING = ForecastPrices()
@@ -505,8 +509,8 @@ class Forecaster:
         self._ranges: dict[int, Range] = {}
         # of intervals that no release was for, by the step of the release that came after them
         self._between: dict[int, list[Guess]] = {}
-        self.known = NOTHING  # the last whole one that was made
-        self._made: ReleaseRecord | None = None  # and its newest release
+        self.forecast = NOTHING  # the last whole one that was made
+        self._newest: ReleaseRecord | None = None  # and its newest release
         # from the interval that a release is of to the one that its price is for
         self._lag = 2 + zone.grace // zone.seconds
         self._steps = min(DAY // zone.seconds, max(24 * zone.seconds, 96))
@@ -527,33 +531,33 @@ class Forecaster:
             until: Where the expected prices end [UTC epoch s]; None: as above.
         """
         newest = releases[-1] if releases else None
-        begun = newest is not None and newest.start >= self._zone.begins
+        in_epoch = newest is not None and newest.start >= self._zone.begins
         with self._mutex:
-            if newest is None or not begun:
-                found = self._unbegun(releases, start, until)
-            elif until is None and self._made is newest:
-                return self.known
+            if newest is None or not in_epoch:
+                forecast = self._first_forecast(releases, start, until)
+            elif until is None and self._newest is newest:
+                return self.forecast
             else:
                 self._take(releases, newest)
                 steps = self._number(newest.applies_start + self._zone.seconds, until)
                 coming = self._guesses(self._public, newest, steps)
                 between = tuple(chain.from_iterable(self._between.values()))
-                found = ForecastPrices(tuple(coming), dict(self._ranges), between)
+                forecast = ForecastPrices(tuple(coming), dict(self._ranges), between)
             if until is None:
-                self.known, self._made = found, newest
-            return found
+                self.forecast, self._newest = forecast, newest
+            return forecast
 
     def _number(self, start: int, until: int | None) -> int:
         """How many steps there are from an instant to another, a day at most."""
         steps = self._steps if until is None else (until - start) // self._zone.seconds
         return min(max(steps, 0), self._steps)
 
-    def _unbegun(
+    def _first_forecast(
         self, releases: Sequence[ReleaseRecord], start: int, until: int | None
     ) -> ForecastPrices:
         """Expected prices from `start` on, before the epoch's first release."""
-        number, reached, public = self._waiting or (-1, 0, None)
-        if public is None or number != len(releases) or start < reached:
+        number, last_start, public = self._waiting or (-1, 0, None)
+        if public is None or number != len(releases) or start < last_start:
             public = PublicReplay(self._zone, self._first, releases)
         self._waiting = len(releases), start, public
         steps = self._number(start, until)
@@ -565,31 +569,33 @@ class Forecaster:
         if self._last is not None and self._last.start >= newest.start:
             return
         since = self._zone.begins if self._last is None else self._last.start + 1
-        new = _from(releases, since)
+        new = _since(releases, since)
         if self._last is None:
             earlier, until = releases[: len(releases) - len(new)], new[0].applies_start
             self._public = PublicReplay(self._zone, self._first, earlier)
             public = PublicReplay(self._zone, self._first, earlier)
             first = self._before(public, earlier, new[0].start, until)
             self._between, self._waiting = {new[0].t: first}, None
-        for one in new:
-            self._fold(one, since=newest.t - RANGED)
-        for kept in (self._ranges, self._between):
-            for t in [t for t in kept if t <= newest.t - RANGED]:
-                del kept[t]
+        for release in new:
+            self._fold(release, since=newest.t - RANGED)
+        for table in (self._ranges, self._between):
+            for t in [t for t in table if t <= newest.t - RANGED]:
+                del table[t]
 
-    def _fold(self, one: ReleaseRecord, since: int) -> None:
+    def _fold(self, release: ReleaseRecord, since: int) -> None:
         """Take a release of the present epoch, with its range where it is later than `since`."""
         last, seconds = self._last, self._zone.seconds
-        if last is not None and one.t > since:
-            between = (one.applies_start - last.applies_start) // seconds - 1
+        if last is not None and release.t > since:
+            between = (release.applies_start - last.applies_start) // seconds - 1
             if between > 0:
-                self._between[one.t] = self._guesses(self._public, last, min(between, self._steps))
-        self._public.reach(one.t)
-        if one.t > since and one.source != "fallback":
-            self._ranges[one.t] = self._range(one)
-        self._public.take(one)
-        self._last = one
+                self._between[release.t] = self._guesses(
+                    self._public, last, min(between, self._steps)
+                )
+        self._public.reach(release.t)
+        if release.t > since and release.source != "fallback":
+            self._ranges[release.t] = self._range(release)
+        self._public.take(release)
+        self._last = release
 
     def _before(
         self, public: PublicReplay, earlier: Sequence[ReleaseRecord], start: int, until: int
@@ -601,15 +607,15 @@ class Forecaster:
         public.reach(start // seconds - self._lag)
         return self._expected(public, start, min((until - start) // seconds, self._steps))
 
-    def _range(self, one: ReleaseRecord) -> Range:
+    def _range(self, release: ReleaseRecord) -> Range:
         """Where the optimal rate lies, given what was public when the release was published."""
-        public, rates = informed(self._public.knowledge, one.covariates), self._public.rates
-        if one.source != "readings" or one.load_hat is None:
+        public, rates = informed(self._public.knowledge, release.covariates), self._public.rates
+        if release.source != "readings" or release.load_hat is None:
             loads = public.predicted(rates).interval(LEVEL)
         elif self._zone.policy.publish == "raw":
-            loads = noise_interval(public, one.load_hat, one.scale, rates)
+            loads = noise_interval(public, release.load_hat, release.scale, rates)
         else:
-            loads = posterior_interval(public, one.load_hat, one.scale, rates)
+            loads = posterior_interval(public, release.load_hat, release.scale, rates)
         return Range(*rate_range(loads, self._zone.scenario.tariff))
 
     def _guesses(self, public: PublicReplay, newest: ReleaseRecord, steps: int) -> list[Guess]:
@@ -619,30 +625,30 @@ class Forecaster:
             return self._expected(public, start, steps)
         return [fallback(self._zone, start + i * seconds) for i in range(steps)]
 
-    def _expected(self, known: PublicReplay, start: int, steps: int) -> list[Guess]:
+    def _expected(self, replay: PublicReplay, start: int, steps: int) -> list[Guess]:
         """The rate of the expected load at each of some steps, smoothed as releases are."""
-        public, tariff, laws = known.knowledge, self._zone.scenario.tariff, list[LoadMixture]()
+        public, tariff, laws = replay.knowledge, self._zone.scenario.tariff, list[LoadMixture]()
         for _ in range(steps):
-            laws.append(public.predicted(known.rates))
+            laws.append(public.predicted(replay.rates))
             public = public.passed()
         means = [float((law.weights * law.mean).sum()) for law in laws]
         ranges = (Range(*rate_range(loads, tariff)) for loads in intervals(laws, LEVEL))
-        starts, found = count(start, self._zone.seconds), list[Guess]()
-        last = known.rates[-1] if known.rates else None
+        starts, guesses = count(start, self._zone.seconds), list[Guess]()
+        last = replay.rates[-1] if replay.rates else None
         for at, mean, within in zip(starts, means, ranges, strict=False):
             last = public_rate(mean, tariff, last)
-            found.append(Guess(at, last, within, feed_in=feed_in_rate(mean, tariff)))
-        return found
+            guesses.append(Guess(at, last, within, feed_in=feed_in_rate(mean, tariff)))
+        return guesses
 
 
-def _from(releases: Sequence[ReleaseRecord], since: int) -> list[ReleaseRecord]:
+def _since(releases: Sequence[ReleaseRecord], since: int) -> list[ReleaseRecord]:
     """Releases of intervals that start at `since` [UTC epoch s] or later; searched from the end."""
-    found: list[ReleaseRecord] = []
-    for one in reversed(releases):
-        if one.start < since:
+    tail: list[ReleaseRecord] = []
+    for release in reversed(releases):
+        if release.start < since:
             break
-        found.append(one)
-    return found[::-1]
+        tail.append(release)
+    return tail[::-1]
 
 
 # ---- releases that can be requested
@@ -678,7 +684,7 @@ class History:
     ) -> None:
         self.zones, self.simulated = {zone.id: zone for zone in zones}, simulated
         self.unread = set(self.zones) if unread else set[str]()
-        self._forecasters = {zone: Forecaster(one) for zone, one in self.zones.items()}
+        self._forecasters = {name: Forecaster(zone) for name, zone in self.zones.items()}
         self._turn = threading.Lock()  # one forecast at a time: the loop needs the interpreter
         # by zone and whether all of it is made: the last release and instants that it is of
         self._making: dict[
@@ -688,8 +694,9 @@ class History:
         self._releases = {zone: Releases() for zone in self.zones}
         self._watchers: list[tuple[ReleaseWatcher, bool]] = []
         self._price_watchers: list[PriceWatcher] = []
-        self._shown: dict[str, dict[str, Any]] = {}
-        self._notified: dict[str, int] = {}  # start of a zone's last interval made here [epoch s]
+        self._prices: dict[str, dict[str, Any]] = {}
+        # start of the last interval of each zone that was made here [epoch s]
+        self._last_starts: dict[str, int] = {}
         self._mutex = threading.Lock()
 
     def fill(self, zone: str, releases: Sequence[ReleaseRecord], *, notified: bool = True) -> None:
@@ -705,7 +712,7 @@ class History:
             self.unread.discard(zone)
             self._releases[zone] = Releases(releases[-KEPT:])
             if notified and releases:
-                self._notified[zone] = releases[-1].start
+                self._last_starts[zone] = releases[-1].start
 
     def renew(self, zone: ZoneService) -> None:
         """Go on with a zone in another epoch of its terms.
@@ -716,17 +723,17 @@ class History:
         with self._mutex:
             self.zones[zone.id], self._forecasters[zone.id] = zone, Forecaster(zone)
 
-    def watch(self, watcher: ReleaseWatcher, *, own: bool = False) -> Callable[[], None]:
+    def watch(self, watcher: ReleaseWatcher, *, local: bool = False) -> Callable[[], None]:
         """Call `watcher` with every new release; it must not block.
 
         Args:
             watcher: The subscriber.
-            own: Only releases of this process, not those that it follows.
+            local: Only releases of this process, not those that it follows.
 
         Returns:
             A function that ends the subscription.
         """
-        entry = (watcher, own)
+        entry = (watcher, local)
         with self._mutex:
             self._watchers.append(entry)
 
@@ -743,8 +750,8 @@ class History:
 
     def show(self, zone: ZoneService, prices: PresentPrices) -> None:
         """Notify subscribers where the price in force or the next one is new."""
-        if self._shown.get(zone.id) != prices.price:
-            self._shown[zone.id] = prices.price
+        if self._prices.get(zone.id) != prices.price:
+            self._prices[zone.id] = prices.price
             _notify(self._price_watchers, zone, prices.price)
 
     def publish(self, zone: ZoneService, release: ReleaseRecord) -> None:
@@ -753,44 +760,44 @@ class History:
         A release that was only followed so far is sent to the subscribers of this process's own.
         """
         with self._mutex:
-            notified = self._notified.get(zone.id, 0)
-            new, first = self._add(zone.id, release), release.start > notified
-            self._notified[zone.id] = max(release.start, notified)
-            some = [one for one, own in self._watchers if new or (own and first)]
-        _notify(some, zone, release)
+            last_start = self._last_starts.get(zone.id, 0)
+            new, first = self._add(zone.id, release), release.start > last_start
+            self._last_starts[zone.id] = max(release.start, last_start)
+            watchers = [watcher for watcher, local in self._watchers if new or (local and first)]
+        _notify(watchers, zone, release)
 
     def follow(self, zone: ZoneService, release: ReleaseRecord) -> None:
         """Append a release of another process, which notifies its own subscribers."""
         with self._mutex:
             new = self._add(zone.id, release)
-            some = [one for one, own in self._watchers if new and not own]
-        _notify(some, zone, release)
+            watchers = [watcher for watcher, local in self._watchers if new and not local]
+        _notify(watchers, zone, release)
 
     def _add(self, zone: str, release: ReleaseRecord) -> bool:
-        known = self._releases[zone]
-        if known and known[-1].start >= release.start:
+        releases = self._releases[zone]
+        if releases and releases[-1].start >= release.start:
             return False
-        known.append(release)
-        del known.items[:-KEPT]
+        releases.append(release)
+        del releases.items[:-KEPT]
         return True
 
     def newest(self, zone: str) -> ReleaseRecord | None:
         """The last release; None before the first."""
-        known = self._releases[zone]
-        return known[-1] if known else None
+        releases = self._releases[zone]
+        return releases[-1] if releases else None
 
     def between(self, zone: str, since: int, until: int) -> list[ReleaseRecord]:
         """Releases that apply from an instant of since..until on [UTC epoch s, until not in]."""
-        known = self._releases[zone]
+        releases = self._releases[zone]
         low, high = (
-            bisect.bisect_left(known, at, key=lambda one: one.applies_start)
+            bisect.bisect_left(releases, at, key=lambda release: release.applies_start)
             for at in (since, until)
         )
-        return list(known[low:high])
+        return list(releases[low:high])
 
     def at(self, zone: str, t: int) -> ReleaseRecord | None:
         """The release of step t; None where it is not kept."""
-        return next((one for one in reversed(self._releases[zone]) if one.t == t), None)
+        return next((release for release in reversed(self._releases[zone]) if release.t == t), None)
 
     def last(self, zone: str, number: int) -> list[ReleaseRecord]:
         """The newest releases, oldest first."""
@@ -798,10 +805,10 @@ class History:
 
     def applying(self, zone: str, start: int) -> ReleaseRecord | None:
         """The release whose price is for the interval at `start` [UTC epoch s]."""
-        found = self.between(zone, start, start + 1)
-        return found[-1] if found else None
+        releases = self.between(zone, start, start + 1)
+        return releases[-1] if releases else None
 
-    def begun(self, zone: str) -> bool:
+    def has_release(self, zone: str) -> bool:
         """Whether the present epoch has a release."""
         newest = self.newest(zone)
         return newest is not None and newest.start >= self.zones[zone].begins
@@ -820,14 +827,14 @@ class History:
         Returns:
             Them and True; those of an earlier release and False where they are not ready.
         """
-        start = 0 if self.begun(zone) else interval(self.zones[zone], now)
+        start = 0 if self.has_release(zone) else interval(self.zones[zone], now)
         with self._mutex:
             key: tuple[int, int, int | None] = (self._last(zone), start, None)
-            made, work = self._making.get((zone, True), (None, None))
-            if work is None or made != key or (until is not None and not work.done()):
+            work_key, work = self._making.get((zone, True), (None, None))
+            if work is None or work_key != key or (until is not None and not work.done()):
                 key = (*key[:2], until)
-                made, work = self._making.get((zone, until is None), (None, None))
-            if work is None or made != key:
+                work_key, work = self._making.get((zone, until is None), (None, None))
+            if work is None or work_key != key:
                 releases, work = self._releases[zone][-KEPT:], Future[ForecastPrices]()
                 self._making[zone, until is None] = key, work
                 threading.Thread(
@@ -836,7 +843,7 @@ class History:
         try:
             return work.result(patience), True
         except TimeoutError:
-            return self._forecasters[zone].known, False
+            return self._forecasters[zone].forecast, False
 
     def _make(
         self,
@@ -868,31 +875,31 @@ class History:
         """
         if zone in self.unread:
             return None
-        one = self.zones[zone]
-        key = (self._last(zone), interval(one, now))
-        known, made = self._present.get(zone, (None, None))
-        if made is not None and known == key:
-            return made
-        holds, follows = (self.applying(zone, key[1] + i * one.seconds) for i in (0, 1))
+        zone_service = self.zones[zone]
+        key = (self._last(zone), interval(zone_service, now))
+        fields_key, fields = self._present.get(zone, (None, None))
+        if fields is not None and fields_key == key:
+            return fields
+        holds, follows = (self.applying(zone, key[1] + i * zone_service.seconds) for i in (0, 1))
         if holds is not None:
-            made = price(one, holds)
+            fields = price(zone_service, holds)
         else:
-            found, ready = self.expected(zone, now, patience, key[1] + one.seconds)
+            forecast, ready = self.expected(zone, now, patience, key[1] + zone_service.seconds)
             if not ready:
                 return None
-            guess = found.at(key[1]) or fallback(one, key[1])
-            made = expected_price(one, guess, simulated=self.simulated)
-        made = made | {"next": None if follows is None else price(one, follows)}
-        self._present[zone] = key, made
-        return made
+            guess = forecast.at(key[1]) or fallback(zone_service, key[1])
+            fields = expected_price(zone_service, guess, simulated=self.simulated)
+        fields = fields | {"next": None if follows is None else price(zone_service, follows)}
+        self._present[zone] = key, fields
+        return fields
 
     def present(self, zone: str, now: float) -> PresentPrices | None:
         """What publishers show of a zone at an instant [UTC epoch s]; None while not ready."""
-        found = self.in_force(zone, now, LOOP_PATIENCE)
+        fields = self.in_force(zone, now, LOOP_PATIENCE)
         return (
             None
-            if found is None
-            else PresentPrices(found, partial(self.ahead, zone, now, LOOP_PATIENCE))
+            if fields is None
+            else PresentPrices(fields, partial(self.ahead, zone, now, LOOP_PATIENCE))
         )
 
     def ahead(self, zone: str, now: float, patience: float) -> list[dict[str, Any]] | None:
@@ -906,15 +913,15 @@ class History:
         Returns:
             `start`, `end`, `price` and `total` of each; None where they are not ready.
         """
-        found, ready = self.expected(zone, now, patience)
+        forecast, ready = self.expected(zone, now, patience)
         start, seconds = interval(self.zones[zone], now), self.zones[zone].seconds
-        made = [
-            {"start": utc(one.start), "end": utc(one.start + seconds)}
-            | self.zones[zone].amounts(one.rate, one.start, one.feed_in)
-            for one in found.guesses
-            if one.start >= start
+        prices = [
+            {"start": utc(guess.start), "end": utc(guess.start + seconds)}
+            | self.zones[zone].amounts(guess.rate, guess.start, guess.feed_in)
+            for guess in forecast.guesses
+            if guess.start >= start
         ]
-        return made if ready else None
+        return prices if ready else None
 
     def _last(self, zone: str) -> int:
         """The interval of the last release [UTC epoch s]."""
@@ -1023,8 +1030,8 @@ class Page:
 
 def _presentation(zone: ZoneService) -> str:
     """Digest of what a file may change without a release: the same head then has other bodies."""
-    given = (zone.currency, zone.time_zone, zone.charges, zone.digits)
-    return hashlib.sha256(repr(given).encode()).hexdigest()[:8]
+    settings = (zone.currency, zone.time_zone, zone.charges, zone.digits)
+    return hashlib.sha256(repr(settings).encode()).hexdigest()[:8]
 
 
 class Pages:
@@ -1039,7 +1046,7 @@ class Pages:
     def __init__(self, history: History, feeds: Iterable[Feed], clock: Clock) -> None:
         self._history, self.feeds = history, {feed.path: feed for feed in feeds}
         self._clock = clock
-        self._kept: dict[str, tuple[str, OrderedDict[tuple[str, PriceRange], Page]]] = {}
+        self._pages: dict[str, tuple[str, OrderedDict[tuple[str, PriceRange], Page]]] = {}
         self._mutex = threading.Lock()
 
     @property
@@ -1050,7 +1057,7 @@ class Pages:
     def ready(self, path: str, zone: str, span: PriceRange = USUAL) -> Page | None:
         """A page that is in the cache."""
         newest = self._history.newest(zone)
-        head, pages = self._kept.get(zone, ("", None))
+        head, pages = self._pages.get(zone, ("", None))
         if pages is None or head != ("" if newest is None else newest.head):
             return None
         page = pages.get((path, span))
@@ -1075,23 +1082,28 @@ class Pages:
             newest, ready = self._history.newest(zone), self.ready(path, zone, span)
             if ready is not None:
                 return ready
-            one, now = self._history.zones[zone], self._clock.now()
-            body, whole = self._body(self.feeds[path], one, newest, span, now, patience)
+            zone_service, now = self._history.zones[zone], self._clock.now()
+            body, fresh = self._body(self.feeds[path], zone_service, newest, span, now, patience)
             if body is None:
                 return None
-            begun, start, head = self._history.begun(zone), interval(one, now), ""
-            border = math.inf if begun and self.feeds[path].shape else start + one.seconds
+            in_epoch, start, head = self._history.has_release(zone), interval(zone_service, now), ""
+            border = (
+                math.inf if in_epoch and self.feeds[path].shape else start + zone_service.seconds
+            )
             due = border
             if newest is not None:
-                head, due = newest.head, newest.start + 2 * one.seconds + one.grace
-            etag = f'"{FORM}{_presentation(one)}-{head[:40]}'
+                head, due = (
+                    newest.head,
+                    newest.start + 2 * zone_service.seconds + zone_service.grace,
+                )
+            etag = f'"{FORM}{_presentation(zone_service)}-{head[:40]}'
             etag += '"' if border == math.inf else f'-{start}"'
             page = Page(body, self.feeds[path].media, etag, due, border)
-            if whole and self._history.newest(zone) is newest:
+            if fresh and self._history.newest(zone) is newest:
                 self._keep(zone, head, (path, span), page)
                 return page
             page = replace(page, due=now)
-            if not whole:
+            if not fresh:
                 break
         # overtaken twice: releases come faster than bodies; the forecast may be another release's
         return page and replace(page, etag=f'"{hashlib.sha256(page.body).hexdigest()[:40]}"')
@@ -1115,26 +1127,33 @@ class Pages:
         releases = self._history.between(zone.id, since, until)
         while releases and newest and releases[-1].start > newest.start:  # published since
             releases.pop()
-        known, whole = self._history.expected(zone.id, now, patience)
+        forecast, fresh = self._history.expected(zone.id, now, patience)
         last = newest.applies_start if newest else 0
-        guesses = [*known.between, *(one for one in known.guesses if one.start > last)]
-        named, simulated = (zone, newest, releases, guesses), self._history.simulated
-        found = series(*named, span, known.ranges, simulated=simulated)
-        return feed.shape(found), whole
+        guesses = [*forecast.between, *(guess for guess in forecast.guesses if guess.start > last)]
+        answer = series(
+            zone,
+            newest,
+            releases,
+            guesses,
+            span,
+            forecast.ranges,
+            simulated=self._history.simulated,
+        )
+        return feed.shape(answer), fresh
 
     def _keep(self, zone: str, head: str, key: tuple[str, PriceRange], page: Page) -> None:
         if len(page.body) > LARGE and key[1] != USUAL:
             return
         with self._mutex:
-            known, pages = self._kept.get(zone, ("", OrderedDict()))
-            if known != head:
+            pages_head, pages = self._pages.get(zone, ("", OrderedDict()))
+            if pages_head != head:
                 pages = OrderedDict()
             pages[key] = page
-            others = [(other, len(one.body)) for other, one in pages.items() if other[1] != USUAL]
-            size = sum(length for _, length in others)
-            for other, length in others:  # the oldest first
+            lengths = {at: len(pages[at].body) for at in pages if at[1] != USUAL}
+            size = sum(lengths.values())
+            for at, length in lengths.items():  # the oldest first
                 if len(pages) <= HELD and size <= HELD_SIZE:
                     break
-                del pages[other]
+                del pages[at]
                 size -= length
-            self._kept[zone] = (head, pages)
+            self._pages[zone] = (head, pages)

@@ -426,7 +426,7 @@ class Process:
             clock,
             settings,
             mqtt_uris=self.deployment.mqtt_uris,
-            counted=self._metrics.sent,
+            counted=self._metrics.count_notification,
             under_way=self._metrics.under_way,
         )
         return mount_vtn(self._stack.enter_context(made).app)

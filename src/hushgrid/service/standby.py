@@ -174,13 +174,13 @@ class Standby:
 
     def _follow(self) -> None:
         """Copy new records into the witnesses."""
-        behind, begun = dict(self._last), False
+        behind, new_epoch = dict(self._last), False
         while behind:
             records: dict[str, list[Record]] = {}
             for record in self.store.after(behind):
                 records.setdefault(record.zone, []).append(record)
             for zone, new in records.items():
-                begun = begun or any(record.kind == "epoch" for record in new)
+                new_epoch = new_epoch or any(record.kind == "epoch" for record in new)
                 try:
                     self.witnesses.of(zone).follow(new, self._since)
                 except LedgerError as error:
@@ -188,17 +188,17 @@ class Standby:
                 self._erase_keys(zone, new)
                 self._last[zone] = new[-1].seq
             behind = {zone: self._last[zone] for zone in records}
-        if begun and not self.begins:
+        if new_epoch and not self.begins:
             self.compare()
 
     def compare(self) -> Deployment:
         """See where the file differs from the ledger; the zones where it does not."""
-        same, differs = under_ledger_terms(self.deployment, self.store)
+        deployment, differs = under_ledger_terms(self.deployment, self.store)
         for zone, sentence in differs.items():
             if self.differs.get(zone) != sentence:
                 log.warning("file differs", extra={"zone": zone, "reason": sentence})
         self.differs = differs
-        return same
+        return deployment
 
     def _erase_keys(self, zone: str, records: list[Record]) -> None:
         """Erase the keys of blocks before the one that the newest release is of."""
@@ -252,17 +252,17 @@ class Standby:
     def _renew(self) -> None:
         """Renew the row until this curator has lost it or stops."""
         while not self._stop.wait(self.lease.beat) and not self.lost.is_set():
-            begun = self._steady()
-            if begun - self._passed > HANGS:
+            start = self._steady()
+            if start - self._passed > HANGS:
                 continue
             try:
-                mine = self.store.renew()
+                active = self.store.renew()
             except LedgerError:  # the zones notice it, too
-                mine = True
-            if not mine:
+                active = True
+            if not active:
                 log.warning("no longer active", extra={"curator": self.me})
                 self.lost.set()
-            self._asked = begun
+            self._asked = start
 
     async def _alive(self, _request: Request) -> JSONResponse:
         state: dict[str, Any] = {"status": "standing by"}
@@ -319,17 +319,17 @@ def serve_in_turn(
             standby.check_alone()
         while standby.wait(stop):
             try:
-                with ExitStack() as opened:
+                with ExitStack() as process_stack:
                     changes: Mapping[str, str] = {}
                     if standby.begins:
-                        begun, changes = changes_of(standby.deployment, clock.now())
+                        present, changes = changes_of(standby.deployment, clock.now())
                     else:
-                        begun = standby.compare()
-                        if not begun.zones:  # other terms began since the row was taken
+                        present = standby.compare()
+                        if not present.zones:  # other terms began since the row was taken
                             continue
                     process = Process(
-                        begun,
-                        opened,
+                        present,
+                        process_stack,
                         store=standby.store,
                         witnesses=standby.witnesses,
                     )

@@ -115,12 +115,12 @@ def new_file(begins: int, zone: NewZone, errors: Mapping[str, float] | None = No
         "models": "".join(_models(zone)),
     }
     interval = f"PT{zone.seconds // 60}M" if zone.seconds % 60 == 0 else f"PT{zone.seconds}S"
-    commented = {
+    comments = {
         "interval": _text(interval),
         "meter_interval": _text(interval),
         "alpha": str(zone.tariff.alpha),
     }
-    for key, value in commented.items():
+    for key, value in comments.items():
         values[key] = f"{value} ".ljust(_COMMENTS - len(f"{key} = "))
     return re.sub(r"\{(\w+)\}", lambda place: values[place[1]], source)
 
@@ -128,8 +128,8 @@ def new_file(begins: int, zone: NewZone, errors: Mapping[str, float] | None = No
 def _estimate(zone: NewZone) -> str:
     """Where the price comes from: laws and past prices, or past prices and the usual load."""
     if zone.laws:
-        how = 'estimator = "filter"'.ljust(_COMMENTS)
-        return f'publish = "estimate"\n{how}# weighs the laws against past prices\n'
+        estimator = 'estimator = "filter"'.ljust(_COMMENTS)
+        return f'publish = "estimate"\n{estimator}# weighs the laws against past prices\n'
     usual = f"usual = {zone.usual} ".ljust(_COMMENTS)
     return f"{usual}# Wh of a home in an interval, mean over a year\n"
 
@@ -151,17 +151,20 @@ def _head(zone: NewZone, words: str) -> str:
 
 def _houses(zone: NewZone) -> list[str]:
     meters = f"meters = {{ prefix = {_text(zone.prefix)} }}".ljust(_COMMENTS)
-    counted = [f"count = {zone.homes}", f"{meters}# {zone.prefix}0001 and so on"]
-    listed = [f"meters = [{', '.join(map(_text, zone.meters))}]"]
+    count_lines = [f"count = {zone.homes}", f"{meters}# {zone.prefix}0001 and so on"]
+    list_lines = [f"meters = [{', '.join(map(_text, zone.meters))}]"]
     bound = f"bound = {zone.bound}".ljust(_COMMENTS)
-    lines = [*(listed if zone.meters else counted), f"{bound}# Wh in an interval: {zone.bound_by}"]
+    lines = [
+        *(list_lines if zone.meters else count_lines),
+        f"{bound}# Wh in an interval: {zone.bound_by}",
+    ]
     return [*lines, *zone.laws]
 
 
 def _models(zone: NewZone) -> Iterator[str]:
     for model in zone.models:
-        stated = f"provenance = {_text(model.provenance)}\n" if model.provenance else ""
-        yield f"\n[[models]]\nfile = {_text(model.file)}\n{stated}"
+        provenance = f"provenance = {_text(model.provenance)}\n" if model.provenance else ""
+        yield f"\n[[models]]\nfile = {_text(model.file)}\n{provenance}"
     if zone.learned:
         pairs = (f"{key} = {json.dumps(value)}\n" for key, value in zone.learned.items())
         head = "[learned]".ljust(_COMMENTS)
@@ -179,8 +182,8 @@ def chosen_window(errors: Mapping[str, float]) -> str:
 
 
 def _costs(errors: Mapping[str, float]) -> str:
-    each = ", ".join(f"{name} {100 * errors[name]:.1f} %" for name in WINDOWS)
-    return f"# planned price error by window: {each} (hushgrid plan)\n"
+    listing = ", ".join(f"{name} {100 * errors[name]:.1f} %" for name in WINDOWS)
+    return f"# planned price error by window: {listing} (hushgrid plan)\n"
 
 
 def planned_errors(zone: NewZone) -> dict[str, float]:
@@ -223,14 +226,14 @@ def placeholders(path: Path) -> list[Problem]:
     main = TomlFile(path)
     service = main.content.get("service")
     names = service.get("zones", ()) if isinstance(service, Mapping) else ()
-    found: list[Problem] = []
+    problems: list[Problem] = []
     for file in (main, *(TomlFile(main.folder / name) for name in names)):
         for key, value in _of_zone(file.content):
             file.faults.add(key, f"{key} is {value}, which is an example's; give your own.")
         for key, value in _of_service(file.content):
             file.faults.add(key, f"{key} is {value}, which is only an example; give your own.")
-        found += file.problems()
-    return found
+        problems += file.problems()
+    return problems
 
 
 def _of_zone(content: Table) -> Iterator[tuple[str, str]]:
@@ -259,8 +262,8 @@ def _of_service(content: Table) -> Iterator[tuple[str, str]]:
     """Reserved addresses (RFC 2606, RFC 6761), and tokens that are easy to guess."""
     openadr: Any = content.get("openadr", {})
     for key in ("url", "mqtt_uris"):
-        given = openadr.get(key, ())
-        for address in [given] if isinstance(given, str) else given:
+        addresses = openadr.get(key, ())
+        for address in [addresses] if isinstance(addresses, str) else addresses:
             if _NOWHERE.search(address):
                 yield f"openadr.{key}", display(address)
     for digest in content.get("http", {}).get("token_digests", ()):

@@ -87,8 +87,8 @@ def move(deployment: Deployment, meter: str, source: str, target: str, now: floa
                 into = _came(new.standing, out)
                 anew = entry is not None or into is None
                 if into is None:
-                    came = replace(out, direction="in", other=source, out=out.head)
-                    into = TransferRecord.from_record(new.write(came))
+                    arrival = replace(out, direction="in", other=source, out=out.head)
+                    into = TransferRecord.from_record(new.write(arrival))
     return Moved(name, out.head, into.head, anew)
 
 
@@ -96,8 +96,8 @@ def _zone(deployment: Deployment, name: str) -> ZoneService:
     for zone in deployment.zones:
         if zone.id == name:
             return zone
-    known = ", ".join(zone.id for zone in deployment.zones)
-    raise LedgerError(f"zone is {name!r}; give one of the service file: {known}.")
+    names = ", ".join(zone.id for zone in deployment.zones)
+    raise LedgerError(f"zone is {name!r}; give one of the service file: {names}.")
 
 
 def _left(standing: LedgerState, name: str, target: str) -> TransferRecord | None:
@@ -141,11 +141,11 @@ def check_arrived(moves: Mapping[str, Sequence[TransferRecord]]) -> None:
     Raises:
         LedgerError: A house has not come in.
     """
-    came = {move.out for records in moves.values() for move in records}
-    for zone, some in moves.items():
-        for one in some:
-            if one.direction == "out" and one.other in moves and one.head not in came:
+    arrivals = {move.out for records in moves.values() for move in records}
+    for zone, records in moves.items():
+        for record in records:
+            if record.direction == "out" and record.other in moves and record.head not in arrivals:
                 raise LedgerError(
-                    f"a house left zone {zone!r} for {one.other!r} (record {one.seq}) and has not"
-                    " come in; run the same hushgrid ledger transfer again."
+                    f"a house left zone {zone!r} for {record.other!r} (record {record.seq}) and has"
+                    " not come in; run the same hushgrid ledger transfer again."
                 )

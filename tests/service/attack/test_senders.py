@@ -84,7 +84,7 @@ class World:
             how(clients)
         senders = self.process._ingest._senders
         assert senders is not None
-        senders._until = -1.0
+        senders._expiry = -1.0
 
 
 @contextmanager
@@ -196,9 +196,9 @@ def test_two_processes_keep_one_first_sender(tmp_path: Path) -> None:
         here = senders_module.Senders(one, production=False)
         there = senders_module.Senders(one, production=False)
         terms = here.terms(), there.terms()
-        assert here.own("a", ["m1"], terms[0]) == {"m1"}
-        assert there.own("b", ["m1", "m2"], terms[1]) == {"m2"}
-        assert here.own("a", ["m1", "m2"], terms[0]) == {"m1"}
+        assert here.meters_of("a", ["m1"], terms[0]) == {"m1"}
+        assert there.meters_of("b", ["m1", "m2"], terms[1]) == {"m2"}
+        assert here.meters_of("a", ["m1", "m2"], terms[0]) == {"m1"}
 
 
 def test_the_operator_sees_disagreements_without_values(tmp_path: Path) -> None:
@@ -313,7 +313,7 @@ def test_without_the_clients_nothing_is_taken(tmp_path: Path) -> None:
         path.mkdir()
         senders = it.process._ingest._senders
         assert senders is not None
-        senders._until = -1.0
+        senders._expiry = -1.0
         auth = it.auth("one")
         row = {"meter_id": "elm-street-0", "start_utc": utc(START), "duration_s": 900, "wh": 1}
         answer = it.web.post("/v1/readings", json=[row], headers=auth)

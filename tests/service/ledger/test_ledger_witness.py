@@ -186,16 +186,16 @@ def test_a_torn_line_leaves_those_before_it(tmp_path: Path, by: int) -> None:
     records = sealed([*opening(), *(("release", read(t)) for t in (1, 2, 3))])
     path = tmp_path / "one"
     one = Witness(ZONE, path)
-    one.note(records[:5], own=True)
+    one.note(records[:5], local=True)
     whole = path.read_bytes().removesuffix(witness.END)
-    one.note(records[5:], own=True)
+    one.note(records[5:], local=True)
     content = path.read_bytes().removesuffix(witness.END)
     path.write_bytes(content[: max(len(content) - by, len(whole))])
     again = Witness(ZONE, path)
     (tail,) = again.tails()
     assert tail.records == tuple(records[:5])
-    assert (tail.own, tail.whole) == (False, False)
-    again.note(records[5:], own=True)  # and the torn end is no part of it
+    assert (tail.local, tail.intact) == (False, False)
+    again.note(records[5:], local=True)  # and the torn end is no part of it
     (tail,) = Witness(ZONE, path).tails()
     assert tail.records == tuple(records)
 
@@ -203,7 +203,7 @@ def test_a_torn_line_leaves_those_before_it(tmp_path: Path, by: int) -> None:
 def test_a_changed_byte_is_not_believed(tmp_path: Path) -> None:
     records = sealed([*opening(), *(("release", read(t)) for t in (1, 2, 3))])
     path = tmp_path / "one"
-    Witness(ZONE, path).note(records, own=True)
+    Witness(ZONE, path).note(records, local=True)
     content = path.read_bytes()
     path.write_bytes(content.replace(b'"rate":0.25', b'"rate":0.26'))
     assert content != path.read_bytes()
@@ -216,24 +216,24 @@ def test_the_file_stays_small_and_its_end_whole(tmp_path: Path) -> None:
     records = sealed([*opening(), *releases])
     one = Witness(ZONE, tmp_path / "one")
     for record in records:
-        one.note([record], own=True)
+        one.note([record], local=True)
     lines = (tmp_path / "one").read_bytes().count(b"\n") - 1  # and the end
     assert KEPT <= lines <= 2 * KEPT
     (tail,) = one.tails()
-    assert tail.own
+    assert tail.local
     assert tail.records == tuple(records[-lines:])
 
 
 def test_processes_have_places_of_their_own_and_read_the_others(tmp_path: Path) -> None:
     records = sealed(opening())
     with Witnesses(tmp_path) as first, Witnesses(tmp_path) as second:
-        first.of(ZONE).note(records, own=True)
+        first.of(ZONE).note(records, local=True)
         (tail,) = second.of(ZONE).tails()
         assert tail.records == tuple(records)
         assert sorted(path.name for path in tmp_path.iterdir()) == ["1", "2"]
     with Witnesses(tmp_path) as again:  # the first place is free
         (tail,) = again.of(ZONE).tails()
-        assert tail.own
+        assert tail.local
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -243,7 +243,7 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path, caplog: pytest.LogCaptu
     made = Witnesses.at(tmp_path / "file" / "witness", needed=False)
     assert "no witness on disk" in caplog.messages
     records = sealed(opening())
-    made.of(ZONE).note(records, own=True)  # as long as the process lives
+    made.of(ZONE).note(records, local=True)  # as long as the process lives
     (tail,) = made.of(ZONE).tails()
     assert tail.records == tuple(records)
 
@@ -301,10 +301,10 @@ def test_a_write_that_is_cut_short_is_an_error(machine: Machine, tmp_path: Path)
     *before, last = machine.records()
     path, small = tmp_path / "noted", tmp_path / "small"
     noted = Witness(ZONE, path)
-    noted.note(before, own=True)
+    noted.note(before, local=True)
     with files_up_to(path.stat().st_size + 50), pytest.raises(LedgerError, match="witness"):
-        noted.note([last], own=True)
-    noted.note([last], own=True)
+        noted.note([last], local=True)
+    noted.note([last], local=True)
     assert noted.wrote(last.digest, noted.tails()), "once there is room"
     sidecar, head = Sidecar(small, ZONE), Head(last.seq | 1, last.digest)
     with files_up_to(200), pytest.raises(LedgerError, match="cannot be written"):

@@ -331,4 +331,4 @@ def test_short_readings_take_room_for_their_house_once() -> None:
         assert not interval.merge(
             Columns.of(house, house * 0 + 60 * k, house * 0 + 60, house)
         ).any()
-    assert interval._used == 200 * 16
+    assert interval._places == 200 * 16

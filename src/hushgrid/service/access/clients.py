@@ -481,7 +481,7 @@ class Senders:
                 self._expiry = self._steady() + CACHED
             return self._terms
 
-    def own(self, sender: str, meters: Sequence[str], terms: SenderTerms) -> frozenset[str]:
+    def meters_of(self, sender: str, meters: Sequence[str], terms: SenderTerms) -> frozenset[str]:
         """Return those of some meters that a sender may send; keeps it for those without one."""
         if sender in terms.bound:
             return frozenset(filter(covers(terms.bound[sender]), meters))

@@ -92,22 +92,22 @@ class ImputedSums:
         self._columns: list[tuple[Int32s, Ints, Ints]] = []
         self._sums: dict[tuple[str, int], int] = {}
         for part in parts:
-            for opens, each in _steps(part, first, end):
-                numbers = np.arange(part.first, part.first + len(each), dtype=np.int32)
-                self._columns.append((numbers, np.full(len(each), opens), each))
-                self._sums[part.service.id, opens] = int(part.sizes @ each)
+            for opens, imputed in _steps(part, first, end):
+                numbers = np.arange(part.first, part.first + len(imputed), dtype=np.int32)
+                self._columns.append((numbers, np.full(len(imputed), opens), imputed))
+                self._sums[part.service.id, opens] = int(part.sizes @ imputed)
 
     def total(self, zone: str, opens: int) -> int:
         """The sum over all houses of a zone [Wh]."""
         return self._sums[zone, opens]
 
     def table(self) -> pa.Table:
-        """Columns segment, opens [epoch s], each [Wh a house]."""
+        """Columns segment, opens [epoch s], imputed [Wh a house]."""
         import pyarrow as pa
 
-        names, kinds = ("segment", "opens", "each"), (pa.int32(), pa.int64(), pa.int64())
+        names, kinds = ("segment", "opens", "imputed"), (pa.int32(), pa.int64(), pa.int64())
         joined = zip(*self._columns, strict=True) if self._columns else [[np.empty(0, int)]] * 3
-        columns = [np.concatenate(some) for some in joined]
+        columns = [np.concatenate(chunk) for chunk in joined]
         return pa.table(
             {n: pa.array(c, kind) for n, c, kind in zip(names, columns, kinds, strict=True)}
         )
@@ -116,10 +116,10 @@ class ImputedSums:
 def _steps(part: Part, first: int, end: int) -> Iterator[tuple[int, Ints]]:
     begins, seconds = part.service.begins, part.service.seconds
     for opens in range(-(-max(first, begins) // seconds) * seconds, end, seconds):
-        each = part.expectations.at((opens - begins) // seconds + 1)
+        expected = part.expectations.at((opens - begins) // seconds + 1)
         # laws end at the bounds, so that within a segment only the clamp can be lower
         low = part.service.scenario.zone.low_ends(part.cut)[part.speakers]
-        yield opens, np.clip(each - low, 0, part.cut.bound[part.speakers])
+        yield opens, np.clip(expected - low, 0, part.cut.bound[part.speakers])
 
 
 def cut_zone(service: ZoneService) -> Zone:
@@ -166,11 +166,13 @@ def roster_of(zones: Sequence[ZoneService]) -> BatchRoster:
         houses.append(_houses(len(parts), part, house, split=split))
         parts.append(part)
         first += len(sizes)
-    every = pa.concat_tables(houses)
+    house_table = pa.concat_tables(houses)
     if first * width < 1 << 31:  # narrow rows are joined faster
         kind = pa.field("house", pa.int32())
-        every = every.cast(every.schema.set(every.schema.get_field_index("house"), kind))
-    return BatchRoster(tuple(parts), width, every, _segments(parts))
+        house_table = house_table.cast(
+            house_table.schema.set(house_table.schema.get_field_index("house"), kind)
+        )
+    return BatchRoster(tuple(parts), width, house_table, _segments(parts))
 
 
 def _groups(service: ZoneService) -> tuple[Int32s, int]:
@@ -193,18 +195,19 @@ def _houses(zone: int, part: Part, house: Ints, *, split: bool) -> pa.Table:
 
     service = part.service
     n, registers = len(service.all_meters), service.registers
-    own = np.append(np.arange(len(house)), [register.house for register in registers]).astype(int)
+    places = np.append(np.arange(len(house)), [register.house for register in registers])
+    places = places.astype(int)
     columns = {
         "meter_id": pa.array(service.all_meters, pa.string()),
         "zone": pa.array(np.full(n, zone, np.int32)),
-        "house": pa.array(house[own]),
-        "bound": pa.array(part.cut.bound[own], pa.int32()),
-        "export": pa.array(part.cut.export[own], pa.int32()),
+        "house": pa.array(house[places]),
+        "bound": pa.array(part.cut.bound[places], pa.int32()),
+        "export": pa.array(part.cut.export[places], pa.int32()),
         "seconds": pa.array(np.full(n, service.seconds, np.int64)),
         "grace": pa.array(np.full(n, service.grace, np.int64)),
     }
     if split:
-        several = np.bincount(own, minlength=len(house))[own]  # registers of the same house
+        several = np.bincount(places, minlength=len(house))[places]  # registers of the same house
         sign = np.append(np.ones(len(house)), [register.sign for register in registers])
         columns["register"] = pa.array(np.where(several > 1, np.arange(n) + 1, 0), pa.int32())
         columns["registers"] = pa.array(several, pa.int32())
@@ -264,17 +267,21 @@ def canonical(table: IbisTable, name: str) -> IbisTable:
         ),
         RECEIVED: (_is_time, "timestamps, or epoch seconds"),
     }
-    for column, (fits, wanted) in kinds.items():
+    for column, (fits, form) in kinds.items():
         if column not in schema:
             if column == RECEIVED:
                 continue
             raise BatchError(f"{name} has no column {column}; give {', '.join(COLUMNS)}.")
         if not fits(schema[column]):
-            raise BatchError(f"column {column} of {name} is {schema[column]}; give {wanted}.")
-    kept = table.select(*(column for column in kinds if column in schema))
+            raise BatchError(f"column {column} of {name} is {schema[column]}; give {form}.")
+    columns = table.select(*(column for column in kinds if column in schema))
     if schema["wh"].is_floating():
-        kept = kept.mutate(wh=_rounded(kept.wh))
-    return kept if schema["meter_id"].is_string() else kept.mutate(meter_id=_text(kept.meter_id))
+        columns = columns.mutate(wh=_rounded(columns.wh))
+    return (
+        columns
+        if schema["meter_id"].is_string()
+        else columns.mutate(meter_id=_text(columns.meter_id))
+    )
 
 
 def _rounded(wh: Column) -> Column:
@@ -285,11 +292,11 @@ def _rounded(wh: Column) -> Column:
     wh = wh.cast("float64")
     usable = (wh.abs() <= MAX_WH + 0.5) & ~wh.isnan()
     size = ibis.ifelse(usable, wh.abs(), 0.0)
-    whole = size.floor().cast("int64")
-    part = size - whole
-    up = (part > 0.5) | ((part == 0.5) & (whole % 2 == 1))
-    whole = whole + up.cast("int64")
-    return ibis.ifelse(usable, ibis.ifelse(wh < 0, -whole, whole), ibis.null("int64"))
+    integer = size.floor().cast("int64")
+    part = size - integer
+    up = (part > 0.5) | ((part == 0.5) & (integer % 2 == 1))
+    integer = integer + up.cast("int64")
+    return ibis.ifelse(usable, ibis.ifelse(wh < 0, -integer, integer), ibis.null("int64"))
 
 
 def joined(tables: list[IbisTable]) -> IbisTable:
@@ -372,57 +379,57 @@ def group_readings(
     else:
         rows = rows.mutate(came_late=ibis.literal(False))
     two = {"two": _many(rows.register > 0)} if "register" in roster.columns else {}
-    made = rows.group_by(keys).agg(
+    groups = rows.group_by(keys).agg(
         **two,
         rows=rows.count(),
         load=_clipped(rows).sum().cast("int64"),
         clamped=_many(rows.wh > rows.bound - rows.export),
         houses=distinct(rows.house & (width - 1)).cast("int64"),
     )
-    return made if "came_late" in keys else made.mutate(came_late=ibis.literal(False))
+    return groups if "came_late" in keys else groups.mutate(came_late=ibis.literal(False))
 
 
-def spans(found: IbisTable, segments: IbisTable) -> IbisTable:
+def spans(groups: IbisTable, segments: IbisTable) -> IbisTable:
     """Groups added up by segment and interval.
 
     Args:
-        found: The result of `group_readings`.
+        groups: The result of `group_readings`.
         segments: The table of segments.
 
     Returns:
         Counts for each segment and interval, with sums where all its readings are sound. Readings
         of unknown meters are a row without zone.
     """
-    known = found.left_join(segments, "segment")
-    known = known.mutate(start=seconds_of(known.start_utc), duration=_wide(known.duration_s))
-    known = known.mutate(
-        opens=known.start - known.start % known.seconds,
-        good=_fits(known.start, known.duration, known.seconds) & _is_whole(known.start_utc),
+    rows = groups.left_join(segments, "segment")
+    rows = rows.mutate(start=seconds_of(rows.start_utc), duration=_wide(rows.duration_s))
+    rows = rows.mutate(
+        opens=rows.start - rows.start % rows.seconds,
+        good=_fits(rows.start, rows.duration, rows.seconds) & _is_whole(rows.start_utc),
     )
-    taken = known.good & ~known.came_late
-    odd = (known.duration != known.seconds) | (known.rows != known.houses)
-    if "two" in known.columns:  # both registers are needed
-        odd |= known.two > 0
-    known = known.mutate(
-        good=taken,
-        late=known.good & known.came_late,
-        bad=~known.good,
-        broken=taken & odd,
+    timely = rows.good & ~rows.came_late
+    odd = (rows.duration != rows.seconds) | (rows.rows != rows.houses)
+    if "two" in rows.columns:  # both registers are needed
+        odd |= rows.two > 0
+    rows = rows.mutate(
+        good=timely,
+        late=rows.good & rows.came_late,
+        bad=~rows.good,
+        broken=timely & odd,
     )
-    made = known.group_by("zone", "segment", "opens").agg(
-        good=_sum(known.rows, known.good),
-        late=_sum(known.rows, known.late),
-        malformed=_sum(known.rows, known.bad),
-        rows=known.rows.sum().cast("int64"),
-        broken=_many(known.broken),
-        **{name: _sum(known[name], known.good) for name in ("load", "clamped")},
+    sums = rows.group_by("zone", "segment", "opens").agg(
+        good=_sum(rows.rows, rows.good),
+        late=_sum(rows.rows, rows.late),
+        malformed=_sum(rows.rows, rows.bad),
+        rows=rows.rows.sum().cast("int64"),
+        broken=_many(rows.broken),
+        **{name: _sum(rows[name], rows.good) for name in ("load", "clamped")},
     )
-    sound = made.broken == 0
-    return made.mutate(
-        broken=ibis.least(made.broken, 1),
-        accepted=_if(sound, made.good),
-        present=_if(sound, made.good),
-        **{name: _if(sound, made[name]) for name in ("load", "clamped")},
+    sound = sums.broken == 0
+    return sums.mutate(
+        broken=ibis.least(sums.broken, 1),
+        accepted=_if(sound, sums.good),
+        present=_if(sound, sums.good),
+        **{name: _if(sound, sums[name]) for name in ("load", "clamped")},
     )
 
 
@@ -450,49 +457,50 @@ def by_house(readings: IbisTable, roster: IbisTable, width: int, by_span: IbisTa
         opens=rows.start - rows.start % rows.seconds, segment=_segment(rows.house, width)
     )
     if RECEIVED in rows.columns:
-        late, came = _late(rows), seconds_of(rows[RECEIVED]).fill_null(0)
+        late, arrival = _late(rows), seconds_of(rows[RECEIVED]).fill_null(0)
     else:
-        late, came = ibis.literal(False), ibis.literal(0, "int64")
-    rows = rows.mutate(came=came, late=late).filter(
+        late, arrival = ibis.literal(False), ibis.literal(0, "int64")
+    rows = rows.mutate(arrival=arrival, late=late).filter(
         lambda r: _fits(r.start, r.duration, r.seconds) & _is_whole(r.start_utc) & ~r.late
     )
     broken = by_span.filter(by_span.broken > 0).select("segment", "opens")
     rows = rows.semi_join(broken, ["segment", "opens"])
     house = ["zone", "segment", "house", "opens", "seconds", "bound", "export"]
-    each, split = house, "register" in rows.columns
-    house = [*each, "register", "registers", "sign"] if split else each  # until they are netted
+    house_keys, split = house, "register" in rows.columns
+    further = ["register", "registers", "sign"] if split else []  # until they are netted
+    house = [*house_keys, *further]
     if RECEIVED in rows.columns:
-        rows = rows.group_by(*house, "start", "duration", "came").agg(wh=rows.wh.min())
+        rows = rows.group_by(*house, "start", "duration", "arrival").agg(wh=rows.wh.min())
         pieces = rows.group_by(*house, "start", "duration").agg(
-            wh=rows.wh.argmin(rows.came), came=rows.came.min()
+            wh=rows.wh.argmin(rows.arrival), arrival=rows.arrival.min()
         )
     else:
         pieces = rows.group_by(*house, "start", "duration").agg(
-            wh=rows.wh.min(), came=rows.came.min()
+            wh=rows.wh.min(), arrival=rows.arrival.min()
         )
     # halves of 32 bits: no sum of pieces leaves 64 bits
     kinds = pieces.group_by(*house, "duration").agg(
         pieces=pieces.count(),
         high=(pieces.wh >> 32).sum().cast("int64"),
         low=(pieces.wh & _LOW).sum().cast("int64"),
-        came=pieces.came.min(),
+        arrival=pieces.arrival.min(),
     )
     covers = kinds.pieces * kinds.duration == kinds.seconds
-    order = kinds.came * _LONGEST - kinds.duration
+    order = kinds.arrival * _LONGEST - kinds.duration
     kinds = kinds.mutate(order=order + ibis.ifelse(covers, 0, _PARTIAL))
     houses = kinds.group_by(*house).agg(
         **{n: kinds[n].argmin(kinds.order) for n in ("pieces", "duration", "high", "low")}
     )
-    houses = houses.mutate(whole=houses.pieces * houses.duration == houses.seconds)
+    houses = houses.mutate(complete=houses.pieces * houses.duration == houses.seconds)
     if split:
-        netted = houses.group_by(*each).agg(
+        sums = houses.group_by(*house_keys).agg(
             pieces=houses.pieces.sum().cast("int64"),
             high=(houses.high * houses.sign).sum().cast("int64"),
             low=(houses.low * houses.sign).sum().cast("int64"),
-            whole=_many(houses.whole),
+            complete=_many(houses.complete),
             registers=houses.registers.max(),
         )
-        houses = netted.mutate(whole=netted.whole == netted.registers)
+        houses = sums.mutate(complete=sums.complete == sums.registers)
     houses = houses.mutate(low=houses.low + houses.export)  # from here on as offset readings
     houses = houses.mutate(
         high=houses.high + (houses.low >> 32),
@@ -505,9 +513,9 @@ def by_house(readings: IbisTable, roster: IbisTable, width: int, by_span: IbisTa
     )
     above = (houses.high > 0) | ((houses.high == 0) & (houses.low > houses.bound))
     return houses.group_by("zone", "segment", "opens").agg(
-        load=_sum(wh, houses.whole),
-        present=houses.count(where=houses.whole),
-        clamped=houses.count(where=houses.whole & above),
+        load=_sum(wh, houses.complete),
+        present=houses.count(where=houses.complete),
+        clamped=houses.count(where=houses.complete & above),
         accepted=houses.pieces.sum().cast("int64"),
     )
 
@@ -532,7 +540,7 @@ def totals(by_span: IbisTable, more: IbisTable | None, expected: IbisTable) -> I
         more = more.mutate(**none)
         rows = ibis.union(rows, more.select(*keys, *(more[name].cast("int64") for name in sums)))
     rows = rows.left_join(expected, ["segment", "opens"])
-    rows = rows.mutate(expected=rows.present * rows.each.fill_null(0))
+    rows = rows.mutate(expected=rows.present * rows.imputed.fill_null(0))
     return rows.group_by("zone", "opens").agg(
         **{name: rows[name].sum().cast("int64") for name in SUMS}
     )
@@ -578,9 +586,9 @@ def _fits(start: Column, duration: Column, seconds: Column) -> Column:
 
 def _late(rows: IbisTable) -> Column:
     """Whether a reading came after its interval was closed; one without a time did not."""
-    start, came = seconds_of(rows.start_utc), seconds_of(rows[RECEIVED])
+    start, arrival = seconds_of(rows.start_utc), seconds_of(rows[RECEIVED])
     closes = start - start % rows.seconds + rows.seconds + rows.grace
-    return (came > closes).fill_null(False)
+    return (arrival > closes).fill_null(False)
 
 
 def _clipped(rows: IbisTable) -> Column:

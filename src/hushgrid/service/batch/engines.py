@@ -82,8 +82,8 @@ def footer_of(path: Path) -> Footer:
     import pyarrow.parquet as pq
 
     try:
-        found = pq.read_metadata(path)
-        schema = found.schema.to_arrow_schema()
+        metadata = pq.read_metadata(path)
+        schema = metadata.schema.to_arrow_schema()
     except (OSError, pa.ArrowException) as error:
         raise BatchError(
             f"{path} is no sound Parquet file ({type(error).__name__}); write it again."
@@ -93,7 +93,7 @@ def footer_of(path: Path) -> Footer:
             raise BatchError(f"{path} has no column {column}; give {', '.join(COLUMNS)}.")
     read = [column for column in (*COLUMNS, RECEIVED) if column in schema.names]
     kind = schema.field("wh").type
-    starts, durations = _range(found, "start_utc"), _range(found, "duration_s")
+    starts, durations = _range(metadata, "start_utc"), _range(metadata, "duration_s")
     return Footer(
         str(path),
         tuple((column, str(schema.field(column).type)) for column in read),
@@ -101,39 +101,39 @@ def footer_of(path: Path) -> Footer:
         starts and starts[1],
         durations[0] if durations and durations[0] == durations[1] else None,
         # a float may be no number, which is as good as missing
-        starts is not None and pa.types.is_integer(kind) and _is_full(found, "wh"),
+        starts is not None and pa.types.is_integer(kind) and _is_full(metadata, "wh"),
     )
 
 
-def _range(found: pq.FileMetaData, column: str) -> tuple[int, int] | None:
+def _range(metadata: pq.FileMetaData, column: str) -> tuple[int, int] | None:
     """Least and largest value; None where a value or a statistic is missing."""
     low, high = [], []
-    for one in _statistics(found, column):
-        if one is None or one.null_count != 0 or not one.has_min_max:
+    for statistics in _statistics(metadata, column):
+        if statistics is None or statistics.null_count != 0 or not statistics.has_min_max:
             return None
         try:
-            low.append(_number(one.min))
-            high.append(_number(one.max))
+            low.append(_number(statistics.min))
+            high.append(_number(statistics.max))
         except (TypeError, ValueError, OverflowError):  # of a kind that has no such numbers
             return None
     return (min(low), max(high)) if low else None
 
 
-def _is_full(found: pq.FileMetaData, column: str) -> bool:
+def _is_full(metadata: pq.FileMetaData, column: str) -> bool:
     return all(
-        one is not None and one.has_null_count and one.null_count == 0
-        for one in _statistics(found, column)
+        statistics is not None and statistics.has_null_count and statistics.null_count == 0
+        for statistics in _statistics(metadata, column)
     )
 
 
-def _statistics(found: pq.FileMetaData, column: str) -> Iterator[Any]:
+def _statistics(metadata: pq.FileMetaData, column: str) -> Iterator[Any]:
     """Statistics of each row group; None where the column is nested."""
-    names = [found.schema.column(k).path for k in range(found.num_columns)]
+    names = [metadata.schema.column(k).path for k in range(metadata.num_columns)]
     if column not in names:
         yield None
         return
-    for k in range(found.num_row_groups):
-        yield found.row_group(k).column(names.index(column)).statistics
+    for k in range(metadata.num_row_groups):
+        yield metadata.row_group(k).column(names.index(column)).statistics
 
 
 def _number(value: Any) -> int:
@@ -269,11 +269,11 @@ def open_engine(url: str) -> Engine:
         ExtraError: It is not installed.
     """
     scheme = re.split("[^a-z0-9+]", url, maxsplit=1)[0]
-    rest = url.removeprefix(scheme).removeprefix(":")
+    address = url.removeprefix(scheme).removeprefix(":")
     if scheme == "duckdb":
-        return _duckdb(rest.removeprefix("//"))
+        return _duckdb(address.removeprefix("//"))
     if scheme == "spark":
-        return _spark(url if rest.startswith("//") else rest)
+        return _spark(url if address.startswith("//") else address)
     if not re.fullmatch(r"[a-z][a-z0-9+]*://.*", url):
         raise BatchError(
             f"engine is {scheme!r}; give duckdb, spark:MASTER such as spark:local[2], or a URL of"
@@ -283,21 +283,21 @@ def open_engine(url: str) -> Engine:
         return Engine(ibis.connect(url))
 
 
-def _duckdb(rest: str) -> DuckDb:
-    place, options = _split(rest)
+def _duckdb(address: str) -> DuckDb:
+    place, options = _split(address)
     with _opening("duckdb"):
-        made = {"memory_limit": MEMORY, "preserve_insertion_order": "false", **options}
-        backend = ibis.duckdb.connect(place or ":memory:", read_only=False, **made)
+        settings = {"memory_limit": MEMORY, "preserve_insertion_order": "false", **options}
+        backend = ibis.duckdb.connect(place or ":memory:", read_only=False, **settings)
         backend.raw_sql("SET TimeZone = 'UTC'")
         return DuckDb(backend)
 
 
-def _spark(rest: str) -> Spark:
-    master, options = _split(rest)
+def _spark(address: str) -> Spark:
+    master, options = _split(address)
     with _opening("spark"):
         from pyspark.sql import SparkSession
 
-        made = {
+        settings = {
             "spark.sql.session.timeZone": "UTC",
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
@@ -305,18 +305,18 @@ def _spark(rest: str) -> Spark:
         }
         if master.startswith("local"):
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-            made |= {"spark.driver.host": "127.0.0.1", "spark.sql.shuffle.partitions": "4"}
+            settings |= {"spark.driver.host": "127.0.0.1", "spark.sql.shuffle.partitions": "4"}
         builder = SparkSession.builder.appName("hushgrid batch")
         if master:
             builder = builder.master(master)
-        for key, value in (made | options).items():
+        for key, value in (settings | options).items():
             builder = builder.config(key, value)
         session = builder.getOrCreate()
         return Spark(ibis.pyspark.connect(session), session)
 
 
-def _split(rest: str) -> tuple[str, dict[str, str]]:
-    place, _, query = rest.partition("?")
+def _split(address: str) -> tuple[str, dict[str, str]]:
+    place, _, query = address.partition("?")
     return place, dict(parse_qsl(query))
 
 
@@ -339,12 +339,12 @@ def _opening(name: str) -> Iterator[None]:
 
 
 @contextmanager
-def engine_errors(engine: Engine, what: str) -> Iterator[None]:
+def engine_errors(engine: Engine, subject: str) -> Iterator[None]:
     """Turn any error of an engine into one sentence: its own text may hold a reading.
 
     Args:
         engine: The engine.
-        what: What it was asked for.
+        subject: What it was asked for.
 
     Yields:
         Nothing.
@@ -358,7 +358,7 @@ def engine_errors(engine: Engine, what: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise BatchError(
-            f"engine {engine.name} failed at {what} ({type(error).__name__}); nothing of it was"
+            f"engine {engine.name} failed at {subject} ({type(error).__name__}); nothing of it was"
             " published: run the same again."
         ) from None
 
@@ -421,17 +421,17 @@ class _Files:
         self._all = self._read(files)
 
     def near(self, first: int, end: int) -> Any:
-        some = [one for one in self._files if one.meets(first, end)] or self._files[:1]
-        table = self._all if len(some) == len(self._files) else self._read(some)
-        [duration, *others] = {one.duration for one in some}
-        if duration is not None and not others:
+        footers = [footer for footer in self._files if footer.meets(first, end)] or self._files[:1]
+        table = self._all if len(footers) == len(self._files) else self._read(footers)
+        [duration, *more] = {footer.duration for footer in footers}
+        if duration is not None and not more:
             table = table.mutate(duration_s=ibis.literal(duration, table.duration_s.type()))
-        if all(one.lies_within(first, end) for one in some):
+        if all(footer.lies_within(first, end) for footer in footers):
             return table
         return within(table, first, end)
 
     def _read(self, files: Sequence[Footer]) -> Any:
-        paths = [one.path for one in files]
+        paths = [footer.path for footer in files]
         with engine_errors(self._engine, paths[0]):
             return canonical(self._engine.parquet(paths), paths[0])
 
@@ -467,22 +467,22 @@ def open_readings(engine: Engine, places: Sequence[str]) -> BatchReadings:
 
 
 def _by_schema(engine: Engine, place: str) -> Iterator[_Files]:
-    found: dict[Schema, list[Footer]] = {}
+    by_schema: dict[Schema, list[Footer]] = {}
     for path in _paths(place):
         footer = footer_of(path)
-        found.setdefault(footer.schema, []).append(footer)
-    for files in found.values():
+        by_schema.setdefault(footer.schema, []).append(footer)
+    for files in by_schema.values():
         yield _Files(engine, files)
 
 
 def _paths(place: str) -> list[Path]:
     path = Path(place.removeprefix("file://"))
     if path.is_dir():
-        found = sorted(path.rglob("*.parquet"))
+        paths = sorted(path.rglob("*.parquet"))
     elif path.exists():
-        found = [path]
+        paths = [path]
     else:
-        found = sorted(Path(path.anchor or ".").glob(str(path.relative_to(path.anchor))))
-    if not found:
+        paths = sorted(Path(path.anchor or ".").glob(str(path.relative_to(path.anchor))))
+    if not paths:
         raise BatchError(f"readings at {place} are not there; give Parquet files or their folder.")
-    return [one.absolute() for one in found]
+    return [path.absolute() for path in paths]

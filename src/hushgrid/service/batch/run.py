@@ -108,27 +108,29 @@ class Aggregator:
         """The intervals that start from `first` to before `end` [epoch s], of all zones."""
         expected = self._roster.expected(first, end)
         with engine_errors(self._engine, f"readings from {first} to {end}"):
-            found = {(row["zone"], row["opens"]): row for row in self._totals(first, end, expected)}
-        rows, broken = (sum(row[name] for row in found.values()) for name in ("rows", "broken"))
-        unknown = found.get((None, None), _NOTHING)["rows"]
-        return Aggregated(rows, unknown, self._sums(found, expected, first, end), broken)
+            totals = {
+                (row["zone"], row["opens"]): row for row in self._totals(first, end, expected)
+            }
+        rows, broken = (sum(row[name] for row in totals.values()) for name in ("rows", "broken"))
+        unknown = totals.get((None, None), _NOTHING)["rows"]
+        return Aggregated(rows, unknown, self._sums(totals, expected, first, end), broken)
 
     def _totals(self, first: int, end: int, expected: ImputedSums) -> list[dict[str, Any]]:
         """The totals; a second query where an interval has to be aggregated house by house."""
         width = self._roster.width
         where = (self._readings.near(first, end), self._houses, width)
-        each = self._engine.put(expected.table())
-        with expression.group_readings(*where, self._engine.distinct(width)).cache() as found:
-            by_span = expression.spans(found, self._segments)
-            made = expression.totals(by_span, None, each).to_pyarrow()
-            if any(made["broken"].to_pylist()):
+        imputed = self._engine.put(expected.table())
+        with expression.group_readings(*where, self._engine.distinct(width)).cache() as groups:
+            by_span = expression.spans(groups, self._segments)
+            totals = expression.totals(by_span, None, imputed).to_pyarrow()
+            if any(totals["broken"].to_pylist()):
                 more = expression.by_house(*where, by_span)
-                made = expression.totals(by_span, more, each).to_pyarrow()
-        return list(made.to_pylist())
+                totals = expression.totals(by_span, more, imputed).to_pyarrow()
+        return list(totals.to_pylist())
 
     def _sums(
         self,
-        found: dict[tuple[int | None, int | None], dict[str, Any]],
+        totals: dict[tuple[int | None, int | None], dict[str, Any]],
         expected: ImputedSums,
         first: int,
         end: int,
@@ -140,7 +142,7 @@ class Aggregator:
             for opens in range(-(-first // seconds) * seconds, end, seconds):
                 if opens < part.service.begins:
                     continue
-                row = found.get((number, opens), _NOTHING)
+                row = totals.get((number, opens), _NOTHING)
                 fill = expected.total(zone, opens) - row["expected"]
                 sums[zone, opens] = Sums(
                     houses,
@@ -238,9 +240,9 @@ class SumsSource:
         self._sums: dict[tuple[str, int], Sums] = {}
         self._meters = meters
 
-    def fill(self, made: Aggregated) -> None:
+    def fill(self, span: Aggregated) -> None:
         """Replace the sums by newly aggregated ones."""
-        self._sums = made.sums
+        self._sums = span.sums
 
     def open_zone(
         self, zone: str, meters: Sequence[str], interval: int, registers: Sequence[Register] = ()
@@ -300,10 +302,16 @@ class SumsSource:
         return self._meters.noise_size(zone, block, draw)
 
     def erase_noise(
-        self, zone: str, epoch: str, before: int | None = None, *, until: int, others: bool = False
+        self,
+        zone: str,
+        epoch: str,
+        before: int | None = None,
+        *,
+        until: int,
+        other_epochs: bool = False,
     ) -> None:
         """Erase the sizes of earlier blocks in the meter store, and their keys."""
-        self._meters.erase_noise(zone, epoch, before, until=until, others=others)
+        self._meters.erase_noise(zone, epoch, before, until=until, other_epochs=other_epochs)
 
 
 def run(
@@ -326,20 +334,20 @@ def run(
     if changes and not job.changed:
         raise BatchError(unasked(changes))
     job = replace(job, deployment=deployment)
-    chosen = _chosen(job)
-    _check(job, chosen, clock.now())
-    report = BatchReport(zones=len(chosen))
+    services = _services(job)
+    _check(job, services, clock.now())
+    report = BatchReport(zones=len(services))
     readings = open_readings(engine, job.readings)
-    with _curators(job, chosen, clock, changes) as (curators, source):
-        check_arrived({one.service.id: one.transfers for one in curators})
+    with _curators(job, services, clock, changes) as (curators, source):
+        check_arrived({curator.service.id: curator.transfers for curator in curators})
         for curator in curators:
             report.before += _go_to(curator, job)
         advance(report.before)
-        aggregator = Aggregator(engine, readings, roster_of(chosen))
+        aggregator = Aggregator(engine, readings, roster_of(services))
         for first, end in _chunks(job, curators):
-            now = [_renewed(one) for one in curators]
-            if any(one is not other for one, other in zip(now, chosen, strict=True)):
-                chosen, aggregator = now, Aggregator(engine, readings, roster_of(now))
+            now = [_renewed(curator) for curator in curators]
+            if any(present is not former for present, former in zip(now, services, strict=True)):
+                services, aggregator = now, Aggregator(engine, readings, roster_of(now))
             _run_chunk(job, curators, source, aggregator, (first, end), clock, report, advance)
     return report
 
@@ -371,8 +379,8 @@ def intervals(job: Job) -> int:
     Returns:
         The number over all zones.
     """
-    each = ((job.end - _from(job, service)) // service.seconds for service in _chosen(job))
-    return sum(max(some, 0) for some in each)
+    counts = ((job.end - _from(job, service)) // service.seconds for service in _services(job))
+    return sum(max(count, 0) for count in counts)
 
 
 def _run_chunk(
@@ -385,19 +393,19 @@ def _run_chunk(
     report: BatchReport,
     advance: Callable[[int], None],
 ) -> None:
-    open_ones = [
-        one
-        for one in curators
-        if one.service.id not in report.stopped and one.start_of(one.t) < chunk[1]
+    open_curators = [
+        curator
+        for curator in curators
+        if curator.service.id not in report.stopped and curator.start_of(curator.t) < chunk[1]
     ]
-    if not open_ones:
+    if not open_curators:
         return
-    begin = max(chunk[0], min(one.start_of(one.t) for one in open_ones))
-    made = aggregator.over(begin, chunk[1])
-    source.fill(made)
-    report.readings += made.rows
-    report.unknown += made.unknown
-    for curator in open_ones:
+    begin = max(chunk[0], min(curator.start_of(curator.t) for curator in open_curators))
+    span = aggregator.over(begin, chunk[1])
+    source.fill(span)
+    report.readings += span.rows
+    report.unknown += span.unknown
+    for curator in open_curators:
         for sums in _ticks(job, curator, source, chunk[1], clock):
             if sums is None:
                 report.stopped[curator.service.id] = curator.start_of(curator.t)
@@ -432,7 +440,7 @@ def _count(report: BatchReport, sums: Sums) -> None:
 
 @contextmanager
 def _curators(
-    job: Job, chosen: Sequence[ZoneService], clock: Clock, changes: Collection[str]
+    job: Job, services: Sequence[ZoneService], clock: Clock, changes: Collection[str]
 ) -> Iterator[tuple[list[Curator], SumsSource]]:
     """All zones open and locked, on one store."""
     deployment = job.deployment
@@ -444,9 +452,9 @@ def _curators(
         )
         store = stack.enter_context(open_store(deployment.ledger))
         witnesses = stack.enter_context(open_witnesses(deployment))
-        covariates = CovariateSources(chosen)
+        covariates = CovariateSources(services)
         covariates.read_files()
-        check_moves(chosen, store, key, new_epoch=bool(changes))
+        check_moves(services, store, key, new_epoch=bool(changes))
         yield (
             [
                 stack.enter_context(
@@ -465,7 +473,7 @@ def _curators(
                         covariates=covariates.of(service.id),
                     )
                 )
-                for service in chosen
+                for service in services
             ],
             source,
         )
@@ -482,11 +490,11 @@ def _chunks(job: Job, curators: Sequence[Curator]) -> Iterator[tuple[int, int]]:
 
     Of few houses some days at once: what an engine takes to begin would be most of its time.
     """
-    houses = sum(len(one.service.meters) for one in curators)
+    houses = sum(len(curator.service.meters) for curator in curators)
     length = CHUNK * min(max(_HOUSE_DAYS // max(houses, 1), 1), CHUNKS)
-    first = min((one.start_of(one.t) for one in curators), default=job.end)
+    first = min((curator.start_of(curator.t) for curator in curators), default=job.end)
     while first < job.end:
-        borders = [one.service.ends for one in curators if one.service.ends > first]
+        borders = [curator.service.ends for curator in curators if curator.service.ends > first]
         end = min(first // CHUNK * CHUNK + length, job.end, *borders)
         yield first, end
         first = end
@@ -497,15 +505,15 @@ def _from(job: Job, service: ZoneService) -> int:
     return max(-(-job.first // service.seconds) * service.seconds, service.begins)
 
 
-def _chosen(job: Job) -> list[ZoneService]:
-    known = {service.id: service for service in job.deployment.zones}
+def _services(job: Job) -> list[ZoneService]:
+    by_name = {service.id: service for service in job.deployment.zones}
     for name in job.zones:
-        if name not in known:
-            raise BatchError(f"zone is {name!r}; give some of {', '.join(known)}.")
-    return [service for name, service in known.items() if not job.zones or name in job.zones]
+        if name not in by_name:
+            raise BatchError(f"zone is {name!r}; give some of {', '.join(by_name)}.")
+    return [service for name, service in by_name.items() if not job.zones or name in job.zones]
 
 
-def _check(job: Job, chosen: Sequence[ZoneService], now: float) -> None:
+def _check(job: Job, services: Sequence[ZoneService], now: float) -> None:
     if job.end <= job.first:
         raise BatchError(f"the time from {job.first} to {job.end} is empty; give a later end.")
     production = job.deployment.mode == "production"
@@ -514,7 +522,7 @@ def _check(job: Job, chosen: Sequence[ZoneService], now: float) -> None:
             "seed is for simulated noise and the service file is for production; leave it out, or"
             " replay into a simulation ledger."
         )
-    for service in chosen:
+    for service in services:
         end = job.end // service.seconds * service.seconds
         if end != job.end:
             raise BatchError(

@@ -98,8 +98,8 @@ class SimulatedPace:
     def reach(self, at: float, wake: threading.Event) -> bool:
         """Advance to an instant; False where `wake` was set before."""
         self._limit = max(at, self._limit)
-        while (left := at - self.now()) > 0:
-            if wake.wait(min(left / self._speed, LOOK)):
+        while (remaining := at - self.now()) > 0:
+            if wake.wait(min(remaining / self._speed, LOOK)):
                 return False
         self._mark, self._since = self.now(), self._steady()
         return not wake.is_set()
@@ -150,15 +150,15 @@ class DemoRun:
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            made = Process(
+            process = Process(
                 self._deployment, stack, more=self._more, demo=True, noise=_seeded(self._seed)
             )
-            made.open(self._clock.now(), [self.zone.id] if self._new_epoch else ())
-            stack.callback(made.history.watch(self._saw))
-            made.listen(self._clock, self._stage)
+            process.open(self._clock.now(), [self.zone.id] if self._new_epoch else ())
+            stack.callback(process.history.watch(self._saw))
+            process.listen(self._clock, self._stage)
             self._way = HttpChannel(self._url, self._token)
             stack.callback(self._way.shut)
-            self._process, self._panel = made, Panel(self.zone)
+            self._process, self._panel = process, Panel(self.zone)
             self._fleet = Fleet(self.zone, people(self._seed), self.zone.begins)
             self._stack = stack.pop_all()
         return self
@@ -283,8 +283,8 @@ class DemoRequests:
         """The pending request; clears it."""
         if not self.stopping:
             self.wake.clear()
-        found, self._epsilon = self._epsilon, None
-        return found
+        epsilon, self._epsilon = self._epsilon, None
+        return epsilon
 
 
 @dataclass(frozen=True, slots=True)
@@ -402,20 +402,20 @@ class _Living:
         ) as run:
             if not self._new_epoch:
                 self._clock.jump(run.zone.begins + run.zone.seconds)  # the first price at once
-            wanted = self._days(run)
-            if wanted is None and not self._requests.stopping:
+            epsilon = self._days(run)
+            if epsilon is None and not self._requests.stopping:
                 self._next_epoch(run)
-        if wanted is not None:
-            self._begin(wanted)
+        if epsilon is not None:
+            self._begin(epsilon)
             rmtree(deployment.key.parent, ignore_errors=True)
 
     def _days(self, run: DemoRun) -> float | None:
         """Play until the week ends (None), the demo does, or another epsilon is planned."""
         while not run.over:
             cold = self._requests.cold
-            seen = run.step(self._requests.wake, COLD if cold else 1.0)
-            if seen is not None:
-                self._figures.add(seen, cold)
+            step = run.step(self._requests.wake, COLD if cold else 1.0)
+            if step is not None:
+                self._figures.add(step, cold)
             if self._requests.stopping:
                 return None
             epsilon = self._requests.take() if self._requests.wake.is_set() else None
@@ -490,28 +490,28 @@ def play_once(
         server.start()
         stack.callback(server.stop)
         secrets = Secrets(token_urlsafe(), new_secret())
-        made = write_service(folder, epsilon, secrets, begins=BEGINS, port=server.port)
-        (zone,) = made.zones
+        deployment = write_service(folder, epsilon, secrets, begins=BEGINS, port=server.port)
+        (zone,) = deployment.zones
         tick()
         url, clock = f"http://{HOST}:{server.port}", SimulatedPace(BEGINS, math.inf)
-        with DemoRun(made, stage, clock, url=url, token=secrets.token, seed=seed) as run:
-            seen = [_step(run, requests, tick) for _ in range(DAY // zone.seconds)]
-        foreseen = foresee(zone, seed, len(seen), tick)
-        found, records, files = _audited(folder, made.ledger, zone.id, out)
+        with DemoRun(deployment, stage, clock, url=url, token=secrets.token, seed=seed) as run:
+            steps = [_step(run, requests, tick) for _ in range(DAY // zone.seconds)]
+        foreseen = foresee(zone, seed, len(steps), tick)
+        certificate, records, files = _audited(folder, deployment.ledger, zone.id, out)
         tick()
         return DayFigures(
-            _played(epsilon, zone, seed, seen, foreseen, found, records), files, files[0]
+            _played(epsilon, zone, seed, steps, foreseen, certificate, records), files, files[0]
         )
 
 
 def _step(run: DemoRun, requests: DemoRequests, tick: Callable[[], None]) -> PanelStep:
-    seen = run.step(requests.wake)
-    if seen is None:
+    step = run.step(requests.wake)
+    if step is None:
         if requests.stopping:
             raise KeyboardInterrupt
         raise ServiceError("the demo's zone left an interval out; see the log above.")
     tick()
-    return seen
+    return step
 
 
 def foresee(zone: ZoneService, seed: int, steps: int, tick: Callable[[], None]) -> ErrorForecast:
@@ -528,15 +528,15 @@ def foresee(zone: ZoneService, seed: int, steps: int, tick: Callable[[], None]) 
     """
     policy = zone.policy.first(steps)
     world = zone.scenario
-    played = days(lambda _: world, {"it": Mechanism(policy)}, count=DAYS, seed=seed + _FORESEEN)
+    simulation = days(lambda _: world, {"it": Mechanism(policy)}, count=DAYS, seed=seed + _FORESEEN)
     errors = []
-    for day in played:
+    for day in simulation:
         errors.append(day.traces["it"].rmsre_paper)
         tick()
     prospect = examine(*world.terms, policy).prospect
-    planned = prospect.estimated(rho=0.0)  # these days follow the model
+    plan_error = prospect.estimated(rho=0.0)  # these days follow the model
     low, high = next_one(errors, CHANCE)
-    return ErrorForecast(planned, float(np.mean(errors)), low, high, DAYS)
+    return ErrorForecast(plan_error, float(np.mean(errors)), low, high, DAYS)
 
 
 def _audited(
@@ -545,51 +545,51 @@ def _audited(
     """Export what an audit needs, and audit the copies."""
     with open_store(ledger, create=False) as store:
         lines = [record.line for record in store.records(zone)]
-    written = write_text(out / "ledger.ndjson", "".join(f"{line}\n" for line in lines))
+    records_file = write_text(out / "ledger.ndjson", "".join(f"{line}\n" for line in lines))
     terms = write_text(out / "service.toml", (folder / "service.toml").read_text("utf-8"))
-    case = load_case(str(written), [terms])
-    found = certify(
+    case = load_case(str(records_file), [terms])
+    certificate = certify(
         case.evidence,
         case.terms,
         chain=case.chain,
         commit=schedule_digest,
         inputs={
-            "file": str(written),
+            "file": str(records_file),
             "kind": case.kind,
-            "digests": {str(path): fingerprint(path) for path in (written, terms)},
+            "digests": {str(path): fingerprint(path) for path in (records_file, terms)},
             "config": [str(terms)],
             **dict.fromkeys(("zone", "publisher", "samples", "confidence", "seed", "key")),
             "heads": [],
         },
     )
-    page = write_text(out / "certificate.html", certificate_page(certificate_json(found)))
-    return found, len(lines), (written, terms, page)
+    page = write_text(out / "certificate.html", certificate_page(certificate_json(certificate)))
+    return certificate, len(lines), (records_file, terms, page)
 
 
 def _played(
     epsilon: float,
     zone: ZoneService,
     seed: int,
-    seen: list[PanelStep],
+    steps: list[PanelStep],
     foreseen: ErrorForecast,
-    found: Certificate,
+    certificate: Certificate,
     records: int,
 ) -> DemoDay:
-    home = {name: np.array([one.home[name] for one in seen]) for name in BELIEFS}
-    (houses,) = found.houses
+    home = {name: np.array([step.home[name] for step in steps]) for name in BELIEFS}
+    (houses,) = certificate.houses
     return DemoDay(
         epsilon=epsilon,
         promise=zone_words(zone),
         seed=seed,
-        house=house_to_display(zone, seed, len(seen)),
-        optimal=np.array([one.optimal for one in seen]),
-        published=np.array([one.rate for one in seen]),
-        occupancy=np.array([one.occupancy for one in seen]),
+        house=house_to_display(zone, seed, len(steps)),
+        optimal=np.array([step.optimal for step in steps]),
+        published=np.array([step.rate for step in steps]),
+        occupancy=np.array([step.occupancy for step in steps]),
         prior=home["prior"],
         beliefs=by_adversary(home),
         expected_error=foreseen,
         leakage=float(houses.total.max()),  # the day lies within a window
         records=records,
-        chain=found.check("chain").status,
-        verdict=found.verdict,
+        chain=certificate.check("chain").status,
+        verdict=certificate.verdict,
     )

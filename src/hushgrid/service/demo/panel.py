@@ -75,8 +75,8 @@ class Rolling:
     def _put(self, row: tuple[Indices, Bools], by: int) -> None:
         where, home = row
         for state in (0, 1):
-            mine = where[home == bool(state)]
-            self._counts[state] += by * np.bincount(mine, minlength=BINS + 1)
+            bins = where[home == bool(state)]
+            self._counts[state] += by * np.bincount(bins, minlength=BINS + 1)
 
     @property
     def auc(self) -> float | None:
@@ -130,7 +130,7 @@ class Panel:
         world = (scenario.zone, scenario.models, scenario.consumption)
         private = Factored(Knowledge(*world, zone.policy.clamp))
         bare = Factored(Knowledge(*world)) if zone.policy.clamp else private
-        self._who = {"open": bare, "private": private}
+        self._adversaries = {"open": bare, "private": private}
         self._beliefs: dict[str, Beliefs] = dict.fromkeys(BELIEFS, private.start())
         self._first = zone.begins // zone.seconds
         self._public = PublicKnowledge.start(scenario.models, scenario.consumption)
@@ -142,7 +142,7 @@ class Panel:
         for name in BELIEFS:
             self._beliefs[name] = self._after(name, t, releases, readings)
         load, tariff = int(readings.sum()), self._zone.scenario.tariff
-        mean = float(np.mean([each.mean for each in self._public.moments.at(t)]))
+        mean = float(np.mean([law.mean for law in self._public.moments.at(t)]))
         rates = (optimal_rate(load, tariff), record.rate, optimal_rate(mean, tariff))
         home = {name: self._home(name) for name in BELIEFS}
         return PanelStep(t, occupancy.copy(), home, load, *rates)
@@ -150,14 +150,14 @@ class Panel:
     def _after(self, name: str, t: int, releases: dict[str, Release], readings: Int32s) -> Beliefs:
         beliefs = self._beliefs[name]
         knows, _, kind = name.partition(" ")
-        who = self._who[kind or "private"]
+        adversary = self._adversaries[kind or "private"]
         if knows == "prior" or kind not in releases:
             while beliefs.t < t:
-                beliefs = who.skip(beliefs)
+                beliefs = adversary.skip(beliefs)
             return beliefs
         if knows == "others":
-            who = who.with_bystanders(KnownReadings(readings[None, :], first=t))
-        return who.step(beliefs, releases[kind])
+            adversary = adversary.with_bystanders(KnownReadings(readings[None, :], first=t))
+        return adversary.step(beliefs, releases[kind])
 
     def _releases(self, record: ReleaseRecord, readings: Int32s) -> Iterator[tuple[str, Release]]:
         """The mechanism's release, and the same without noise; none of a forecast or fallback."""
@@ -169,9 +169,9 @@ class Panel:
 
     def _home(self, name: str) -> Floats:
         """Chances of being at home, the mean over the models weighted by their evidence."""
-        beliefs, who = self._beliefs[name], self._who["private"]
-        laws = np.stack([np.asarray(who.home(law)) for law in beliefs.laws])
-        evidence = np.stack([np.asarray(one) for one in beliefs.evidence])
+        beliefs, adversary = self._beliefs[name], self._adversaries["private"]
+        laws = np.stack([np.asarray(adversary.home(law)) for law in beliefs.laws])
+        evidence = np.stack([np.asarray(figures) for figures in beliefs.evidence])
         weights = np.exp(evidence - np.logaddexp.reduce(evidence, axis=0))
         return np.asarray(np.clip((laws * weights).sum(axis=0), 0.0, 1.0))
 
@@ -249,20 +249,20 @@ class PanelFigures:
 
     def _errors(self) -> dict[str, Any]:
         """Root mean square of the relative errors since they are counted; None: no price yet."""
-        found = np.sqrt(self._squares / self._counted).round(_DIGITS) if self._counted else None
+        errors = np.sqrt(self._squares / self._counted).round(_DIGITS) if self._counted else None
         names = PRICES[1:]
         return {
             "since": utc(self._since),
             **(
                 dict.fromkeys(names)
-                if found is None
-                else dict(zip(names, found.tolist(), strict=True))
+                if errors is None
+                else dict(zip(names, errors.tolist(), strict=True))
             ),
         }
 
-    def add(self, seen: PanelStep, cold: bool = False) -> None:
+    def add(self, step: PanelStep, cold: bool = False) -> None:
         """Add one step and send it to listeners; `cold`: every house used more."""
-        start = self._zone.begins + (seen.t - 1) * self._zone.seconds
+        start = self._zone.begins + (step.t - 1) * self._zone.seconds
         day, t = divmod((start - self._begins) // self._zone.seconds, self._steps)
         with self._mutex:
             if day + 1 != self._day:
@@ -271,15 +271,15 @@ class PanelFigures:
             if cold != self._cold:
                 self._cold = cold
                 self._count_errors(start)
-            rates = (seen.optimal, seen.rate, seen.forecast)
+            rates = (step.optimal, step.rate, step.forecast)
             self._counted += 1
-            self._squares += (np.array(rates[1:]) / seen.optimal - 1) ** 2
+            self._squares += (np.array(rates[1:]) / step.optimal - 1) ** 2
             for name, rate in zip(PRICES, rates, strict=True):
                 self._prices[name].append(round(rate, _DIGITS))
-            self._occupancy.append(int(seen.occupancy[self._house]))
+            self._occupancy.append(int(step.occupancy[self._house]))
             for name in BELIEFS:
-                self._home[name].append(round(float(seen.home[name][self._house]), _DIGITS))
-                self._rolling[name].add(seen.occupancy, seen.home[name])
+                self._home[name].append(round(float(step.home[name][self._house]), _DIGITS))
+                self._rolling[name].add(step.occupancy, step.home[name])
             last = {name: values[-1] for name, values in self._home.items()}
             event = {
                 "day": self._day,
@@ -299,12 +299,12 @@ class PanelFigures:
         self._channel.send(TOPIC, (0, text.encode()))
 
     def _auc(self) -> dict[str, dict[str, float | None]]:
-        found = {
-            name: None if each.auc is None else round(each.auc, _DIGITS)
-            for name, each in self._rolling.items()
+        aucs = {
+            name: None if rolling.auc is None else round(rolling.auc, _DIGITS)
+            for name, rolling in self._rolling.items()
         }
-        each = by_adversary(found)
-        return {knows: {**each[knows], "prior": found["prior"]} for knows in KNOWS}
+        by_knowledge = by_adversary(aucs)
+        return {knows: {**by_knowledge[knows], "prior": aucs["prior"]} for knows in KNOWS}
 
     def state(self) -> dict[str, Any]:
         """All figures, for a page that loads."""
@@ -369,7 +369,7 @@ def demo_routes(
     async def stream(request: Request) -> Response:
         return channel.answer(request, TOPIC, retry=2000)
 
-    async def wanted(request: Request, model: type[_Form]) -> _Form:
+    async def read_form(request: Request, model: type[_Form]) -> _Form:
         # a page of another origin cannot send JSON without a preflight, which is not answered
         await json_only(request)
         try:
@@ -378,14 +378,14 @@ def demo_routes(
             raise RequestValidationError(error.errors()) from None
 
     async def day(request: Request) -> Response:
-        found = await wanted(request, _Promise)
-        ask(found.epsilon)
-        return JSONResponse(found.model_dump(), 202)
+        form = await read_form(request, _Promise)
+        ask(form.epsilon)
+        return JSONResponse(form.model_dump(), 202)
 
     async def weather(request: Request) -> Response:
-        found = await wanted(request, _Cold)
-        chill(found.cold)
-        return JSONResponse(found.model_dump(), 202)
+        form = await read_form(request, _Cold)
+        chill(form.cold)
+        return JSONResponse(form.model_dump(), 202)
 
     return [
         Route("/demo/state", state, methods=["GET"]),

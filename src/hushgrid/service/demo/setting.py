@@ -166,10 +166,10 @@ def write_service(
     if not (folder / KEY_FILE).exists():
         create(folder / KEY_FILE)
         BlockKeys(folder / BLOCK_KEYS).make()
-    found = load_deployment(path)
-    _add_operator(found, secrets)
-    assert found.http is not None
-    return replace(found, http=replace(found.http, token_lifetime=_FOR_EVER))
+    deployment = load_deployment(path)
+    _add_operator(deployment, secrets)
+    assert deployment.http is not None
+    return replace(deployment, http=replace(deployment.http, token_lifetime=_FOR_EVER))
 
 
 def _add_operator(deployment: Deployment, secrets: Secrets) -> None:

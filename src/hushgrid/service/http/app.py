@@ -138,9 +138,9 @@ class App(FastAPI):
 
 def _describe_fields(schema: dict[str, Any]) -> None:
     """Move what the model's docstring says of its attributes to the fields."""
-    summary, _, listed = schema.get("description", "").partition("\n\nAttributes:\n")
+    summary, _, attributes = schema.get("description", "").partition("\n\nAttributes:\n")
     schema["description"] = summary
-    for name, words in re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", listed, re.MULTILINE):
+    for name, words in re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", attributes, re.MULTILINE):
         if name in schema.get("properties", {}):
             schema["properties"][name].setdefault("description", " ".join(words.split()))
 

@@ -629,7 +629,7 @@ class Metrics:
             way: [(kind, self._readings.labels(way, kind)) for kind in KINDS] for way in WAYS
         }
 
-    def sent(self, outcome: str) -> None:
+    def count_notification(self, outcome: str) -> None:
         """Count an attempt to notify a subscriber, or a dropped notification."""
         self._webhooks.labels(outcome).inc()
 

@@ -70,8 +70,8 @@ def open_records(
     """
     if _is_export(Path(store)):
         with Path(store).open("rb") as lines:
-            every = map(from_line, lines)
-            yield (record for record in every if zone in (None, record.zone)), {}
+            records = map(from_line, lines)
+            yield (record for record in records if zone in (None, record.zone)), {}
         return
     with open_store(store, create=False) as ledger:
         zones = ledger.zones() if zone is None else (zone,)
@@ -111,7 +111,7 @@ def verifier(key: str | None) -> Verify:
     if key is None:
         return verify
     check_digits("key", key)
-    return lambda own, digest, signature: own == key and verify(own, digest, signature)
+    return lambda public, digest, signature: public == key and verify(public, digest, signature)
 
 
 def check_digits(name: str, value: str) -> None:

@@ -170,16 +170,16 @@ class FencedLedger(PostgresLedger):
         Raises:
             LedgerError: The database cannot be used.
         """
-        begun, server = self._steady(), self.server()
+        start, server = self._steady(), self.server()
         if row.holder not in ("", self._me):
             self.rows(_END, holder=row.holder, number=row.number)
         values = {"me": self._me, "lease": self._lease.seconds, "number": row.number}
         with self.begin() as link:
             link.execute(sa.text("SET LOCAL lock_timeout = '1s'"))
-            taken = link.execute(_TAKE, values).first()
-        if taken is not None:
-            self._number, self._renewed, self._server = int(taken.number), begun, server
-        return taken is not None
+            new_row = link.execute(_TAKE, values).first()
+        if new_row is not None:
+            self._number, self._renewed, self._server = int(new_row.number), start, server
+        return new_row is not None
 
     def renew(self) -> bool:
         """Renew the row; False where another curator has it, or another server answers.
@@ -189,15 +189,15 @@ class FencedLedger(PostgresLedger):
         Raises:
             LedgerError: The database cannot be used.
         """
-        begun, server = self._steady(), self.server()
+        start, server = self._steady(), self.server()
         if None not in (server, self._server) and server != self._server:
             return False
         values = {"me": self._me, "lease": self._lease.seconds, "number": self._number}
         with self.begin() as link:
-            mine = link.execute(_RENEW, values).first() is not None
-        if mine:
-            self._renewed = begun
-        return mine
+            active = link.execute(_RENEW, values).first() is not None
+        if active:
+            self._renewed = start
+        return active
 
     def give(self) -> None:
         """Stop being active; another curator may take the row at once."""

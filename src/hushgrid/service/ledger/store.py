@@ -140,13 +140,13 @@ class SqlLedger(Database):
     ) -> None:
         super().__init__(url, schema, create=create, read_only=not create, still=still)
         self._mutex, table = threading.RLock(), self.tables[0]
-        every = sa.select(*(table.c[name] for name in COLUMNS)).where(
+        rows = sa.select(*(table.c[name] for name in COLUMNS)).where(
             table.c.zone == sa.bindparam("zone")
         )
         self._page = (
-            every.where(table.c.seq > sa.bindparam("after")).order_by(table.c.seq).limit(PAGE)
+            rows.where(table.c.seq > sa.bindparam("after")).order_by(table.c.seq).limit(PAGE)
         )
-        self._last = every.order_by(table.c.seq.desc()).limit(1)
+        self._last = rows.order_by(table.c.seq.desc()).limit(1)
         self._last_of = self._last.where(table.c.kind == sa.bindparam("kind"))
         self._zones = sa.select(table.c.zone).distinct().order_by(table.c.zone)
         self._add = sa.insert(table)
@@ -273,8 +273,8 @@ class SqliteLedger(SqlLedger):
 
     def witness(self, zone: str) -> str | None:
         """The last record noted in the small file."""
-        noted = read_witness(self._small(zone))
-        return noted.digest if noted else None
+        head = read_witness(self._small(zone))
+        return head.digest if head else None
 
     @contextmanager
     def writer(self, zone: str) -> Iterator[None]:
@@ -293,10 +293,10 @@ class SqliteLedger(SqlLedger):
 
     def _look_for_noted(self, zone: str) -> None:
         """A record that was durable and is missing stays noted until that is judged."""
-        noted = read_witness(self._small(zone))
-        there = next(self.records(zone, noted.seq - 1), None) if noted else None
-        if noted and (there is None or there.digest != noted.digest):
-            self._missing[zone] = noted.digest
+        head = read_witness(self._small(zone))
+        record = next(self.records(zone, head.seq - 1), None) if head else None
+        if head and (record is None or record.digest != head.digest):
+            self._missing[zone] = head.digest
 
 
 class PostgresLedger(SqlLedger):
@@ -388,8 +388,8 @@ class PostgresLedger(SqlLedger):
 
         None: it was not noted.
         """
-        noted = self.rows(sa.select(HOME.c.server).where(HOME.c.zone == zone))
-        return noted[0].server != self.server() if noted else None
+        homes = self.rows(sa.select(HOME.c.server).where(HOME.c.zone == zone))
+        return homes[0].server != self.server() if homes else None
 
     def settle(self, zone: str) -> None:
         """Note the server that answers now as the zone's."""
@@ -407,11 +407,11 @@ class PostgresLedger(SqlLedger):
     def since(self) -> int:
         """When the ledger was noted on the server that answers; 0: it began there."""
         now = self.server()
-        known = {row.server: int(row.since) for row in self.rows(sa.select(SERVERS))}
-        if now is None or now in known:
-            return known.get(now or "", 0)
-        other = sa.select(HOME.c.zone).where(HOME.c.server != now).limit(1)
-        return int(time.time()) if known or self.rows(other) else 0
+        since_of = {row.server: int(row.since) for row in self.rows(sa.select(SERVERS))}
+        if now is None or now in since_of:
+            return since_of.get(now or "", 0)
+        elsewhere = sa.select(HOME.c.zone).where(HOME.c.server != now).limit(1)
+        return int(time.time()) if since_of or self.rows(elsewhere) else 0
 
     @contextmanager
     def writer(self, zone: str) -> Iterator[None]:

@@ -59,14 +59,14 @@ class Tail(NamedTuple):
 
     Attributes:
         records: The records.
-        own: The last was written here, and the file's end is as it was written.
-        whole: The file's end is as it was written.
+        local: The last was written here, and the file's end is as it was written.
+        intact: The file's end is as it was written.
         damaged: The last line is torn or changed: it may have been a further record.
     """
 
     records: tuple[Record, ...] = ()
-    own: bool = False
-    whole: bool = True
+    local: bool = False
+    intact: bool = True
     damaged: bool = False
 
 
@@ -76,43 +76,43 @@ class Witness:
     Args:
         zone: The zone's name.
         path: The file of this process.
-        others: Gives the files of other processes on the same folder.
+        other_files: Gives the files of other processes on the same folder.
         ask: The file by which an operator asks for the zone's gap to be booked.
         shared: Several curators write the zone's ledger. That the last record was written here
             then proves something only in the process that wrote it.
         hold: Gives the right to append for a time, which one process on the same folder has.
 
     Attributes:
-        known: This process has judged the ledger, or followed it while another one published.
+        has_judged: This process has judged the ledger, or followed it while another one published.
     """
 
     def __init__(
         self,
         zone: str,
         path: Path | None = None,
-        others: Callable[[], Sequence[Path]] = tuple,
+        other_files: Callable[[], Sequence[Path]] = tuple,
         *,
         ask: Path | None = None,
         shared: bool = False,
         hold: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        self._zone, self._path, self._others, self._ask = zone, path, others, ask
+        self._zone, self._path, self._other_files, self._ask = zone, path, other_files, ask
         self._shared, self.hold = shared, hold
         self._memory: list[bytes] = []  # where there is no file
         self._sent: Record | None = None  # by this process; perhaps stored
         self._lines: int | None = None  # of the file; None: not read, or its end may be torn
         self._head, self._seq = "", 0  # of the last line
-        self._own = False
+        self._local = False
         # the other files are removed, or stay: none proves anything, or they are only read
         self._alone = shared or path is None
-        self.known = False  # judged by `settle`, or followed while another curator wrote
+        self.has_judged = False  # judged by `settle`, or followed while another curator wrote
 
     def tails(self) -> list[Tail]:
         """What each file holds, those with later records first."""
-        mine = self._read()
-        found = [mine, *(_tail(self._zone, _content(path)) for path in self._others())]
+        tail = self._read()
+        tails = [tail, *(_tail(self._zone, _content(path)) for path in self._other_files())]
         return sorted(
-            (tail for tail in found if tail.records), key=lambda tail: -tail.records[-1].seq
+            (tail for tail in tails if tail.records), key=lambda tail: -tail.records[-1].seq
         )
 
     @property
@@ -129,8 +129,8 @@ class Witness:
         """
         if self._shared:
             last = {self._head, self._sent.digest if self._sent else self._head}
-            return self._own and digest in last
-        return any(tail.own and tail.records[-1].digest == digest for tail in tails)
+            return self._local and digest in last
+        return any(tail.local and tail.records[-1].digest == digest for tail in tails)
 
     def send(self, record: Record) -> None:
         """Keep a record that is about to be sent to the store; durable on return.
@@ -160,37 +160,37 @@ class Witness:
                 raise self._unwritable(error) from None
         self._sent = record
 
-    def sent(self, *, earlier: bool = True) -> list[Record]:
+    def sent_records(self, *, earlier: bool = True) -> list[Record]:
         """Records that were sent to the store and may be there or not.
 
         Args:
             earlier: Whether those of processes before this one are among them, and of a time
                 since which another curator may have written.
         """
-        paths = [path for path in (self._path, *self._others()) if path is not None]
+        paths = [path for path in (self._path, *self._other_files()) if path is not None]
         files = paths if self._shared and earlier else []
         lines = (_content(_sent_beside(path)) for path in files)
-        found = [_parsed(self._zone, line) for line in lines]
-        last = self._sent if earlier or self._own else None
-        return [one for one in (last, *found) if one is not None]
+        records = [_parsed(self._zone, line) for line in lines]
+        last = self._sent if earlier or self._local else None
+        return [record for record in (last, *records) if record is not None]
 
-    def note(self, records: Iterable[Record], *, own: bool) -> None:
+    def note(self, records: Iterable[Record], *, local: bool) -> None:
         """Add records that follow the last one; durable on return.
 
         Args:
             records: The records, as they are stored.
-            own: They were written here, by the zone's one writer.
+            local: They were written here, by the zone's one writer.
 
         Raises:
             LedgerError: The file cannot be written; nothing may be published of these records.
         """
-        some = list(records)
-        if not some:
+        batch = list(records)
+        if not batch:
             return
         if self._lines is None:
             self._read()
-        mark = WRITTEN if own and not self._shared else READ
-        lines = [mark + record.line.encode() + b"\n" for record in some]
+        mark = WRITTEN if local and not self._shared else READ
+        lines = [mark + record.line.encode() + b"\n" for record in batch]
         if self._path is None:
             self._memory = [*self._memory, *lines][-KEPT:]
         elif self._lines is None or self._lines + len(lines) > 2 * KEPT:
@@ -198,9 +198,9 @@ class Witness:
         else:
             self._append(self._path, b"".join(lines), first=self._lines == 0)
             self._lines += len(lines)
-        self._head, self._seq, self._own = some[-1].digest, some[-1].seq, own
-        if own and not self._alone:
-            self._remove_others()
+        self._head, self._seq, self._local = batch[-1].digest, batch[-1].seq, local
+        if local and not self._alone:
+            self._remove_other_files()
 
     def follow(self, records: Sequence[Record], since: float = math.inf) -> None:
         """Note what another curator wrote, as far as it is new here.
@@ -212,9 +212,9 @@ class Witness:
         """
         if not self._head:
             self._read()
-        self.note([one for one in records[-KEPT:] if one.seq > self._seq], own=False)
-        made = (one.body["published_at"] for one in records if one.kind == "release")
-        self.known = self.known or max(made, default=-math.inf) >= since
+        self.note([record for record in records[-KEPT:] if record.seq > self._seq], local=False)
+        times = (record.body["published_at"] for record in records if record.kind == "release")
+        self.has_judged = self.has_judged or max(times, default=-math.inf) >= since
 
     def settle(self, records: Sequence[Record]) -> None:
         """Take the ledger as it is: from here on this process is the one that writes to it.
@@ -233,22 +233,22 @@ class Witness:
             self._memory.clear()
             self._write_anew([])
         new = records[at.get(last, 0) :][-KEPT:]
-        if not (self._own and last == records[-1].digest and self._lines is not None):
-            self.note(new or records[-1:], own=True)
+        if not (self._local and last == records[-1].digest and self._lines is not None):
+            self.note(new or records[-1:], local=True)
         if not self._shared and self._path is not None:
-            self._remove_others()
-        self.known = True
+            self._remove_other_files()
+        self.has_judged = True
 
     def disown(self) -> None:
         """Another curator may write from now on."""
-        self._own = False
+        self._local = False
 
     @property
     def can_be_asked(self) -> bool:
         """Whether there is a place for the operator to ask."""
         return self._ask is not None
 
-    def asked(self, head: str) -> bool:
+    def is_asked(self, head: str) -> bool:
         """Whether the operator has asked to go on after this record; an older request is removed.
 
         Args:
@@ -257,12 +257,12 @@ class Witness:
         if self._ask is None:
             return False
         try:
-            found = self._ask.read_text()
+            text = self._ask.read_text()
         except (OSError, UnicodeError):
             return False
-        if found != head:
+        if text != head:
             self.answer()
-        return found == head
+        return text == head
 
     def ask(self, head: str) -> bool:
         """Ask the running service to go on after this record; whether there is a place to ask."""
@@ -288,16 +288,16 @@ class Witness:
         else:
             content = _content(self._path)
         tail = _tail(self._zone, content)
-        self._lines = content.count(b"\n") - bool(content) if tail.whole else None
+        self._lines = content.count(b"\n") - bool(content) if tail.intact else None
         if tail.records and tail.records[-1].digest != self._head:
             self._head, self._seq = tail.records[-1].digest, tail.records[-1].seq
-            self._own = tail.own and not self._shared
+            self._local = tail.local and not self._shared
         return tail
 
-    def _remove_others(self) -> None:
+    def _remove_other_files(self) -> None:
         """From here on they would be older than the ledger."""
         try:
-            for path in self._others():
+            for path in self._other_files():
                 path.unlink(missing_ok=True)
                 sync_folder(path.parent)
         except OSError as error:
@@ -326,11 +326,11 @@ class Witness:
     def _write_anew(self, lines: Sequence[bytes]) -> None:
         if self._path is None:
             return
-        part, kept = self._path.with_name(f"{self._path.name}.part"), lines[-KEPT:]
+        part, newest = self._path.with_name(f"{self._path.name}.part"), lines[-KEPT:]
         try:
             with part.open("wb") as stream:
                 os.fchmod(stream.fileno(), 0o600)
-                stream.writelines([*kept, END])
+                stream.writelines([*newest, END])
                 stream.flush()
                 os.fsync(stream.fileno())
             part.replace(self._path)
@@ -338,7 +338,7 @@ class Witness:
         except OSError as error:
             self._lines = None
             raise self._unwritable(error) from None
-        self._lines = len(kept)
+        self._lines = len(newest)
 
     def _unwritable(self, error: OSError) -> LedgerError:
         return LedgerError(
@@ -380,7 +380,7 @@ class Witnesses:
         self._folder, self._shared = folder, shared
         self._lock, self._slot = -1, Path()
         self._old: Path | None = None  # with files of earlier runs, which are only read
-        self._made: dict[str, Witness] = {}
+        self._by_zone: dict[str, Witness] = {}
         if folder is not None:
             self._take_slot(folder)
 
@@ -406,26 +406,28 @@ class Witnesses:
                 raise
             _doubt(folder)
             log.warning("no witness on disk", extra={"reason": str(error)})
-            made = cls(None, shared=shared)
-            made._old = folder
-            return made
+            witnesses = cls(None, shared=shared)
+            witnesses._old = folder
+            return witnesses
 
     def of(self, zone: str) -> Witness:
         """The witness of a zone; the same one each time."""
-        if zone not in self._made:
+        if zone not in self._by_zone:
             name, folder = _name(zone), self._folder or self._old
-            own = None if self._folder is None else self._slot / name
+            path = None if self._folder is None else self._slot / name
             ask = None if self._folder is None else self._folder / f"{name}.resume"
 
-            def others() -> list[Path]:
-                found = [] if folder is None else sorted(folder.glob(f"*/{name}"))
-                return [path for path in found if path != own]
+            def other_files() -> list[Path]:
+                files = [] if folder is None else sorted(folder.glob(f"*/{name}"))
+                return [file for file in files if file != path]
 
             hold: Callable[[], AbstractContextManager[None]] = nullcontext
             if self._folder is not None and not self._shared:
                 hold = partial(held, self._folder, zone)
-            self._made[zone] = Witness(zone, own, others, ask=ask, shared=self._shared, hold=hold)
-        return self._made[zone]
+            self._by_zone[zone] = Witness(
+                zone, path, other_files, ask=ask, shared=self._shared, hold=hold
+            )
+        return self._by_zone[zone]
 
     def close(self) -> None:
         """Let another process have the place."""
@@ -443,8 +445,8 @@ class Witnesses:
         try:
             for number in range(1, SLOTS + 1):
                 slot = folder / str(number)
-                for made in (folder, slot):  # not the folder above: a disk may not be mounted
-                    made.mkdir(exist_ok=True)
+                for path in (folder, slot):  # not the folder above: a disk may not be mounted
+                    path.mkdir(exist_ok=True)
                 lock = os.open(slot / "lock", os.O_RDWR | os.O_CREAT, 0o600)
                 try:
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -498,7 +500,7 @@ def witness_to_read(folder: Path, zone: str) -> Witness:
     Returns:
         A witness with what all files below the folder hold of the zone.
     """
-    return Witness(zone, others=lambda: sorted(folder.glob(f"*/{_name(zone)}")))
+    return Witness(zone, other_files=lambda: sorted(folder.glob(f"*/{_name(zone)}")))
 
 
 def unfinished_files(folder: Path) -> list[Path]:
@@ -592,9 +594,9 @@ def _good_lines(zone: str, content: bytes) -> list[bytes]:
 def _tail(zone: str, content: bytes) -> Tail:
     """The records up to the last one that follow each other without a break."""
     records: list[Record] = []
-    own = damaged = False
+    local = damaged = False
     lines = content.splitlines(keepends=True)
-    whole = not lines or lines[-1] == END
+    intact = not lines or lines[-1] == END
     for line in lines:
         if END.startswith(line):
             continue
@@ -603,14 +605,14 @@ def _tail(zone: str, content: bytes) -> Tail:
         if record is None:
             continue
         if records and record.digest == records[-1].digest:  # noted again: who writes now
-            own = line.startswith(WRITTEN)
+            local = line.startswith(WRITTEN)
             continue
         if records and record.prev != records[-1].digest:
             records.clear()
         records.append(record)
-        own = line.startswith(WRITTEN)
-    whole = whole and not damaged
-    return Tail(tuple(records[-2 * KEPT :]), own and whole, whole, damaged)
+        local = line.startswith(WRITTEN)
+    intact = intact and not damaged
+    return Tail(tuple(records[-2 * KEPT :]), local and intact, intact, damaged)
 
 
 SLOT = 128  # [bytes]
@@ -651,13 +653,13 @@ def read_witness(path: Path) -> Head | None:
             f"{path} cannot be read ({error.strerror}); it says which record came last."
         ) from None
     slots = (content[:SLOT], content[SLOT : 2 * SLOT])
-    noted = [head for head in map(_noted, slots) if head is not None]
-    if not noted and content.strip():
+    heads = [head for head in map(_noted, slots) if head is not None]
+    if not heads and content.strip():
         raise LedgerError(
             f"{path} is damaged and cannot say which record came last; hold the ledger's head"
             " against the last release that was published, then remove the file."
         )
-    return max(noted, default=None)
+    return max(heads, default=None)
 
 
 def _slot(head: Head) -> bytes:
@@ -721,25 +723,25 @@ class Sidecar:
 
     def is_mine(self) -> bool:
         """Whether the locked file is still the one by that name; a removed one locks nothing."""
-        mine = os.fstat(self._file)
+        handle = os.fstat(self._file)
         try:
-            named = self._path.stat()
+            entry = self._path.stat()
         except OSError:
             return False
-        return (mine.st_dev, mine.st_ino) == (named.st_dev, named.st_ino)
+        return (handle.st_dev, handle.st_ino) == (entry.st_dev, entry.st_ino)
 
     def note(self, head: Head) -> None:
         """Write down the last record; durable on return.
 
         A later one, which a ledger that lost its end no longer has, is removed.
         """
-        other = (head.seq + 1) % 2 * SLOT
+        next_slot = (head.seq + 1) % 2 * SLOT
         try:
             self._put(_slot(head).rjust(SLOT), head.seq % 2 * SLOT)
             os.fsync(self._file)
-            before = _noted(os.pread(self._file, SLOT, other))
+            before = _noted(os.pread(self._file, SLOT, next_slot))
             if before is not None and before.seq > head.seq:
-                self._put(EMPTY, other)
+                self._put(EMPTY, next_slot)
                 os.fsync(self._file)
         except OSError as error:
             raise LedgerError(

@@ -535,7 +535,7 @@ class Ledger:
         try:
             self._store.append(record)
             if witness is not None:
-                witness.note([record], own=True)
+                witness.note([record], local=True)
         except BaseException:
             self._sure = False
             raise
@@ -574,7 +574,7 @@ class Ledger:
         """Whether the operator has asked to go on: the gap is to be booked, the clock is right."""
         standing = self.standing
         head = standing.head.digest if standing.gap is None else standing.gap.head
-        return self._witness is not None and self._witness.asked(head)
+        return self._witness is not None and self._witness.is_asked(head)
 
     def resumed(self) -> None:
         """What the operator asked for is done."""
@@ -618,7 +618,7 @@ def _resumed(
         # a zone that is not noted may have been published before the ledger came here
         away = since > 0 if moved is None else moved
         found = recover(store, zone, fold, witness, key, moved=away)
-        found = found._replace(moved=moved, blind=not witness.known)
+        found = found._replace(moved=moved, blind=not witness.has_judged)
     timeline = store.timeline() if isinstance(store, Dated) else None
     found = found._replace(since=since, timeline=timeline)
     wanted = {*known, noted} - {None, fold.place and fold.place.head.digest}
@@ -747,8 +747,8 @@ def recover(
         (forked if fork else lost).append(summary)
         heads.add(missing[-1].digest)
         missed |= {one.digest: one for one in missing}
-        open_end = open_end or not tail.own
-    for record in witness.sent(earlier=not moved) if sent else ():
+        open_end = open_end or not tail.local
+    for record in witness.sent_records(earlier=not moved) if sent else ():
         if fold.place is not None and record.prev == fold.place.head.digest:
             _append_again(store, zone, fold, [record], key)
     # a damaged last line was a record that the store lacks

@@ -78,16 +78,16 @@ def split(nodes: Sequence[Node], leaf: int) -> tuple[list[Node], list[Node]]:
     Returns:
         The nodes above the leaves before it, and those above it and the leaves after it.
     """
-    before, after, left = list[Node](), list[Node](), list(nodes)
-    while left:
-        node = left.pop()
+    before, after, stack = list[Node](), list[Node](), list(nodes)
+    while stack:
+        node = stack.pop()
         first, end = node.span
         if end <= leaf:
             before.append(node)
         elif first >= leaf:
             after.append(node)
         else:
-            left += node.children
+            stack += node.children
     return sorted(before), sorted(after)
 
 
@@ -133,10 +133,10 @@ def unseal(key: bytes, sealed: bytes, about: str) -> int | None:
         M; None where key, bytes or `about` are others.
     """
     try:
-        opened = AESGCM(key).decrypt(sealed[:_NONCE], sealed[_NONCE:], about.encode())
+        plain = AESGCM(key).decrypt(sealed[:_NONCE], sealed[_NONCE:], about.encode())
     except (InvalidTag, ValueError):
         return None
-    return int.from_bytes(opened, "big")
+    return int.from_bytes(plain, "big")
 
 
 class BlockKeys:
@@ -239,16 +239,16 @@ class BlockKeys:
         """One thread of one process at a time."""
         with self._mutex:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            held = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            descriptor = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
-                fcntl.flock(held, fcntl.LOCK_EX)
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
                 yield
             finally:
-                os.close(held)
+                os.close(descriptor)
 
     def _make(self) -> Path:
         first = self.folder / FIRST
-        if {one.name for one in self.folder.iterdir()} <= {"lock", f"{FIRST}.new"}:
+        if {entry.name for entry in self.folder.iterdir()} <= {"lock", f"{FIRST}.new"}:
             _replace(first, [Node(0, 0, secrets.token_bytes(32))])
             log.info("first block key made")
         return first
@@ -259,11 +259,11 @@ class BlockKeys:
         if zone not in self._apart and (first.exists() or not file.exists()):
             # once: a kill may have left the zone in both
             place = int.from_bytes(hashlib.sha256(zone.encode()).digest()[: BITS // 8], "big")
-            left, root = without_leaf(_read(first), place)
+            nodes, root = without_leaf(_read(first), place)
             if root is not None:
                 if not file.exists():
                     _replace(file, [Node(0, 0, root)])
-                _replace(first, left)
+                _replace(first, nodes)
             self._apart.add(zone)
         return _read(file)
 
@@ -291,8 +291,8 @@ def _replace(file: Path, nodes: Sequence[Node]) -> None:
     _finish(file)
     rows = [[node.depth, node.place, node.key.hex()] for node in nodes]
     new, old = file.with_name(f"{file.name}.new"), file.with_name(f"{file.name}.old")
-    made = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with os.fdopen(made, "w") as stream:
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "w") as stream:
         json.dump({"format": _FORMAT, "nodes": rows}, stream)
         stream.flush()
         os.fsync(stream.fileno())
@@ -306,12 +306,12 @@ def _replace(file: Path, nodes: Sequence[Node]) -> None:
 def _finish(file: Path) -> None:
     """End what a killed process left of a replacement."""
     new, old = file.with_name(f"{file.name}.new"), file.with_name(f"{file.name}.old")
-    for left in (new, old):
-        if not left.exists():
+    for leftover in (new, old):
+        if not leftover.exists():
             continue
-        if not (file.exists() and left.samefile(file)):
-            with left.open("r+b", buffering=0) as stream:
+        if not (file.exists() and leftover.samefile(file)):
+            with leftover.open("r+b", buffering=0) as stream:
                 stream.write(bytes(os.fstat(stream.fileno()).st_size))
                 os.fsync(stream.fileno())
-        left.unlink()
+        leftover.unlink()
         sync_folder(file.parent)

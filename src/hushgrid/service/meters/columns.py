@@ -135,7 +135,7 @@ class RosterEpoch:
         """With another roster: what is closed stays so and belongs to the old one."""
         return RosterEpoch(roster, self.closed_end, max(self.floor, self.closed_end))
 
-    def begun(self, start: int, first: int) -> RosterEpoch:
+    def with_begin(self, start: int, first: int) -> RosterEpoch:
         """With the first interval that is published: `start`, unless one from `first` on is set."""
         return replace(self, begins=min(self.begins, start) if self.begins >= first else start)
 
@@ -331,14 +331,20 @@ class IntervalSource(Protocol):
         ...
 
     def erase_noise(
-        self, zone: str, epoch: str, before: int | None = None, *, until: int, others: bool = False
+        self,
+        zone: str,
+        epoch: str,
+        before: int | None = None,
+        *,
+        until: int,
+        other_epochs: bool = False,
     ) -> None:
         """Erase the sizes of an epoch's blocks of smaller numbers than `before`; None: of all.
 
         And the keys of all blocks that began before `until` [UTC epoch s], so that no copy of the
-        store shows their sizes. With `others` also the sizes of all other epochs. A curator that
-        was replaced while it paused erases by what it knew: no block that its successor began since
-        has a smaller number, or began earlier.
+        store shows their sizes. With `other_epochs` also the sizes of all other epochs. A curator
+        that was replaced while it paused erases by what it knew: no block that its successor began
+        since has a smaller number, or began earlier.
         """
         ...
 
@@ -366,16 +372,16 @@ class Columns(NamedTuple):
     @classmethod
     def of(cls, house: ArrayLike, start: ArrayLike, duration: ArrayLike, wh: ArrayLike) -> Columns:
         """Check and convert columns; numbers too large for one become such that are refused."""
-        made = cls(
+        columns = cls(
             _column(house, "house", np.int32),
             _column(start, "start", np.int64),
             _column(duration, "duration", np.int32),
             _column(wh, "wh", np.int64),
         )
-        sizes = [column.size for column in made]
+        sizes = [column.size for column in columns]
         if len(set(sizes)) != 1:
             raise MeterError(f"columns have lengths {sizes}; give one entry for each reading.")
-        return made
+        return columns
 
     @classmethod
     def joined(cls, parts: Sequence[Columns]) -> Columns:
@@ -420,12 +426,12 @@ class Columns(NamedTuple):
 _TYPES = ("<i8", "<i8", "<i4", "<i4")
 
 
-def _column(values: ArrayLike, what: str, dtype: type[np.signedinteger[Any]]) -> NDArray[Any]:
+def _column(values: ArrayLike, name: str, dtype: type[np.signedinteger[Any]]) -> NDArray[Any]:
     column = np.asarray(values)
     if not column.size:
         column = column.astype(dtype)
     if column.ndim != 1 or column.dtype.kind not in "iu" or column.dtype == np.uint64:
-        raise MeterError(f"{what} is no list of whole numbers of 64 bits; give one per reading.")
+        raise MeterError(f"{name} is no list of whole numbers of 64 bits; give one per reading.")
     if column.dtype != dtype:
         limits = np.iinfo(dtype)
         column = np.clip(column.astype(np.int64), limits.min, limits.max).astype(dtype)
@@ -480,15 +486,15 @@ def counts_of(codes: Int8s, ends: Sequence[int], marks: Bools | None) -> list[Co
     Returns:
         For each delivery how many readings have each code, and how many accepted ones are marked.
     """
-    made, begin = [], 0
+    counts, begin = [], 0
     for end in ends:
-        some = codes[begin:end]
-        marked = 0 if marks is None else int((some[marks[begin:end]] == ACCEPTED).sum())
-        made.append(
-            Counts(*np.bincount(some, minlength=DAMAGED + 1).tolist())._replace(marked=marked)
+        part = codes[begin:end]
+        marked = 0 if marks is None else int((part[marks[begin:end]] == ACCEPTED).sum())
+        counts.append(
+            Counts(*np.bincount(part, minlength=DAMAGED + 1).tolist())._replace(marked=marked)
         )
         begin = end
-    return made
+    return counts
 
 
 # ---- which are accepted
@@ -529,9 +535,9 @@ def by_interval(start: Ints, rows: Indices, interval: int) -> Iterator[tuple[int
         yield int(opens[0]), rows
         return
     order = np.argsort(opens, kind="stable")
-    for some in np.split(order, np.flatnonzero(np.diff(opens[order])) + 1):
-        if some.size:
-            yield int(opens[some[0]]), rows[some]
+    for group in np.split(order, np.flatnonzero(np.diff(opens[order])) + 1):
+        if group.size:
+            yield int(opens[group[0]]), rows[group]
 
 
 class OpenInterval:
@@ -552,10 +558,10 @@ class OpenInterval:
     def __init__(self, opens: int, roster: Roster) -> None:
         self._opens, self._roster, houses = opens, roster, roster.houses
         self._length = np.zeros(houses, np.int32)  # [s] of each reading of a house; 0: none came
-        self._left = np.zeros(houses, np.int32)  # readings that a house still lacks
+        self._missing = np.zeros(houses, np.int32)  # readings that a house still lacks
         self._shift = np.zeros(houses, np.int64)  # from a house to its first place below
-        self._wh, self._taken = np.zeros(houses, np.int64), np.zeros(houses, np.bool_)
-        self._used, self.deliveries = houses, 0  # a place for each house, then those of pieces
+        self._wh, self._present = np.zeros(houses, np.int64), np.zeros(houses, np.bool_)
+        self._places, self.deliveries = houses, 0  # a place for each house, then those of pieces
 
     def merge(self, columns: Columns) -> Int8s:
         """Keep the readings that are accepted; the code of each."""
@@ -565,25 +571,25 @@ class OpenInterval:
             self._begin(columns, self._turns(columns, np.arange(house.size)))
             self._keep(columns, np.arange(house.size), codes)
             return codes
-        rest = np.arange(house.size)
-        while (turns := self._turns(columns, rest)).size:  # at most twice for each house
+        rows = np.arange(house.size)
+        while (turns := self._turns(columns, rows)).size:  # at most twice for each house
             turns = turns[np.argsort(house[turns])]
-            at = np.searchsorted(house[turns], house[rest])
+            at = np.searchsorted(house[turns], house[rows])
             turn = turns[np.minimum(at, turns.size - 1)]
-            before = (house[turn] != house[rest]) | (rest < turn)
-            self._keep(columns, rest[before], codes)
-            rest = rest[~before]
-            self._begin(columns, self._turns(columns, rest))  # less those now covered by pieces
-        self._keep(columns, rest, codes)
+            before = (house[turn] != house[rows]) | (rows < turn)
+            self._keep(columns, rows[before], codes)
+            rows = rows[~before]
+            self._begin(columns, self._turns(columns, rows))  # less those now covered by pieces
+        self._keep(columns, rows, codes)
         return codes
 
     def _turns(self, columns: Columns, rows: Indices) -> Indices:
         """Of each house the first reading that changes how long its readings are."""
         house = columns.house[rows]
         length, duration = self._length[house], columns.duration[rows]
-        whole = duration == self._roster.interval
+        full = duration == self._roster.interval
         turns: Indices = rows[
-            (length == 0) | (whole & (length < duration) & (self._left[house] > 0))
+            (length == 0) | (full & (length < duration) & (self._missing[house] > 0))
         ]
         return turns[_firsts(columns.house[turns])]
 
@@ -592,19 +598,19 @@ class OpenInterval:
         house, start, duration, wh = columns
         rows = rows[duration[rows] == self._length[house[rows]]]
         place = house[rows]
-        if self._used > self._length.size:  # some have pieces
+        if self._places > self._length.size:  # some have pieces
             place = place + self._shift[place] + (start[rows] - self._opens) // duration[rows]
-        accepted = _firsts(place) & ~self._taken[place]
-        stored, again = rows[accepted], rows[~accepted]
-        self._wh[place[accepted]], self._taken[place[accepted]] = wh[stored], True
-        codes[stored] = ACCEPTED
+        accepted = _firsts(place) & ~self._present[place]
+        new, again = rows[accepted], rows[~accepted]
+        self._wh[place[accepted]], self._present[place[accepted]] = wh[new], True
+        codes[new] = ACCEPTED
         codes[again] = np.where(self._wh[place[~accepted]] == wh[again], DUPLICATE, CONFLICTING)
-        np.subtract.at(self._left, house[stored], 1)
+        np.subtract.at(self._missing, house[new], 1)
 
     def load(self, columns: Columns) -> None:
         """Include a stored delivery; MeterError where its readings cannot have been accepted."""
-        here = columns.start - columns.start % self._roster.interval == self._opens
-        if not here.all() or first_codes(columns, RosterEpoch(self._roster)).any():
+        inside = columns.start - columns.start % self._roster.interval == self._opens
+        if not inside.all() or first_codes(columns, RosterEpoch(self._roster)).any():
             raise not_accepted()
         if self.merge(columns).any():
             raise not_accepted()
@@ -612,16 +618,16 @@ class OpenInterval:
     def _begin(self, columns: Columns, rows: Indices) -> None:
         """Note how long the readings of houses are, with places for their pieces."""
         new, length = columns.house[rows], columns.duration[rows]
-        self._length[new], self._left[new] = length, self._roster.interval // length
+        self._length[new], self._missing[new] = length, self._roster.interval // length
         self._shift[new] = 0
         new, length = new[length < self._roster.interval], length[length < self._roster.interval]
         pieces = self._roster.interval // length
-        self._shift[new] = self._used + np.cumsum(pieces) - pieces - new
-        self._used += int(pieces.sum())
-        if (more := self._used - self._wh.size) > 0:
+        self._shift[new] = self._places + np.cumsum(pieces) - pieces - new
+        self._places += int(pieces.sum())
+        if (more := self._places - self._wh.size) > 0:
             more = max(more, self._wh.size)
             self._wh = np.append(self._wh, np.zeros(more, np.int64))
-            self._taken = np.append(self._taken, np.zeros(more, np.bool_))
+            self._present = np.append(self._present, np.zeros(more, np.bool_))
 
 
 def _firsts(places: NDArray[Any]) -> Bools:
@@ -629,9 +635,9 @@ def _firsts(places: NDArray[Any]) -> Bools:
     ordered = np.sort(places)
     if (ordered[1:] != ordered[:-1]).all():
         return np.ones(places.size, np.bool_)
-    found = np.zeros(places.size, np.bool_)
-    found[np.unique(places, return_index=True)[1]] = True
-    return found
+    firsts = np.zeros(places.size, np.bool_)
+    firsts[np.unique(places, return_index=True)[1]] = True
+    return firsts
 
 
 # ---- what they add up to
@@ -658,10 +664,10 @@ def add_up(parts: Iterable[Columns], roster: Roster) -> Interval:
     for columns in parts:
         if not 0 <= columns.house.min() <= columns.house.max() < roster.houses:
             raise not_accepted()
-        whole = columns.duration == roster.interval
-        wh[columns.house[whole]], present[columns.house[whole]] = columns.wh[whole], True
-        if not whole.all():
-            pieces.append(columns.at(~whole))
+        full = columns.duration == roster.interval
+        wh[columns.house[full]], present[columns.house[full]] = columns.wh[full], True
+        if not full.all():
+            pieces.append(columns.at(~full))
     if pieces:
         short = Columns.joined(pieces)  # a whole reading took the place of some
         house, total, covers = _sums(short.at(~present[short.house]), roster.interval)
@@ -700,15 +706,15 @@ def netted(interval: Interval, registers: Sequence[Register]) -> Interval:
 def _sums(columns: Columns, interval: int) -> tuple[Int32s, Ints, Bools]:
     """Houses, their sums, and whether they cover the interval."""
     house, of = np.unique(columns.house, return_inverse=True)
-    covered, low, high = (np.zeros(house.size, np.int64) for _ in range(3))
-    np.add.at(covered, of, columns.duration)
+    seconds, low, high = (np.zeros(house.size, np.int64) for _ in range(3))
+    np.add.at(seconds, of, columns.duration)
     np.add.at(low, of, columns.wh & _LOW)  # halves of 32 bits keep the sum exact
     np.add.at(high, of, columns.wh >> 32)
-    if (covered > interval).any():
+    if (seconds > interval).any():
         raise not_accepted()
     high += low >> 32
-    rest = np.where(high > _MOST, _LOW, np.where(high < -_MOST - 1, 0, low & _LOW))
-    return house, np.clip(high, -_MOST - 1, _MOST) << 32 | rest, covered == interval
+    low_bits = np.where(high > _MOST, _LOW, np.where(high < -_MOST - 1, 0, low & _LOW))
+    return house, np.clip(high, -_MOST - 1, _MOST) << 32 | low_bits, seconds == interval
 
 
 def not_accepted() -> MeterError:

@@ -148,12 +148,12 @@ class MeterStore:
         roster = Roster.of(zone, meters, interval, registers)
         with self._transaction(write=True) as link:
             add_zone(link, zone, RosterEpoch(roster))
-            key, epoch = _found(link, zone)
+            key, epoch = _zone_row(link, zone)
             epoch.check_same(roster, zone)
-            noted = _noted(self.open().path, zone)
-            lost = _noted_and_lost(link, noted, key, epoch)
-        if lost is not None:
-            self._lose(zone, roster, lost)
+            note = _noted(self.open().path, zone)
+            gap = _noted_and_lost(link, note, key, epoch)
+        if gap is not None:
+            self._lose(zone, roster, gap)
         self._know(zone, roster, registers)
 
     def reopen(
@@ -171,7 +171,7 @@ class MeterStore:
         """
         roster = Roster.of(zone, meters, interval, registers)
         with self._transaction(write=True) as link:
-            key, epoch = _found(link, zone, lock=True)
+            key, epoch = _zone_row(link, zone, lock=True)
             if roster != epoch.roster:
                 epoch = epoch.ended(begins)
                 for opens in _intervals(link, key, epoch):
@@ -190,20 +190,22 @@ class MeterStore:
 
     def lost(self, zone: str) -> int:
         """Of how many intervals acknowledged readings were found to be gone."""
-        return sum(zone == one for one, _ in tuple(self._lost))
+        return sum(zone == name for name, _ in tuple(self._lost))
 
     def _know(self, zone: str, roster: Roster, registers: Sequence[Register]) -> None:
         with self._mutex:
             if zone not in self._zones or self._zones[zone].roster != roster:
                 self._zones[zone] = _Zone(
-                    roster, lambda own, parts: self._store(zone, own, parts), registers
+                    roster,
+                    lambda open_zone, parts: self._store(zone, open_zone, parts),
+                    registers,
                 )
 
     def _zone(self, zone: str) -> _Zone:
-        found = self._zones.get(zone)
-        if found is None:
+        open_zone = self._zones.get(zone)
+        if open_zone is None:
             raise MeterError(f"zone {zone!r} is not open; call open_zone with its roster first.")
-        return found
+        return open_zone
 
     # ---- readings
 
@@ -222,8 +224,8 @@ class MeterStore:
         `marked`: True or False for each; how many marked ones are accepted is counted, with no
         other effect. Durable on return. The first reading for a house and time is kept.
         """
-        everything = [np.size(house)]
-        return self.put_each(zone, house, start, duration, wh, ends=everything, marked=marked)[0]
+        ends = [np.size(house)]
+        return self.put_each(zone, house, start, duration, wh, ends=ends, marked=marked)[0]
 
     def put_each(
         self,
@@ -249,7 +251,7 @@ class MeterStore:
         """Store batches in one transaction; the code of every reading."""
         columns, last = Columns.joined(batches), None
         with self._transaction(write=True) as link:
-            key, epoch = _found(link, name, lock=True)
+            key, epoch = _zone_row(link, name, lock=True)
             epoch.check_same(zone.roster, name)  # houses are places in that roster
             zone.forget(epoch.closed_end)
             codes = first_codes(columns, epoch)
@@ -279,24 +281,26 @@ class MeterStore:
             self._disagreed(name, columns.house[odd], columns.start[odd])
         return codes
 
-    def _known(self, link: Connection, zone: str, *, lock: bool = False) -> tuple[int, RosterEpoch]:
+    def _open_row(
+        self, link: Connection, zone: str, *, lock: bool = False
+    ) -> tuple[int, RosterEpoch]:
         """A zone with the roster that it was opened with here."""
         roster = self._zone(zone).roster
-        key, epoch = _found(link, zone, lock=lock)
+        key, epoch = _zone_row(link, zone, lock=lock)
         epoch.check_same(roster, zone)
         return key, epoch
 
     def get(self, zone: str, start: int) -> Interval:
         """The readings of an interval, open or closed. MeterError when they are purged."""
         with self._transaction(write=False) as link:
-            key, epoch = self._known(link, zone)
+            key, epoch = self._open_row(link, zone)
             opens = epoch.roster.interval_at(start, zone)
             if opens >= epoch.floor:
                 parts = dict(_deliveries(link, zone, key, opens))
                 if len(parts) < max(_counted(link, key, opens), *(n + 1 for n in parts), 0):
                     self._lose(zone, epoch.roster, opens)
-                found = add_up(parts.values(), epoch.roster)
-                return netted(found, self._zone(zone).registers)
+                interval = add_up(parts.values(), epoch.roster)
+                return netted(interval, self._zone(zone).registers)
         raise MeterError(  # so that its readings are not taken for missing
             f"interval {opens} of zone {zone!r} is purged or of an earlier roster;"
             f" ask for one from {epoch.floor} on."
@@ -316,15 +320,15 @@ class MeterStore:
         which is then the answer.
         """
         with self._transaction(write=True) as link:
-            key, epoch = self._known(link, zone, lock=True)
-            epoch = epoch.begun(start, first)
+            key, epoch = self._open_row(link, zone, lock=True)
+            epoch = epoch.with_begin(start, first)
             _update(link, key, epoch)
         return epoch.begins
 
     def close(self, zone: str, start: int) -> None:
         """Close an interval and all before it, durably: later readings of them are late."""
         with self._transaction(write=True) as link:
-            key, epoch = self._known(link, zone, lock=True)
+            key, epoch = self._open_row(link, zone, lock=True)
             _update(link, key, epoch.closed(epoch.roster.interval_at(start, zone)))
 
     def last_closed(self, zone: str) -> int | None:
@@ -334,9 +338,9 @@ class MeterStore:
         """
         with self._transaction(write=False) as link:
             if zone in self._zones:
-                return self._known(link, zone)[1].last_closed
-            found = find_zone(link, zone)
-            return None if found is None else found[1].last_closed
+                return self._open_row(link, zone)[1].last_closed
+            row = find_zone(link, zone)
+            return None if row is None else row[1].last_closed
 
     def timeline(self) -> str | None:
         """System identifier and timeline of the database server; None: a file, or not known."""
@@ -345,21 +349,21 @@ class MeterStore:
     def open_intervals(self, zone: str) -> tuple[int, ...]:
         """Starts of the intervals that hold readings and are not closed, in order [epoch s]."""
         with self._transaction(write=False) as link:
-            return tuple(_intervals(link, *self._known(link, zone)))
+            return tuple(_intervals(link, *self._open_row(link, zone)))
 
     def purge(self, zone: str, before: int) -> int:
         """Delete the readings of closed intervals that ended by `before` [epoch s]; how many."""
         with self._transaction(write=True) as link:
-            key, epoch = self._known(link, zone, lock=True)
+            key, epoch = self._open_row(link, zone, lock=True)
             epoch = epoch.purged(before)
             old = (DELIVERY.c.zone == key) & (DELIVERY.c.opens < epoch.floor)
-            many = link.scalar(select(func.count(DELIVERY.c.opens.distinct())).where(old)) or 0
+            count = link.scalar(select(func.count(DELIVERY.c.opens.distinct())).where(old)) or 0
             _update(link, key, epoch)
             link.execute(delete(DELIVERY).where(old))
             old = (INTERVAL.c.zone == key) & (INTERVAL.c.opens < epoch.floor)
             link.execute(delete(INTERVAL).where(old))
-        self._empty_log(removed=many > 0)
-        return many
+        self._empty_log(removed=count > 0)
+        return count
 
     def _empty_log(self, *, removed: bool) -> None:
         """Leave nothing that was removed in SQLite's log; where it is read, with the next purge."""
@@ -385,7 +389,7 @@ class MeterStore:
         if secret is None:
             return None
         with self._transaction(write=draw is not None) as link:
-            key, _ = self._known(link, zone, lock=draw is not None)
+            key, _ = self._open_row(link, zone, lock=draw is not None)
             sealed = link.scalar(select(NOISE.c.sealed).where(_of_block(key, block)))
             if sealed is None and draw is not None:
                 sealed = seal(secret, int(draw()), about)
@@ -396,24 +400,30 @@ class MeterStore:
         return size
 
     def erase_noise(
-        self, zone: str, epoch: str, before: int | None = None, *, until: int, others: bool = False
+        self,
+        zone: str,
+        epoch: str,
+        before: int | None = None,
+        *,
+        until: int,
+        other_epochs: bool = False,
     ) -> None:
         """Erase the sizes of an epoch's blocks of smaller numbers than `before`; None: of all.
 
         And the keys of all blocks that began before `until` [UTC epoch s], so that no copy of the
-        store shows their sizes. With `others` also the sizes of all other epochs. A curator that
-        was replaced while it paused erases by what it knew: no block that its successor began since
-        has a smaller number, or began earlier.
+        store shows their sizes. With `other_epochs` also the sizes of all other epochs. A curator
+        that was replaced while it paused erases by what it knew: no block that its successor began
+        since has a smaller number, or began earlier.
         """
         if self._keys is not None:
             self._keys.erase(zone, until)
         old = NOISE.c.epoch == epoch
         if before is not None:
             old &= NOISE.c.number < before
-        if others:
+        if other_epochs:
             old |= NOISE.c.epoch != epoch
         with self._transaction(write=False) as link:
-            key, _ = self._known(link, zone)
+            key, _ = self._open_row(link, zone)
             old &= NOISE.c.zone == key
             if not link.scalar(select(func.count()).select_from(NOISE).where(old)):
                 return
@@ -454,17 +464,17 @@ class _Zone:
 
     def forget(self, before: int) -> None:
         """Drop intervals before a time [epoch s], and the oldest beyond `MOST_OPEN`."""
-        kept = sorted(opens for opens in self.intervals if opens >= before)[-MOST_OPEN:]
-        self.intervals = {opens: self.intervals[opens] for opens in kept}
+        newest = sorted(opens for opens in self.intervals if opens >= before)[-MOST_OPEN:]
+        self.intervals = {opens: self.intervals[opens] for opens in newest}
 
     def put(self, columns: Columns) -> Int8s:
         """Store a batch, alone or with those of other threads; the code of each reading."""
-        mine = Future[Int8s]()
-        self._waiting.append((columns, mine))
+        future = Future[Int8s]()
+        self._waiting.append((columns, future))
         with self._lock:
-            if not mine.done():
+            if not future.done():
                 self._put([self._waiting.popleft() for _ in range(len(self._waiting))])
-        return mine.result()
+        return future.result()
 
     def _put(self, group: Sequence[tuple[Columns, Future[Int8s]]]) -> None:
         try:
@@ -472,16 +482,16 @@ class _Zone:
         except BaseException as error:
             self.intervals.clear()  # they may hold what was not stored
             for _, result in group:
-                result.set_exception(_own(error))
+                result.set_exception(_error_copy(error))
             if not isinstance(error, Exception):
                 raise
             return
         ends = np.cumsum([columns.house.size for columns, _ in group])
-        for (_, result), own in zip(group, np.split(codes, ends[:-1]), strict=True):
-            result.set_result(own)
+        for (_, result), part in zip(group, np.split(codes, ends[:-1]), strict=True):
+            result.set_result(part)
 
 
-def _own(error: BaseException) -> Exception:
+def _error_copy(error: BaseException) -> Exception:
     """An error for each caller: one object raised in two threads would mix their traces."""
     if isinstance(error, MeterError):
         return type(error)(*error.args)
@@ -503,14 +513,14 @@ def stored_rosters(place: str) -> dict[str, Roster]:
         MeterError: The store cannot be read.
     """
     path = file_of(place)
-    found = dict[str, Roster]()
+    rosters = dict[str, Roster]()
     if path is not None and (not path.exists() or not path.stat().st_size):
-        return found
+        return rosters
     reading = Database(path or place, SCHEMA, create=False, read_only=True, still=True)
     with reading, reading.read() as link:
         for row in link.execute(select(ZONE)):
-            found[row.zone] = Roster(row.houses, row.interval_s, row.roster)
-    return found
+            rosters[row.zone] = Roster(row.houses, row.interval_s, row.roster)
+    return rosters
 
 
 # ---- the database
@@ -538,22 +548,22 @@ def _lock(place: Path, path: Path) -> int:
     """Lock a store for this process until the descriptor is closed: two services with the same
     readings and ledgers of their own would spend twice what each promises."""
     name = place / "lock" if place.is_dir() else path.with_name(f"{path.name}.lock")
-    held = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        os.close(held)
+        os.close(descriptor)
         raise MeterError(
             f"meter store {place} is in use by another process; stop that one first."
         ) from None
-    return held
+    return descriptor
 
 
-def _found(link: Connection, zone: str, *, lock: bool = False) -> tuple[int, RosterEpoch]:
-    found = find_zone(link, zone, lock=lock)
-    if found is None:
+def _zone_row(link: Connection, zone: str, *, lock: bool = False) -> tuple[int, RosterEpoch]:
+    row = find_zone(link, zone, lock=lock)
+    if row is None:
         raise MeterError(f"zone {zone!r} is new; call open_zone.")
-    return found
+    return row
 
 
 def _update(link: Connection, key: int, epoch: RosterEpoch) -> None:
@@ -561,9 +571,9 @@ def _update(link: Connection, key: int, epoch: RosterEpoch) -> None:
 
 
 def _of_block(key: int, block: NoiseBlock) -> ColumnElement[bool]:
-    here = (NOISE.c.zone == key) & (NOISE.c.epoch == block.epoch)
-    here &= (NOISE.c.number == block.number) & (NOISE.c.start == block.start)
-    return here & (NOISE.c.scale == block.scale) & (NOISE.c.mark == block.mark)
+    match = (NOISE.c.zone == key) & (NOISE.c.epoch == block.epoch)
+    match &= (NOISE.c.number == block.number) & (NOISE.c.start == block.start)
+    return match & (NOISE.c.scale == block.scale) & (NOISE.c.mark == block.mark)
 
 
 def _intervals(link: Connection, key: int, epoch: RosterEpoch) -> Sequence[int]:
@@ -642,22 +652,22 @@ def _note(path: Path | None, zone: str, opens: int, deliveries: int) -> None:
 def _noted(path: Path | None, zone: str) -> tuple[int, int] | None:
     """The interval and the number of the last delivery that was noted."""
     try:
-        noted = b"" if path is None else _note_path(path, zone).read_bytes()
-        opens, deliveries = map(int, noted.split())
+        note = b"" if path is None else _note_path(path, zone).read_bytes()
+        opens, deliveries = map(int, note.split())
     except (OSError, ValueError):
         return None
     return opens, deliveries
 
 
 def _noted_and_lost(
-    link: Connection, noted: tuple[int, int] | None, key: int, epoch: RosterEpoch
+    link: Connection, note: tuple[int, int] | None, key: int, epoch: RosterEpoch
 ) -> int | None:
     """The interval of the last delivery that was noted, where it is gone."""
-    if noted is None:
+    if note is None:
         return None
-    opens, deliveries = noted
-    here = (DELIVERY.c.zone == key) & (DELIVERY.c.opens == opens)
-    last = link.scalar(select(func.max(DELIVERY.c.number)).where(here))
+    opens, deliveries = note
+    of_interval = (DELIVERY.c.zone == key) & (DELIVERY.c.opens == opens)
+    last = link.scalar(select(func.max(DELIVERY.c.number)).where(of_interval))
     return (
         opens if opens >= epoch.floor and (-1 if last is None else last) < deliveries - 1 else None
     )
@@ -676,25 +686,25 @@ def damages(place: str, published: Mapping[str, int]) -> dict[str, list[str]]:
     Raises:
         MeterError: The store cannot be read.
     """
-    path, found = file_of(place), dict[str, list[str]]()
+    path, problems = file_of(place), dict[str, list[str]]()
     # before the readings: what is stored meanwhile is not missed
-    noted = {zone: _noted(path, zone) for zone in stored_rosters(place)}
+    notes = {zone: _noted(path, zone) for zone in stored_rosters(place)}
     reading = Database(path or place, SCHEMA, create=False, read_only=True, still=True)
     with reading, reading.read() as link:
-        for zone in sorted({*noted, *published}):
-            there = find_zone(link, zone)
-            if there is None:
-                found[zone] = ["the zone is gone, with all its readings"]
+        for zone in sorted({*notes, *published}):
+            zone_row = find_zone(link, zone)
+            if zone_row is None:
+                problems[zone] = ["the zone is gone, with all its readings"]
                 continue
-            key, epoch = there
+            key, epoch = zone_row
             rows = select(INTERVAL.c.opens, INTERVAL.c.deliveries).where(INTERVAL.c.zone == key)
-            wanted = {row.opens: row.deliveries for row in link.execute(rows)}
-            found[zone] = list(_zone_damages(link, key, epoch, wanted))
+            counts = {row.opens: row.deliveries for row in link.execute(rows)}
+            problems[zone] = list(_zone_damages(link, key, epoch, counts))
             if epoch.closed_end <= published.get(zone, -2):
-                found[zone].append("the store is older than the ledger")
-            if (lost := _noted_and_lost(link, noted.get(zone), key, epoch)) is not None:
-                found[zone].append(f"the last delivery, of the interval at {lost}, is gone")
-    return found
+                problems[zone].append("the store is older than the ledger")
+            if (gap := _noted_and_lost(link, notes.get(zone), key, epoch)) is not None:
+                problems[zone].append(f"the last delivery, of the interval at {gap}, is gone")
+    return problems
 
 
 def back_up(place: str, target: Path) -> Path:
@@ -728,23 +738,23 @@ def back_up(place: str, target: Path) -> Path:
 
 
 def _zone_damages(
-    link: Connection, key: int, epoch: RosterEpoch, wanted: dict[int, int]
+    link: Connection, key: int, epoch: RosterEpoch, counts: dict[int, int]
 ) -> Iterator[str]:
     query = select(DELIVERY.c.opens, DELIVERY.c.number, DELIVERY.c.readings)
     query = query.where(DELIVERY.c.zone == key, DELIVERY.c.opens >= epoch.floor)
-    there, interval = dict[int, list[int]](), OpenInterval(-1, epoch.roster)
+    numbers_of, interval = dict[int, list[int]](), OpenInterval(-1, epoch.roster)
     for opens, number, readings in link.execute(
         query.order_by(DELIVERY.c.opens, DELIVERY.c.number)
     ):
-        if opens not in there:
-            there[opens], interval = [], OpenInterval(opens, epoch.roster)
-        there[opens].append(number)
+        if opens not in numbers_of:
+            numbers_of[opens], interval = [], OpenInterval(opens, epoch.roster)
+        numbers_of[opens].append(number)
         try:
             interval.load(Columns.unpack(readings))
         except HushgridError:
             yield f"delivery {number} of the interval at {opens} is damaged"
-    for opens in sorted({*there, *wanted}):
-        numbers = there.get(opens, [])
-        lost = max(wanted.get(opens, 0), *(n + 1 for n in numbers), 0) - len(numbers)
-        if opens >= epoch.floor and lost:
-            yield f"{lost} of the deliveries of the interval at {opens} are gone"
+    for opens in sorted({*numbers_of, *counts}):
+        numbers = numbers_of.get(opens, [])
+        count = max(counts.get(opens, 0), *(n + 1 for n in numbers), 0) - len(numbers)
+        if opens >= epoch.floor and count:
+            yield f"{count} of the deliveries of the interval at {opens} are gone"

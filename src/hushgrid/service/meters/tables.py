@@ -183,12 +183,12 @@ def file_of(place: str) -> Path | None:
     return Path(path, "meters.db") if path == place and Path(path).is_dir() else Path(path)
 
 
-def key_folder(place: str, given: Path | None) -> Path | None:
+def key_folder(place: str, folder: Path | None) -> Path | None:
     """The folder of the keys that seal sizes of noise.
 
     Args:
         place: As for `file_of`.
-        given: The folder, if one is given.
+        folder: The folder, if one is given.
 
     Returns:
         That one; else next to an SQLite file, and None for PostgreSQL.
@@ -196,6 +196,6 @@ def key_folder(place: str, given: Path | None) -> Path | None:
     Raises:
         MeterError: The scheme is unknown.
     """
-    if given is not None or (file := file_of(place)) is None:
-        return given
+    if folder is not None or (file := file_of(place)) is None:
+        return folder
     return file.with_name(f"{file.name}.keys")

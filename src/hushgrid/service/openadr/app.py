@@ -94,8 +94,8 @@ async def _read_body(request: Request) -> AsyncIterator[bytes]:
     """Read a body; a dependency of its own, so that the scope has been checked before."""
     if request.headers.get("content-encoding", "identity") != "identity":
         raise Refusal(400, "The body is compressed; send it as it is.")
-    declared = request.headers.get("content-length", "")
-    size = int(declared[:19]) if declared.isascii() and declared.isdigit() else REPORT[0]
+    length = request.headers.get("content-length", "")
+    size = int(length[:19]) if length.isascii() and length.isdigit() else REPORT[0]
     under_way: UnderWay = request.app.heavy.under_way
     end = await under_way.take(caller_name(request.scope), min(size, REPORT[0]))
     try:
@@ -578,7 +578,7 @@ class Vtn:
     def __enter__(self) -> Self:
         if self._sends:
             self.webhooks.start()
-            self._unwatch = self._history.watch(self._notify_release, own=True)
+            self._unwatch = self._history.watch(self._notify_release, local=True)
             self._renotify()
         return self
 

@@ -218,8 +218,8 @@ class VtnStore(Database):
         """
         siblings = (OBJECTS.c.client == item.client) & (OBJECTS.c.id != item.id)
         limit = SUBSCRIPTIONS if item.kind == "SUBSCRIPTION" else MOST
-        same = sa.select(sa.func.count()).where(siblings, OBJECTS.c.kind == item.kind)
-        excess = new * ((connection.scalar(same) or 0) + 1 - limit)
+        siblings_query = sa.select(sa.func.count()).where(siblings, OBJECTS.c.kind == item.kind)
+        excess = new * ((connection.scalar(siblings_query) or 0) + 1 - limit)
         size, length = len(item.text), OBJECTS.c.size
         spare = self._spare.get(item.client, 0) - size
         if spare < 0:
