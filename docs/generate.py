@@ -14,7 +14,7 @@ from typing import Any, get_args, get_type_hints
 import hushgrid
 
 FOLDERS = [
-    "model", "belief", "mechanism", "accounting", "planning", "adversary", "learning", "compare",
+    "model", "belief", "mechanism", "accounting", "planning", "adversary", "learning", "lab",
     "audit", "intake", "report", "files", "testing", "statistics", "errors",
 ]  # fmt: skip
 
@@ -101,10 +101,10 @@ def commands() -> str:
 
 def routes() -> str:
     """Each route with its parameters, body and answers; then the models of answers."""
+    from hushgrid.curator.ingest import Ingest
     from hushgrid.files.deployment import Http
-    from hushgrid.service.http.app import make_app
-    from hushgrid.service.http.common import Metrics, ZoneStates
-    from hushgrid.service.ingest import Ingest
+    from hushgrid.web.http.app import make_app
+    from hushgrid.web.http.common import Metrics, ZoneStates
 
     nothing: Any = None  # no request is answered here
     described = make_app(Ingest([], nothing), ZoneStates(), Metrics(), Http()).openapi()

@@ -25,7 +25,7 @@ from hushgrid.files.service_file import load_deployment
 from hushgrid.files.zone_file import load_zone
 from hushgrid.intake.json import FORMAT
 from hushgrid.intake.text import CANONICAL
-from hushgrid.service.ledger import open_store
+from hushgrid.stores.ledger import open_store
 from tests.services import Postgres, free_port, postgres_binaries
 
 ROOT = Path(__file__).parents[1]
@@ -34,7 +34,7 @@ INDENTED = re.compile(r"\n\n((?:    .*(?:\n|$)|\n(?=    ))+)")
 CODE = re.compile(r"    (hushgrid|python3?|make|PYTHONPATH=\S+|from|\.venv/\S+) ")
 
 GUIDES = "test_docs.py::test_guides_run_as_they_are_written"
-FEEDS = "service/test_guides.py"
+FEEDS = "web/test_guides.py"
 HERE = "test_blocks.py"
 JOURNEY = "test_journeys.py::test_an_engineer_from_init_to_restore"
 ROOT_ONLY = "skip: needs root, systemd and an index of packages"
@@ -43,7 +43,7 @@ RUN: dict[str, dict[str, list[str]]] = {
     "README.md": {
         "python": ["test_docs.py::test_readme_example_runs_and_is_ten_lines"],
         "indented": [
-            "service/demo/test_demo_once.py",
+            "demo/test_demo_once.py",
             "test_package.py::test_install_with_pip_into_a_clean_environment_and_serve",
         ],
     },
@@ -51,27 +51,27 @@ RUN: dict[str, dict[str, list[str]]] = {
     "adversary.md": {
         "python": [GUIDES],
         "indented": [
-            "compare/test_attack.py::test_the_command_needs_nothing_but_the_trace",
-            "compare/test_attack_recorded.py",
+            "lab/test_attack.py::test_the_command_needs_nothing_but_the_trace",
+            "lab/test_attack_recorded.py",
             "adversary/test_absence.py",
             "skip: needs a GPU",
         ],
     },
     "audit.md": {
         "python": [GUIDES],
-        "indented": ["audit/test_command.py", "compare/test_attack.py"],
+        "indented": ["audit/test_command.py", "lab/test_attack.py"],
     },
     "capacity.md": {
         "sh": [
             f"{HERE}::test_a_plan_of_capacity",
-            "service/batch/test_batch.py::test_the_command",  # with Spark: test_batch_spark.py
+            "operate/batch/test_batch.py::test_the_command",  # with Spark: test_batch_spark.py
         ],
     },
     "compare.md": {
         "indented": [
-            "compare/test_compare_cli.py::test_compare_writes_what_it_names_and_resumes",
-            "compare/test_real_zones.py",
-            "compare/test_compare_cli.py::test_a_zone_file_finds_its_meters_steps_and_days",
+            "lab/test_compare_cli.py::test_compare_writes_what_it_names_and_resumes",
+            "lab/test_real_zones.py",
+            "lab/test_compare_cli.py::test_a_zone_file_finds_its_meters_steps_and_days",
         ]
     },
     "estimate.md": {"indented": [f"{HERE}::test_the_filter_of_the_estimate"]},
@@ -87,7 +87,7 @@ RUN: dict[str, dict[str, list[str]]] = {
         "yaml": [
             *[f"{FEEDS}::test_evcc"] * 2,
             f"{FEEDS}::test_home_assistant",
-            "service/test_sunny.py::test_evcc_gets_the_feed_in_price",
+            "web/test_sunny.py::test_evcc_gets_the_feed_in_price",
         ],
         "toml": [f"{FEEDS}::test_mqtt_of_the_service_file"],
         "json": [f"{FEEDS}::test_node_reds_flow_names_what_there_is"],
@@ -118,21 +118,21 @@ RUN: dict[str, dict[str, list[str]]] = {
     },
     "ledger.md": {
         "sh": ["test_docs.py::test_ledger_guide_by_hand"] * 2,
-        "indented": ["service/ledger/test_ledger_cli.py"],
+        "indented": ["stores/ledger/test_ledger_cli.py"],
     },
-    "loop.md": {"indented": ["compare/test_loop_cli.py"]},
+    "loop.md": {"indented": ["lab/test_loop_cli.py"]},
     "meter-data.md": {
         "python": [GUIDES],
         "toml": [
-            "service/http/test_web.py",
+            "web/http/test_web.py",
             "intake/test_exports.py::test_the_wide_table_of_the_guide",
-            "service/http/test_web.py",
-            *["service/test_registers.py"] * 2,
+            "web/http/test_web.py",
+            *["curator/test_registers.py"] * 2,
         ],
     },
     "openadr.md": {
         "sh": [f"{FEEDS}::test_openadr"] * 2,
-        "python": ["service/openadr/test_clients.py::test_the_guides_examples_run"] * 2,
+        "python": ["web/openadr/test_clients.py::test_the_guides_examples_run"] * 2,
     },
     "operations.md": {
         "sh": [
@@ -140,7 +140,7 @@ RUN: dict[str, dict[str, list[str]]] = {
             ROOT_ONLY,
             "skip: needs Docker",  # tests/test_deploy.py reads the files it uses
             f"{HERE}::test_commands_of_operations",
-            "service/standby/test_failover.py",
+            "operate/standby/test_failover.py",
             "cli/test_bill.py::test_a_home_pays_published_prices_in_both_directions",
         ],
         "yaml": [f"{HERE}::test_promtool_takes_the_scrape_configuration"],
@@ -149,7 +149,7 @@ RUN: dict[str, dict[str, list[str]]] = {
     "plan.md": {
         "indented": ["cli/test_cli.py::test_plan_answers_a_promise", "planning/test_windows.py"]
     },
-    "pages.md": {"indented": ["service/demo/test_demo_once.py"]},
+    "pages.md": {"indented": ["demo/test_demo_once.py"]},
     "recover.md": {
         "sh": [
             f"{HERE}::test_commands_of_operations",
@@ -160,7 +160,7 @@ RUN: dict[str, dict[str, list[str]]] = {
     },
     "security.md": {"sh": ["test_docs.py::test_access_guide_by_hand"]},
     "stores.md": {"python": [GUIDES]},
-    "why-not.md": {"indented": ["compare/test_real_zones.py"]},
+    "why-not.md": {"indented": ["lab/test_real_zones.py"]},
 }
 
 
@@ -277,7 +277,7 @@ def test_commands_of_operations(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 def begun(file: Path) -> None:
     """A ledger with its first records."""
-    from hushgrid.service.ledger.writer import Ledger, load
+    from hushgrid.stores.ledger.writer import Ledger, load
 
     made = load_deployment(file)
     with (

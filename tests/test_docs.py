@@ -16,8 +16,8 @@ from typer.main import get_command
 
 import hushgrid
 from hushgrid.cli import app
+from tests.code_blocks import ROOT, code_blocks
 
-ROOT = Path(__file__).parent.parent
 MAP = (ROOT / "docs" / "paper.md").read_text().partition("## Its experiment")[0]
 ROW = r"^\| (.+?) \| .+? \| `(hushgrid[\w.]+)` \| `((?:\w+/)?test_\w+\.py)::(\w+)` \|$"
 ROWS = re.findall(ROW, MAP, re.M)
@@ -59,10 +59,6 @@ def test_names_of_the_nomenclature_exist() -> None:
         resolve(name)
 
 
-def code_blocks(path: Path) -> list[str]:
-    return re.findall(r"```python\n(.*?)```", path.read_text(), re.S)
-
-
 def test_readme_example_runs_and_is_ten_lines() -> None:
     (code,) = code_blocks(ROOT / "README.md")
     assert len(ast.parse(code).body) <= 10
@@ -87,7 +83,7 @@ PRINTS = {
     ],
     "stores.md": [],
 }
-# these need a running service: tests/service/openadr/test_clients.py::test_the_guides_examples_run
+# these need a running service: tests/web/openadr/test_clients.py::test_the_guides_examples_run
 SERVED = {"openadr.md"}
 GUIDES = [
     page
@@ -203,7 +199,7 @@ def test_links_lead_somewhere() -> None:
 
 def test_files_named_in_the_house_exist() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text()
-    picture = text.split("```")[1]
+    picture = "".join(text.split("```")[1::2])
     named = set(re.findall(r"(\w+\.py)\b", picture)) - {"__init__.py"}
     present = {path.name for path in [*ROOT.glob("src/**/*.py"), *ROOT.glob("scripts/*.py")]}
     present |= {"oracle.py", "strategies.py"}

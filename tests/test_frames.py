@@ -40,9 +40,9 @@ from hushgrid import (
     worst_loss,
 )
 from hushgrid._frames import DataTable, check_labels, html_table
-from hushgrid.compare.comparison import Comparison, compare
-from hushgrid.compare.datasets import Simulated
-from hushgrid.compare.methods import MethodPromise
+from hushgrid.lab.comparison import Comparison, compare
+from hushgrid.lab.datasets import Simulated
+from hushgrid.lab.methods import MethodPromise
 
 N, STEPS = 12, 24
 

@@ -35,10 +35,10 @@ from hushgrid import (
     play,
 )
 from hushgrid.cli import main
-from hushgrid.compare.paper import experiment
+from hushgrid.lab.paper import experiment
 from hushgrid.testing import check_calibrator
+from tests.code_blocks import ROOT, code_blocks
 from tests.services import free_port
-from tests.test_docs import ROOT, code_blocks
 
 HUSHGRID = [sys.executable, "-c", "from hushgrid.cli import main; main()"]
 SGSC = ROOT.parent / "shared/data/sgsc/readings_2013_50homes.parquet"

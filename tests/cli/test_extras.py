@@ -26,7 +26,7 @@ class Absent:
 
 sys.meta_path.insert(0, Absent())
 from hushgrid.cli import main
-from hushgrid.compare import paper
+from hushgrid.lab import paper
 from hushgrid.planning import tradeoff
 
 for name in ("SIZES", "CERTAIN", "COUNTS", "ETAS", "SIGMAS"):  # one point of each sweep

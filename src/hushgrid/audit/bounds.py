@@ -166,6 +166,35 @@ class Bound(NamedTuple):
     score: str = "load"
 
 
+@dataclass(frozen=True, slots=True)
+class BlackBox:
+    """Losses certified by a black-box test, and those promised.
+
+    Attributes:
+        houses: The houses whose occupancy differed.
+        samples: Samples for each world.
+        confidence: Confidence of both bounds together.
+        one_step: Bound for one release.
+        promised: Loss promised for one release.
+        trajectory: Bound for several releases; None for a block or a horizon of one step.
+        promised_trajectory: Loss promised for them.
+        steps: Their number.
+        scale: Scale due at step 1 [Wh].
+        p_frequent_small_noise: Probability that correct noise is as often as small as observed.
+    """
+
+    houses: tuple[int, ...]
+    samples: int
+    confidence: float
+    one_step: Bound
+    promised: float
+    trajectory: Bound | None
+    promised_trajectory: float
+    steps: int
+    scale: float
+    p_frequent_small_noise: float = 1.0
+
+
 def lower_bound(
     absent: Floats, present: Floats, *, confidence: float, delta: float = 0.0, score: str = "load"
 ) -> Bound:

@@ -6,7 +6,7 @@ Includes how far the paper's Bayesian adversary moves its odds on the recorded r
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -15,6 +15,7 @@ import numpy as np
 
 from hushgrid._numbers import Floats
 from hushgrid.accounting.temporal import worst_leakage
+from hushgrid.adversary.attack import SMALL
 from hushgrid.adversary.exact import Exact
 from hushgrid.adversary.factored import Factored
 from hushgrid.adversary.filter import Adversary, look_back
@@ -24,9 +25,7 @@ from hushgrid.audit.accounts import (
     charges,
     releases_before,
 )
-from hushgrid.audit.behaviour import Factory, check_behaviour
-from hushgrid.audit.black_box import BlackBox, certify_publisher
-from hushgrid.audit.bounds import CHECKS, FALSE_ALARM, Check, merge_checks, verdict
+from hushgrid.audit.bounds import CHECKS, BlackBox, Check, merge_checks, verdict
 from hushgrid.audit.evidence import Evidence, Terms
 from hushgrid.audit.houses import Houses, fifteen_fifteen, houses, leakages, promise_kept
 from hushgrid.audit.recompute import (
@@ -43,12 +42,13 @@ from hushgrid.audit.recompute import (
     steps,
 )
 from hushgrid.belief.filter import at_home, marginals
-from hushgrid.compare.attack import SMALL
-from hushgrid.errors import HushgridError, ModelError, PolicyError
+from hushgrid.errors import ModelError
 from hushgrid.mechanism.release import Release
 from hushgrid.planning.planner import assumptions
 
 MOST = 5_000_000  # houses times steps given to the adversary
+
+PublisherTest = Callable[[Sequence[Terms]], tuple[BlackBox, list[Check]]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -180,30 +180,13 @@ class Certificate:
         return next(check for check in self.checks if check.id == name)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Trial:
-    """A publisher to test.
-
-    Attributes:
-        factory: Makes the publisher.
-        samples: Samples for each of the two occupancies.
-        confidence: Confidence of the lower bound on epsilon.
-        seed: Seed of the test.
-    """
-
-    factory: Factory
-    samples: int = 100_000
-    confidence: float = 0.95
-    seed: int = 1
-
-
 def certify(
     evidence: Sequence[Evidence] = (),
     terms: Sequence[Terms] = (),
     *,
     chain: Check | None = None,
     commit: Commit | None = None,
-    trial: Trial | None = None,
+    trial: PublisherTest | None = None,
     attack: Mapping[str, Any] | None = None,
     inputs: Mapping[str, Any] | None = None,
 ) -> Certificate:
@@ -214,7 +197,7 @@ def certify(
         terms: Terms of the zones and epochs.
         chain: Result of the check of the records' hash chain, or None.
         commit: Computes the digest of a schedule.
-        trial: Publisher to test, or None.
+        trial: Tests a publisher against the terms, or None.
         attack: Figures of attacks, passed through.
         inputs: Files with digests and options, passed through.
 
@@ -236,7 +219,7 @@ def certify(
     findings += [fifteen_fifteen(version) for version in terms]
     black_box = None
     if trial is not None:
-        black_box, checks = _check_publisher(trial, terms)
+        black_box, checks = trial(terms)
         findings += checks
     findings += _unchecked(findings, evidence, terms, trial)
     checks = list(merge_checks(findings))
@@ -316,58 +299,11 @@ def _allows(terms: Terms) -> tuple[float, int]:
     return math.inf if terms.budget is None else terms.budget, -terms.policy.horizon
 
 
-def _check_publisher(trial: Trial, terms: Sequence[Terms]) -> tuple[BlackBox, list[Check]]:
-    if not terms:
-        raise PolicyError("a publisher is given but no terms; give --config, a zone file.")
-    try:
-        box = certify_publisher(
-            trial.factory,
-            terms[0],
-            samples=trial.samples,
-            confidence=trial.confidence,
-            seed=trial.seed,
-        )
-        return box, [
-            *_check_bounds(box),
-            *check_behaviour(trial.factory, terms[0], seed=trial.seed),
-        ]
-    except HushgridError:
-        raise
-    except (Exception, SystemExit) as error:  # whatever a stranger's code may raise
-        raise PolicyError(
-            f"the publisher failed with {type(error).__name__} ({error}); fix it, see"
-            " docs/audit.md."
-        ) from error
-
-
-def _check_bounds(box: BlackBox) -> list[Check]:
-    """Compare the certified losses with the promised ones."""
-    checks = []
-    pairs = [("one release", box.one_step, box.promised)]
-    if box.trajectory is not None:
-        pairs.append((f"{box.steps} releases", box.trajectory, box.promised_trajectory))
-    for subject, bound, promised in pairs:
-        text = (
-            f"A black-box test certifies a loss of {bound.epsilon:.4g} for {subject} where"
-            f" {promised:.4g} is promised (confidence {box.confidence:g},"
-            f" {sum(bound.samples) // 2} tested samples a side)."
-        )
-        broken = bound.epsilon > promised * (1 + 1e-9)
-        checks.append(Check("noise_scale", "failed" if broken else "passed", text))
-    if box.p_frequent_small_noise < FALSE_ALARM:
-        text = (
-            "Noise is small more often than noise of the scale due can be"
-            f" ({2 * box.samples} draws of step 1; p = {box.p_frequent_small_noise:.1e})."
-        )
-        checks.append(Check("noise_scale", "failed", text))
-    return checks
-
-
 def _unchecked(
     findings: Sequence[Check],
     evidence: Sequence[Evidence],
     terms: Sequence[Terms],
-    trial: Trial | None,
+    trial: PublisherTest | None,
 ) -> list[Check]:
     """A check for each id without a finding, with the reason."""
     present = {check.id for check in findings}

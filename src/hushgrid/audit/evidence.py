@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
+from hushgrid.adversary.recording import Recording
 from hushgrid.belief.load_filter import DayClock, EvenDays, Knowledge
-from hushgrid.compare.attack import Recording
 from hushgrid.mechanism.policy import Policy
 from hushgrid.mechanism.release import (
     HasRelease,

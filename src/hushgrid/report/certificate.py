@@ -136,8 +136,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushgrid.audit.black_box import BlackBox
-from hushgrid.audit.bounds import Bound
+from hushgrid.audit.bounds import BlackBox, Bound
 from hushgrid.audit.certificate import Certificate, LargestMove
 from hushgrid.audit.evidence import Terms
 from hushgrid.audit.houses import DELTA, Houses
@@ -146,7 +145,7 @@ from hushgrid.errors import HushgridError
 from hushgrid.mechanism.policy import Policy
 from hushgrid.planning.planner import examine
 from hushgrid.report._figures import BLUE, ORANGE, chart, loss, number, render, table
-from hushgrid.report.comparison import KNOWS
+from hushgrid.report.attack import KNOWS
 from hushgrid.report.promise import (
     COVERS_WORDS,
     covers_head,
