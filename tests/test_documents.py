@@ -47,7 +47,7 @@ def test_a_page_is_short(name: str) -> None:
     assert len(lines) <= (119 if name == "README.md" else LINES)
 
 
-@pytest.mark.parametrize("name", [*TEXTS, "files.md", "http.md"])
+@pytest.mark.parametrize("name", [*TEXTS, "api.md", "files.md", "http.md"])
 def test_paragraphs_and_cells_are_short(name: str) -> None:
     text = TEXTS.get(name, DOCS / name).read_text(encoding="utf-8")
     long = [one[:80] for one in paragraphs(text) if len(one) > PARAGRAPH]
@@ -56,7 +56,7 @@ def test_paragraphs_and_cells_are_short(name: str) -> None:
     assert not wide, f"{name}: cells of more than {CELL} words: {wide}"
 
 
-@pytest.mark.parametrize("name", [*TEXTS, "files.md", "http.md"])
+@pytest.mark.parametrize("name", [*TEXTS, "api.md", "files.md", "http.md"])
 @pytest.mark.parametrize("word", PRIVATE)
 def test_words_of_the_code_are_not_on_a_page(name: str, word: str) -> None:
     """But as a key or a command, which is what a reader types."""
