@@ -3,8 +3,7 @@ Where roofs feed in, signed readings with noise beat cut ones without
 =====================================================================
 
 A third of 1,000 homes feed in at noon. Readings cut to 0 forget that, and the price at noon is
-wrong even without noise. Signed readings give the price of the net load. The bills of a month show
-what noise does to each home.
+wrong even without noise. Signed readings give the price of the net load.
 """
 
 import os
@@ -101,12 +100,8 @@ for sun in (0.1, 0.25, 0.5, 0.75, 1.0, 1.2):
 
 # %%
 figure, (above, below) = plt.subplots(2, layout="constrained")
-lines = (
-    (exact, "exact, secret", "tab:orange"),
-    (cut, "cut to 0", "0.5"),
-    (published, "published", "tab:blue"),
-)
-for rates, name, color in lines:
+lines = {"exact, secret": exact, "cut to 0": cut, "published": published}
+for (name, rates), color in zip(lines.items(), ("tab:orange", "0.5", "tab:blue"), strict=True):
     above.step(np.arange(steps) / 4, rates[0], where="post", color=color, label=name)
 above.set(xlabel="hour of the day", ylabel="price [EUR/kWh]")
 above.legend()
