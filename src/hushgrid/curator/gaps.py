@@ -116,7 +116,10 @@ def note_loss(
     if why != "meters":
         _check_clock(service, standing, now)
     seconds = terms.seconds
-    first, last = standing.done + 1, max(found.last_t, (closed or 0) // seconds if beyond else 0)
+    first, last = (
+        standing.reach_step + 1,
+        max(found.last_t, (closed or 0) // seconds if beyond else 0),
+    )
     due = math.floor(now / seconds) - 1  # the last step that can be out, at no grace
     if found.forked is not None:
         first, last = min(first, found.forked[0]), max(last, found.forked[1])

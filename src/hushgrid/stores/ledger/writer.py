@@ -766,7 +766,7 @@ def recover(
         raise _forked(zone, None)
     present = fold.standing.terms
     if not steps and present:  # what followed in that history may be anywhere
-        steps = [(present.first, max(fold.standing.done, present.first))]
+        steps = [(present.first, max(fold.standing.reach_step, present.first))]
     return found._replace(forked=(min(one[0] for one in steps), max(one[1] for one in steps)))
 
 
