@@ -76,7 +76,7 @@ def note_loss(
 
     Args:
         service: The zone.
-        ledger: Its ledger, open for writing; `ledger.found` says how it was found.
+        ledger: Its ledger, open for writing; `ledger.opening` says how it was found.
         meters: The meter store, which closes each interval before it is published: the second
             witness. None: there is none. On the timeline of the ledger's server it shows nothing
             that the ledger does not: an interval without a release was closed by a process that
@@ -88,11 +88,11 @@ def note_loss(
         LedgerError: The clock is behind the last release, so that the gap would be too short; or
             terms are known to be lost, and the operator has not named them.
     """
-    standing, found = ledger.standing, ledger.found
+    standing, found = ledger.standing, ledger.opening
     terms, before = standing.terms, standing.gap
     if terms is None or found.complete:
         return
-    if found.other and not named:
+    if found.other_terms and not named:
         raise LedgerError(
             f"records of other terms of zone {service.id!r} than the ledger's last ones are lost,"
             f" and what followed them may be too.{_NAME_IT}"
@@ -428,7 +428,7 @@ def _resume_zone(
             store, service.id, key, deployment.mode, now, witness=witness, forked=True
         ) as ledger:
             look_for_loss(deployment, service, ledger, now, named=bool(others))
-            if ledger.standing.terms is None and ledger.found.moved:
+            if ledger.standing.terms is None and ledger.opening.moved:
                 raise LedgerError(
                     f"the ledger of zone {service.id!r} has no terms and is on another server than"
                     " before; start the service, which notes what may be lost, then run hushgrid"
