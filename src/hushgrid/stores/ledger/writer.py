@@ -681,7 +681,7 @@ def refold_verified(store: LedgerStore, zone: str, fold: Fold, head: Head) -> No
     """
     rows = store.columns(zone) if isinstance(store, Checkpointed) else iter(())
     try:
-        fold.take_known(linked(islice(rows, head.seq)))
+        fold.take_verified(linked(islice(rows, head.seq)))
     except (LedgerError, KeyError, TypeError) as error:  # refold names the record at fault
         log.warning("ledger read in full", extra={"zone": zone, "error": type(error).__name__})
         fold.clear()
