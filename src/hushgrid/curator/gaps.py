@@ -306,8 +306,8 @@ def book(service: ZoneService, ledger: Ledger, lost_terms: Sequence[ZoneService]
     read = [(release.t, release.t) for release in standing.current if release.source == "readings"]
     read += [(resume.first, resume.last) for resume in standing.booked_now]
     twice = any(a <= last and first <= b for a, b in read)  # two histories
-    for zone in (service, *lost):
-        charge(zone, ledger)
+    for one in (service, *lost):
+        charge(one, ledger)
     unknown = bool(lost) or bool(standing.gap.heads) or twice  # more than its own schedule
     rows, until = _account_after([service, *lost], standing, unknown)
     windows = ZoneAccount(service).windows_after_loss(

@@ -500,12 +500,12 @@ def charge(service: ZoneService, ledger: Ledger) -> None:
         service: The zone.
         ledger: Its ledger, open for writing.
     """
-    models = service.learned
-    if models.epsilon > 0:
-        is_digest = re.fullmatch("[0-9a-f]{64}", models.digest)
-        name = models.digest if is_digest else service.scenario.models[0].digest
+    made = service.learned
+    if made.epsilon > 0:
+        given = re.fullmatch("[0-9a-f]{64}", made.digest)
+        name = made.digest if given else service.scenario.models[0].digest
         if name not in ledger.standing.charged:
-            entry = ChargeRecord("models", float(models.epsilon), name, max(models.homes, 1))
+            entry = ChargeRecord("models", float(made.epsilon), name, max(made.homes, 1))
             ledger.write(entry)
 
 
