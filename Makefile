@@ -10,7 +10,7 @@ SETUP := pyproject.toml constraints.txt
 # there fails again, and says so, when the tests are run.
 COMPILE := ( $(BIN)/python -m pytest -q --collect-only >/dev/null; $(BIN)/python -m pytest -q \
   -k 'all_paths or objective or literal_twin or one_loss or compiled or kalman or logs_agree or interval_on or equals_its_twin or even_noise' \
-  $(addprefix tests/,learn/test_learn_em.py accounting/test_leakage_kernel.py compare/test_simulate.py \
+  $(addprefix tests/,learning/test_learn_em.py accounting/test_leakage_kernel.py compare/test_simulate.py \
   model/test_grid.py belief/test_load_filter.py mechanism/test_loss.py accounting/test_blocks_of_steps.py \
   planning/test_blocks_of_steps.py compare/test_method_promises.py belief/test_block_noise.py) )
 # A run starts dozens of processes: what one of them has compiled serves the others.
@@ -75,7 +75,7 @@ soak: $(VENV)/.dev services consumers  ## the full counts, as JSON
 	HUSHGRID_CROWD_REPORT=out/soak/crowd.json $(BIN)/python -m pytest -q -s tests/service/attack/test_latency.py
 	$(BIN)/python -m pytest -q tests/service/attack/test_restarts.py
 	HUSHGRID_FAILOVERS=60 $(BIN)/python -m pytest -q -s tests/service/standby/test_failover.py
-	HUSHGRID_FITS=500 $(BIN)/python -m pytest -q tests/learn/test_learn_private.py
+	HUSHGRID_FITS=500 $(BIN)/python -m pytest -q tests/learning/test_learn_private.py
 	HUSHGRID_DEMO_SEEDS=10 $(BIN)/python -m pytest -q tests/service/demo/test_demo_once.py
 
 # Broker, database, proxy, browser, Java and promtool for the tests, by package name where that is

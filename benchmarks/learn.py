@@ -9,8 +9,8 @@ from dataclasses import replace
 import numpy as np
 
 from benchmarks.measure import Question, Result, best_of_both, sized
-from hushgrid.learn.em import Design, fit
-from hushgrid.learn.habits import assumed_habits
+from hushgrid.learning.em import Design, fit
+from hushgrid.learning.habits import assumed_habits
 
 HOMES = sized(50, 3)
 STEPS = sized(17_520, 1_344)

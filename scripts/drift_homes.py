@@ -17,11 +17,11 @@ import numpy as np
 
 from hushgrid.compare.drift import drift, welch
 from hushgrid.files.readings import read_histories
-from hushgrid.learn.evaluation import marginal_scores
-from hushgrid.learn.habits import assumed_habits
-from hushgrid.learn.histories import DAY, clamped
-from hushgrid.learn.learner import LearningTerms, learn
-from hushgrid.learn.weeks import by_day, daily_scores, weekly_figures
+from hushgrid.learning.evaluation import marginal_scores
+from hushgrid.learning.habits import assumed_habits
+from hushgrid.learning.histories import DAY, clamped
+from hushgrid.learning.learner import LearningTerms, learn
+from hushgrid.learning.weeks import by_day, daily_scores, weekly_figures
 
 
 def main() -> None:
@@ -32,7 +32,7 @@ def main() -> None:
     level = float(sys.argv[3]) if len(sys.argv) > 3 else 0.01
     result = learn(given, assumed_habits(given.seconds), LearningTerms(law="lognormal"))
     assert result.shared is not None
-    found, which = clamped(given.homes(result.usable)), result.shared.which
+    found, which = clamped(given.homes(result.usable)), result.shared.group_of
     bound, n, steps = 10_000 * given.seconds // 3600, len(which), given.steps_a_day
     swapped = np.roll(np.arange(n), n // 2 + 1)
     kinds = {

@@ -13,10 +13,10 @@ import numpy as np
 from pyarrow import parquet
 
 from hushgrid.files.readings import read_habits
-from hushgrid.learn.em import fit, posterior
-from hushgrid.learn.evaluation import decoding_accuracy
-from hushgrid.learn.histories import Histories
-from hushgrid.learn.learner import AUTO, LearningTerms, design_for
+from hushgrid.learning.em import fit, posterior
+from hushgrid.learning.evaluation import decoding_accuracy
+from hushgrid.learning.histories import Histories
+from hushgrid.learning.learner import AUTO, LearningTerms, design_for
 
 
 def house(path: str) -> Histories:

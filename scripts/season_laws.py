@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 
 from hushgrid.files.readings import read_histories
-from hushgrid.learn.habits import assumed_habits
-from hushgrid.learn.histories import DAY, Histories, of_seasons
-from hushgrid.learn.learner import LearningTerms, learn
+from hushgrid.learning.habits import assumed_habits
+from hushgrid.learning.histories import DAY, Histories, of_seasons
+from hushgrid.learning.learner import LearningTerms, learn
 
 HOMES = 12
 LIMIT_W = 4000

@@ -16,10 +16,10 @@ from pathlib import Path
 import numpy as np
 
 from hushgrid.files.readings import read_histories
-from hushgrid.learn.habits import assumed_habits
-from hushgrid.learn.histories import DAY, Histories
-from hushgrid.learn.learner import LearningTerms, learn
-from hushgrid.learn.solar import dependence
+from hushgrid.learning.habits import assumed_habits
+from hushgrid.learning.histories import DAY, Histories
+from hushgrid.learning.learner import LearningTerms, learn
+from hushgrid.learning.solar import dependence
 
 HOMES, DAYS = 12, 56
 LIMIT_W = 4000

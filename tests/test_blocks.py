@@ -91,11 +91,11 @@ RUN: dict[str, dict[str, list[str]]] = {
     "http.md": {"json": [f"{HERE}::test_readings_as_json"]},
     "learn.md": {
         "indented": [
-            "learn/test_learn_zone.py::test_learn_writes_what_its_guide_says",
-            "learn/test_learn_service.py::test_a_learned_zone_runs_without_hand_work",
-            "learn/test_learn_roofs.py::test_a_zone_of_both_kinds_is_checked_by_its_registers",
+            "learning/test_learn_zone.py::test_learn_writes_what_its_guide_says",
+            "learning/test_learn_service.py::test_a_learned_zone_runs_without_hand_work",
+            "learning/test_learn_roofs.py::test_a_zone_of_both_kinds_is_checked_by_its_registers",
         ],
-        "toml": ["learn/test_learn_zone.py::test_the_guide_states_the_defaults"],
+        "toml": ["learning/test_learn_zone.py::test_the_guide_states_the_defaults"],
     },
     "ledger.md": {
         "sh": ["test_docs.py::test_ledger_guide_by_hand"] * 2,

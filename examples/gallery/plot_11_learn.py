@@ -12,8 +12,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from hushgrid import Gamma, LogNormal
-from hushgrid.learn.em import Design, fit, posterior
-from hushgrid.learn.habits import assumed_presence
+from hushgrid.learning.em import Design, fit, posterior
+from hushgrid.learning.habits import assumed_presence
 
 homes, days = (2, 7) if os.environ.get("HUSHGRID_SMALL") else (8, 60)
 day = 48  # steps of 30 minutes

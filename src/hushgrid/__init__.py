@@ -22,9 +22,9 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    found = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = found
-    return found
+    member = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = member
+    return member
 
 
 def __dir__() -> list[str]:

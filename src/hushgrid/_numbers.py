@@ -2,7 +2,7 @@
 
 A field of a dataclass that is written as JSON has its `Rule` in its annotation:
 
-    t: Annotated[int, whole(1)]
+    t: Annotated[int, whole_number(1)]
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class Rule(NamedTuple):
     infinite: bool = False
 
 
-def whole(least: int | None = None) -> Rule:
+def whole_number(least: int | None = None) -> Rule:
     """A whole number, at least `least` (and below 2^53) if that is given."""
     if least is None:
         return Rule(lambda v: type(v) is int, "a whole number")
@@ -270,14 +270,6 @@ class Spent:
             return math.inf
         nearest = float(self.finite)
         return math.nextafter(nearest, math.inf) if nearest < self.finite else nearest
-
-    def left(self, budget: float) -> float:
-        """The rest of a budget, rounded down; 0 where it is exceeded."""
-        remainder = Fraction(budget) - self.finite
-        if self.endless or remainder <= 0:
-            return 0.0
-        nearest = float(remainder)
-        return math.nextafter(nearest, 0.0) if nearest > remainder else nearest
 
 
 # ---- values and digests

@@ -227,7 +227,7 @@ def test_population_by_frequencies_equals_direct_sums(monkeypatch: pytest.Monkey
 def test_who_knows_the_others_is_alone_with_the_noise() -> None:
     known = houses(4, 5)
     releases, readings, homes = played(known, (4, 2), 12.0, 3)
-    strong = look_back(Factored(known.with_others(KnownReadings(readings))), releases).home[0]
+    strong = look_back(Factored(known.with_bystanders(KnownReadings(readings))), releases).home[0]
     for i in range(4):
         own = [
             release(one.t, one.load_hat - int(row.sum() - row[i]), 12.0, noise="block",
@@ -236,7 +236,7 @@ def test_who_knows_the_others_is_alone_with_the_noise() -> None:
         ]  # fmt: skip
         alone = look_back(Exact(houses(1, 5)), own).home[0, :, 0]
         assert strong[:, i] == pytest.approx(alone, abs=1e-10)
-    found = look_back(Factored(known.with_others(KnownOccupancy(homes))), releases).home[0]
+    found = look_back(Factored(known.with_bystanders(KnownOccupancy(homes))), releases).home[0]
     for i in range(4):  # as if a model moved the others surely as they did
         moves = np.tile(np.eye(2)[homes][:, :, None], (1, 1, 2, 1))
         moves[:, i] = known.models[0].chains[0].transition[0, 0]

@@ -97,7 +97,10 @@ def test_she_may_know_all_other_readings() -> None:
     day = mixed_day(3, horizon=12)
     knowledge = day.knowledge
     strong = Knowledge(
-        knowledge.zone, knowledge.models, knowledge.consumption, others=KnownReadings(day.readings)
+        knowledge.zone,
+        knowledge.models,
+        knowledge.consumption,
+        bystanders=KnownReadings(day.readings),
     )
     found = watch(Factored(strong), day.releases).home[0]
     piece = knowledge.models[0].chains[0]
@@ -121,8 +124,8 @@ def test_she_guesses_better_the_more_she_knows(days: list[Day]) -> None:
     for day in days:
         base = day.knowledge
         zone = base.zone, base.models, base.consumption
-        strong = Knowledge(*zone, others=KnownReadings(day.readings))
-        middle = Knowledge(*zone, others=KnownOccupancy(day.occupancy))
+        strong = Knowledge(*zone, bystanders=KnownReadings(day.readings))
+        middle = Knowledge(*zone, bystanders=KnownOccupancy(day.occupancy))
         losses.append(
             [
                 log_loss(day, watch(Factored(k), day.releases).home[0])
@@ -141,7 +144,7 @@ def test_her_own_column_is_not_used() -> None:
         watch(
             Factored(
                 Knowledge(day.knowledge.zone, day.knowledge.models, day.knowledge.consumption,
-                          others=KnownReadings(table))
+                          bystanders=KnownReadings(table))
             ),
             day.releases,
         ).home[0]
@@ -157,7 +160,7 @@ def test_she_may_know_all_other_occupancies() -> None:
     world = small(rng, [(0,), (1,), (2,)], 2)
     states = np.array([[1, 0, 1], [0, 0, 1]])
     base = world.knowledge()
-    known = Knowledge(base.zone, base.models, base.consumption, others=KnownOccupancy(states))
+    known = Knowledge(base.zone, base.models, base.consumption, bystanders=KnownOccupancy(states))
     releases = [release(1, 4, 2.0)]
     found = watch(Factored(known), releases).home[0, 0]
     seen = oracle.likelihoods(world.laws[0], 4, oracle.laplace(2.0))
@@ -176,7 +179,7 @@ def test_known_occupancy_of_many_houses_is_close() -> None:
     theta = OccupancyModel.factored([[0.5, 0.5]], [[np.eye(2)]], chain_of=[0] * n)
     f = Consumption.by_class(absent=[f0], present=[f1], class_of=[0] * n)
     states = np.array([[1, 0] * (n // 2)])
-    known = Knowledge(Zone("z", [60] * n), [theta], f, others=KnownOccupancy(states))
+    known = Knowledge(Zone("z", [60] * n), [theta], f, bystanders=KnownOccupancy(states))
     found = watch(Factored(known), [release(1, 500, 30.0)]).home[0, 0, 1]
     others: list[float] = [1.0]
     for j in range(n):

@@ -91,12 +91,14 @@ def test_news_of_the_others_step_by_step_are_the_whole_day_at_once() -> None:
     readings = np.array([[3, 1], [9, 4], [0, 8]], np.int32)
     releases = [release(t, int(readings[t - 1].sum()) + 2, 2.0) for t in (1, 2, 3)]
     known = Knowledge(ZONE, [THETA], F)
-    whole = watch(Factored(known.with_others(KnownReadings(readings))), releases)
+    whole = watch(Factored(known.with_bystanders(KnownReadings(readings))), releases)
     who, beliefs = Factored(known), Factored(known).start()
     for t, each in enumerate(releases, 1):
-        beliefs = who.with_others(KnownReadings(readings[t - 1 : t], first=t)).step(beliefs, each)
+        beliefs = who.with_bystanders(KnownReadings(readings[t - 1 : t], first=t)).step(
+            beliefs, each
+        )
         assert np.array_equal(who.home(beliefs.laws[0]), whole.home[0, t - 1])
-    assert who.knowledge.others is None  # she was never told herself
+    assert who.knowledge.bystanders is None  # she was never told herself
 
 
 @pytest.mark.parametrize(
@@ -106,7 +108,7 @@ def test_news_of_the_others_step_by_step_are_the_whole_day_at_once() -> None:
         (lambda: Knowledge(Zone("z", [9, 9]), [THETA], F), ConsumptionError, "reaches 10 Wh"),
         (lambda: Knowledge(ZONE, [THETA], F, clamp=(3, 3)), ConsumptionError, "clamp has 2"),
         (
-            lambda: Knowledge(ZONE, [THETA], F, others=KnownReadings([[1, 2, 3]])),
+            lambda: Knowledge(ZONE, [THETA], F, bystanders=KnownReadings([[1, 2, 3]])),
             ReadingError,
             "KnownReadings has 3 columns but the zone has 2 houses",
         ),
@@ -114,13 +116,13 @@ def test_news_of_the_others_step_by_step_are_the_whole_day_at_once() -> None:
         (lambda: KnownReadings([[1], [2, 3]]), ReadingError, "ragged"),
         (lambda: KnownReadings([[0.5, 737.5]]), ReadingError, "give whole numbers"),
         (
-            lambda: Exact(Knowledge(ZONE, [THETA], F, others=KnownReadings([[737, 1]]))),
+            lambda: Exact(Knowledge(ZONE, [THETA], F, bystanders=KnownReadings([[737, 1]]))),
             PolicyError,
-            "others is KnownReadings, which Exact does not use; give it to Factored",
+            "bystanders is KnownReadings, which Exact does not use; give it to Factored",
         ),
         (
             lambda: watch(
-                Factored(Knowledge(ZONE, [THETA], F, others=KnownReadings([[737, 1]]))),
+                Factored(Knowledge(ZONE, [THETA], F, bystanders=KnownReadings([[737, 1]]))),
                 [release(2, 1, 1.0)],
             ),
             ReadingError,
@@ -128,7 +130,7 @@ def test_news_of_the_others_step_by_step_are_the_whole_day_at_once() -> None:
         ),
         (
             lambda: Knowledge(
-                ZONE, [THETA], F, others=KnownReadings([[737, 1]], first=2)
+                ZONE, [THETA], F, bystanders=KnownReadings([[737, 1]], first=2)
             ).cut_readings(1),
             ReadingError,
             "KnownReadings has 1 steps from step 2 on but step 1 is asked for",

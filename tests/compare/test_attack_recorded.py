@@ -21,7 +21,7 @@ from hushgrid.compare.attack import (
 )
 from hushgrid.compare.datasets import Real
 from hushgrid.errors import PolicyError
-from hushgrid.learn.histories import Histories
+from hushgrid.learning.histories import Histories
 from hushgrid.mechanism.policy import Policy
 from tests.compare.test_attack import day, run, world
 
@@ -179,8 +179,8 @@ def test_a_real_home_with_labels() -> None:
     """ECO household 2, two days: read off its own load, and hidden by noise of its bound."""
     from pyarrow import parquet
 
-    from hushgrid.learn.habits import assumed_habits, model_of
-    from hushgrid.learn.learner import LearningTerms, learn
+    from hushgrid.learning.habits import assumed_habits, model_of
+    from hushgrid.learning.learner import LearningTerms, learn
     from hushgrid.model.consumption import Consumption
     from hushgrid.model.zone import Scenario, Tariff, Zone
 

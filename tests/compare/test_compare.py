@@ -30,7 +30,7 @@ from hushgrid.compare.methods import Method, MethodPromise, MethodRefusal, Metho
 from hushgrid.compare.transforms import day_law
 from hushgrid.errors import FileError, ModelError, PlanError, PolicyError
 from hushgrid.files.results import Journal
-from hushgrid.learn.habits import Survey, survey_of
+from hushgrid.learning.habits import Survey, survey_of
 from hushgrid.model.zone import Tariff
 from hushgrid.report.comparison import (
     comparison_json,
@@ -252,7 +252,7 @@ def test_journal_takes_up_where_it_stopped(tmp_path: Path) -> None:
     source, path = Simulated([paper.scenario(0.0, 2, n=20)], seed=2), tmp_path / "days.jsonl"
     whole = compare(source, MethodPromise(), days=4, seed=1, methods=METHODS[2:6])
     kept = Journal(path, {"seed": 1})
-    compare(source, MethodPromise(), days=2, seed=1, methods=METHODS[2:6], known=kept)
+    compare(source, MethodPromise(), days=2, seed=1, methods=METHODS[2:6], journal=kept)
     path.write_text(path.read_text() + '{"epsilon": 1.0, "day": 2, "ro')  # a crash
     again = Journal(path, {"seed": 1})
     assert len(again) == 2
@@ -265,7 +265,9 @@ def test_journal_takes_up_where_it_stopped(tmp_path: Path) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Bench, "row", counted)
-        found = compare(source, MethodPromise(), days=4, seed=1, methods=METHODS[2:6], known=again)
+        found = compare(
+            source, MethodPromise(), days=4, seed=1, methods=METHODS[2:6], journal=again
+        )
     assert made == [2, 3]
     assert found.rows == whole.rows
     with pytest.raises(FileError, match="other settings"):

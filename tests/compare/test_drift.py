@@ -12,12 +12,12 @@ import pytest
 from hushgrid.cli import main
 from hushgrid.compare.drift import NEIGHBOURS, drift
 from hushgrid.files.readings import read_histories
-from hushgrid.learn.habits import assumed_habits
-from hushgrid.learn.histories import DAY, Histories
-from hushgrid.learn.learner import LearningTerms, learn
-from hushgrid.learn.weeks import FIGURES, weekly_figures
-from tests.learn.options import learn_words
-from tests.learn.test_learn_zone import BEGINS, csv, histories, lived_in
+from hushgrid.learning.habits import assumed_habits
+from hushgrid.learning.histories import DAY, Histories
+from hushgrid.learning.learner import LearningTerms, learn
+from hushgrid.learning.weeks import FIGURES, weekly_figures
+from tests.learning.options import learn_words
+from tests.learning.test_learn_zone import BEGINS, csv, histories, lived_in
 
 LCL = Path(__file__).parents[3] / "shared/data/lcl/readings_2013_100homes.parquet"
 YEAR, HOMES, LEVEL = 52, 40, 0.01

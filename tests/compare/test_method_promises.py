@@ -121,8 +121,8 @@ def test_window_holds_its_price_uncut() -> None:
     load = np.full(96, 7000)
     for seed in range(20):
         made = ready.publish(load, np.random.SeedSequence([5, seed]))
-        assert made.seen is not None
-        anew = made.raw == made.seen
+        assert made.observations is not None
+        anew = made.raw == made.observations
         held = np.flatnonzero(~anew)
         assert anew[0]
         assert (made.raw[held] == made.raw[held - 1]).all()

@@ -48,7 +48,7 @@ def test_the_estimate_is_better_than_the_raw_price_and_than_no_readings(
 
     without = min(error(FORECAST.name, "raw"), error(SLOT_MEAN, "raw"))
     for method in (BOUND, HUSHGRID_ETA05):
-        estimated, held = error(method.name, "estimated"), found.held(method.name)
+        estimated, held = error(method.name, "estimated"), found.coverage(method.name)
         assert estimated <= 1.02 * error(method.name, "raw")
         assert estimated <= 1.02 * without
         assert held is not None

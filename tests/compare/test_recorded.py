@@ -21,7 +21,7 @@ from hushgrid.compare.methods import (
 )
 from hushgrid.errors import PolicyError
 from hushgrid.files.weeks import Steps, local_seconds
-from hushgrid.learn.histories import Histories
+from hushgrid.learning.histories import Histories
 from hushgrid.report.comparison import comparison_json, recorded_table
 
 HOUR, DAY = 3600, 86_400
@@ -159,16 +159,16 @@ def test_days_that_follow_each_other_are_followed() -> None:
     late = result.values(BOUND.name, "estimated", "rmsre")[-3:].mean()
     assert late < 0.5 * result.summary(SLOT_MEAN, "raw", "rmsre").mean
     assert late < result.summary(BOUND.name, "raw", "rmsre").mean
-    assert result.held(BOUND.name) is not None
-    assert result.held(FORECAST.name) is None
+    assert result.coverage(BOUND.name) is not None
+    assert result.coverage(FORECAST.name) is None
     values = comparison_json(result, [], [])["mechanisms"]
     for kind in KINDS_HELD[1:]:
-        ahead = result.held(BOUND.name, kind)
+        ahead = result.coverage(BOUND.name, kind)
         assert ahead is not None
         assert ahead.mean <= 1
         assert values[BOUND.name][f"{HELD}_{kind}"] == ahead.mean
         assert values[BOUND.name][f"{HELD}_{kind}_ci95"] == list(ahead.ci95)
-    assert values[BOUND.name][HELD] == result.held(BOUND.name).mean  # type: ignore[union-attr]
+    assert values[BOUND.name][HELD] == result.coverage(BOUND.name).mean  # type: ignore[union-attr]
     assert HELD not in values[FORECAST.name]
     assert values[SLOT_MEAN]["raw"]["rmsre"]["mean"] > late
     assert "slot mean of the days before" in recorded_table(result)
@@ -195,7 +195,7 @@ def test_a_day_is_followed_in_the_same_way_by_a_run_that_goes_on() -> None:
 def test_simulated_days_are_not_followed() -> None:
     source = paper_world(0.0, 1, 1, n=5)
     result = compare(source, MethodPromise("step", 1.0), days=2, seed=1, methods=(BOUND, FORECAST))
-    assert result.held(BOUND.name) is None
+    assert result.coverage(BOUND.name) is None
     assert recorded_table(result) == ""
 
 

@@ -45,5 +45,7 @@ def test_jumps_are_published_within_epsilon() -> None:
     assert set(np.flatnonzero(spent)) >= {0, 12, 24, 36}
     assert spent.sum() + horizon * probe <= epsilon * (1 + 1e-9)
     anew = np.flatnonzero(spent)
-    assert made.seen is not None
-    assert (made.raw == made.seen[anew[np.searchsorted(anew, range(horizon), "right") - 1]]).all()
+    assert made.observations is not None
+    assert (
+        made.raw == made.observations[anew[np.searchsorted(anew, range(horizon), "right") - 1]]
+    ).all()

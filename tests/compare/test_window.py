@@ -69,7 +69,7 @@ def largest_loss(bench: Bench, name: str, window: int, days: int) -> float:
         assert isinstance(ready, Ready)
         made = bench._published(name, number)
         reach = min((U, *(c for c in ready.clamp if isinstance(c, int))))
-        begins = set(np.cumsum((-made.begun, *made.lengths)).tolist())
+        begins = set(np.cumsum((-made.steps_before, *made.lengths)).tolist())
         for t, scale in enumerate(made.scale.tolist()):
             if not made.lengths or t in begins:
                 at = next(fresh)
@@ -110,7 +110,7 @@ def test_a_block_goes_on_from_day_to_day() -> None:
     for seed in range(300):
         bench = first.drawing(seed)
         made = [bench._published(BOUND.name, number) for number in range(3)]
-        assert [one.begun for one in made] == [0, 24, 12]
+        assert [one.steps_before for one in made] == [0, 24, 12]
         shown = np.abs(np.concatenate([one.raw for one in made]))
         largest.append([shown[:24].max(), shown[24:36].max(), shown[36:48].max()])
     whole, rest, other = np.log(largest).T
@@ -136,8 +136,8 @@ def test_the_estimate_goes_on_through_a_block() -> None:
     model = PublicKnowledge.start(scenario.models, scenario.consumption, clamp=(CLAMP,))
     whole = FollowedKnowledge.start(model.with_blocks((36,) * 4), EvenDays(T), 140.0 * HOMES)
     for one in made:
-        assert one.seen is not None
-        for seen, scale in zip(one.seen.tolist(), one.scale.tolist(), strict=True):
+        assert one.observations is not None
+        for seen, scale in zip(one.observations.tolist(), one.scale.tolist(), strict=True):
             estimate, whole = whole.learn(seen, scale)
             estimates.append(estimate)
     np.testing.assert_allclose(np.concatenate(rows), estimates, rtol=1e-9)
@@ -166,7 +166,7 @@ def test_releases_of_the_days_before_are_followed() -> None:
     promise = MethodPromise("window", 1.0, window=25)
     bench = Bench(days, promise, 1, (BOUND,), noise=WindowNoise(6, (CLAMP,)))
     bench.row(0)
-    following, known = bench._known[BOUND.name]
+    following, known = bench._knowledge[BOUND.name]
     assert following == 1
     assert known.bank.covariance[0, 1, 1] < 0.5 * known.bank.start(1.0).covariance[0, 1, 1]
     assert days.date_of(-1) == 29

@@ -118,7 +118,7 @@ def test_noise_too_small_for_a_block_is_refused() -> None:
         with pytest.raises(NoiseError, match="give 2 Wh or more, or shorter blocks"):
             source.draw_size(1.9, 8)
     with pytest.raises(NoiseError, match="use in_block"):
-        SecureNoise().drawn("block", 10.0)
+        SecureNoise().sample("block", 10.0)
 
 
 # ---- the mechanism

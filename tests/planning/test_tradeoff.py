@@ -41,8 +41,8 @@ def test_every_curve_is_what_a_plan_would_say(secret: Any) -> None:
     own, picture = found(secret)
     assert [curve.eta for curve in picture.curves] == [0.0, 0.05, 0.2, 1.0]
     root = np.sqrt(STEPS)
-    assert picture.chosen.raw == pytest.approx(own.prospect.with_cut() * root, rel=1e-9)
-    assert picture.chosen.estimated == pytest.approx(own.prospect.estimated() * root, rel=1e-9)
+    assert picture.point.raw == pytest.approx(own.prospect.with_cut() * root, rel=1e-9)
+    assert picture.point.estimated == pytest.approx(own.prospect.estimated() * root, rel=1e-9)
     assert picture.forecast == pytest.approx(own.prospect.forecast() * root, rel=1e-9)
     for curve in picture.curves:
         for i in (0, 6, 12):
@@ -73,7 +73,7 @@ def test_a_part_of_the_horizon_counts_in_proportion() -> None:
     part = replace(whole.policy, horizon=STEPS)
     picture = tradeoff(WORLD, part, secret="trajectory", epsilon=1.0, steps=48)
     own = next(curve for curve in picture.curves if curve.eta == 0.2)
-    assert own.points[6].raw == pytest.approx(picture.chosen.raw, rel=0.005)
+    assert own.points[6].raw == pytest.approx(picture.point.raw, rel=0.005)
     twice = plan(
         *WORLD, secret="trajectory", epsilon=4.0, terms=replace(TERMS, horizon=48, eta=1.0),
         rho=None,
@@ -90,7 +90,7 @@ def test_gaussian_noise_has_one_curve() -> None:
     picture = tradeoff(WORLD, policy, secret="trajectory", epsilon=1.0, delta=1e-6)
     assert [curve.eta for curve in picture.curves] == [1.0]
     one, two = picture.curves[0].points[6], picture.curves[0].points[8]
-    assert one.raw == pytest.approx(picture.chosen.raw, rel=1e-6)
+    assert one.raw == pytest.approx(picture.point.raw, rel=1e-6)
     assert (one.epsilon, two.epsilon) == (1.0, 2.0)
     assert two.raw == pytest.approx(one.raw * 21.8541 / 41.3932, rel=1e-5)
 

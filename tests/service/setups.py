@@ -11,6 +11,7 @@ import numpy as np
 
 from hushgrid import Consumption, OccupancyModel, Policy, Scenario, Tariff, Uniform, Zone
 from hushgrid.files.deployment import ZoneService
+from hushgrid.intake.readings import Register
 from hushgrid.service.curator import utc
 from hushgrid.service.ledger.writer import create
 
@@ -32,8 +33,19 @@ def service(
 
 def two_registers(zone: ZoneService) -> ZoneService:
     """The zone with a register for each direction in every third house."""
-    names = (f"{m}-out" if i % 3 == 1 else "" for i, m in enumerate(zone.meters))
-    return replace(zone, export_meters=tuple(names))
+    registers = (Register(i, f"{m}-out", -1) for i, m in enumerate(zone.meters) if i % 3 == 1)
+    return replace(zone, registers=tuple(registers))
+
+
+def several_meters(zone: ZoneService) -> ZoneService:
+    """The zone with two further meters in house 1, and one and a register fed in in house 2."""
+    registers = [(1, "heat", 1), (1, "car", 1), (2, "car", 1), (2, "out", -1)]
+    return replace(
+        zone,
+        registers=tuple(
+            Register(house, f"{zone.meters[house]}-{kind}", sign) for house, kind, sign in registers
+        ),
+    )
 
 
 def reading(house: int, t: int) -> int:

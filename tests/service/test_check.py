@@ -18,7 +18,7 @@ from hushgrid.files.deployment import Http
 from hushgrid.files.models import load_survey
 from hushgrid.files.service_file import load_deployment
 from hushgrid.files.weeks import whole_week
-from hushgrid.learn.habits import survey_models
+from hushgrid.learning.habits import survey_models
 from hushgrid.planning.planner import plan
 from hushgrid.report.promise import price_error
 from hushgrid.service.check import examine
@@ -212,8 +212,8 @@ def test_the_expected_price_error_is_the_simulated_one(tmp_path: Path) -> None:
 def test_leakage_of_a_day_is_that_of_the_first_day_alone(tmp_path: Path) -> None:
     (zone,) = map(whole_week, load_deployment(put(tmp_path)).zones)
     found = outlook(zone)
-    assert len(found.seen.scale) == 672
-    alone = temporal_leakage(zone.scenario.models, found.seen.losses[:96]).worst
+    assert len(found.plan.scale) == 672
+    alone = temporal_leakage(zone.scenario.models, found.plan.losses[:96]).worst
     assert found.leakage_day == alone
     (promised,) = load_deployment(put(tmp_path, ('secret = "step"', 'secret = "interval"'))).zones
     found = outlook(promised)
@@ -221,7 +221,7 @@ def test_leakage_of_a_day_is_that_of_the_first_day_alone(tmp_path: Path) -> None
     assert found.leakage_day < 0.8 * 0.5  # a week tells more about an interval than a day
     assert found.leakage == pytest.approx(0.5)
     models = whole_week(promised).scenario.models
-    assert 0.45 < temporal_leakage(models, found.seen.losses).worst <= 0.5
+    assert 0.45 < temporal_leakage(models, found.plan.losses).worst <= 0.5
 
 
 @pytest.mark.parametrize(

@@ -224,12 +224,12 @@ def test_a_forecast_states_the_offset_of_its_estimate(tmp_path: Path) -> None:
 
 def test_a_roster_names_export_registers(tmp_path: Path) -> None:
     zone = KINDS["export"]()
-    assert roster_digest(zone) != roster_digest(replace(zone, export_meters=()))
+    assert roster_digest(zone) != roster_digest(replace(zone, registers=()))
     records = ran(tmp_path, zone)
     now = zone.begins
     found = audited(tmp_path, records, zone)
     assert failures(found) == {}
-    swapped = replace(later(zone), export_meters=(*zone.export_meters[1:], ""))
+    swapped = replace(later(zone), registers=zone.registers[1:])
     assert "other meters" in failures(audited(tmp_path, records, swapped))["roster"]
     with (
         pytest.raises(LedgerError, match="serve --yes"),

@@ -76,7 +76,7 @@ def test_the_promise_is_the_same_wherever_it_is_stated() -> None:
     assert public["sentence"] == said
     seen = outlook(zone)
     assert said in outlook_prose(seen)
-    assert said in plan_prose(replace(seen.seen, running=True), 0.2, None, seen.covers)
+    assert said in plan_prose(replace(seen.plan, running=True), 0.2, None, seen.covers)
     scenario = zone.scenario
     terms = Terms(
         scenario.zone, scenario.tariff, scenario.models, scenario.consumption, zone.policy,
@@ -199,7 +199,7 @@ def test_a_verdict_says_what_to_do_next() -> None:
         f" price is off by {price_error(seen):.0%}: publish the forecast, which spends nothing,"
         " join zones, or promise less (a larger epsilon)."
     )
-    prospect = replace(seen.seen.prospect, noise=seen.seen.prospect.noise * 1e-8)
-    large = verdict(replace(seen, seen=replace(seen.seen, prospect=prospect)), 6, 0.5)
+    prospect = replace(seen.plan.prospect, noise=seen.plan.prospect.noise * 1e-8)
+    large = verdict(replace(seen, plan=replace(seen.plan, prospect=prospect)), 6, 0.5)
     assert large["houses"] is None
     assert large["sentence"].endswith("run hushgrid check, then hushgrid serve.")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from hushgrid import Policy
@@ -18,17 +20,18 @@ from hushgrid.files.service_file import load_deployment
 from hushgrid.intake.csv import parse_csv
 from hushgrid.intake.espi import FORMAT as GREEN_BUTTON
 from hushgrid.intake.exports import crc16, dsmr_p1_batches, nested_json_batches
-from hushgrid.intake.readings import Parsed, Readings, collect
+from hushgrid.intake.readings import Parsed, Readings, Register, collect
 from hushgrid.intake.text import CANONICAL, ColumnMapping
 from hushgrid.service.http.app import make_app
 from hushgrid.service.ingest import Ingest, Receipt
 from hushgrid.service.meters import MeterStore
+from hushgrid.service.meters.columns import Roster
 from hushgrid.service.prices import History
 from hushgrid.service.simulated_meters import Fleet
 from tests.intake.renderings import espi_block, espi_meter, espi_type, feed
 from tests.intake.test_exports import FILES
 from tests.service.http.test_web import AUTH, DIGEST, Face
-from tests.service.setups import BEGINS, example, service, two_registers
+from tests.service.setups import BEGINS, example, service, several_meters, two_registers
 from tests.service.test_curator import Shown, curator
 from tests.service.test_guides import blocks
 
@@ -81,7 +84,38 @@ def test_a_net_reading_counts_when_both_registers_have_reported(tmp_path: Path) 
             meters.open_zone(ZONE.id, ZONE.meters, ZONE.seconds)
         far = 2**63 - 1
         meters.put(ZONE.id, [1, 4], [BEGINS] * 2, [900] * 2, [-far, far])
-        assert meters.get(ZONE.id, BEGINS).wh[1] < -(2**61), "no sum runs over"
+        assert meters.get(ZONE.id, BEGINS).wh[1] < -(2**54), "no sum runs over"
+
+
+def test_meters_of_one_home_are_added_up(tmp_path: Path) -> None:
+    """The home counts when all have reported, and is clamped as one."""
+    zone = several_meters(service(n=4, export=400))
+    with MeterStore(tmp_path / "meters.db") as meters:
+        meters.open_zone(*zone.roster)
+        ingest = Ingest([zone], meters)
+        for meter, wh, sums in (
+            ("elm-1", 300, [None, None]),
+            ("elm-1-heat", 250, [None, None]),
+            ("elm-2", 0, [None, None]),
+            ("elm-1-car", 500, [1050, None]),
+            ("elm-2-out", 120, [1050, None]),
+            ("elm-2-car", 70, [1050, -50]),
+        ):
+            assert ingest.take(rows((meter, BEGINS, 900, wh))) == Receipt(accepted=1)
+            interval = meters.get(zone.id, BEGINS)
+            assert [
+                int(interval.wh[house]) if interval.present[house] else None for house in (1, 2)
+            ] == sums
+        tally = interval.tally(zone.scenario.zone, lambda: np.full(4, 400))
+        assert tally.load == 2 * 400 + 1400 + 350, "the bound is of the home, not of its meters"
+        with pytest.raises(MeterError, match="serve --yes"):
+            meters.open_zone(zone.id, zone.meters, zone.seconds, zone.registers[::2])
+    many = [Register(0, name, 1) for name in crowd()]
+    for registers, words in ((many, "more than 64 meters"), (ZONE.registers * 2, "twice")):
+        with pytest.raises(MeterError, match=words):
+            Roster.of("elm", ZONE.meters, 900, registers)
+    with pytest.raises(MeterError, match="house order"):
+        Roster.of("elm", ZONE.meters, 900, zone.registers[::-1])
 
 
 def test_half_a_home_counts_as_expected(tmp_path: Path) -> None:
@@ -245,17 +279,50 @@ def test_the_service_file_names_the_registers(tmp_path: Path) -> None:
     (line,) = (one for one in block.splitlines() if "export_meters" in one)
     line = line.replace("roof-out-", "out-")
     first = loaded(f"export = 200\n{line}")
-    assert len(first.export_meters) == len(first.meters)
-    assert first.export_meters[:2] == ("out-0001", "out-0002")
-    assert first.registers[first.meters[0]] == "out-0001"
+    assert len(first.registers) == 30
+    assert first.registers[:2] == (Register(0, "out-0001", -1), Register(1, "out-0002", -1))
+    assert first.fed_in[first.meters[0]] == "out-0001"
     assert first.all_meters[len(first.meters)] == "out-0001"
     with pytest.raises(ConfigError, match=r"export_meters is set but export is not"):
         loaded("export_meters = {prefix = 'out-'}")
-    twice = (
-        f"export = 200\nexport_meters = {[first.meters[0]] * sum(map(bool, first.export_meters))}"
-    )
+    twice = f"export = 200\nexport_meters = {[first.meters[0]] * len(first.registers)}"
     with pytest.raises(ConfigError, match="twice"):
         loaded(twice)
+
+
+def test_the_service_file_lists_the_meters_of_a_home(tmp_path: Path) -> None:
+    head, houses, rest = example(BEGINS).partition("[[houses]]\n")
+    others = re.sub("(?m)^meters = .*$", "{meters}", rest, count=1)
+    count = 30
+
+    def loaded(more: str) -> Any:
+        path = tmp_path / "service.toml"
+        path.write_text(head + houses + others.replace("{meters}", more))
+        return load_deployment(path).zones[0]
+
+    listed = [f"m{n}" for n in range(2, count)]
+    zone = loaded(f'meters = ["m0", ["m1", "m1-heat", "m1-car"], {str(listed)[1:]}')
+    assert zone.meters[:count] == tuple(f"m{n}" for n in range(count))
+    assert zone.registers == (Register(1, "m1-heat", 1), Register(1, "m1-car", 1))
+    assert zone.all_meters[-2:] == ("m1-heat", "m1-car")
+    homes = "\n".join(["m0", "m1\tm1-heat\tm1-car", *listed])
+    (tmp_path / "meters.txt").write_text(homes)
+    assert loaded('meters_file = "meters.txt"').roster == zone.roster
+    for second, words in (
+        ('"m0"', "twice"), ('"a b "', "without spaces"), (', '.join(map(repr, crowd())), "64"),
+    ):  # fmt: skip
+        with pytest.raises(ConfigError, match=words):
+            loaded(f'meters = ["m0", ["m1", {second}], {str(listed)[1:]}')
+    with pytest.raises(ConfigError, match="a home of 0 meters"):
+        loaded(f'meters = ["m0", [], {str(listed)[1:]}')
+    with pytest.raises(ConfigError, match="one id for each house"):
+        loaded(
+            f'export = 9\nmeters = {{prefix = "x"}}\nexport_meters = [["a", "b"], {str(listed)[1:]}'
+        )
+
+
+def crowd() -> list[str]:
+    return [f"more-{n}" for n in range(64)]
 
 
 def test_simulated_homes_send_both_registers() -> None:
@@ -264,6 +331,9 @@ def test_simulated_homes_send_both_registers() -> None:
     assert two.ids == ZONE.all_meters
     assert two.wh[:4].tolist() == [max(wh, 0) if i == 1 else wh for i, wh in enumerate(one.wh)]
     assert two.wh[1] - two.wh[4] == one.wh[1]
+    three = Fleet(several_meters(plain), 3, BEGINS).interval(None)
+    assert three.wh[1] + three.wh[4] + three.wh[5] == one.wh[1]
+    assert three.wh[2] + three.wh[6] - three.wh[7] == one.wh[2]
 
 
 def test_import_and_http_read_one_export_into_both_registers(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from hushgrid.audit.certificate import certify
 from hushgrid.errors import FileError
 from hushgrid.files.deployment import ZoneService
 from hushgrid.files.service_file import load_deployment
-from hushgrid.files.weeks import Steps, laid, placed
+from hushgrid.files.weeks import Steps, placed, scenario_over
 from hushgrid.files.zone_file import load_zone
 from hushgrid.model.laws import Gamma
 from hushgrid.service.audit import load_ledger, terms_of
@@ -81,7 +81,7 @@ def test_laws_follow_the_local_month(tmp_path: Path) -> None:
     """The change is at local midnight: 22:00 UTC."""
     zone = service(tmp_path, "2026-05-31T00:00:00Z")
     assert zone.pattern is not None
-    one = laid(zone.pattern, Steps(zone.begins, STEP, 12, zone.time_zone))
+    one = scenario_over(zone.pattern, Steps(zone.begins, STEP, 12, zone.time_zone))
     first = int(datetime(2026, 5, 31, tzinfo=UTC).timestamp())
     for t in range(1, 13):
         at = datetime.fromtimestamp(first + (t - 1) * STEP, WHERE)

@@ -14,7 +14,7 @@ import pytest
 from hushgrid import Policy
 from hushgrid.files.deployment import ZoneService
 from hushgrid.files.service_file import load_deployment
-from hushgrid.intake.readings import Parsed, Readings
+from hushgrid.intake.readings import Parsed, Readings, Register
 from hushgrid.service.access.clients import Client, ClientStore
 from hushgrid.service.curator import utc
 from hushgrid.service.ingest import Delivery, Ingest, take_each
@@ -72,7 +72,9 @@ def test_energy_fed_in_is_neither_small_nor_usual() -> None:
     zone = service(houses=HOMES, export=800, policy=policy)
     assert warned(zone, parsed(zone, *[-400] * HOMES)) == []
     assert len(warned(zone, parsed(zone, *[-3] * HOMES))) == 1
-    two = replace(zone, export_meters=tuple(f"{name}-out" for name in zone.meters))
+    two = replace(
+        zone, registers=tuple(Register(i, f"{name}-out", -1) for i, name in enumerate(zone.meters))
+    )
     assert warned(two, parsed(two, *[0] * HOMES, first=HOMES)) == []
 
 

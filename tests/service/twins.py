@@ -32,6 +32,7 @@ from hushgrid import Noise, Policy
 from hushgrid.belief.filter import Expectations
 from hushgrid.cli.ledger import export
 from hushgrid.files.deployment import Deployment, Http, Mqtt, OpenAdr
+from hushgrid.intake.readings import Register
 from hushgrid.service import curator, mqtt
 from hushgrid.service import process as serve
 from hushgrid.service.access.clients import Client, ClientStore
@@ -53,7 +54,7 @@ SPOILED = {0: (1, 12), 1: (1, 12), 2: (2, 13)}  # steps with malformed bodies, b
 OTHERS = 2  # the world in which other meters report
 ZONES = {"elm-street": 6, "oak-lane": 3}
 EXPORT = {"elm-street": 0, "oak-lane": 300}  # [Wh]
-REGISTERS = {"elm-street": (), "oak-lane": ("", "oak-lane-out", "")}  # of energy fed in
+REGISTERS = {"elm-street": (), "oak-lane": (Register(1, "oak-lane-out", -1),)}  # of energy fed in
 RANGED = ("prices", "prices.csv", "evcc", "evcc/feed_in", "emhass", "octopus")
 OPENADR = (
     "programs", "programs/elm-street", "events", "events?active=true&programID=oak-lane",
@@ -100,7 +101,7 @@ def rows(world: int, zone: str, step: int) -> list[Row]:
     for house in range(ZONES[zone]):
         found = parts(world, zone, house, step)
         each = SECONDS // max(len(found), 1)
-        second = dict(zip(range(ZONES[zone]), REGISTERS[zone], strict=False)).get(house)
+        second = {register.house: register.meter for register in REGISTERS[zone]}.get(house)
         for i, wh in enumerate(found):
             place = (start + i * each, each)
             made.append((f"{zone}-{house}", *place, max(wh, 0) if second else wh))
@@ -223,7 +224,7 @@ class Seen:
                 3,
                 policy=policy,
                 export=EXPORT["oak-lane"],
-                export_meters=REGISTERS["oak-lane"],
+                registers=REGISTERS["oak-lane"],
             ),
             mqtt=Mqtt("nowhere", readings="in", prices="out/{zone}"),
             price_file=folder / "prices.json",

@@ -11,6 +11,7 @@ import numpy as np
 from hushgrid import Consumption, OccupancyModel, Policy, Scenario, Tariff, Uniform, Zone
 from hushgrid.errors import MeterRetryError
 from hushgrid.files.deployment import Deployment, ZoneService
+from hushgrid.intake.readings import Register
 from hushgrid.model.laws import Law, Net
 from hushgrid.service.ledger.writer import create
 from hushgrid.service.meters.columns import Counts, Interval
@@ -69,9 +70,9 @@ class MemoryMeters:
     fail: BaseException | None
 
     def open_zone(
-        self, zone: str, meters: Sequence[str], interval: int, export: Sequence[str] = ()
+        self, zone: str, meters: Sequence[str], interval: int, registers: Sequence[Register] = ()
     ) -> None:
-        assert not any(export), "registers are netted by a meter store"
+        assert not registers, "registers are netted by a meter store"
         self._zones[zone] = (len(meters), interval)
 
     def reopen(
@@ -80,10 +81,10 @@ class MemoryMeters:
         meters: Sequence[str],
         interval: int,
         begins: int = 0,
-        export: Sequence[str] = (),
+        registers: Sequence[Register] = (),
     ) -> None:
         self.closed[zone] = max(self.closed.get(zone, 0), begins)
-        self.open_zone(zone, meters, interval, export)
+        self.open_zone(zone, meters, interval, registers)
 
     def put(
         self, zone: str, house: Any, start: Any, duration: Any, wh: Any, *, marked: Any = None

@@ -291,7 +291,7 @@ class WindowPromise(NamedTuple):
         """Whether a block whose readings begin with this step is in one of its windows."""
         return self.last is None or first - self.steps + 1 <= self.last
 
-    def spent(self, blocks: Sequence[SpentBlock], first: int) -> float:
+    def loss(self, blocks: Sequence[SpentBlock], first: int) -> float:
         """The losses of the blocks in the window that ends with this step."""
         opens = first - self.steps + 1
         return math.fsum(
@@ -392,7 +392,7 @@ class WindowAccount:
             The loss; 0 where nothing is left, infinite where no promise is in force.
         """
         rooms = [
-            promise.epsilon - promise.spent(self.blocks, first)
+            promise.epsilon - promise.loss(self.blocks, first)
             for promise in self.promises
             if promise.binds(first)
         ]

@@ -109,11 +109,11 @@ def refuse_others(knowledge: Knowledge, name: str) -> None:
         name: Name of the filter, for the message.
 
     Raises:
-        PolicyError: If `knowledge.others` is set.
+        PolicyError: If `knowledge.bystanders` is set.
     """
-    if knowledge.others is not None:
+    if knowledge.bystanders is not None:
         raise PolicyError(
-            f"others is {type(knowledge.others).__name__}, which {name} does not use;"
+            f"bystanders is {type(knowledge.bystanders).__name__}, which {name} does not use;"
             " give it to Factored."
         )
 

@@ -20,8 +20,8 @@ from hushgrid.adversary.knowledge import (
     HOST,
     Array,
     Blur,
+    Bystanders,
     Knowledge,
-    Others,
     StepLaws,
     like,
     log,
@@ -146,10 +146,10 @@ class Factored(Adversary):
         self._nodes: dict[StepLaws, tuple[LawNodes, Array]] = {}
         self._moves: dict[tuple[int, int], Array] = {}
 
-    def with_others(self, others: Others) -> Factored:
+    def with_bystanders(self, bystanders: Bystanders) -> Factored:
         """The same adversary with other knowledge of the other houses, step by step of a day."""
         adversary = copy(self)
-        adversary.knowledge = self.knowledge.with_others(others)
+        adversary.knowledge = self.knowledge.with_bystanders(bystanders)
         return adversary
 
     def prior(self, model: OccupancyModel) -> Array:

@@ -294,7 +294,7 @@ def _table(values: ArrayLike, label: str) -> Int32s:
     return index_array(np.clip(table.astype(np.int64), 0, 2**31 - 1), label, ReadingError)
 
 
-Others = KnownReadings | KnownOccupancy
+Bystanders = KnownReadings | KnownOccupancy
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -321,7 +321,7 @@ class Knowledge:
         clamp: The policy's clamps by class [Wh]; empty for none.
         digest: Digest of the terms (`state.digest`); where given, releases of other terms are
             refused.
-        others: Readings or occupancy of all other houses, for an adversary stronger than the
+        bystanders: Readings or occupancy of all other houses, for an adversary stronger than the
             paper's.
     """
 
@@ -330,7 +330,7 @@ class Knowledge:
     consumption: Consumption
     clamp: Clamp = ()
     digest: str | None = None
-    others: Others | None = None
+    bystanders: Bystanders | None = None
     _bound: Int32s = field(init=False, repr=False)
     _least: Ints = field(init=False, repr=False)
     _kinds: Int32s = field(init=False, repr=False)
@@ -361,7 +361,7 @@ class Knowledge:
             "_known": {},
         }.items():
             object.__setattr__(self, name, value)
-        _check_others(self.others, self.zone.n_houses)
+        _check_bystanders(self.bystanders, self.zone.n_houses)
 
     @property
     def n_houses(self) -> int:
@@ -373,11 +373,11 @@ class Knowledge:
         """Sum of the lower ends of the clamp [Wh]: in every noisy load, and in no law here."""
         return int(self._least.sum())
 
-    def with_others(self, others: Others) -> Knowledge:
+    def with_bystanders(self, bystanders: Bystanders) -> Knowledge:
         """The same with other knowledge of the other houses; computed laws are shared."""
-        _check_others(others, self.n_houses)
+        _check_bystanders(bystanders, self.n_houses)
         knowledge = copy(self)
-        object.__setattr__(knowledge, "others", others)
+        object.__setattr__(knowledge, "bystanders", bystanders)
         return knowledge
 
     def laws(self, t: int, rate: float | None) -> StepLaws:
@@ -400,14 +400,14 @@ class Knowledge:
 
     def cut_readings(self, t: int) -> Ints | None:
         """The known readings of step t, cut as the curator cuts them; None if none are known."""
-        if not isinstance(self.others, KnownReadings):
+        if not isinstance(self.bystanders, KnownReadings):
             return None
-        above = _row(self.others, t) - self._least
+        above = _row(self.bystanders, t) - self._least
         return np.asarray(np.clip(above, 0, self._bound), np.int64)
 
     def occupancy(self, t: int) -> Int32s | None:
         """The known occupancy of step t; None if none is known."""
-        return _row(self.others, t) if isinstance(self.others, KnownOccupancy) else None
+        return _row(self.bystanders, t) if isinstance(self.bystanders, KnownOccupancy) else None
 
     def check_release(self, release: Release, t: int, digest: str | None) -> Blur:
         """The noise of a release; `t` is the last step seen. Unusable releases are refused."""
@@ -444,20 +444,20 @@ class Knowledge:
         return Blur(release.noise, float(release.scale))
 
 
-def _row(others: Others, t: int) -> Int32s:
-    first, steps = others.first, len(others.values)
+def _row(bystanders: Bystanders, t: int) -> Int32s:
+    first, steps = bystanders.first, len(bystanders.values)
     if not first <= t < first + steps:
         after = f" from step {first} on" if first > 1 else ""
         raise ReadingError(
-            f"{type(others).__name__} has {steps} steps{after} but step {t} is asked for;"
+            f"{type(bystanders).__name__} has {steps} steps{after} but step {t} is asked for;"
             " give a row for every step."
         )
-    return np.asarray(others.values[t - first])
+    return np.asarray(bystanders.values[t - first])
 
 
-def _check_others(others: Others | None, n_houses: int) -> None:
-    if others is not None and others.values.shape[1] != n_houses:
+def _check_bystanders(bystanders: Bystanders | None, n_houses: int) -> None:
+    if bystanders is not None and bystanders.values.shape[1] != n_houses:
         raise ReadingError(
-            f"{type(others).__name__} has {others.values.shape[1]} columns but the zone has"
+            f"{type(bystanders).__name__} has {bystanders.values.shape[1]} columns but the zone has"
             f" {n_houses} houses; give one column for each house."
         )

@@ -295,7 +295,7 @@ def houses(made: Recomputed, leakage: Floats | None) -> Houses:
         The losses.
     """
     first, losses = made.first, made.losses
-    stated = np.array(made.stated)
+    stated = np.array(made.recorded_scale)
     if not len(losses):
         losses, stated = np.zeros((1, first.zone.n_houses)), np.zeros(1)
     each = np.where(stated > 0, 1 / np.where(stated > 0, stated, 1), 0.0)

@@ -56,7 +56,7 @@ class Recomputed:
         first: State before its first step.
         losses: (T, N) losses at the stated scales.
         due: (T,) scales the terms lead to [Wh].
-        stated: (T,) scales stated [Wh]; 0 without readings.
+        recorded_scale: (T,) scales on record [Wh]; 0 without readings.
         used: Releases from readings.
         residual: Noisy load - public guess of the releases in `used` [Wh].
         scale: Scales stated in `used` [Wh].
@@ -67,7 +67,7 @@ class Recomputed:
     first: State
     losses: Floats
     due: tuple[float, ...]
-    stated: tuple[float, ...]
+    recorded_scale: tuple[float, ...]
     used: tuple[RecordedRelease, ...]
     residual: Floats
     scale: Floats

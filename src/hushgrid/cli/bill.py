@@ -89,7 +89,7 @@ def bill(
     service = common.load_either(config, name).service if config else None
     if operator and service is None:
         raise FileError(f"config is {config}; --operator needs a service file, not a zone file.")
-    registers = service.registers if service else {}
+    registers = service.fed_in if service else {}
     batches = (read_readings(path, mapping, registers=registers).readings for path in readings)
     intervals = net_of(to_intervals(concat(batches), seconds).complete, registers)
     inside = (intervals.start >= first_start) & (intervals.start < end_start)

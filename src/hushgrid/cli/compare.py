@@ -142,7 +142,7 @@ class ZoneModel(NamedTuple):
         if service is not None and service.pattern is not None:
             meters, scenario = service.meters, service.pattern.scenario
         else:
-            file, scenario = TomlFile(path), zone.whole or zone.scenario
+            file, scenario = TomlFile(path), zone.all_months or zone.scenario
             groups = file.content["houses"]
             if any({"meters", "meters_file"} & set(group) for group in groups):
                 meters = meter_ids(file)
@@ -360,7 +360,7 @@ def compare(
     with common.progress("days", days) as tick:
         result = compared(
             source, promise, days=days, seed=seed, attack_days=attack_days, methods=methods,
-            known=journal, tick=tick, draws=draws, rho=rho, noise=noise,
+            journal=journal, tick=tick, draws=draws, rho=rho, noise=noise,
         )  # fmt: skip
     curve = _curve(source, promise, methods, chart_days, seed, out, settings, noise)
     scores = _battery_scores(source, seed) if batteries and readings is None else []
@@ -427,7 +427,7 @@ def _curve(
         return [
             compared(
                 first, replace(promise, epsilon=promise.epsilon * factor), days=days, seed=seed,
-                methods=methods, known=journal, tick=tick, noise=noise,
+                methods=methods, journal=journal, tick=tick, noise=noise,
             )
             for factor in CURVE
         ]  # fmt: skip

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
     from hushgrid._numbers import Floats
     from hushgrid.files.learn_file import LearnTable
-    from hushgrid.learn.evaluation import PublishedGroup
-    from hushgrid.learn.export import ExportedModels, ZoneChoices
-    from hushgrid.learn.habits import Survey
-    from hushgrid.learn.histories import Histories, Roof
-    from hushgrid.learn.learner import Learned
+    from hushgrid.learning.evaluation import PublishedGroup
+    from hushgrid.learning.export import ExportedModels, ZoneChoices
+    from hushgrid.learning.habits import Survey
+    from hushgrid.learning.histories import Histories, Roof
+    from hushgrid.learning.learner import Learned
     from hushgrid.model.occupancy import OccupancyModel
     from hushgrid.service.template import ModelSource, NewZone
 
@@ -49,15 +49,15 @@ def read_mix(survey: str, mix: str) -> tuple[Survey, dict[int, int], str]:
     from hushgrid.errors import ModelError
     from hushgrid.files.models import load_survey
 
-    given = load_survey(survey)
+    chains = load_survey(survey)
     try:
         counts = {int(n): int(count) for n, count in (part.split(":") for part in mix.split(","))}
     except ValueError:
         raise ModelError(f"mix is {mix!r}; give houses by residents such as 1:30,2:40.") from None
     if not all(count > 0 for count in counts.values()):
         raise ModelError(f"mix is {mix!r}; give at least one house for each number of residents.")
-    definitions = {key[2] for key in given.chances}
-    return given, counts, "present" if "present" in definitions else "active"
+    definitions = {key[2] for key in chains.chances}
+    return chains, counts, "present" if "present" in definitions else "active"
 
 
 def _zone_from_survey(
@@ -79,9 +79,9 @@ def _zone_from_survey(
     from hushgrid.errors import FileError
     from hushgrid.files.readings import read_meters
     from hushgrid.files.results import make_folder
-    from hushgrid.learn.evaluation import PublishedGroup
-    from hushgrid.learn.export import CONTRACT_W, usual_wh
-    from hushgrid.learn.habits import (
+    from hushgrid.learning.evaluation import PublishedGroup
+    from hushgrid.learning.export import CONTRACT_W, usual_wh
+    from hushgrid.learning.habits import (
         PSEUDO_COUNT,
         RESPONDENTS,
         slots_unprotected,
@@ -92,18 +92,18 @@ def _zone_from_survey(
 
     if survey is None:
         raise FileError("readings and survey are both unset; give histories, a survey, or both.")
-    given, counts, definition = read_mix(survey, mix or "2:20")
+    chains, counts, definition = read_mix(survey, mix or "2:20")
     houses = [n for n, count in counts.items() for _ in range(count)]
     ids = () if listed is None else tuple(read_meters(listed))
     if ids and len(ids) != len(houses):
         raise FileError(
             f"meters has {len(ids)} meters but mix has {len(houses)} houses; give a mix of as many."
         )
-    models = survey_models(given, houses, seconds=seconds, definition=definition)
-    raw = survey_models(given, houses, seconds=seconds, definition=definition, pseudo_count=0.0)
+    models = survey_models(chains, houses, seconds=seconds, definition=definition)
+    raw = survey_models(chains, houses, seconds=seconds, definition=definition, pseudo_count=0.0)
     make_folder(out)
-    sources, written = survey_files(out, models)
-    made = NewZone(
+    sources, paths = survey_files(out, models)
+    zone = NewZone(
         homes=len(houses),
         id=table.zone,
         time_zone=time_zone,
@@ -115,10 +115,10 @@ def _zone_from_survey(
         prefix=f"{table.zone}-",
         models=sources,
     )
-    written += _service_files(out, made, _first_interval(0, seconds, table.begins))
+    paths += _service_files(out, zone, _first_interval(0, seconds, table.begins))
     groups = [
         PublishedGroup(
-            survey_chain(given, n, seconds=seconds, definition=definition), {}, (), (0,), count
+            survey_chain(chains, n, seconds=seconds, definition=definition), {}, (), (0,), count
         )
         for n, count in counts.items()
     ]
@@ -138,7 +138,7 @@ def _zone_from_survey(
         },
         "verdict": _verdict(out),
     }
-    return values, tuple(groups), written
+    return values, tuple(groups), paths
 
 
 def survey_files(
@@ -154,16 +154,16 @@ def survey_files(
         What the service file says of each, and the files written.
     """
     from hushgrid.files.results import save_model
-    from hushgrid.learn.habits import PSEUDO_COUNT, RESPONDENTS
+    from hushgrid.learning.habits import PSEUDO_COUNT, RESPONDENTS
     from hushgrid.service.template import ModelSource
 
     smoothed = f"pseudo-count {PSEUDO_COUNT:g} of {RESPONDENTS:g}"
-    sources, written = list[ModelSource](), list[Path]()
+    sources, paths = list[ModelSource](), list[Path]()
     for number, model in enumerate(models, 1):
         name = "theta.json" if number == 1 else f"theta{number}.json"
-        written.append(save_model(folder / name, model))
+        paths.append(save_model(folder / name, model))
         sources.append(ModelSource(name, f"public, of the survey {model.name}, {smoothed}"))
-    return tuple(sources), written
+    return tuple(sources), paths
 
 
 def _by_contract(bound: int | None) -> str:
@@ -177,10 +177,10 @@ def _draw_survey(
     from hushgrid.files.results import save_figures
     from hushgrid.report.learn import chain_figure
 
-    drawn = {"transitions": chain_figure(public, seconds)}
+    figures = {"transitions": chain_figure(public, seconds)}
     title = f"Zone {values['zone']} of a survey"
-    page = common.write_page(out / "report.html", title, _survey_prose(values), drawn)
-    return [*save_figures(out, drawn), page]
+    page = common.write_page(out / "report.html", title, _survey_prose(values), figures)
+    return [*save_figures(out, figures), page]
 
 
 def _survey_prose(values: dict[str, Any]) -> str:
@@ -200,16 +200,16 @@ def _survey_prose(values: dict[str, Any]) -> str:
 class _Part(NamedTuple):
     """Homes of one kind, and what was learned of them."""
 
-    found: Histories
+    histories: Histories
     result: Learned
-    made: ExportedModels
+    exported: ExportedModels
     registers: dict[str, str]  # of energy fed in, by meter
 
 
 def _write(
     out: Path,
     parts: Sequence[_Part],
-    asked: ZoneChoices,
+    choices: ZoneChoices,
     begins: int | None,
     season: tuple[int, ...],
 ) -> list[Path]:
@@ -220,52 +220,52 @@ def _write(
     import numpy as np
 
     from hushgrid.files.results import save_model, write_text
-    from hushgrid.learn.export import ZoneSettings, groups_of, usual_wh, zone_text
-    from hushgrid.learn.habits import model_of
+    from hushgrid.learning.export import ZoneSettings, groups_of, usual_wh, zone_text
+    from hushgrid.learning.habits import model_of
 
-    by_part = [groups_of(part.result, part.made) for part in parts]
-    groups = [group for some in by_part for group in some]
+    by_part = [groups_of(part.result, part.exported) for part in parts]
+    groups = [group for part_groups in by_part for group in part_groups]
     chain_of = np.repeat(np.arange(len(groups)), [len(names) for _, names in groups])
-    model = model_of([one.chain for one, _ in groups], chain_of, f"{asked.zone} learned")
-    written = [save_model(out / "theta.json", model)]
-    result, made = parts[0].result, parts[0].made
-    first = _first_interval(max(one.result.ends for one in parts), result.seconds, begins)
-    if made.provenance == "pooled":
+    model = model_of([group.chain for group, _ in groups], chain_of, f"{choices.zone} learned")
+    paths = [save_model(out / "theta.json", model)]
+    result, exported = parts[0].result, parts[0].exported
+    first = _first_interval(max(part.result.ends for part in parts), result.seconds, begins)
+    if exported.provenance == "pooled":
         ((public, meters),) = groups
         return [
-            *written,
-            *_service_files(out, _pooled(parts[0], public, meters, asked, model, season), first),
+            *paths,
+            *_service_files(out, _pooled(parts[0], public, meters, choices, model, season), first),
         ]
     offers = [
         ZoneSettings(
-            zone=asked.zone,
+            zone=choices.zone,
             seconds=result.seconds,
-            time_zone=asked.time_zone,
-            bound=part.made.bound,
-            export=part.made.export,
+            time_zone=choices.time_zone,
+            bound=part.exported.bound,
+            export=part.exported.export,
             registers=part.registers,
             months=season,
             seasons=result.seasons,
-            bound_by=part.made.bound_by,
+            bound_by=part.exported.bound_by,
             # who could be fitted is a secret of the homes; how many there are is not
-            homes=sum(len(one.result.ids) for one in parts),
-            epsilon=max(one.made.epsilon for one in parts),
-            law=", ".join(dict.fromkeys(one.result.family for one in parts)),
+            homes=sum(len(part.result.ids) for part in parts),
+            epsilon=max(part.exported.epsilon for part in parts),
+            law=", ".join(dict.fromkeys(part.result.family for part in parts)),
             prior=result.habits,
             days=result.terms.days,
-            usual=usual_wh(asked.usual, result.seconds),
+            usual=usual_wh(choices.usual, result.seconds),
         )
         for part in parts
     ]
     more = list(zip(offers[1:], by_part[1:], strict=True))
-    return [*written, write_text(out / "zone.toml", zone_text(offers[0], by_part[0], more))]
+    return [*paths, write_text(out / "zone.toml", zone_text(offers[0], by_part[0], more))]
 
 
 def _pooled(
     part: _Part,
     public: PublishedGroup,
     meters: Sequence[str],
-    asked: ZoneChoices,
+    choices: ZoneChoices,
     model: OccupancyModel,
     season: tuple[int, ...],
 ) -> NewZone:
@@ -273,30 +273,30 @@ def _pooled(
 
     All of it is public, or comes from noisy sums.
     """
-    from hushgrid.learn.export import drowned, law_lines, usual_wh
+    from hushgrid.learning.export import drowned, law_lines, usual_wh
     from hushgrid.service.template import ModelSource, NewZone
 
-    result, made = part.result, part.made
+    result, exported = part.result, part.exported
     homes = len(result.ids)
     return NewZone(
         homes=homes,
-        id=asked.zone,
-        time_zone=asked.time_zone,
+        id=choices.zone,
+        time_zone=choices.time_zone,
         seconds=result.seconds,
-        usual=usual_wh(asked.usual, result.seconds),
-        bound=made.bound,
-        bound_by=made.bound_by,
+        usual=usual_wh(choices.usual, result.seconds),
+        bound=exported.bound,
+        bound_by=exported.bound_by,
         meters=tuple(meters),
         models=(ModelSource("theta.json", "pooled, by hushgrid learn"),),
         learned={
-            "provenance": made.provenance,
+            "provenance": exported.provenance,
             "homes": homes,
-            "epsilon": made.epsilon,
+            "epsilon": exported.epsilon,
             "digest": model.digest,
             **({"months": list(season)} if season else {}),
-            **({"seasons": [list(some) for some in result.seasons]} if result.seasons else {}),
+            **({"seasons": [list(months) for months in result.seasons]} if result.seasons else {}),
         },
-        laws=() if drowned(homes, asked.pool_budget or 0.0) else tuple(law_lines(public)),
+        laws=() if drowned(homes, choices.pool_budget or 0.0) else tuple(law_lines(public)),
     )
 
 
@@ -307,17 +307,17 @@ def _service_files(out: Path, zone: NewZone, begins: datetime) -> list[Path]:
     from hushgrid.service.template import KEY_FILE, new_file, planned_errors
 
     text = new_file(int(begins.timestamp()), zone, planned_errors(zone))
-    written, key = [write_text(out / "service.toml", text)], out / KEY_FILE
+    paths, key = [write_text(out / "service.toml", text)], out / KEY_FILE
     if not key.exists():
         create(key)
-        written.append(key)
-    return written
+        paths.append(key)
+    return paths
 
 
-def _first_interval(ends: int, seconds: int, asked: int | None) -> datetime:
+def _first_interval(ends: int, seconds: int, begins: int | None) -> datetime:
     """First interval of a service: the given one, else today, or the day after the readings."""
-    if asked is not None:
-        return datetime.fromtimestamp(asked // seconds * seconds, UTC)
+    if begins is not None:
+        return datetime.fromtimestamp(begins // seconds * seconds, UTC)
     today = int(datetime.now(UTC).timestamp()) // DAY * DAY
     return datetime.fromtimestamp(max(today, -(-ends // DAY) * DAY), UTC)
 
@@ -327,31 +327,31 @@ def _draw(out: Path, parts: Sequence[_Part], values: dict[str, Any]) -> list[Pat
     import numpy as np
 
     from hushgrid.files.results import save_figures
-    from hushgrid.learn.em import posterior, select_homes
-    from hushgrid.learn.histories import clamped
+    from hushgrid.learning.em import posterior, select_homes
+    from hushgrid.learning.histories import clamped
     from hushgrid.report.learn import chain_figure, law_figure, learned_prose
 
-    public = tuple(group for part in parts for group in part.made.public)
-    drawn = {"transitions": chain_figure(public, parts[0].result.seconds)}
+    public = tuple(group for part in parts for group in part.exported.public)
+    figures = {"transitions": chain_figure(public, parts[0].result.seconds)}
     secret = []
-    for number, (found, result, made, _) in enumerate(parts, 1):
+    for number, (histories, result, exported, _) in enumerate(parts, 1):
         kind = "" if number == 1 else f"-{number}"
-        some = np.unique(np.linspace(0, len(result.usable) - 1, 3).astype(int))
-        usable = clamped(found.homes(result.usable[some]))
-        post = posterior(usable.wh, select_homes(result.own, some))
-        drawn[f"laws{kind}"] = law_figure(made.public, made.bound, made.export)
-        drawn[f"days{kind}"] = example_days(usable, post)
+        sample = np.unique(np.linspace(0, len(result.usable) - 1, 3).astype(int))
+        usable = clamped(histories.homes(result.usable[sample]))
+        post = posterior(usable.wh, select_homes(result.fits, sample))
+        figures[f"laws{kind}"] = law_figure(exported.public, exported.bound, exported.export)
+        figures[f"days{kind}"] = example_days(usable, post)
         secret.append(f"days{kind}")
     title = f"Learned zone {values['zone']}"
-    page = common.write_page(out / "report.html", title, learned_prose(values), drawn, secret)
-    return [*save_figures(out, drawn), page]
+    page = common.write_page(out / "report.html", title, learned_prose(values), figures, secret)
+    return [*save_figures(out, figures), page]
 
 
-def example_days(found: Histories, post: Floats) -> Figure:
+def example_days(histories: Histories, post: Floats) -> Figure:
     """Figure of two days of some homes with the probability that they are occupied.
 
     Args:
-        found: Histories of the homes.
+        histories: Histories of the homes.
         post: (homes, steps) probability of occupancy.
 
     Returns:
@@ -359,32 +359,32 @@ def example_days(found: Histories, post: Floats) -> Figure:
     """
     from hushgrid.report.learn import days_figure
 
-    these = _two_days(found)
+    two_days = _two_days(histories)
     return days_figure(
-        found.wh[:, these] - found.offset,
-        post[:, these],
-        found.local_time[these],
-        found.seconds,
-        found.ids,
-        None if found.labels is None else found.labels[:, these],
+        histories.wh[:, two_days] - histories.offset,
+        post[:, two_days],
+        histories.local_time[two_days],
+        histories.seconds,
+        histories.ids,
+        None if histories.labels is None else histories.labels[:, two_days],
     )
 
 
-def _two_days(found: Histories) -> slice:
+def _two_days(histories: Histories) -> slice:
     """Two days from a local midnight on, of which most is known; the middle of all such."""
     import numpy as np
 
-    steps = found.steps_a_day
-    midnights = np.flatnonzero(found.local_time % DAY < found.seconds)
-    midnights = midnights[midnights + 2 * steps <= found.wh.shape[1]]
+    steps = histories.steps_a_day
+    midnights = np.flatnonzero(histories.local_time % DAY < histories.seconds)
+    midnights = midnights[midnights + 2 * steps <= histories.wh.shape[1]]
     if not midnights.size:
-        return slice(0, min(2 * steps, found.wh.shape[1]))
-    worth = np.isfinite(found.wh).mean(axis=0)
-    if found.labels is not None:
-        worth += (found.labels >= 0).mean(axis=0)
-    known = np.cumsum(np.pad(worth, (1, 0)))
-    seen = known[midnights + 2 * steps] - known[midnights]
-    best = midnights[seen >= seen.max() - 1e-9]
+        return slice(0, min(2 * steps, histories.wh.shape[1]))
+    worth = np.isfinite(histories.wh).mean(axis=0)
+    if histories.labels is not None:
+        worth += (histories.labels >= 0).mean(axis=0)
+    worth_before = np.cumsum(np.pad(worth, (1, 0)))
+    worth_of_days = worth_before[midnights + 2 * steps] - worth_before[midnights]
+    best = midnights[worth_of_days >= worth_of_days.max() - 1e-9]
     return slice(int(best[len(best) // 2]), int(best[len(best) // 2]) + 2 * steps)
 
 
@@ -449,23 +449,23 @@ def learn(
         read_histories,
         read_meters,
         read_roofs,
-        rows_apart,
+        rows_independent,
     )
     from hushgrid.files.results import make_folder
-    from hushgrid.learn.export import (
+    from hushgrid.learning.export import (
         ZoneChoices,
-        check_rows_apart,
+        check_rows_independent,
         export_models,
         operator_figures,
     )
-    from hushgrid.learn.histories import netted, split_roofs
-    from hushgrid.learn.learner import LearningTerms
-    from hushgrid.learn.learner import learn as learned
+    from hushgrid.learning.histories import netted, split_roofs
+    from hushgrid.learning.learner import LearningTerms
+    from hushgrid.learning.learner import learn as learned
     from hushgrid.mechanism.noise import SecureNoise
     from hushgrid.report.learn import learned_content, learned_prose, learned_values, zone_values
 
     table = load_learn(config)
-    asked = ZoneChoices(
+    choices = ZoneChoices(
         table.zone,
         time_zone,
         table.bound,
@@ -480,37 +480,37 @@ def learn(
     if readings is None:
         seconds = seconds or 900
         with common.progress("making the models of the survey", None):
-            values, chains, written = _zone_from_survey(
+            values, chains, paths = _zone_from_survey(
                 out, survey, mix, seconds, time_zone, table, meters
             )
         if table.figures:
-            written += _draw_survey(out, values, chains, seconds)
+            paths += _draw_survey(out, values, chains, seconds)
         common.echo(_survey_prose(values), json)
-        written += common.write_json(values, json)
-        common.echo_written(written, json, "\n")
+        paths += common.write_json(values, json)
+        common.echo_written(paths, json, "\n")
         return
-    given = {"--from": first, "--to": last, "--interval": seconds, "--meters": meters}
-    _need_public(asked, [name for name, value in given.items() if value is None])
-    if asked.pool_budget is not None or asked.bound_budget is not None:
-        check_rows_apart(asked, rows_apart(readings, mapping))
+    options = {"--from": first, "--to": last, "--interval": seconds, "--meters": meters}
+    _need_public(choices, [name for name, value in options.items() if value is None])
+    if choices.pool_budget is not None or choices.bound_budget is not None:
+        check_rows_independent(choices, rows_independent(readings, mapping))
     season, export = tuple(sorted(set(table.months))), table.export
     if season and table.seasons:
         raise IntakeError("months and seasons are both set; give one of them.")
     panels = {} if table.roofs is None else read_roofs(table.roofs)
     _check_panels(panels, export, pool_budget)
-    registers = {name: one.export_meter for name, one in panels.items() if one.export_meter}
+    registers = {name: roof.export_meter for name, roof in panels.items() if roof.export_meter}
     second = [*registers.values(), *filter(None, (o.production_meter for o in panels.values()))]
     make_folder(out)
     with common.stages() as watch:
-        found = read_histories(
+        histories = read_histories(
             readings, mapping=mapping, time_zone=time_zone, seconds=seconds, begins=first,
             ends=last, meters=None if meters is None else [*read_meters(meters), *second],
             labels=labels, watch=watch, registers=registers, months=season,
             seasons=table.seasons,
         )  # fmt: skip
-        kinds = split_roofs(replace(found, export=export or 0), panels)
+        kinds = split_roofs(replace(histories, export=export or 0), panels)
         kinds = tuple(netted(kind) for kind in kinds) if table.net_laws else kinds
-        habits = read_habits(survey, table.residents, found.seconds)
+        habits = read_habits(survey, table.residents, histories.seconds)
         pooled = pool_budget is not None
         terms = LearningTerms(
             law="lognormal" if table.law == "auto" and pooled and not export else table.law,
@@ -522,45 +522,45 @@ def learn(
         for kind in kinds:
             # of homes of a table, net readings have histograms, whatever the others have
             net = bool(panels and kind.export and kind.solar is None)
-            own = replace(terms, law="auto") if net else terms
-            results.append(learned(kind, habits, own, watch=watch, pooled=pooled))
+            kind_terms = replace(terms, law="auto") if net else terms
+            results.append(learned(kind, habits, kind_terms, watch=watch, pooled=pooled))
         noise = SecureNoise()
         watch("making the models that are written", None)
         parts = [
             _Part(
                 kind,
                 result,
-                export_models(result, kind, asked, noise),
+                export_models(result, kind, choices, noise),
                 {name: registers[name] for name in kind.ids if name in registers},
             )
             for kind, result in zip(kinds, results, strict=True)
         ]
         # before any figure: none of them may decide whether a pooled model is published
-        written = _write(out, parts, asked, table.begins, season)
-        each, contents = [], []
+        paths = _write(out, parts, choices, table.begins, season)
+        home_values, contents = [], []
         tick = watch("judging them on days held out", len(parts))
-        for kind, result, made, _ in parts:
-            judged = operator_figures(result, made, kind, habits)
-            each.append(learned_values(result, made, judged, asked, kind))
-            each[-1] |= {"months": list(season)} if season else {}
-            contents.append(learned_content(result, made, judged, each[-1]))
+        for kind, result, exported, _ in parts:
+            judged = operator_figures(result, exported, kind, habits)
+            home_values.append(learned_values(result, exported, judged, choices, kind))
+            home_values[-1] |= {"months": list(season)} if season else {}
+            contents.append(learned_content(result, exported, judged, home_values[-1]))
             tick()
-            if some := [name for name in kind.ids if name in panels]:
-                pairs = {n: (panels[n].export_meter, panels[n].production_meter) for n in some}
+            if names := [name for name in kind.ids if name in panels]:
+                pairs = {n: (panels[n].export_meter, panels[n].production_meter) for n in names}
                 contents[-1]["roofs"] = pairs
-        values = each[0] if len(each) == 1 else zone_values(each)
-        written.append(save_learned(out, contents))
+        values = home_values[0] if len(home_values) == 1 else zone_values(home_values)
+        paths.append(save_learned(out, contents))
         if table.figures:
             watch("drawing", None)
-            written += _draw(out, parts, values)
+            paths += _draw(out, parts, values)
         values["verdict"] = None
-        if parts[0].made.provenance != "private":
+        if parts[0].exported.provenance != "private":
             watch("planning the service", None)
-            values["verdict"] = _verdict(out, [one["held_out"] for one in each])
+            values["verdict"] = _verdict(out, [scores["held_out"] for scores in home_values])
     advice = values["verdict"]["sentence"] if values["verdict"] else _FOR_EXPERIMENTS
     common.echo(f"{learned_prose(values)}\n\n{advice}", json)
-    written += common.write_json(values, json)
-    common.echo_written(written, json, "\n")
+    paths += common.write_json(values, json)
+    common.echo_written(paths, json, "\n")
 
 
 _FOR_EXPERIMENTS = (
@@ -584,7 +584,7 @@ def _check_panels(panels: dict[str, Roof], export: int | None, pool_budget: floa
         )
 
 
-def _verdict(out: Path, held: Sequence[dict[str, Any] | None] = ()) -> dict[str, Any]:
+def _verdict(out: Path, held_out: Sequence[dict[str, Any] | None] = ()) -> dict[str, Any]:
     """What the written service is worth as it is, for the operator alone.
 
     A model is granted the error that it had on the days held out, where that is more than usual.
@@ -594,29 +594,29 @@ def _verdict(out: Path, held: Sequence[dict[str, Any] | None] = ()) -> dict[str,
     from hushgrid.service.promise import outlook
 
     (zone,) = load_deployment(out / "service.toml").zones
-    found = outlook(zone)
-    rho = max([found.rho, *(one["forecast_error"] for one in held if one)])
+    forecast = outlook(zone)
+    rho = max([forecast.rho, *(scores["forecast_error"] for scores in held_out if scores)])
     if zone.policy.estimator != "releases":  # in which no model has a part
-        found = replace(found, rho=rho)
-    return verdict(found, len(zone.meters), zone.accept_error)
+        forecast = replace(forecast, rho=rho)
+    return verdict(forecast, len(zone.meters), zone.accept_error)
 
 
-def _groups(asked: str | int, *, public: bool) -> tuple[int, ...]:
+def _groups(number: str | int, *, public: bool) -> tuple[int, ...]:
     """Slot groups a day to try; of a public model one number, which no reading decides."""
-    from hushgrid.learn.learner import GROUPS
+    from hushgrid.learning.learner import GROUPS
 
-    if asked != "auto":
-        return (int(asked),)
+    if number != "auto":
+        return (int(number),)
     # noise on more sums costs a pool more than they say, below a hundred thousand homes
     return GROUPS[:1] if public else GROUPS
 
 
-def _need_public(asked: ZoneChoices, missing: list[str]) -> None:
+def _need_public(choices: ZoneChoices, missing: list[str]) -> None:
     """Refuse a budget where readings would decide what no noise covers."""
     from hushgrid.errors import PolicyError
 
-    if missing and (asked.pool_budget is not None or asked.bound_budget is not None):
-        word = "pool-budget" if asked.pool_budget is not None else "learn.bound_budget"
+    if missing and (choices.pool_budget is not None or choices.bound_budget is not None):
+        word = "pool-budget" if choices.pool_budget is not None else "learn.bound_budget"
         raise PolicyError(
             f"{word} is set but {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not:"
             " taken from readings, they would publish without noise what one home did; give"
@@ -631,9 +631,9 @@ def _seconds(interval: str | None) -> int | None:
 
     if interval is None:
         return None
-    found = seconds_of(int(interval) if interval.isdecimal() else interval)
-    if found is None or found < 60:
+    seconds = seconds_of(int(interval) if interval.isdecimal() else interval)
+    if seconds is None or seconds < 60:
         raise IntakeError(
             f"interval is {interval!r}; give 60 seconds or more, such as 1800 or PT30M."
         )
-    return found
+    return seconds

@@ -14,8 +14,8 @@ from hushgrid.cli import _common as common
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from hushgrid.learn.evaluation import PublishedGroup
-    from hushgrid.learn.histories import Histories, Roof
+    from hushgrid.learning.evaluation import PublishedGroup
+    from hushgrid.learning.histories import Histories, Roof
 
 app = typer.Typer(help="Show, compare and validate learned models.", no_args_is_help=True)
 
@@ -48,9 +48,9 @@ def show(model: Folder, html: HtmlFile = None, json: common.Json = None) -> None
         from hushgrid.report.learn import chain_figure, law_figure
 
         common.require("matplotlib", "plot")
-        every = [published_groups(content) for content in contents]
-        figures = {"transitions": chain_figure(sum(every, ()), contents[0]["seconds"])}
-        for number, (content, public) in enumerate(zip(contents, every, strict=True), 1):
+        part_groups = [published_groups(content) for content in contents]
+        figures = {"transitions": chain_figure(sum(part_groups, ()), contents[0]["seconds"])}
+        for number, (content, public) in enumerate(zip(contents, part_groups, strict=True), 1):
             name = "laws" if number == 1 else f"laws-{number}"
             figures[name] = law_figure(public, _top(content), content.get("export", 0))
         common.write_page(html, f"Learned zone {contents[0]['zone']}", prose, figures)
@@ -87,14 +87,14 @@ def compare(first: Folder, second: Folder, html: HtmlFile = None, json: common.J
     from hushgrid.errors import ModelError
     from hushgrid.files.models import load_learned, published_groups
 
-    every = [load_learned(folder) for folder in (first, second)]
-    for folder, kinds in zip((first, second), every, strict=True):
+    models = [load_learned(folder) for folder in (first, second)]
+    for folder, kinds in zip((first, second), models, strict=True):
         if len(kinds) > 1:
             raise ModelError(
                 f"{folder} has models of {len(kinds)} kinds of homes, learned by a table of roofs;"
                 " give two models of one kind."
             )
-    (a,), (b,) = every
+    (a,), (b,) = models
     if a["seconds"] != b["seconds"]:
         raise ModelError(
             f"the models have steps of {a['seconds']} s and {b['seconds']} s; give two with"
@@ -226,7 +226,7 @@ def validate(
 
 def _panels(contents: list[dict[str, Any]]) -> dict[str, Roof]:
     """The homes with panels that a table of roofs named when the models were learned."""
-    from hushgrid.learn.histories import Roof
+    from hushgrid.learning.histories import Roof
 
     return {
         meter: Roof(content["export"], *registers)
@@ -240,7 +240,7 @@ def _by_kind(
 ) -> tuple[list[tuple[dict[str, Any], Histories]], list[str]]:
     """The models of each kind of homes with their readings, and homes of no such kind."""
     from hushgrid.errors import IntakeError
-    from hushgrid.learn.histories import netted, split_roofs
+    from hushgrid.learning.histories import netted, split_roofs
 
     if not panels:
         (content,) = contents
@@ -289,12 +289,12 @@ def _validate_kind(
     from hushgrid.compare.drift import drift as drift_of
     from hushgrid.compare.drift import welch
     from hushgrid.files.models import hidden_fit, published_groups
-    from hushgrid.learn.em import posterior, select_homes
-    from hushgrid.learn.evaluation import decoding_accuracy, estimate_trust, marginal_scores
-    from hushgrid.learn.habits import Habits, stationary
-    from hushgrid.learn.histories import ailments, can_be_fitted, clamped, netted
-    from hushgrid.learn.learner import AUTO, LearningTerms, design_for
-    from hushgrid.learn.weeks import FIGURES, by_day, weekly_figures
+    from hushgrid.learning.em import posterior, select_homes
+    from hushgrid.learning.evaluation import decoding_accuracy, estimate_trust, marginal_scores
+    from hushgrid.learning.habits import Habits, stationary
+    from hushgrid.learning.histories import ailments, can_be_fitted, clamped, netted
+    from hushgrid.learning.learner import AUTO, LearningTerms, design_for
+    from hushgrid.learning.weeks import FIGURES, by_day, weekly_figures
 
     public = published_groups(content)
     learned_homes = {home["meter"]: home for home in content["homes"] if "prototype" in home}
@@ -395,7 +395,7 @@ def _assign_homes(new: Any, learned_homes: dict[str, Any], models: Any) -> tuple
     """The prototype of each home: its own, or for a new one the likeliest."""
     import numpy as np
 
-    from hushgrid.learn.learner import Prototypes, assign
+    from hushgrid.learning.learner import Prototypes, assign
 
     prototypes = np.array(
         [learned_homes[n]["prototype"] if n in learned_homes else -1 for n in new.ids], np.intp

@@ -58,7 +58,7 @@ def init(
     today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     zone, models = NewZone(homes), tuple[OccupancyModel, ...]()
     if survey is not None:
-        from hushgrid.learn.habits import survey_models
+        from hushgrid.learning.habits import survey_models
 
         survey_table, counts, definition = read_mix(survey, mix or f"2:{homes}")
         houses = [n for n, count in counts.items() for _ in range(count)]
@@ -69,7 +69,7 @@ def init(
     for path in (service, key):
         if path.exists():
             raise FileError(f"{path} exists already; give another folder, or move it away.")
-    sources, written = survey_files(folder, models)
+    sources, paths = survey_files(folder, models)
     create(key)
     blocks = BlockKeys(folder / BLOCK_KEYS).make()
     with common.progress("planning windows, and the first price", 1) as tick:
@@ -77,7 +77,7 @@ def init(
         write_text(service, new_file(int(today.timestamp()), zone, planned_errors(zone)))
         rehearse(load_deployment(service).zones[0])
         tick()
-    common.echo_written([service, *written, key, blocks], None)
+    common.echo_written([service, *paths, key, blocks], None)
 
 
 def check(

@@ -23,7 +23,7 @@ from hushgrid.compare.datasets import Real, Recorded, real_days
 from hushgrid.compare.methods import Outcome, part_of
 from hushgrid.compare.simulation import Mechanism, first_states, run_day
 from hushgrid.errors import PolicyError
-from hushgrid.learn.histories import Histories
+from hushgrid.learning.histories import Histories
 from hushgrid.mechanism.calibrators import Calibrator, Naive
 from hushgrid.mechanism.noise import SimulatedNoise
 from hushgrid.mechanism.policy import Blocks, Even, Policy, Schedule, per_step
@@ -150,8 +150,8 @@ def labelled_days(histories: Histories) -> tuple[Real, Real]:
     )
     n = len(histories.ids)
     readings, labels = days.readings[:, :, :n], days.readings[:, :, n:]
-    every = days._replace(meters=histories.ids)
-    return every._replace(readings=readings), every._replace(readings=labels)
+    home_days = days._replace(meters=histories.ids)
+    return home_days._replace(readings=readings), home_days._replace(readings=labels)
 
 
 def record_labelled(
@@ -276,7 +276,7 @@ def attack(
     elif knows == "occupancy":
         evidence = KnownOccupancy(truth.occupancy)
     theta = tuple(models or scenario.models)
-    knowledge = Knowledge(scenario.zone, theta, scenario.consumption, clamp, others=evidence)
+    knowledge = Knowledge(scenario.zone, theta, scenario.consumption, clamp, bystanders=evidence)
     adversary: Adversary = Factored(knowledge) if knows != "none" or n > SMALL else Exact(knowledge)
     beliefs = (look_back if hindsight else watch)(adversary, releases)
     houses = labelled_homes if target is None else (target,)
@@ -455,12 +455,14 @@ class Watcher:
     def _setup(self, scenario: Scenario, other_readings: Int32s | None) -> None:
         self._zone, self._models = scenario.zone.id, scenario.models
         evidence = None if other_readings is None else KnownReadings(other_readings)
-        knowledge = Knowledge(scenario.zone, scenario.models, scenario.consumption, others=evidence)
+        knowledge = Knowledge(
+            scenario.zone, scenario.models, scenario.consumption, bystanders=evidence
+        )
         self._adversary = Factored(knowledge)
 
     def auc(self, outcome: Outcome, home: UInt8s) -> float:
         """Mean over houses of the probability that a step at home ranks above one away."""
-        if outcome.seen is None:
+        if outcome.observations is None:
             chances = [chances_at_home(model, len(home)) for model in self._models]
             chance = np.mean(chances, axis=0)
         else:
@@ -468,8 +470,12 @@ class Watcher:
         return mean_auc(chance, home[:, self._houses])
 
     def _releases(self, outcome: Outcome) -> list[Release]:
-        assert outcome.seen is not None
-        loads = outcome.seen if self._bystanders is None else outcome.seen - self._bystanders
+        assert outcome.observations is not None
+        loads = (
+            outcome.observations
+            if self._bystanders is None
+            else outcome.observations - self._bystanders
+        )
         schedule: Schedule = Even()
         if outcome.lengths:
             schedule = Blocks(outcome.lengths, (1.0,) * len(outcome.lengths))

@@ -90,8 +90,8 @@ def methods_with(eta: float, *, fitted: bool = False) -> tuple[Method, ...]:
     if not (is_real(eta) and 0 < eta < 1):
         raise PolicyError(f"eta is {eta}; 0 and 1 are always there: give a share between them.")
     name = "hushgrid_eta" + f"{eta:.6f}".split(".")[1].rstrip("0")
-    every = (*METHODS, BOUND_FITTED) if fitted else METHODS
-    return tuple(hushgrid(name, eta) if m is HUSHGRID_ETA05 else m for m in every)
+    methods = (*METHODS, BOUND_FITTED) if fitted else METHODS
+    return tuple(hushgrid(name, eta) if m is HUSHGRID_ETA05 else m for m in methods)
 
 
 class WindowNoise(NamedTuple):
@@ -164,20 +164,20 @@ class Bench:
     ) -> None:
         self.source, self.promise, self.methods = source, promise, tuple(methods)
         self._seed, self._rho, self._noise = seed, rho, noise
-        self._left: dict[str, tuple[int, Any]] = {}  # the next day, what the day before left
+        self._carry: dict[str, tuple[int, Any]] = {}  # the next day, what the day before left
         self._ready: dict[int, dict[str, Ready | MethodRefusal]] = {}
         self._plans: dict[tuple[float, bool], Plan] = {}
         self._losses: dict[int, float] = {}
         self._models: dict[tuple[Any, ...], PublicKnowledge] = {}
-        self._known: dict[str, tuple[int, FollowedKnowledge]] = {}  # the next day, what is known
+        self._knowledge: dict[str, tuple[int, FollowedKnowledge]] = {}  # the next day, before it
         self._rolling: RollingMean | None = None
 
     def drawing(self, seed: int) -> Bench:
         """The same with other draws of noise."""
-        found = Bench(self.source, self.promise, seed, self.methods, self._rho, self._noise)
-        found._ready, found._models = self._ready, self._models
-        found._plans, found._losses = self._plans, self._losses
-        return found
+        bench = Bench(self.source, self.promise, seed, self.methods, self._rho, self._noise)
+        bench._ready, bench._models = self._ready, self._models
+        bench._plans, bench._losses = self._plans, self._losses
+        return bench
 
     def ready(self, zone: int = 0) -> Mapping[str, Ready | MethodRefusal]:
         """Each method prepared for a zone, or its refusal."""
@@ -205,11 +205,11 @@ class Bench:
         except PlanError as error:
             return MethodRefusal(str(error).rstrip("."))
 
-    def kept(self, rows: Sequence[Row]) -> dict[str, Ready | MethodRefusal]:
+    def ready_on(self, rows: Sequence[Row]) -> dict[str, Ready | MethodRefusal]:
         """The same for all days: a method that any day lacks is left out."""
         out = dict(self.ready(self.source.zone_of(0)))
         for number, row in enumerate(rows):
-            lacking = [n for n, one in out.items() if isinstance(one, Ready) and n not in row]
+            lacking = [n for n, method in out.items() if isinstance(method, Ready) and n not in row]
             for name in lacking:
                 out[name] = self.ready(self.source.zone_of(number))[name]
         return out
@@ -223,19 +223,19 @@ class Bench:
         for name, method in self.ready(zone).items():
             if isinstance(method, MethodRefusal):
                 continue
-            made, held = self._published(name, number), list[float]()
+            outcome, shares = self._published(name, number), list[float]()
             ahead: Floats | None = None
-            if made.independent and isinstance(self.source, Recorded):
-                made, held, ahead = self._followed(self.source, name, number, made, day)
-            elif made.seen is None and isinstance(self.source, Recorded):
+            if outcome.independent and isinstance(self.source, Recorded):
+                outcome, shares, ahead = self._followed(self.source, name, number, outcome, day)
+            elif outcome.observations is None and isinstance(self.source, Recorded):
                 ahead = self._forecast_ahead(self.source, name, number)
-            out[name] = _day_errors(made, day, scenario.tariff)
-            if held:
-                out[name][HELD] = held
+            out[name] = _day_errors(outcome, day, scenario.tariff)
+            if shares:
+                out[name][HELD] = shares
             if ahead is not None:
                 out[name][AHEAD] = errors(ahead, self.source.day(number + 1).load, scenario.tariff)
             for key, watcher in watchers.items():
-                out[name][key] = [watcher.auc(made, _home(day))]
+                out[name][key] = [watcher.auc(outcome, _home(day))]
         out |= self._batteries(scenario, day, number)
         if isinstance(self.source, Recorded):
             out |= self._without_filter(self.source, number)
@@ -258,13 +258,15 @@ class Bench:
         assert isinstance(method, Ready)
         if method.publish_on is None:
             return method.publish(self._covered(method, number), self._noise_of(number))
-        following, left = self._left.get(name, (self._first, None))
-        if following > number:
-            following, left = self._first, None
-        for day in range(following, number + 1):
-            made, left = method.publish_on(self._covered(method, day), self._noise_of(day), left)
-        self._left[name] = (number + 1, left)
-        return made
+        first_day, carry = self._carry.get(name, (self._first, None))
+        if first_day > number:
+            first_day, carry = self._first, None
+        for day in range(first_day, number + 1):
+            outcome, carry = method.publish_on(
+                self._covered(method, day), self._noise_of(day), carry
+            )
+        self._carry[name] = (number + 1, carry)
+        return outcome
 
     def _noise_of(self, number: int) -> np.random.SeedSequence:
         return np.random.SeedSequence([self._seed, number % 2**32, _NOISE])
@@ -279,27 +281,29 @@ class Bench:
         return np.asarray(covered.sum(axis=1, dtype=np.int64))
 
     def _followed(
-        self, source: Recorded, name: str, number: int, made: Outcome, day: ReadingDay
+        self, source: Recorded, name: str, number: int, outcome: Outcome, day: ReadingDay
     ) -> tuple[Outcome, list[float], Floats | None]:
         """What the releases of a day and of all days before it say about its loads.
 
         With the shares of loads held, and the list for the next day where that is recorded.
         """
-        then, known = self._known.get(name, (self._first, None))
-        if then > number:
-            then, known = self._first, None
-        for earlier in range(then, number):  # before the first, or computed by an earlier run
+        first_day, knowledge = self._knowledge.get(name, (self._first, None))
+        if first_day > number:
+            first_day, knowledge = self._first, None
+        for earlier in range(first_day, number):  # before the first, or computed by an earlier run
             if isinstance(self.ready(source.zone_of(earlier))[name], Ready):
-                before = self._published(name, earlier)
-                known = self._begun(source, name, earlier, before, known)
-                known = _follow(known, before).known
-        known = self._begun(source, name, number, made, known)
+                earlier_outcome = self._published(name, earlier)
+                knowledge = self._at_start_of(source, name, earlier, earlier_outcome, knowledge)
+                knowledge = _follow(knowledge, earlier_outcome).knowledge
+        knowledge = self._at_start_of(source, name, number, outcome, knowledge)
         after, follows = None, source.following(number)
         if follows is not None:
             after = _Day(source.horizon, bool(source.weekend[follows])), source.day(follows)
-        raw, estimated, known, held, ahead = _follow(known, made, day.load, number, after)
-        self._known[name] = (number + 1, known)
-        return made._replace(raw=raw, estimated=estimated), held, ahead
+        raw, estimated, knowledge, shares, ahead = _follow(
+            knowledge, outcome, day.load, number, after
+        )
+        self._knowledge[name] = (number + 1, knowledge)
+        return outcome._replace(raw=raw, estimated=estimated), shares, ahead
 
     def _forecast_ahead(self, source: Recorded, name: str, number: int) -> Floats | None:
         """The next day of a method that uses no reading."""
@@ -349,37 +353,39 @@ class Bench:
             out[ROLLING_MEAN_NOISY] = profile if noisy is None else noisy
         return out
 
-    def _begun(
+    def _at_start_of(
         self,
         source: Recorded,
         name: str,
         number: int,
-        made: Outcome,
-        known: FollowedKnowledge | None,
+        outcome: Outcome,
+        knowledge: FollowedKnowledge | None,
     ) -> FollowedKnowledge:
         """What is known before a day: the model's part begins anew, the filter goes on."""
         zone, steps = source.zone_of(number), source.horizon
         scenario, ready = source.scenarios[zone], self.ready(zone)[name]
         clamp = ready.clamp if isinstance(ready, Ready) else ()
-        terms = (zone, clamp, made.noise, made.lengths, made.begun)
+        terms = (zone, clamp, outcome.noise, outcome.lengths, outcome.steps_before)
         if terms not in self._models:
             world = (scenario.models, scenario.consumption)
-            model = PublicKnowledge.start(*world, clamp=clamp, shape=SHAPES[made.noise])
-            model = model.with_blocks(made.lengths, made.begun).since(USUAL_FACTOR, steps)
+            model = PublicKnowledge.start(*world, clamp=clamp, shape=SHAPES[outcome.noise])
+            model = model.with_blocks(outcome.lengths, outcome.steps_before).since(
+                USUAL_FACTOR, steps
+            )
             self._models[terms] = model
         model = self._models[terms]
         days = _Day(steps, source.is_weekend(number))
-        if known is None:
+        if knowledge is None:
             usual = 0.0 if name in self._by_model else source.published * scenario.zone.n_houses
             return FollowedKnowledge.start(model, days, usual)
-        if made.begun:  # a block goes on, and what is known of its noise
-            model = replace(model, block=model.ends[1], sizes=known.model.sizes)
+        if outcome.steps_before:  # a block goes on, and what is known of its noise
+            model = replace(model, block=model.ends[1], sizes=knowledge.model.sizes)
         else:
-            model = model.with_sizes(known.model.sizes.shape[-1])
+            model = model.with_sizes(knowledge.model.sizes.shape[-1])
         missing = source.date_of(number) - source.date_of(number - 1) - 1 if number else 0
         if missing > 0:  # days that are not whole
-            known = known.passed(min(missing, _MOST_MISSING) * steps)
-        return replace(known, model=model, days=days)
+            knowledge = knowledge.passed(min(missing, _MOST_MISSING) * steps)
+        return replace(knowledge, model=model, days=days)
 
     @property
     def _by_model(self) -> set[str]:
@@ -394,10 +400,10 @@ class Bench:
         out: Row = {}
         for name, rule in RULES.items():
             hidden = hide(day.readings, battery, rule(battery), coins)
-            drawn = hidden.draw.sum(axis=1).astype(np.float64)
+            grid_load = hidden.draw.sum(axis=1).astype(np.float64)
             out[name] = {
-                "raw": errors(drawn, day.load, scenario.tariff, cut=False),
-                "cut": errors(drawn, day.load, scenario.tariff),
+                "raw": errors(grid_load, day.load, scenario.tariff, cut=False),
+                "cut": errors(grid_load, day.load, scenario.tariff),
             }
             out[name]["moved"] = [float(hidden.moved.sum() / max(int(day.load.sum()), 1))]
         return out
@@ -426,54 +432,56 @@ class _Followed(NamedTuple):
     Attributes:
         raw: (T,): loads behind the raw rates [Wh].
         estimated: (T,): estimated loads [Wh].
-        known: What is known after the day.
-        held: Shares of loads that intervals hold.
+        knowledge: What is known after the day.
+        shares: Shares of loads that intervals hold.
         ahead: (T,): the loads of the next day [Wh], as foreseen at 18:00; None where none follows.
     """
 
     raw: Floats
     estimated: Floats
-    known: FollowedKnowledge
-    held: list[float]
+    knowledge: FollowedKnowledge
+    shares: list[float]
     ahead: Floats | None
 
 
 def _follow(
-    known: FollowedKnowledge,
-    made: Outcome,
+    knowledge: FollowedKnowledge,
+    outcome: Outcome,
     load: Ints | None = None,
     number: int = 0,
     after: tuple[_Day, ReadingDay] | None = None,
 ) -> _Followed:
     """What the releases of a day say; with the day after it, forecasts of a day ahead too."""
-    assert made.seen is not None
-    raw, estimated = made.seen.copy(), np.empty(len(made.seen))
-    held: tuple[list[bool], ...] = ([], [], [])
+    assert outcome.observations is not None
+    raw, estimated = outcome.observations.copy(), np.empty(len(outcome.observations))
+    hits: tuple[list[bool], ...] = ([], [], [])
     listed: Floats | None = None
-    for t, (seen, scale) in enumerate(zip(made.seen.tolist(), made.scale.tolist(), strict=True)):
+    for t, (observation, scale) in enumerate(
+        zip(outcome.observations.tolist(), outcome.scale.tolist(), strict=True)
+    ):
         if load is not None and t % _HELD_STEPS == number % _HELD_STEPS:
-            found = [(posterior_interval(known, seen, scale), load[t])]
-            found.append((known.predicted().interval(LEVEL), load[t]))
+            intervals = [(posterior_interval(knowledge, observation, scale), load[t])]
+            intervals.append((knowledge.predicted().interval(LEVEL), load[t]))
             if after is not None:
-                ahead = replace(known, days=after[0]).predicted(ahead=len(raw))
-                found.append((ahead.interval(LEVEL), after[1].load[t]))
-            for kind, (one, true) in zip(held, found, strict=False):
-                kind.append(bool(one.low <= true <= one.high))
+                ahead = replace(knowledge, days=after[0]).predicted(ahead=len(raw))
+                intervals.append((ahead.interval(LEVEL), after[1].load[t]))
+            for kind, (interval, true) in zip(hits, intervals, strict=False):
+                kind.append(bool(interval.low <= true <= interval.high))
         if after is not None and t == round(EVENING * len(raw)):
-            listed = _list_ahead(replace(known, days=after[0]).passed(len(raw) - t), len(raw))
-        raw[t] += known.clamped_energy()
-        estimated[t], known = known.learn(seen, scale)
-    shares = [float(np.mean(kind)) for kind in held if kind]
-    return _Followed(raw, estimated, known, shares, listed)
+            listed = _list_ahead(replace(knowledge, days=after[0]).passed(len(raw) - t), len(raw))
+        raw[t] += knowledge.clamped_energy()
+        estimated[t], knowledge = knowledge.learn(observation, scale)
+    shares = [float(np.mean(kind)) for kind in hits if kind]
+    return _Followed(raw, estimated, knowledge, shares, listed)
 
 
-def _list_ahead(known: FollowedKnowledge, steps: int) -> Floats:
+def _list_ahead(knowledge: FollowedKnowledge, steps: int) -> Floats:
     """(steps,): the loads of the next steps [Wh], with nothing published in between."""
     out = np.empty(steps)
     for t in range(steps):
-        law = known.predicted()
+        law = knowledge.predicted()
         out[t] = float(law.weights @ law.mean)
-        known = known.passed()
+        knowledge = knowledge.passed()
     return out
 
 
@@ -489,14 +497,16 @@ def copied(source: Recorded, copies: int) -> Recorded:
     Returns:
         The days of the larger zone.
     """
-    some = np.tile(np.arange(source.readings.shape[2]), copies)
+    homes = np.tile(np.arange(source.readings.shape[2]), copies)
     scenarios = []
-    for one in source.scenarios:
-        larger, tariff = part_of(one, some), one.tariff
+    for scenario in source.scenarios:
+        larger, tariff = part_of(scenario, homes), scenario.tariff
         less = replace(tariff, alpha=tariff.alpha / copies)
         scenarios.append(replace(larger, tariff=less))
     before = None if source.before is None else copied(source.before, copies)
-    return replace(source, scenarios=scenarios, readings=source.readings[:, :, some], before=before)
+    return replace(
+        source, scenarios=scenarios, readings=source.readings[:, :, homes], before=before
+    )
 
 
 def _mean_row(rows: Sequence[Row]) -> Row:
@@ -504,11 +514,12 @@ def _mean_row(rows: Sequence[Row]) -> Row:
     return {
         name: {
             part: [
-                sum(each) / len(rows) for each in zip(*(r[name][part] for r in rows), strict=True)
+                sum(figures) / len(rows)
+                for figures in zip(*(r[name][part] for r in rows), strict=True)
             ]
-            for part in one
+            for part in parts
         }
-        for name, one in rows[0].items()
+        for name, parts in rows[0].items()
     }
 
 
@@ -538,11 +549,11 @@ def _home(day: ReadingDay) -> UInt8s:
     return day.home
 
 
-def _day_errors(made: Outcome, day: ReadingDay, tariff: Tariff) -> dict[str, list[float]]:
+def _day_errors(outcome: Outcome, day: ReadingDay, tariff: Tariff) -> dict[str, list[float]]:
     return {
-        "estimated": errors(made.estimated, day.load, tariff),
-        "raw": errors(made.raw, day.load, tariff, cut=False),
-        "cut": errors(made.raw, day.load, tariff),
+        "estimated": errors(outcome.estimated, day.load, tariff),
+        "raw": errors(outcome.raw, day.load, tariff, cut=False),
+        "cut": errors(outcome.raw, day.load, tariff),
     }
 
 
@@ -616,19 +627,19 @@ class Comparison:
         """Mean, s.d. and 95 % interval over the days."""
         return summarise(self.values(name, part, figure))
 
-    def held(self, name: str, kind: str = KINDS_HELD[0]) -> Summary | None:
+    def coverage(self, name: str, kind: str = KINDS_HELD[0]) -> Summary | None:
         """Share of steps whose load a 95 % interval holds, on recorded days; one of KINDS_HELD."""
         at = KINDS_HELD.index(kind)
-        each = [row.get(name, {}).get(HELD, []) for row in self.rows]
-        if not all(each) or not any(len(one) > at for one in each):
+        day_shares = [row.get(name, {}).get(HELD, []) for row in self.rows]
+        if not all(day_shares) or not any(len(shares) > at for shares in day_shares):
             return None
-        return summarise([one[at] for one in each if len(one) > at])
+        return summarise([shares[at] for shares in day_shares if len(shares) > at])
 
     def ahead(self, name: str) -> Summary | None:
         """Relative error of the lists made at 18:00 for the next day, on recorded days."""
         at = FIGURES.index("rmsre")
-        found = [row[name][AHEAD][at] for row in self.rows if AHEAD in row.get(name, {})]
-        return summarise(found) if len(found) > 1 else None
+        errors_ahead = [row[name][AHEAD][at] for row in self.rows if AHEAD in row.get(name, {})]
+        return summarise(errors_ahead) if len(errors_ahead) > 1 else None
 
     def ratio(self, above: str, below: str, part: str) -> Summary:
         """Error of one method over another's, on paired days."""
@@ -640,8 +651,8 @@ class Comparison:
 
     def auc(self, name: str, knows: str = "auc") -> Summary | None:
         """The adversary's AUC over the days attacked, if any; "open": without noise."""
-        found = [row[name][knows][0] for row in self.rows if knows in row.get(name, {})]
-        return summarise(found) if found else None
+        aucs = [row[name][knows][0] for row in self.rows if knows in row.get(name, {})]
+        return summarise(aucs) if aucs else None
 
 
 def compare(
@@ -652,7 +663,7 @@ def compare(
     seed: int,
     attack_days: int = 0,
     methods: Sequence[Method] = METHODS,
-    known: KnownRows | None = None,
+    journal: KnownRows | None = None,
     tick: Callable[[], Any] = lambda: None,
     draws: int = 1,
     rho: float = RHO,
@@ -669,7 +680,7 @@ def compare(
         seed: Seed of the noise and of the batteries.
         attack_days: Number of days the adversary attacks.
         methods: The methods.
-        known: Rows computed before; new ones are added.
+        journal: Rows computed before; new ones are added.
         tick: Called after each day.
         draws: How often noise is drawn; the figures of a day are means over the draws.
         rho: On recorded days, the relative error by which hushgrid's plan chooses a clamp.
@@ -690,24 +701,24 @@ def compare(
         )
     bench = Bench(source, promise, seed, methods, rho, noise)
     benches = [bench, *(bench.drawing(seed + k * _DRAW) for k in range(1, draws))]
-    rows = tuple(_rows(benches, days, attack_days, known, tick))
+    rows = tuple(_rows(benches, days, attack_days, journal, tick))
     sums = bench.sums if isinstance(source, Recorded) else None
-    return Comparison(promise, bench.methods, bench.kept(rows), rows, sums)
+    return Comparison(promise, bench.methods, bench.ready_on(rows), rows, sums)
 
 
 def _rows(
     benches: Sequence[Bench],
     days: int,
     attack_days: int,
-    known: KnownRows | None,
+    journal: KnownRows | None,
     tick: Callable[[], Any],
 ) -> Iterator[Row]:
     epsilon = benches[0].promise.epsilon
     for day in range(days):
-        row = known.get(epsilon, day) if known is not None else None
+        row = journal.get(epsilon, day) if journal is not None else None
         if row is None or (day < attack_days and OPEN not in row):
             row = _mean_row([bench.row(day, attack=day < attack_days) for bench in benches])
-            if known is not None:
-                known.put(epsilon, day, row)
+            if journal is not None:
+                journal.put(epsilon, day, row)
         tick()
         yield row

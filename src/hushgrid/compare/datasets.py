@@ -20,9 +20,9 @@ from hushgrid.belief.filter import imputed
 from hushgrid.compare import paper
 from hushgrid.compare.simulation import simulate_steps
 from hushgrid.errors import ModelError, PolicyError
-from hushgrid.learn.em import pooled_counts
-from hushgrid.learn.habits import DAY, Survey, survey_models
-from hushgrid.learn.histories import Histories
+from hushgrid.learning.em import pooled_counts
+from hushgrid.learning.habits import DAY, Survey, survey_models
+from hushgrid.learning.histories import Histories
 from hushgrid.mechanism.digest import world_digest
 from hushgrid.model.consumption import Consumption
 from hushgrid.model.laws import Histogram, scale_wh

@@ -1,9 +1,9 @@
 """Whether a home still lives as it did when its model was learned.
 
-A home is described by the figures of its weeks (`hushgrid.learn.weeks`). A new period is compared
-with the home's own weeks of the same time of year, less what all homes moved by. How far an
-unchanged home may move comes from the days that the model was learned from: each part of them, as
-long as the new period, is compared with the weeks around it in the same way.
+A home is described by the figures of its weeks (`hushgrid.learning.weeks`). A new period is
+compared with the home's own weeks of the same time of year, less what all homes moved by. How far
+an unchanged home may move comes from the days that the model was learned from: each part of them,
+as long as the new period, is compared with the weeks around it in the same way.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from hushgrid._numbers import Bools, Floats, Ints
-from hushgrid.learn.histories import DAY
-from hushgrid.learn.weeks import WEEK, mean_known
+from hushgrid.learning.histories import DAY
+from hushgrid.learning.weeks import WEEK, mean_known
 
 NEIGHBOURS = 8  # homes from which what all have in common is known
 SEASON = 28.0  # [days] before and after a period, that have its season
@@ -83,13 +83,13 @@ def _in_season(middle: Floats, centre: float, weeks: int) -> Bools:
     return np.asarray(distance <= WEEK * weeks / 2 + SEASON)
 
 
-def _difference(weeks: Floats, season: Floats, every: Floats) -> Floats:
+def _difference(weeks: Floats, season: Floats, year: Floats) -> Floats:
     """(homes, figures) difference of mean weeks, less the middle one of all homes.
 
     A home without weeks of the season is compared with every week it has.
     """
     usual = mean_known(season, 1)
-    gaps = mean_known(weeks, 1) - np.where(np.isfinite(usual), usual, mean_known(every, 1))
+    gaps = mean_known(weeks, 1) - np.where(np.isfinite(usual), usual, mean_known(year, 1))
     if len(gaps) >= NEIGHBOURS:
         finite = np.isfinite(gaps).all(axis=1)
         gaps = gaps - (np.median(gaps[finite], axis=0) if finite.any() else 0.0)

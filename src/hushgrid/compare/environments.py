@@ -163,23 +163,23 @@ class PriceSetting(gymnasium.Env[Observation, Observation]):  # type: ignore[mis
         """
         share, pricing = _share(action), self._pricing
         readings, state = self._homes.step(self._price), pricing.state
-        spent = 0.0
+        loss = 0.0
         if share > 0:
             calibration = state.scheduler.at(state.t, state.rates, share * self._policy.epsilon)
             if calibration.epsilon <= self._remaining:
-                spent = calibration.epsilon
+                loss = calibration.epsilon
                 k = pricing.noise.draw(calibration.scale)
                 prepared = PreparedNoise(state.t, state.digest, calibration, k, True)
                 release, pricing.state = step(state, pricing.tally(readings), prepared)
                 self._price = release.rate
-        if not spent:
+        if not loss:
             pricing.state = skip(state, self._price)
-        self._remaining -= spent
+        self._remaining -= loss
         load = int(readings.sum(dtype=np.int64)) + state.tariff.offset
         optimal = np.array(optimal_rate(float(load), state.tariff))
         reward = -float(((self._price - optimal) / relative_to(optimal, state.tariff)) ** 2)
         finished = pricing.state.t > min(self._days * DAY, self._policy.horizon)
-        info = {"epsilon": spent, "price": self._price}
+        info = {"epsilon": loss, "price": self._price}
         return self._observation(), reward, False, finished, info
 
     def _observation(self) -> Observation:

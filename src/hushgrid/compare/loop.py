@@ -72,9 +72,9 @@ def street(n: int, seed: int) -> Scenario:
     Returns:
         The zone and its models. Two thirds of the rate grow with the load.
     """
-    same = np.zeros(n, np.int64)
+    chain_of = np.zeros(n, np.int64)
     initial, transition = chains(0.0, 1, np.random.default_rng(seed))
-    theta = OccupancyModel.factored(initial, transition, calendar=CALENDAR, chain_of=same)
+    theta = OccupancyModel.factored(initial, transition, calendar=CALENDAR, chain_of=chain_of)
     sizes = (0.7, 1.0, 1.4)
     f = Consumption.by_class(
         absent=[Gamma(2.0, 20.0 * by, 1000) for by in sizes],
@@ -498,9 +498,9 @@ def close_loop(
     private = {name: arm for name, arm in reported_arms.items() if name in PRIVATE}
     attacks: dict[Price, _Learnt] = {}
     for name, arm in private.items():
-        same = [x for x in attacks if arms[x].scales == arm.scales]  # the same releases
+        twins = [x for x in attacks if arms[x].scales == arm.scales]  # with the same releases
         if attack:
-            attacks[name] = attacks[same[0]] if same else _attacks(arm, scenario, setting, seed)
+            attacks[name] = attacks[twins[0]] if twins else _attacks(arm, scenario, setting, seed)
     return Loop(
         setting,
         n,

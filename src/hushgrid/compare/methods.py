@@ -186,9 +186,9 @@ class MethodSetting:
         low, high = 0.0, epsilon
         while high - low > _WIDTH * high:
             middle = (low + high) / 2
-            each = np.full((run.turn, 1), middle)
-            kept = run.most(each, alike, lengths, epsilon) <= epsilon
-            low, high = (middle, high) if kept else (low, middle)
+            losses = np.full((run.turn, 1), middle)
+            keeps = run.most(losses, alike, lengths, epsilon) <= epsilon
+            low, high = (middle, high) if keeps else (low, middle)
         self.losses[length] = low
         return low
 
@@ -201,7 +201,7 @@ class MethodSetting:
     def forecast(self) -> Floats:
         """(T,): the public mean of the loads before any release [Wh], models weighted equally."""
         moments = [self.public.moments.at(t) for t in range(1, self.horizon + 1)]
-        return np.array([np.mean([m.mean for m in each]) for each in moments])
+        return np.array([np.mean([m.mean for m in step_moments]) for step_moments in moments])
 
     @property
     def largest(self) -> int:
@@ -222,24 +222,26 @@ class Outcome(NamedTuple):
     Attributes:
         raw: (T,): loads behind the raw rates [Wh].
         estimated: (T,): the public's best estimate of the loads [Wh].
-        seen: (T,): what an adversary observes at each step [Wh]; None if nothing is released.
-        scale: (T,): scale of the noise of `seen` [Wh], the standard deviation where Gaussian.
+        observations: (T,): what an adversary observes at each step [Wh]; None if nothing is
+            released.
+        scale: (T,): scale of the noise of `observations` [Wh], the standard deviation where
+            Gaussian.
         noise: Law of that noise.
-        independent: Whether `seen` is the loads, each with noise of its own, or of its block of
-            steps.
+        independent: Whether `observations` are the loads, each with noise of its own, or of its
+            block of steps.
         lengths: Steps of each block with one noise; empty: noise of its own at every step. The last
             may go on for days.
-        begun: Steps of the first block that lie on days before.
+        steps_before: Steps of the first block that lie on days before.
     """
 
     raw: Floats
     estimated: Floats
-    seen: Floats | None
+    observations: Floats | None
     scale: Floats
     noise: NoiseLaw = "laplace"
     independent: bool = False
     lengths: tuple[int, ...] = ()
-    begun: int = 0
+    steps_before: int = 0
 
 
 Publish = Callable[[Ints, np.random.SeedSequence], Outcome]
@@ -321,15 +323,15 @@ def noisy(
     """
     fixed = np.array(scales, np.float64)
 
-    def drawn(noise: SimulatedNoise) -> Iterator[int]:
+    def draw_noise(noise: SimulatedNoise) -> Iterator[int]:
         if not lengths:
-            yield from (noise.drawn(law, float(b)) for b in fixed)
+            yield from (noise.sample(law, float(b)) for b in fixed)
         for end, n in zip(np.cumsum(lengths).tolist(), lengths, strict=True):
             size = noise.draw_size(float(fixed[end - 1]), n)
             yield from (noise.draw_within(size) for _ in range(n))
 
     def publish(load: Ints, seed: np.random.SeedSequence) -> Outcome:
-        raw = load.astype(np.float64) + np.array(list(drawn(SimulatedNoise(seed))))
+        raw = load.astype(np.float64) + np.array(list(draw_noise(SimulatedNoise(seed))))
         guess = raw if clamp else public_estimates(setting.public, raw, fixed, law, lengths)
         return Outcome(raw, guess, raw, fixed, law, independent=True, lengths=lengths)
 
@@ -356,18 +358,18 @@ def public_estimates(
         (T,): estimated loads [Wh].
     """
     now, out = replace(public, shape=SHAPES[law]).with_blocks(lengths), []
-    for seen, scale in zip(load_hat.tolist(), scales.tolist(), strict=True):
-        guess, now = now.learn(seen, scale)
+    for noisy_load, scale in zip(load_hat.tolist(), scales.tolist(), strict=True):
+        guess, now = now.learn(noisy_load, scale)
         out.append(guess)
     return np.array(out)
 
 
-def part_of(scenario: Scenario, some: NDArray[np.integer]) -> Scenario:
+def part_of(scenario: Scenario, houses: NDArray[np.integer]) -> Scenario:
     """A few houses of a zone whose houses move independently, as a zone.
 
     Args:
         scenario: The zone.
-        some: Indices of the houses.
+        houses: Indices of the houses.
 
     Returns:
         The smaller zone.
@@ -382,14 +384,14 @@ def part_of(scenario: Scenario, some: NDArray[np.integer]) -> Scenario:
                 piece.initial,
                 piece.transition,
                 calendar=model.calendar,
-                chain_of=chain_of[some],
+                chain_of=chain_of[houses],
                 name=model.name,
             )
         )
     f = scenario.consumption
-    zone = Zone(scenario.zone.id, scenario.zone.bound[some], scenario.zone.export[some])
-    kept = replace(f, class_of=f.class_of[some])
-    return Scenario(zone, scenario.tariff, tuple(models), kept)
+    zone = Zone(scenario.zone.id, scenario.zone.bound[houses], scenario.zone.export[houses])
+    consumption = replace(f, class_of=f.class_of[houses])
+    return Scenario(zone, scenario.tariff, tuple(models), consumption)
 
 
 def _prepare_group(setting: MethodSetting) -> Ready:
@@ -442,9 +444,9 @@ def _prepare_hushgrid(eta: float, blocks: bool, setting: MethodSetting) -> Ready
     estimator: EstimatorRule = "model" if setting.rho is None else "filter"  # of recorded days
     if eta == 1 and setting.usual:
         estimator = "releases"
-    found = setting.plans.get((eta, blocks))
-    if found is None:
-        found = setting.plans[eta, blocks] = plan(
+    planned = setting.plans.get((eta, blocks))
+    if planned is None:
+        planned = setting.plans[eta, blocks] = plan(
             *(setting.run or scenario).terms,
             secret=promise.secret,
             epsilon=promise.epsilon,
@@ -455,15 +457,17 @@ def _prepare_hushgrid(eta: float, blocks: bool, setting: MethodSetting) -> Ready
             running=setting.run is not None,
             blocks=blocks,
         )
-    scales = found.scale
+    scales = planned.scale
     if setting.run is not None and setting.run is not scenario:  # another kind of day
-        made = schedule(setting.models_of_a_day, scenario.zone, scenario.consumption, found.policy)
-        scales = tuple(calibration.scale for calibration in made)
+        calibrations = schedule(
+            setting.models_of_a_day, scenario.zone, scenario.consumption, planned.policy
+        )
+        scales = tuple(calibration.scale for calibration in calibrations)
     trust = _TRUST.get(eta, f"{_TRUST[0.0]} but for a share of {eta:g}")
     kind = "(epsilon, delta)" if exceptions else "pure epsilon"
-    shared = found.policy.schedule
+    shared = planned.policy.schedule
     fresh = "" if promise.secret == "step" else FRESH_BLOCKS if shared.lengths else FRESH
-    words, clamp = f"{kind}, {trust}{fresh}", found.policy.clamp
+    words, clamp = f"{kind}, {trust}{fresh}", planned.policy.clamp
     return noisy(setting, scales, words, shared.noise, clamp, shared.lengths)
 
 
@@ -528,18 +532,20 @@ def _noisy_on(scale: float, length: int, guarantee: str, clamp: Clamp) -> Ready:
     """Blocks of steps with one noise each, which go on from day to day."""
 
     def publish_on(
-        load: Ints, seed: np.random.SeedSequence, left: _OpenBlock | None
+        load: Ints, seed: np.random.SeedSequence, open_block: _OpenBlock | None
     ) -> tuple[Outcome, _OpenBlock]:
-        noise, (size, begun) = SimulatedNoise(seed), left or _OpenBlock(0, 0)
-        raw, place = load.astype(np.float64), begun
+        noise, (size, steps_before) = SimulatedNoise(seed), open_block or _OpenBlock(0, 0)
+        raw, place = load.astype(np.float64), steps_before
         for t in range(len(raw)):
             size = size if place else noise.draw_size(scale, length)
             raw[t] += noise.draw_within(size)
             place = (place + 1) % length
-        lengths = (length,) * -(-(begun + len(raw)) // length)
+        lengths = (length,) * -(-(steps_before + len(raw)) // length)
         scales = np.full(len(raw), scale)
-        made = Outcome(raw, raw, raw, scales, independent=True, lengths=lengths, begun=begun)
-        return made, _OpenBlock(size, place)
+        outcome = Outcome(
+            raw, raw, raw, scales, independent=True, lengths=lengths, steps_before=steps_before
+        )
+        return outcome, _OpenBlock(size, place)
 
     def publish(load: Ints, seed: np.random.SeedSequence) -> Outcome:
         return publish_on(load, seed, None)[0]
@@ -569,10 +575,10 @@ def _prepare_dphmm(setting: MethodSetting) -> Ready | MethodRefusal:
     parts = 1 if promise.secret == "step" else setting.horizon
     leaving = Negligible(promise.delta / parts)
     policy = Policy(promise.epsilon / parts, setting.horizon, schedule=leaving)
-    made = schedule(scenario.models, scenario.zone, scenario.consumption, policy)
+    calibrations = schedule(scenario.models, scenario.zone, scenario.consumption, policy)
     return noisy(
         setting,
-        [calibration.scale for calibration in made],
+        [calibration.scale for calibration in calibrations],
         "epsilon, unless the house is in a state that had at most delta"
         + ("" if parts == 1 else " in all; steps add up"),
     )

@@ -91,8 +91,8 @@ def _least_variance(f0: Floats, f1: Floats, epsilon: float) -> float:
     solver, matrices = cast(Any, optimize), cast(Any, sparse)  # scipy has no types
     width = len(f0)
     half = _REACH * width
-    right, left = (_rate(f0, f1, sign, epsilon, width) for sign in (1.0, -1.0))
-    p, mass, cost = _noise(half, 2 * width, left, right)
+    fall_above, fall_below = (_rate(f0, f1, sign, epsilon, width) for sign in (1.0, -1.0))
+    p, mass, cost = _noise(half, 2 * width, fall_below, fall_above)
     outputs: list[Any] = [
         matrices.csr_matrix(_convolution(f, len(p))[width - 1 : len(p)] @ p) for f in (f0, f1)
     ]
@@ -129,15 +129,17 @@ def _rate(f0: Floats, f1: Floats, sign: float, epsilon: float, width: int) -> fl
     return float(cast(Any, optimize).brentq(excess, 0.0, top, xtol=1e-12))
 
 
-def _noise(half: int, extra: int, left: float, right: float) -> tuple[Floats, Floats, Floats]:
+def _noise(
+    half: int, extra: int, fall_below: float, fall_above: float
+) -> tuple[Floats, Floats, Floats]:
     """The pmf from the unknowns -half..half, `extra` cells of tail on each side; mass; cost."""
     size = 2 * half + 1
     p = np.zeros((size + 2 * extra, size))
     p[extra : extra + size] = np.eye(size)
     j = np.arange(1, extra + 1)
-    p[extra - j, 0], p[extra + size - 1 + j, -1] = np.exp(-left * j), np.exp(-right * j)
+    p[extra - j, 0], p[extra + size - 1 + j, -1] = np.exp(-fall_below * j), np.exp(-fall_above * j)
     mass, cost = np.ones(size), np.arange(-half, half + 1, dtype=np.float64) ** 2
-    for column, s in ((0, left), (-1, right)):
+    for column, s in ((0, fall_below), (-1, fall_above)):
         j = np.arange(1, 2 + math.ceil(60 / s))
         fall = np.exp(-s * j)
         mass[column] += fall.sum()
@@ -244,9 +246,9 @@ def _score(laws: list[Floats], steps: list[Floats], i: int, epsilon: float) -> F
     past, future = _influences(laws, steps, i)
     a, b = np.arange(1, i + 1), np.arange(1, horizon - i)
     best = np.full(len(laws[0]), horizon / epsilon)  # the trivial quilt
-    left = _scores(past.max(axis=2), horizon - 1 - i + a, epsilon)
-    right = _scores(future.max(axis=2), i + b, epsilon)
-    for scores in (left, right):
+    past_scores = _scores(past.max(axis=2), horizon - 1 - i + a, epsilon)
+    future_scores = _scores(future.max(axis=2), i + b, epsilon)
+    for scores in (past_scores, future_scores):
         if scores.shape[1]:
             best = np.minimum(best, scores.min(axis=1))
     if len(a) and len(b):
@@ -300,11 +302,11 @@ def _model_multiples(model: OccupancyModel, horizon: int, epsilon: float) -> Flo
 
 def _contradictions(setting: MethodSetting) -> Bools:
     """Houses that some step leaves open only because the models contradict each other."""
-    every = [possible_states(model) for model in setting.scenario.models]
+    possible_by_model = [possible_states(model) for model in setting.scenario.models]
     houses = np.zeros(setting.scenario.zone.n_houses, np.bool_)
     for _ in range(setting.horizon):
         states = []
-        for model, steps in zip(setting.scenario.models, every, strict=True):
+        for model, steps in zip(setting.scenario.models, possible_by_model, strict=True):
             piece, possible = model.chains[0], np.empty((model.n_houses, 2), np.bool_)
             possible[piece.members[:, 0]] = next(steps)[0][piece.chain_of]
             states.append(possible)

@@ -85,7 +85,7 @@ def choose_sums(source: Recorded, epsilon: float, rho: float = RHO) -> DailySums
         return math.hypot(noise, rho * (1 - below / mean)), mean / below
 
     levels = np.maximum(np.quantile(homes, _LEVELS), 1).astype(np.int64)
-    cut = min({*levels.tolist(), contract}, key=lambda one: parts(one)[0])
+    cut = min({*levels.tolist(), contract}, key=lambda level: parts(level)[0])
     return DailySums(cut, cut / epsilon, parts(cut)[1])
 
 
@@ -125,8 +125,8 @@ class RollingMean:
         homes = np.concatenate([_energy(part) for part in parts])
         below = np.minimum(homes, published.cut).sum(axis=1)
         noise = SimulatedNoise(np.random.SeedSequence([seed, _SUMS]))
-        drawn = np.array([noise.drawn("laplace", published.scale) for _ in below])
-        return cls(source, np.array(days, np.float64), (below + drawn) * published.restored)
+        draws = np.array([noise.sample("laplace", published.scale) for _ in below])
+        return cls(source, np.array(days, np.float64), (below + draws) * published.restored)
 
     def mean(self, number: int, *, ahead: bool = False) -> Floats | None:
         """(T,): the mean of the true loads of the last days [Wh]; None before any day is over."""

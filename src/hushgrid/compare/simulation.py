@@ -155,18 +155,18 @@ def _sampling_tables(f: Consumption) -> tuple[Any, Any, Any, Any]:
     """(top, offset, cut, other) of all laws; uniform laws need no table."""
     from hushgrid._kernels.readings import alias_table
 
-    offset, cuts, others, filled = [], [np.empty(0)], [np.empty(0, np.int32)], 0
+    offset, cuts, partners, filled = [], [np.empty(0)], [np.empty(0, np.int32)], 0
     for law in f.laws:
         if isinstance(law, Uniform):
             offset.append(-1)
             continue
-        cut, other = alias_table(law.pmf)
+        cut, partner = alias_table(law.pmf)
         cuts.append(cut)
-        others.append(other)
+        partners.append(partner)
         offset.append(filled)
         filled += law.top + 1
     tops = np.array([law.top for law in f.laws], np.int64)
-    return tops, np.array(offset, np.int64), np.concatenate(cuts), np.concatenate(others)
+    return tops, np.array(offset, np.int64), np.concatenate(cuts), np.concatenate(partners)
 
 
 def simulate(
@@ -225,7 +225,7 @@ def play(
     if not (scenario.consumed or scenario.consumption).reacts:
         return run_day(scenario, ready, horizon, seed)
     alone = {**{name: {name: state} for name, state in ready.items()}, "open": {}}
-    return {n: run_day(scenario, one, horizon, seed)[n] for n, one in alone.items()}
+    return {n: run_day(scenario, group, horizon, seed)[n] for n, group in alone.items()}
 
 
 def first_states(scenario: Scenario, mechanisms: Mapping[str, Mechanism]) -> dict[str, State]:
@@ -253,7 +253,7 @@ def first_states(scenario: Scenario, mechanisms: Mapping[str, Mechanism]) -> dic
 
 
 def simulate_steps(
-    scenario: Scenario, horizon: int, seed: Sequence[int], heard: Sequence[float] = ()
+    scenario: Scenario, horizon: int, seed: Sequence[int], published: Sequence[float] = ()
 ) -> Iterator[World]:
     """The houses of a zone over one day.
 
@@ -261,14 +261,14 @@ def simulate_steps(
         scenario: The zone.
         horizon: Steps of the day.
         seed: Seed of the houses.
-        heard: Rates published so far; the caller may append to it after every step.
+        published: Rates published so far; the caller may append to it after every step.
 
     Yields:
         The same world after each step: its occupancy, readings and load.
     """
     world = World(scenario, seed)
     for _ in range(horizon):
-        world.step(heard)
+        world.step(published)
         yield world
 
 
@@ -296,30 +296,33 @@ def run_day(
     noise = {name: SimulatedNoise(np.random.SeedSequence([*seed, NOISE_STREAM])) for name in states}
     releases: dict[str, list[Release]] = {name: [] for name in states}
     load, home = np.empty(horizon, np.int64), np.empty(horizon, np.int64)
-    heard: list[float] = []
-    opened: list[float] = []
-    for t, world in enumerate(simulate_steps(scenario, horizon, seed, heard)):
+    prices: list[float] = []
+    open_prices: list[float] = []
+    for t, world in enumerate(simulate_steps(scenario, horizon, seed, prices)):
         load[t] = z = world.load
         home[t] = world.home
         watch(world)
-        opened.append(public_rate(z, scenario.tariff))
+        open_prices.append(public_rate(z, scenario.tariff))
         for name in states:
             cut = now[name].policy.clamp or scenario.zone.offset
-            seen = tally_offset(world.readings, scenario.zone, now[name].zone) if cut else z
-            release, now[name] = step(now[name], seen, noise[name])
+            tally = tally_offset(world.readings, scenario.zone, now[name].zone) if cut else z
+            release, now[name] = step(now[name], tally, noise[name])
             releases[name].append(release)
-        heard.append(releases[next(iter(states))][-1].rate if states else opened[-1])
+        prices.append(releases[next(iter(states))][-1].rate if states else open_prices[-1])
     optimal = optimal_rate(load.astype(np.float64), scenario.tariff)
     for array in (load, home, optimal):
         array.flags.writeable = False
 
-    def trace(rates: Sequence[float], made: Sequence[Release]) -> Trace:
-        published = np.array(rates)
-        published.flags.writeable = False
-        return Trace(scenario.tariff, load, optimal, published, home, tuple(made))
+    def trace(rates: Sequence[float], trace_releases: Sequence[Release]) -> Trace:
+        price_array = np.array(rates)
+        price_array.flags.writeable = False
+        return Trace(scenario.tariff, load, optimal, price_array, home, tuple(trace_releases))
 
-    traces = {name: trace([r.rate for r in made], made) for name, made in releases.items()}
-    return traces | {"open": trace(opened, ())}
+    traces = {
+        name: trace([r.rate for r in mechanism_releases], mechanism_releases)
+        for name, mechanism_releases in releases.items()
+    }
+    return traces | {"open": trace(open_prices, ())}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -427,13 +430,13 @@ def consecutive(scenario: Scenario, horizon: int) -> Callable[[int], Scenario]:
             if m is not None
         )
     )
-    known = {0: scenario}
+    scenarios = {0: scenario}
 
     def world(day: int) -> Scenario:
         offset = day * horizon % period
-        if offset not in known:
-            known[offset] = scenario.starting(offset)
-        return known[offset]
+        if offset not in scenarios:
+            scenarios[offset] = scenario.starting(offset)
+        return scenarios[offset]
 
     return world
 

@@ -289,11 +289,11 @@ def _subtree(start: int, size: int, horizon: int) -> dict[int, int]:
     if size == 1:
         return {-1: 0, 1: 0}
     half = size // 2
-    left = _subtree(start, half, horizon)
-    right = left if start + size <= horizon else _subtree(start + half, half, horizon)
+    lower = _subtree(start, half, horizon)
+    upper = lower if start + size <= horizon else _subtree(start + half, half, horizon)
     sums: dict[int, int] = {}
-    for s, x in left.items():
-        for r, y in right.items():
+    for s, x in lower.items():
+        for r, y in upper.items():
             value = x + y + abs(s - r)
             if value > sums.get(s + r, -1):
                 sums[s + r] = value

@@ -39,11 +39,11 @@ class Shares(Protocol):
         """What the probe of every step loses [nats]."""
         ...
 
-    def offer(self, spent: Sequence[float]) -> float:
+    def offer(self, losses: Sequence[float]) -> float:
         """What a publication may lose [nats]; 0: there is none.
 
         Args:
-            spent: What each of the last steps spent on a publication; all of them, or the last
+            losses: What each of the last steps spent on a publication; all of them, or the last
                 2 w.
         """
         ...
@@ -65,16 +65,16 @@ class Distribution(NamedTuple):
         """What the probe of every step loses [nats]."""
         return self.epsilon / (2 * self.steps)
 
-    def offer(self, spent: Sequence[float]) -> float:
+    def offer(self, losses: Sequence[float]) -> float:
         """What a publication may lose [nats]; 0: there is none.
 
         Args:
-            spent: What each of the last w - 1 steps, or more, spent on a publication.
+            losses: What each of the last w - 1 steps, or more, spent on a publication.
 
         >>> Distribution(1.0, 4).offer([]), Distribution(1.0, 4).offer([0.25, 0.0])
         (0.25, 0.125)
         """
-        counted = spent[max(len(spent) - self.steps + 1, 0) :]
+        counted = losses[max(len(losses) - self.steps + 1, 0) :]
         room = (self.epsilon / 2 - sum(counted)) / 2
         return room if room > _LITTLE * self.epsilon else 0.0
 
@@ -95,29 +95,29 @@ class Absorption(NamedTuple):
         """What the probe of every step loses [nats]; as much is a step's share of publications."""
         return self.epsilon / (2 * self.steps)
 
-    def offer(self, spent: Sequence[float]) -> float:
+    def offer(self, losses: Sequence[float]) -> float:
         """What a publication may lose [nats]; 0: there is none.
 
         Args:
-            spent: What each of the last steps spent on a publication; all of them, or the last
+            losses: What each of the last steps spent on a publication; all of them, or the last
                 2 w.
 
         >>> shares = Absorption(1.0, 4)
-        >>> [shares.offer(spent) for spent in ([], [0.0, 0.0], [0.375], [0.375, 0.0, 0.0])]
+        >>> [shares.offer(losses) for losses in ([], [0.0, 0.0], [0.375], [0.375, 0.0, 0.0])]
         [0.125, 0.375, 0.0, 0.125]
         """
-        publications = [t for t, loss in enumerate(spent) if loss > 0]
+        publications = [t for t, loss in enumerate(losses) if loss > 0]
         free = 0  # the first step whose share is neither spent nor given up
         if publications:
             last = publications[-1]
-            free = last + round(spent[last] / self.probe)
-        return self.probe * min(max(len(spent) + 1 - free, 0), self.steps)
+            free = last + round(losses[last] / self.probe)
+        return self.probe * min(max(len(losses) + 1 - free, 0), self.steps)
 
 
 class _Carry(NamedTuple):
     """What a day leaves for the next one, of the held rate and of the one that is estimated."""
 
-    spent: tuple[list[float], list[float]]
+    losses: tuple[list[float], list[float]]
     last_load: float  # the load behind the last rate [Wh]
 
 
@@ -145,16 +145,16 @@ def _prepare(share_out: Callable[[float, int], Shares], setting: MethodSetting) 
     def publish_on(
         load: Ints, seed: np.random.SeedSequence, carry: _Carry | None
     ) -> tuple[Outcome, _Carry]:
-        spent = carry.spent if carry else ([], [])
-        raw, spent_raw = day(load, seed, spent[0], last_load=carry.last_load if carry else None)
-        estimates, spent_followed = day(load, seed, spent[1], setting.public)
+        losses = carry.losses if carry else ([], [])
+        raw, raw_losses = day(load, seed, losses[0], last_load=carry.last_load if carry else None)
+        estimates, estimate_losses = day(load, seed, losses[1], setting.public)
         outcome = Outcome(
             np.array([step.last_load for step in raw]),
             np.array([step.estimate for step in estimates]),
             np.array([step.load_hat for step in raw]),
             np.array([step.scale for step in raw]),
         )
-        return outcome, _Carry((spent_raw, spent_followed), raw[-1].last_load)
+        return outcome, _Carry((raw_losses, estimate_losses), raw[-1].last_load)
 
     def publish(load: Ints, seed: np.random.SeedSequence) -> Outcome:
         return publish_on(load, seed, None)[0]
@@ -173,20 +173,21 @@ def _published_day(
     tariff: Tariff,
     load: Ints,
     seed: np.random.SeedSequence,
-    losses: Sequence[float] = (),
+    last_losses: Sequence[float] = (),
     public: PublicKnowledge | None = None,
     last_load: float | None = None,
 ) -> tuple[list[_Observed], list[float]]:
     """Probe and publish a day; without `public` the load behind the last rate is expected.
 
-    `losses` is what each of the last steps spent, `last_load` the load behind the rate of the last.
+    `last_losses` is what each of the last steps spent, `last_load` the load behind the rate of the
+    last.
     """
-    noise, spent = SimulatedNoise(seed), list(losses)
+    noise, losses = SimulatedNoise(seed), list(last_losses)
     expected, last, steps = 0.0, 0.0, list[_Observed]()
     if last_load is not None:
         expected, last = _load_behind(public_rate(last_load, tariff), tariff), last_load
     for t, z in enumerate(load.tolist(), 1):
-        offer = shares.offer(spent)
+        offer = shares.offer(losses)
         probe = scale = scale_of(t, shares.probe)
         publication = scale_of(t, offer) if offer else probe
         observation, fresh = z + noise.draw(probe), z + noise.draw(publication)
@@ -197,7 +198,7 @@ def _published_day(
         published = bool(offer) and abs(observation - expected) - probe > publication
         if published:
             observation, scale = fresh, publication
-        spent.append(offer if published else 0.0)
+        losses.append(offer if published else 0.0)
         estimate = float(observation)
         if public is not None:
             estimate, public = public.learn(observation, scale)
@@ -206,7 +207,7 @@ def _published_day(
             if public is None:
                 expected = _load_behind(public_rate(last, tariff), tariff)
         steps.append(_Observed(float(observation), scale, last, estimate))
-    return steps, spent[-2 * shares.steps :]
+    return steps, losses[-2 * shares.steps :]
 
 
 def _load_behind(rate: float, tariff: Tariff) -> float:

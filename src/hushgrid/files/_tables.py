@@ -103,7 +103,7 @@ class Mistakes:
             text: Its text.
             loc: The key within the table.
             form: Its form.
-            context: The `value`, `others` that it depends on, and the key that is `meant`.
+            context: The `value`, `depends_on` (further keys), and `guesses` at the key.
 
         Returns:
             The mistakes so far.
@@ -126,7 +126,7 @@ class Mistakes:
         except HushgridError as error:
             self.add(str(error), *loc, form="whole")
 
-    def named(self, table: Any, keys: Iterable[str]) -> dict[str, Any]:
+    def with_known_keys(self, table: Any, keys: Iterable[str]) -> dict[str, Any]:
         """A table in which each unknown key is read as the known one that is nearest to it.
 
         Args:
@@ -150,7 +150,7 @@ class Mistakes:
             match = next((name for candidates in close for name in candidates), None)
             hint = f"did you mean {match}? Known keys: " if match else "use "
             guesses = [match] if match in free else []
-            self.add(f"is not known; {hint}{', '.join(names)}.", key, meant=guesses)
+            self.add(f"is not known; {hint}{', '.join(names)}.", key, guesses=guesses)
             content |= dict.fromkeys(guesses, content.pop(key))
             self._guesses |= {*guesses}
         return content
@@ -193,9 +193,9 @@ def read(kind: Any, table: Any, loc: Loc, faults: Faults, context: Context | Non
             "missing": "is not set; give it a value.",
         }.get(entry["type"], entry["msg"])
         sentence = text if entry["type"] == "whole" else f"{key_of(place, _spell)} {text}"
-        keys = [key_of((*place[:-1], name)) for name in details.get("others", ())]
+        keys = [key_of((*place[:-1], name)) for name in details.get("depends_on", ())]
         faults.add(key_of(place), sentence, *keys)
-        faults.elsewhere |= {key_of((*place[:-1], key)) for key in details.get("meant", ())}
+        faults.elsewhere |= {key_of((*place[:-1], key)) for key in details.get("guesses", ())}
     return None
 
 
@@ -264,13 +264,13 @@ class FileTable:
 
     Attributes:
         unread: Further keys, which others read.
-        gone: Keys that are refused, with what to do instead.
+        refusals: Keys that are refused, with what to do instead.
     """
 
     __slots__ = ()
     __pydantic_config__ = ConfigDict(extra="forbid", alias_generator=_key)
     unread: ClassVar[frozenset[str]] = frozenset()
-    gone: ClassVar[Mapping[str, str]] = {}
+    refusals: ClassVar[Mapping[str, str]] = {}
 
     @classmethod
     def check_keys(cls, table: Mapping[str, Any]) -> Iterable[tuple[str, str]]:  # noqa: ARG003
@@ -282,11 +282,11 @@ class FileTable:
     def _read(cls, table: Any, handler: ValidatorFunctionWrapHandler) -> Any:
         """Add unknown keys to pydantic's mistakes."""
         mistakes, keys = Mistakes(), {*keys_of(cls), *cls.unread}  # type: ignore[arg-type]
-        if isinstance(table, Mapping) and (refusals := cls.gone.keys() & table):
-            for key in refusals:
-                mistakes.add(cls.gone[key], key, form="fix", value=table[key])
-            table = {key: value for key, value in table.items() if key not in refusals}
-        content = mistakes.named(table, keys)
+        if isinstance(table, Mapping) and (refused := cls.refusals.keys() & table):
+            for key in refused:
+                mistakes.add(cls.refusals[key], key, form="fix", value=table[key])
+            table = {key: value for key, value in table.items() if key not in refused}
+        content = mistakes.with_known_keys(table, keys)
         for key, text in cls.check_keys(content):
             mistakes.add(text, key)
         with mistakes.within():
@@ -313,7 +313,7 @@ def build(kind: Any, table: Any, unread: Iterable[str] = (), hidden: Iterable[st
         ValidationError: Every mistake: a field that is refused is replaced, to find the next one.
     """
     mistakes, types = Mistakes(), {field.name: str(field.type) for field in fields(kind)}
-    content = mistakes.named(table, {*keys_of(kind), *unread} - {*hidden})
+    content = mistakes.with_known_keys(table, {*keys_of(kind), *unread} - {*hidden})
     content = {key: value for key, value in content.items() if key in types}
 
     def replace(key: str) -> None:
@@ -341,7 +341,7 @@ def build(kind: Any, table: Any, unread: Iterable[str] = (), hidden: Iterable[st
             break
         except HushgridError as error:
             loc, keys = error.fields[:1], error.fields[1:]
-            mistakes.add(str(error), *loc, form="whole", others=keys)
+            mistakes.add(str(error), *loc, form="whole", depends_on=keys)
             refused_key = next((key for key in error.fields if key in content), None)
             if refused_key is None:
                 break

@@ -34,6 +34,7 @@ from hushgrid.files._tables import (
 )
 from hushgrid.files.toml import instant_of
 from hushgrid.files.zone_file import PRIVATE, SECONDS, Interval, Provenance, PublicSeries
+from hushgrid.intake.readings import Register
 from hushgrid.intake.text import ColumnMapping
 from hushgrid.mechanism.policy import Policy
 from hushgrid.mechanism.release import Mode
@@ -65,17 +66,17 @@ class Promise:
     block: int | None = None
 
 
-def _listed(given: Any) -> Any:
+def _listed(content: Any) -> Any:
     """One value stands for the whole day."""
-    return given if isinstance(given, list) else [given]
+    return content if isinstance(content, list) else [content]
 
 
-def _parts(given: tuple[float, ...]) -> tuple[float, ...]:
-    if not given or 1440 % len(given):
+def _parts(charges: tuple[float, ...]) -> tuple[float, ...]:
+    if not charges or 1440 % len(charges):
         raise mistake(
-            f"has {len(given)} values; give one, or one for each equal part of a day, such as 24."
+            f"has {len(charges)} values; give one, or one for each equal part of a day, such as 24."
         )
-    return given
+    return charges
 
 
 _CHARGE = "give a number, or a list of numbers for equal parts of a day"
@@ -102,8 +103,8 @@ class Season(FileTable):
     relative: _ByTime | None = None
 
 
-def _apart(seasons: tuple[Season, ...]) -> tuple[Season, ...]:
-    months = [month for one in seasons for month in one.months]
+def _check_months(seasons: tuple[Season, ...]) -> tuple[Season, ...]:
+    months = [month for season in seasons for month in season.months]
     for month in set(months):
         if months.count(month) > 1:
             raise mistake(f"have month {month} twice; give each month to one season.")
@@ -125,7 +126,7 @@ class Charges(FileTable):
 
     fixed: _ByTime = (0.0,)
     relative: _ByTime = (0.0,)
-    seasons: Annotated[tuple[Season, ...], AfterValidator(_apart)] = ()
+    seasons: Annotated[tuple[Season, ...], AfterValidator(_check_months)] = ()
 
     def total(self, rate: float, start: int, time_zone: str) -> float:
         """The price with charges of an interval.
@@ -144,12 +145,12 @@ class Charges(FileTable):
         if self == Charges():
             return rate
         now = datetime.fromtimestamp(start, ZoneInfo(time_zone))
-        own = next((one for one in self.seasons if now.month in one.months), None)
-        found = list[float]()
+        season = next((season for season in self.seasons if now.month in season.months), None)
+        charges = list[float]()
         for name in ("fixed", "relative"):
-            values = (own and getattr(own, name)) or getattr(self, name)
-            found.append(values[(now.hour * 60 + now.minute) * len(values) // 1440])
-        return round((rate + found[0]) * (1 + found[1]), 9)
+            values = (season and getattr(season, name)) or getattr(self, name)
+            charges.append(values[(now.hour * 60 + now.minute) * len(values) // 1440])
+        return round((rate + charges[0]) * (1 + charges[1]), 9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,8 +209,8 @@ class ZoneService:
         charges: Grid fees and taxes, added to published prices.
         digits: Digits after the point of a price that is presented; None: all. The ledger has all.
         planned: Whether the policy keeps the promise; else it has the terms of the file alone.
-        export_meters: Id of each house's register of energy fed in, "" where its one meter is
-            signed; empty: no house has such a register.
+        registers: Further registers of houses, by house: other meters of one home, and of energy
+            fed in where a home's one meter is not signed.
 
     Raises:
         PolicyError: A service does not run these terms or models; experiments do.
@@ -239,7 +240,7 @@ class ZoneService:
     charges: Charges = field(default_factory=Charges)
     digits: int | None = None
     planned: bool = True
-    export_meters: tuple[str, ...] = ()
+    registers: tuple[Register, ...] = ()
 
     def __post_init__(self) -> None:
         policy, schedule = self.policy, self.policy.schedule
@@ -264,19 +265,22 @@ class ZoneService:
 
     @property
     def all_meters(self) -> tuple[str, ...]:
-        """All meter ids: of the houses, then of their registers of energy fed in."""
-        return (*self.meters, *filter(None, self.export_meters))
+        """All meter ids: of the houses, then of their further registers."""
+        return (*self.meters, *(register.meter for register in self.registers))
 
     @property
-    def roster(self) -> tuple[str, tuple[str, ...], int, tuple[str, ...]]:
+    def roster(self) -> tuple[str, tuple[str, ...], int, tuple[Register, ...]]:
         """What a meter store has to know: zone, meters, length of an interval [s], registers."""
-        return self.id, self.meters, self.seconds, self.export_meters
+        return self.id, self.meters, self.seconds, self.registers
 
     @property
-    def registers(self) -> dict[str, str]:
+    def fed_in(self) -> dict[str, str]:
         """Id of the register of energy fed in by meter id, of the houses that have one."""
-        pairs = zip(self.meters, self.export_meters, strict=False)
-        return {meter: second for meter, second in pairs if second}
+        return {
+            self.meters[register.house]: register.meter
+            for register in self.registers
+            if register.sign < 0
+        }
 
     def total(self, rate: float, start: int) -> float:
         """A price of the interval at `start` [UTC epoch s] with its charges."""
@@ -297,9 +301,9 @@ class ZoneService:
         Returns:
             `price`, `total` with charges, and `feed_in` where there is one [currency/kWh].
         """
-        found = {"price": rate, "total": self.total(rate, start)}
-        found |= {} if feed_in is None else {"feed_in": feed_in}
-        return {name: self.rounded(value) for name, value in found.items()}
+        amounts = {"price": rate, "total": self.total(rate, start)}
+        amounts |= {} if feed_in is None else {"feed_in": feed_in}
+        return {name: self.rounded(value) for name, value in amounts.items()}
 
     @property
     def id(self) -> str:
@@ -412,7 +416,7 @@ class Times(FileTable):
         accept_error_set_by: Who accepts it.
     """
 
-    gone: ClassVar[Mapping[str, str]] = {
+    refusals: ClassVar[Mapping[str, str]] = {
         "budget": "leave it out: the secret interval bounds what all prices together say"
     }
 
@@ -496,14 +500,16 @@ _Address = Annotated[str, fix(_ADDRESS, pattern=f"^https?{_URL}/?$")]
 _Host = Annotated[str, fix(_NAME, pattern="^[A-Za-z0-9.:_-]{1,253}$")]
 _Port = Annotated[int, fix("give a port from 1 to 65535", ge=1, le=65_535)]
 _Digest = Annotated[str, StringConstraints(pattern="^[0-9a-fA-F]{64}$", to_lower=True)]
-_Network = Annotated[str, Field(strict=True), AfterValidator(lambda one: str(ip_network(one)))]
+_Network = Annotated[
+    str, Field(strict=True), AfterValidator(lambda network: str(ip_network(network)))
+]
 _Broker = Annotated[str, Field(strict=True, pattern=f"^(mqtts?|wss?){_URL}(/[!-~]*)?$")]
 
 
 def _both(table: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
-    for one, other in (("tls_certificate", "tls_key"), ("tls_key", "tls_certificate")):
-        if one in table and other not in table:
-            yield other, f"is not set but {one} is; give both."
+    for key, partner in (("tls_certificate", "tls_key"), ("tls_key", "tls_certificate")):
+        if key in table and partner not in table:
+            yield partner, f"is not set but {key} is; give both."
 
 
 @dataclass(frozen=True, slots=True)
@@ -583,9 +589,9 @@ class Mqtt(FileTable):
     @classmethod
     def check_keys(cls, table: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
         """A password goes with a name, files of TLS with TLS, and discovery with prices."""
-        for one in ("tls_ca", "tls_certificate", "tls_key"):
-            if one in table and table.get("tls") is not True:
-                yield "tls", f"is not true but {one} is set; give both."
+        for key in ("tls_ca", "tls_certificate", "tls_key"):
+            if key in table and table.get("tls") is not True:
+                yield "tls", f"is not true but {key} is set; give both."
         yield from _both(table)
         if "password_file" in table and "username" not in table:
             yield "username", "is not set but password_file is; give both."
@@ -705,8 +711,8 @@ class Deployment:
         if not self.mqtt_events or self.mqtt is None or self.openadr is None:
             return ()
         anonymous = self.openadr.mqtt_anonymous
-        named = self.mqtt.username is not None or self.mqtt.tls_certificate is not None
-        if anonymous is False or (anonymous is None and named):
+        has_login = self.mqtt.username is not None or self.mqtt.tls_certificate is not None
+        if anonymous is False or (anonymous is None and has_login):
             return ()
         scheme = "mqtts" if self.mqtt.tls else "mqtt"
         return self.openadr.mqtt_uris or (f"{scheme}://{self.mqtt.host}:{self.mqtt.port}",)

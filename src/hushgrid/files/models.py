@@ -25,9 +25,9 @@ from hushgrid.compare.attack import Recording, Truth
 from hushgrid.errors import ExtraError, FileError, HushgridError
 from hushgrid.files.results import read_text, write_text
 from hushgrid.intake.arrow import arrow
-from hushgrid.learn.em import Design, Fit
-from hushgrid.learn.evaluation import PublishedGroup
-from hushgrid.learn.habits import COLUMNS, Habits, Survey, stationary, survey_of
+from hushgrid.learning.em import Design, Fit
+from hushgrid.learning.evaluation import PublishedGroup
+from hushgrid.learning.habits import COLUMNS, Habits, Survey, stationary, survey_of
 from hushgrid.mechanism.release import Release
 
 # ---- surveys
@@ -229,7 +229,7 @@ def hidden_fit(content: dict[str, Any], design: Design) -> Fit:
     natural = np.array([model["natural"] for model in hidden])
     transition = np.array([model["transition"] for model in hidden])
     zeros = np.zeros(k)
-    seen = np.array([model["seen"] for model in hidden])
+    counts = np.array([model["seen"] for model in hidden])
     return Fit(
         design=replace(design, moves=transition.mean(axis=0)),
         initial=np.array([model["initial"] for model in hidden]),
@@ -237,10 +237,10 @@ def hidden_fit(content: dict[str, Any], design: Design) -> Fit:
         natural=natural,
         parameters=natural,
         edges=np.array([model["edges"] for model in hidden]),
-        seen=seen,
-        means=np.zeros_like(seen),
+        counts=counts,
+        means=np.zeros_like(counts),
         moves=np.zeros_like(transition),
-        sums=np.zeros((*seen.shape, natural.shape[-1])),
+        sums=np.zeros((*counts.shape, natural.shape[-1])),
         log_likelihood=zeros,
         readings=zeros.astype(np.int64),
         iterations=zeros.astype(np.int64),

@@ -36,9 +36,9 @@ from hushgrid.intake.text import (
 )
 
 if TYPE_CHECKING:
-    from hushgrid.learn.habits import Habits
-    from hushgrid.learn.histories import Histories, Roof
-    from hushgrid.learn.learner import Watch
+    from hushgrid.learning.habits import Habits
+    from hushgrid.learning.histories import Histories, Roof
+    from hushgrid.learning.learner import Watch
 
 
 def formats_by_media() -> Mapping[str, Format]:
@@ -208,13 +208,13 @@ def read_histories(
         seasons: Months of each season that has laws of its own; none: the year has one.
 
     Returns:
-        Histories, `declared` where step, begin, end and meters were all given, `apart` where
-        also `rows_apart` holds.
+        Histories, `declared` where step, begin, end and meters were all given, `independent` where
+        also `rows_independent` holds.
 
     Raises:
         IntakeError: If the time zone is unknown, or the readings have no common axis.
     """
-    from hushgrid.learn.histories import (
+    from hushgrid.learning.histories import (
         axis_of,
         for_meters,
         histories_of,
@@ -244,7 +244,7 @@ def read_histories(
     month = local_months(steps)
     histories = replace(
         histories, counts=counts, problems=parsed.problems, declared=declared, month=month,
-        apart=declared and rows_apart(path, mapping) and not (
+        independent=declared and rows_independent(path, mapping) and not (
             labels is not None and labels.suffix.lower() != ".parquet"
             and not _has_whole_lines(labels, ("meter_id", "start_utc", "occupied"))
         ),
@@ -262,7 +262,7 @@ def read_histories(
     return of_months(histories, months) if months else histories
 
 
-def rows_apart(path: Path, mapping: str) -> bool:
+def rows_independent(path: Path, mapping: str) -> bool:
     """Whether each row of a file is read by itself, whatever other homes send.
 
     Args:
@@ -339,7 +339,7 @@ def read_roofs(path: Path) -> dict[str, Roof]:
     Raises:
         FileError: A column lacks, a row is no such home, or an id is there twice.
     """
-    from hushgrid.learn.histories import Roof
+    from hushgrid.learning.histories import Roof
 
     rows = csv.DictReader(read_text(path).splitlines(), skipinitialspace=True)
     names = [str(name).strip() for name in rows.fieldnames or ()]
@@ -489,8 +489,8 @@ def _plain(column: Any) -> list[Any]:
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        every = column.cast(pa.large_binary()).to_pylist()
-        return [None if value is None else value.decode("utf-8", "replace") for value in every]
+        values = column.cast(pa.large_binary()).to_pylist()
+        return [None if value is None else value.decode("utf-8", "replace") for value in values]
     if pa.types.is_timestamp(column.type) and column.type.tz is not None:
         seconds = column.cast(pa.timestamp("s", column.type.tz), safe=False)
         return list(seconds.cast(pa.int64()).to_pylist())
@@ -528,7 +528,7 @@ def read_habits(survey: str | None, residents: Sequence[int], seconds: int) -> H
 
     """
     from hushgrid.files.models import load_survey
-    from hushgrid.learn.habits import assumed_habits, stationary, survey_habits
+    from hushgrid.learning.habits import assumed_habits, stationary, survey_habits
 
     if survey is None:
         return assumed_habits(seconds)

@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, NamedTuple, get_args
 
@@ -63,6 +64,7 @@ from hushgrid.files.zone_file import (
     with_series,
     written_seconds,
 )
+from hushgrid.intake.readings import MOST_METERS, Register
 from hushgrid.intake.text import ColumnMapping
 from hushgrid.mechanism.policy import Policy
 from hushgrid.model.zone import Scenario
@@ -158,28 +160,28 @@ class PolicyTerms(NamedTuple):
     promise: Promise
 
 
-def _terms(given: Any) -> PolicyTerms:
-    mistakes, table = Mistakes(), given if isinstance(given, Mapping) else {}
-    said = policy = None
+def _terms(content: Any) -> PolicyTerms:
+    mistakes, table = Mistakes(), content if isinstance(content, Mapping) else {}
+    keys = policy = None
     hidden = set(_NOT_HERE)
     with mistakes.within():
-        own = {key: table[key] for key in keys_of(PromiseKeys) if key in table}
-        said = adapter(PromiseKeys).validate_python(own)
+        key_table = {key: table[key] for key in keys_of(PromiseKeys) if key in table}
+        keys = adapter(PromiseKeys).validate_python(key_table)
     for key in _NOT_HERE.keys() & table:
         mistakes.add(_NOT_HERE[key], key, form="fix", value=table[key])
-    if isinstance(given, Mapping):
-        given = {key: value for key, value in table.items() if key not in _NOT_HERE}
-        steps = given.get("block_steps", ())
+    if isinstance(content, Mapping):
+        content = {key: value for key, value in table.items() if key not in _NOT_HERE}
+        steps = content.get("block_steps", ())
         if isinstance(steps, list) and all(map(is_whole, steps)):
-            given["horizon"] = max(sum(steps), 1)
+            content["horizon"] = max(sum(steps), 1)
             hidden.remove("horizon")
     with mistakes.within():
-        policy = policy_of(given, hidden)
-    if said is not None and policy is not None:
-        rho = RHO if said.rho is None and said.clamp is None and said.secret != "step" else said.rho
-        promise = Promise(said.secret, policy.epsilon, rho=rho, block=said.block)
-        if said.secret == "window":
-            promise = replace(promise, window=said.window or 86_400)
+        policy = policy_of(content, hidden)
+    if keys is not None and policy is not None:
+        rho = RHO if keys.rho is None and keys.clamp is None and keys.secret != "step" else keys.rho
+        promise = Promise(keys.secret, policy.epsilon, rho=rho, block=keys.block)
+        if keys.secret == "window":
+            promise = replace(promise, window=keys.window or 86_400)
     mistakes.check()
     return PolicyTerms(policy, promise)
 
@@ -200,41 +202,67 @@ class Numbered(FileTable):
     first: Annotated[int, fix("give a whole number", ge=0, lt=2**62)] = 1
 
 
-_IDS: TypeAdapter[list[str]] = TypeAdapter(list[Annotated[str, Field(strict=True)]])
-_METERS = 'give a list of ids, or {prefix = "elm-", first = 1}'
+_Id = Annotated[str, Field(strict=True)]
+_HOMES: TypeAdapter[list[_Id | list[_Id]]] = TypeAdapter(list[_Id | list[_Id]])
+_METERS = (
+    "give a list of ids, with a list of its own for a home of several meters, or"
+    ' {prefix = "elm-", first = 1}'
+)
 
 
-def _listed(given: Any, info: Info) -> list[str]:
-    """Ids as they are written, or numbered."""
-    if not isinstance(given, Mapping):
-        return _checked(_IDS.validate_python(given), info)
-    by: Numbered = adapter(Numbered).validate_python(given)
+def _listed(content: Any, info: Info) -> list[list[str]]:
+    """The meters of each home as they are written, or numbered."""
+    if not isinstance(content, Mapping):
+        homes = _HOMES.validate_python(content)
+        return _checked([[home] if isinstance(home, str) else home for home in homes], info)
+    by: Numbered = adapter(Numbered).validate_python(content)
     numbers = range(by.first, by.first + info.data.get("count", 1))
-    return _checked([f"{by.prefix}{number:04d}" for number in numbers], info)
+    return _checked([[f"{by.prefix}{number:04d}"] for number in numbers], info)
 
 
-def _in_file(name: Any, info: Info) -> list[str]:
-    """Ids of a file with one a line."""
+def _one_each(content: Any, info: Info) -> list[list[str]]:
+    """A register for each home."""
+    return _single(_listed(content, info))
+
+
+def _single(homes: list[list[str]]) -> list[list[str]]:
+    if any(len(meters) > 1 for meters in homes):
+        raise mistake("has a home of several registers; give one id for each house.")
+    return homes
+
+
+def _in_file(name: Any, info: Info) -> list[list[str]]:
+    """The meters of each home, of a file with a home a line and tabs between its meters."""
     if not isinstance(name, str) or not name.isprintable():
         raise mistake("give the path of a file with one id a line", "fix")
     try:
         lines = read_text(info.context.folder / name).splitlines()
     except FileError as error:
         raise mistake(str(error), "whole") from None
-    return _checked([line.strip() for line in lines if line.strip()], info)
+    return _checked([line.strip().split("\t") for line in lines if line.strip()], info)
 
 
-def _checked(ids: list[str], info: Info) -> list[str]:
-    for one in ids:
-        if not 1 <= len(one) <= 128 or not one.isprintable() or one != one.strip():
+def _one_each_in_file(name: Any, info: Info) -> list[list[str]]:
+    """A register for each home, of a file with one a line."""
+    return _single(_in_file(name, info))
+
+
+def _checked(homes: list[list[str]], info: Info) -> list[list[str]]:
+    for meters in homes:
+        if not 1 <= len(meters) <= MOST_METERS:
             raise mistake(
-                f"holds {display(one)}; give ids of 1 to 128 printed characters, without spaces"
-                " around them."
+                f"has a home of {len(meters)} meters; give each home 1 to {MOST_METERS} of them."
             )
-    count = info.data.get("count", len(ids))
-    if len(ids) != count:
-        raise mistake(f"has {len(ids)} ids for {count} houses; give one id for each house.")
-    return ids
+        for meter in meters:
+            if not 1 <= len(meter) <= 128 or not meter.isprintable() or meter != meter.strip():
+                raise mistake(
+                    f"holds {display(meter)}; give ids of 1 to 128 printed characters, without"
+                    " spaces around them."
+                )
+    count = info.data.get("count", len(homes))
+    if len(homes) != count:
+        raise mistake(f"has {len(homes)} ids for {count} houses; give one id for each house.")
+    return homes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,8 +270,8 @@ class Metered(Group):
     """A [[houses]] table whose meters are known.
 
     Attributes:
-        meters: Ids in house order.
-        meters_file: Ids in house order, of a file.
+        meters: Ids of the meters of each home, in house order. Meters of one home are added up.
+        meters_file: The same, of a file.
         export_meters: Ids of the registers of energy fed in, in house order, where each house has
             a register for each direction.
         export_meters_file: The same, of a file.
@@ -251,18 +279,18 @@ class Metered(Group):
 
     unread: ClassVar[frozenset[str]] = frozenset()
 
-    meters: Annotated[list[str], PlainValidator(_listed), fix(_METERS)] | None = None
-    meters_file: Annotated[list[str], PlainValidator(_in_file)] | None = None
-    export_meters: Annotated[list[str], PlainValidator(_listed), fix(_METERS)] | None = None
-    export_meters_file: Annotated[list[str], PlainValidator(_in_file)] | None = None
+    meters: Annotated[list[list[str]], PlainValidator(_listed), fix(_METERS)] | None = None
+    meters_file: Annotated[list[list[str]], PlainValidator(_in_file)] | None = None
+    export_meters: Annotated[list[list[str]], PlainValidator(_one_each), fix(_METERS)] | None = None
+    export_meters_file: Annotated[list[list[str]], PlainValidator(_one_each_in_file)] | None = None
 
     @classmethod
     def check_keys(cls, table: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
         """One of the two keys of each kind of register, and laws in pairs."""
         yield from Group.check_keys(table)
-        given = [key in table for key in sorted(GROUP_KEYS)]
-        if all(given) or not any(given):
-            state = "both set" if all(given) else "both unset"
+        presence = [key in table for key in sorted(GROUP_KEYS)]
+        if all(presence) or not any(presence):
+            state = "both set" if all(presence) else "both unset"
             yield "meters", f"and meters_file are {state}; give one of them."
         second = sorted(REGISTER_KEYS & set(table))
         if len(second) > 1:
@@ -278,11 +306,11 @@ def _of_one_zone(groups: list[Metered]) -> list[Metered]:
         raise mistake(f"has {houses} houses; give a zone at most {MOST_HOUSES} of them.")
     for i, group in enumerate(groups):
         for key in (*sorted(GROUP_KEYS), *sorted(REGISTER_KEYS)):
-            for one in getattr(group, key) or ():
-                if one in places:
-                    text = f"holds {display(one)} twice (also in {places[one]});"
+            for meter in chain.from_iterable(getattr(group, key) or ()):
+                if meter in places:
+                    text = f"holds {display(meter)} twice (also in {places[meter]});"
                     Mistakes().add(f"{text} give each house its own meter.", i, key).check()
-                places[one] = f"houses[{i}].{key}"
+                places[meter] = f"houses[{i}].{key}"
     return groups
 
 
@@ -303,30 +331,36 @@ def meter_ids(file: TomlFile) -> tuple[str, ...]:
         One id for each house, in house order; none where there are mistakes.
     """
     context = Context(file.folder, written_seconds(file.content.get("service")))
-    found = read(_Houses, file.content["houses"], ("houses",), file.faults, context)
-    return _ids(found or ())
+    groups = read(_Houses, file.content["houses"], ("houses",), file.faults, context)
+    return _ids(groups or ())
 
 
 def _ids(groups: Iterable[Metered]) -> tuple[str, ...]:
-    return tuple(one for group in groups for one in group.meters or group.meters_file or ())
+    return tuple(home[0] for group in groups for home in group.meters or group.meters_file or ())
 
 
-def _register_ids(groups: Iterable[Metered]) -> tuple[str, ...]:
-    """The register of energy fed in of each house, "" where it has none; none: no house has."""
-    found = [(g.export_meters or g.export_meters_file or [""] * g.count) for g in groups]
-    ids = tuple(one for each in found for one in each)
-    return ids if any(ids) else ()
+def _registers(groups: Iterable[Metered]) -> tuple[Register, ...]:
+    """Further meters of each home, and its register of energy fed in, by house."""
+    registers, first = list[Register](), 0
+    for group in groups:
+        homes = group.meters or group.meters_file or []
+        fed_in = group.export_meters or group.export_meters_file or [[]] * len(homes)
+        for house, (meters, second) in enumerate(zip(homes, fed_in, strict=True), first):
+            registers += [Register(house, meter, 1) for meter in meters[1:]]
+            registers += [Register(house, meter, -1) for meter in second]
+        first += len(homes)
+    return tuple(registers)
 
 
 # ---- tables
 
 
-def _mappings(given: Any, info: Info) -> dict[str, ColumnMapping]:
+def _mappings(content: Any, info: Info) -> dict[str, ColumnMapping]:
     """Mappings of files, by the names that senders use."""
-    if not isinstance(given, Mapping):
+    if not isinstance(content, Mapping):
         raise mistake("give a table of names and paths", "fix")
-    mistakes, found = Mistakes(), dict[str, ColumnMapping]()
-    for name, path in given.items():
+    mistakes, mappings = Mistakes(), dict[str, ColumnMapping]()
+    for name, path in content.items():
         if name in BUILT_IN or not re.fullmatch("[A-Za-z0-9_-]{1,40}", name):
             mistakes.add("is built in or no name; give 1 to 40 letters, digits, - or _.", name)
         elif not isinstance(path, str) or not path.endswith(".toml") or not path.isprintable():
@@ -334,11 +368,11 @@ def _mappings(given: Any, info: Info) -> dict[str, ColumnMapping]:
             mistakes.add(text, name, form="fix", value=path)
         else:
             try:
-                found[name] = mapping_of(str(info.context.folder / path))
+                mappings[name] = mapping_of(str(info.context.folder / path))
             except (FileError, IntakeError) as error:
                 mistakes.add(str(error), name, form="whole")
     mistakes.check()
-    return found
+    return mappings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -391,11 +425,14 @@ def _zone(file: TomlFile, main: TomlFile, *, planned: bool) -> ZoneService | Non
     if file.broken:
         return None
     faults, before, content = file.faults, len(file.faults), dict(file.content)
-    own: Any = content.get("service", {}) if file is not main else {}
-    theirs, taken = main.content.get("service"), set(keys_of(Times)).difference(own)
-    if isinstance(own, Mapping) and isinstance(theirs, Mapping):
-        content["service"] = {**{key: theirs[key] for key in taken if key in theirs}, **own}
-    keys = {"service", *(f"service.{key}" for key in taken)}
+    own_table: Any = content.get("service", {}) if file is not main else {}
+    main_table, main_keys = main.content.get("service"), set(keys_of(Times)).difference(own_table)
+    if isinstance(own_table, Mapping) and isinstance(main_table, Mapping):
+        content["service"] = {
+            **{key: main_table[key] for key in main_keys if key in main_table},
+            **own_table,
+        }
+    keys = {"service", *(f"service.{key}" for key in main_keys)}
     faults.elsewhere |= {key for key in keys if main.faults.at("service", key)}
     if file is main:
         content = {key: value for key, value in content.items() if key in keys_of(RunningZone)}
@@ -405,14 +442,16 @@ def _zone(file: TomlFile, main: TomlFile, *, planned: bool) -> ZoneService | Non
     context = Context(file.folder, seconds, service=True)
     tables: RunningZone | None = read(RunningZone, completed(content), (), faults, context)
     scenario = scenario_of(file, tables, seconds)
-    tariff, given = content.get("tariff"), dict[str, Any]()
+    tariff, presentation_table = content.get("tariff"), dict[str, Any]()
     if isinstance(tariff, Mapping):
-        given = {key: tariff[key] for key in keys_of(Presentation) if key in tariff}
-    presented: Presentation | None = read(Presentation, given, ("tariff",), faults, context)
+        presentation_table = {key: tariff[key] for key in keys_of(Presentation) if key in tariff}
+    presentation: Presentation | None = read(
+        Presentation, presentation_table, ("tariff",), faults, context
+    )
     _check_trust(file, main.table("service").get("mode"))
     _check_origins(file)
     _check_rates(file)
-    if tables is None or scenario is None or presented is None or len(faults) > before:
+    if tables is None or scenario is None or presentation is None or len(faults) > before:
         return None
     times, learned, promise = tables.service, tables.learned, tables.policy.promise
     terms, zone = with_series(tables.policy.policy, tables.covariates), times.time_zone.key
@@ -422,13 +461,13 @@ def _zone(file: TomlFile, main: TomlFile, *, planned: bool) -> ZoneService | Non
     if len(faults) > before:
         return None
     pattern = Pattern(scenario, terms)
-    found = None
+    service = None
     with faults.within("models"):
-        found = ZoneService(
+        service = ZoneService(
             scenario=scenario,
             policy=terms,
             meters=_ids(tables.houses),
-            export_meters=_register_ids(tables.houses),
+            registers=_registers(tables.houses),
             begins=times.begins,
             seconds=seconds,
             grace=times.grace,
@@ -446,16 +485,16 @@ def _zone(file: TomlFile, main: TomlFile, *, planned: bool) -> ZoneService | Non
             learned=learned,
             pattern=pattern,
             covariates=tables.covariates,
-            charges=presented.charges,
-            digits=presented.digits,
+            charges=presentation.charges,
+            digits=presentation.digits,
             planned=False,
         )
-        found = placed(found, times.begins)
-    if found is None or not planned or not _can_be_planned(promise, faults):
-        return found
+        service = placed(service, times.begins)
+    if service is None or not planned or not _can_be_planned(promise, faults):
+        return service
     blocks = terms.schedule.lengths
     with faults.within("policy.block_epsilon" if blocks else "policy.secret"):
-        return with_noise(replace(found, planned=True))
+        return with_noise(replace(service, planned=True))
     return None
 
 
@@ -483,13 +522,13 @@ def _check_trust(file: TomlFile, mode: Any) -> None:
 def _check_origins(file: TomlFile) -> None:
     """Refuse models, laws, bounds and usual loads that readings shaped without noise."""
     learned = file.table("learned")
-    stated = {f"learned.{key}": learned.get(key) for key in ("provenance", "bound_by")}
+    origins = {f"learned.{key}": learned.get(key) for key in ("provenance", "bound_by")}
     for name in ("models", "houses"):
         tables = file.content.get(name)
         for i, table in enumerate(tables if isinstance(tables, list) else ()):
             if isinstance(table, Mapping):
-                stated[f"{name}[{i}].provenance"] = table.get("provenance")
-    for key, origin in stated.items():
+                origins[f"{name}[{i}].provenance"] = table.get("provenance")
+    for key, origin in origins.items():
         if isinstance(origin, str) and re.match(r"private\b", origin.strip(), re.IGNORECASE):
             file.faults.add(key, f"{key} is {display(origin)}; {PRIVATE}.")
 
@@ -519,10 +558,10 @@ def _check_rates(file: TomlFile) -> None:
             "tariff.floor",
             "tariff.cap",
         )
-    digits, named = tariff.get("digits"), ("floor", "cap")
-    limits = {f"tariff.{key}": tariff[key] for key in named if key in tariff}
-    given = tariff.get("feed_in", {})
-    limits |= {f"tariff.feed_in.{key}": given[key] for key in named if key in given}
+    digits, ends = tariff.get("digits"), ("floor", "cap")
+    limits = {f"tariff.{key}": tariff[key] for key in ends if key in tariff}
+    feed_in = tariff.get("feed_in", {})
+    limits |= {f"tariff.feed_in.{key}": feed_in[key] for key in ends if key in feed_in}
     for key, limit in limits.items():
         if digits is not None and not file.faults.at(key) and round(limit, digits) != limit:
             file.faults.add(
@@ -567,11 +606,11 @@ def load_deployment(path: Path | str, *, planned: bool = True) -> Deployment:
     """
     main = TomlFile(Path(path))
     main.check_format()
-    faults, named = main.faults, main.table("service").get("zones")
-    names = named if isinstance(named, list) else []
+    faults, zone_names = main.faults, main.table("service").get("zones")
+    names = zone_names if isinstance(zone_names, list) else []
     lone = bool(names) and not set(main.content) & set(keys_of(ZoneTables))
     context = Context(main.folder, service=True)
-    found: OwnTables | None = read(OwnTables, main.content, (), faults, context)
+    tables: OwnTables | None = read(OwnTables, main.content, (), faults, context)
     files = [] if lone else [main]
     for i, name in enumerate(names):
         if faults.at("service.zones", f"service.zones[{i}]"):
@@ -583,15 +622,17 @@ def load_deployment(path: Path | str, *, planned: bool = True) -> Deployment:
             further.check_format()
             files.append(further)
     zones = [_zone(file, main, planned=planned) for file in files]
-    _check_apart(zones, files)
-    heard = any(one.topic for zone in zones if zone is not None for one in zone.covariates)
-    _check_ways(main, heard=heard)
+    _check_shared(zones, files)
+    topics = any(
+        covariate.topic for zone in zones if zone is not None for covariate in zone.covariates
+    )
+    _check_ways(main, topics=topics)
     for zone, file in zip(zones, files, strict=True):
         _check_topics(zone, file, main.content.get("mqtt"))
-    problems = [one for file in dict.fromkeys([main, *files]) for one in file.problems()]
-    if problems or found is None:
+    problems = [problem for file in dict.fromkeys([main, *files]) for problem in file.problems()]
+    if problems or tables is None:
         raise ConfigError(tuple(problems))
-    service, stores, openadr = found.service, found.stores, found.openadr
+    service, stores, openadr = tables.service, tables.stores, tables.openadr
     remote = "://" in stores.ledger.removeprefix("sqlite:")
     return Deployment(
         zones=tuple(zone for zone in zones if zone is not None),
@@ -601,15 +642,15 @@ def load_deployment(path: Path | str, *, planned: bool = True) -> Deployment:
         clients=stores.clients,
         key=service.key,
         vtn=stores.vtn,
-        http=found.http,
-        mqtt=found.mqtt,
+        http=tables.http,
+        mqtt=tables.mqtt,
         openadr=openadr if openadr.enabled else None,
         standby=service.standby,
         witness=stores.witness or (_witness(main.path, service.key) if remote else None),
         witness_needed=stores.witness is not None,
-        price_file=found.publish.file if found.publish else None,
-        problems=_remarks(found.http, found.mqtt),
-        mappings=found.mappings,
+        price_file=tables.publish.file if tables.publish else None,
+        problems=_remarks(tables.http, tables.mqtt),
+        mappings=tables.mappings,
         block_keys=stores.block_keys,
     )
 
@@ -628,12 +669,12 @@ def is_service(content: Mapping[str, Any]) -> bool:
     Returns:
         True if it has a table or key that only a service file has.
     """
-    service, own = content.get("service"), set(keys_of(Service)) - set(keys_of(Times))
-    alone = set(service) & own if isinstance(service, Mapping) else None
+    service, service_keys = content.get("service"), set(keys_of(Service)) - set(keys_of(Times))
+    alone = set(service) & service_keys if isinstance(service, Mapping) else None
     return bool(set(content) & set(keys_of(OwnTables)) - {"service"} or alone)
 
 
-def _check_apart(zones: list[ZoneService | None], files: list[TomlFile]) -> None:
+def _check_shared(zones: list[ZoneService | None], files: list[TomlFile]) -> None:
     """Zones have names of their own, and a meter belongs to one zone."""
     names: dict[str, Path] = {}
     meters: dict[str, str] = {}
@@ -646,7 +687,7 @@ def _check_apart(zones: list[ZoneService | None], files: list[TomlFile]) -> None
                 f"zone.id is {display(zone.id)}, as in {names[zone.id]}; give each zone its own.",
             )
         names[zone.id] = file.path
-        shared = next((one for one in zone.all_meters if one in meters), None)
+        shared = next((meter for meter in zone.all_meters if meter in meters), None)
         if shared is not None:
             file.faults.add(
                 "houses",
@@ -656,10 +697,10 @@ def _check_apart(zones: list[ZoneService | None], files: list[TomlFile]) -> None
         meters |= dict.fromkeys(zone.all_meters, zone.id)
 
 
-def _check_ways(main: TomlFile, *, heard: bool) -> None:
+def _check_ways(main: TomlFile, *, topics: bool) -> None:
     """Check tables against each other: brokers have something to do, and shared stores a server."""
     mqtt, openadr, faults = main.content.get("mqtt"), main.table("openadr"), main.faults
-    events = heard or (openadr.get("enabled", True) and openadr.get("mqtt", True))
+    events = topics or (openadr.get("enabled", True) and openadr.get("mqtt", True))
     if isinstance(mqtt, Mapping) and not {"readings", "prices"} & set(mqtt) and not events:
         faults.add(
             "mqtt",
@@ -679,15 +720,15 @@ def _check_ways(main: TomlFile, *, heard: bool) -> None:
 
 def _check_topics(zone: ZoneService | None, file: TomlFile, mqtt: Any) -> None:
     """A covariate's topic has a broker, and no reading comes in on it."""
-    for i, one in enumerate(zone.covariates if zone is not None else ()):
+    for i, covariate in enumerate(zone.covariates if zone is not None else ()):
         key, text = f"covariates[{i}].topic", ""
-        if one.topic is not None and not isinstance(mqtt, Mapping):
+        if covariate.topic is not None and not isinstance(mqtt, Mapping):
             text = "is set but the service file has no [mqtt]; add the broker."
-        elif one.topic is not None and isinstance(given := mqtt.get("readings"), str):
-            readings = given.split("/", 2)[-1] if given.startswith("$share/") else given
+        elif covariate.topic is not None and isinstance(pattern := mqtt.get("readings"), str):
+            readings = pattern.split("/", 2)[-1] if pattern.startswith("$share/") else pattern
             from paho.mqtt.client import topic_matches_sub
 
-            if topic_matches_sub(readings, one.topic):
+            if topic_matches_sub(readings, covariate.topic):
                 text = "is a topic of mqtt.readings; a covariate must not depend on readings."
         if text:
             file.faults.add(key, f"{key} {text}")
@@ -695,12 +736,12 @@ def _check_topics(zone: ZoneService | None, file: TomlFile, mqtt: Any) -> None:
 
 def _remarks(http: Http | None, mqtt: Mqtt | None) -> tuple[str, ...]:
     """Warnings that do not prevent a start."""
-    found = []
+    remarks = []
     if http is not None and http.host not in _LOOPBACK and http.tls_certificate is None:
-        found.append(
+        remarks.append(
             f"http.host is {display(http.host)} without tls_certificate: tokens and readings travel"
             " in the clear unless a proxy in front has TLS."
         )
     if http is None and (mqtt is None or mqtt.readings is None):
-        found.append("No way in for readings: neither [http] nor mqtt.readings is set.")
-    return tuple(found)
+        remarks.append("No way in for readings: neither [http] nor mqtt.readings is set.")
+    return tuple(remarks)

@@ -331,17 +331,17 @@ class Faults:
         """How many mistakes were added, including those that are not reported."""
         return self._added
 
-    def add(self, key: str, message: str, *others: str) -> None:
+    def add(self, key: str, message: str, *further: str) -> None:
         """Add a mistake.
 
         Args:
             key: The key at fault, as a path such as `houses[0].bound`.
             message: One sentence with the key, the value and the fix.
-            others: Further keys that the mistake depends on. If one of them has a fault, this one
+            further: Keys that the mistake depends on. If one of them has a fault, this one
                 is counted but not reported.
         """
         self._added += 1
-        if not self.at(key, *others):
+        if not self.at(key, *further):
             self.messages[key] = masked(message)
 
     def add_missing(self, table: str) -> None:

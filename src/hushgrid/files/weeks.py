@@ -109,7 +109,7 @@ def local_months(steps: Steps) -> Ints:
 
 
 def local_calendar(
-    pattern: Calendar, local: Ints, seconds: int, what: str, months: Ints | None = None
+    pattern: Calendar, local: Ints, seconds: int, model_name: str, months: Ints | None = None
 ) -> Calendar:
     """One slot for each step: the pattern's slot at that local time.
 
@@ -118,7 +118,7 @@ def local_calendar(
             January where `months` are given.
         local: (steps,) local time of each step [s since Monday 0:00].
         seconds: Length of a step [s].
-        what: Name of the model in messages.
+        model_name: Name of the model in messages.
         months: (steps,) local month of each step, from 1 to 12.
 
     Returns:
@@ -132,13 +132,13 @@ def local_calendar(
         return Calendar(pattern.slots[(months - 1) * day + local // seconds % day])
     if length not in (1, day, 7 * day):
         raise ModelError(
-            f"{what} has a calendar of {length} steps; give one of 1 step, of a day ({day}) or of"
-            f" a week from Monday ({7 * day})."
+            f"{model_name} has a calendar of {length} steps; give one of 1 step, of a day ({day})"
+            f" or of a week from Monday ({7 * day})."
         )
     return Calendar(pattern.slots[local // seconds % length])
 
 
-def laid(pattern: Pattern, steps: Steps) -> Scenario:
+def scenario_over(pattern: Pattern, steps: Steps) -> Scenario:
     """The pattern in local time over steps.
 
     Args:
@@ -199,8 +199,8 @@ def week_plan(pattern: Pattern, promise: Promise, seconds: int) -> Plan | None:
         terms = replace(terms, epsilon=max(terms.schedule.losses))
         if promise.rho is not None:
             parts = (world.models, world.zone, world.consumption)
-            chosen = choose_clamp(*parts, terms, promise.rho, MOST_CUT)
-            terms = replace(terms, clamp=chosen.clamp)
+            clamp = choose_clamp(*parts, terms, promise.rho, MOST_CUT).clamp
+            terms = replace(terms, clamp=clamp)
         return check_blocks(
             world.terms, terms, secret=promise.secret, epsilon=promise.epsilon, running=running
         )
@@ -255,8 +255,10 @@ def over_week(policy: Policy, local: Ints, seconds: int) -> Policy:
             horizon=len(local),
             schedule=Blocks(tuple(length for _, length in runs), losses),
         )
-    each = np.array(schedule.epsilons)[slots].tolist() if schedule.epsilons else ()
-    return replace(policy, horizon=len(local), schedule=per_step(each) if each else schedule)
+    epsilons = np.array(schedule.epsilons)[slots].tolist() if schedule.epsilons else ()
+    return replace(
+        policy, horizon=len(local), schedule=per_step(epsilons) if epsilons else schedule
+    )
 
 
 # ---- weeks of a zone
@@ -369,7 +371,9 @@ def settled(pattern: Pattern, steps: Steps) -> Scenario:
         pieces = zip(model.chains, laws, strict=True)
         chains = tuple(replace(piece, initial=law) for piece, law in pieces)
         models.append(replace(model, chains=chains))
-    return laid(replace(pattern, scenario=replace(pattern.scenario, models=tuple(models))), steps)
+    return scenario_over(
+        replace(pattern, scenario=replace(pattern.scenario, models=tuple(models))), steps
+    )
 
 
 @lru_cache(maxsize=256)

@@ -135,9 +135,9 @@ def _step_of_day(value: Any, info: Info) -> int:
 StepOfDay = Annotated[int, BeforeValidator(_step_of_day)]
 
 
-def _apart(entries: list[_Entry]) -> list[_Entry]:
+def _check_starts(entries: list[_Entry]) -> list[_Entry]:
     """Entries that begin at different times."""
-    starts = [one.from_ for one in entries]
+    starts = [entry.from_ for entry in entries]
     for i, start in enumerate(starts):
         if start in starts[:i]:
             text = "makes two entries from the same time; give each its own."
@@ -149,21 +149,21 @@ Month = Annotated[int, Field(ge=1, le=MONTHS)]
 _MONTHS = "give months from 1 to 12, such as [11, 12, 1, 2]"
 
 
-def _held(laws: Sequence[LawKeys], month: int) -> list[int]:
+def _laws_of_month(laws: Sequence[LawKeys], month: int) -> list[int]:
     """Numbers of the laws that hold in a month: those that name it, else those that name none."""
-    named = [i for i, one in enumerate(laws) if month in one.months]
-    return named or [i for i, one in enumerate(laws) if not one.months]
+    numbers = [i for i, law in enumerate(laws) if month in law.months]
+    return numbers or [i for i, law in enumerate(laws) if not law.months]
 
 
 def _all_year(laws: list[LawKeys]) -> list[LawKeys]:
     """Laws of which every month has one, at different times of its day."""
-    if not any(one.months for one in laws):
-        return _apart(laws)
+    if not any(law.months for law in laws):
+        return _check_starts(laws)
     for month in range(1, MONTHS + 1):
-        held, starts = _held(laws, month), list[int]()
-        if not held:
+        numbers, starts = _laws_of_month(laws, month), list[int]()
+        if not numbers:
             raise mistake(f"has no law for month {month}; give it one, or one law without months.")
-        for i in held:
+        for i in numbers:
             if laws[i].from_ in starts:
                 text = f"gives month {month} two laws from the same time; give it to one of them."
                 Mistakes().add(text, i, "months" if laws[i].months else "from").check()
@@ -242,27 +242,27 @@ def _law(table: Any, info: Info) -> LawKeys:
     keys: Any = None
     law: Any = None
     if not isinstance(table, Mapping) or "law" not in table:  # which may be misspelt
-        table = mistakes.named(table, _LAW_KEYS)
+        table = mistakes.with_known_keys(table, _LAW_KEYS)
     if table.get("law") == "mixture":
         with mistakes.within():
             keys = adapter(MixtureKeys).validate_python(table, context=context)
         with mistakes.within("parts"):
             law = keys and Mixture(
-                [one.law for one in keys.parts], [one.share for one in keys.parts]
+                [part.law for part in keys.parts], [part.share for part in keys.parts]
             )
     elif table.get("law") == "net":
         with mistakes.within():
             keys = adapter(NetKeys).validate_python(table, context=context)
             law = Net(keys.consumption.law, keys.solar.law, context.export)
     else:
-        own = {key: table[key] for key in keys_of(LawKeys) if key in table}
+        law_keys = {key: table[key] for key in keys_of(LawKeys) if key in table}
         with mistakes.within():
-            keys = adapter(LawKeys).validate_python(own, context=context)
+            keys = adapter(LawKeys).validate_python(law_keys, context=context)
         if family := FAMILIES.get(str(table.get("law"))):
             top = {"top": context.bound} if "top" in keys_of(family) else {}
-            given = _offset(top | table, context.export)
+            family_table = _offset(top | table, context.export)
             with mistakes.within():
-                law = build(family, given, keys_of(LawKeys))
+                law = build(family, family_table, keys_of(LawKeys))
                 if context.export and table["law"] not in _NET_FAMILIES:
                     law = Net(law, Histogram([1.0]), context.export)
     if law is not None and law.top > context.bound + context.export:
@@ -286,7 +286,7 @@ def _offset(table: Mapping[str, Any], export: int) -> Mapping[str, Any]:
     moved = {k: table[k] + export for k in ("centre", "top") if is_real(table.get(k))}
     edges, weights = table.get("edges"), table.get("weights")
     if isinstance(edges, list) and isinstance(weights, list) and all(map(is_real, edges)):
-        edges = [each + export for each in edges]
+        edges = [edge + export for edge in edges]
         low = bool(edges and edges[0] > 0)  # below the first edge there is nothing
         moved |= {"edges": [0] * low + edges, "weights": [0] * low + weights}
     return {**table, **moved}
@@ -388,13 +388,13 @@ def _small_enough(bound: int, info: Info) -> int:
     return bound
 
 
-def _laws(given: Any, info: Info) -> list[Any]:
+def _laws(content: Any, info: Info) -> list[Any]:
     """A law, or several that begin at different times, up to the bound of the group."""
     bound, export = info.data.get("bound", MAX_BOUND), info.data.get("export", 0)
     context = replace(info.context, bound=bound, export=export)
-    if isinstance(given, list):
-        return _LAWS.validate_python(given, context=context)
-    return _all_year([_LAW.validate_python(given, context=context)])
+    if isinstance(content, list):
+        return _LAWS.validate_python(content, context=context)
+    return _all_year([_LAW.validate_python(content, context=context)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -444,7 +444,9 @@ class Period(FileTable):
     come: Probability
 
 
-Day = Annotated[list[Period], AfterValidator(_apart), fix("give a list of periods", min_length=1)]
+Day = Annotated[
+    list[Period], AfterValidator(_check_starts), fix("give a list of periods", min_length=1)
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -465,8 +467,8 @@ class Chain(FileTable):
     def certain(self) -> bool:
         """True if something in it is impossible."""
         chances = [self.home_at_start]
-        for one in (*self.periods, *(self.weekend or ())):
-            chances += [one.leave, one.come]
+        for period in (*self.periods, *(self.weekend or ())):
+            chances += [period.leave, period.come]
         return any(chance in (0, 1) for chance in chances)
 
 
@@ -519,8 +521,8 @@ class ModelFile(FileTable):
 
 
 def _model(table: Any, info: Info) -> Any:
-    named = isinstance(table, Mapping) and "file" in table
-    return adapter(ModelFile if named else Chained).validate_python(table, context=info.context)
+    is_file = isinstance(table, Mapping) and "file" in table
+    return adapter(ModelFile if is_file else Chained).validate_python(table, context=info.context)
 
 
 _SOURCES = ("file", "url", "topic")
@@ -559,10 +561,10 @@ class PublicSeries(FileTable):
     @classmethod
     def check_keys(cls, table: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
         """One source."""
-        given = [key for key in _SOURCES if key in table]
-        if len(given) != 1:
-            state = f"and {' and '.join(given[1:])} are both set" if given else "is not set"
-            yield given[0] if given else "file", f"{state}; give one of {', '.join(_SOURCES)}."
+        sources = [key for key in _SOURCES if key in table]
+        if len(sources) != 1:
+            state = f"and {' and '.join(sources[1:])} are both set" if sources else "is not set"
+            yield sources[0] if sources else "file", f"{state}; give one of {', '.join(_SOURCES)}."
 
     @property
     def terms(self) -> Covariate:
@@ -617,7 +619,7 @@ def _planned(table: Mapping[str, Any], policy: Policy, scenario: Scenario, secon
     if secret not in ("interval", "window") or schedule.lengths or schedule.terms:
         return policy
     window = seconds_of(table.get("window", "P1D")) or 86_400
-    found = plan(
+    best = plan(
         *scenario.terms,
         secret=secret,
         epsilon=policy.epsilon,
@@ -628,7 +630,7 @@ def _planned(table: Mapping[str, Any], policy: Policy, scenario: Scenario, secon
         window=-(-window // seconds) + 1,
         seconds=seconds,
     )
-    return found.policy
+    return best.policy
 
 
 POLICY_KEYS = frozenset(
@@ -653,14 +655,14 @@ def policy_of(table: Any, hidden: Iterable[str] = ()) -> Policy:
         delta: Any = table.get("delta")  # the promise's, where it is not the noise's
         if "gaussian" not in table and is_real(delta) and 0 <= delta < 1:
             table = {key: value for key, value in table.items() if key != "delta"}
-    found: PolicyTable = build(PolicyTable, table, POLICY_KEYS, hidden)
-    return found.policy
+    policy_table: PolicyTable = build(PolicyTable, table, POLICY_KEYS, hidden)
+    return policy_table.policy
 
 
-def _used(series: tuple[PublicSeries, ...], info: Info) -> tuple[PublicSeries, ...]:
+def _check_series(series: tuple[PublicSeries, ...], info: Info) -> tuple[PublicSeries, ...]:
     """Series with names of their own, which the policy's estimate can use."""
-    given = info.data.get("policy")
-    policy = getattr(given, "policy", given)  # a service reads it with its promise
+    terms = info.data.get("policy")
+    policy = getattr(terms, "policy", terms)  # a service reads it with its promise
     if policy is not None:
         with_series(policy, series)
     return series
@@ -679,11 +681,11 @@ def with_series(policy: Policy, series: Iterable[PublicSeries]) -> Policy:
     Raises:
         ValidationError: Its estimate uses no covariates, or two have the same name.
     """
-    mistakes, found = Mistakes(), policy
+    mistakes = Mistakes()
     with mistakes.within():
-        found = replace(policy, covariates=tuple(one.terms for one in series))
+        policy = replace(policy, covariates=tuple(covariate.terms for covariate in series))
     mistakes.check()
-    return found
+    return policy
 
 
 def with_offset_clamp(policy: Policy, groups: Sequence[Group]) -> Policy:
@@ -738,7 +740,7 @@ class ZoneTables(FileTable):
     tariff: Annotated[Tariff, PlainValidator(partial(build, Tariff, unread=("charges", "digits")))]
     learned: Provenance = field(default_factory=Provenance)
     policy: Annotated[Any, PlainValidator(policy_of)]
-    covariates: Annotated[tuple[PublicSeries, ...], AfterValidator(_used)] = ()
+    covariates: Annotated[tuple[PublicSeries, ...], AfterValidator(_check_series)] = ()
     elasticity: Annotated[Elasticity, PlainValidator(partial(build, Elasticity))] | None = None
     houses: Annotated[list[Group], fix(_MANY.format("houses"), min_length=1)]
     models: Annotated[
@@ -771,8 +773,8 @@ class ZoneFile:
         meters: Meter ids in house order; empty where the file does not list them.
         secret: "interval" where the file says so and its blocks of steps are to keep that; else ""
             for what the noise implies.
-        whole: The scenario with the laws of all months, for days that have a date; None: `scenario`
-            is all there is.
+        all_months: The scenario with the laws of all months, for days that have a date; None:
+            `scenario` is all there is.
     """
 
     scenario: Scenario
@@ -783,7 +785,7 @@ class ZoneFile:
     time_zone: str = "UTC"
     meters: tuple[str, ...] = ()
     secret: str = ""
-    whole: Scenario | None = None
+    all_months: Scenario | None = None
 
 
 def load_zone(path: Path | str, *, seconds: int | None = None) -> ZoneFile:
@@ -805,11 +807,11 @@ def load_zone(path: Path | str, *, seconds: int | None = None) -> ZoneFile:
     return zone_of(read_text(path), path, seconds=seconds)
 
 
-def zone_of(written: str, path: Path, *, seconds: int | None = None) -> ZoneFile:
+def zone_of(text: str, path: Path, *, seconds: int | None = None) -> ZoneFile:
     """Read a zone from the text of a zone file.
 
     Args:
-        written: The text (TOML).
+        text: The text (TOML).
         path: Name of the file; its model files are relative to its folder.
         seconds: Length of a step [s]; else the file's own service.interval, else 15 minutes.
 
@@ -820,7 +822,7 @@ def zone_of(written: str, path: Path, *, seconds: int | None = None) -> ZoneFile
         ConfigError: Every mistake in the file, each with its line.
         FileError: If `seconds` does not divide a day.
     """
-    file = TomlFile(path, written)
+    file = TomlFile(path, text)
     file.check_format()
     if seconds is not None and step_seconds(seconds) is None:
         raise FileError(
@@ -839,11 +841,11 @@ def zone_of(written: str, path: Path, *, seconds: int | None = None) -> ZoneFile
         policy = with_offset_clamp(policy, tables.houses)
     file.check()
     month = _month_of(tables.zone, file.table("service"))
-    whole, scenario = scenario, scenario.of_month(month, _DAY // context.seconds)
+    all_months, scenario = scenario, scenario.of_month(month, _DAY // context.seconds)
     policy = _planned(file.table("policy"), policy, scenario, context.seconds)
     lists = [group.get("meters") for group in file.content["houses"]]
-    listed = all(isinstance(some, list) for some in lists)
-    meters = tuple(str(one) for some in lists for one in some) if listed else ()
+    listed = all(isinstance(meter_list, list) for meter_list in lists)
+    meters = tuple(str(meter) for meter_list in lists for meter in meter_list) if listed else ()
     all_there = len(meters) == len(set(meters)) == scenario.zone.n_houses
     zone = file.table("service").get("time_zone")
     about = file.table("policy").get("secret")
@@ -856,7 +858,7 @@ def zone_of(written: str, path: Path, *, seconds: int | None = None) -> ZoneFile
         zone if isinstance(zone, str) else "UTC",  # a service checks the name
         meters if all_there else (),
         "interval" if about == "interval" and policy.schedule.lengths else "",
-        whole,
+        all_months,
     )
 
 
@@ -873,12 +875,12 @@ def completed(content: Mapping[str, Any]) -> dict[str, Any]:
     >>> completed({"houses": [{"meters": ["a", "b"]}], "policy": {"usual": 94}})["houses"]
     [{'count': 2, 'meters': ['a', 'b']}]
     """
-    found, policy, groups = dict(content), content.get("policy"), content.get("houses")
+    tables, policy, groups = dict(content), content.get("policy"), content.get("houses")
     if isinstance(policy, Mapping) and "usual" in policy:
-        found["policy"] = {"publish": "estimate", "estimator": "releases", **policy}
+        tables["policy"] = {"publish": "estimate", "estimator": "releases", **policy}
     if isinstance(groups, list):
-        found["houses"] = [_counted(group) for group in groups]
-    return found
+        tables["houses"] = [_counted(group) for group in groups]
+    return tables
 
 
 def _counted(group: Any) -> Any:
@@ -896,8 +898,8 @@ def written_seconds(service: Any) -> int:
     Returns:
         Seconds: the default where it says nothing, `ANY` where it has a mistake.
     """
-    given = service.get("interval", SECONDS) if isinstance(service, Mapping) else SECONDS
-    return step_seconds(given) or ANY
+    interval = service.get("interval", SECONDS) if isinstance(service, Mapping) else SECONDS
+    return step_seconds(interval) or ANY
 
 
 def scenario_of(file: TomlFile, tables: ZoneTables | None, seconds: int) -> Scenario | None:
@@ -934,7 +936,9 @@ def scenario_of(file: TomlFile, tables: ZoneTables | None, seconds: int) -> Scen
         else:
             consumption = _consumption(groups, tables.elasticity, steps)
         limits = np.repeat(
-            [(one.bound, one.export) for one in groups], [one.count for one in groups], axis=0
+            [(group.bound, group.export) for group in groups],
+            [group.count for group in groups],
+            axis=0,
         )
         zone = Zone.net(tables.zone.id, *limits.T)
         consumption.check_fits(zone.bound)
@@ -1026,9 +1030,9 @@ def shape_laws(
     )
     laws: list[Law] = []
     for group in groups:
-        each = [shape.law(usual * m, group.bound) for m in np.exp(sizes * _APART).tolist()]
-        exports = [Net(law, Histogram([1.0]), group.export) for law in each]
-        laws += exports if group.export else each
+        group_laws = [shape.law(usual * m, group.bound) for m in np.exp(sizes * _APART).tolist()]
+        exports = [Net(law, Histogram([1.0]), group.export) for law in group_laws]
+        laws += exports if group.export else group_laws
     table = np.arange(len(laws), dtype=np.int32).reshape(len(groups), -1).T
     kinds = np.repeat(np.arange(len(groups)), [group.count for group in groups]).astype(np.int32)
     return Consumption(tuple(laws), table, table, kinds, Calendar(slots), elasticity, shape)
@@ -1045,28 +1049,31 @@ def _consumption(groups: Sequence[Group], elasticity: Elasticity | None, steps: 
     for pair in pairs:
         for timed in pair:
             numbers[id(timed)] = len(laws)
-            laws += [one.law for one in timed]
+            laws += [keys.law for keys in timed]
     # absent of every group, then present
     lists = [timed for side in zip(*pairs, strict=True) for timed in side]
-    cuts = sorted({start for timed in lists for start in {0} | {one.from_ for one in timed}})
+    cuts = sorted({start for timed in lists for start in {0} | {keys.from_ for keys in timed}})
     of_day = np.searchsorted(cuts, np.arange(steps), side="right") - 1
 
     def at(month: int) -> Int32s:
         """(cuts, 2, groups): the numbers of the laws of a month."""
         columns = []
         for timed in lists:
-            held = [(timed[i].from_, numbers[id(timed)] + i) for i in _held(timed, month)]
-            starts = _from_midnight(held)
+            law_starts = [
+                (timed[i].from_, numbers[id(timed)] + i) for i in _laws_of_month(timed, month)
+            ]
+            starts = _from_midnight(law_starts)
             columns.append([[law for start, law in starts if start <= cut][-1] for cut in cuts])
         return np.array(columns, np.int32).T.reshape(len(cuts), 2, len(groups))
 
-    seasonal = any(one.months for timed in lists for one in timed)
+    seasonal = any(keys.months for timed in lists for keys in timed)
     tables, days = list[Int32s](), list[Ints]()
     for month in range(1, MONTHS + 1) if seasonal else (1,):
-        own = at(month)
-        which = next((i for i, one in enumerate(tables) if (one == own).all()), len(tables))
-        tables += [own] if which == len(tables) else []
-        days.append(of_day + which * len(cuts))
+        law_table = at(month)
+        equal = [i for i, earlier in enumerate(tables) if (earlier == law_table).all()]
+        number = equal[0] if equal else len(tables)
+        tables += [] if equal else [law_table]
+        days.append(of_day + number * len(cuts))
     table, calendar = np.concatenate(tables), Calendar(np.concatenate(days))
     kinds = np.repeat(np.arange(len(groups)), [group.count for group in groups]).astype(np.int32)
     return Consumption(tuple(laws), table[:, 0], table[:, 1], kinds, calendar, elasticity)
@@ -1104,7 +1111,7 @@ def _occupancy(table: Chained, number: int, groups: Sequence[Group], steps: int)
 def _matrices(periods: Sequence[Period], steps: int) -> Floats:
     """(steps, 2, 2) transition matrices of a day."""
     a = np.empty((steps, 2, 2))
-    for start, i in _from_midnight((one.from_, i) for i, one in enumerate(periods)):
+    for start, i in _from_midnight((period.from_, i) for i, period in enumerate(periods)):
         leave, come = periods[i].leave, periods[i].come
         a[start:] = [[1 - come, come], [leave, 1 - leave]]
     return a
@@ -1119,12 +1126,12 @@ def provenance_of(content: Mapping[str, Any]) -> dict[str, str]:
     Returns:
         The file's statement by model or group; "not stated" where it has none.
     """
-    found = {
+    origins = {
         f"model {table.get('name', table.get('file', i))}": _stated(table)
         for i, table in enumerate(content.get("models", ()))
     }
     laws = [_stated(table) for table in content.get("houses", ())]
-    return {**found, **{f"laws of houses {i}": text for i, text in enumerate(laws)}}
+    return {**origins, **{f"laws of houses {i}": text for i, text in enumerate(laws)}}
 
 
 def _stated(table: Mapping[str, Any]) -> str:
@@ -1161,39 +1168,39 @@ class PolicyTable(Policy):
     def __post_init__(self) -> None:
         object.__setattr__(self, "schedule", PerStep(self.epsilon_t))
         Policy.__post_init__(self)
-        object.__setattr__(self, "schedule", self._chosen())
+        object.__setattr__(self, "schedule", self._schedule_of_keys())
         self.schedule.check(self)
 
     @property
     def policy(self) -> Policy:
         """The policy itself."""
-        return Policy(**{one.name: getattr(self, one.name) for one in fields(Policy)})
+        return Policy(**{field.name: getattr(self, field.name) for field in fields(Policy)})
 
-    def _chosen(self) -> Schedule:
+    def _schedule_of_keys(self) -> Schedule:
         """The schedule that the keys name."""
-        chosen: Schedule | None = None
+        schedule: Schedule | None = None
         if self.gaussian is not None:
-            chosen = Gaussian(self.gaussian, self.delta)
-            chosen.check(self, len(self.epsilon_t))
+            schedule = Gaussian(self.gaussian, self.delta)
+            schedule.check(self, len(self.epsilon_t))
         elif self.delta != 0:
             raise PolicyError(
                 f"policy delta is {self.delta}; it goes with gaussian noise only.",
                 fields=("delta", "gaussian"),
             )
         if self.block_steps or self.block_epsilon:
-            if chosen is not None or self.epsilon_t or self.negligible:
+            if schedule is not None or self.epsilon_t or self.negligible:
                 raise PolicyError(
                     f"policy block_steps has {len(self.block_steps)} blocks with another schedule"
                     " of the budget; give one of block_steps, epsilon_t, gaussian and negligible.",
                     fields=("block_steps", "epsilon_t", "gaussian", "negligible"),
                 )
             blocks = Blocks(self.block_steps, self.block_epsilon)
-            whole = self.horizon % sum(blocks.lengths) == 0
-            return blocks.over(self.horizon) if whole else blocks
+            repeats = self.horizon % sum(blocks.lengths) == 0
+            return blocks.over(self.horizon) if repeats else blocks
         leaving = Negligible(self.negligible, self.epsilon_t)
-        if self.negligible and chosen is not None:
+        if self.negligible and schedule is not None:
             raise PolicyError(
                 f"policy negligible is {self.negligible:g} with Gaussian noise; give one of them.",
                 fields=("negligible", "gaussian"),
             )
-        return chosen or (leaving if self.negligible else per_step(self.epsilon_t))
+        return schedule or (leaving if self.negligible else per_step(self.epsilon_t))

@@ -512,6 +512,23 @@ def to_intervals(readings: Readings, interval_s: int) -> IntervalReadings:
     )
 
 
+MOST_METERS = 64  # of a home
+
+
+class Register(NamedTuple):
+    """A further register of a home, whose readings enter the home's own.
+
+    Attributes:
+        house: Place of the home among those of its zone.
+        meter: Id that its readings name.
+        sign: 1 for another meter of what the home consumes, -1 for one of energy fed in.
+    """
+
+    house: int
+    meter: str
+    sign: int
+
+
 def net_of(readings: Readings, registers: Mapping[str, str]) -> Readings:
     """Take from each meter what its register of energy fed in has counted.
 

@@ -82,7 +82,7 @@ class Noise(ABC):
             )
         return self.draw_within(sizes[terms][2])
 
-    def drawn(self, law: NoiseLaw, scale: float) -> int:
+    def sample(self, law: NoiseLaw, scale: float) -> int:
         """One draw of noise of a schedule's law, at `scale` [Wh]."""
         if law == "block":
             raise NoiseError("noise of a block of steps is drawn with its block; use in_block.")

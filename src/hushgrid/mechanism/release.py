@@ -25,7 +25,7 @@ from hushgrid._numbers import (
     one_of,
     optional,
     or_null,
-    whole,
+    whole_number,
 )
 from hushgrid.belief.estimate import SHAPES, PublicKnowledge
 from hushgrid.belief.load_filter import (
@@ -62,7 +62,7 @@ _BLOCK = Rule(
     lambda v: (
         isinstance(v, Mapping)
         and {*_PLACE} <= {*v} <= {*_PLACE, "mark"}
-        and all(map(whole(1).fits, v.values()))
+        and all(map(whole_number(1).fits, v.values()))
         and v["place"] <= v["length"]
     ),
     "number, length and place in the block, and a mark of its draw, whole numbers from 1",
@@ -106,9 +106,9 @@ class Release:
     """
 
     zone: Annotated[str, TEXT]
-    t: Annotated[int, whole(1)]
-    applies_from: Annotated[int, whole(1)]
-    load_hat: Annotated[int, whole()]
+    t: Annotated[int, whole_number(1)]
+    applies_from: Annotated[int, whole_number(1)]
+    load_hat: Annotated[int, whole_number()]
     put_back: Annotated[float, number(-math.inf)]
     estimate: Annotated[float | None, or_null(number(-math.inf))]
     rate: Annotated[float, number(-math.inf)]
@@ -124,7 +124,7 @@ class Release:
     model_share: Annotated[float | None, optional(CHANCE)] = None
     covariates: Annotated[Values | None, optional(_VALUES)] = None
     block: Annotated[Mapping[str, int] | None, optional(_BLOCK)] = None
-    offset: Annotated[int | None, optional(whole(1))] = None
+    offset: Annotated[int | None, optional(whole_number(1))] = None
     feed_in: Annotated[float | None, optional(number(-math.inf))] = None
 
     __repr__ = brief
@@ -379,7 +379,7 @@ def prepare(
             else noise.draw_within(size)
         )
     elif calibration.scale:
-        k = noise.drawn(schedule.noise, calibration.scale)
+        k = noise.sample(schedule.noise, calibration.scale)
     return PreparedNoise(state.t, state.digest, calibration, k, simulated, mark)
 
 

@@ -105,16 +105,16 @@ def spread(
         def leaks(points: Floats, now: tuple[tuple[int, int], ...] = tuple(active)) -> Floats:
             """(points, constraints): leakage of the active houses at every step."""
             e = np.exp(points)[:, slot]
-            found = []
+            leakages = []
             for m, model in enumerate(models):
-                houses = [h for own, h in now if own == m]
+                houses = [h for model_number, h in now if model_number == m]
                 if not houses:
                     continue
-                each = e.T[:, :, None] * shares[:, None, houses]
+                losses = e.T[:, :, None] * shares[:, None, houses]
                 chains = np.tile(model.chains[0].chain_of[_order(model)[houses]], len(points))
-                total = of_chains(model, 0, each.reshape(horizon, -1), chains).total
-                found.append(total.reshape(horizon, len(points), -1).transpose(1, 0, 2))
-            return np.concatenate(found, axis=2).reshape(len(points), -1)
+                total = of_chains(model, 0, losses.reshape(horizon, -1), chains).total
+                leakages.append(total.reshape(horizon, len(points), -1).transpose(1, 0, 2))
+            return np.concatenate(leakages, axis=2).reshape(len(points), -1)
 
         def slope(point: Floats, leaks: Callable[[Floats], Floats] = leaks) -> Floats:
             moved = leaks(np.vstack([point, point + _STEP * np.eye(n)]))
@@ -124,8 +124,8 @@ def spread(
             return float(np.mean(costs * np.exp(-2 * point[slot]))) / unit
 
         def downhill(point: Floats) -> Floats:
-            each = -2 * costs * np.exp(-2 * point[slot]) / horizon / unit
-            return np.bincount(slot, each, minlength=n).astype(np.float64)
+            gradient = -2 * costs * np.exp(-2 * point[slot]) / horizon / unit
+            return np.bincount(slot, gradient, minlength=n).astype(np.float64)
 
         inside = {
             "type": "ineq",
@@ -215,11 +215,11 @@ class Plan:
     @property
     def epsilon_t(self) -> tuple[float, ...]:
         """Epsilon of every release; its loss under rules that bound less, or leave houses out."""
-        each = tuple(self.policy.epsilon_at(t) for t in range(1, self.policy.horizon + 1))
+        epsilons = tuple(self.policy.epsilon_at(t) for t in range(1, self.policy.horizon + 1))
         if not (weaker_promise(self.policy) or self.policy.schedule.negligible):
-            return each
-        lost = self.largest_losses.tolist()
-        return tuple(max(pair) for pair in zip(each, lost, strict=True))
+            return epsilons
+        largest_losses = self.largest_losses.tolist()
+        return tuple(max(pair) for pair in zip(epsilons, largest_losses, strict=True))
 
     @property
     def usual(self) -> float:
@@ -330,9 +330,9 @@ def plan(
     >>> from hushgrid.model.laws import Uniform
     >>> theta = OccupancyModel.factored([[0.5, 0.5]], [[[[0.9, 0.1], [0.2, 0.8]]]])
     >>> f = Consumption.by_class(absent=[Uniform(500)], present=[Uniform(1000)])
-    >>> found = plan(Zone("z", [1000]), Tariff(1.0, 62.5), [theta], f, secret="interval",
+    >>> planned = plan(Zone("z", [1000]), Tariff(1.0, 62.5), [theta], f, secret="interval",
     ...              epsilon=1.0, rho=None)
-    >>> round(found.policy.epsilon, 4)
+    >>> round(planned.policy.epsilon, 4)
     0.1691
     """
     terms = Policy(1.0) if terms is None else terms
@@ -349,7 +349,7 @@ def plan(
     if gaussian:
         multiple = noise_multiple(float(epsilon), float(delta), terms.horizon)
         policy = replace(terms, epsilon=epsilon, schedule=Gaussian(multiple, delta), eta=1.0)
-        return _made(Task(world, tariff, policy), secret, epsilon, delta)
+        return _plan_of(Task(world, tariff, policy), secret, epsilon, delta)
     bare = replace(terms, epsilon=epsilon)
     task = Task(world, tariff, bare, epsilon if running else None)
     if running:
@@ -395,27 +395,27 @@ def _of_windows(
         world, tariff, terms, epsilon, window,
         rho=rho, most_cut=most_cut, block=block, seconds=seconds,
     )  # fmt: skip
-    made = _made(Task(world, tariff, policy), "window", epsilon, 0.0, seconds)
-    return replace(made, leakage=epsilon, window=window, options=options)
+    draft = _plan_of(Task(world, tariff, policy), "window", epsilon, 0.0, seconds)
+    return replace(draft, leakage=epsilon, window=window, options=options)
 
 
-def _never_more(world: ZoneModels, tariff: Tariff, found: Plan) -> Plan:
+def _never_more(world: ZoneModels, tariff: Tariff, draft: Plan) -> Plan:
     """The plan with the leakage of its endless run counted from above.
 
     Raises:
         PlanError: What is counted from above and from nothing does not meet.
     """
-    if not found.running:
-        return found
-    task = Task(world, tariff, found.policy, found.epsilon)
-    leakage = task.most([found.policy.epsilon_at(t) for t in range(1, task.horizon + 1)])
+    if not draft.running:
+        return draft
+    task = Task(world, tariff, draft.policy, draft.epsilon)
+    leakage = task.most([draft.policy.epsilon_at(t) for t in range(1, task.horizon + 1)])
     if math.isinf(leakage):
         raise PlanError(
-            f"epsilon is {found.epsilon:g} for an interval: with releases at the noise that it"
+            f"epsilon is {draft.epsilon:g} for an interval: with releases at the noise that it"
             f" allows, leakage is not forgotten in {task.run.turn * task.run.turns} steps, so no"
             " plan covers an endless run; give a smaller epsilon, or plan the horizon on its own."
         )
-    return replace(found, leakage=leakage)
+    return replace(draft, leakage=leakage)
 
 
 def examine(
@@ -450,7 +450,7 @@ def examine(
     """
     promised = policy.epsilon if epsilon is None else epsilon
     task = Task((models, zone, consumption), tariff, policy, any_rules=True)
-    return replace(_made(task, secret, promised, delta, seconds), window=window)
+    return replace(_plan_of(task, secret, promised, delta, seconds), window=window)
 
 
 def _by_slot_is_quick(world: ZoneModels, terms: Policy) -> bool:
@@ -497,14 +497,14 @@ def check_blocks(
     task = Task(world, tariff, policy, FAR if running else None)
     if running:
         task.run.check(epsilon)
-    found = _made(task, secret, epsilon, 0.0)
-    lost = spending(task, secret, 0.0)(found.epsilon_t)
-    if lost > epsilon * (1 + _ROUNDING):
+    draft = _plan_of(task, secret, epsilon, 0.0)
+    loss = spending(task, secret, 0.0)(draft.epsilon_t)
+    if loss > epsilon * (1 + _ROUNDING):
         raise PlanError(
-            f"policy block_epsilon lets releases say {lost:.6g} about one {secret} where"
+            f"policy block_epsilon lets releases say {loss:.6g} about one {secret} where"
             f" {epsilon:g} is promised; give smaller ones, as hushgrid plan --blocks prints them."
         )
-    return _never_more(world, tariff, found)
+    return _never_more(world, tariff, draft)
 
 
 _ROUNDING = 1e-7  # relative, of losses in a file
@@ -596,12 +596,14 @@ def _kinds(models: tuple[OccupancyModel, ...], zone: Zone, consumption: Consumpt
     order = np.argsort(first)
     first, kind_of = first[order], np.argsort(order).astype(np.int32)[kind]
     members = np.arange(len(first), dtype=np.int32)[:, None]
-    few = tuple(
+    representatives = tuple(
         replace(model, chains=(replace(model.chains[0], members=members, chain_of=chain[first]),))
         for model, chain in zip(models, chains, strict=True)
     )
     alone = Zone(zone.id, zone.bound[first], zone.export[first])
-    return Kinds(few, alone, replace(usual, class_of=usual.class_of[first]), kind_of, first)
+    return Kinds(
+        representatives, alone, replace(usual, class_of=usual.class_of[first]), kind_of, first
+    )
 
 
 def _rules(policy: Policy) -> Policy:
@@ -672,16 +674,16 @@ class Task:
         self._span = policy.schedule.span
         self._like: dict[tuple[int, int], int] = {}
         self._kinds: list[int] = []
-        self._lost: dict[tuple[int, float, float], Floats] = {}
+        self._losses: dict[tuple[int, float, float], Floats] = {}
         self._events: dict[tuple[int, float], Event] = {}
 
     @property
     def net_clamp(self) -> Clamp:
         """The policy's clamp in net Wh, of each class."""
-        each = np.zeros(self.consumption.absent.shape[1], np.int64)
-        np.maximum.at(each, self.kinds.consumption.class_of, self.kinds.zone.export)
+        exports = np.zeros(self.consumption.absent.shape[1], np.int64)
+        np.maximum.at(exports, self.kinds.consumption.class_of, self.kinds.zone.export)
         pairs = (
-            list(zip(self.policy.clamp, each.tolist(), strict=True)) if self.policy.clamp else []
+            list(zip(self.policy.clamp, exports.tolist(), strict=True)) if self.policy.clamp else []
         )
         return tuple((at[0] - v, at[1] - v) if isinstance(at, tuple) else at - v for at, v in pairs)
 
@@ -690,80 +692,82 @@ class Task:
         """Steps."""
         return self.policy.horizon
 
-    def scales(self, each: Sequence[float]) -> list[float]:
+    def scales(self, epsilons: Sequence[float]) -> list[float]:
         """The scale of every step at its epsilon."""
-        keys, found = self._keys(each), dict[tuple[int, float], float]()
+        keys, scale_of = self._keys(epsilons), dict[tuple[int, float], float]()
         for t, key in enumerate(keys, 1):
-            if key not in found:
-                found[key] = self.scheduler.at(t, (), key[1]).scale
-        return [found[key] for key in keys]
+            if key not in scale_of:
+                scale_of[key] = self.scheduler.at(t, (), key[1]).scale
+        return [scale_of[key] for key in keys]
 
-    def _keys(self, each: Sequence[float]) -> list[tuple[int, float]]:
+    def _keys(self, epsilons: Sequence[float]) -> list[tuple[int, float]]:
         """For every step the first one with the same exposure, and its epsilon."""
-        for t in range(len(self._kinds) + 1, len(each) + 1):
+        for t in range(len(self._kinds) + 1, len(epsilons) + 1):
             first, _ = self._span(t)
             if self.policy.schedule.negligible:  # then it depends on the steps before
                 self._kinds.append(t)
             elif first < t:  # steps of a block share their exposure
                 self._kinds.append(self._kinds[first - 1])
             else:
-                same = (id(self.scheduler.exposure(t)), id(self.scheduler.booked(t)))
-                self._kinds.append(self._like.setdefault(same, t))
-        return list(zip(self._kinds, each, strict=False))
+                exposures = (id(self.scheduler.exposure(t)), id(self.scheduler.booked(t)))
+                self._kinds.append(self._like.setdefault(exposures, t))
+        return list(zip(self._kinds, epsilons, strict=False))
 
-    def losses(self, each: Sequence[float]) -> Floats:
+    def losses(self, epsilons: Sequence[float]) -> Floats:
         """(T, kinds): the loss of every release about a house of every kind."""
-        distinct, row = self.distinct_losses(each)
+        distinct, row = self.distinct_losses(epsilons)
         return distinct[row]
 
-    def distinct_losses(self, each: Sequence[float]) -> tuple[Floats, Indices]:
+    def distinct_losses(self, epsilons: Sequence[float]) -> tuple[Floats, Indices]:
         """The distinct losses (rows, kinds) of releases, and the row of every step."""
         rows: dict[bytes, int] = {}  # by content: each block of steps has its own array
-        found: list[Floats] = []
-        place: dict[tuple[int, float], int] = {}
-        keys = self._keys(each)
-        for t, (step, b) in enumerate(zip(keys, self.scales(each), strict=True), 1):
-            if step in place:
+        distinct: list[Floats] = []
+        row_of: dict[tuple[int, float], int] = {}
+        keys = self._keys(epsilons)
+        for t, (step, b) in enumerate(zip(keys, self.scales(epsilons), strict=True), 1):
+            if step in row_of:
                 continue
             epsilon = step[1]
             key = (id(self.scheduler.booked(t)), b, epsilon if self.capped else 0.0)
-            if key not in self._lost:
-                lost = self.scheduler.losses(t, b)
-                self._lost[key] = np.where(lost > 0, epsilon, 0.0) if self.capped else lost
-            lost = self._lost[key]
-            place[step] = rows.setdefault(lost.tobytes(), len(found))
-            if place[step] == len(found):
-                found.append(lost)
-        return np.array(found), np.array([place[step] for step in keys])
+            if key not in self._losses:
+                loss = self.scheduler.losses(t, b)
+                self._losses[key] = np.where(loss > 0, epsilon, 0.0) if self.capped else loss
+            loss = self._losses[key]
+            row_of[step] = rows.setdefault(loss.tobytes(), len(distinct))
+            if row_of[step] == len(distinct):
+                distinct.append(loss)
+        return np.array(distinct), np.array([row_of[step] for step in keys])
 
-    def worst_events(self, each: Sequence[float]) -> list[Event]:
+    def worst_events(self, epsilons: Sequence[float]) -> list[Event]:
         """For every step an event that dominates the loss of its release about any house."""
         if self.capped:
-            return [Pure(epsilon) for epsilon in each]
-        return [self._worst(t, b) for t, b in enumerate(self.scales(each), 1)]
+            return [Pure(epsilon) for epsilon in epsilons]
+        return [self._worst(t, b) for t, b in enumerate(self.scales(epsilons), 1)]
 
-    def leakage(self, each: Sequence[float]) -> tuple[float, int, int]:
+    def leakage(self, epsilons: Sequence[float]) -> tuple[float, int, int]:
         """The worst total leakage, the maximum over the models; its step from 1, and its house.
 
-        Of an endless run counted from nothing: `each` again and again, and the chain goes on.
+        Of an endless run counted from nothing: `epsilons` again and again, and the chain goes on.
         """
-        losses, class_of = self._by_class(each)
+        losses, class_of = self._by_class(epsilons)
         if self.endless is not None:
-            said = self.run.least(losses, class_of, self.lengths, min(self.endless, FAR))
-            return said.total, said.step, int(self.kinds.first[said.house])
+            least = self.run.least(losses, class_of, self.lengths, min(self.endless, FAR))
+            return least.total, least.step, int(self.kinds.first[least.house])
         worst = worst_leakage(self.kinds.models, losses, class_of, lengths=self.lengths)
         return worst.total, worst.step, int(self.kinds.first[worst.house])
 
-    def most(self, each: Sequence[float]) -> float:
+    def most(self, epsilons: Sequence[float]) -> float:
         """The leakage of an endless run counted from above; infinite where it is not forgotten."""
         assert self.endless is not None
-        return self.run.most(*self._by_class(each), self.lengths, self.endless * (1 + _ROUNDING))
+        return self.run.most(
+            *self._by_class(epsilons), self.lengths, self.endless * (1 + _ROUNDING)
+        )
 
-    def _by_class(self, each: Sequence[float]) -> tuple[Floats, Int32s]:
+    def _by_class(self, epsilons: Sequence[float]) -> tuple[Floats, Int32s]:
         """Losses (steps, classes) of all steps that count, and the class of every kind."""
         if self.endless is not None:
-            each = [each[t % len(each)] for t in range(self.run.turn)]
-        distinct, row = self.distinct_losses(each)
+            epsilons = [epsilons[t % len(epsilons)] for t in range(self.run.turn)]
+        distinct, row = self.distinct_losses(epsilons)
         kinds, class_of = _loss_classes(distinct)
         return kinds[row], class_of
 
@@ -783,7 +787,7 @@ class Task:
 
     def forget(self) -> None:
         """Drop what was kept for scales that will not come again."""
-        self._lost.clear()
+        self._losses.clear()
         self._events.clear()
 
 
@@ -797,33 +801,39 @@ def _solved(
     block: int | None,
 ) -> Plan:
     """The largest epsilons a step that keep the promise; with `joint` also in blocks of steps."""
-    spent = spending(task, secret, delta)
+    loss_of = spending(task, secret, delta)
     even = [1.0] * task.horizon
-    each = _largest(task, spent, even, epsilon)
+    epsilons = _largest(task, loss_of, even, epsilon)
     if slotwise and secret != "step":
         weights = prospect(
-            task.models, task.consumption, task.tariff, task.policy, task.scales(each)
+            task.models, task.consumption, task.tariff, task.policy, task.scales(epsilons)
         ).weights
-        shape = _shape(task, secret, each, weights, epsilon)
-        rival = _largest(task, spent, shape, epsilon)
-        if _cost(task, rival, weights) < _cost(task, each, weights):
-            each = rival
-    top = max(each)
-    uneven = () if min(each) == top else tuple(each)
+        shape = _shape(task, secret, epsilons, weights, epsilon)
+        rival = _largest(task, loss_of, shape, epsilon)
+        if _cost(task, rival, weights) < _cost(task, epsilons, weights):
+            epsilons = rival
+    top = max(epsilons)
+    uneven = () if min(epsilons) == top else tuple(epsilons)
     policy = replace(task.policy, epsilon=top, schedule=per_step(uneven))
     world = (task.models, task.zone, task.consumption)
-    best = _made(Task(world, task.tariff, policy, task.endless), secret, epsilon, delta)
+    best = _plan_of(Task(world, task.tariff, policy, task.endless), secret, epsilon, delta)
     alone = best.prospect.with_cut()
     for number, (lengths, losses) in enumerate(_blocks(task, best, block) if joint else ()):
         if number == 1 and best.prospect.with_cut() * _GAIN < alone:
             break  # those made for the chain do more than equal ones can
         bare = replace(policy, epsilon=max(losses), schedule=Blocks(lengths, losses))
-        own = Task(world, task.tariff, bare, task.endless)
-        each = _largest(own, spending(own, secret, delta), bare.schedule.epsilons, epsilon)
-        kept = replace(bare, epsilon=max(each), schedule=bare.schedule.with_epsilons(tuple(each)))
-        made = _made(Task(world, task.tariff, kept, task.endless), secret, epsilon, delta)
-        if block is not None or made.prospect.with_cut() < best.prospect.with_cut():
-            best = made
+        block_task = Task(world, task.tariff, bare, task.endless)
+        epsilons = _largest(
+            block_task, spending(block_task, secret, delta), bare.schedule.epsilons, epsilon
+        )
+        block_policy = replace(
+            bare, epsilon=max(epsilons), schedule=bare.schedule.with_epsilons(tuple(epsilons))
+        )
+        block_plan = _plan_of(
+            Task(world, task.tariff, block_policy, task.endless), secret, epsilon, delta
+        )
+        if block is not None or block_plan.prospect.with_cut() < best.prospect.with_cut():
+            best = block_plan
     return best
 
 
@@ -834,19 +844,19 @@ def _blocks(
     horizon, day = task.horizon, min(task.horizon, STEPS_PER_DAY)
     if even.secret == "trajectory":
         return [((horizon,), (1.0,))]
-    found = []
+    candidates = []
     for length in _LENGTHS if block is None else (block,):
-        whole, rest = divmod(horizon, length)
-        lengths = (length,) * whole + ((rest,) if rest else ())
-        found.append((lengths, (1.0,) * len(lengths)))
+        number, remainder = divmod(horizon, length)
+        lengths = (length,) * number + ((remainder,) if remainder else ())
+        candidates.append((lengths, (1.0,) * len(lengths)))
     joined = any(piece.size > 1 for model in task.models for piece in model.chains)
     if block is not None or joined or horizon % day:
-        return found
+        return candidates
     lengths, losses = _of_a_day(task, even, day)
     if sum(lengths) == day:  # else the grid was too coarse for any
         times = horizon // day
-        found.insert(0, (lengths * times, losses * times))
-    return found
+        candidates.insert(0, (lengths * times, losses * times))
+    return candidates
 
 
 _LENGTHS = (2, 4, 6, 8, 12, 24)
@@ -862,7 +872,7 @@ def _of_a_day(task: Task, even: Plan, day: int) -> tuple[tuple[int, ...], tuple[
         return of_chains(model, 0, e[:, None], chain, lengths)
 
     e = np.array(even.epsilon_t)
-    model = max(task.models, key=lambda one: float(leakage(one, e).total.max()))
+    model = max(task.models, key=lambda candidate: float(leakage(candidate, e).total.max()))
     piece = model.chains[0]
     chain = int(piece.chain_of[_order(model)[even.house]])
     slots = model.calendar.slots[np.arange(day + 1) % len(model.calendar.slots)]
@@ -902,17 +912,17 @@ def spending(task: Task, secret: Secret, delta: float) -> Callable[[Sequence[flo
         A function of T epsilons; it never falls when one of them rises.
     """
     if secret in ("step", "window"):
-        return lambda each: max(each)
+        return lambda epsilons: max(epsilons)
     if secret == "interval":
-        return lambda each: task.leakage(each)[0]
+        return lambda epsilons: task.leakage(epsilons)[0]
     if delta == 0:
         first = np.cumsum([0, *task.lengths[:-1]]) if task.lengths else slice(None)
-        return lambda each: float(task.losses(each)[first].sum(axis=0).max()) * (1 + 1e-12)
-    return lambda each: compose(task.worst_events(each), delta)
+        return lambda epsilons: float(task.losses(epsilons)[first].sum(axis=0).max()) * (1 + 1e-12)
+    return lambda epsilons: compose(task.worst_events(epsilons), delta)
 
 
 def _largest(
-    task: Task, spent: Callable[[Sequence[float]], float], shape: Sequence[float], epsilon: float
+    task: Task, loss_of: Callable[[Sequence[float]], float], shape: Sequence[float], epsilon: float
 ) -> list[float]:
     """shape times the largest factor that keeps the promise, by bisection on the logarithm.
 
@@ -925,10 +935,10 @@ def _largest(
         return [factor * part / top for part in shape]
 
     low, high = epsilon / (task.horizon * 4), epsilon
-    above = spent(scaled(high))
+    above = loss_of(scaled(high))
     if above <= epsilon:
         return scaled(high)
-    while (below := spent(scaled(low))) > epsilon:
+    while (below := loss_of(scaled(low))) > epsilon:
         low /= 4
     under, over, last = math.log(below / epsilon), math.log(min(above / epsilon, 1e6)), 0
     while high / low - 1 > _WIDTH:
@@ -936,7 +946,7 @@ def _largest(
         if not even and under < 0:
             secant = low * (high / low) ** (under / (under - over))
             middle = min(max(secant, low * (1 + _WIDTH / 2)), high / (1 + _WIDTH / 2))
-        now = spent(scaled(middle))
+        now = loss_of(scaled(middle))
         task.forget()
         if now <= epsilon:
             low, under, over = middle, math.log(now / epsilon), over / (1 + (last < 0))
@@ -948,29 +958,29 @@ def _largest(
 
 
 def _shape(
-    task: Task, secret: Secret, each: Sequence[float], weights: Floats, epsilon: float
+    task: Task, secret: Secret, epsilons: Sequence[float], weights: Floats, epsilon: float
 ) -> list[float]:
     """How to spread the epsilons over the steps."""
-    b, e = np.array(task.scales(each)), np.array(each)
+    b, e = np.array(task.scales(epsilons)), np.array(epsilons)
     costs = weights * (b * e) ** 2
     if secret == "trajectory":  # least sum of c/e^2 under a sum of e: e ~ c^(1/3)
         return [float(x) for x in np.cbrt(costs)]
-    shares = task.losses(each) / e[:, None]
-    return [float(x) for x in spread(task.kinds.models, shares, costs, each, epsilon)]
+    shares = task.losses(epsilons) / e[:, None]
+    return [float(x) for x in spread(task.kinds.models, shares, costs, epsilons, epsilon)]
 
 
-def _cost(task: Task, each: Sequence[float], weights: Floats) -> float:
-    return float(weights @ np.square(task.scales(each)))
+def _cost(task: Task, epsilons: Sequence[float], weights: Floats) -> float:
+    return float(weights @ np.square(task.scales(epsilons)))
 
 
-def _made(task: Task, secret: Secret, epsilon: float, delta: float, seconds: int = 900) -> Plan:
+def _plan_of(task: Task, secret: Secret, epsilon: float, delta: float, seconds: int = 900) -> Plan:
     policy = task.policy
-    each = [policy.epsilon_at(t) for t in range(1, task.horizon + 1)]
-    calibrations = [task.scheduler.at(t, (), e) for t, e in enumerate(each, 1)]
-    distinct, row = task.distinct_losses(each)
+    epsilons = [policy.epsilon_at(t) for t in range(1, task.horizon + 1)]
+    calibrations = [task.scheduler.at(t, (), e) for t, e in enumerate(epsilons, 1)]
+    distinct, row = task.distinct_losses(epsilons)
     leakage, step = None, 1
     if policy.schedule.per_release and np.isfinite(distinct).all():
-        leakage, step, house = task.leakage(each)
+        leakage, step, house = task.leakage(epsilons)
     if secret != "interval" or leakage is None:
         losses = distinct[row]
         least = np.maximum([c.scale for c in calibrations], policy.min_scale)  # 0: exact
@@ -1025,20 +1035,20 @@ def block_filter(policy: Policy, secret: Secret, seconds: int) -> BlockFilter | 
 
 def _of_any_window(policy: Policy) -> tuple[str, ...]:
     """What a promise about windows assumes: neither an occupancy model nor a law of readings."""
-    found = [
+    sentences = [
         "What a home does before and after the window, and what other homes do, does not depend on"
         " what it does in the window except through published prices.",
         "That no meter of the zone reports at all does not depend on any one home.",
         "Several meters of one household count as several homes: their epsilons add.",
     ]
     if policy.clamp:
-        found.append("Readings are cut at the clamp before anything is added.")
-    found += [
-        f"The covariate {one.name} depends on no reading of this zone (vouched for by"
-        f" {one.vouched_by or 'no one'})."
-        for one in policy.covariates
+        sentences.append("Readings are cut at the clamp before anything is added.")
+    sentences += [
+        f"The covariate {covariate.name} depends on no reading of this zone (vouched for by"
+        f" {covariate.vouched_by or 'no one'})."
+        for covariate in policy.covariates
     ]
-    return tuple(found)
+    return tuple(sentences)
 
 
 def assumptions(
@@ -1058,7 +1068,7 @@ def assumptions(
     """
     if secret == "window":
         return _of_any_window(policy)
-    found = [
+    sentences = [
         "Readings of different houses are independent given occupancy, published rates and public"
         " covariates.",
         (
@@ -1071,35 +1081,37 @@ def assumptions(
     ]
     if policy.eta < 1:
         share = "" if policy.eta == 0 else f" but for a share of at most {policy.eta:g}"
-        found.append(f"Every reading follows its public law{share}.")
+        sentences.append(f"Every reading follows its public law{share}.")
     if policy.eta < 1 and exports:
-        found.append(
+        sentences.append(
             "Given occupancy and the time of day, the panels of different homes generate"
             " independently: weather that they share needs eta = 1."
         )
     if secret == "step":
-        found.append(
+        sentences.append(
             "The adversary knows the occupancy of all other houses, or has seen no earlier release."
         )
     if (secret != "step" or policy.eta < 1) and not policy.schedule.lengths:
-        found.append("Given occupancy, a reading is drawn afresh at each step (no carry-over).")
+        sentences.append("Given occupancy, a reading is drawn afresh at each step (no carry-over).")
     if secret != "step":
-        found.append("Occupancy does not react to published rates.")
+        sentences.append("Occupancy does not react to published rates.")
     if secret == "interval":
-        found.append(
+        sentences.append(
             "Where terms change, each model is true in its time, and a smaller promise begins with"
             " the first price from readings that is published under it."
         )
     if consumption.reacts and policy.eta < 1:
-        found.append("Scales are given for demand as modelled; each step's follows the last rate.")
+        sentences.append(
+            "Scales are given for demand as modelled; each step's follows the last rate."
+        )
     if policy.clamp:
-        found.append("Readings are cut at the clamp before anything is added.")
+        sentences.append("Readings are cut at the clamp before anything is added.")
     if policy.schedule.assumption:
-        found.append(policy.schedule.assumption)
-    found += [
-        f"The covariate {one.name} depends on no reading of this zone (vouched for by"
-        f" {one.vouched_by or 'no one'}), and models and laws hold given its values."
-        for one in policy.covariates
+        sentences.append(policy.schedule.assumption)
+    sentences += [
+        f"The covariate {covariate.name} depends on no reading of this zone (vouched for by"
+        f" {covariate.vouched_by or 'no one'}), and models and laws hold given its values."
+        for covariate in policy.covariates
     ]
-    found += weaker_promise(policy, models)
-    return tuple(found)
+    sentences += weaker_promise(policy, models)
+    return tuple(sentences)

@@ -79,8 +79,8 @@ def stability(
     Raises:
         PlanError: If the elasticity is not 0 or more.
 
-    >>> found = stability(Tariff(1.0, 62.5), 250_000, 1000, elasticity=0.5)
-    >>> round(found.gain, 3), round(found.noise, 5), round(found.movement, 5)
+    >>> loop = stability(Tariff(1.0, 62.5), 250_000, 1000, elasticity=0.5)
+    >>> round(loop.gain, 3), round(loop.noise, 5), round(loop.movement, 5)
     (0.4, 0.00453, 0.00247)
     """
     if not (is_real(elasticity) and elasticity >= 0):
@@ -94,8 +94,8 @@ def stability(
     relative = np.maximum(tariff.alpha * b / 1000 / rate, 1e-12)  # scale of noise in the price
     noise = math.sqrt(float(np.mean((steps + 1) * (steps + 2) / 3 * relative**2)))
     s, limit = tariff.smooth, (1 + tariff.smooth) / (1 - tariff.smooth)
-    kept = math.sqrt(1 - (s - (1 - s) * gain) ** 2) if gain < limit else 0.0
-    movement = elasticity * (1 - s) * noise / kept if kept else math.inf
+    damping = math.sqrt(1 - (s - (1 - s) * gain) ** 2) if gain < limit else 0.0
+    movement = elasticity * (1 - s) * noise / damping if damping else math.inf
     if s:
         turns = _turns(relative, lengths, s)
     else:
@@ -104,12 +104,12 @@ def stability(
 
 
 def loop_of(
-    found: Plan, tariff: Tariff, consumption: Consumption, day: int = STEPS_PER_DAY
+    plan: Plan, tariff: Tariff, consumption: Consumption, day: int = STEPS_PER_DAY
 ) -> Stability:
     """The loop of a plan's raw prices.
 
     Args:
-        found: The plan.
+        plan: The plan.
         tariff: The rate of a load.
         consumption: The laws of a reading; without an elasticity of its own, 0.1 is taken.
         day: Steps of a day.
@@ -117,11 +117,11 @@ def loop_of(
     Returns:
         The figures.
     """
-    own, lengths = consumption.elasticity, found.policy.schedule.lengths
+    reaction, lengths = consumption.elasticity, plan.policy.schedule.lengths
     steps = np.repeat(lengths, lengths) if lengths else 1
-    scale = np.sqrt(found.prospect.noise / ((steps + 1) * (steps + 2) / 3))
-    e = own.exponent if own is not None else ELASTICITY
-    return stability(tariff, found.prospect.load, scale, elasticity=e, lengths=lengths, day=day)
+    scale = np.sqrt(plan.prospect.noise / ((steps + 1) * (steps + 2) / 3))
+    e = reaction.exponent if reaction is not None else ELASTICITY
+    return stability(tariff, plan.prospect.load, scale, elasticity=e, lengths=lengths, day=day)
 
 
 def _turns(relative: Floats, lengths: Sequence[int], smooth: float) -> float:
@@ -130,9 +130,9 @@ def _turns(relative: Floats, lengths: Sequence[int], smooth: float) -> float:
     steps = np.array(lengths)
     sizes = np.repeat(rng.gamma(np.tile(steps + 1.0, times)), np.tile(steps, times))
     price = np.tile(relative, times) * sizes * rng.uniform(-1, 1, len(sizes))
-    seen = np.array(list(accumulate(price, lambda last, x: smooth * last + (1 - smooth) * x)))
-    sides = np.sign(seen)[np.abs(seen) > HYSTERESIS]
-    return float(np.count_nonzero(np.diff(sides))) / len(seen)
+    smoothed = np.array(list(accumulate(price, lambda last, x: smooth * last + (1 - smooth) * x)))
+    sides = np.sign(smoothed)[np.abs(smoothed) > HYSTERESIS]
+    return float(np.count_nonzero(np.diff(sides))) / len(smoothed)
 
 
 def _beyond(x: Floats, steps: Floats) -> Floats:

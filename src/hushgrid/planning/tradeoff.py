@@ -51,7 +51,7 @@ class Cell(NamedTuple):
 def sensitivity(
     world: ZoneTerms,
     base: Plan,
-    asked: Mapping[str, Any],
+    request: Mapping[str, Any],
     progress: Callable[[], None] = lambda: None,
 ) -> dict[str, tuple[Cell, ...]]:
     """Tables of the expected error over eta, epsilon and the number of houses.
@@ -59,26 +59,26 @@ def sensitivity(
     Args:
         world: Zone, tariff, models and consumption.
         base: The plan to vary.
-        asked: The keyword arguments `plan` made `base` from.
+        request: The keyword arguments `plan` made `base` from.
         progress: Called after each plan.
 
     Returns:
         Rows by parameter (`eta`, `epsilon`, `houses`); values that cannot be planned have no row.
     """
-    share_rho = _rho(asked)
-    terms = asked.get("terms") or Policy(1.0)
+    share_rho = _rho(request)
+    terms = request.get("terms") or Policy(1.0)
 
-    def cell(at: float, found: Plan) -> Cell:
+    def cell(at: float, rival: Plan) -> Cell:
         progress()
-        return Cell(at, max(found.epsilon_t), found.prospect.share(share_rho))
+        return Cell(at, max(rival.epsilon_t), rival.prospect.share(share_rho))
 
-    def again(at: float, **changed: Any) -> Iterator[Cell]:
+    def again(at: float, **changes: Any) -> Iterator[Cell]:
         try:
-            yield cell(at, plan(*world, **{**asked, **changed}))
+            yield cell(at, plan(*world, **{**request, **changes}))
         except HushgridError:  # a value that cannot be planned has no row
             return
 
-    etas = () if asked.get("gaussian") else SENSITIVITY_ETAS
+    etas = () if request.get("gaussian") else SENSITIVITY_ETAS
     by_eta = [c for eta in etas for c in again(eta, terms=replace(terms, eta=eta))]
     times = [base.epsilon * k for k in EPSILONS]
     by_epsilon = [c for epsilon in times for c in again(epsilon, epsilon=epsilon)]
@@ -87,84 +87,86 @@ def sensitivity(
     return {"eta": tuple(by_eta), "epsilon": tuple(by_epsilon), "houses": tuple(by_houses)}
 
 
-def _rho(asked: Mapping[str, Any]) -> float:
-    rho = asked.get("rho")
+def _rho(request: Mapping[str, Any]) -> float:
+    rho = request.get("rho")
     return RHO if rho is None else float(rho)
 
 
-def endless_leakage(found: Plan, world: ZoneTerms) -> float | None:
+def endless_leakage(base: Plan, world: ZoneTerms) -> float | None:
     """An upper bound on the leakage about one step if the plan is repeated for ever.
 
     Args:
-        found: The plan.
+        base: The plan.
         world: Zone, tariff, models and consumption.
 
     Returns:
         The bound, possibly inf. None where releases have no epsilon of their own, or where the
         calendars take too many steps to repeat.
     """
-    if found.leakage is None:
+    if base.leakage is None:
         return None
     zone, tariff, models, consumption = world
     try:
-        turn = turn_of(models, len(found.scale))
+        turn = turn_of(models, len(base.scale))
     except PlanError:
         return None
     run = Endless(tuple(models), turn)
-    if len(models) > 1 and _contradict(found, models, run):
+    if len(models) > 1 and _contradict(base, models, run):
         return float("inf")  # which model is right is never forgotten
     # who is certain where the first horizon begins need not be so where the next one does
-    others = Task((run.later, zone, consumption), tariff, found.policy, any_rules=True)
-    lost = [others.scheduler.losses(t, b).max() for t, b in enumerate(found.scale, 1)]
-    e = np.maximum(found.largest_losses, lost)  # of any house: a bound for all
+    repeat = Task((run.later, zone, consumption), tariff, base.policy, any_rules=True)
+    repeat_losses = [repeat.scheduler.losses(t, b).max() for t, b in enumerate(base.scale, 1)]
+    e = np.maximum(base.largest_losses, repeat_losses)  # of any house: a bound for all
     alike, times = np.zeros(zone.n_houses, np.int32), turn // len(e)
-    lengths = found.policy.schedule.lengths * times
-    return max(run.most(np.tile(e, times)[:, None], alike, lengths), found.leakage)
+    lengths = base.policy.schedule.lengths * times
+    return max(run.most(np.tile(e, times)[:, None], alike, lengths), base.leakage)
 
 
-def _contradict(found: Plan, models: Sequence[OccupancyModel], run: Endless) -> bool:
+def _contradict(base: Plan, models: Sequence[OccupancyModel], run: Endless) -> bool:
     """Whether the models contradict each other about a house, in the first horizon or later."""
-    torn = contradicted_houses(models, 2 * run.turn) | contradicted_houses(run.later, run.turn)
-    total = leakage_under_models(models, found.losses, found.policy.schedule.lengths).total
-    return bool((torn | contradicted(total, found.losses)).any())
+    contradictions = contradicted_houses(models, 2 * run.turn) | contradicted_houses(
+        run.later, run.turn
+    )
+    total = leakage_under_models(models, base.losses, base.policy.schedule.lengths).total
+    return bool((contradictions | contradicted(total, base.losses)).any())
 
 
-def check_error(world: ZoneTerms, found: Plan, asked: Mapping[str, Any], error: float) -> None:
+def check_error(world: ZoneTerms, base: Plan, request: Mapping[str, Any], error: float) -> None:
     """Refuse a plan with more error than a share of the load, and name the alternatives.
 
     Args:
         world: Zone, tariff, models and consumption.
-        found: The plan.
-        asked: The keyword arguments `plan` made it from.
+        base: The plan.
+        request: The keyword arguments `plan` made it from.
         error: The largest error allowed, as a share of the load.
 
     Raises:
         PlanError: If the plan's expected error is larger, or `error` is not positive.
     """
-    share_rho = _rho(asked)
+    share_rho = _rho(request)
     if not (is_real(error) and error > 0):
         raise PlanError(f"within is {error}; give a share of the load above 0, such as 0.05.")
-    here = found.prospect.share(share_rho)
-    if here <= error:
+    share = base.prospect.share(share_rho)
+    if share <= error:
         return
     could = []
-    epsilon = found.epsilon
+    epsilon = base.epsilon
     for _ in range(8):
-        epsilon *= max(here / error, 1.05)
-        rival = plan(*world, **{**asked, "epsilon": epsilon})
-        here = rival.prospect.share(share_rho)
-        if here <= error:
-            could.append(f"epsilon = {epsilon:.3g} would give {here:.2%}")
+        epsilon *= max(share / error, 1.05)
+        rival = plan(*world, **{**request, "epsilon": epsilon})
+        share = rival.prospect.share(share_rho)
+        if share <= error:
+            could.append(f"epsilon = {epsilon:.3g} would give {share:.2%}")
             break
     n = world[0].n_houses
     times = next(
-        (k for k in np.geomspace(1, 1e4, 81) if found.prospect.share(share_rho, k) <= error), None
+        (k for k in np.geomspace(1, 1e4, 81) if base.prospect.share(share_rho, k) <= error), None
     )
     if times is not None:
         could.append(f"{round(n * times)} such houses instead of {n} would meet it")
-    reason = "noise" if found.prospect.noise.mean() > found.prospect.cut.mean() else "the clamp"
+    reason = "noise" if base.prospect.noise.mean() > base.prospect.cut.mean() else "the clamp"
     raise PlanError(
-        f"the expected error is {found.prospect.share(share_rho):.2%} of the load where"
+        f"the expected error is {base.prospect.share(share_rho):.2%} of the load where"
         f" {error:.2%} is asked, most of it from {reason};"
         f" {' or '.join(could) if could else 'no epsilon or zone size tried meets it'}."
     )
@@ -209,13 +211,13 @@ class Tradeoff:
 
     Attributes:
         eta: The chosen trust.
-        chosen: The point of the policy.
+        point: The point of the policy.
         curves: One for each eta that can be planned.
         forecast: Relative error of a price without any reading.
     """
 
     eta: float
-    chosen: Point
+    point: Point
     curves: tuple[Curve, ...]
     forecast: float
 
@@ -242,8 +244,8 @@ def expected(
     zone, tariff, models, consumption = world
     task = Task((models, zone, consumption), tariff, policy)
     scales = task.scales([policy.epsilon_at(t) for t in range(1, policy.horizon + 1)])
-    found = prospect(models, consumption, tariff, policy, scales, blocks)
-    return _point(epsilon, found, rho), found
+    forecast = prospect(models, consumption, tariff, policy, scales, blocks)
+    return _point(epsilon, forecast, rho), forecast
 
 
 def tradeoff(
@@ -278,23 +280,23 @@ def tradeoff(
     Raises:
         PlanError: If no curve can be planned.
     """
-    chosen, base = expected(world, policy, epsilon, rho, block_filter(policy, secret, seconds))
+    point, base = expected(world, policy, epsilon, rho, block_filter(policy, secret, seconds))
     total = policy.horizon if steps is None else steps
     curves = []
     for eta in sorted({*etas, policy.eta} if policy.schedule.per_release else {policy.eta}):
         # below eta = 1 noise lasts no block of steps
         joint = eta < 1 and policy.schedule.lengths
-        own = replace(policy, eta=eta, schedule=Even() if joint else policy.schedule)
+        trust_policy = replace(policy, eta=eta, schedule=Even() if joint else policy.schedule)
         try:
-            scales = _scales(world, own, secret, epsilon, delta, total)
-            points = [_point_at(base, own, scales, epsilon * k, rho) for k in TIMES]
+            scales = _scales(world, trust_policy, secret, epsilon, delta, total)
+            points = [_point_at(base, trust_policy, scales, epsilon * k, rho) for k in TIMES]
         except HushgridError:  # this trust has no curve
             continue
         curves.append(Curve(eta, tuple(points)))
     if not curves:
         raise PlanError("no promise can be planned for these terms; see hushgrid check.")
     forecast = base.forecast(rho) * math.sqrt(policy.horizon)
-    return Tradeoff(policy.eta, chosen, tuple(curves), forecast)
+    return Tradeoff(policy.eta, point, tuple(curves), forecast)
 
 
 Scales = Callable[[float], Sequence[float]]  # of a promised epsilon, for every step [Wh]
@@ -316,27 +318,29 @@ def _scales(
         plain = replace(policy, schedule=policy.schedule.with_epsilons(()).protecting_all())
     task = Task((models, zone, consumption), tariff, plain)
     if not policy.schedule.per_release:
-        own = np.array(task.scales(even))
-        here = _multiple(epsilon, delta, total)
-        return lambda e: (own * _multiple(e, delta, total) / here).tolist()
+        even_scales = np.array(task.scales(even))
+        even_multiple = _multiple(epsilon, delta, total)
+        return lambda e: (even_scales * _multiple(e, delta, total) / even_multiple).tolist()
     if secret == "step":
         return lambda e: task.scales([e] * policy.horizon)
-    spent = spending(task, secret, delta)
-    whole, near = 1.0, 1 / math.sqrt(policy.horizon)
+    loss_of = spending(task, secret, delta)
+    window_share, near = 1.0, 1 / math.sqrt(policy.horizon)
     if total > policy.horizon or secret == "window":
-        each = [policy.epsilon_at(t) for t in range(1, policy.horizon + 1)]
-        whole = max(epsilon / spent(each), 1.0)
+        epsilons = [policy.epsilon_at(t) for t in range(1, policy.horizon + 1)]
+        window_share = max(epsilon / loss_of(epsilons), 1.0)
 
-    def found(promised: float) -> Sequence[float]:
+    def scales(promise: float) -> Sequence[float]:
         nonlocal near  # the next promise is met at nearly the same share of it
         epsilon_t = _solve_epsilon(
-            lambda e: whole * spent([e * one for one in even]), promised, near * promised
+            lambda e: window_share * loss_of([e * factor for factor in even]),
+            promise,
+            near * promise,
         )
-        near = epsilon_t / promised
+        near = epsilon_t / promise
         task.forget()
-        return task.scales([epsilon_t * one for one in even])
+        return task.scales([epsilon_t * factor for factor in even])
 
-    return found
+    return scales
 
 
 def _multiple(epsilon: float, delta: float, steps: int) -> float:
@@ -344,21 +348,21 @@ def _multiple(epsilon: float, delta: float, steps: int) -> float:
     low, high = 1e-3, 1e9
     while high / low > 1 + 1e-6:
         middle = math.sqrt(low * high)
-        kept = gaussian_delta(epsilon, steps, middle) <= delta
-        low, high = (low, middle) if kept else (middle, high)
+        suffices = gaussian_delta(epsilon, steps, middle) <= delta
+        low, high = (low, middle) if suffices else (middle, high)
     return high
 
 
-def _solve_epsilon(spent: Callable[[float], float], promised: float, first: float) -> float:
+def _solve_epsilon(loss_of: Callable[[float], float], promise: float, first: float) -> float:
     """The epsilon of a step that spends what is promised: the secant method on logarithms."""
-    goal, x = math.log(promised), math.log(first)
-    y = math.log(spent(math.exp(x))) - goal
+    goal, x = math.log(promise), math.log(first)
+    y = math.log(loss_of(math.exp(x))) - goal
     slope = 1.0
     for _ in range(_TRIES):
         if abs(y) <= _CLOSE:
             break
         ahead = x - y / slope
-        after = math.log(spent(math.exp(ahead))) - goal
+        after = math.log(loss_of(math.exp(ahead))) - goal
         slope = min(max((after - y) / (ahead - x), 0.2), 2.0)
         x, y = ahead, after
     return math.exp(min(x, goal))  # a release never loses more than all of them together
@@ -369,6 +373,6 @@ def _point_at(base: Prospect, policy: Policy, scales: Scales, epsilon: float, rh
     return _point(epsilon, replace(base, noise=policy.schedule.variance(b)), rho)
 
 
-def _point(epsilon: float, found: Prospect, rho: float) -> Point:
-    whole = math.sqrt(len(found.noise))  # the paper's formula divides by it
-    return Point(epsilon, found.with_cut(rho) * whole, found.estimated(rho) * whole)
+def _point(epsilon: float, forecast: Prospect, rho: float) -> Point:
+    root = math.sqrt(len(forecast.noise))  # the paper's formula divides by it
+    return Point(epsilon, forecast.with_cut(rho) * root, forecast.estimated(rho) * root)

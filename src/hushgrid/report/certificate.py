@@ -211,7 +211,7 @@ def _zone(
         "first": houses.first,
         "digest": recomputed.epoch.digest,
         "releases": houses.releases,
-        "steps": len(recomputed.stated),
+        "steps": len(recomputed.recorded_scale),
         "epsilon": finite_or_none(epsilon),
         "worst": {
             "house": worst,
@@ -226,7 +226,7 @@ def _zone(
         ),
         "mixture_max": finite_or_none(max(mixture.values(), default=None)),
         "watched": None if move is None else _watched(move),
-        "stated": [finite_or_none(b) for b in recomputed.stated],
+        "stated": [finite_or_none(b) for b in recomputed.recorded_scale],
         "due": [finite_or_none(b) for b in recomputed.due],
         "houses": [
             {

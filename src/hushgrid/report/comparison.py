@@ -572,7 +572,7 @@ def _mechanisms(result: Comparison, batteries: Sequence[BatteryScore]) -> dict[s
 def _held(result: Comparison, name: str) -> dict[str, Any]:
     """How often intervals hold the load, and its interval; nothing where days are apart."""
     kinds = {"": KINDS_HELD[0], **{f"_{kind}": kind for kind in KINDS_HELD[1:]}}
-    shares = {end: result.held(name, kind) for end, kind in kinds.items()}
+    shares = {end: result.coverage(name, kind) for end, kind in kinds.items()}
     named_shares = {f"{HELD}{end}": share for end, share in shares.items() if share is not None}
     means = {key: share.mean for key, share in named_shares.items()}
     return means | {f"{key}_ci95": list(share.ci95) for key, share in named_shares.items()}
@@ -595,7 +595,7 @@ def recorded_table(result: Comparison) -> str:
     """
     if result.sums is None:
         return ""
-    names = [name for name in result.names if result.held(name) is not None]
+    names = [name for name in result.names if result.coverage(name) is not None]
     labels = {m.name: m.label for m in result.methods} | _MEANS
     means = _mean_guarantees(result)
     unread = ("forecast", FLAT, TIME_OF_USE, SLOT_MEAN)
@@ -609,7 +609,7 @@ def recorded_table(result: Comparison) -> str:
         return _percent(summary) if summary else "-"
 
     for name in order:
-        shares = [result.held(name, kind) for kind in KINDS_HELD]
+        shares = [result.coverage(name, kind) for kind in KINDS_HELD]
         errors = (_percent(result.summary(name, part, "rmsre")) for part in ("estimated", "raw"))
         cells = (_percent(x, ".1%") if x else "-" for x in shares)
         rows.append((labels[name], *errors, listed(name), *cells))

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushgrid._numbers import Floats, Int8s, Ints
-from hushgrid.learn.evaluation import PublishedGroup
-from hushgrid.learn.export import ENOUGH, ExportedModels, OperatorFigures, ZoneChoices, drowned
-from hushgrid.learn.histories import AILMENTS, Histories
-from hushgrid.learn.learner import HeldOut, Learned
-from hushgrid.learn.solar import dependence
+from hushgrid.learning.evaluation import PublishedGroup
+from hushgrid.learning.export import ENOUGH, ExportedModels, OperatorFigures, ZoneChoices, drowned
+from hushgrid.learning.histories import AILMENTS, Histories
+from hushgrid.learning.learner import HeldOut, Learned
+from hushgrid.learning.solar import dependence
 from hushgrid.report._figures import data_uri, light_grid, panels, render, table
 
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ def learned_values(
     Returns:
         The values.
     """
-    n_readings = max(int(learned.own.readings.sum()), 1)
-    total = float(learned.own.log_likelihood.sum())
+    n_readings = max(int(learned.fits.readings.sum()), 1)
+    total = float(learned.fits.log_likelihood.sum())
     return {
         "zone": choices.zone,
         "houses": len(learned.ids),
@@ -51,8 +51,8 @@ def learned_values(
         "groups": len(exported.public),
         "log_likelihood": total,
         "log_likelihood_per_reading": total / n_readings,
-        "converged": int(learned.own.converged.sum()),
-        "iterations": int(learned.own.iterations.max()),
+        "converged": int(learned.fits.converged.sum()),
+        "iterations": int(learned.fits.iterations.max()),
         "provenance": exported.provenance,
         "epsilon_spent": exported.epsilon,
         "leaks": exported.note,
@@ -168,7 +168,7 @@ def learned_content(
                 "initial": models.initial[j].tolist(),
                 "transition": models.transition[j].tolist(),
                 "natural": models.natural[j].tolist(),
-                "seen": models.seen[j].tolist(),
+                "seen": models.counts[j].tolist(),
                 "edges": models.edges[j].tolist(),
             },
         }
@@ -182,7 +182,7 @@ def learned_content(
         if n is not None:
             mean, sd, days = figures.daily[n].tolist()
             home |= {
-                "prototype": int(exported.which[n]),
+                "prototype": int(exported.group_of[n]),
                 "home_share": float(figures.home_share[n]),
                 "score": {"mean": mean, "sd": sd, "days": days},
                 "weeks": [

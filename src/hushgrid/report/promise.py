@@ -658,7 +658,7 @@ class Outlook:
     """A policy evaluated over its first days.
 
     Attributes:
-        seen: The plan of those days.
+        plan: The plan of those days.
         secret: What is promised.
         epsilon: Epsilon of the promise.
         steps: Number of releases it covers.
@@ -671,7 +671,7 @@ class Outlook:
         covers: What the promise covers.
     """
 
-    seen: Plan
+    plan: Plan
     secret: str
     epsilon: float
     steps: int
@@ -694,8 +694,8 @@ def price_error(outlook: Outlook, way: Way | None = None) -> float:
     Returns:
         The error as a share of the exact price.
     """
-    figure = outlook.seen.prospect.error(way or outlook.seen.policy.publish, outlook.rho)
-    return figure * math.sqrt(len(outlook.seen.scale))  # the paper's formula divides by its root
+    figure = outlook.plan.prospect.error(way or outlook.plan.policy.publish, outlook.rho)
+    return figure * math.sqrt(len(outlook.plan.scale))  # the paper's formula divides by its root
 
 
 def _bill_change(plan: Plan) -> dict[str, float | None]:
@@ -752,7 +752,7 @@ def figures(outlook: Outlook) -> dict[str, float | None]:
     Returns:
         `step`, `day`, `week`; None where there is no bound.
     """
-    step = finite_or_none(max(outlook.seen.epsilon_t))
+    step = finite_or_none(max(outlook.plan.epsilon_t))
     return {"step": step, "day": outlook.leakage_day, "week": outlook.leakage_week}
 
 
@@ -774,7 +774,7 @@ def outlook_json(outlook: Outlook) -> dict[str, Any]:
     Returns:
         The values; a figure that does not exist is None.
     """
-    plan = outlook.seen
+    plan = outlook.plan
     return {
         "secret": outlook.secret,
         "promise": {
@@ -817,7 +817,7 @@ def outlook_prose(outlook: Outlook) -> str:
     Returns:
         Lines of text.
     """
-    plan, policy = outlook.seen, outlook.seen.policy
+    plan, policy = outlook.plan, outlook.plan.policy
     promise = promise_sentence(
         policy,
         outlook.secret,
@@ -863,7 +863,7 @@ def outlook_brief(outlook: Outlook) -> str:
         Lines of text.
     """
     words = home_words(outlook.secret, outlook.epsilon, outlook.window).lines
-    expected, most = outlook.seen.bill_change
+    expected, most = outlook.plan.bill_change
     lines = [
         *words,
         f"Expected price error: {price_error(outlook):.1%}; without any reading"
@@ -892,7 +892,7 @@ def verdict(outlook: Outlook, houses: int, accept: float) -> dict[str, Any]:
         how many such houses would bring it to a tenth, and `noise_then` (both None where it is
         less already, or no number is enough).
     """
-    prospect, rho = outlook.seen.prospect, outlook.rho
+    prospect, rho = outlook.plan.prospect, outlook.rho
     noise, error = prospect.share(rho), price_error(outlook)
     round_ones = (m * 10**e for e in range(8) for m in (1, 1.5, 2, 3, 4, 5, 6, 8))
     more = (int(n) for n in round_ones if n > houses and noise > WORTH)
@@ -905,7 +905,7 @@ def verdict(outlook: Outlook, houses: int, accept: float) -> dict[str, Any]:
     ]
     if larger is not None and joined is not None:
         parts.append(f"{larger:,} such homes would give {joined:.0%}")
-    policy = outlook.seen.policy
+    policy = outlook.plan.policy
     follows = policy.publish == "estimate" and policy.estimator == "releases"
     price = f"the price{_FOLLOWED * follows} is off by {error:.0%}"
     if error <= accept:
@@ -953,9 +953,9 @@ def _of_others(outlook: Outlook) -> str:
 
 def _better(outlook: Outlook) -> list[str]:
     """The advice of `hushgrid plan`, where another publication has a smaller error."""
-    prospect, rho = outlook.seen.prospect, outlook.rho
+    prospect, rho = outlook.plan.prospect, outlook.rho
     if prospect.best(rho) != "forecast":
         enough = AS_GOOD * prospect.least(rho)
-        if prospect.error(outlook.seen.policy.publish, rho) <= enough:
+        if prospect.error(outlook.plan.policy.publish, rho) <= enough:
             return []
     return [_advice(prospect, rho)]

@@ -38,7 +38,7 @@ from hushgrid.files.models import is_trace, load_trace
 from hushgrid.files.results import read_text
 from hushgrid.files.service_file import is_service, load_deployment
 from hushgrid.files.toml import TomlFile
-from hushgrid.files.weeks import Steps, laid
+from hushgrid.files.weeks import Steps, scenario_over
 from hushgrid.files.zone_file import ZoneFile, load_zone, zone_of
 from hushgrid.mechanism.policy import Blocks
 from hushgrid.model.occupancy import OccupancyModel
@@ -193,7 +193,7 @@ class _InOtherEpochs:
             return service.scenario.models
         begins = first * service.seconds
         place = Steps(begins, service.seconds, steps, service.time_zone)
-        return laid(service.pattern, place).models
+        return scenario_over(service.pattern, place).models
 
 
 def terms_of(service: ZoneService) -> Terms:

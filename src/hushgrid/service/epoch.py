@@ -424,7 +424,7 @@ def _new_roster(service: ZoneService, meters: IntervalSource) -> None:
         raise
     except MeterError:
         meters.reopen(
-            service.id, service.meters, service.seconds, service.begins, service.export_meters
+            service.id, service.meters, service.seconds, service.begins, service.registers
         )
 
 
@@ -473,8 +473,8 @@ def first_state(service: ZoneService) -> State:
 def roster_digest(service: ZoneService) -> str:
     """SHA-256 over the meter ids in house order, a line each.
 
-    Where houses have registers of energy fed in, an empty line follows, and a line for each house
-    with the id of its register, empty where it has none.
+    Where houses have further registers, an empty line follows, and a line for each of them: the
+    house's place from 0, 1 or -1 for what is fed in, and its id.
 
     Args:
         service: The zone.
@@ -482,8 +482,7 @@ def roster_digest(service: ZoneService) -> str:
     Returns:
         64 hexadecimal digits.
     """
-    second = service.export_meters or ("",) * len(service.meters)
     lines = list(service.meters)
-    if any(second):
-        lines += ["", *second]
+    if service.registers:
+        lines += ["", *(f"{house} {sign} {meter}" for house, meter, sign in service.registers)]
     return hashlib.sha256("".join(f"{line}\n" for line in lines).encode()).hexdigest()

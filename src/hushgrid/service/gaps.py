@@ -245,7 +245,7 @@ def _others(
         one
         for one in lost_epochs
         if (first_state(one).digest, one.begins // one.seconds, one.seconds) != present
-        or (one.meters, one.export_meters) != (service.meters, service.export_meters)
+        or (one.meters, one.registers) != (service.meters, service.registers)
         or interval_promise(one) != interval_promise(service)
     ]
 

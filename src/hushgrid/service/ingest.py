@@ -24,7 +24,7 @@ from hushgrid.intake.text import ColumnMapping
 from hushgrid.service.access.clients import Senders, SenderTerms
 from hushgrid.service.clock import Clock, times_of
 from hushgrid.service.meters import Counts, MeterStore
-from hushgrid.service.meters.columns import Columns, registered
+from hushgrid.service.meters.columns import Columns
 
 ROWS = 1 << 16  # readings stored with one sync; also what one delivery holds in memory
 PAST = 1000  # intervals before the present of which readings are stored
@@ -249,7 +249,7 @@ class Ingest:
         lengths = np.array([len(zone.meters) for zone in self._zones], np.int64)
         self._homes = lengths + self._first[:-1]  # where the homes of each zone end
         self.units = Units()
-        self._registers = {k: v for zone in self._zones for k, v in zone.registers.items()}
+        self._registers = {k: v for zone in self._zones for k, v in zone.fed_in.items()}
 
     def mapped(self, mapping: ColumnMapping) -> ColumnMapping:
         """A mapping that knows which homes have a register of energy fed in."""
@@ -538,11 +538,14 @@ def _refuse_lengths(
 
 
 def _bounds(zone: ZoneService) -> tuple[Ints, Ints]:
-    """The lowest and highest Wh of each meter's readings, registers of energy fed in included."""
+    """The lowest and highest Wh of each meter's readings, further registers included."""
     houses = zone.scenario.zone
     low, high = -houses.export.astype(np.int64), (houses.bound - houses.export).astype(np.int64)
-    fed_in = houses.export[registered(zone.export_meters)]
-    return np.append(low, np.zeros_like(fed_in)), np.append(high, fed_in)
+    highest = [
+        high[register.house] if register.sign > 0 else houses.export[register.house]
+        for register in zone.registers
+    ]
+    return np.append(low, np.zeros_like(highest)), np.append(high, highest).astype(np.int64)
 
 
 def _usual(zone: ZoneService) -> float:

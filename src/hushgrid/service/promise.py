@@ -252,7 +252,7 @@ def tradeoff_json(zone: ZoneService) -> dict[str, Any]:
         "zone": zone.id,
         "secret": promise.secret,
         "unit": "relative error",
-        "chosen": {"eta": found.eta, **found.chosen._asdict()},
+        "chosen": {"eta": found.eta, **found.point._asdict()},
         "curves": [
             {"eta": curve.eta, "points": [point._asdict() for point in curve.points]}
             for curve in found.curves
@@ -395,7 +395,7 @@ def _forecast_until(on: Running) -> str | None:
 
 def _loop(zone: ZoneService, found: Outlook) -> Stability:
     scenario = zone.scenario
-    return loop_of(found.seen, scenario.tariff, scenario.consumption, DAY // zone.seconds)
+    return loop_of(found.plan, scenario.tariff, scenario.consumption, DAY // zone.seconds)
 
 
 def zone_prose(zone: ZoneService, found: Outlook, on: Running | None = None) -> str:
@@ -471,7 +471,7 @@ def error_problem(zone: ZoneService, found: Outlook) -> str | None:
     error, policy = price_error(found), zone.policy
     if error <= zone.accept_error:
         return None
-    best = found.seen.prospect.best(found.rho)
+    best = found.plan.prospect.best(found.rho)
     lower = [f'publish = "{best}" ({price_error(found, best):.1%})'] if best != "forecast" else []
     lower = lower if best != policy.publish else []
     if not policy.clamp:

@@ -12,15 +12,15 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
+from hushgrid._numbers import Ints
 from hushgrid.compare.simulation import World
 from hushgrid.errors import ServiceError, connection_reason
 from hushgrid.files.deployment import ZoneService
 from hushgrid.files.weeks import Steps, settled
-from hushgrid.intake.readings import Readings
+from hushgrid.intake.readings import Readings, Register
 from hushgrid.model.zone import Scenario
 from hushgrid.service.curator import utc
 from hushgrid.service.ingest import Receipt
-from hushgrid.service.meters.columns import registered
 
 ATTEMPTS, PAUSE = 6, 0.5  # how often a delivery is tried; the pause [s] doubles
 BODY, MESSAGE = 50_000, 1000  # readings in an HTTP body, in an MQTT message
@@ -62,13 +62,19 @@ class Fleet:
         self.start = zone.begins + step * zone.seconds
         self.world = World(_from_step(zone, step), (seed,))
         self._codes = np.arange(len(zone.all_meters), dtype=np.int32)
-        self._split = registered(zone.export_meters)
         self._rates: list[float] = []
 
     @property
     def end(self) -> int:
         """When the next interval ends [UTC epoch s]."""
         return self.start + self.zone.seconds
+
+    def _split(self, wh: Ints, register: Register) -> int:
+        """Take from a house's reading what a further register counts of it: half, or all fed in."""
+        house = register.house
+        part = int(wh[house]) // 2 if register.sign > 0 else max(-int(wh[house]), 0)
+        wh[house] -= register.sign * part
+        return part
 
     def interval(self, rate: float | None, factor: float = 1.0) -> Readings:
         """All readings of the next interval, after `rate` was published (None: no new rate).
@@ -83,14 +89,13 @@ class Fleet:
             self.world.readings[:] = np.minimum(use, self.zone.scenario.zone.bound)
         unit = np.full(len(self._codes), 1, np.int64)
         wh = self.world.readings.astype(np.int64) - self.zone.scenario.zone.export
-        fed_in = np.maximum(-wh[self._split], 0)  # by a register of its own
-        wh[self._split] = np.maximum(wh[self._split], 0)
+        further = [self._split(wh, register) for register in self.zone.registers]
         readings = Readings(
             self.zone.all_meters,
             self._codes,
             start=self.start * unit,
             duration=self.zone.seconds * unit,
-            wh=np.append(wh, fed_in),
+            wh=np.append(wh, np.array(further, np.int64)),
         )
         self.start = self.end
         return readings

@@ -27,7 +27,7 @@ from hushgrid.accounting.account import (
 )
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import ZoneService
-from hushgrid.files.weeks import Steps, laid, placed
+from hushgrid.files.weeks import Steps, placed, scenario_over
 from hushgrid.mechanism.scheduler import Calibration, Scheduler
 from hushgrid.planning.planner import Task
 from hushgrid.planning.windows import window_loss
@@ -188,7 +188,7 @@ class ZoneAccount:
             place = Steps(
                 first * service.seconds, service.seconds, last - first + 1, service.time_zone
             )
-            models, at = laid(service.pattern, place).models, 1
+            models, at = scenario_over(service.pattern, place).models, 1
         found = []
         for model, chains in zip(models, self._chains, strict=True):
             slots = model.calendar.slots

@@ -28,7 +28,15 @@ from hushgrid.service.batch.run import BatchReport, Job, run
 from hushgrid.service.ledger.writer import create
 from tests.service.batch.batches import Row, aggregated, bodies, figures, lines, live, write
 from tests.service.meters.meter_oracle import MeterOracle
-from tests.service.setups import BEGINS, STAY, example, reading, service, two_registers
+from tests.service.setups import (
+    BEGINS,
+    STAY,
+    example,
+    reading,
+    service,
+    several_meters,
+    two_registers,
+)
 from tests.service.worlds import deployment
 
 EXAMPLES = int(os.environ.get("HUSHGRID_EXAMPLES", "8"))  # 25 in make soak
@@ -277,13 +285,22 @@ def test_a_home_lacks_where_one_of_its_registers_does(tmp_path: Path, duckdb: En
     assert (second.missing, second.load) == (2, 4 * 500 + 2 * guess[1])
 
 
+def test_a_home_is_clamped_by_the_sum_of_its_meters(tmp_path: Path, duckdb: Engine) -> None:
+    zone = several_meters(service(4, export=400))
+    rows = [(meter, BEGINS, 900, 500) for meter in zone.all_meters]
+    write(tmp_path / "a.parquet", rows)
+    sums = aggregated(duckdb, [tmp_path], [zone], BEGINS, BEGINS + 900).sums[zone.id, BEGINS]
+    # 1,500 Wh of house 1 cut to 1,000, 500 + 500 - 500 of house 2; each offset by 400
+    assert (sums.missing, sums.load) == (0, 3 * 900 + 1400)
+
+
 # ---- the records
 
 
 @pytest.mark.parametrize(
     "kind",
     [
-        *("plain", "clamp", "estimate", "export", "registers", "both ends"),
+        *("plain", "clamp", "estimate", "export", "registers", "meters", "both ends"),
     ],
 )
 @pytest.mark.sampled
@@ -296,6 +313,7 @@ def test_batch_and_running_curator_keep_the_same_records(
         "estimate": mixed(policy=Policy(0.5, horizon=500, publish="estimate")),
         "export": service(9, export=40),
         "registers": two_registers(service(9, export=400)),
+        "meters": several_meters(service(9, export=400)),
         "both ends": service(9, export=40, policy=Policy(0.5, horizon=500, clamp=((25, 190),))),
     }[kind]
     rows = rows_of(zone, 8)

@@ -121,7 +121,7 @@ def test_the_panel_is_the_attack_on_the_whole_day(zone: ZoneService) -> None:
             others = KnownReadings(truth.readings) if knows == "others" else None
             world = (zone.scenario.zone, zone.scenario.models, zone.scenario.consumption)
             clamp = zone.policy.clamp if releases is day.releases else ()
-            whole = watch(Factored(Knowledge(*world, clamp, others=others)), some).averaged
+            whole = watch(Factored(Knowledge(*world, clamp, bystanders=others)), some).averaged
             mine = np.array([one.home[f"{knows} {view}"] for one in seen])
             np.testing.assert_allclose(mine, np.delete(whole, left_out, axis=0), atol=1e-12)
     prior = np.delete(prior_of(zone.scenario.models, 40), left_out, axis=0)

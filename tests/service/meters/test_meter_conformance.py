@@ -49,11 +49,11 @@ class Generous(MeterStore):
 class Lax(MeterStore):
     """Changes the roster whenever asked."""
 
-    def open_zone(self, zone: str, meters: Any, interval: int, export: Any = ()) -> None:
+    def open_zone(self, zone: str, meters: Any, interval: int, registers: Any = ()) -> None:
         try:
-            super().open_zone(zone, meters, interval, export)
+            super().open_zone(zone, meters, interval, registers)
         except MeterError:
-            super().reopen(zone, meters, interval, export=export)
+            super().reopen(zone, meters, interval, registers=registers)
 
 
 class Hoarding(MeterStore):

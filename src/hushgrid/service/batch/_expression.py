@@ -28,7 +28,6 @@ from hushgrid.files.deployment import ZoneService
 from hushgrid.intake.readings import MAX_WH
 from hushgrid.mechanism.support import grouped
 from hushgrid.model.zone import Zone
-from hushgrid.service.meters.columns import registered
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -153,7 +152,7 @@ def roster_of(zones: Sequence[ZoneService]) -> BatchRoster:
     groups = [_groups(service) for service in zones]
     width = _width([count for _, count in groups], [len(s.meters) for s in zones])
     parts, houses, first = list[Part](), list[pa.Table](), 0
-    split = any(service.export_meters for service in zones)
+    split = any(service.registers for service in zones)
     for service, (group, _) in zip(zones, groups, strict=True):
         order = np.argsort(group, kind="stable")
         begins = np.flatnonzero(np.diff(group[order], prepend=-1))
@@ -193,8 +192,8 @@ def _houses(zone: int, part: Part, house: Ints, *, split: bool) -> pa.Table:
     import pyarrow as pa
 
     service = part.service
-    two = registered(service.export_meters)  # houses that have a register for each direction
-    n, own = len(service.all_meters), np.append(np.arange(len(house)), two)
+    n, registers = len(service.all_meters), service.registers
+    own = np.append(np.arange(len(house)), [register.house for register in registers]).astype(int)
     columns = {
         "meter_id": pa.array(service.all_meters, pa.string()),
         "zone": pa.array(np.full(n, zone, np.int32)),
@@ -205,9 +204,11 @@ def _houses(zone: int, part: Part, house: Ints, *, split: bool) -> pa.Table:
         "grace": pa.array(np.full(n, service.grace, np.int64)),
     }
     if split:
-        register = np.zeros(n, np.int32)
-        register[two], register[len(house) :] = 1, 2
-        columns["register"] = pa.array(register)
+        several = np.bincount(own, minlength=len(house))[own]  # registers of the same house
+        sign = np.append(np.ones(len(house)), [register.sign for register in registers])
+        columns["register"] = pa.array(np.where(several > 1, np.arange(n) + 1, 0), pa.int32())
+        columns["registers"] = pa.array(several, pa.int32())
+        columns["sign"] = pa.array(sign, pa.int32())
     return pa.table(columns)
 
 
@@ -459,7 +460,7 @@ def by_house(readings: IbisTable, roster: IbisTable, width: int, by_span: IbisTa
     rows = rows.semi_join(broken, ["segment", "opens"])
     house = ["zone", "segment", "house", "opens", "seconds", "bound", "export"]
     each, split = house, "register" in rows.columns
-    house = [*each, "register"] if split else each  # until registers are netted
+    house = [*each, "register", "registers", "sign"] if split else each  # until they are netted
     if RECEIVED in rows.columns:
         rows = rows.group_by(*house, "start", "duration", "came").agg(wh=rows.wh.min())
         pieces = rows.group_by(*house, "start", "duration").agg(
@@ -484,16 +485,14 @@ def by_house(readings: IbisTable, roster: IbisTable, width: int, by_span: IbisTa
     )
     houses = houses.mutate(whole=houses.pieces * houses.duration == houses.seconds)
     if split:
-        sign = ibis.ifelse(houses.register == 2, -1, 1)
-        lacks = ibis.ifelse(houses.register > 0, 2, 1)
-        found = houses.group_by(*each).agg(
+        netted = houses.group_by(*each).agg(
             pieces=houses.pieces.sum().cast("int64"),
-            high=(houses.high * sign).sum().cast("int64"),
-            low=(houses.low * sign).sum().cast("int64"),
+            high=(houses.high * houses.sign).sum().cast("int64"),
+            low=(houses.low * houses.sign).sum().cast("int64"),
             whole=_many(houses.whole),
-            lacks=lacks.max(),
+            registers=houses.registers.max(),
         )
-        houses = found.mutate(whole=found.whole == found.lacks)
+        houses = netted.mutate(whole=netted.whole == netted.registers)
     houses = houses.mutate(low=houses.low + houses.export)  # from here on as offset readings
     houses = houses.mutate(
         high=houses.high + (houses.low >> 32),

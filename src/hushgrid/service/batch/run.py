@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple
 from hushgrid._numbers import Int32s
 from hushgrid.errors import BatchError
 from hushgrid.files.deployment import Deployment, ZoneService
+from hushgrid.intake.readings import Register
 from hushgrid.mechanism.noise import Noise, SecureNoise, Stepwise
 from hushgrid.model.zone import Tally, Zone
 from hushgrid.service.batch import _expression as expression
@@ -242,10 +243,10 @@ class SumsSource:
         self._sums = made.sums
 
     def open_zone(
-        self, zone: str, meters: Sequence[str], interval: int, export: Sequence[str] = ()
+        self, zone: str, meters: Sequence[str], interval: int, registers: Sequence[Register] = ()
     ) -> None:
         """Fix a zone's roster and interval length [s] in the meter store."""
-        self._meters.open_zone(zone, meters, interval, export)
+        self._meters.open_zone(zone, meters, interval, registers)
 
     def reopen(
         self,
@@ -253,10 +254,10 @@ class SumsSource:
         meters: Sequence[str],
         interval: int,
         begins: int = 0,
-        export: Sequence[str] = (),
+        registers: Sequence[Register] = (),
     ) -> None:
         """Start a new epoch with another roster at `begins` [epoch s] in the meter store."""
-        self._meters.reopen(zone, meters, interval, begins, export)
+        self._meters.reopen(zone, meters, interval, begins, registers)
 
     def get(self, zone: str, start: int) -> Sums:
         """The sums of an interval."""

@@ -156,7 +156,7 @@ class Panel:
                 beliefs = who.skip(beliefs)
             return beliefs
         if knows == "others":
-            who = who.with_others(KnownReadings(readings[None, :], first=t))
+            who = who.with_bystanders(KnownReadings(readings[None, :], first=t))
         return who.step(beliefs, releases[kind])
 
     def _releases(self, record: ReleaseRecord, readings: Int32s) -> Iterator[tuple[str, Release]]:

@@ -36,7 +36,7 @@ from hushgrid._numbers import (
     or_null,
     rules_of,
     to_json,
-    whole,
+    whole_number,
 )
 from hushgrid.accounting.events import booked
 from hushgrid.errors import LedgerError
@@ -407,7 +407,7 @@ def _are_numbers(row: Any, count: int) -> bool:
 
 _WINDOWS = Rule(_are_windows, "promises about windows, and the blocks of steps that count for them")
 _WINDOW = Rule(
-    lambda v: _are_numbers(v, 2) and whole(1).fits(v[0]) and LOSS.fits(v[1]),
+    lambda v: _are_numbers(v, 2) and whole_number(1).fits(v[0]) and LOSS.fits(v[1]),
     "the seconds of a window, and epsilon",
 )
 
@@ -503,8 +503,8 @@ class GenesisRecord(LedgerEntry):
     kind = "genesis"
     mode: Annotated[Mode, one_of(Mode)]
     key: Annotated[str, HASH]
-    created_at: Annotated[int, whole(0)]
-    format: Annotated[int, whole(1)] = 1
+    created_at: Annotated[int, whole_number(0)]
+    format: Annotated[int, whole_number(1)] = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -536,9 +536,9 @@ class EpochRecord(LedgerEntry):
 
     kind = "epoch"
     digest: Annotated[str, HASH]
-    first: Annotated[int, whole(1)]
-    horizon: Annotated[int, whole(1)]
-    seconds: Annotated[int, whole(1)]
+    first: Annotated[int, whole_number(1)]
+    horizon: Annotated[int, whole_number(1)]
+    seconds: Annotated[int, whole_number(1)]
     roster: Annotated[str | None, or_null(HASH)] = None
     exact: Annotated[bool, TRUTH] = False
     interval: Annotated[float | None, optional(LOSS)] = None
@@ -583,7 +583,7 @@ class ScheduleRecord(LedgerEntry):
 
     kind = "schedule"
     digest: Annotated[str, HASH]
-    steps: Annotated[int, whole(0)]
+    steps: Annotated[int, whole_number(0)]
 
     @classmethod
     def of(cls, terms: str, scales: Sequence[float] = ()) -> Self:
@@ -627,9 +627,9 @@ class ReleaseRecord(HasRelease, LedgerEntry):
     kind = "release"
     release: Release
     source: Annotated[Source, one_of(Source)]
-    start: Annotated[int, whole(0)]
-    applies_start: Annotated[int, whole(0)]
-    published_at: Annotated[int, whole(0)]
+    start: Annotated[int, whole_number(0)]
+    applies_start: Annotated[int, whole_number(0)]
+    published_at: Annotated[int, whole_number(0)]
     counts: Annotated[Mapping[str, int], _COUNTS]
     account: Annotated[AccountRows | None, optional(_ROWS)] = None
     windows: Annotated[WindowRows | None, optional(_WINDOWS)] = None
@@ -876,7 +876,7 @@ class TransferRecord(LedgerEntry):
     out: Annotated[str | None, or_null(HASH)] = None
     seq: int = 0
     head: str = ""
-    last: Annotated[int, whole(0)] = 0
+    last: Annotated[int, whole_number(0)] = 0
     account: Annotated[AccountRows | None, optional(_ROWS)] = None
     windows: Annotated[WindowRows | None, optional(_WINDOWS)] = None
 
@@ -896,7 +896,7 @@ class ChargeRecord(LedgerEntry):
     what: Annotated[str, TEXT]
     epsilon: Annotated[float, LOSS]
     digest: Annotated[str, HASH]
-    homes: Annotated[int, whole(1)]
+    homes: Annotated[int, whole_number(1)]
     seq: int = 0
 
 
@@ -917,8 +917,8 @@ class GapRecord(LedgerEntry):
     """
 
     kind = "gap"
-    first: Annotated[int, whole(1)]
-    last: Annotated[int, whole(1)]
+    first: Annotated[int, whole_number(1)]
+    last: Annotated[int, whole_number(1)]
     why: Annotated[Cause, one_of(Cause)]
     least: Annotated[float | None, optional(LOSS)] = None
     heads: Annotated[str | None, optional(_HEADS)] = None
@@ -942,12 +942,12 @@ class ResumeRecord(LedgerEntry):
     """
 
     kind = "resume"
-    first: Annotated[int, whole(1)]
-    last: Annotated[int, whole(1)]
+    first: Annotated[int, whole_number(1)]
+    last: Annotated[int, whole_number(1)]
     epsilon: Annotated[float, or_null(LOSS, infinite=True)]
     seq: int = 0
     account: Annotated[AccountRows | None, optional(_ROWS)] = None
-    until: Annotated[int | None, optional(whole(1))] = None
+    until: Annotated[int | None, optional(whole_number(1))] = None
     windows: Annotated[WindowRows | None, optional(_WINDOWS)] = None
 
 

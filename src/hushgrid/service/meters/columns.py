@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hushgrid._numbers import Bools, Indices, Int8s, Int32s, Ints, is_whole
 from hushgrid.errors import MeterDamageError, MeterError
+from hushgrid.intake.readings import MOST_METERS, Register
 from hushgrid.model.zone import Tally, Zone, tally
 
 LONGEST = 86_400  # [s] a day
@@ -30,7 +31,7 @@ class Roster:
     """The houses of a zone and the length of its intervals, fixed for an epoch.
 
     Attributes:
-        houses: Number of houses, and of registers of energy fed in, which have places after them.
+        houses: Number of houses, and of further registers, which have places after them.
         interval: Length of an interval [s].
         digest: SHA-256 (hex) over the meter ids in house order and the interval.
     """
@@ -41,11 +42,9 @@ class Roster:
 
     @classmethod
     def of(
-        cls, zone: str, meters: Sequence[str], interval: int, export: Sequence[str] = ()
+        cls, zone: str, meters: Sequence[str], interval: int, registers: Sequence[Register] = ()
     ) -> Roster:
-        """The roster of meter ids in house order.
-
-        `export`: the register of energy fed in of each house, "" where it has none.
+        """The roster of meter ids in house order, and of further registers by house.
 
         >>> Roster.of("elm-street", ["m1", "m2"], 900).houses
         2
@@ -60,19 +59,23 @@ class Roster:
             raise MeterError(f"roster of zone {zone!r} is no list of meters; give at least one id.")
         if not all(isinstance(meter, str) and meter for meter in meters):
             raise MeterError(f"roster of zone {zone!r} holds an id that is no text; give names.")
-        of = registered(export)
-        if export and len(export) != len(meters):
+        houses = np.array([register.house for register in registers], np.int64)
+        if houses.size and (
+            not 0 <= houses[0] <= houses[-1] < len(meters) or (np.diff(houses) < 0).any()
+        ):
+            raise MeterError(f"registers of zone {zone!r} are not in house order; sort them.")
+        if houses.size and np.bincount(houses).max() >= MOST_METERS:
             raise MeterError(
-                f"roster of zone {zone!r} has {len(export)} export registers for {len(meters)}"
-                ' meters; give one for each, "" where there is none.'
+                f"a house of zone {zone!r} has more than {MOST_METERS} meters; give it fewer."
             )
-        meters = [*meters, *(export[house] for house in of.tolist())]
+        meters = [*meters, *(register.meter for register in registers)]
         if len(set(meters)) != len(meters):
             raise MeterError(f"roster of zone {zone!r} names a meter twice; give each id once.")
         lengths = ",".join(str(len(meter)) for meter in meters)  # no two rosters read the same
         text = f"hushgrid-roster/1 {int(interval)} {lengths} " + "".join(meters)
-        if of.size:  # no two rosters read the same: what follows has no meter id in it
-            text = f"export {','.join(map(str, of.tolist()))} {text}"
+        if registers:  # no two rosters read the same: what precedes has no meter id in it
+            signed = ",".join(f"{house}:{sign}" for house, _, sign in registers)
+            text = f"registers {signed} {text}"
         digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
         return cls(len(meters), int(interval), digest)
 
@@ -84,18 +87,6 @@ class Roster:
                 f" give epoch seconds that are a multiple of {self.interval}."
             )
         return int(start)
-
-
-def registered(export: Sequence[str]) -> Indices:
-    """Houses with a register of energy fed in.
-
-    Args:
-        export: The register of each house, "" where it has none.
-
-    Returns:
-        Their places, rising.
-    """
-    return np.flatnonzero([bool(one) for one in export])
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,12 +256,12 @@ class IntervalSource(Protocol):
     """Where a curator's closed intervals come from: a meter store, or sums made elsewhere."""
 
     def open_zone(
-        self, zone: str, meters: Sequence[str], interval: int, export: Sequence[str] = ()
+        self, zone: str, meters: Sequence[str], interval: int, registers: Sequence[Register] = ()
     ) -> None:
         """Fix a zone's roster (meter ids in house order) and interval length [s].
 
-        `export`: the register of energy fed in of each house, "" where it has none. The first call
-        starts the zone; every later one must give the same. MeterError otherwise.
+        `registers`: further ones, by house. The first call starts the zone; every later one must
+        give the same. MeterError otherwise.
         """
         ...
 
@@ -280,7 +271,7 @@ class IntervalSource(Protocol):
         meters: Sequence[str],
         interval: int,
         begins: int = 0,
-        export: Sequence[str] = (),
+        registers: Sequence[Register] = (),
     ) -> None:
         """Start a new epoch with another roster at `begins` [epoch s].
 
@@ -679,26 +670,29 @@ def add_up(parts: Iterable[Columns], roster: Roster) -> Interval:
     return Interval(wh, present)
 
 
-_FAR = 1 << 61  # [Wh] beyond every bound; a difference of two such fits 64 bits
+_FAR = 1 << 55  # [Wh] beyond every bound; the sum of a home's meters fits 64 bits
 
 
-def netted(found: Interval, houses: Indices) -> Interval:
-    """Take from each house what its register of energy fed in has counted.
+def netted(interval: Interval, registers: Sequence[Register]) -> Interval:
+    """Add to each house what its further meters have counted, less what it has fed in.
 
     Args:
-        found: Houses, then one place for each register.
-        houses: The house of each register.
+        interval: Houses, then one place for each register.
+        registers: The registers.
 
     Returns:
-        The houses alone. One with such a register is present when both registers are.
+        The houses alone. One with further registers is present when all of them are.
     """
-    if not houses.size:
-        return found
-    n = found.houses - houses.size
-    wh, present = found.wh[:n].copy(), found.present[:n].copy()
-    taken, given = (np.clip(some, -_FAR, _FAR) for some in (wh[houses], found.wh[n:]))
-    present[houses] &= found.present[n:]
-    wh[houses] = np.where(present[houses], taken - given, 0)
+    if not registers:
+        return interval
+    n = interval.houses - len(registers)
+    houses = np.array([register.house for register in registers])
+    signs = np.array([register.sign for register in registers])
+    wh, present = interval.wh[:n].copy(), interval.present[:n].copy()
+    wh[houses] = np.clip(wh[houses], -_FAR, _FAR)
+    np.add.at(wh, houses, signs * np.clip(interval.wh[n:], -_FAR, _FAR))
+    np.logical_and.at(present, houses, interval.present[n:])
+    wh[houses] = np.where(present[houses], wh[houses], 0)
     wh.flags.writeable = present.flags.writeable = False
     return Interval(wh, present)
 

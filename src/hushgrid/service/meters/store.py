@@ -29,6 +29,7 @@ from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, 
 from hushgrid._numbers import Int8s, Int32s, Ints
 from hushgrid.errors import HushgridError, MeterDamageError, MeterError, MeterRetryError
 from hushgrid.files.results import sync_folder
+from hushgrid.intake.readings import Register
 from hushgrid.service.database import Database
 from hushgrid.service.meters.block_keys import BlockKeys, seal, unseal
 from hushgrid.service.meters.columns import (
@@ -49,7 +50,6 @@ from hushgrid.service.meters.columns import (
     first_codes,
     marks_of,
     netted,
-    registered,
 )
 from hushgrid.service.meters.tables import (
     ADD_DELIVERY,
@@ -137,15 +137,15 @@ class MeterStore:
     # ---- zones
 
     def open_zone(
-        self, zone: str, meters: Sequence[str], interval: int, export: Sequence[str] = ()
+        self, zone: str, meters: Sequence[str], interval: int, registers: Sequence[Register] = ()
     ) -> None:
         """Fix a zone's roster (meter ids in house order) and interval length [s].
 
-        `export`: the register of energy fed in of each house, "" where it has none. Registers have
-        places after the houses, in house order; `get` takes what they counted from their houses.
+        `registers`: further ones, by house. They have places after the houses, in that order;
+        `get` adds what they counted to their houses, or takes it from them.
         The first call starts the zone; every later one must give the same. MeterError otherwise.
         """
-        roster = Roster.of(zone, meters, interval, export)
+        roster = Roster.of(zone, meters, interval, registers)
         with self._transaction(write=True) as link:
             add_zone(link, zone, RosterEpoch(roster))
             key, epoch = _found(link, zone)
@@ -154,7 +154,7 @@ class MeterStore:
             lost = _noted_and_lost(link, noted, key, epoch)
         if lost is not None:
             self._lose(zone, roster, lost)
-        self._know(zone, roster, export)
+        self._know(zone, roster, registers)
 
     def reopen(
         self,
@@ -162,14 +162,14 @@ class MeterStore:
         meters: Sequence[str],
         interval: int,
         begins: int = 0,
-        export: Sequence[str] = (),
+        registers: Sequence[Register] = (),
     ) -> None:
         """Start a new epoch with another roster at `begins` [epoch s].
 
         Intervals that start before are closed with it. Refused while one that stays open holds
         readings. What is closed stays closed; readings of the old epoch can only be purged.
         """
-        roster = Roster.of(zone, meters, interval, export)
+        roster = Roster.of(zone, meters, interval, registers)
         with self._transaction(write=True) as link:
             key, epoch = _found(link, zone, lock=True)
             if roster != epoch.roster:
@@ -180,7 +180,7 @@ class MeterStore:
                         " close every interval that holds readings first, or begin after them."
                     )
                 _update(link, key, epoch.renewed(roster))
-        self._know(zone, roster, export)
+        self._know(zone, roster, registers)
 
     def _lose(self, zone: str, roster: Roster, opens: int) -> None:
         """Log once that acknowledged readings of an interval are gone."""
@@ -192,11 +192,11 @@ class MeterStore:
         """Of how many intervals acknowledged readings were found to be gone."""
         return sum(zone == one for one, _ in tuple(self._lost))
 
-    def _know(self, zone: str, roster: Roster, export: Sequence[str]) -> None:
+    def _know(self, zone: str, roster: Roster, registers: Sequence[Register]) -> None:
         with self._mutex:
             if zone not in self._zones or self._zones[zone].roster != roster:
                 self._zones[zone] = _Zone(
-                    roster, lambda own, parts: self._store(zone, own, parts), export
+                    roster, lambda own, parts: self._store(zone, own, parts), registers
                 )
 
     def _zone(self, zone: str) -> _Zone:
@@ -296,7 +296,7 @@ class MeterStore:
                 if len(parts) < max(_counted(link, key, opens), *(n + 1 for n in parts), 0):
                     self._lose(zone, epoch.roster, opens)
                 found = add_up(parts.values(), epoch.roster)
-                return netted(found, self._zone(zone).exporting)
+                return netted(found, self._zone(zone).registers)
         raise MeterError(  # so that its readings are not taken for missing
             f"interval {opens} of zone {zone!r} is purged or of an earlier roster;"
             f" ask for one from {epoch.floor} on."
@@ -445,9 +445,9 @@ class _Zone:
         self,
         roster: Roster,
         store: Callable[[_Zone, Sequence[Columns]], Int8s],
-        export: Sequence[str] = (),
+        registers: Sequence[Register] = (),
     ) -> None:
-        self.roster, self.exporting = roster, registered(export)
+        self.roster, self.registers = roster, tuple(registers)
         self._store, self._lock = store, threading.Lock()
         self.intervals: dict[int, OpenInterval] = {}
         self._waiting: deque[tuple[Columns, Future[Int8s]]] = deque()

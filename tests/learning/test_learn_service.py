@@ -18,7 +18,7 @@ import pytest
 from hushgrid.files.service_file import load_deployment
 from hushgrid.service.ledger import open_store
 from hushgrid.service.process import Process
-from tests.learn.test_learn_zone import BEGINS, csv, lived_in, public, run
+from tests.learning.test_learn_zone import BEGINS, csv, lived_in, public, run
 
 SGSC = Path(__file__).parents[3] / "shared/data/sgsc/readings_2013_50homes.parquet"
 FOURTH_WEEK = BEGINS + 21 * 86_400

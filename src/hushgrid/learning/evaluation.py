@@ -22,9 +22,9 @@ import numpy as np
 
 from hushgrid._numbers import Bools, Floats, Indices, Int8s, Ints
 from hushgrid.errors import ConsumptionError, ModelError
-from hushgrid.learn.em import Fit
-from hushgrid.learn.habits import Habits, stationary
-from hushgrid.learn.histories import DAY, Histories
+from hushgrid.learning.em import Fit
+from hushgrid.learning.habits import Habits, stationary
+from hushgrid.learning.histories import DAY, Histories
 from hushgrid.model.laws import FAMILIES, Law, Mixture, Net
 
 _DIGITS = 4  # of a law's numbers in a file
@@ -150,7 +150,7 @@ def two_states(counts: Floats) -> Floats:
 def _present(models: Fit, j: int, g: int) -> dict[str, Any]:
     """The law of an occupied home: that of the one state, or a mixture of quiet and active."""
     states = range(1, models.design.states)
-    counts = np.maximum(models.seen[j, g, 1:], 0) + 0.5
+    counts = np.maximum(models.counts[j, g, 1:], 0) + 0.5
     shares = np.round(counts / counts.sum(), _DIGITS)
     shares[-1] = 1 - shares[:-1].sum()
     parts = [_table(models, j, g, k) for k in states]

@@ -16,17 +16,23 @@ import numpy as np
 
 from hushgrid._numbers import Floats, Indices, is_real
 from hushgrid.errors import ModelError, PolicyError
-from hushgrid.learn.em import Fit
-from hushgrid.learn.evaluation import (
+from hushgrid.learning.em import Fit
+from hushgrid.learning.evaluation import (
     PublishedGroup,
     TrustBounds,
     estimate_trust,
     published_groups,
 )
-from hushgrid.learn.habits import Habits
-from hushgrid.learn.histories import Histories, clamped, netted
-from hushgrid.learn.learner import HeldOut, Learned, held_out_scores, split_held_out, with_decoding
-from hushgrid.learn.private import (
+from hushgrid.learning.habits import Habits
+from hushgrid.learning.histories import Histories, clamped, netted
+from hushgrid.learning.learner import (
+    HeldOut,
+    Learned,
+    held_out_scores,
+    split_held_out,
+    with_decoding,
+)
+from hushgrid.learning.private import (
     PARTS,
     LearnedFrom,
     add_noise,
@@ -35,7 +41,7 @@ from hushgrid.learn.private import (
     pooled_model,
     statistics,
 )
-from hushgrid.learn.weeks import daily_scores, weekly_figures
+from hushgrid.learning.weeks import daily_scores, weekly_figures
 from hushgrid.mechanism.noise import Noise
 
 CONTRACT_W = 10_000  # [W] assumed where no contract is given
@@ -76,7 +82,7 @@ class ZoneChoices:
 class ExportedModels:
     """Models for the public files.
 
-    Of pooled models nothing here but `which` is computed from readings without noise.
+    Of pooled models nothing here but `group_of` is computed from readings without noise.
 
     Attributes:
         provenance: "public", "pooled" or "private".
@@ -86,7 +92,7 @@ class ExportedModels:
         bound_by: Basis of the bound.
         models: Hidden Markov models, one for each of `public`.
         public: Chain and laws of each group.
-        which: (fitted homes,) group of each home.
+        group_of: (fitted homes,) group of each home.
         export: Export limit v of the homes [Wh].
     """
 
@@ -97,7 +103,7 @@ class ExportedModels:
     bound_by: str
     models: Fit
     public: tuple[PublishedGroup, ...]
-    which: Indices
+    group_of: Indices
     export: int = 0
 
 
@@ -124,13 +130,13 @@ class OperatorFigures:
 
 
 def export_models(
-    result: Learned, found: Histories, choices: ZoneChoices, noise: Noise
+    result: Learned, histories: Histories, choices: ZoneChoices, noise: Noise
 ) -> ExportedModels:
     """The homes' own models, or a pooled one with noise where a budget is given for it.
 
     Args:
-        result: What was learned from `found`.
-        found: Histories of all homes.
+        result: What was learned from `histories`.
+        histories: Histories of all homes.
         choices: Budgets and bound.
         noise: Source of the noise on sums and counts.
 
@@ -142,15 +148,15 @@ def export_models(
             readings, or there are too few homes.
         ModelError: No budget is given, but only the homes' own fits were learned.
     """
-    _check_public(result, found, choices)
-    bound, bound_by, cost = _bound(result, found, choices, noise)
-    bound += found.export
+    _check_public(result, histories, choices)
+    bound, bound_by, cost = _bound(result, histories, choices, noise)
+    bound += histories.export
     if choices.pool_budget is not None:
-        exact = statistics(result.own, bound, homes=len(result.ids))
+        exact = statistics(result.fits, bound, homes=len(result.ids))
         sums = add_noise(exact, choices.pool_budget, noise)
-        which = np.zeros(len(result.usable), np.intp)
-        models = pooled_model(result.own, sums, bound)
-        public = published_groups(models, result.starts, which, result.seasons)
+        group_of = np.zeros(len(result.usable), np.intp)
+        models = pooled_model(result.fits, sums, bound)
+        public = published_groups(models, result.starts, group_of, result.seasons)
         cost += choices.pool_budget
         provenance: LearnedFrom = "pooled"
         note = (
@@ -161,7 +167,7 @@ def export_models(
     elif result.shared is None:
         raise ModelError("the homes' own fits are pooled only; give a pool budget.")
     else:
-        models, public, which = result.shared.models, result.public, result.shared.which
+        models, public, group_of = result.shared.models, result.public, result.shared.group_of
         provenance, note = "private", (
             "The models come from these homes without noise: they are for experiments, and no"
             " service publishes what they shape."
@@ -173,14 +179,14 @@ def export_models(
         bound=bound,
         bound_by=bound_by,
         models=models,
-        public=tuple(one.within(bound) for one in public),
-        which=which,
-        export=found.export,
+        public=tuple(group.within(bound) for group in public),
+        group_of=group_of,
+        export=histories.export,
     )
 
 
 def operator_figures(
-    result: Learned, made: ExportedModels, found: Histories, habits: Habits
+    result: Learned, exported: ExportedModels, histories: Histories, habits: Habits
 ) -> OperatorFigures:
     """Figures for the operator about the exported models.
 
@@ -188,45 +194,47 @@ def operator_figures(
     whether they are written.
 
     Args:
-        result: What was learned from `found`.
-        made: The exported models.
-        found: Histories of all homes.
+        result: What was learned from `histories`.
+        exported: The exported models.
+        histories: Histories of all homes.
         habits: Prior on moves.
 
     Returns:
         The figures.
     """
-    usable = clamped(netted(found.homes(result.usable)), made.bound)
-    if made.provenance == "pooled" or result.trust is None:
+    usable = clamped(netted(histories.homes(result.usable)), exported.bound)
+    if exported.provenance == "pooled" or result.trust is None:
         # other laws than those evaluated before
-        result = with_decoding(result, found, habits)
-        trust = estimate_trust(usable, made.public, made.which, made.bound)
+        result = with_decoding(result, histories, habits)
+        trust = estimate_trust(usable, exported.public, exported.group_of, exported.bound)
         parts = split_held_out(usable)
         held = None
         if parts is not None:  # all days are in the sums of the model, so in the slot means too
-            held = held_out_scores(usable, parts[1], made.public, made.which, made.bound)
+            held = held_out_scores(
+                usable, parts[1], exported.public, exported.group_of, exported.bound
+            )
     else:
         trust, held = result.trust, result.held_out
     return OperatorFigures(
         trust=trust,
-        daily=daily_scores(usable, made.public, made.which, made.bound),
-        weekly=weekly_figures(usable, made.public, made.which, made.bound),
+        daily=daily_scores(usable, exported.public, exported.group_of, exported.bound),
+        weekly=weekly_figures(usable, exported.public, exported.group_of, exported.bound),
         held_out=held,
         accuracy=result.accuracy,
         home_share=result.home_share,
     )
 
 
-def _check_public(result: Learned, found: Histories, choices: ZoneChoices) -> None:
+def _check_public(result: Learned, histories: Histories, choices: ZoneChoices) -> None:
     """Refuse public figures that come from readings without noise."""
     if choices.pool_budget is None and choices.bound_budget is None:
         return
-    if not found.declared:
+    if not histories.declared:
         raise PolicyError(
             "a budget is set but the axis of time or the list of homes comes from readings, which"
             " no noise covers; give begin, end, step and meters."
         )
-    check_rows_apart(choices, found.apart)
+    check_rows_independent(choices, histories.independent)
     if choices.pool_budget is not None and result.terms.law == "auto":
         raise PolicyError(
             "law is 'auto', which readings decide and no noise covers; give gamma or lognormal."
@@ -238,17 +246,17 @@ def _check_public(result: Learned, found: Histories, choices: ZoneChoices) -> No
         )
 
 
-def check_rows_apart(choices: ZoneChoices, apart: bool) -> None:
+def check_rows_independent(choices: ZoneChoices, independent: bool) -> None:
     """Refuse a budget where a row of one home may decide how rows of others are read.
 
     Args:
         choices: What was asked for.
-        apart: As `Histories.apart`.
+        independent: As `Histories.independent`.
 
     Raises:
-        PolicyError: A budget is set, and rows are not apart.
+        PolicyError: A budget is set, and rows are not independent.
     """
-    if apart or (choices.pool_budget is None and choices.bound_budget is None):
+    if independent or (choices.pool_budget is None and choices.bound_budget is None):
         return
     word = "pool-budget" if choices.pool_budget is not None else "learn.bound_budget"
     raise PolicyError(
@@ -259,37 +267,41 @@ def check_rows_apart(choices: ZoneChoices, apart: bool) -> None:
 
 
 def _bound(
-    result: Learned, found: Histories, choices: ZoneChoices, noise: Noise
+    result: Learned, histories: Histories, choices: ZoneChoices, noise: Noise
 ) -> tuple[int, str, float]:
     """The public bound [Wh], its basis, and its cost; never a reading's own value."""
     if choices.bound is not None:
         return choices.bound, "given as the contract's", 0.0
     if choices.bound_budget is None:
-        assumed = max(CONTRACT_W * found.seconds // 3600, 1)
+        assumed = max(CONTRACT_W * histories.seconds // 3600, 1)
         return assumed, f"assumed: a contract of {CONTRACT_W // 1000} kW", 0.0
-    sizes = contract_sizes(found.seconds)
-    wh = np.clip(found.wh[result.usable], 0, sizes[-1])
+    sizes = contract_sizes(histories.seconds)
+    wh = np.clip(histories.wh[result.usable], 0, sizes[-1])
     peaks = np.array([np.nanquantile(row, _PEAK) for row in wh]).astype(np.int64)
     at = bound_quantile(peaks, sizes, _QUANTILE, choices.bound_budget, noise)
     return at, f"a noisy quantile at epsilon {choices.bound_budget:g}", choices.bound_budget
 
 
-def groups_of(result: Learned, made: ExportedModels) -> list[tuple[PublishedGroup, list[str]]]:
+def groups_of(result: Learned, exported: ExportedModels) -> list[tuple[PublishedGroup, list[str]]]:
     """The exported groups with their meters; homes that were not fitted join the largest group.
 
     Args:
         result: What was learned.
-        made: The exported models.
+        exported: The exported models.
 
     Returns:
         (group, meters) of every group with meters.
     """
-    largest = int(np.bincount(made.which, minlength=len(made.public)).argmax())
-    of = {int(i): int(made.which[n]) for n, i in enumerate(result.usable)}
-    meters: list[list[str]] = [[] for _ in made.public]
+    largest = int(np.bincount(exported.group_of, minlength=len(exported.public)).argmax())
+    of = {int(i): int(exported.group_of[n]) for n, i in enumerate(result.usable)}
+    meters: list[list[str]] = [[] for _ in exported.public]
     for i, name in enumerate(result.ids):
         meters[of.get(i, largest)].append(name)
-    return [(one, names) for one, names in zip(made.public, meters, strict=True) if names]
+    return [
+        (group, meter_names)
+        for group, meter_names in zip(exported.public, meters, strict=True)
+        if meter_names
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,7 +394,7 @@ def zone_text(
     Returns:
         TOML.
     """
-    kinds = [meters for _, some in ((offer, groups), *more) for _, meters in some]
+    kinds = [meters for _, houses in ((offer, groups), *more) for _, meters in houses]
     alpha = offer.alpha(sum(map(len, kinds)))
     week = 7 * 86_400 // offer.seconds
     parts = [
@@ -399,7 +411,9 @@ def zone_text(
                 "prior": offer.prior,
                 "days": offer.days,
                 **({"months": list(offer.months)} if offer.months else {}),
-                **({"seasons": [list(some) for some in offer.seasons]} if offer.seasons else {}),
+                **(
+                    {"seasons": [list(houses) for houses in offer.seasons]} if offer.seasons else {}
+                ),
                 "bound_by": offer.bound_by,
                 "digest": "",  # would be something to check guesses against
             },
@@ -415,8 +429,8 @@ def zone_text(
         _table("tariff", {"alpha": alpha, "beta": 0.05, "floor": 0.0, "cap": 2.0}),
         _table("policy", {"horizon": week, "epsilon": 0.5, "publish": "raw"}),
     ]
-    for each, some in ((offer, groups), *more):
-        parts += [_houses(public, meters, each) for public, meters in some]
+    for settings, houses in ((offer, groups), *more):
+        parts += [_houses(public, meters, settings) for public, meters in houses]
     parts.append(_table("[models]", {"file": "theta.json", "provenance": _PRIVATE}))
     return "\n\n".join(parts) + "\n"
 
@@ -461,8 +475,8 @@ def law_lines(public: PublishedGroup, export: int = 0) -> list[str]:
 
 def _times(public: PublishedGroup) -> list[dict[str, Any]]:
     """When the law of each slot group holds, by the keys of a zone file."""
-    months = [{"months": list(some)} for some in public.seasons] or [{}]
-    return [{**some, "from": f"{start:02d}:00"} for some in months for start in public.starts]
+    seasons = [{"months": list(months)} for months in public.seasons] or [{}]
+    return [{**season, "from": f"{start:02d}:00"} for season in seasons for start in public.starts]
 
 
 def _net(table: Mapping[str, Any], export: int) -> dict[str, Any]:

@@ -13,19 +13,19 @@ import pytest
 from hushgrid.errors import FileError, IntakeError, ModelError
 from hushgrid.files.readings import read_roofs
 from hushgrid.files.zone_file import load_zone
-from hushgrid.learn.evaluation import (
+from hushgrid.learning.evaluation import (
     PublishedGroup,
     forecast_errors,
     law_of_table,
     two_states,
 )
-from hushgrid.learn.habits import Habits, assumed_habits, stationary
-from hushgrid.learn.histories import Histories, Roof, ailments, netted, of_months, split_roofs
-from hushgrid.learn.learner import LearningTerms, learn, split_held_out
-from hushgrid.learn.solar import dependence
-from tests.learn.options import learn_words
-from tests.learn.test_learn_signed import main
-from tests.learn.test_learn_zone import BEGINS, SHOWN, lived_in
+from hushgrid.learning.habits import Habits, assumed_habits, stationary
+from hushgrid.learning.histories import Histories, Roof, ailments, netted, of_months, split_roofs
+from hushgrid.learning.learner import LearningTerms, learn, split_held_out
+from hushgrid.learning.solar import dependence
+from tests.learning.options import learn_words
+from tests.learning.test_learn_signed import main
+from tests.learning.test_learn_zone import BEGINS, SHOWN, lived_in
 
 LIMIT, DAYS = 700, 8
 HOUR = (SHOWN[: DAYS * 48] % 86_400) / 3600

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from hushgrid.errors import ModelError
-from hushgrid.learn.em import expected, fit, select_homes
-from hushgrid.learn.evaluation import forecast_errors, published_groups
-from hushgrid.learn.habits import assumed_habits
-from hushgrid.learn.learner import (
+from hushgrid.learning.em import expected, fit, select_homes
+from hushgrid.learning.evaluation import forecast_errors, published_groups
+from hushgrid.learning.habits import assumed_habits
+from hushgrid.learning.learner import (
     GROUPS,
     STARTS,
     LearningTerms,
@@ -21,7 +21,7 @@ from hushgrid.learn.learner import (
     split_laws,
     starts_of,
 )
-from tests.learn.test_learn_zone import SHOWN, histories, lived_in
+from tests.learning.test_learn_zone import SHOWN, histories, lived_in
 
 HABITS = assumed_habits(1800)
 FEW = LearningTerms(law="lognormal", prototypes=2, iterations=8)
@@ -43,11 +43,11 @@ def test_four_groups_are_the_fit_of_before() -> None:
     shared = prototypes(found.wh, own, 2)
     assert result.starts == STARTS == starts_of(4)
     assert result.shared is not None
-    for name in ("natural", "transition", "sums", "seen"):
-        assert (getattr(result.own, name) == getattr(own, name)).all()
+    for name in ("natural", "transition", "sums", "counts"):
+        assert (getattr(result.fits, name) == getattr(own, name)).all()
         assert (getattr(result.shared.models, name) == getattr(shared.models, name)).all()
     for a, b in zip(
-        result.public, published_groups(shared.models, STARTS, shared.which), strict=True
+        result.public, published_groups(shared.models, STARTS, shared.group_of), strict=True
     ):
         assert (a.absent, a.present, a.homes) == (b.absent, b.present, b.homes)
 
@@ -125,5 +125,5 @@ def test_homes_of_one_prototype_keep_it() -> None:
     four, fine = (learn(found, HABITS, replace(FEW, groups=(n,))).shared for n in (4, 24))
     assert four is not None
     assert fine is not None
-    assert (four.which == fine.which).all()
+    assert (four.group_of == fine.group_of).all()
     assert select_homes(fine.models, slice(0, 1)).natural.shape[1] == 24

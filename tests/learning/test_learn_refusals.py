@@ -14,15 +14,15 @@ from hushgrid.cli.learn import _Part, _write
 from hushgrid.errors import FileError, ModelError
 from hushgrid.files.readings import read_histories
 from hushgrid.files.zone_file import load_zone
-from hushgrid.learn import export as offering
-from hushgrid.learn.evaluation import check_law
-from hushgrid.learn.export import ZoneChoices, export_models
-from hushgrid.learn.habits import assumed_habits
-from hushgrid.learn.histories import Histories
-from hushgrid.learn.learner import LearningTerms, learn
+from hushgrid.learning import export as offering
+from hushgrid.learning.evaluation import check_law
+from hushgrid.learning.export import ZoneChoices, export_models
+from hushgrid.learning.habits import assumed_habits
+from hushgrid.learning.histories import Histories
+from hushgrid.learning.learner import LearningTerms, learn
 from hushgrid.mechanism.noise import SimulatedNoise
 from hushgrid.model.laws import LogNormal
-from tests.learn.test_learn_zone import BEGINS, STEPS, csv, histories, lived_in, public, run
+from tests.learning.test_learn_zone import BEGINS, STEPS, csv, histories, lived_in, public, run
 
 DAY = 48
 HABITS = assumed_habits(1800)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hushgrid.errors import ModelError
-from hushgrid.learn.habits import (
+from hushgrid.learning.habits import (
     assumed_habits,
     model_of,
     slots_unprotected,

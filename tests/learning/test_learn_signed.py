@@ -11,12 +11,12 @@ import pytest
 from hushgrid.cli import main as command
 from hushgrid.errors import ModelError
 from hushgrid.files.zone_file import load_zone
-from hushgrid.learn._families import common_edges
-from hushgrid.learn.habits import assumed_habits
-from hushgrid.learn.histories import Histories, ailments, clamped
-from hushgrid.learn.learner import LearningTerms, learn
-from tests.learn.options import learn_words
-from tests.learn.test_learn_zone import BEGINS, SHOWN, lived_in
+from hushgrid.learning._families import common_edges
+from hushgrid.learning.habits import assumed_habits
+from hushgrid.learning.histories import Histories, ailments, clamped
+from hushgrid.learning.learner import LearningTerms, learn
+from tests.learning.options import learn_words
+from tests.learning.test_learn_zone import BEGINS, SHOWN, lived_in
 
 LIMIT = 700  # [Wh in half an hour] of an inverter
 DAYS, HOMES = 14, 2

@@ -14,13 +14,13 @@ import pytest
 from hushgrid.errors import IntakeError
 from hushgrid.files.weeks import Steps, local_months
 from hushgrid.files.zone_file import load_zone
-from hushgrid.learn.evaluation import PublishedGroup, law_of_table, marginal_scores
-from hushgrid.learn.habits import assumed_habits
-from hushgrid.learn.histories import Histories, check_seasons, of_seasons
-from hushgrid.learn.learner import LearningTerms, learn
-from tests.learn.options import learn_words
-from tests.learn.test_learn_signed import main
-from tests.learn.test_learn_zone import SHOWN, csv, lived_in
+from hushgrid.learning.evaluation import PublishedGroup, law_of_table, marginal_scores
+from hushgrid.learning.habits import assumed_habits
+from hushgrid.learning.histories import Histories, check_seasons, of_seasons
+from hushgrid.learning.learner import LearningTerms, learn
+from tests.learning.options import learn_words
+from tests.learning.test_learn_signed import main
+from tests.learning.test_learn_zone import SHOWN, csv, lived_in
 
 JUNE = int(datetime(2013, 6, 21, tzinfo=UTC).timestamp())  # a Friday, as SHOWN has it
 DAYS = 16
@@ -48,7 +48,7 @@ def test_each_season_has_its_laws_and_the_chains_are_common() -> None:
     found.wh[1, MONTH == 7] = np.nan
     result = learn(found, assumed_habits(1800), TERMS)
     assert result.seasons == HALVES
-    of = [result.public[j] for j in result.shared.which]  # type: ignore[union-attr]
+    of = [result.public[j] for j in result.shared.group_of]  # type: ignore[union-attr]
     for one in of:
         assert (one.seasons, one.starts, len(one.present)) == (HALVES, (0, 6, 12, 18), 8)
         assert one.chain.transition.shape == (96, 2, 2)
@@ -60,7 +60,7 @@ def test_each_season_has_its_laws_and_the_chains_are_common() -> None:
     plain = learn(replace(found, seasons=()), assumed_habits(1800), TERMS)
     assert (len(plain.public[0].present), plain.public[0].seasons) == (4, ())
     scores = [
-        np.nanmean(marginal_scores(found, each.public, each.shared.which, each.top)[0])  # type: ignore[union-attr]
+        np.nanmean(marginal_scores(found, each.public, each.shared.group_of, each.top)[0])  # type: ignore[union-attr]
         for each in (plain, result)
     ]
     assert scores[1] > scores[0] + 0.1
@@ -119,7 +119,7 @@ def test_one_file_has_the_laws_of_all_seasons(
     assert [law["months"] for law in group["present"]] == [list(HALVES[0])] * 4 + [
         list(HALVES[1])
     ] * 4
-    own = load_zone(out / "zone.toml").whole
+    own = load_zone(out / "zone.toml").all_months
     assert own is not None
     expected = law_of_table(model["prototypes"][0]["present"][6], 5000)
     at_noon = 6 * 48 + 25  # of a day in July, steps count from 1

@@ -16,8 +16,8 @@ import numpy as np
 
 from hushgrid._numbers import Floats, Indices, Int8s, Int32s, Ints
 from hushgrid.errors import ModelError
-from hushgrid.learn._families import Family, Values, common_edges, natural_of, parameters_of
-from hushgrid.learn.em import (
+from hushgrid.learning._families import Family, Values, common_edges, natural_of, parameters_of
+from hushgrid.learning.em import (
     Design,
     ExpectedCounts,
     Fit,
@@ -27,7 +27,7 @@ from hushgrid.learn.em import (
     select_homes,
     tie_sums,
 )
-from hushgrid.learn.evaluation import (
+from hushgrid.learning.evaluation import (
     PublishedGroup,
     TrustBounds,
     decoding_accuracy,
@@ -37,8 +37,8 @@ from hushgrid.learn.evaluation import (
     plain_scores,
     published_groups,
 )
-from hushgrid.learn.habits import Habits
-from hushgrid.learn.histories import (
+from hushgrid.learning.habits import Habits
+from hushgrid.learning.histories import (
     AILMENTS,
     DAY,
     MOST_W,
@@ -50,7 +50,7 @@ from hushgrid.learn.histories import (
     netted,
     vacant_days,
 )
-from hushgrid.learn.solar import with_solar
+from hushgrid.learning.solar import with_solar
 
 ROUNDS = 4
 
@@ -61,12 +61,12 @@ class Prototypes:
 
     Attributes:
         models: A fit with one "home" for each prototype.
-        which: (homes,) prototype of each home.
+        group_of: (homes,) prototype of each home.
         log_likelihood: (rounds,) log-likelihood of all homes together.
     """
 
     models: Fit
-    which: Indices
+    group_of: Indices
     log_likelihood: tuple[float, ...]
 
     @property
@@ -149,9 +149,9 @@ def _spread(models: Fit, j: int, homes: int) -> Fit:
 
 def _grouped(fits: Fit, k: int) -> Indices:
     """k-means over the fits: mean readings by state, and shares of the states."""
-    share = fits.seen.sum(axis=1)
+    share = fits.counts.sum(axis=1)
     share = share / np.maximum(share.sum(axis=1, keepdims=True), 1e-9)
-    mean = (fits.seen * fits.means).sum(axis=1) / np.maximum(fits.seen.sum(axis=1), 1e-9)
+    mean = (fits.counts * fits.means).sum(axis=1) / np.maximum(fits.counts.sum(axis=1), 1e-9)
     points = np.concatenate([np.log(mean + 1), 3 * share], axis=1)
     centres = points[[int(points[:, 0].argmin())]]
     while len(centres) < k:  # the farthest point next: no chance in it
@@ -184,7 +184,7 @@ def split_laws(models: Fit, starts: tuple[int, ...], design: Design, to: tuple[i
     of = np.tile(np.searchsorted(starts, to, side="right") - 1, design.seasons)
     parts = {
         name: getattr(models, name)[:, of]
-        for name in ("natural", "parameters", "seen", "means", "sums")
+        for name in ("natural", "parameters", "counts", "means", "sums")
     }
     return replace(models, design=replace(design, moves=models.design.moves), **parts)
 
@@ -264,7 +264,7 @@ def pooled_fit(fits: Fit, sums: Floats, moves: Floats, first: Floats, readings: 
         natural=natural,
         parameters=parameters_of(design.family, natural, values),
         edges=edges,
-        seen=n,
+        counts=n,
         means=np.zeros_like(n),
         moves=moves,
         sums=sums,
@@ -377,7 +377,7 @@ class Learned:
         ids: Meter ids of all homes.
         ails: Ailments of all homes.
         usable: Indices of the homes that were fitted.
-        own: Fits of these homes.
+        fits: Fits of these homes.
         shared: Prototypes of these homes, or None.
         public: Chain and laws of each prototype.
         family: Family of laws.
@@ -402,7 +402,7 @@ class Learned:
     ids: tuple[str, ...]
     ails: tuple[tuple[str, ...], ...]
     usable: Indices
-    own: Fit
+    fits: Fit
     shared: Prototypes | None
     public: tuple[PublishedGroup, ...]
     family: Family
@@ -554,7 +554,7 @@ def learn(
         ids=histories.ids,
         ails=ails,
         usable=usable,
-        own=fits,
+        fits=fits,
         shared=None,
         public=(),
         family=family,
@@ -582,7 +582,7 @@ def learn(
     if pooled:
         to = choices[-1]
         fine = design_for(fitted, habits, replace(terms, starts=to), family)
-        return replace(bare, own=_by_groups(fitted, fits, terms.starts, fine, to), starts=to)
+        return replace(bare, fits=_by_groups(fitted, fits, terms.starts, fine, to), starts=to)
     k = min(terms.prototypes or len(usable), len(usable))
     shared = prototypes(fitted.wh, fits, k, tick=begin("sharing models", ROUNDS))
     best, judged = bare, tuple[PublishedGroup, ...]()
@@ -592,8 +592,8 @@ def learn(
         fitting = replace(terms, starts=to)
         design = design_for(fitted, habits, fitting, family)
         refined = _refined(fitted, fits, shared, terms.starts, design, to)
-        laws = published_groups(refined.models, to, refined.which, fitted.seasons)
-        public = with_solar(laws, fitted, refined.which)
+        laws = published_groups(refined.models, to, refined.group_of, fitted.seasons)
+        public = with_solar(laws, fitted, refined.group_of)
         candidate = replace(bare, shared=refined, public=public, starts=to)
         if early is not None and late is not None:
             last_days, public = _held_out(early, late, habits, fitting, family, refined, bare.top)
@@ -603,12 +603,12 @@ def learn(
             best, judged = candidate, public
         progress(1)
     fine = design_for(fitted, habits, replace(terms, starts=best.starts), family)
-    best = replace(best, own=_by_groups(fitted, fits, terms.starts, fine, best.starts))
+    best = replace(best, fits=_by_groups(fitted, fits, terms.starts, fine, best.starts))
     judged_on = late if late is not None else fitted
     return replace(
         with_decoding(best, histories, habits),
         groups_tried=scores if len(scores) > 1 else {},
-        trust=estimate_trust(_scored(judged_on), judged, shared.which, bare.top),
+        trust=estimate_trust(_scored(judged_on), judged, shared.group_of, bare.top),
     )
 
 
@@ -647,11 +647,11 @@ def with_decoding(result: Learned, histories: Histories, habits: Habits) -> Lear
         The completed result.
     """
     fitted = _fitted_part(histories, result.usable)
-    labels = _labels(fitted, result.own.design)
+    labels = _labels(fitted, result.fits.design)
     return replace(
         result,
         accuracy=_accuracy(fitted, habits, result.terms, result.family, result.edges),
-        home_share=posterior(fitted.wh, result.own, labels=labels)[:, fitted.inside].mean(axis=1),
+        home_share=posterior(fitted.wh, result.fits, labels=labels)[:, fitted.inside].mean(axis=1),
     )
 
 
@@ -674,8 +674,8 @@ def _refined(
         return shared
     models = split_laws(shared.models, starts, design, to)
     for _ in range(ROUNDS):
-        counts = expected(histories.wh, select_homes(models, shared.which))
-        models = grouped_models(replace(fits, design=design), counts, shared.which, shared.k)
+        counts = expected(histories.wh, select_homes(models, shared.group_of))
+        models = grouped_models(replace(fits, design=design), counts, shared.group_of, shared.k)
     return replace(shared, models=models)
 
 
@@ -769,13 +769,13 @@ def _held_out(
     Laws reach up to `top` [Wh], the largest reading of both parts.
     """
     design = design_for(early, habits, terms, family)
-    spread = select_homes(shared.models, shared.which)
+    spread = select_homes(shared.models, shared.group_of)
     before = expected(early.wh, replace(spread, design=design), labels=_labels(early, design))
     early_fits = replace(spread, design=design, readings=np.isfinite(early.wh).sum(axis=1))
-    models = grouped_models(early_fits, before, shared.which, shared.k)
-    laws = published_groups(models, terms.starts, shared.which, early.seasons)
-    judged = with_solar(laws, early, shared.which)
-    return held_out_scores(_scored(early), _scored(late), judged, shared.which, top), judged
+    models = grouped_models(early_fits, before, shared.group_of, shared.k)
+    laws = published_groups(models, terms.starts, shared.group_of, early.seasons)
+    judged = with_solar(laws, early, shared.group_of)
+    return held_out_scores(_scored(early), _scored(late), judged, shared.group_of, top), judged
 
 
 def held_out_scores(

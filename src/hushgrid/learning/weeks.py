@@ -9,35 +9,35 @@ from __future__ import annotations
 import numpy as np
 
 from hushgrid._numbers import Floats, Indices
-from hushgrid.learn.evaluation import PublishedGroup, marginal_scores, scores_and_ranks
-from hushgrid.learn.histories import DAY, LEAST_DAYS, Histories
+from hushgrid.learning.evaluation import PublishedGroup, marginal_scores, scores_and_ranks
+from hushgrid.learning.histories import DAY, LEAST_DAYS, Histories
 
 FIGURES = ("score", "00-06 h", "06-12 h", "12-18 h", "18-24 h")
 WEEK = 7  # [days]
 
 
 def weekly_figures(
-    found: Histories, public: tuple[PublishedGroup, ...], which: Indices, top: int
+    histories: Histories, public: tuple[PublishedGroup, ...], group_of: Indices, top: int
 ) -> Floats:
     """The figures of each home's weeks, counted from the begin of the histories.
 
     Args:
-        found: The histories.
+        histories: The histories.
         public: The groups.
-        which: (homes,) group of each home.
+        group_of: (homes,) group of each home.
         top: Largest reading of the laws [Wh].
 
     Returns:
         (homes, weeks, figures); NaN for weeks with less than three known days.
     """
-    score, rank = scores_and_ranks(found, public, which, top)
-    steps, quarter = found.steps_a_day, found.local_time % DAY * 4 // DAY
+    score, rank = scores_and_ranks(histories, public, group_of, top)
+    steps, quarter = histories.steps_a_day, histories.local_time % DAY * 4 // DAY
     parts = [score, *(np.where(quarter == q, rank, np.nan) for q in range(4))]
-    known = np.isfinite(by_day(score, steps))
+    day_known = np.isfinite(by_day(score, steps))
     figures = []
     for part in parts:
-        days = part[:, : known.shape[1] * steps].reshape(*known.shape, steps)
-        figures.append(np.where(known, mean_known(days, 2), np.nan))
+        days = part[:, : day_known.shape[1] * steps].reshape(*day_known.shape, steps)
+        figures.append(np.where(day_known, mean_known(days, 2), np.nan))
     daily = np.stack(figures, axis=2)
     more = -daily.shape[1] % WEEK
     daily = np.pad(daily, ((0, 0), (0, more), (0, 0)), constant_values=np.nan)
@@ -56,30 +56,30 @@ def mean_known(values: Floats, axis: int) -> Floats:
     Returns:
         Means; NaN where nothing is known.
     """
-    known = np.isfinite(values)
-    count = known.sum(axis=axis)
-    total = np.where(known, values, 0.0).sum(axis=axis)
+    finite = np.isfinite(values)
+    count = finite.sum(axis=axis)
+    total = np.where(finite, values, 0.0).sum(axis=axis)
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
 def daily_scores(
-    found: Histories, public: tuple[PublishedGroup, ...], which: Indices, top: int
+    histories: Histories, public: tuple[PublishedGroup, ...], group_of: Indices, top: int
 ) -> Floats:
     """Summary of each home's daily mean scores.
 
     Args:
-        found: The histories.
+        histories: The histories.
         public: The groups.
-        which: (homes,) group of each home.
+        group_of: (homes,) group of each home.
         top: Largest reading of the laws [Wh].
 
     Returns:
         (homes, 3) mean, standard deviation and number of days.
     """
-    each = by_day(marginal_scores(found, public, which, top), found.steps_a_day)
+    scores = by_day(marginal_scores(histories, public, group_of, top), histories.steps_a_day)
     rows = []
-    for row in each:
-        good = row[np.isfinite(row)]
+    for daily in scores:
+        good = daily[np.isfinite(daily)]
         sd = float(good.std(ddof=1)) if len(good) > 1 else 0.0
         rows.append((float(good.mean()) if len(good) else 0.0, sd, float(len(good))))
     return np.array(rows)
@@ -96,7 +96,7 @@ def by_day(score: Floats, steps: int) -> Floats:
         (homes, days) means, NaN for other days.
     """
     days = score[:, : score.shape[1] // steps * steps].reshape(len(score), -1, steps)
-    seen = np.isfinite(days)
-    total = np.where(seen, days, 0.0).sum(axis=2)
-    count = seen.sum(axis=2)
+    finite = np.isfinite(days)
+    total = np.where(finite, days, 0.0).sum(axis=2)
+    count = finite.sum(axis=2)
     return np.where(count * 2 >= steps, total / np.maximum(count, 1), np.nan)

@@ -14,11 +14,11 @@ from scipy.stats import beta
 
 from hushgrid.errors import PolicyError
 from hushgrid.intake.readings import Readings
-from hushgrid.learn.em import Design, Fit, fit, select_homes
-from hushgrid.learn.habits import assumed_habits
-from hushgrid.learn.histories import Axis, Histories, axis_of, histories_of, with_labels
-from hushgrid.learn.learner import Learned, LearningTerms, learn
-from hushgrid.learn.private import (
+from hushgrid.learning.em import Design, Fit, fit, select_homes
+from hushgrid.learning.habits import assumed_habits
+from hushgrid.learning.histories import Axis, Histories, axis_of, histories_of, with_labels
+from hushgrid.learning.learner import Learned, LearningTerms, learn
+from hushgrid.learning.private import (
     PARTS,
     UNIT,
     Statistics,
@@ -248,7 +248,7 @@ def test_the_model_is_made_of_published_sums_alone() -> None:
     told = add_noise(statistics(one, TOP), 1.0, SimulatedNoise(3))
     a, b = pooled_model(one, told, TOP), pooled_model(two, told, TOP)
     assert isinstance(select_homes(a, slice(0, 1)), Fit)
-    for name in ("transition", "natural", "initial", "seen"):
+    for name in ("transition", "natural", "initial", "counts"):
         assert (getattr(a, name) == getattr(b, name)).all()
 
 
@@ -290,7 +290,7 @@ def vectors(found: Histories, seasons: int = 1) -> dict[str, np.ndarray]:
     if seasons > 1:
         found = replace(found, month=np.repeat([6, 6, 7, 7], 24), seasons=SEASONS)
     result = learned_from(found)
-    given = contributions(result.own, TOP)
+    given = contributions(result.fits, TOP)
     shapes = (24 * seasons, 3), (25 * seasons, 2)
     assert all((shares.shape, laws.shape) == shapes for shares, laws, _ in given)
     return {
@@ -400,7 +400,7 @@ def test_stamps_of_one_home_do_not_move_the_sums_of_the_others() -> None:
     rows = [row for i in range(40) for row in lived(f"m{i:02d}", i)]
     early = ("m00", AXIS.begins - 28 * 86_400, HOUR, 5)
     sums = [
-        statistics(learned_from(laid(every)).own, TOP).vector for every in (rows, [*rows, early])
+        statistics(learned_from(laid(every)).fits, TOP).vector for every in (rows, [*rows, early])
     ]
     assert (sums[0] == sums[1]).all()
     readings = Readings.of(*zip(*rows, early, strict=True))
@@ -408,5 +408,5 @@ def test_stamps_of_one_home_do_not_move_the_sums_of_the_others() -> None:
     assert axis_of(readings, HOUR, begins=AXIS.begins, ends=ends) == AXIS
     wide = axis_of(readings, HOUR)
     shown = (np.arange(wide.steps) * HOUR + 4 * 86_400) % (7 * 86_400)
-    stretched = statistics(learned_from(histories_of(readings, wide, shown)).own, TOP).vector
+    stretched = statistics(learned_from(histories_of(readings, wide, shown)).fits, TOP).vector
     assert np.abs(stretched - sums[0]).sum() > 2 * PARTS * UNIT

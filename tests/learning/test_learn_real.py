@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from hushgrid.files.readings import read_habits
-from hushgrid.learn.em import fit, posterior
-from hushgrid.learn.evaluation import decoding_accuracy
-from hushgrid.learn.habits import Habits, assumed_habits
-from hushgrid.learn.histories import Histories
-from hushgrid.learn.learner import LearningTerms, design_for, learn
+from hushgrid.learning.em import fit, posterior
+from hushgrid.learning.evaluation import decoding_accuracy
+from hushgrid.learning.habits import Habits, assumed_habits
+from hushgrid.learning.histories import Histories
+from hushgrid.learning.learner import LearningTerms, design_for, learn
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 ECO = DATA / "eco_house2" / "eco_house2_15min.parquet"

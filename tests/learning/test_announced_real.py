@@ -16,7 +16,7 @@ from hushgrid.mechanism.release import first_public
 from hushgrid.model.zone import optimal_rate
 from hushgrid.report.promise import price_error
 from hushgrid.service.promise import outlook
-from tests.learn.options import learn_words
+from tests.learning.options import learn_words
 
 DATA = Path(__file__).parents[3] / "shared/data"
 CHAINS = DATA / "occupancy_survey/chains.parquet"

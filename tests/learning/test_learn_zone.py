@@ -20,15 +20,15 @@ from hushgrid.files.readings import _has_whole_lines, read_histories
 from hushgrid.files.service_file import load_deployment
 from hushgrid.files.zone_file import load_zone
 from hushgrid.intake.readings import Readings
-from hushgrid.learn.evaluation import (
+from hushgrid.learning.evaluation import (
     check_law,
     clopper_pearson,
     estimate_trust,
     marginal_scores,
 )
-from hushgrid.learn.export import ZoneChoices, export_models, operator_figures
-from hushgrid.learn.habits import assumed_habits
-from hushgrid.learn.histories import (
+from hushgrid.learning.export import ZoneChoices, export_models, operator_figures
+from hushgrid.learning.habits import assumed_habits
+from hushgrid.learning.histories import (
     Axis,
     Histories,
     ailments,
@@ -39,7 +39,7 @@ from hushgrid.learn.histories import (
     vacant_days,
     with_labels,
 )
-from hushgrid.learn.learner import LearningTerms, learn
+from hushgrid.learning.learner import LearningTerms, learn
 from hushgrid.mechanism.noise import SimulatedNoise
 from hushgrid.model.laws import LogNormal, Mixture, Uniform
 from hushgrid.report.learn import learned_content, learned_prose, learned_values
@@ -47,8 +47,8 @@ from hushgrid.report.promise import price_error
 from hushgrid.service.promise import outlook
 from hushgrid.service.template import example
 from tests.files.test_without_model import leaves
-from tests.learn.options import learn_words
-from tests.learn.test_learn_survey import columns
+from tests.learning.options import learn_words
+from tests.learning.test_learn_survey import columns
 from tests.service.setups import service_text
 
 STEPS = 28 * 48
@@ -153,7 +153,7 @@ def test_learn_writes_what_its_guide_says(folder: Path, tmp_path: Path) -> None:
     assert policy.usual == 94.2
     assert policy.schedule.lengths, "noise lasts blocks of steps"
     assert policy.clamp
-    tariff, announced = zone.scenario.tariff, outlook(zone).seen.prospect
+    tariff, announced = zone.scenario.tariff, outlook(zone).plan.prospect
     assert announced.load == pytest.approx(3 * 94.2), "errors are relative to the usual load"
     assert tariff.alpha * 3 * 94.2 / 1000 == pytest.approx(0.1, rel=0.05)
     assert zone.promise is not None
@@ -317,7 +317,7 @@ def test_recovery_with_labels_gives_an_eta_above_the_truth() -> None:
     assert bare.trust.suggested == 1.0
     assert "assumption" in bare.trust.reasoning
     # laws that are wrong by a factor are found out, labels or not
-    wrong = estimate_trust(histories(wh * 3), bare.public, bare.shared.which, 5000)
+    wrong = estimate_trust(histories(wh * 3), bare.public, bare.shared.group_of, 5000)
     assert wrong.lower > 0.3
 
 
@@ -498,7 +498,7 @@ def test_a_budget_is_refused_where_readings_decide_what_no_noise_covers() -> Non
     for asked in (ZoneChoices(pool_budget=1.0), ZoneChoices(bound_budget=1.0)):
         with pytest.raises(PolicyError, match="begin, end, step and meters"):
             export_models(result, found, asked, SimulatedNoise(1))
-        joined = replace(found, declared=True, apart=False)
+        joined = replace(found, declared=True, independent=False)
         with pytest.raises(PolicyError, match="what one home sends may decide"):
             export_models(result, joined, asked, SimulatedNoise(1))
     public = replace(found, declared=True)
@@ -686,7 +686,7 @@ def test_labels_of_a_pool_have_one_header(folder: Path, tmp_path: Path) -> None:
             folder / "readings.csv", mapping="canonical", time_zone="UTC", seconds=1800, begins=0,
             ends=86_400, meters=["h01", "h02"], labels=labels,
         )  # fmt: skip
-        assert found.apart is apart
+        assert found.independent is apart
 
 
 def test_prototypes_do_not_grow_with_homes_and_take_new_ones(folder: Path) -> None:

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from hushgrid._kernels import chains as kernel
 from hushgrid._numbers import Bools, Floats, Indices, Int8s, Int32s, Ints
 from hushgrid.errors import ModelError
-from hushgrid.learn._families import Family, natural_of, parameters_of, values_of
+from hushgrid.learning._families import Family, natural_of, parameters_of, values_of
 
 NO_LABELS = np.full((1, 1), -1, np.int8)
 NO_POSTERIOR = np.zeros((1, 1))
@@ -333,7 +333,7 @@ class Fit:
         natural: (H, groups, K, features) natural parameters of the laws.
         parameters: (H, groups, K, ...) parameters of the family.
         edges: (H, bins + 1) borders of a histogram's bins [Wh].
-        seen: (H, groups, K) expected readings.
+        counts: (H, groups, K) expected readings.
         means: (H, groups, K) their mean [Wh].
         moves: (H, slots, K, K) expected moves.
         sums: (H, groups, K, features) sufficient statistics of the laws.
@@ -352,7 +352,7 @@ class Fit:
     natural: Floats
     parameters: Floats
     edges: Floats
-    seen: Floats
+    counts: Floats
     means: Floats
     moves: Floats
     sums: Floats
@@ -484,7 +484,7 @@ def _fitted(
         natural=best.natural,
         parameters=parameters_of(design.family, best.natural, work.values),
         edges=np.broadcast_to(work.values.edges, (len(x), work.values.edges.shape[1])),
-        seen=counts,
+        counts=counts,
         means=means,
         moves=work.moves.copy(),
         sums=work.gathered(),

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from hushgrid._numbers import Floats, Indices
-from hushgrid.learn._families import common_edges
-from hushgrid.learn.evaluation import PublishedGroup
-from hushgrid.learn.histories import Histories
+from hushgrid.learning._families import common_edges
+from hushgrid.learning.evaluation import PublishedGroup
+from hushgrid.learning.histories import Histories
 
 _PRIOR = 1.0  # readings, spread like all of the group, that each slot group has in addition
 

@@ -14,8 +14,8 @@ from scipy.stats import lognorm, norm
 
 from hushgrid._kernels.chains import _many, _two
 from hushgrid.errors import ModelError
-from hushgrid.learn._families import parameters_of
-from hushgrid.learn.em import Design, Fit, Fitting, expected, fit, posterior, score
+from hushgrid.learning._families import parameters_of
+from hushgrid.learning.em import Design, Fit, Fitting, expected, fit, posterior, score
 
 
 def design(

@@ -51,8 +51,8 @@ class Histories:
         problems: Why the first rows were malformed.
         declared: Whether axis, step and ids come from public arguments and not from readings;
             required for anything published at a privacy budget.
-        apart: Whether what one home sends cannot decide how readings of others are read; required
-            likewise.
+        independent: Whether what one home sends cannot decide how readings of others are read;
+            required likewise.
         export: Export limit v of the homes [Wh a step], public by contract; readings are net.
         offset: What `clamped` added to every reading [Wh].
         solar: (homes, steps) energy of the panels [Wh] that a register of its own counted, NaN
@@ -74,7 +74,7 @@ class Histories:
     labels: Int8s | None = None
     problems: tuple[str, ...] = ()
     declared: bool = False
-    apart: bool = True
+    independent: bool = True
     export: int = 0
     offset: int = 0
     solar: Floats | None = None
