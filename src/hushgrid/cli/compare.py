@@ -289,7 +289,6 @@ def compare(
     Raises:
         PlanError: If options contradict each other.
     """
-    from dataclasses import replace
 
     from hushgrid.compare.comparison import WindowNoise, copied, methods_with
     from hushgrid.compare.comparison import compare as compared
