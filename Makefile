@@ -10,9 +10,9 @@ SETUP := pyproject.toml constraints.txt
 # there fails again, and says so, when the tests are run.
 COMPILE := ( $(BIN)/python -m pytest -q --collect-only >/dev/null; $(BIN)/python -m pytest -q \
   -k 'all_paths or objective or literal_twin or one_loss or compiled or kalman or logs_agree or interval_on or equals_its_twin or even_noise' \
-  $(addprefix tests/,learning/test_learn_em.py accounting/test_leakage_kernel.py compare/test_simulate.py \
+  $(addprefix tests/,learning/test_learn_em.py accounting/test_leakage_kernel.py lab/test_simulate.py \
   model/test_grid.py belief/test_load_filter.py mechanism/test_loss.py accounting/test_blocks_of_steps.py \
-  planning/test_blocks_of_steps.py compare/test_method_promises.py belief/test_block_noise.py) )
+  planning/test_blocks_of_steps.py lab/test_method_promises.py belief/test_block_noise.py) )
 # A run starts dozens of processes: what one of them has compiled serves the others.
 export PYTHONDONTWRITEBYTECODE :=
 # Workers fill the cores: threads of OpenBLAS that wait for one spin, up to 30 times the work itself.
@@ -53,30 +53,30 @@ soak: $(VENV)/.dev services consumers  ## the full counts, as JSON
 	  --out out/soak/shock --json out/soak/compare-shock.json
 	$(BIN)/hushgrid compare --days 200 --sigma 0.02 --no-batteries --chart-days 0 --attack-days 0 \
 	  --out out/soak/sigma --json out/soak/compare-sigma.json
-	HUSHGRID_COMPARED=out/soak $(BIN)/python -m pytest -v tests/compare/test_compare_soak.py
-	HUSHGRID_PAPER_DAYS=200 $(BIN)/python -m pytest -q tests/compare/test_paper.py
+	HUSHGRID_COMPARED=out/soak $(BIN)/python -m pytest -v tests/lab/test_compare_soak.py
+	HUSHGRID_PAPER_DAYS=200 $(BIN)/python -m pytest -q tests/lab/test_paper.py
 	HUSHGRID_DAYS=200 $(BIN)/python -m pytest -q tests/belief/test_estimate_days.py tests/belief/test_uncertainty.py
 	HUSHGRID_ZONES=20 $(BIN)/python -m pytest -q tests/adversary/test_factored.py
 	HUSHGRID_WORLDS=1000 $(BIN)/python -m pytest -q tests/adversary/test_odds.py tests/mechanism/test_support.py
-	HUSHGRID_EXAMPLES=25 $(BIN)/python -m pytest -q tests/service/http/test_openapi.py tests/service/batch/test_batch.py \
-	  tests/service/openadr/test_description.py
+	HUSHGRID_EXAMPLES=25 $(BIN)/python -m pytest -q tests/web/http/test_openapi.py tests/operate/batch/test_batch.py \
+	  tests/web/openadr/test_description.py
 	HUSHGRID_EXAMPLES=600 $(BIN)/python -m pytest -q tests/intake/test_lines.py
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m hypothesis
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m 'soak or sampled' --ignore tests/service/attack  # those have lines of their own
-	$(BIN)/python -m pytest -q tests/service/batch/test_batch_spark.py
-	$(BIN)/python -m pytest -q tests/service/test_two_worlds.py tests/browser/test_pages.py tests/planning/test_plan.py \
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m 'soak or sampled' --ignore tests/operate/attack  # those have lines of their own
+	$(BIN)/python -m pytest -q tests/operate/batch/test_batch_spark.py
+	$(BIN)/python -m pytest -q tests/operate/test_two_worlds.py tests/browser/test_pages.py tests/planning/test_plan.py \
 	  tests/planning/test_clamp.py \
-	  tests/service/ledger/test_ledger_crash.py tests/service/openadr/test_webhooks.py
-	HUSHGRID_LIVES=300 $(BIN)/python -m pytest -q tests/service/meters/test_meter_model.py
-	HUSHGRID_KILLS=300 $(BIN)/python -m pytest -q tests/service/test_kill.py
+	  tests/stores/ledger/test_ledger_crash.py tests/web/openadr/test_webhooks.py
+	HUSHGRID_LIVES=300 $(BIN)/python -m pytest -q tests/stores/meters/test_meter_model.py
+	HUSHGRID_KILLS=300 $(BIN)/python -m pytest -q tests/curator/test_kill.py
 	rm -rf out/soak/faults out/soak/crowd.json
 	HUSHGRID_FAULTS_COUNT=300 HUSHGRID_FAULTS_REPORT=out/soak/faults $(BIN)/python -m pytest -q -n 4 \
-	  tests/service/attack/test_faults.py
-	HUSHGRID_CROWD_REPORT=out/soak/crowd.json $(BIN)/python -m pytest -q -s tests/service/attack/test_latency.py
-	$(BIN)/python -m pytest -q tests/service/attack/test_restarts.py
-	HUSHGRID_FAILOVERS=60 $(BIN)/python -m pytest -q -s tests/service/standby/test_failover.py
+	  tests/operate/attack/test_faults.py
+	HUSHGRID_CROWD_REPORT=out/soak/crowd.json $(BIN)/python -m pytest -q -s tests/operate/attack/test_latency.py
+	$(BIN)/python -m pytest -q tests/operate/attack/test_restarts.py
+	HUSHGRID_FAILOVERS=60 $(BIN)/python -m pytest -q -s tests/operate/standby/test_failover.py
 	HUSHGRID_FITS=500 $(BIN)/python -m pytest -q tests/learning/test_learn_private.py
-	HUSHGRID_DEMO_SEEDS=10 $(BIN)/python -m pytest -q tests/service/demo/test_demo_once.py
+	HUSHGRID_DEMO_SEEDS=10 $(BIN)/python -m pytest -q tests/demo/test_demo_once.py
 
 # Broker, database, proxy, browser, Java and promtool for the tests, by package name where that is
 # possible; else they skip.

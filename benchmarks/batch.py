@@ -23,9 +23,9 @@ from benchmarks.measure import Question, Result, apart, peak_mib, sized
 from benchmarks.meters import folder
 from benchmarks.running import BEGINS, INTERVAL, service
 from hushgrid.files.deployment import ZoneService
-from hushgrid.service.batch._expression import roster_of
-from hushgrid.service.batch.engines import MEMORY, engine_at, open_readings
-from hushgrid.service.batch.run import Aggregator
+from hushgrid.operate.batch._expression import roster_of
+from hushgrid.operate.batch.engines import MEMORY, engine_at, open_readings
+from hushgrid.operate.batch.run import Aggregator
 
 METERS, FEW = sized((1_000_000, 100_000), (200, 100))
 STEPS, FILES, TURNS = 96, 8, sized(3, 1)

@@ -16,10 +16,10 @@ from benchmarks.measure import Question, Result
 from benchmarks.meters import folder
 from benchmarks.running import BEGINS, INTERVAL, meter
 from benchmarks.running import service as zone_of
+from hushgrid.curator.ingest import Ingest
 from hushgrid.intake.readings import Parsed, Readings
-from hushgrid.service.access.clients import CACHED, ClientStore, Senders
-from hushgrid.service.ingest import Ingest
-from hushgrid.service.meters import open_meters
+from hushgrid.stores.clients import CACHED, ClientStore, Senders
+from hushgrid.stores.meters import open_meters
 
 FEW, MANY, HOUSES, TURNS = 30, 30_000, 100, 9
 

@@ -32,13 +32,13 @@ from benchmarks.meters import folder
 from benchmarks.running import INTERVAL
 from benchmarks.running import service as zone_of
 from benchmarks.sender import TOKEN, TOPIC
+from hushgrid.curator.ingest import Ingest, Receipt
 from hushgrid.files.deployment import Http, Mqtt
-from hushgrid.service.http.app import make_app
-from hushgrid.service.http.common import Metrics, ZoneStates
-from hushgrid.service.http.server import Server
-from hushgrid.service.ingest import Ingest, Receipt
-from hushgrid.service.meters import open_meters
-from hushgrid.service.mqtt import MqttReadings
+from hushgrid.stores.meters import open_meters
+from hushgrid.web.http.app import make_app
+from hushgrid.web.http.common import Metrics, ZoneStates
+from hushgrid.web.http.server import Server
+from hushgrid.web.mqtt import MqttReadings
 
 ROUNDS = sized(5, 2)  # the first is not counted
 # readings, deliveries, connections

@@ -23,11 +23,11 @@ from benchmarks.meters import folder
 from benchmarks.million import resident
 from benchmarks.running import BEGINS, INTERVAL, service
 from hushgrid import SecureNoise, Zone
+from hushgrid.curator.curator import Curator
 from hushgrid.files.deployment import ZoneService
-from hushgrid.service.curator import Curator
-from hushgrid.service.ledger import open_store
-from hushgrid.service.ledger.writer import create, load
-from hushgrid.service.meters import open_meters
+from hushgrid.stores.ledger import open_store
+from hushgrid.stores.ledger.writer import create, load
+from hushgrid.stores.meters import open_meters
 
 FEW, MANY, HOUSES, TICKS = sized((25, 100, 1_000, 5), (1, 2, 64, 2))
 

@@ -19,8 +19,8 @@ from tests.services import postgres_binaries, running_postgres
 
 from benchmarks.measure import Question, Result, best_of_both, sized
 from hushgrid.model.zone import tally
-from hushgrid.service.meters import MeterStore, open_meters
-from hushgrid.service.meters.columns import Columns
+from hushgrid.stores.meters import MeterStore, open_meters
+from hushgrid.stores.meters.columns import Columns
 
 METERS, INTERVAL, ZONE = sized(1_000_000, 2_000), 900, "z"
 INTERVALS = sized(1_000, 10)  # of a store that is filled and purged

@@ -24,11 +24,11 @@ from benchmarks.measure import Question, Result, apart, peak_mib, sized
 from benchmarks.meters import folder
 from benchmarks.running import BEGINS, INTERVAL, service
 from hushgrid import SecureNoise
+from hushgrid.curator.curator import Curator
 from hushgrid.files.deployment import ZoneService
-from hushgrid.service.curator import Curator
-from hushgrid.service.ledger import open_store
-from hushgrid.service.ledger.writer import create, load
-from hushgrid.service.meters import MeterStore, open_meters
+from hushgrid.stores.ledger import open_store
+from hushgrid.stores.ledger.writer import create, load
+from hushgrid.stores.meters import MeterStore, open_meters
 
 METERS, TICKS = sized((1_000_000, 3), (2_000, 1))
 FEW, INTERVALS, EARLY = sized((2_000, 1_000, 200), (64, 10, 2))

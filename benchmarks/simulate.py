@@ -15,7 +15,8 @@ from benchmarks import zones
 from benchmarks.measure import Question, Result, best_of_both, sized
 from hushgrid import Gamma, Policy, Tariff
 from hushgrid._numbers import Floats
-from hushgrid.compare.simulation import World, simulate
+from hushgrid.lab.simulation import simulate
+from hushgrid.model.world import World
 from hushgrid.model.zone import Scenario
 
 HOUSES = sized(200_000, 64)

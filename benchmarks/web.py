@@ -61,7 +61,7 @@ class _Zone:
     def __init__(self) -> None:
         from hushgrid import Consumption, OccupancyModel, Policy, Scenario, Tariff, Uniform, Zone
         from hushgrid.files.deployment import ZoneService
-        from hushgrid.service.prices import History
+        from hushgrid.web.prices import History
 
         theta = OccupancyModel.factored([[0.5, 0.5]], [[[[0.9, 0.1], [0.2, 0.8]]]], chain_of=[0])
         f = Consumption.by_class(absent=[Uniform(500)], present=[Uniform(1000)], class_of=[0])
@@ -72,7 +72,7 @@ class _Zone:
     def publish(self, t: int) -> None:
         """Release t, of an interval of its own: a second release of one would not be sent."""
         from hushgrid.mechanism.release import Release
-        from hushgrid.service.ledger.records import ReleaseRecord
+        from hushgrid.stores.ledger.records import ReleaseRecord
 
         end = int(time.time()) // 900 * 900 + 900 * (t - 1)
         fields: dict[str, Any] = dict.fromkeys(Release.__dataclass_fields__, 0)
@@ -86,10 +86,10 @@ class _Zone:
 
 
 def _ours(zone: _Zone) -> Any:
+    from hushgrid.curator.ingest import Ingest
     from hushgrid.files.deployment import Http
-    from hushgrid.service.http.app import make_app
-    from hushgrid.service.http.common import Metrics, ZoneStates
-    from hushgrid.service.ingest import Ingest
+    from hushgrid.web.http.app import make_app
+    from hushgrid.web.http.common import Metrics, ZoneStates
 
     # every limit is on, and none is reached
     ingest: Ingest = Ingest([zone.zone], None)  # type: ignore[arg-type]
@@ -102,7 +102,7 @@ def _serve(kind: str) -> None:
     import httpx
 
     from hushgrid.files.deployment import Http
-    from hushgrid.service.http.server import Server
+    from hushgrid.web.http.server import Server
 
     zone = _Zone()
     zone.publish(1)

@@ -23,16 +23,16 @@ from benchmarks.measure import Question, Result, sized
 from benchmarks.meters import folder
 from benchmarks.running import BEGINS, service
 from hushgrid import SimulatedNoise
+from hushgrid.curator.clock import SystemClock
+from hushgrid.curator.curator import Curator
 from hushgrid.files.deployment import OpenAdr, ZoneService
-from hushgrid.service.access.tokens import Access
-from hushgrid.service.clock import SystemClock
-from hushgrid.service.curator import Curator
-from hushgrid.service.ledger import open_store
-from hushgrid.service.ledger.writer import create, load
-from hushgrid.service.meters import open_meters
-from hushgrid.service.openadr.app import Vtn
-from hushgrid.service.openadr.store import StoredObject, VtnStore, to_text
-from hushgrid.service.prices import History
+from hushgrid.stores.ledger import open_store
+from hushgrid.stores.ledger.writer import create, load
+from hushgrid.stores.meters import open_meters
+from hushgrid.stores.openadr import StoredObject, VtnStore, to_text
+from hushgrid.web.openadr.app import Vtn
+from hushgrid.web.prices import History
+from hushgrid.web.tokens import Access
 
 SUBSCRIBERS, FAILING, RELEASES, HOUSES = sized((1000, 300, 8, 200), (10, 3, 2, 64))
 WAIT = 90.0  # [s] for all to hear of a release

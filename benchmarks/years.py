@@ -23,13 +23,13 @@ from benchmarks.measure import Question, Result, sized
 from benchmarks.meters import folder
 from benchmarks.running import BEGINS, INTERVAL, service
 from hushgrid import SimulatedNoise
-from hushgrid.service.curator import Curator
-from hushgrid.service.ledger import open_store
-from hushgrid.service.ledger.chain import LedgerStore
-from hushgrid.service.ledger.records import NOTHING, Record, seal
-from hushgrid.service.ledger.store import SqlLedger, row_of
-from hushgrid.service.ledger.writer import Key, create, load
-from hushgrid.service.meters import MeterStore, open_meters
+from hushgrid.curator.curator import Curator
+from hushgrid.stores.ledger import open_store
+from hushgrid.stores.ledger.chain import LedgerStore
+from hushgrid.stores.ledger.records import NOTHING, Record, seal
+from hushgrid.stores.ledger.store import SqlLedger, row_of
+from hushgrid.stores.ledger.writer import Key, create, load
+from hushgrid.stores.meters import MeterStore, open_meters
 
 WEEK = 7 * 96  # steps
 WEEKS, HOUSES, PLAYED, TURNS = sized((260, 1_000, 20, 3), (2, 64, 2, 1))

@@ -1,4 +1,4 @@
-"""The parts of the site that are made from the code: commands, HTTP, keys of files, terms, API."""
+"""The parts of the site that are made from the code: commands, HTTP, keys of files, API."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import inspect
 import pkgutil
 import re
 from collections.abc import Iterator
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, is_dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
@@ -14,7 +14,7 @@ from typing import Any, get_args, get_type_hints
 import hushgrid
 
 FOLDERS = [
-    "model", "belief", "mechanism", "accounting", "planning", "adversary", "learn", "compare",
+    "model", "belief", "mechanism", "accounting", "planning", "adversary", "learning", "lab",
     "audit", "intake", "report", "files", "testing", "statistics", "errors",
 ]  # fmt: skip
 
@@ -101,10 +101,10 @@ def commands() -> str:
 
 def routes() -> str:
     """Each route with its parameters, body and answers; then the models of answers."""
+    from hushgrid.curator.ingest import Ingest
     from hushgrid.files.deployment import Http
-    from hushgrid.service.http.app import make_app
-    from hushgrid.service.http.common import Metrics, ZoneStates
-    from hushgrid.service.ingest import Ingest
+    from hushgrid.web.http.app import make_app
+    from hushgrid.web.http.common import Metrics, ZoneStates
 
     nothing: Any = None  # no request is answered here
     described = make_app(Ingest([], nothing), ZoneStates(), Metrics(), Http()).openapi()
@@ -166,7 +166,8 @@ def keys() -> str:
     from hushgrid.files import deployment, learn_file, service_file, zone_file
     from hushgrid.files._tables import _key, keys_of
     from hushgrid.model.consumption import Elasticity
-    from hushgrid.model.zone import Tariff
+    from hushgrid.model.shape import LoadShape
+    from hushgrid.model.zone import FeedIn, Tariff
 
     found: dict[str, list[Any]] = {
         "[service]": [deployment.Service],
@@ -176,7 +177,10 @@ def keys() -> str:
         "[openadr]": [deployment.OpenAdr],
         "[publish]": [deployment.Publish],
         "[zone]": [zone_file.ZoneTable],
-        "[tariff]": [Tariff],
+        "[tariff]": [Tariff, deployment.Presentation],
+        "[tariff.feed_in]": [FeedIn],
+        "[tariff.charges]": [deployment.Charges],
+        "[[tariff.charges.seasons]]": [deployment.Season],
         "[policy]": [zone_file.PolicyTable, service_file.PromiseKeys],
         "[[houses]]": [service_file.Metered],
         "[[models]]": [zone_file.Chained, zone_file.ModelFile],
@@ -186,6 +190,7 @@ def keys() -> str:
         "[elasticity]": [Elasticity],
         "[learned]": [zone_file.Provenance],
         "[learn]": [learn_file.LearnTable],
+        "a load shape": [LoadShape],
     }
     lines = []
     for name, kinds in found.items():
@@ -195,7 +200,7 @@ def keys() -> str:
             held = {_key(one.name): one for one in fields(kind)}
             for key in keys_of(kind):
                 name_of, rules = held[key].name, "; ".join(_rules(hints[held[key].name]))
-                row = f"`{key}`", _default(held[key]), meaning.get(name_of, ""), rules
+                row = f"`{key}`", _default(held[key]), _linked(meaning.get(name_of, "")), rules
                 rows.setdefault(key, row)
         head = ("key", "default", "meaning", "a value")
         lines += [f"## {name}\n", _table(head, list(rows.values()))]
@@ -220,6 +225,11 @@ def _attributes(docstring: str) -> dict[str, str]:
     }
 
 
+def _linked(meaning: str) -> str:
+    """Names of pages as links."""
+    return re.sub(r"docs/([\w/-]+)\.md", r"[\1](\1.md)", meaning)
+
+
 def _rules(hint: Any) -> Iterator[str]:
     """What a value must be, as the message about a wrong one says it."""
     from hushgrid.files._tables import fix
@@ -235,28 +245,36 @@ def _default(one: Any) -> str:
     if one.default is MISSING and one.default_factory is MISSING:
         return "required"
     value = one.default if one.default_factory is MISSING else one.default_factory()
+    if is_dataclass(value):
+        return "as its table"
     written = str(value).lower() if isinstance(value, bool) else value
     return "" if value is None or value == () or value == "" else f"`{written}`"
 
 
-# ---- terms
+# ---- certificate
 
 
-def terms() -> str:
-    """The symbols and terms of the nomenclature, as a glossary that pages can refer to."""
-    text = (Path(__file__).parent / "nomenclature.md").read_text(encoding="utf-8")
-    found: dict[str, str] = {}
-    for line in text.splitlines():
-        cells = [one.strip() for one in re.split(r"(?<!\\)\|", line)[1:-1]]
-        if len(cells) in (2, 5) and cells[0] not in ("term", "symbol") and set(cells[0]) != {"-"}:
-            for name in cells[0].split(", ") if len(cells) == 2 else [cells[0]]:
-                found[name.replace("\\|", "|")] = cells[1]
-    return "```{glossary}\n" + "\n\n".join(f"{n}\n  {m}" for n, m in found.items()) + "\n```\n"
+def certificate() -> str:
+    """The keys of a certificate, as the module that writes it describes them."""
+    from hushgrid.report import certificate as module
+
+    text = inspect.getdoc(module) or ""
+    rows = [
+        (f"`{key}`", _linked(" ".join(meaning.split())))
+        for key, meaning in re.findall(r"^ {4}([\w.*\[\]]+): (.*(?:\n {8}.*)*)", text, re.M)
+    ]
+    return _table(("key", "meaning"), rows)
 
 
 # ---- pages
 
-PARTS = {"api": api, "commands": commands, "routes": routes, "keys": keys, "terms": terms}
+PARTS = {
+    "api": api,
+    "commands": commands,
+    "routes": routes,
+    "keys": keys,
+    "certificate": certificate,
+}
 
 
 def fill_in(_app: Any, _name: str, source: list[str]) -> None:

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-from hushgrid.compare.drift import drift, welch
 from hushgrid.files.readings import read_histories
+from hushgrid.lab.drift import drift, welch
 from hushgrid.learning.evaluation import marginal_scores
 from hushgrid.learning.habits import assumed_habits
 from hushgrid.learning.histories import DAY, clamped

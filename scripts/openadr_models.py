@@ -1,6 +1,6 @@
 """Prints the pydantic models of the objects of OpenADR, made from its specification.
 
-    python scripts/openadr_models.py openadr-3.1.0.yaml > src/hushgrid/service/openadr/_generated.py
+    python scripts/openadr_models.py openadr-3.1.0.yaml > src/hushgrid/web/openadr/_generated.py
 
 The texts of the specification are left out. `corrected` says what else is changed.
 """
@@ -23,7 +23,7 @@ Generated from its specification by scripts/openadr_models.py, which lists the c
 Copyright the OpenADR Alliance. SPDX-License-Identifier: Apache-2.0
 """'''
 LISTS = ("Programs", "Reports", "Events", "Subscriptions", "Vens", "Resources")
-BASE = "hushgrid.service.openadr"
+BASE = "hushgrid.web.openadr"
 OPTIONS = (
     "--input-file-type=openapi", "--openapi-scopes", "schemas", "paths", "parameters",
     "--output-model-type=pydantic_v2.BaseModel", "--target-python-version=3.11",
@@ -88,7 +88,7 @@ def models(specification: str) -> str:
     """Make the source of the models."""
     book = corrected(without_texts(yaml.safe_load(specification)))
     text = json.dumps(book)
-    as_file = ("--stdin-filename=src/hushgrid/service/openadr/_generated.py", "-")
+    as_file = ("--stdin-filename=src/hushgrid/web/openadr/_generated.py", "-")
     for command in (
         ["datamodel_code_generator", *OPTIONS],
         ["ruff", "check", "--quiet", "--fix", "--select=I,UP", *as_file],

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from hushgrid.service.ledger.records import (
+from hushgrid.stores.ledger.records import (
     ChargeRecord,
     EpochRecord,
     GapRecord,

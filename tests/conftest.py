@@ -47,58 +47,58 @@ _PATIENT = httpx._config.DEFAULT_TIMEOUT_CONFIG
 _PATIENT.connect = _PATIENT.read = _PATIENT.write = _PATIENT.pool = 60.0
 
 # What judges the output of make soak has nothing to judge without it.
-collect_ignore = [] if "HUSHGRID_COMPARED" in os.environ else ["compare/test_compare_soak.py"]
+collect_ignore = [] if "HUSHGRID_COMPARED" in os.environ else ["lab/test_compare_soak.py"]
 if not SOAK:  # Java starts for a minute
-    collect_ignore.append("service/batch/test_batch_spark.py")
+    collect_ignore.append("operate/batch/test_batch_spark.py")
 
 # The longest files, longest first: a worker that takes the last one is not left alone with it.
 LONGEST = (
     "browser/test_pages.py",
-    "service/test_gaps.py",
-    "service/test_ready.py",
-    "service/test_transfer.py",
-    "service/test_kill.py",
-    "service/test_two_worlds.py",
-    "compare/test_compare.py",
+    "curator/test_gaps.py",
+    "operate/test_ready.py",
+    "curator/test_transfer.py",
+    "curator/test_kill.py",
+    "operate/test_two_worlds.py",
+    "lab/test_compare.py",
     "planning/test_plan.py",
     "learning/test_learn_zone.py",
-    "service/test_lost_ends.py",
+    "curator/test_lost_ends.py",
     "audit/test_faults.py",
-    "service/test_moves.py",
-    "service/test_away.py",
-    "service/test_serve.py",
-    "service/meters/test_meter_crashes.py",
-    "service/batch/test_batch.py",
+    "curator/test_moves.py",
+    "operate/test_away.py",
+    "operate/test_serve.py",
+    "stores/meters/test_meter_crashes.py",
+    "operate/batch/test_batch.py",
     "cli/test_cli.py",
-    "service/ledger/test_standby.py",
-    "compare/test_compare_cli.py",
-    "service/attack/test_damage.py",
-    "service/standby/test_fenced.py",
+    "stores/ledger/test_standby.py",
+    "lab/test_compare_cli.py",
+    "operate/attack/test_damage.py",
+    "operate/standby/test_fenced.py",
     "planning/test_prospect.py",
-    "service/demo/test_demo_once.py",
-    "service/openadr/test_routes.py",
-    "service/standby/test_database_fails_over.py",
-    "service/test_clocks.py",
-    "service/test_disks.py",
-    "service/test_two_curators.py",
-    "service/demo/test_demo.py",
-    "service/http/test_operator.py",
-    "service/openadr/test_description.py",
-    "service/attack/test_time.py",
+    "demo/test_demo_once.py",
+    "web/openadr/test_routes.py",
+    "operate/standby/test_database_fails_over.py",
+    "operate/test_clocks.py",
+    "operate/test_disks.py",
+    "operate/test_two_curators.py",
+    "demo/test_demo.py",
+    "web/http/test_operator.py",
+    "web/openadr/test_description.py",
+    "operate/attack/test_time.py",
     "belief/test_load_filter.py",
     "accounting/test_leakage_oracle.py",
-    "service/test_feeds.py",
-    "service/http/test_front.py",
+    "web/test_feeds.py",
+    "web/http/test_front.py",
     "learning/test_learn_refusals.py",
     "belief/test_estimate_days.py",
     "audit/test_records.py",
-    "service/test_database.py",
+    "stores/test_database.py",
     "audit/test_command.py",
-    "service/test_commands.py",
-    "compare/test_paper.py",
+    "operate/test_commands.py",
+    "lab/test_paper.py",
     "mechanism/test_support.py",
-    "service/test_in_force.py",
-    "service/meters/test_meter_conformance.py",
+    "web/test_in_force.py",
+    "stores/meters/test_meter_conformance.py",
 )
 
 
@@ -139,7 +139,7 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(autouse=True, scope="session")
 def patience() -> Iterator[None]:
     """Feeds wait for their forecast, however slow the machine is."""
-    from hushgrid.service import prices
+    from hushgrid.web import prices
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(prices, "PATIENCE", 60.0)
@@ -149,7 +149,7 @@ def patience() -> Iterator[None]:
 @pytest.fixture
 def loop_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """The loop waits for forecasts as well: what publishers show does not depend on threads."""
-    monkeypatch.setattr("hushgrid.service.prices.LOOP_PATIENCE", 60.0)
+    monkeypatch.setattr("hushgrid.web.prices.LOOP_PATIENCE", 60.0)
 
 
 @pytest.fixture(scope="session")

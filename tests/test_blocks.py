@@ -25,7 +25,7 @@ from hushgrid.files.service_file import load_deployment
 from hushgrid.files.zone_file import load_zone
 from hushgrid.intake.json import FORMAT
 from hushgrid.intake.text import CANONICAL
-from hushgrid.service.ledger import open_store
+from hushgrid.stores.ledger import open_store
 from tests.services import Postgres, free_port, postgres_binaries
 
 ROOT = Path(__file__).parents[1]
@@ -34,7 +34,7 @@ INDENTED = re.compile(r"\n\n((?:    .*(?:\n|$)|\n(?=    ))+)")
 CODE = re.compile(r"    (hushgrid|python3?|make|PYTHONPATH=\S+|from|\.venv/\S+) ")
 
 GUIDES = "test_docs.py::test_guides_run_as_they_are_written"
-FEEDS = "service/test_guides.py"
+FEEDS = "web/test_guides.py"
 HERE = "test_blocks.py"
 JOURNEY = "test_journeys.py::test_an_engineer_from_init_to_restore"
 ROOT_ONLY = "skip: needs root, systemd and an index of packages"
@@ -43,39 +43,43 @@ RUN: dict[str, dict[str, list[str]]] = {
     "README.md": {
         "python": ["test_docs.py::test_readme_example_runs_and_is_ten_lines"],
         "indented": [
-            "service/demo/test_demo_once.py",
+            "demo/test_demo_once.py",
             "test_package.py::test_install_with_pip_into_a_clean_environment_and_serve",
         ],
     },
-    "access.md": {"sh": ["test_docs.py::test_access_guide_by_hand"]},
+    "api.md": {"python": [GUIDES]},
     "adversary.md": {
         "python": [GUIDES],
         "indented": [
-            "compare/test_attack.py::test_the_command_needs_nothing_but_the_trace",
-            "compare/test_attack_recorded.py",
+            "lab/test_attack.py::test_the_command_needs_nothing_but_the_trace",
+            "lab/test_attack_recorded.py",
             "adversary/test_absence.py",
             "skip: needs a GPU",
         ],
     },
-    "audit.md": {"python": [GUIDES], "indented": ["audit/test_command.py"]},
-    "batch.md": {
-        "sh": ["service/batch/test_batch.py::test_the_command"],  # with Spark: test_batch_spark.py
+    "audit.md": {
+        "python": [GUIDES],
+        "indented": ["audit/test_command.py", "lab/test_attack.py"],
     },
-    "calibrator.md": {
-        "python": ["test_docs.py::test_calibrator_guide_is_short_and_its_noise_suffices"] * 2
+    "capacity.md": {
+        "sh": [
+            f"{HERE}::test_a_plan_of_capacity",
+            "operate/batch/test_batch.py::test_the_command",  # with Spark: test_batch_spark.py
+        ],
     },
-    "capacity.md": {"sh": [f"{HERE}::test_a_plan_of_capacity"]},
     "compare.md": {
         "indented": [
-            "compare/test_compare_cli.py::test_compare_writes_what_it_names_and_resumes",
-            "compare/test_real_zones.py",
-            "compare/test_compare_cli.py::test_a_zone_file_finds_its_meters_steps_and_days",
+            "lab/test_compare_cli.py::test_compare_writes_what_it_names_and_resumes",
+            "lab/test_real_zones.py",
+            "lab/test_compare_cli.py::test_a_zone_file_finds_its_meters_steps_and_days",
         ]
     },
-    "demo.md": {"indented": ["service/demo/test_demo_once.py"]},
     "estimate.md": {"indented": [f"{HERE}::test_the_filter_of_the_estimate"]},
     "extend.md": {
-        "python": ["files/test_extensions.py"] * 2,
+        "python": [
+            *["test_docs.py::test_calibrator_guide_is_short_and_its_noise_suffices"] * 2,
+            *["files/test_extensions.py"] * 2,
+        ],
         "toml": [f"{HERE}::test_entry_points_name_what_the_guide_defines"] * 2,
     },
     "feeds.md": {
@@ -83,10 +87,25 @@ RUN: dict[str, dict[str, list[str]]] = {
         "yaml": [
             *[f"{FEEDS}::test_evcc"] * 2,
             f"{FEEDS}::test_home_assistant",
-            *["service/test_sunny.py::test_evcc_gets_the_feed_in_price"] * 2,
+            *["web/test_sunny.py::test_evcc_gets_the_feed_in_price"] * 2,
         ],
         "toml": [f"{FEEDS}::test_mqtt_of_the_service_file"],
         "json": [f"{FEEDS}::test_node_reds_flow_names_what_there_is"],
+    },
+    "files.md": {
+        "toml": [
+            f"{HERE}::test_laws_by_season",
+            "files/test_without_model.py",
+            f"{HERE}::test_homes_that_export",
+            f"{FEEDS}::test_charges_of_a_file",
+        ]
+    },
+    "first-day.md": {
+        "sh": [
+            "test_package.py::test_install_with_pip_into_a_clean_environment_and_serve",
+            *["test_first_day.py::test_the_first_day"] * 8,
+        ],
+        "yaml": ["test_first_day.py::test_the_first_day"],
     },
     "http.md": {"json": [f"{HERE}::test_readings_as_json"]},
     "learn.md": {
@@ -99,23 +118,22 @@ RUN: dict[str, dict[str, list[str]]] = {
     },
     "ledger.md": {
         "sh": ["test_docs.py::test_ledger_guide_by_hand"] * 2,
-        "indented": ["service/ledger/test_ledger_cli.py"],
+        "indented": ["stores/ledger/test_ledger_cli.py"],
     },
-    "loop.md": {"indented": ["compare/test_loop_cli.py"]},
+    "loop.md": {"indented": ["lab/test_loop_cli.py"]},
     "meter-data.md": {
         "python": [GUIDES],
         "json": [f"{HERE}::test_readings_as_json"],
         "toml": [
-            "service/http/test_web.py",
+            "web/http/test_web.py",
             "intake/test_exports.py::test_the_wide_table_of_the_guide",
-            "service/http/test_web.py",
-            "service/test_registers.py",
+            "web/http/test_web.py",
+            *["curator/test_registers.py"] * 2,
         ],
     },
-    "meter-store.md": {"python": [GUIDES]},
     "openadr.md": {
         "sh": [f"{FEEDS}::test_openadr"] * 2,
-        "python": ["service/openadr/test_clients.py::test_the_guides_examples_run"] * 2,
+        "python": ["web/openadr/test_clients.py::test_the_guides_examples_run"] * 2,
     },
     "operations.md": {
         "sh": [
@@ -123,13 +141,8 @@ RUN: dict[str, dict[str, list[str]]] = {
             ROOT_ONLY,
             "skip: needs Docker",  # tests/test_deploy.py reads the files it uses
             f"{HERE}::test_commands_of_operations",
-            "service/standby/test_failover.py",
+            "operate/standby/test_failover.py",
             "cli/test_bill.py::test_a_home_pays_published_prices_in_both_directions",
-            f"{HERE}::test_commands_of_operations",
-            f"{HERE}::test_a_dump_has_the_ledger",
-            JOURNEY,
-            f"{HERE}::test_commands_of_operations",
-            JOURNEY,
         ],
         "yaml": [f"{HERE}::test_promtool_takes_the_scrape_configuration"],
         "toml": [f"{HERE}::test_curators_stand_by_with_one_file"],
@@ -137,15 +150,18 @@ RUN: dict[str, dict[str, list[str]]] = {
     "plan.md": {
         "indented": ["cli/test_cli.py::test_plan_answers_a_promise", "planning/test_windows.py"]
     },
-    "trace.md": {"indented": ["compare/test_attack.py"]},
-    "zone-file.md": {
-        "toml": [
-            "files/test_without_model.py",
-            f"{HERE}::test_laws_by_season",
-            f"{HERE}::test_homes_that_export",
-            f"{FEEDS}::test_charges_of_a_file",
-        ]
+    "pages.md": {"indented": ["demo/test_demo_once.py"]},
+    "recover.md": {
+        "sh": [
+            f"{HERE}::test_commands_of_operations",
+            f"{HERE}::test_a_dump_has_the_ledger",
+            f"{HERE}::test_commands_of_operations",
+            JOURNEY,
+        ],
     },
+    "security.md": {"sh": ["test_docs.py::test_access_guide_by_hand"]},
+    "stores.md": {"python": [GUIDES]},
+    "why-not.md": {"indented": ["lab/test_real_zones.py"]},
 }
 
 
@@ -197,7 +213,7 @@ def test_blocks_that_cannot_be_run_here(page: str, why: str) -> None:
 
 def test_a_plan_of_capacity(tmp_path: Path) -> None:
     """The command of the guide on a file of measurements that has every id."""
-    (block,) = blocks(PAGES["capacity.md"])["sh"]
+    block, _ = blocks(PAGES["capacity.md"])["sh"]
     python, _, module, file, *more = shlex.split(block)
     assert (python, module) == ("python", "benchmarks.capacity")
     (tmp_path / file).write_text(json.dumps({name: {"value": 1000.0} for name in IDS.values()}))
@@ -210,7 +226,7 @@ def test_a_plan_of_capacity(tmp_path: Path) -> None:
 
 def test_measurements_that_guides_name_exist() -> None:
     code = "".join(path.read_text() for path in ROOT.glob("benchmarks/*.py"))
-    for page in ("batch.md", "meter-store.md"):
+    for page in ("capacity.md", "stores.md"):
         (line,) = re.findall(r"Those of `make bench`, by the ids (.*)", PAGES[page].read_text())
         names = re.findall(r"`(\w+)`", line)
         assert len(names) == 7
@@ -228,9 +244,12 @@ def run(capsys: pytest.CaptureFixture[str], line: str) -> str:
 
 
 def of_operations(words: str) -> str:
-    """The block of operations.md with these words."""
-    (found,) = [one for one in blocks(PAGES["operations.md"])["sh"] if words in one]
-    return found
+    """The block of operations.md or recover.md with these words."""
+    shells = [
+        block for page in ("operations.md", "recover.md") for block in blocks(PAGES[page])["sh"]
+    ]
+    (shell,) = [block for block in shells if words in block]
+    return shell
 
 
 def test_commands_of_operations(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -259,7 +278,7 @@ def test_commands_of_operations(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 def begun(file: Path) -> None:
     """A ledger with its first records."""
-    from hushgrid.service.ledger.writer import Ledger, load
+    from hushgrid.stores.ledger.writer import Ledger, load
 
     made = load_deployment(file)
     with (
@@ -314,7 +333,7 @@ def test_curators_stand_by_with_one_file(
 @pytest.mark.parametrize(("month", "medians"), [(12, [180, 180, 260]), (3, [130, 130, 130])])
 def test_laws_by_season(tmp_path: Path, month: int, medians: list[int]) -> None:
     """The laws of the guide in the example's first group."""
-    text = blocks(PAGES["zone-file.md"])["toml"][1]
+    text = blocks(PAGES["files.md"])["toml"][0]
     whole = (ROOT / "examples" / "zone.toml").read_text()
     given = 'present = { law = "lognormal", median = 110.0, spread = 0.8 }\n'
     assert given in whole
@@ -337,7 +356,7 @@ periods = [{ from = "00:00", leave = 0.1, come = 0.1 }]
 
 def test_homes_that_export(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The houses of the guide in the zone that init writes."""
-    (text,) = [one for one in blocks(PAGES["zone-file.md"])["toml"] if "[[houses]]" in one]
+    (text,) = [one for one in blocks(PAGES["files.md"])["toml"] if "[[houses]]" in one]
     run(capsys, f"hushgrid init {tmp_path}")
     file = tmp_path / "service.toml"
     head = file.read_text().partition("[[houses]]")[0]
@@ -358,7 +377,7 @@ def test_readings_as_json() -> None:
 
 def test_entry_points_name_what_the_guide_defines() -> None:
     found = blocks(PAGES["extend.md"])
-    for code, text in zip(found["python"], found["toml"], strict=True):
+    for code, text in zip(found["python"][2:], found["toml"], strict=True):
         ((_, points),) = tomllib.loads(text)["project"]["entry-points"].items()
         ((_, where),) = points.items()
         module, name = where.split(":")

@@ -12,7 +12,6 @@ import threading
 import tomllib
 from collections.abc import Iterator
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -21,21 +20,16 @@ import httpx
 import paho.mqtt.client as paho
 import pytest
 import yaml
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 from paho.mqtt.enums import CallbackAPIVersion
 
 from hushgrid.files.service_file import load_deployment
-from hushgrid.service.http.common import CountedPublisher, Metrics
-from hushgrid.service.mqtt import hang_up
-from hushgrid.service.template import example
-from tests.service.brokers import Broker, free_port, until
-from tests.service.openadr.setup import World, world
+from hushgrid.operate.template import example
+from hushgrid.web.http.common import CountedPublisher, Metrics
+from hushgrid.web.mqtt import hang_up
+from tests.secured import DEPLOY, ROOT, Secured, certify
+from tests.web.brokers import free_port, until
+from tests.web.openadr.setup import World, world
 
-ROOT = Path(__file__).parent.parent
-DEPLOY = ROOT / "deploy"
 GUIDE = (ROOT / "docs" / "operations.md").read_text()
 COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
 SERVICE = tomllib.loads((DEPLOY / "service.toml").read_text())
@@ -201,72 +195,12 @@ def test_the_unit_is_one_that_systemd_understands(tmp_path: Path) -> None:
 # ---- the broker, run as it is configured
 
 
-class Secured(Broker):
-    """mosquitto.conf with the paths and ports of a test."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        tool = shutil.which("mosquitto_passwd")
-        if tool is None:
-            pytest.skip("mosquitto_passwd is not installed")
-        certify(folder)
-        words = folder / "passwords"
-        words.touch(0o600)
-        for user in ("hushgrid", "meters-north"):
-            subprocess.run([tool, "-b", words, user, f"secret of {user}"], check=True)
-        self.secure, self.public = free_port(), free_port()
-        for name in ("mosquitto.acl", "mosquitto-public.acl"):
-            acl = folder / name
-            acl.write_text((DEPLOY / name).read_text())
-            acl.chmod(0o600)
-        told = (DEPLOY / "mosquitto.conf").read_text()
-        for old, new in {
-            "listener 1883": f"listener {self.port} 127.0.0.1",
-            "listener 8883": f"listener {self.secure} 127.0.0.1",
-            "listener 8884": f"listener {self.public} 127.0.0.1",
-            "/run/secrets/tls_certificate": str(folder / "tls.crt"),
-            "/run/secrets/tls_key": str(folder / "tls.key"),
-            "/run/secrets/mosquitto_passwords": str(words),
-            "/mosquitto/config/": f"{folder}/",
-            "/mosquitto/data/": f"{folder}/",
-        }.items():
-            assert old in told, old
-            told = told.replace(old, new)
-        self._file.write_text(f"user root\n{told}")
-
-
 @pytest.fixture
 def secured(tmp_path: Path) -> Iterator[Secured]:
     made = Secured(tmp_path)
     made.start()
     yield made
     made.stop()
-
-
-def certify(folder: Path) -> None:
-    """A certificate of our own for localhost."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-    now = datetime.now(UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(7)
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), False)
-        .sign(key, hashes.SHA256())
-    )
-    (folder / "tls.crt").write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    (folder / "tls.key").write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-    )
 
 
 class Line:

@@ -16,9 +16,9 @@ from typer.main import get_command
 
 import hushgrid
 from hushgrid.cli import app
+from tests.code_blocks import ROOT, code_blocks
 
-ROOT = Path(__file__).parent.parent
-MAP = (ROOT / "docs" / "paper-map.md").read_text()
+MAP = (ROOT / "docs" / "paper.md").read_text().partition("## Its experiment")[0]
 ROW = r"^\| (.+?) \| .+? \| `(hushgrid[\w.]+)` \| `((?:\w+/)?test_\w+\.py)::(\w+)` \|$"
 ROWS = re.findall(ROW, MAP, re.M)
 
@@ -59,10 +59,6 @@ def test_names_of_the_nomenclature_exist() -> None:
         resolve(name)
 
 
-def code_blocks(path: Path) -> list[str]:
-    return re.findall(r"```python\n(.*?)```", path.read_text(), re.S)
-
-
 def test_readme_example_runs_and_is_ten_lines() -> None:
     (code,) = code_blocks(ROOT / "README.md")
     assert len(ast.parse(code).body) <= 10
@@ -85,9 +81,9 @@ PRINTS = {
         "2 1 ('line 4: value is not a number',)",
         "[('MAC000002', 1356998400, 3600, 315)]",
     ],
-    "meter-store.md": [],
+    "stores.md": [],
 }
-# these need a running service: tests/service/openadr/test_clients.py::test_the_guides_examples_run
+# these need a running service: tests/web/openadr/test_clients.py::test_the_guides_examples_run
 SERVED = {"openadr.md"}
 GUIDES = [
     page
@@ -115,7 +111,7 @@ def test_guides_run_as_they_are_written(page: Path, tmp_path: Path) -> None:
 def test_calibrator_guide_is_short_and_its_noise_suffices(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    code, use = code_blocks(ROOT / "docs" / "calibrator.md")
+    code, use, *_ = code_blocks(ROOT / "docs" / "extend.md")
     assert len(code.splitlines()) <= 30  # the calibrator is one file
     (tmp_path / "wasserstein.py").write_text(code)
     monkeypatch.syspath_prepend(tmp_path)
@@ -130,7 +126,7 @@ def test_access_guide_by_hand(
     """Its commands, one after the other, in the folder that init makes."""
     from hushgrid.cli import main
 
-    (block,) = re.findall(r"```sh\n(.*?)```", (ROOT / "docs" / "access.md").read_text(), re.S)
+    (block,) = re.findall(r"```sh\n(.*?)```", (ROOT / "docs" / "security.md").read_text(), re.S)
     lines = COMMAND.findall(block)
     assert len(lines) == 4
     monkeypatch.chdir(tmp_path)
@@ -203,7 +199,7 @@ def test_links_lead_somewhere() -> None:
 
 def test_files_named_in_the_house_exist() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text()
-    picture = text.split("```")[1]
+    picture = "".join(text.split("```")[1::2])
     named = set(re.findall(r"(\w+\.py)\b", picture)) - {"__init__.py"}
     present = {path.name for path in [*ROOT.glob("src/**/*.py"), *ROOT.glob("scripts/*.py")]}
     present |= {"oracle.py", "strategies.py"}

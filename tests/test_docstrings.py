@@ -24,16 +24,16 @@ FINISHED = (
     "audit",
     "belief",
     "cli",
-    "compare",
     "files",
     "intake",
-    "learn",
+    "lab",
+    "learning",
     "mechanism",
     "model",
     "planning",
     "report",
 )
-GENERATED = ("service/openadr/_generated.py",)
+GENERATED = ("web/openadr/_generated.py",)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 

@@ -35,10 +35,10 @@ from hushgrid import (
     play,
 )
 from hushgrid.cli import main
-from hushgrid.compare.paper import experiment
+from hushgrid.lab.paper import experiment
 from hushgrid.testing import check_calibrator
+from tests.code_blocks import ROOT, code_blocks
 from tests.services import free_port
-from tests.test_docs import ROOT, code_blocks
 
 HUSHGRID = [sys.executable, "-c", "from hushgrid.cli import main; main()"]
 SGSC = ROOT.parent / "shared/data/sgsc/readings_2013_50homes.parquet"
@@ -191,7 +191,7 @@ def test_a_researcher_from_the_paper_to_a_calibrator_of_ones_own() -> None:
     paper = experiment(days=2, sigma=0.02, seed=1)
     assert {"naive", "bound", "exact"} <= set(paper.sample)
     names: dict[str, Any] = {}
-    exec(code_blocks(ROOT / "docs" / "calibrator.md")[0], names)
+    exec(code_blocks(ROOT / "docs" / "extend.md")[0], names)
     check_calibrator(names["Wasserstein"], etas=[0.0])
     stay = np.array([[0.95, 0.05], [0.1, 0.9]])
     theta = OccupancyModel.factored([[0.4, 0.6]], [[stay]], chain_of=[0] * 30)

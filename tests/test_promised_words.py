@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hushgrid import Policy
+from hushgrid.curator.promise import outlook, promise_json, sentence, stated
 from hushgrid.mechanism.policy import Blocks
 from hushgrid.report.promise import home_words, outlook_prose, promise_sentence
-from hushgrid.service.promise import outlook, promise_json, sentence, stated
-from tests.service.worlds import service
+from tests.curator.worlds import service
 
 ROOT = Path(__file__).parents[1]
 ABSENCE = "An absence of several days is not covered"
@@ -46,9 +46,9 @@ def test_the_service_states_the_same_sentence() -> None:
 @pytest.mark.parametrize(
     "name",
     ["README.md", "CITATION.cff", "paper.md", "pyproject.toml", "src/hushgrid/__init__.py"]
-    + ["docs/index.md", "docs/learn.md", "docs/certificate.md"]
-    + ["src/hushgrid/service/http/frames/how.html"]
-    + [f"src/hushgrid/service/http/languages/{code}.toml" for code in ("de", "fr")],
+    + ["docs/index.md", "docs/learn.md", "docs/audit.md"]
+    + ["src/hushgrid/web/http/frames/how.html"]
+    + [f"src/hushgrid/web/http/languages/{code}.toml" for code in ("de", "fr")],
 )
 def test_no_text_claims_more_than_the_bound(name: str) -> None:
     text = " ".join((ROOT / name).read_text().split())

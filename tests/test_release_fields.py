@@ -10,7 +10,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from hushgrid.mechanism.release import Release
-from tests.service.ledger.ledgers import ROOT
+from tests.stores.ledger.ledgers import ROOT
 
 NAMES = {field.name for field in fields(Release)}
 FOLLOWS = """
@@ -18,10 +18,10 @@ import math
 from dataclasses import replace
 from pathlib import Path
 from hushgrid.audit.evidence import from_recording
-from hushgrid.service.ledger.records import NOTHING, seal
-from hushgrid.service.ledger.records import EpochRecord, ReleaseRecord, check_body
+from hushgrid.stores.ledger.records import NOTHING, seal
+from hushgrid.stores.ledger.records import EpochRecord, ReleaseRecord, check_body
 from hushgrid.mechanism.release import Release
-from hushgrid.compare.attack import Recording
+from hushgrid.adversary.recording import Recording
 from hushgrid.files.models import load_trace, save_trace
 
 said = dict(zone="z", t=1, applies_from=2, rule="r", digest="ab" * 32, simulated=True)

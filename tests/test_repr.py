@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any
@@ -45,6 +46,7 @@ from hushgrid import (
     tally,
 )  # fmt: skip
 from hushgrid.accounting.account import IntervalAccount, WindowAccount
+from hushgrid.mechanism.policy import Blocks
 
 
 def made() -> list[Any]:
@@ -84,6 +86,33 @@ def inside(one: Any, depth: int = 0) -> Iterator[Any]:
     parts = [getattr(one, f.name) for f in fields(one)] if is_dataclass(one) else []
     for part in [*parts, *(one if isinstance(one, tuple) else ())]:
         yield from inside(part, depth + 1)
+
+
+def test_no_word_is_cut() -> None:
+    """What is left out is a whole field, element or word: "..." is never beside a letter."""
+    for one in (part for top in made() for part in inside(top)):
+        text = repr(one)
+        assert not re.search(r"\w\.\.\.|\.\.\.\w", text), text
+
+
+def test_long_texts_end_with_a_word() -> None:
+    zone = Zone("a street of many houses and a long name", [9])
+    assert repr(zone) == "Zone(1 house, bound 9 Wh, id='a street of many houses and a ...')"
+    assert repr(Zone("z" * 200, [9])) == "Zone(1 house, bound 9 Wh, id='...')"
+
+
+def test_the_number_of_houses_and_the_promise_come_first() -> None:
+    said = {type(one).__name__: repr(one) for one in made()}
+    assert repr(Zone("z", [2500] * 1000)) == "Zone(1,000 houses, bound 2500 Wh, id='z')"
+    assert said["Scenario"].startswith("Scenario(40 houses, 1 model, ")
+    assert said["State"].startswith("State(40 houses, any price, epsilon 0.5, before step 2, ")
+    assert said["Trace"].startswith("Trace(40 houses, any price, epsilon 0.5, 8 steps, ")
+    assert said["Plan"].startswith("Plan(40 houses, all steps by all prices, epsilon 2, ")
+    blocks = Policy(0.2, schedule=Blocks((48, 48), (0.2, 0.1)))
+    assert repr(blocks).startswith("Policy(any block of steps, epsilon 0.2, ")
+    assert repr(Policy(0.5)) == "Policy(any price, epsilon 0.5)"
+    whole_day = Policy(1.0, schedule=Gaussian(41.5, 1e-6))
+    assert repr(whole_day).startswith("Policy(all 96 prices, epsilon 1, delta 1e-06, ")
 
 
 def test_every_public_object_fits_a_line() -> None:

@@ -24,10 +24,10 @@ def test_figures_are_their_definitions(seed: int, steps: int, houses: int, ties:
     p, q = rng.random((2, steps, houses))
     if ties:
         p, q = np.round(p, 1), np.round(q, 1)
-    found = scores(s, p, q)
+    found = scores(p, s, q)
     for belief, pick in ((p, "value"), (q, "prior")):
         assert getattr(found.auc, pick) == pytest.approx(auc_by_pairs(s, belief), nan_ok=True)
-        assert auc(s, belief) == pytest.approx(auc_by_pairs(s, belief), nan_ok=True)
+        assert auc(belief, s) == pytest.approx(auc_by_pairs(s, belief), nan_ok=True)
         right = np.where(s == 1, belief, 1 - belief)
         assert getattr(found.log_loss, pick) == pytest.approx(
             -np.log(np.maximum(right, 1e-12)).mean()
@@ -46,7 +46,7 @@ def test_many_beliefs_lose_less_than_the_bins_say() -> None:
     order = p.ravel().argsort().argsort() + 1.0
     n1 = int(s.sum())
     exact = (order[s.ravel() == 1].sum() - n1 * (n1 + 1) / 2) / (n1 * (s.size - n1))
-    assert scores(s, p, p).auc.value == pytest.approx(exact, abs=2.5e-4)
+    assert scores(p, s, p).auc.value == pytest.approx(exact, abs=2.5e-4)
 
 
 @pytest.mark.soak
@@ -61,7 +61,7 @@ def test_intervals_hold_the_true_figure_as_often_as_they_say() -> None:
         tilt = rng.normal(0, 1, 60)  # how well each house is guessed: the same all day
         s = rng.integers(0, 2, (24, 60))
         p = 1 / (1 + np.exp(-(2 * s - 1) * tilt))
-        low, high = scores(s, p, np.full_like(p, 0.5), seed=int(rng.integers(1 << 30))).brier.ci95
+        low, high = scores(p, s, np.full_like(p, 0.5), seed=int(rng.integers(1 << 30))).brier.ci95
         held += low <= _TRUE_BRIER <= high
     assert 0.88 <= held / 200 <= 0.995
 
@@ -76,7 +76,7 @@ _TRUE_BRIER = float(
 
 def test_one_house_is_drawn_in_pieces_of_its_day() -> None:
     s = np.tile([0, 1], 48)[:, None]
-    found = scores(s, 0.2 + 0.6 * s, np.full(s.shape, 0.5))
+    found = scores(0.2 + 0.6 * s, s, np.full(s.shape, 0.5))
     assert found.clusters == 12
     assert found.auc.value == 1.0
     assert found.auc.gain == 0.5
@@ -84,7 +84,7 @@ def test_one_house_is_drawn_in_pieces_of_its_day() -> None:
 
 
 def test_nobody_ever_home_has_no_auc() -> None:
-    found = scores(np.zeros((10, 2)), np.full((10, 2), 0.1), np.full((10, 2), 0.5))
+    found = scores(np.full((10, 2), 0.1), np.zeros((10, 2)), np.full((10, 2), 0.5))
     assert np.isnan(found.auc.value)
     assert found.brier.value == pytest.approx(0.01)
 
@@ -101,4 +101,4 @@ def test_nobody_ever_home_has_no_auc() -> None:
 )
 def test_what_cannot_be_scored_is_refused(s: object, p: object, q: object, said: str) -> None:
     with pytest.raises(ModelError, match=said):
-        scores(s, p, q)  # type: ignore[arg-type]
+        scores(p, s, q)  # type: ignore[arg-type]

@@ -5,7 +5,7 @@ import sys
 import gymnasium
 import numpy as np
 
-from hushgrid.compare.environments import CAR, PRICES
+from hushgrid.lab.environments import CAR, PRICES
 
 
 def episode(env, act):

@@ -6,9 +6,9 @@ import sys
 import helics
 
 from hushgrid import Policy
-from hushgrid.compare.cosimulation import Demand, Pricing, join_helics
-from hushgrid.compare.flexible import Flexibility
-from hushgrid.compare.loop import street
+from hushgrid.lab.cosimulation import Demand, Pricing, join_helics
+from hushgrid.lab.flexible import Flexibility
+from hushgrid.lab.loop import street
 
 STEPS = 96
 

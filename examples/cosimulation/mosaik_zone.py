@@ -6,9 +6,9 @@ import mosaik
 import mosaik_api_v3
 
 from hushgrid import Policy
-from hushgrid.compare.cosimulation import SECONDS, Demand, Pricing, mosaik_simulator
-from hushgrid.compare.flexible import Flexibility
-from hushgrid.compare.loop import street
+from hushgrid.lab.cosimulation import SECONDS, Demand, Pricing, mosaik_simulator
+from hushgrid.lab.flexible import Flexibility
+from hushgrid.lab.loop import street
 
 STEPS = 96
 HOMES = Demand(street(200, 1), Flexibility(), 1)

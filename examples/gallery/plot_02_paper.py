@@ -10,7 +10,7 @@ import os
 
 import matplotlib.pyplot as plt
 
-from hushgrid.compare.paper import experiment
+from hushgrid.lab.paper import experiment
 
 days = 2 if os.environ.get("HUSHGRID_SMALL") else 10
 found = experiment(days=days, sigma=0.02, seed=1)

@@ -12,7 +12,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from hushgrid import Policy, load_zone
-from hushgrid.compare.attack import attack, record, versions
+from hushgrid.adversary.attack import attack
+from hushgrid.lab.attack import record, versions
 
 steps = 32 if os.environ.get("HUSHGRID_SMALL") else 96
 street = load_zone("../release.toml").scenario

@@ -14,8 +14,8 @@ import matplotlib.pyplot as plt
 
 from hushgrid import Policy, load_zone
 from hushgrid.audit.behaviour import hushgrid
-from hushgrid.audit.black_box import certify_publisher
 from hushgrid.audit.evidence import Terms
+from hushgrid.lab.black_box import certify_publisher
 
 sizes = (300,) if os.environ.get("HUSHGRID_SMALL") else (1000, 3000, 10_000, 30_000)
 street = load_zone("../release.toml").scenario

@@ -13,7 +13,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from hushgrid import smallest_scale
-from hushgrid.compare.pufferfish import floor_sd
+from hushgrid.lab.pufferfish import floor_sd
 
 cells = 8 if os.environ.get("HUSHGRID_SMALL") else 24
 absent = np.repeat([1.0, 0.0], [cells // 2, cells - cells // 2]) / (cells // 2)

@@ -11,9 +11,9 @@ import os
 import matplotlib.pyplot as plt
 import numpy as np
 
-from hushgrid.compare.comparison import METHODS, compare
-from hushgrid.compare.datasets import paper_world
-from hushgrid.compare.methods import MethodPromise
+from hushgrid.lab.comparison import METHODS, compare
+from hushgrid.lab.datasets import paper_world
+from hushgrid.lab.methods import MethodPromise
 
 small = bool(os.environ.get("HUSHGRID_SMALL"))
 source = paper_world(0.0, 1, 1, shock=0.3, n=50 if small else 1000)

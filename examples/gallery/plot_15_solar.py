@@ -17,7 +17,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from hushgrid import SimulatedNoise, init, load_zone, plan, public_rate, step, tally
-from hushgrid.compare.simulation import World
+from hushgrid.model.world import World
 from hushgrid.model.zone import feed_in_rate
 
 days, steps = (1 if os.environ.get("HUSHGRID_SMALL") else 30), 96

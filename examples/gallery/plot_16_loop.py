@@ -12,9 +12,9 @@ import os
 import matplotlib.pyplot as plt
 import numpy as np
 
-from hushgrid.compare.flexible import Flexibility
-from hushgrid.compare.loop import LoopSetting, close_loops, street
-from hushgrid.compare.methods import MethodPromise
+from hushgrid.lab.flexible import Flexibility
+from hushgrid.lab.loop import LoopSetting, close_loops, street
+from hushgrid.lab.methods import MethodPromise
 
 small = bool(os.environ.get("HUSHGRID_SMALL"))
 homes, seeds = (40, (1, 2)) if small else (1000, (1, 2, 3, 4))

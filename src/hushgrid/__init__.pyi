@@ -12,10 +12,6 @@ from hushgrid.adversary.filter import watch as watch
 from hushgrid.adversary.knowledge import Knowledge as Knowledge
 from hushgrid.adversary.population import Population as Population
 from hushgrid.belief.estimate import posterior_mean as posterior_mean
-from hushgrid.compare.simulation import Mechanism as Mechanism
-from hushgrid.compare.simulation import Trace as Trace
-from hushgrid.compare.simulation import play as play
-from hushgrid.compare.simulation import simulate as simulate
 from hushgrid.errors import ConsumptionError as ConsumptionError
 from hushgrid.errors import ExtraError as ExtraError
 from hushgrid.errors import FileError as FileError
@@ -31,6 +27,11 @@ from hushgrid.errors import PolicyError as PolicyError
 from hushgrid.errors import ReadingError as ReadingError
 from hushgrid.errors import ZoneError as ZoneError
 from hushgrid.files.zone_file import load_zone as load_zone
+from hushgrid.lab.simulation import Mechanism as Mechanism
+from hushgrid.lab.simulation import Trace as Trace
+from hushgrid.lab.simulation import play as play
+from hushgrid.lab.simulation import simulate as simulate
+from hushgrid.learning.frames import learn as learn
 from hushgrid.mechanism.calibrators import Answer as Answer
 from hushgrid.mechanism.calibrators import Calibrator as Calibrator
 from hushgrid.mechanism.calibrators import Naive as Naive
@@ -81,3 +82,4 @@ from hushgrid.model.zone import public_rate as public_rate
 from hushgrid.model.zone import tally as tally
 from hushgrid.planning.planner import Plan as Plan
 from hushgrid.planning.planner import plan as plan
+from hushgrid.statistics import scores as scores

@@ -26,28 +26,70 @@ from hushgrid.errors import HushgridError
 
 
 class _Brief(reprlib.Repr):
-    """Values on one line: arrays by type and shape, a few elements of the rest."""
+    """Values on one line: arrays by type and shape, a few elements of the rest; no word is cut."""
 
     def repr_ndarray(self, x: NDArray[Any], _: int) -> str:
         """Type and shape."""
         return f"{x.dtype}{list(x.shape)}"
 
+    def repr_float(self, x: float, _: int) -> str:
+        """Six digits."""
+        return f"{x:.6g}"
 
-def brief(value: Any) -> str:
+    def repr_str(self, x: str, _: int) -> str:
+        """The text, or its first words."""
+        if len(text := repr(x)) <= self.maxstring:
+            return text
+        words = x[: self.maxstring].rpartition(" ")[0]
+        return repr(f"{words} ...".strip())
+
+    def repr_instance(self, x: Any, _: int) -> str:
+        """The object's own text, or its class alone."""
+        return text if len(text := repr(x)) <= self.maxother else f"{type(x).__name__}(...)"
+
+
+_LINE = 100  # characters
+
+
+def brief(value: Any, *summary: str, names: Iterable[str] | None = None) -> str:
     """The `repr` of a dataclass or named tuple on one line of 100 characters.
 
     Args:
         value: The object.
+        summary: What is said of it before its fields.
+        names: The fields; None: all of its `repr`.
 
     Returns:
-        Name and fields, the last ones cut off where they do not fit.
+        Name, summary and fields, with "..." in the place of those that do not fit.
+
+    >>> brief(Spent(Fraction(10**60), True), "a sum")
+    'Spent(a sum, finite=Fraction(...), endless=True)'
     """
     short = _Brief()
     short.maxlevel, short.maxtuple, short.maxlist, short.maxdict, short.maxother = 2, 3, 3, 2, 40
-    names = getattr(value, "_fields", None) or [field.name for field in fields(value) if field.repr]
-    parts = ", ".join(f"{name}={short.repr(getattr(value, name))}" for name in names)
-    text = f"{type(value).__name__}({parts})"
-    return text if len(text) <= 100 else f"{text[:96]}...)"
+    if names is None:
+        names = getattr(value, "_fields", None) or [
+            field.name for field in fields(value) if field.repr
+        ]
+    parts = [*summary, *(f"{name}={short.repr(getattr(value, name))}" for name in names)]
+    name = type(value).__name__
+    if len(text := f"{name}({', '.join(parts)})") <= _LINE:
+        return text
+    short_parts: list[str] = []
+    for part in parts:
+        fits = len(f"{name}({', '.join([*short_parts, part])}, ...)") <= _LINE
+        if fits or short_parts[-1:] != ["..."]:
+            short_parts.append(part if fits else "...")
+    return f"{name}({', '.join(short_parts)})"
+
+
+def count_of(noun: str, number: int) -> str:
+    """How many of something there are.
+
+    >>> count_of("house", 1), count_of("house", 1000)
+    ('1 house', '1,000 houses')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def is_real(value: Any) -> bool:

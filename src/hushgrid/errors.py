@@ -3,7 +3,8 @@
 A message is one sentence with the field, the value and the fix.
 """
 
-from typing import NamedTuple
+from importlib import import_module
+from typing import Any, NamedTuple
 
 
 class HushgridError(ValueError):
@@ -54,6 +55,27 @@ class NoiseError(HushgridError):
 
 class ExtraError(HushgridError):
     """A command that needs an extra which is not installed."""
+
+
+def require(module: str, extra: str) -> Any:
+    """Import a module of an extra.
+
+    Args:
+        module: Name of the module.
+        extra: Name of the extra.
+
+    Returns:
+        The module.
+
+    Raises:
+        ExtraError: If the module cannot be imported.
+    """
+    try:
+        return import_module(module)
+    except ImportError:
+        raise ExtraError(
+            f"{module} is not installed; get it with pip install 'hushgrid[{extra}]'."
+        ) from None
 
 
 class FileError(HushgridError):

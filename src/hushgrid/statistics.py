@@ -16,7 +16,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hushgrid._numbers import Floats, Ints
+from hushgrid._frames import DataTable, Tabular, check_labels
+from hushgrid._numbers import Floats, Ints, brief, count_of
 from hushgrid.errors import ModelError
 
 
@@ -141,7 +142,7 @@ class Score:
 
 
 @dataclass(frozen=True, slots=True)
-class Scores:
+class Scores(Tabular):
     """All figures of merit of one belief.
 
     Attributes:
@@ -162,24 +163,51 @@ class Scores:
     houses: int
     clusters: int
 
+    def __repr__(self) -> str:
+        figures = (f"{name} {getattr(self, name).value:.3g}" for name in FIGURES)
+        steps, houses = count_of("step", self.steps), count_of("house", self.houses)
+        return brief(self, houses, steps, *figures, names=())
 
-def scores(truth: ArrayLike, belief: ArrayLike, prior: ArrayLike, *, seed: int = 1) -> Scores:
-    """Score a belief about occupancy against the truth.
+    def _table(self) -> DataTable:
+        """A row a figure: of the belief, of the prior, and their difference, with intervals."""
+        rows = [getattr(self, name) for name in FIGURES]
+        columns: dict[str, list[float]] = {}
+        for name, interval in (("value", "ci95"), ("prior", "prior_ci95"), ("gain", "gain_ci95")):
+            columns[name] = [getattr(score, name) for score in rows]
+            for at, end in enumerate(("low", "high")):
+                columns[f"{name}_{end}"] = [getattr(score, interval)[at] for score in rows]
+        return DataTable("figure", FIGURES, columns)
+
+
+FIGURES = ("auc", "log_loss", "brier", "accuracy")
+
+
+def scores(
+    beliefs: ArrayLike, truth: ArrayLike, prior: ArrayLike | None = None, *, seed: int = 1
+) -> Scores:
+    """Score beliefs about occupancy against the truth.
 
     Args:
+        beliefs: Chance of being at home, (T, N) from 0 to 1; or what `watch` and `look_back`
+            return, whose average over the models is scored.
         truth: Occupancy, (T, N) of 0 and 1.
-        belief: Chance of being at home, (T, N) from 0 to 1.
-        prior: The same before any release, (T, N).
+        prior: The chance before any release, (T, N); None: the share of all steps at home.
         seed: Seed of the resamples.
 
     Returns:
         Every figure with its interval. AUC is NaN where the houses were at home always or never.
 
-    >>> found = scores([[0], [1], [1], [0]], [[0.2], [0.9], [0.6], [0.7]], [[0.5]] * 4)
+    Raises:
+        ModelError: If the shapes or the labels of data frames differ, or a value is out of range.
+
+    >>> found = scores([[0.2], [0.9], [0.6], [0.7]], [[0], [1], [1], [0]])
     >>> found.auc.value, found.auc.prior, found.accuracy.value
     (0.75, 0.5, 0.75)
     """
-    s, p, q = _checked(truth, belief, prior)
+    chances: ArrayLike = getattr(beliefs, "averaged", beliefs)
+    check_labels(ModelError, beliefs=chances, truth=truth, prior=prior)
+    s, p, q = _checked(truth, chances, chances if prior is None else prior)
+    q = np.full_like(s, s.mean()) if prior is None else q
     groups = _clusters(*s.shape)
     n = int(groups.max()) + 1
     draws = np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), RESAMPLES)
@@ -189,20 +217,20 @@ def scores(truth: ArrayLike, belief: ArrayLike, prior: ArrayLike, *, seed: int =
     return Scores(figures[0], figures[1], figures[2], figures[3], s.shape[0], s.shape[1], n)
 
 
-def auc(truth: ArrayLike, belief: ArrayLike) -> float:
+def auc(beliefs: ArrayLike, truth: ArrayLike) -> float:
     """Chance that a step at home is given a higher belief than one away, ties half; exact.
 
     Args:
+        beliefs: Chance of being at home, (T, N) from 0 to 1.
         truth: Occupancy, (T, N) of 0 and 1.
-        belief: Chance of being at home, (T, N) from 0 to 1.
 
     Returns:
         The AUC; NaN where the houses were at home always or never.
 
-    >>> auc([[0], [1], [1], [0]], [[0.2], [0.9], [0.6], [0.7]])
+    >>> auc([[0.2], [0.9], [0.6], [0.7]], [[0], [1], [1], [0]])
     0.75
     """
-    s, p, _ = _checked(truth, belief, belief)
+    s, p, _ = _checked(truth, beliefs, beliefs)
     return mean_auc(p.reshape(-1, 1), s.reshape(-1, 1))
 
 

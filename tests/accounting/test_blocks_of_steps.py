@@ -7,7 +7,7 @@ over all courses of occupancy; it shares no code with the package.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import product
 
 import numpy as np
@@ -19,67 +19,17 @@ from hushgrid.accounting.temporal import (
     temporal_leakage,
     worst_leakage,
 )
-from hushgrid.compare import paper
+from hushgrid.lab import paper
 from hushgrid.model.occupancy import Calendar
+from tests.accounting.block_oracle import Reading, plain, truth
 
 E = np.array([[0.9, 0.1], [0.2, 0.8]])
 THETA = OccupancyModel.factored([[0.7, 0.3]], [[E]])
-
-Reading = Callable[[int, np.ndarray], np.ndarray]  # state, last output -> reading
-
-
-def plain(state: int, last: np.ndarray) -> np.ndarray:
-    return np.full(last.shape, state)
 
 
 def reacting(state: int, last: np.ndarray) -> np.ndarray:
     """Demand that turns round wherever the last price was high."""
     return np.where(last > 0, 1 - state, state)
-
-
-def truth(
-    initial: Sequence[float],
-    moves: Sequence[np.ndarray],
-    lengths: Sequence[int],
-    scale: float,
-    reading: Reading = plain,
-    bound: int = 1,
-    secret: Callable[[int], int] = lambda s: s,
-) -> list[float]:
-    """The worst log-ratio about each step over all outputs, for readings 0..bound.
-
-    Outputs from -bound - 1 to 2 bound + 1 have every order of distances that any output has.
-    """
-    horizon, states = sum(lengths), len(initial)
-    steps = np.arange(-bound - 1, 2 * bound + 2)
-    y = np.array(list(product(steps, repeat=horizon)))
-    last = np.concatenate([np.zeros((len(y), 1), int), y[:, :-1]], axis=1)
-    apart = np.array(
-        [[np.abs(y[:, t] - reading(s, last[:, t])) for t in range(horizon)] for s in range(states)]
-    )
-    joint, weight = np.zeros((horizon, 2, len(y))), np.zeros((horizon, 2))
-    ends = np.cumsum(lengths)
-    for path in product(range(states), repeat=horizon):
-        p = initial[path[0]]
-        for t in range(1, horizon):
-            p *= moves[t - 1][path[t - 1], path[t]]
-        if p == 0:
-            continue
-        far = sum(
-            np.max([apart[path[t], t] for t in range(end - n, end)], axis=0)
-            for end, n in zip(ends, lengths, strict=True)
-        )
-        for t, s in enumerate(path):
-            joint[t, secret(s)] += p * np.exp(-far / scale)
-            weight[t, secret(s)] += p
-    found = []
-    for t in range(horizon):
-        if not (weight[t] > 0).all():
-            found.append(0.0)
-            continue
-        ratio = np.log(joint[t, 1] / weight[t, 1]) - np.log(joint[t, 0] / weight[t, 0])
-        found.append(float(np.abs(ratio).max()))
-    return found
 
 
 GOLDEN = {

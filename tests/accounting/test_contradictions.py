@@ -13,15 +13,14 @@ from hushgrid.accounting.temporal import worst_leakage
 from hushgrid.audit.certificate import largest_move
 from hushgrid.audit.houses import leakages
 from hushgrid.audit.recompute import recompute
+from hushgrid.curator.promise import outlook
 from hushgrid.mechanism.policy import Policy
 from hushgrid.model.occupancy import Calendar
 from hushgrid.planning.planner import Plan, examine
 from hushgrid.planning.tradeoff import endless_leakage
 from hushgrid.report.promise import plan_figure
-from hushgrid.service.promise import outlook
-from tests.audit.test_watched import epoch
-from tests.audit.zones import terms
-from tests.service.setups import service
+from tests.audit.zones import epoch, terms
+from tests.curator.setups import service
 
 EYE = [[1.0, 0.0], [0.0, 1.0]]
 STEPS = 8

@@ -13,8 +13,8 @@ from hushgrid import Consumption, OccupancyModel, Policy, Tariff, Uniform, Zone,
 from hushgrid.accounting.endless import Endless, turn_of
 from hushgrid.accounting.temporal import supremum, temporal_leakage
 from hushgrid.cli import main
-from hushgrid.compare.paper import scenario
 from hushgrid.errors import PlanError
+from hushgrid.lab.paper import scenario
 from hushgrid.model.occupancy import Calendar
 
 STAY = [[0.9, 0.1], [0.2, 0.8]]

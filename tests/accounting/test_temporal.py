@@ -18,7 +18,7 @@ from hushgrid.accounting.temporal import (
     worst_leakage,
 )
 from hushgrid.belief.filter import _carried_many, carried_leakage
-from hushgrid.compare import paper
+from hushgrid.lab import paper
 
 E = np.array([[0.9, 0.1], [0.2, 0.8]])
 THETA = OccupancyModel.factored([[0.7, 0.3]], [[E]])

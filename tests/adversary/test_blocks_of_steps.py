@@ -35,11 +35,12 @@ from hushgrid import (
     look_back,
     watch,
 )
+from hushgrid.adversary.attack import attack
 from hushgrid.adversary.filter import Adversary
 from hushgrid.adversary.knowledge import Blur, KnownOccupancy, KnownReadings, block_sizes
 from hushgrid.adversary.population import log_density
-from hushgrid.compare.attack import Watcher, attack, record, versions
-from hushgrid.compare.methods import Outcome
+from hushgrid.lab.attack import Watcher, record, versions
+from hushgrid.lab.methods import Outcome
 from hushgrid.mechanism.policy import Blocks
 from tests.adversary import oracle
 from tests.adversary.worlds import Small, release, small

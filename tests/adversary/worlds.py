@@ -24,7 +24,7 @@ from hushgrid import (
     Uniform,
     Zone,
 )
-from hushgrid.compare.simulation import World
+from hushgrid.model.world import World
 from tests.adversary import oracle
 
 LAPLACE, GAUSSIAN = "laplace", "gaussian"

@@ -14,7 +14,6 @@ from scipy.special import gammainc
 
 from hushgrid import Noise, OccupancyModel, Policy, Release, SimulatedNoise
 from hushgrid.audit.behaviour import hushgrid
-from hushgrid.audit.black_box import certify_publisher
 from hushgrid.audit.bounds import (
     BlockNoise,
     p_joined_blocks,
@@ -25,12 +24,12 @@ from hushgrid.audit.bounds import (
 )
 from hushgrid.audit.certificate import Certificate, certify
 from hushgrid.audit.evidence import Terms
+from hushgrid.lab.black_box import certify_publisher
 from hushgrid.mechanism.policy import Blocks
-from hushgrid.service.audit import load_ledger
-from hushgrid.service.ledger.records import schedule_digest
-from tests.audit.test_faults import in_blocks
-from tests.audit.zones import STAY, ledger, releases, renamed, terms
-from tests.service.ledger.ledgers import lines_of
+from hushgrid.operate.audit import load_ledger
+from hushgrid.stores.ledger.records import schedule_digest
+from tests.audit.zones import STAY, in_blocks, ledger, releases, renamed, terms
+from tests.stores.ledger.ledgers import lines_of
 
 
 def law_of_largest(scale: float, steps: int, seen: int, at: np.ndarray) -> np.ndarray:

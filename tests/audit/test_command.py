@@ -17,45 +17,20 @@ from hushgrid import SimulatedNoise
 from hushgrid.audit import behaviour
 from hushgrid.audit.bounds import CHECKS
 from hushgrid.cli import main
+from hushgrid.curator.curator import Curator
 from hushgrid.files.service_file import load_deployment
+from hushgrid.operate.audit import load_heads, load_terms
+from hushgrid.report import certificate
 from hushgrid.report.certificate import certificate_page
-from hushgrid.service.audit import load_heads, load_terms
-from hushgrid.service.curator import Curator
-from hushgrid.service.ledger import open_store
-from hushgrid.service.ledger.writer import load
-from tests.audit.zones import ledger, terms
-from tests.service.ledger.ledgers import lines_of
-from tests.service.setups import street_in
-from tests.service.worlds import MemoryMeters
+from hushgrid.stores.ledger import open_store
+from hushgrid.stores.ledger.writer import load
+from tests.audit.zones import SMALL, ledger, terms
+from tests.curator.setups import street_in
+from tests.curator.worlds import MemoryMeters
+from tests.stores.ledger.ledgers import lines_of
 
 ROOT = Path(__file__).parent.parent.parent
 ZONE = ROOT / "examples" / "release.toml"
-SMALL = """
-format = 1
-
-[zone]
-id = "elm"
-[tariff]
-alpha = 1.0
-beta = 62.5
-[policy]
-epsilon = 0.5
-eta = 0.0
-horizon = 24
-[[houses]]
-count = 5
-bound = 1000
-chain = "all"
-provenance = "measured by nobody <b>"
-absent = { law = "uniform", top = 500 }
-present = { law = "uniform" }
-[[models]]
-name = "guess"
-provenance = "made up & told"
-[models.chains.all]
-home_at_start = 0.5
-periods = [{ from = "00:00", leave = 0.2, come = 0.1 }]
-"""
 
 
 def run(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, str]:
@@ -309,8 +284,7 @@ def test_the_documented_keys_are_those_written(
     assert values["attack"] == {"auc": 0.61, "auc_prior": 0.6}
     check_page(certificate_page(values))
     assert "0.61" in certificate_page(values)
-    text = (ROOT / "docs" / "certificate.md").read_text()
-    documented = re.findall(r"^\| `([^`]+)` \|", text, re.M)
+    documented = re.findall(r"^ {4}([\w.*\[\]]+): ", certificate.__doc__ or "", re.M)
     stars = tuple(name[:-1] for name in documented if name.endswith("*"))
     plain = {name for name in documented if not name.endswith("*")}
     written = {leaf.lstrip(".") for leaf in leaves(values)}
@@ -362,7 +336,7 @@ def test_the_publisher_of_the_guide_passes_its_audit(
 def test_the_publisher_of_the_guide_keeps_a_budget(guide: str) -> None:
     """And noise that eta = 1 needs: the scale that it draws at is then the one that is due."""
     from hushgrid.audit.behaviour import check_behaviour
-    from hushgrid.service.audit import load_factory
+    from hushgrid.operate.audit import load_factory
 
     factory = load_factory(guide.split()[3])
     zone = terms(eta=1.0, budget=5.0)

@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from hushgrid import Policy, Tariff
+from hushgrid import Tariff
 from hushgrid.audit import behaviour
 from hushgrid.audit.behaviour import check_behaviour, hushgrid
 from hushgrid.audit.bounds import Check, merge_checks
-from hushgrid.audit.certificate import Certificate, Trial, certify
+from hushgrid.audit.certificate import Certificate, certify
 from hushgrid.audit.evidence import Terms
 from hushgrid.errors import PolicyError
-from hushgrid.mechanism.policy import Blocks
+from hushgrid.lab.black_box import Trial
 from tests.audit import faults
-from tests.audit.zones import certain_big_house, terms
+from tests.audit.zones import certain_big_house, in_blocks, terms
 
 
 def estimating() -> Terms:
@@ -32,12 +32,6 @@ def saving() -> Terms:
 
 def two_days_long() -> Terms:
     return terms(horizon=192)
-
-
-def in_blocks() -> Terms:
-    """A day of blocks of steps with a budget that ends within it."""
-    schedule = Blocks((4, 8, 2, 6, 1, 3), (0.6, 0.5, 0.6, 0.4, 0.3, 0.6))
-    return replace(terms(budget=2.2), policy=Policy(0.6, horizon=24, schedule=schedule))
 
 
 FAULTS: dict[str, tuple[str, Any, Any]] = {
@@ -107,7 +101,7 @@ def test_the_first_bad_step_is_named(fault: str, where: int | None) -> None:
 
 
 def _certified(factory: Any, given: Terms, samples: int = 30_000) -> Certificate:
-    return certify(terms=[given], trial=Trial(factory, samples=samples, seed=5))
+    return certify(terms=[given], trial=Trial(factory, samples=samples, seed=5).run)
 
 
 @pytest.mark.soak

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from hushgrid import Consumption, OccupancyModel, Policy, Tariff, Uniform, Zone
+from hushgrid.adversary.recording import Recording
 from hushgrid.audit.certificate import certify
 from hushgrid.audit.evidence import Terms, from_recording
 from hushgrid.audit.houses import mixture_loss, worst_of_blocks
-from hushgrid.compare.attack import Recording
 from hushgrid.report.certificate import certificate_json
 from tests.audit.zones import releases, terms
 

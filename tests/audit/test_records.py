@@ -19,9 +19,9 @@ from hushgrid.audit.evidence import Terms
 from hushgrid.belief.estimate import PublicKnowledge
 from hushgrid.mechanism.release import Release, State
 from hushgrid.model.zone import public_rate
+from hushgrid.operate.audit import load_ledger
 from hushgrid.report.certificate import certificate_json, certificate_page
-from hushgrid.service.audit import load_ledger
-from hushgrid.service.ledger.records import Record, schedule_digest
+from hushgrid.stores.ledger.records import Record, schedule_digest
 from tests.audit.zones import (
     BEFORE,
     certain_big_house,
@@ -33,7 +33,7 @@ from tests.audit.zones import (
     times,
 )
 from tests.bodies import charge, stand_in
-from tests.service.ledger.ledgers import lines_of, sealed
+from tests.stores.ledger.ledgers import lines_of, sealed
 
 
 def audited(

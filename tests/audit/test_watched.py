@@ -16,21 +16,14 @@ from hushgrid.adversary.exact import Exact
 from hushgrid.adversary.filter import look_back
 from hushgrid.adversary.knowledge import Knowledge
 from hushgrid.audit.certificate import certify, largest_move
-from hushgrid.audit.evidence import RecordedEpoch, RecordedRelease, Terms
+from hushgrid.audit.evidence import Terms
 from hushgrid.audit.recompute import Recomputed, recompute
 from hushgrid.cli import main
+from hushgrid.operate.audit import load_ledger
 from hushgrid.report.certificate import certificate_json, certificate_page
-from hushgrid.service.audit import load_ledger
-from hushgrid.service.ledger.records import schedule_digest
-from tests.audit.test_command import SMALL
-from tests.audit.zones import ledger, releases, terms
-from tests.service.ledger.ledgers import lines_of
-
-
-def epoch(given: Terms, seed: int, *, without: tuple[int, ...] = ()) -> RecordedEpoch:
-    made = releases(given, seed=seed)
-    entries = tuple(RecordedRelease(one.t, one) for one in made if one.t not in without)
-    return RecordedEpoch(1, made[0].digest, 1, len(made), entries)
+from hushgrid.stores.ledger.records import schedule_digest
+from tests.audit.zones import SMALL, epoch, ledger, releases, terms
+from tests.stores.ledger.ledgers import lines_of
 
 
 def recomputed(given: Terms, seed: int = 3, **rest: tuple[int, ...]) -> Recomputed:

@@ -18,13 +18,14 @@ from hushgrid import (
     Uniform,
     Zone,
 )
-from hushgrid.audit.evidence import Terms
-from hushgrid.compare.simulation import World
+from hushgrid.audit.evidence import RecordedEpoch, RecordedRelease, Terms
+from hushgrid.mechanism.policy import Blocks
 from hushgrid.mechanism.release import Release, State, step
+from hushgrid.model.world import World
 from hushgrid.model.zone import Scenario, tally
-from hushgrid.service.ledger.records import Record
+from hushgrid.stores.ledger.records import Record
 from tests import bodies
-from tests.service.ledger.ledgers import KEY, START, sealed
+from tests.stores.ledger.ledgers import KEY, START, sealed
 
 BEFORE = START // 900 - 1  # the step before the first one
 STAY = [[0.9, 0.1], [0.2, 0.8]]
@@ -123,3 +124,43 @@ def ledger(given: Terms, made: Sequence[Release] | None = None, **more: Any) -> 
 
 def renamed(given: Terms, name: str) -> Terms:
     return replace(given, zone=Zone(name, given.zone.bound))
+
+
+SMALL = """
+format = 1
+
+[zone]
+id = "elm"
+[tariff]
+alpha = 1.0
+beta = 62.5
+[policy]
+epsilon = 0.5
+eta = 0.0
+horizon = 24
+[[houses]]
+count = 5
+bound = 1000
+chain = "all"
+provenance = "measured by nobody <b>"
+absent = { law = "uniform", top = 500 }
+present = { law = "uniform" }
+[[models]]
+name = "guess"
+provenance = "made up & told"
+[models.chains.all]
+home_at_start = 0.5
+periods = [{ from = "00:00", leave = 0.2, come = 0.1 }]
+"""
+
+
+def in_blocks() -> Terms:
+    """A day of blocks of steps with a budget that ends within it."""
+    schedule = Blocks((4, 8, 2, 6, 1, 3), (0.6, 0.5, 0.6, 0.4, 0.3, 0.6))
+    return replace(terms(budget=2.2), policy=Policy(0.6, horizon=24, schedule=schedule))
+
+
+def epoch(given: Terms, seed: int, *, without: tuple[int, ...] = ()) -> RecordedEpoch:
+    made = releases(given, seed=seed)
+    entries = tuple(RecordedRelease(one.t, one) for one in made if one.t not in without)
+    return RecordedEpoch(1, made[0].digest, 1, len(made), entries)

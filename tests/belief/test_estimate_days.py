@@ -16,8 +16,8 @@ import pytest
 
 from hushgrid import Mechanism, Policy
 from hushgrid.belief.estimate import NO_FACTOR, USUAL_FACTOR, PublicKnowledge
-from hushgrid.compare import paper
-from hushgrid.compare.simulation import play
+from hushgrid.lab import paper
+from hushgrid.lab.simulation import play
 from hushgrid.statistics import Summary, summarise
 
 DAYS = int(os.environ.get("HUSHGRID_DAYS", "15"))  # 200 in make soak

@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
+from hushgrid.curator.clock import FastClock
 from hushgrid.files.deployment import Http
-from hushgrid.service import serve
-from hushgrid.service.access.clients import Client, ClientStore, expand_scopes, hash_secret
-from hushgrid.service.clock import FastClock
+from hushgrid.operate import serve
+from hushgrid.stores.clients import Client, ClientStore, expand_scopes, hash_secret
 from tests.browser.watching import Watched
-from tests.service.brokers import until
-from tests.service.worlds import START, deployment, service
+from tests.curator.worlds import START, deployment, service
 from tests.services import free_port
+from tests.web.brokers import until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

@@ -23,9 +23,9 @@ from hushgrid.report.learn import html_page
 from tests.browser.conftest import Demo
 from tests.browser.watching import drawn, faults, scrolls_sideways
 from tests.browser.week import STEPS, Week
+from tests.curator.worlds import service
 from tests.examples import SOAK
-from tests.service.test_in_force import WINTER, Wall, running
-from tests.service.worlds import service
+from tests.web.running import WINTER, Wall, running
 
 pytest.importorskip("playwright", reason="playwright is not installed")
 

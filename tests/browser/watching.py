@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from tests.service.brokers import until
+from tests.web.brokers import until
 
 
 class Watched:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.learning.homes import csv, lived_in, public
 from tests.learning.options import learn_words
-from tests.learning.test_learn_zone import csv, lived_in, public
 
 LAST = ["making the models that are written", "judging them on days held out", "drawing"]
 

@@ -12,12 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from hushgrid.cli import main
+from hushgrid.curator.curator import utc
 from hushgrid.files.service_file import load_deployment
 from hushgrid.intake.readings import Readings
 from hushgrid.report.bill import BillRates, bill_rows
-from hushgrid.service.curator import utc
-from hushgrid.service.ledger import open_store
-from tests.service.test_curator import Shown, curator
+from hushgrid.stores.ledger import open_store
+from tests.curator.curators import Shown, curator
 
 SERVICE = """
 format = 1

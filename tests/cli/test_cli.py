@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import html
-import io
 import json
 import subprocess
 import sys
@@ -12,38 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from hushgrid.cli import main
-from hushgrid.compare import paper as sweeps
+from hushgrid.lab import paper as sweeps
+from tests.cli.commands import EXAMPLE, ROOT, hushgrid, hushgrid_process
 from tests.examples import SOAK
-
-ROOT = Path(__file__).parents[2]
-EXAMPLE = ROOT / "examples" / "release.toml"
-
-
-def hushgrid(*words: str | Path, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    """A command run in this process, which has the heavy imports behind it."""
-    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
-    with (
-        contextlib.chdir(cwd),
-        contextlib.redirect_stdout(out),
-        contextlib.redirect_stderr(err),
-        pytest.raises(SystemExit) as ended,
-    ):
-        main([str(word) for word in words])
-    told, said = (stream.buffer.getvalue().decode() for stream in (out, err))  # type: ignore[attr-defined]
-    assert ended.value.code in (0, 1, 2)
-    return subprocess.CompletedProcess(words, int(ended.value.code or 0), told, said)
-
-
-def hushgrid_process(
-    *words: str | Path, cwd: Path = ROOT, first: str = ""
-) -> subprocess.CompletedProcess[str]:
-    """A command in a process of its own, where every warning is an error from the first import."""
-    command = [sys.executable, "-W", "error", "-c", f"{first}from hushgrid.cli import main; main()"]
-    return subprocess.run(
-        [*command, *map(str, words)], capture_output=True, text=True, cwd=cwd, check=False
-    )
-
 
 COMMANDS = ("demo", "loop", "paper", "plan", "simulate")
 
@@ -62,7 +31,7 @@ def test_help_and_serve_import_nothing_heavy() -> None:
         "import sys\nfrom hushgrid.cli import main\n"
         "try:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
         "heavy = {'numba', 'scipy', 'opendp', 'matplotlib'} & set(sys.modules)\n"
-        "import hushgrid.service.process\n"  # what a first price does not need
+        "import hushgrid.operate.process\n"  # what a first price does not need
         "heavy |= {'numba', 'httpx', 'matplotlib', 'pandas', 'pyarrow'} & set(sys.modules)\n"
         "sys.exit(', '.join(sorted(heavy)) or 0)\n"
     )
@@ -76,7 +45,7 @@ PAPER = ("paper", "--days", 3, "--sweep-days", 2, "--seed", 4)
 SWEEPS = ("SIZES", "CERTAIN", "COUNTS", "ETAS", "SIGMAS")
 # two points of each sweep, but in make soak
 FEW = f"""
-from hushgrid.compare import paper
+from hushgrid.lab import paper
 for name in {SWEEPS}:
     setattr(paper, name, getattr(paper, name)[-2:])
 """

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from hushgrid.cli import _EXTRAS
+
+ROOT = Path(__file__).parents[2]
 
 # imports of all extras fail, as in an environment without them; each command ends in an exit code
 COMMANDS = """
@@ -22,7 +26,7 @@ class Absent:
 
 sys.meta_path.insert(0, Absent())
 from hushgrid.cli import main
-from hushgrid.compare import paper
+from hushgrid.lab import paper
 from hushgrid.planning import tradeoff
 
 for name in ("SIZES", "CERTAIN", "COUNTS", "ETAS", "SIGMAS"):  # one point of each sweep
@@ -39,6 +43,48 @@ for command in {commands!r}:
             found.append([end.code or 0, out.getvalue(), err.getvalue()])
 print(json.dumps(found))
 """
+
+
+# all public names, a day and a plan; then what is refused
+LIBRARY = """
+import json
+from hushgrid import *
+
+stay = [[0.97, 0.03], [0.05, 0.95]]
+theta = OccupancyModel.factored([[0.3, 0.7]], [[stay]], chain_of=[0] * 40)
+f = Consumption.by_class(absent=[Uniform(50)], present=[Uniform(500)], class_of=[0] * 40)
+street = Scenario(Zone("elm", [2500] * 40), Tariff(0.004, 0.05), (theta,), f)
+promise = plan(*street.terms, secret="interval", epsilon=1.0, rho=None)
+day = simulate(street, promise.policy, seed=1)
+beliefs = watch(Factored(Knowledge(street.zone, street.models, f)), day.releases)
+scores(beliefs, beliefs.averaged > 0.5)._repr_html_()
+refused = []
+for use in (SecureNoise, lambda: compose([0.5] * 9, 1e-6), day.to_frame, lambda: learn(None)):
+    try:
+        use()
+    except ExtraError as error:
+        refused.append(str(error))
+print(json.dumps(refused))
+"""
+
+
+def test_the_library_needs_what_it_computes_with(tmp_path: Path) -> None:
+    """Heavier packages are in extras (docs/api.md, What an installation has)."""
+    base = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    names = {re.split(r"[^\w-]", name)[0] for name in base}
+    library, command_line = {"numpy", "scipy", "numba", "array-api-compat"}, {"typer", "rich"}
+    assert names == library | command_line | {"pydantic", "jinja2"}
+    block = COMMANDS[: COMMANDS.index("from hushgrid.cli")].format(absent=set(_EXTRAS))
+    answer = subprocess.run(
+        [sys.executable, "-c", block + LIBRARY], cwd=tmp_path, check=True, stdout=subprocess.PIPE
+    )
+    refused = json.loads(answer.stdout)
+    assert refused == [
+        f"{module} is not installed; get it with pip install 'hushgrid[{extra}]'."
+        for module, extra in (
+            ("opendp", "noise"), ("dp_accounting", "lab"), ("pandas", "frame"), ("pandas", "frame")
+        )
+    ]  # fmt: skip
 
 
 def _run(folder: Path, commands: list[list[str]]) -> list[tuple[int, str, str]]:

@@ -23,9 +23,9 @@ from typing import Any
 
 import httpx
 
+from tests.curator.worlds import TOKEN
 from tests.faults.serving import GRACE, HOUSES, SECONDS
 from tests.faults.shim import Control, Fault, build
-from tests.service.worlds import TOKEN
 from tests.services import free_port
 
 VERIFY = Path(__file__).with_name("verify.py")

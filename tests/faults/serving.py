@@ -10,12 +10,12 @@ import time
 from pathlib import Path
 
 from hushgrid import Policy
+from hushgrid.curator.clock import WatchedClock, log_lines
 from hushgrid.files.deployment import Deployment, Http, OpenAdr
-from hushgrid.service import serve
-from hushgrid.service.access.clients import KINDS
-from hushgrid.service.clock import WatchedClock, log_lines
+from hushgrid.operate import serve
+from hushgrid.stores.clients import KINDS
+from tests.curator.worlds import TOKEN, deployment, service
 from tests.faults.shim import Control
-from tests.service.worlds import TOKEN, deployment, service
 
 SECONDS, GRACE = 2, 1
 HOUSES = {"elm": 4, "oak": 3}

@@ -1,7 +1,7 @@
 """What was acknowledged and seen, against what the stores hold: python verify.py SEEN.json
 
 Prints one JSON object; exit 1 where `problems` has any. It shares no code with the service: its own
-SQL, hash chain, signatures and form of a delivery, from docs/ledger.md and docs/meter-store.md.
+SQL, hash chain, signatures and form of a delivery, from docs/ledger.md and docs/stores.md.
 """
 
 import hashlib

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from hushgrid.cli import main
-from hushgrid.compare.simulation import Mechanism, days, fold
 from hushgrid.files.service_file import load_deployment
 from hushgrid.files.weeks import whole_week
+from hushgrid.lab.simulation import Mechanism, days, fold
 from hushgrid.mechanism.scheduler import schedule
 from hushgrid.report.comparison import simulation_json
-from tests.service.setups import example
+from tests.curator.setups import example
 
 OAK = """
 format = 1

@@ -11,11 +11,11 @@ import pytest
 from hushgrid.errors import IntakeError, ServiceError
 from hushgrid.files.extensions import by_key, extensions
 from hushgrid.files.readings import formats_by_media, read_readings
-from hushgrid.service.http.prices import feeds
-from tests.service.http.test_web import Face, shown
-from tests.test_docs import ROOT, code_blocks
+from hushgrid.web.http.prices import feeds
+from tests.code_blocks import ROOT, code_blocks
+from tests.web.http.faces import Face, shown
 
-FEED, FORMAT = code_blocks(ROOT / "docs" / "extend.md")
+FEED, FORMAT = code_blocks(ROOT / "docs" / "extend.md")[2:]
 Install = Callable[[str, str, str], None]
 
 

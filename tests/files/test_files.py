@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hushgrid import Calendar, FileError, Gamma, OccupancyModel, TruncatedNormal, service
+from hushgrid import Calendar, FileError, Gamma, OccupancyModel, TruncatedNormal, operate
 from hushgrid.files.results import load_model, save_model
 from hushgrid.files.service_file import load_deployment
 from hushgrid.files.zone_file import load_zone
@@ -135,8 +135,10 @@ def test_example_zones_run_in_a_service(tmp_path: Path, name: str) -> None:
     text = EXAMPLE.with_name(f"{name}.toml").read_text()
     for group, count in enumerate(re.findall(r"^count = \d+", text, re.M)):
         text = text.replace(count, f'{count}\nmeters = {{ prefix = "{group}-", first = 1 }}')
-    head = (Path(service.__file__).parent / "example.toml").read_text()
-    head = head[: head.index("[publish]")].replace("{begins}", "2026-01-05T00:00:00Z")
+    head = (Path(operate.__file__).parent / "example.toml").read_text()
+    head = head[head.index("format = 1") : head.index("[publish]")].format(
+        begins="2026-01-05T00:00:00Z", time_zone='"UTC"', interval="900 ", meter_interval="900 "
+    )
     (tmp_path / "service.toml").write_text(head + text.replace("format = 1\n", "", 1))
     (zone,) = load_deployment(tmp_path / "service.toml").zones
     assert zone.promise is not None

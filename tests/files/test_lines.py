@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hushgrid.files.toml import line_at, lines_of
-from tests.service.setups import example
+from tests.curator.setups import example
 
 HARD = '''# a comment = [1]
 top = "a # b = c"   # really

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from hushgrid.cli import main
-from hushgrid.compare.attack import record
-from hushgrid.compare.simulation import Mechanism, consecutive, days
 from hushgrid.errors import FileError
 from hushgrid.files.models import is_trace, load_trace, save_trace
 from hushgrid.files.zone_file import load_zone
+from hushgrid.lab.attack import record
+from hushgrid.lab.simulation import Mechanism, consecutive, days
 from hushgrid.model.zone import aggregate
 
 ZONE = Path(__file__).parents[2] / "examples" / "release.toml"

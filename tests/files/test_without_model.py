@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 import tomllib
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
+from hushgrid.curator.promise import outlook
 from hushgrid.errors import FileError
 from hushgrid.files.service_file import load_deployment
 from hushgrid.files.shape_file import load_shape
@@ -17,16 +17,16 @@ from hushgrid.files.zone_file import load_zone
 from hushgrid.mechanism.policy import Blocks
 from hushgrid.mechanism.scheduler import schedule
 from hushgrid.model.shape import LoadShape
-from hushgrid.report.promise import price_error
-from hushgrid.service.promise import outlook
-from hushgrid.service.template import (
+from hushgrid.operate.template import (
     WINDOWS,
     NewZone,
     chosen_window,
     example,
     planned_errors,
 )
-from tests.service.setups import BEGINS
+from hushgrid.report.promise import price_error
+from tests.curator.setups import BEGINS
+from tests.files.leaves import leaves
 
 LAWS = """absent = { law = "uniform" }
 present = { law = "uniform" }
@@ -47,13 +47,6 @@ def put(folder: Path, *edits: tuple[str, str], end: str = "") -> Path:
     path = folder / "service.toml"
     path.write_text(text + end)
     return path
-
-
-def leaves(table: Any) -> int:
-    inner = table.values() if isinstance(table, dict) else table
-    if not isinstance(table, (dict, list)):
-        return 1
-    return sum(leaves(one) for one in inner)
 
 
 def test_the_file_of_init_is_small_and_has_a_port() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import struct
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -23,9 +22,9 @@ from hushgrid.files.readings import batches_of_file
 from hushgrid.intake.arrow import parquet_batches, parse_parquet
 from hushgrid.intake.readings import Parsed, Readings, collect
 from hushgrid.intake.text import CANONICAL
-from tests.intake.renderings import Row, as_parquet, as_table
+from tests.intake.hostile import CLAIM, HISTOGRAM, NO_ENCODING, ROWS
+from tests.intake.renderings import as_parquet, as_table
 
-ROWS: list[Row] = [("a", 900 * i, 900, i % 7) for i in range(40)]
 MIB = 1 << 20
 
 
@@ -88,11 +87,6 @@ def test_one_long_text_for_many_rows() -> None:
     with pytest.raises(IntakeError):
         apart(out.getvalue())
 
-
-HISTOGRAM = as_parquet(ROWS).replace(b"\x29\x06\x19\x26\x00\x50", b"\x29\x26\x00\x50\x19\x06")
-NO_ENCODING = as_parquet(ROWS).replace(b"\x2c\x15\x50\x15", b"\x2c\x15\x50\x25")
-_SCHEMA = b"\x15\x02\x19\xfc\x80\x89\x7a" + bytes(10)  # claims 2 million elements
-CLAIM = b"PAR1" + _SCHEMA + struct.pack("<I", len(_SCHEMA)) + b"PAR1"
 
 MEASURED = """
 import re, sys

@@ -9,15 +9,7 @@ import pytest
 
 from hushgrid import ExtraError, IntakeError
 from hushgrid.intake.espi import ReadingType, espi_batches, parse_espi
-from tests.intake.renderings import (
-    Row,
-    as_espi,
-    entry,
-    espi_block,
-    espi_meter,
-    espi_type,
-    feed,
-)
+from tests.intake.renderings import Row, as_espi, entry, espi_block, espi_meter, espi_type, feed
 
 POINT = "RetailCustomer/9b6c7063/UsagePoint/01"
 NOON = 1293915600  # 1 January 2011, 21:00 UTC

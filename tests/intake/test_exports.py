@@ -26,10 +26,9 @@ from hushgrid.intake.exports import crc16
 from hushgrid.intake.readings import Fault, Parsed, collect
 from hushgrid.intake.text import ColumnMapping
 from tests.examples import examples
-from tests.intake.test_same import EDITS, edited, sound
+from tests.intake.edits import EDITS, edited, sound
+from tests.intake.export_files import FILES
 
-FOLDER = Path(__file__).parent / "exports"
-FILES = {path.stem: path for path in sorted(FOLDER.iterdir())}
 NO_METER = (
     "octopus",
     "octopus_json",

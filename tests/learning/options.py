@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from hushgrid.cli import main as command
+
 _FLAGS = {"--no-figures": "figures = false", "--net-laws": "net_laws = true"}
 _TEXTS = {"--zone", "--law", "--roofs"}
 _LISTS = {"--residents", "--months"}
@@ -42,3 +46,9 @@ def learn_words(*words: str) -> list[str]:
         file.write_text("\n".join(["[learn]", *lines, ""]))
         left += ["--config", str(file)]
     return left
+
+
+def main(words: list[str]) -> int:
+    with pytest.raises(SystemExit) as ended:
+        command(words)
+    return int(ended.value.code or 0)

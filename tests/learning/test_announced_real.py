@@ -10,12 +10,12 @@ import pytest
 
 from hushgrid import SimulatedNoise
 from hushgrid.cli import main
+from hushgrid.curator.promise import outlook
 from hushgrid.files.service_file import load_deployment
 from hushgrid.mechanism.policy import Blocks
 from hushgrid.mechanism.release import first_public
 from hushgrid.model.zone import optimal_rate
 from hushgrid.report.promise import price_error
-from hushgrid.service.promise import outlook
 from tests.learning.options import learn_words
 
 DATA = Path(__file__).parents[3] / "shared/data"

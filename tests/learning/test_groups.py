@@ -21,7 +21,7 @@ from hushgrid.learning.learner import (
     split_laws,
     starts_of,
 )
-from tests.learning.test_learn_zone import SHOWN, histories, lived_in
+from tests.learning.homes import SHOWN, histories, lived_in
 
 HABITS = assumed_habits(1800)
 FEW = LearningTerms(law="lognormal", prototypes=2, iterations=8)

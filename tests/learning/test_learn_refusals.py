@@ -22,7 +22,7 @@ from hushgrid.learning.histories import Histories
 from hushgrid.learning.learner import LearningTerms, learn
 from hushgrid.mechanism.noise import SimulatedNoise
 from hushgrid.model.laws import LogNormal
-from tests.learning.test_learn_zone import BEGINS, STEPS, csv, histories, lived_in, public, run
+from tests.learning.homes import BEGINS, STEPS, csv, histories, lived_in, public, run
 
 DAY = 48
 HABITS = assumed_habits(1800)

@@ -23,9 +23,8 @@ from hushgrid.learning.habits import Habits, assumed_habits, stationary
 from hushgrid.learning.histories import Histories, Roof, ailments, netted, of_months, split_roofs
 from hushgrid.learning.learner import LearningTerms, learn, split_held_out
 from hushgrid.learning.solar import dependence
-from tests.learning.options import learn_words
-from tests.learning.test_learn_signed import main
-from tests.learning.test_learn_zone import BEGINS, SHOWN, lived_in
+from tests.learning.homes import BEGINS, SHOWN, lived_in
+from tests.learning.options import learn_words, main
 
 LIMIT, DAYS = 700, 8
 HOUR = (SHOWN[: DAYS * 48] % 86_400) / 3600

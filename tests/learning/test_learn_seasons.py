@@ -18,9 +18,8 @@ from hushgrid.learning.evaluation import PublishedGroup, law_of_table, marginal_
 from hushgrid.learning.habits import assumed_habits
 from hushgrid.learning.histories import Histories, check_seasons, of_seasons
 from hushgrid.learning.learner import LearningTerms, learn
-from tests.learning.options import learn_words
-from tests.learning.test_learn_signed import main
-from tests.learning.test_learn_zone import SHOWN, csv, lived_in
+from tests.learning.homes import SHOWN, csv, lived_in
+from tests.learning.options import learn_words, main
 
 JUNE = int(datetime(2013, 6, 21, tzinfo=UTC).timestamp())  # a Friday, as SHOWN has it
 DAYS = 16

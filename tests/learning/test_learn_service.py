@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from hushgrid.files.service_file import load_deployment
-from hushgrid.service.ledger import open_store
-from hushgrid.service.process import Process
-from tests.learning.test_learn_zone import BEGINS, csv, lived_in, public, run
+from hushgrid.operate.process import Process
+from hushgrid.stores.ledger import open_store
+from tests.learning.homes import BEGINS, csv, lived_in, public, run
 
 SGSC = Path(__file__).parents[3] / "shared/data/sgsc/readings_2013_50homes.parquet"
 FOURTH_WEEK = BEGINS + 21 * 86_400

@@ -8,15 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hushgrid.cli import main as command
 from hushgrid.errors import ModelError
 from hushgrid.files.zone_file import load_zone
 from hushgrid.learning._families import common_edges
 from hushgrid.learning.habits import assumed_habits
 from hushgrid.learning.histories import Histories, ailments, clamped
 from hushgrid.learning.learner import LearningTerms, learn
-from tests.learning.options import learn_words
-from tests.learning.test_learn_zone import BEGINS, SHOWN, lived_in
+from tests.learning.homes import BEGINS, SHOWN, lived_in
+from tests.learning.options import learn_words, main
 
 LIMIT = 700  # [Wh in half an hour] of an inverter
 DAYS, HOMES = 14, 2
@@ -35,12 +34,6 @@ def net_readings() -> np.ndarray:
 def histories(wh: np.ndarray, export: int = LIMIT) -> Histories:
     names = tuple(f"m{i}" for i in range(len(wh)))
     return Histories(names, wh, 1800, BEGINS, SHOWN[: wh.shape[1]], {}, export=export)
-
-
-def main(words: list[str]) -> int:
-    with pytest.raises(SystemExit) as ended:
-        command(words)
-    return int(ended.value.code or 0)
 
 
 def test_laws_of_both_states_follow_the_sun() -> None:

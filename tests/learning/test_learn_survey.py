@@ -21,18 +21,10 @@ from hushgrid.learning.habits import (
     two_state,
     week_calendar,
 )
+from tests.learning.homes import columns
 
 CHAINS = Path(__file__).parents[3] / "shared/data/occupancy_survey/chains.parquet"
 real = pytest.mark.skipif(not CHAINS.exists(), reason="no survey beside the project")
-
-
-def columns(step_min: int = 60, leave: float = 0.1, come: float = 0.2) -> dict[str, list[object]]:
-    slots = 1440 // step_min
-    rows = [
-        (2, day, "present", step_min, s, come, leave) for day in ("wd", "we") for s in range(slots)
-    ]
-    names = ("n_residents", "daytype", "definition", "step_min", "slot", "p01", "p10")
-    return {name: [row[i] for row in rows] for i, name in enumerate(names)}
 
 
 def test_moves_belong_to_the_slot_they_arrive_in() -> None:

@@ -32,7 +32,7 @@ from hushgrid.mechanism.policy import Blocks, Even
 from hushgrid.mechanism.release import prepare, replay
 from hushgrid.mechanism.scheduler import schedule
 from hushgrid.model.occupancy import Calendar
-from tests.accounting.test_blocks_of_steps import truth
+from tests.accounting.block_oracle import truth
 
 STAY = [[0.9, 0.1], [0.2, 0.8]]
 

@@ -27,18 +27,18 @@ from hushgrid import (
     watch,
 )
 from hushgrid.accounting.composition import ReleaseAccount
-from hushgrid.compare.attack import Recording
+from hushgrid.adversary.recording import Recording
 from hushgrid.errors import FileError
 from hushgrid.files.models import load_trace, save_trace
 from hushgrid.mechanism import policy as schedules
 from hushgrid.mechanism.calibrators import Answer
 from hushgrid.mechanism.exposure import Exposure
 from hushgrid.mechanism.release import Release
-from hushgrid.service.ledger.records import EpochRecord, ReleaseRecord
+from hushgrid.stores.ledger.records import EpochRecord, ReleaseRecord
 from tests import bodies
-from tests.service.ledger.ledgers import epoch, genesis, instead, read, sealed
-from tests.service.ledger.ledgers import lines_of as lines
-from tests.service.ledger.test_ledger_chain import SCRIPTED
+from tests.stores.ledger.ledgers import epoch, genesis, instead, read, sealed
+from tests.stores.ledger.ledgers import lines_of as lines
+from tests.stores.ledger.verifier import SCRIPTED
 
 N, STEPS = 3, 6
 THETA = OccupancyModel.factored([[0.5, 0.5]], [[[[0.9, 0.1], [0.2, 0.8]]]], chain_of=[0] * N)
@@ -127,8 +127,8 @@ def test_a_release_that_does_not_name_its_noise_is_refused() -> None:
     ],
 )
 def test_ledgers_refuse_noise_that_cannot_be(body: dict[str, object], script: str) -> None:
-    from hushgrid.service.ledger.chain import check
-    from hushgrid.service.ledger.writer import verify_signature as verify
+    from hushgrid.stores.ledger.chain import check
+    from hushgrid.stores.ledger.writer import verify_signature as verify
 
     story = [
         ("genesis", genesis()),

@@ -40,35 +40,14 @@ from hushgrid.model.consumption import Elasticity
 from hushgrid.model.laws import Net, TruncatedNormal, split
 from hushgrid.model.zone import cost, optimal_rate, tally
 from hushgrid.planning.expected_error import choose_clamp, expected_error
+from tests.mechanism.signed_noise import Law, added, contaminated, noise
 from tests.strategies import random_row
 
 TARIFF = Tariff(alpha=1.0, beta=62.5, floor=-1000.0)
-Law = dict[int, float]  # net Wh to probability
-
-
-def noise(k: int, scale: float) -> float:
-    q = math.exp(-1 / scale)
-    return (1 - q) / (1 + q) * q ** abs(k)
-
-
-def added(laws: list[Law]) -> Law:
-    """The law of a sum of net readings."""
-    found: Law = {0: 1.0}
-    for law in laws:
-        more: Law = {}
-        for (z, p), (x, f) in product(found.items(), law.items()):
-            more[z + x] = more.get(z + x, 0.0) + p * f
-        found = more
-    return found
 
 
 def published(load: Law, scale: float, outputs: range) -> list[float]:
     return [sum(p * noise(y - z, scale) for z, p in load.items()) for y in outputs]
-
-
-def contaminated(law: Law, at: int, eta: float) -> Law:
-    mixed = {x: (1 - eta) * p for x, p in law.items()}
-    return {**mixed, at: mixed.get(at, 0.0) + eta}
 
 
 def random_zone(rng: np.random.Generator) -> tuple[Zone, OccupancyModel, list[list[Law]]]:

@@ -25,7 +25,7 @@ from hushgrid import (
     init,
     plan,
 )
-from tests.mechanism.test_signed import added, contaminated, noise
+from tests.mechanism.signed_noise import added, contaminated, noise
 
 TARIFF = Tariff(alpha=1.0, beta=62.5, floor=-1000.0)
 STEPS = 3

@@ -13,7 +13,8 @@ from hushgrid.errors import PolicyError, ZoneError
 from hushgrid.mechanism.noise import SimulatedNoise
 from hushgrid.mechanism.release import init, releases
 from hushgrid.model.zone import public_rate
-from tests.cli import test_cli as command
+from tests.cli.commands import ROOT
+from tests.cli.commands import hushgrid as run_hushgrid
 
 THETA = OccupancyModel.factored([[0.5, 0.5]] * 3, [[[[0.9, 0.1], [0.2, 0.8]]] * 3])
 F = Consumption.by_class(absent=[Uniform(500)] * 3, present=[Uniform(1000)] * 3)
@@ -63,17 +64,17 @@ def test_an_audit_passes_a_publisher_that_smooths():
 
 @pytest.mark.soak
 def test_a_smoothed_day_passes_its_audit(tmp_path):
-    text = (command.ROOT / "examples" / "release.toml").read_text()
+    text = (ROOT / "examples" / "release.toml").read_text()
     (tmp_path / "zone.toml").write_text(text.replace("cap = 2.0", "cap = 2.0\nsmooth = 0.6"))
     trace = tmp_path / "day.trace"
-    command.hushgrid("simulate", "--config", tmp_path / "zone.toml", "--days", 1, "--trace", trace)
-    values = json.loads(command.hushgrid("audit", trace, "--json", "-").stdout)
+    run_hushgrid("simulate", "--config", tmp_path / "zone.toml", "--days", 1, "--trace", trace)
+    values = json.loads(run_hushgrid("audit", trace, "--json", "-").stdout)
     status = {check["id"]: check["status"] for check in values["checks"]}
     assert status["float_noise"] == "passed"
     assert values["verdict"] != "failed"
     rough = trace.read_text().replace("smooth = 0.6", "smooth = 0.5")
     trace.write_text(rough)
-    assert json.loads(command.hushgrid("audit", trace, "--json", "-").stdout)["verdict"] == "failed"
+    assert json.loads(run_hushgrid("audit", trace, "--json", "-").stdout)["verdict"] == "failed"
 
 
 def test_a_rate_alone_has_no_load_where_rates_are_smoothed():

@@ -23,8 +23,8 @@ from hushgrid import (
     step,
 )
 from hushgrid.accounting.composition import ReleaseAccount
-from hushgrid.compare import paper
 from hushgrid.files.zone_file import PolicyTable
+from hushgrid.lab import paper
 from hushgrid.mechanism.noise import pmf
 from hushgrid.mechanism.policy import Gaussian, Negligible
 from hushgrid.mechanism.scheduler import exposures_of

@@ -7,7 +7,7 @@ import pytest
 
 from hushgrid import Consumption, OccupancyModel, Plan, Policy, Tariff, Uniform, Zone, plan
 from hushgrid.accounting.temporal import worst_leakage
-from hushgrid.compare import paper
+from hushgrid.lab import paper
 from hushgrid.mechanism.policy import Blocks
 from hushgrid.model.occupancy import Calendar
 from hushgrid.planning.planner import Task

@@ -15,7 +15,7 @@ from hushgrid.mechanism.scheduler import house_losses
 from hushgrid.model.occupancy import Calendar
 from hushgrid.model.zone import ZoneTerms
 from hushgrid.planning.planner import Plan
-from tests.service.borders import exact
+from tests.curator.borders import exact
 
 TARIFF = Tariff(1.0, 2.0)
 

@@ -34,9 +34,10 @@ from hushgrid import (
     step,
     tally,
 )
-from hushgrid.compare.simulation import World, days
+from hushgrid.lab.simulation import days
 from hushgrid.mechanism.noise import pmf
 from hushgrid.model.laws import split
+from hushgrid.model.world import World
 from hushgrid.planning.expected_error import choose_clamp, expected_error, prospect
 from tests.examples import SOAK
 

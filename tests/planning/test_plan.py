@@ -29,10 +29,10 @@ from hushgrid import (
 )
 from hushgrid.accounting.composition import ReleaseAccount, noise_multiple
 from hushgrid.accounting.temporal import temporal_leakage
-from hushgrid.compare import paper
-from hushgrid.compare.simulation import Mechanism, fold
-from hushgrid.compare.simulation import days as simulated_days
 from hushgrid.files.zone_file import PolicyTable
+from hushgrid.lab import paper
+from hushgrid.lab.simulation import Mechanism, fold
+from hushgrid.lab.simulation import days as simulated_days
 from hushgrid.mechanism.policy import Even, PerStep, gaussian_delta
 from hushgrid.planning.planner import Plan
 from hushgrid.planning.tradeoff import check_error, endless_leakage, sensitivity

@@ -28,9 +28,9 @@ from hushgrid import (
 )
 from hushgrid.belief.filter import marginals
 from hushgrid.cli import main
-from hushgrid.compare import paper
-from hushgrid.compare.simulation import Mechanism, first_states, play
 from hushgrid.files.zone_file import load_zone
+from hushgrid.lab import paper
+from hushgrid.lab.simulation import Mechanism, first_states, play
 from hushgrid.planning.expected_error import (
     MOST_CUT,
     Prospect,

@@ -12,8 +12,8 @@ import pytest
 
 from hushgrid import Consumption, OccupancyModel, Policy, Tariff, Uniform, Zone
 from hushgrid.accounting.temporal import worst_leakage
-from hushgrid.compare.paper import scenario
 from hushgrid.errors import PlanError
+from hushgrid.lab.paper import scenario
 from hushgrid.mechanism.policy import Blocks, Even
 from hushgrid.model.occupancy import Calendar
 from hushgrid.planning.planner import Task, _largest, check_blocks, plan, spending

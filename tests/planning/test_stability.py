@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.cli.test_cli import EXAMPLE, hushgrid
+from tests.cli.commands import EXAMPLE, hushgrid
 
 QUICK = ("--secret", "step", "--epsilon", 1, "--no-tables", "--no-clamp", "--eta", 1)
 

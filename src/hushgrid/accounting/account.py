@@ -22,7 +22,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hushgrid._numbers import Floats
+from hushgrid._frames import DataTable, Tabular
+from hushgrid._numbers import Floats, count_of
 from hushgrid.errors import PolicyError
 
 TOLERANCE = 1e-9  # of a promise or a loss: what rounding may add to it
@@ -314,7 +315,7 @@ class SpentBlock(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class WindowAccount:
+class WindowAccount(Tabular):
     """What the blocks so far have lost, as far as a window of a promise in force can hold them.
 
     >>> account = Account.window(steps=97, epsilon=1.0)
@@ -337,7 +338,12 @@ class WindowAccount:
         terms = ", ".join(
             f"{promise.epsilon:g} in {promise.steps} steps" for promise in self.promises[-2:]
         )
-        return f"WindowAccount({terms}; {len(self.blocks)} blocks)"
+        return f"WindowAccount({terms}; {count_of('block', len(self.blocks))})"
+
+    def _table(self) -> DataTable:
+        """A row a block that still counts: its steps and its loss."""
+        columns = {name: [getattr(b, name) for b in self.blocks] for name in SpentBlock._fields}
+        return DataTable("block", range(1, len(self.blocks) + 1), columns)
 
     def admit(self, loss: float, first: int, last: int) -> WindowAccount | None:
         """The account after a block; None where a window could lose more than is promised.

@@ -45,6 +45,9 @@ def compose(losses: Iterable[float | Event], delta: float = 0.0) -> float:
     Returns:
         Epsilon [nats].
 
+    Raises:
+        ExtraError: If delta is above 0 and dp_accounting is not installed.
+
     >>> compose([0.5] * 96)
     48.0
     >>> round(compose([0.5] * 96, 1e-6), 2)

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from hushgrid._numbers import Floats, is_real, is_whole
-from hushgrid.errors import PolicyError
+from hushgrid.errors import PolicyError, require
 from hushgrid.mechanism.calibrators import loss_of_pmfs
 from hushgrid.mechanism.policy import NoiseLaw
 from hushgrid.mechanism.release import HasRelease, Release
@@ -289,7 +289,11 @@ def loss_distribution(event: Event) -> Any:
 
     Returns:
         A `PrivacyLossDistribution` of dp_accounting.
+
+    Raises:
+        ExtraError: If dp_accounting is not installed.
     """
+    require("dp_accounting", "lab")
     from dp_accounting.pld import privacy_loss_distribution
     from dp_accounting.pld.pld_pmf import create_pmf_pessimistic_connect_dots
 

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from array_api_compat import array_namespace
 
+from hushgrid._frames import DataTable, Tabular
+from hushgrid._numbers import brief, count_of
 from hushgrid.adversary.knowledge import (
     HOST,
     Array,
@@ -26,6 +28,7 @@ from hushgrid.adversary.knowledge import (
     block_sizes,
     like,
     log_sum,
+    on_host,
 )
 from hushgrid.errors import ModelError
 from hushgrid.model.occupancy import OccupancyModel
@@ -171,7 +174,7 @@ def _block_of(release: Release) -> tuple[int, int, float] | None:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Posteriors:
+class Posteriors(Tabular):
     """Pr[at home] at steps 1, 2, ..., for each theta separately.
 
     Attributes:
@@ -184,6 +187,18 @@ class Posteriors:
     home: Array
     evidence: Array
     houses: tuple[int, ...] | range
+
+    def __repr__(self) -> str:
+        models, steps, houses = self.home.shape
+        shape = count_of("model", models), count_of("step", steps), count_of("house", houses)
+        return brief(self, *shape, names=())
+
+    def _table(self) -> DataTable:
+        """A row a step, a column a house: the averaged beliefs."""
+        beliefs = on_host(self.averaged)
+        return DataTable(
+            "step", range(1, len(beliefs) + 1), dict(zip(self.houses, beliefs.T, strict=True))
+        )
 
     @property
     def weights(self) -> Array:

@@ -43,17 +43,17 @@ def charges(evidence: Evidence, digests: Mapping[str, Terms]) -> list[Check]:
         The first failure, or no check.
     """
     for epoch in evidence.epochs:
-        used = [entry for entry in epoch.entries if entry.source == "readings"]
+        entries = [entry for entry in epoch.entries if entry.source == "readings"]
         cost = digests[epoch.digest].charged if epoch.digest in digests else 0.0
-        if not used or cost <= 0:
+        if not entries or cost <= 0:
             continue
-        before = [epsilon for place, epsilon in evidence.charges if place < used[0].place]
+        before = [epsilon for place, epsilon in evidence.charges if place < entries[0].place]
         if evidence.kind == "ledger" and max(before, default=0.0) < cost:
             text = (
-                f"Record {used[0].place} uses models that cost every house {cost:g}, which no"
+                f"Record {entries[0].place} uses models that cost every house {cost:g}, which no"
                 " earlier record charges."
             )
-            return [Check("budget", "failed", text, used[0].place)]
+            return [Check("budget", "failed", text, entries[0].place)]
     return []
 
 
@@ -88,9 +88,9 @@ def budget(
     Returns:
         The check.
     """
-    known = digests or {}
-    models = {digest: one.charged for digest, one in known.items()}
-    spent = [
+    digests = digests or {}
+    models = {digest: version.charged for digest, version in digests.items()}
+    spendings = [
         _Spending(
             (epoch.first + entry.step - 1) * (epoch.seconds or 1),
             entry.epsilon,
@@ -102,92 +102,102 @@ def budget(
         for entry in counted(epoch.entries)
         if math.isfinite(entry.epsilon)
     ]
-    for one in evidence.gaps:
-        epoch = _epoch_of(evidence, one)
-        if epoch is not None and one.epsilon is not None and math.isfinite(one.epsilon):
-            at, number = one.last * (epoch.seconds or 1), evidence.epochs.index(epoch)
+    for gap in evidence.gaps:
+        epoch = _epoch_of(evidence, gap)
+        if epoch is not None and gap.epsilon is not None and math.isfinite(gap.epsilon):
+            at, number = gap.last * (epoch.seconds or 1), evidence.epochs.index(epoch)
             cost = models.get(epoch.digest, 0.0)
-            spent.append(_Spending(at, one.epsilon, one.place, cost, number))
-    spent.sort()
-    if (restart := _restart(evidence, known)) is not None:
+            spendings.append(_Spending(at, gap.epsilon, gap.place, cost, number))
+    spendings.sort()
+    if (restart := _restart(evidence, digests)) is not None:
         return restart
-    if (unbooked := _unbooked(evidence, known)) is not None:
-        return unbooked
-    if (endless := _unbounded_release(evidence, known)) is not None:
+    if (gap_fault := _unbooked(evidence, digests)) is not None:
+        return gap_fault
+    if (endless := _unbounded_release(evidence, digests)) is not None:
         return endless
-    together = Spent().add(*(one.epsilon for one in spent))
-    total = f"{together.total:.6g}"
+    all_spending = Spent().add(*(spending.epsilon for spending in spendings))
+    total = f"{all_spending.total:.6g}"
     if any(math.isinf(e.epsilon) for e in evidence.entries if e.source == "readings") or any(
-        one.epsilon is not None and math.isinf(one.epsilon) for one in evidence.gaps
+        gap.epsilon is not None and math.isinf(gap.epsilon) for gap in evidence.gaps
     ):
         total = f"no bound (those with an epsilon of their own {total})"
     text = f"All releases together state {total}"
     if terms is None:
         return Check("budget", "not_checked", f"{text}; needs --config.")
-    limits = _limits(evidence, terms, known)
-    set_ = ((one.budget, one.horizon) for one in limits if one.budget is not None)
-    named = list(dict.fromkeys(set_))
-    if not named:
+    limits = _limits(evidence, terms, digests)
+    bounds = ((limit.budget, limit.horizon) for limit in limits if limit.budget is not None)
+    budgets = list(dict.fromkeys(bounds))
+    if not budgets:
         return Check("budget", "passed", f"{text}; no budget is set.")
-    lost = {one.place for one in evidence.gaps}  # the most they can have cost: perhaps above it
-    counts = [spent]
-    if len({one.budget for one in limits}) > 1:  # and each epoch alone
+    lost = {gap.place for gap in evidence.gaps}  # the most they can have cost: perhaps above it
+    counts = [spendings]
+    if len({limit.budget for limit in limits}) > 1:  # and each epoch alone
         of = attrgetter("epoch")
-        counts += [list(own) for _, own in groupby(sorted(spent, key=of), key=of)]
-    for some in counts:
-        if (fault := _over_budget(some, limits, lost)) is not None:
+        counts += [list(group) for _, group in groupby(sorted(spendings, key=of), key=of)]
+    for count in counts:
+        if (fault := _over_budget(count, limits, lost)) is not None:
             return fault
     text += ", within"
-    if lost and any(together.exceeds(most) for most, _ in named):
+    if lost and any(all_spending.exceeds(most) for most, _ in budgets):
         text = (
             f"All releases and lost steps together are booked with {total}; no release was made"
             " beyond"
         )
-    allowed = " and ".join(
-        f"the budget of {most:g} for an epoch of {steps} steps" for most, steps in named
+    words = " and ".join(
+        f"the budget of {most:g} for an epoch of {steps} steps" for most, steps in budgets
     )
-    some_set = ", where one is set" if any(one.budget is None for one in limits) else ""
-    return Check("budget", "passed", f"{text} {allowed}{some_set}.")
+    condition = ", where one is set" if any(limit.budget is None for limit in limits) else ""
+    return Check("budget", "passed", f"{text} {words}{condition}.")
 
 
-def _limits(evidence: Evidence, terms: Terms, known: Mapping[str, Terms]) -> list[_Limit]:
+def _limits(evidence: Evidence, terms: Terms, digests: Mapping[str, Terms]) -> list[_Limit]:
     """Budget and horizon of every epoch; those of `terms` where its own are not known."""
     last = evidence.epochs[-1].seconds if evidence.epochs else None
-    other = _Limit(terms.budget, terms.policy.horizon, terms.policy.horizon * (last or 1))
-    found, since, end = list[_Limit](), 0, 0
+    default = _Limit(terms.budget, terms.policy.horizon, terms.policy.horizon * (last or 1))
+    limits, since, end = list[_Limit](), 0, 0
     for i, epoch in enumerate(evidence.epochs):
-        own, seconds = known.get(epoch.digest), epoch.seconds or 1
+        epoch_terms, seconds = digests.get(epoch.digest), epoch.seconds or 1
         if epoch.first * seconds >= end:  # a budget of its own
             since = i
         end = max(end, (epoch.first + epoch.horizon) * seconds)
-        if own is None:
-            found.append(other._replace(since=since))
+        if epoch_terms is None:
+            limits.append(default._replace(since=since))
         else:
-            steps = own.policy.horizon
-            found.append(_Limit(own.budget, steps, steps * seconds, since))
-    return found or [other]
+            steps = epoch_terms.policy.horizon
+            limits.append(_Limit(epoch_terms.budget, steps, steps * seconds, since))
+    return limits or [default]
 
 
 def _over_budget(
-    spent: Sequence[_Spending], limits: Sequence[_Limit], lost: Collection[int]
+    spendings: Sequence[_Spending], limits: Sequence[_Limit], lost: Collection[int]
 ) -> Check | None:
     """The first release that brings a horizon above the largest budget of the epochs in it."""
-    times, epochs = [one.at for one in spent], [one.epoch for one in spent]
-    sums = list(accumulate((Fraction(one.epsilon) for one in spent), initial=Fraction()))
-    for n, one in enumerate(spent):
-        limit = limits[one.epoch]
-        start = max(bisect_right(times, one.at - limit.seconds), bisect_left(epochs, limit.since))
-        reached = limits[min(spent[start].epoch, one.epoch) : one.epoch + 1]
-        most = max(math.inf if each.budget is None else each.budget for each in reached)
+    times, epochs = (
+        [spending.at for spending in spendings],
+        [spending.epoch for spending in spendings],
+    )
+    sums = list(
+        accumulate((Fraction(spending.epsilon) for spending in spendings), initial=Fraction())
+    )
+    for n, spending in enumerate(spendings):
+        limit = limits[spending.epoch]
+        start = max(
+            bisect_right(times, spending.at - limit.seconds), bisect_left(epochs, limit.since)
+        )
+        limits_in_reach = limits[min(spendings[start].epoch, spending.epoch) : spending.epoch + 1]
+        most = max(
+            math.inf if epoch_limit.budget is None else epoch_limit.budget
+            for epoch_limit in limits_in_reach
+        )
         running = sums[n + 1] - sums[start]
-        if one.place not in lost and Spent(running).add(one.models).exceeds(most):
-            models = f" and {one.models:.6g} for models" if one.models else ""
+        if spending.place not in lost and Spent(running).add(spending.models).exceeds(most):
+            models = f" and {spending.models:.6g} for models" if spending.models else ""
             text = (
-                f"Record {one.place} brings the spending of {n - start + 1} releases within one"
-                f" horizon to {float(running):.6g}{models}, above the budget of {most:g}: the"
+                f"Record {spending.place} brings the spending of {n - start + 1} releases within"
+                f" one horizon to {float(running):.6g}{models}, above the budget of {most:g}: the"
                 " count began anew."
             )
-            return Check("budget", "failed", text, one.place)
+            return Check("budget", "failed", text, spending.place)
     return None
 
 
@@ -200,10 +210,10 @@ def counted(entries: Iterable[RecordedRelease]) -> Iterator[RecordedRelease]:
     for entry in entries:
         if entry.source != "readings":
             continue
-        own = _noise_of(entry)
-        if own != last:
+        noise = _noise_of(entry)
+        if noise != last:
             yield entry
-        last = own
+        last = noise
 
 
 def _noise_of(entry: RecordedRelease) -> tuple[int, int | None]:
@@ -223,18 +233,18 @@ def releases_before(evidence: Evidence, epoch: RecordedEpoch) -> list[EarlierRel
     Returns:
         Those that state what they are relative to, in order, with steps counted from the epoch.
     """
-    found: list[EarlierRelease] = []
-    for other in evidence.epochs[: evidence.epochs.index(epoch)]:
-        if other.seconds != epoch.seconds:
-            found = [] if other.entries else found
+    releases: list[EarlierRelease] = []
+    for earlier in evidence.epochs[: evidence.epochs.index(epoch)]:
+        if earlier.seconds != epoch.seconds:
+            releases = [] if earlier.entries else releases
             continue
-        for one in other.entries:
-            if one.source == "readings" and one.base is not None:
-                t = one.step + other.first - epoch.first
-                share, known = one.model_share or 0.0, one.covariates or {}
-                seen = (one.load_hat, one.scale, one.base, share, known)
-                found.append(EarlierRelease(t, *seen, one.block))
-    return found
+        for entry in earlier.entries:
+            if entry.source == "readings" and entry.base is not None:
+                t = entry.step + earlier.first - epoch.first
+                share, covariates = entry.model_share or 0.0, entry.covariates or {}
+                figures = (entry.load_hat, entry.scale, entry.base, share, covariates)
+                releases.append(EarlierRelease(t, *figures, entry.block))
+    return releases
 
 
 def _unbounded_release(evidence: Evidence, digests: Mapping[str, Terms]) -> Check | None:
@@ -255,31 +265,31 @@ def _unbounded_release(evidence: Evidence, digests: Mapping[str, Terms]) -> Chec
 
 def _epoch_of(evidence: Evidence, gap: LostSteps) -> RecordedEpoch | None:
     """The last epoch that was recorded before a gap."""
-    return next((one for one in reversed(evidence.epochs) if one.place < gap.place), None)
+    return next((epoch for epoch in reversed(evidence.epochs) if epoch.place < gap.place), None)
 
 
 def _unbooked(evidence: Evidence, digests: Mapping[str, Terms]) -> Check | None:
     """A gap for which less is booked than its steps may have cost within the budget."""
-    for one in evidence.gaps:
-        epoch = _epoch_of(evidence, one)
+    for gap in evidence.gaps:
+        epoch = _epoch_of(evidence, gap)
         terms = digests.get(epoch.digest) if epoch else None
-        if epoch is None or terms is None or one.epsilon is None or math.isinf(one.epsilon):
+        if epoch is None or terms is None or gap.epsilon is None or math.isinf(gap.epsilon):
             continue
-        own = range(one.first - epoch.first + 1, one.last - epoch.first + 2)
-        steps = [t for t in own if t <= terms.policy.horizon]
+        numbers = range(gap.first - epoch.first + 1, gap.last - epoch.first + 2)
+        steps = [t for t in numbers if t <= terms.policy.horizon]
         most = terms.first_state().scheduler.most
         by_block = {terms.policy.schedule.span(t): most(t) for t in steps}
         due = sum_up(by_block.values())
-        before = [e.epsilon for e in counted(epoch.entries) if e.place < one.place]
+        before = [e.epsilon for e in counted(epoch.entries) if e.place < gap.place]
         filled = terms.budget is not None and Spent().add(
-            *before, one.epsilon, terms.charged
+            *before, gap.epsilon, terms.charged
         ).exceeds(terms.budget * (1 - _CLOSE))
-        if one.epsilon < due * (1 - _CLOSE) and not filled:
+        if gap.epsilon < due * (1 - _CLOSE) and not filled:
             text = (
-                f"Record {one.place} books {one.epsilon:.6g} for steps {one.first} to {one.last},"
+                f"Record {gap.place} books {gap.epsilon:.6g} for steps {gap.first} to {gap.last},"
                 f" which may have cost {due:.6g}."
             )
-            return Check("budget", "failed", text, one.place)
+            return Check("budget", "failed", text, gap.place)
     return None
 
 
@@ -294,8 +304,8 @@ def _restart(evidence: Evidence, digests: Mapping[str, Terms]) -> Check | None:
         if terms is not None and terms.secret != "trajectory" and terms.budget is None:
             continue
         inside = after.first < before.first + before.horizon
-        same = (before.digest, before.seconds) == (after.digest, after.seconds)
-        if same and inside and before.entries and after.entries:
+        same_terms = (before.digest, before.seconds) == (after.digest, after.seconds)
+        if same_terms and inside and before.entries and after.entries:
             text = (
                 f"Record {after.place} opens an epoch of the same terms at step {after.first},"
                 f" inside the one before (to step {before.first + before.horizon - 1}): what was"

@@ -101,14 +101,14 @@ def read_answer(published: Any) -> PublicAnswer:
         if value is None:
             return None
         try:
-            found = float(value)
+            figure = float(value)
         except (TypeError, ValueError):
             raise PolicyError(
                 f"the publisher's {name} is of type {type(value).__name__}; give a number."
             ) from None
-        if not math.isfinite(found) and (name != "epsilon" or found != math.inf):
-            raise PolicyError(f"the publisher's {name} is {found}; give a finite number.")
-        return found
+        if not math.isfinite(figure) and (name != "epsilon" or figure != math.inf):
+            raise PolicyError(f"the publisher's {name} is {figure}; give a finite number.")
+        return figure
 
     load_hat, rate = number("load_hat"), number("rate")
     if load_hat is None and rate is None:
@@ -164,16 +164,16 @@ def restore_truncated(
     Returns:
         Loads [Wh], in the shape of `loads`.
     """
-    found = np.array(loads, np.float64)
+    samples = np.array(loads, np.float64)
     low, high = (load_of_rate(at, tariff) for at in (tariff.floor, tariff.cap))
-    u = 1 - rng.random(found.shape)  # above 0
-    for cut, sign in ((found <= low + 1e-6, 1), (found >= high - 1e-6, -1)):
-        d = sign * (found - load) / scale
+    u = 1 - rng.random(samples.shape)  # above 0
+    for cut, sign in ((samples <= low + 1e-6, 1), (samples >= high - 1e-6, -1)):
+        d = sign * (samples - load) / scale
         log_below = np.where(d < 0, d - math.log(2), np.log1p(-np.exp(-np.abs(d)) / 2))
         log_p = log_below + np.log(u)  # uniform below the cut, then the inverse law
         at = np.where(log_p < -math.log(2), log_p + math.log(2), -np.log(2 * -np.expm1(log_p)))
-        found = np.where(cut, load + sign * scale * at, found)
-    return found
+        samples = np.where(cut, load + sign * scale * at, samples)
+    return samples
 
 
 def check_unsmoothed(tariff: Tariff) -> None:
@@ -192,21 +192,21 @@ def check_unsmoothed(tariff: Tariff) -> None:
         )
 
 
-def load_of(one: PublicAnswer, tariff: Tariff) -> float:
+def load_of(answer: PublicAnswer, tariff: Tariff) -> float:
     """The noisy load of an answer.
 
     Args:
-        one: The answer.
+        answer: The answer.
         tariff: The tariff.
 
     Returns:
         The load [Wh], derived from the rate where it is not stated.
     """
-    if one.load_hat is not None:
-        return one.load_hat
-    if one.from_readings:  # a forecast has no noise to be judged
+    if answer.load_hat is not None:
+        return answer.load_hat
+    if answer.from_readings:  # a forecast has no noise to be judged
         check_unsmoothed(tariff)
-    return float(load_of_rate(one.rate, tariff)) - one.put_back
+    return float(load_of_rate(answer.rate, tariff)) - answer.put_back
 
 
 class Hushgrid:
@@ -240,8 +240,8 @@ class Hushgrid:
         )  # a block of steps is spent once
         if not self._spent.fits(cost, self.terms.budget):
             return self._forecast()
-        found = tally_offset(readings, self.terms.zone, state.zone)
-        release, self._state = step(state, found, draws)
+        load = tally_offset(readings, self.terms.zone, state.zone)
+        release, self._state = step(state, load, draws)
         _, self._public = self._public.learn(release.load_hat, release.scale, state.rates)
         self._spent = self._spent.add(0.0 if block == self._block else release.epsilon)
         self._block, self._last = block, release
@@ -279,7 +279,7 @@ class Hushgrid:
         if t:
             return {"load_hat": loads}
         for i in range(n):
-            days = (tally_offset(each, self.terms.zone, first.zone) for each in readings[i])
+            days = (tally_offset(day, self.terms.zone, first.zone) for day in readings[i])
             loads[i] = [release.load_hat for release in releases(first, days, self.noise)]
         return {"load_hat": loads}
 
@@ -337,42 +337,44 @@ class _PublisherRun:
     schedule: Schedule
 
     @property
-    def stated(self) -> bool:
+    def states_scale(self) -> bool:
         """Whether the publisher states its scale at every step."""
-        return all(one.scale is not None for one in self.answers)
+        return all(answer.scale is not None for answer in self.answers)
 
     def scale(self, t: int) -> float:
         """The scale stated for step t + 1, or the one due."""
-        stated = self.answers[t].scale
-        return self.due[t] if stated is None else stated
+        scale = self.answers[t].scale
+        return self.due[t] if scale is None else scale
 
     @property
-    def used(self) -> list[int]:
+    def steps(self) -> list[int]:
         """Steps (from 0) at which readings were used and noise is due."""
-        return [t for t, one in enumerate(self.answers) if one.from_readings and self.due[t] > 0]
+        return [
+            t for t, answer in enumerate(self.answers) if answer.from_readings and self.due[t] > 0
+        ]
 
     @property
     def noise(self) -> list[float]:
         """The noise of those steps [Wh]."""
-        return [self.loads[t] - self.load for t in self.used]
+        return [self.loads[t] - self.load for t in self.steps]
 
     @property
     def block(self) -> Ints | None:
         """The first step of the block of each of those steps; None where noise is its own."""
         if not self.schedule.lengths:
             return None
-        return np.array([self.schedule.span(t + 1)[0] for t in self.used], np.int64)
+        return np.array([self.schedule.span(t + 1)[0] for t in self.steps], np.int64)
 
     @property
     def blocks(self) -> list[BlockNoise]:
         """Their noise, block by block, where it lasts blocks of steps."""
-        found: dict[tuple[int, int], list[int]] = {}
-        for t in self.used if self.schedule.lengths else ():
-            found.setdefault(self.schedule.span(t + 1), []).append(t)
+        steps_of_block: dict[tuple[int, int], list[int]] = {}
+        for t in self.steps if self.schedule.lengths else ():
+            steps_of_block.setdefault(self.schedule.span(t + 1), []).append(t)
         return [
-            BlockNoise(np.array([self.loads[t] - self.load for t in own]), self.scale(own[0]),
+            BlockNoise(np.array([self.loads[t] - self.load for t in steps]), self.scale(steps[0]),
                        last - first + 1)
-            for (first, last), own in found.items()
+            for (first, last), steps in steps_of_block.items()
         ]  # fmt: skip
 
     @property
@@ -380,7 +382,7 @@ class _PublisherRun:
         """Sizes of the noise over the scale due, independent of each other: the largest of each
         block of steps.
         """
-        sizes = np.abs(self.noise) / np.array([self.due[t] for t in self.used])
+        sizes = np.abs(self.noise) / np.array([self.due[t] for t in self.steps])
         return largest(sizes, self.block) if len(sizes) else sizes
 
 
@@ -394,20 +396,27 @@ def _run(
     loads, due, rates = list[float](), list[float](), list[float]()
     public, estimates = first.public, list[float | None]()
     for t in range(1, steps + 1):
-        one = read_answer(publisher.publish(readings.copy()))
-        answers.append(one)
-        loads.append(load_of(one, terms.tariff))
+        answer = read_answer(publisher.publish(readings.copy()))
+        answers.append(answer)
+        loads.append(load_of(answer, terms.tariff))
         due.append(first.scheduler.at(t, rates).scale)
-        if one.load_hat is None and due[-1] > 0:
+        if answer.load_hat is None and due[-1] > 0:
             begin, end = terms.policy.schedule.span(t)
             wide = due[-1] * (end - begin + 1)  # of a block of steps: no less than it has
             loads[-1] = float(restore_truncated(loads[-1], load, wide, terms.tariff, rng))
         estimates.append(None)
-        if public is not None and one.from_readings and one.load_hat is not None and due[-1] > 0:
-            estimates[-1], public = public.learn(one.load_hat, due[-1], rates)
+        if (
+            public is not None
+            and answer.from_readings
+            and answer.load_hat is not None
+            and due[-1] > 0
+        ):
+            estimates[-1], public = public.learn(answer.load_hat, due[-1], rates)
         elif public is not None:
             public = public.passed()
-        rates.append(one.rate if one.rate is not None else public_rate(loads[-1], terms.tariff))
+        rates.append(
+            answer.rate if answer.rate is not None else public_rate(loads[-1], terms.tariff)
+        )
     return _PublisherRun(
         tuple(answers), load, tuple(loads), tuple(due), tuple(estimates), terms.policy.schedule
     )
@@ -435,16 +444,16 @@ def check_behaviour(factory: Factory, terms: Terms, *, seed: int) -> list[Check]
         for kind, readings in enumerate((quiet, busy)):
             publisher = factory(terms, seed=seed + 101 * i + kind + 1)
             runs[kind].append(_run(publisher, terms, first, readings, steps, rng))
-    every = runs[0] + runs[1]
+    all_runs = runs[0] + runs[1]
     return [
-        _check_noise_scale(every, terms),
-        *_check_blocks(every),
-        *_check_sampler(every, factory, terms, seed, rng),
+        _check_noise_scale(all_runs, terms),
+        *_check_blocks(all_runs),
+        *_check_sampler(all_runs, factory, terms, seed, rng),
         _check_data_dependent_scale(runs[0], runs[1], first),
-        _check_float_noise(every, terms),
-        _check_post_processing(every, terms),
+        _check_float_noise(all_runs, terms),
+        _check_post_processing(all_runs, terms),
         _check_republication(factory, terms, first, seed),
-        _check_protected_set(every, terms, first),
+        _check_protected_set(all_runs, terms, first),
         _check_budget(factory, terms, first, seed),
         _check_seed_reuse(factory, terms, first, seed, rng),
     ]
@@ -453,26 +462,29 @@ def check_behaviour(factory: Factory, terms: Terms, *, seed: int) -> list[Check]
 def _check_noise_scale(runs: Sequence[_PublisherRun], terms: Terms) -> Check:
     """Whether the noise is as wide as stated."""
     sizes = [k for run in runs for k in run.noise]
-    scales = [run.scale(t) for run in runs for t in run.used]
+    scales = [run.scale(t) for run in runs for t in run.steps]
     if not sizes:
         return Check("noise_scale", "not_checked", "The publisher never used readings.")
     if min(scales) <= 0:
         return Check("noise_scale", "failed", "The publisher states noise of scale 0 Wh.", 1)
     law = terms.policy.schedule.noise
-    steps = [t for run in runs for t in run.used]
+    steps = [t for run in runs for t in run.steps]
     block = None
     if terms.policy.schedule.lengths:  # blocks of different runs are different ones
         labels = [run.block for run in runs]
         block = np.concatenate(
-            [i * len(run.due) + own for i, (run, own) in enumerate(zip(runs, labels, strict=True))
-             if own is not None]
-        )  # fmt: skip
+            [
+                i * len(run.due) + blocks
+                for i, (run, blocks) in enumerate(zip(runs, labels, strict=True))
+                if blocks is not None
+            ]
+        )
     p, part = _smallest(sizes, scales, steps, law, block)
     word = f"{len(sizes)} draws of noise, stated scales {min(scales):.6g} to {max(scales):.6g} Wh"
     if p < FALSE_ALARM:
         share = float(np.mean((np.abs(sizes) / np.array(scales))[part]))
-        own = [t + 1 for t, inside in zip(steps, part, strict=True) if inside]
-        word += f", steps {min(own)} to {max(own)}"
+        block_steps = [t + 1 for t, inside in zip(steps, part, strict=True) if inside]
+        word += f", steps {min(block_steps)} to {max(block_steps)}"
         by = "" if law == "gaussian" else f": its mean size is {share:.2f} of the stated scale"
         return Check(
             "noise_scale", "failed", f"The noise is smaller than stated{by} ({word}; p = {p:.1e})."
@@ -496,23 +508,23 @@ def _smallest(
     parts = [
         (order * n // len(order)) == i for n in (1, 2, 4, 8) if len(order) >= n for i in range(n)
     ]
-    each = [
+    p_values = [
         p_small_noise(size[part], b[part], law, None if block is None else block[part])
         for part in parts
     ]
-    i = int(np.argmin(each))
-    return min(each[i] * len(parts), 1.0), parts[i]
+    i = int(np.argmin(p_values))
+    return min(p_values[i] * len(parts), 1.0), parts[i]
 
 
 def _check_blocks(runs: Sequence[_PublisherRun]) -> list[Check]:
     """Whether the noise of every block of steps has one size, and no two blocks share it."""
-    each = [run.blocks for run in runs]
-    if not any(each):
+    blocks_of_runs = [run.blocks for run in runs]
+    if not any(blocks_of_runs):
         return []
-    every = [block for blocks in each for block in blocks]
-    p = p_split_blocks(every)
-    word = f"{len(every)} blocks, p = {p:.2g}"
-    found = [
+    all_blocks = [block for blocks in blocks_of_runs for block in blocks]
+    p = p_split_blocks(all_blocks)
+    word = f"{len(all_blocks)} blocks, p = {p:.2g}"
+    checks = [
         Check("noise_scale", "passed", f"The noise of a block of steps has one size ({word}).")
     ]
     if p < FALSE_ALARM:
@@ -520,16 +532,16 @@ def _check_blocks(runs: Sequence[_PublisherRun]) -> list[Check]:
             f"The size of the noise is drawn anew within blocks of steps ({word}): each size loses"
             " as much as the block may."
         )
-        found = [Check("noise_scale", "failed", text)]
-    pairs = [block for blocks in each for block in blocks[: len(blocks) // 2 * 2]]
+        checks = [Check("noise_scale", "failed", text)]
+    pairs = [block for blocks in blocks_of_runs for block in blocks[: len(blocks) // 2 * 2]]
     p = p_joined_blocks(pairs)
     if p < FALSE_ALARM:
         text = (
             f"Blocks of steps share the size of their noise ({len(pairs)} blocks, p = {p:.2g}):"
             " the first shows how wide the noise of the next is."
         )
-        found.append(Check("seed_reuse", "failed", text))
-    return found
+        checks.append(Check("seed_reuse", "failed", text))
+    return checks
 
 
 def _check_sampler(
@@ -550,13 +562,13 @@ def _check_sampler(
     lasts = terms.policy.schedule.span(1)[1] if terms.policy.schedule.lengths else 1
     answer = publisher.sample(np.zeros((2000, lasts, terms.zone.n_houses), np.int64))
     if "load_hat" in answer:
-        drawn = np.asarray(answer["load_hat"], np.float64)
+        loads = np.asarray(answer["load_hat"], np.float64)
     else:
-        drawn = load_of_rate(answer["rate"], terms.tariff)
-        drawn = restore_truncated(drawn, 0, due * lasts, terms.tariff, rng)
-    some = slice(1 if terms.policy.schedule.lengths else None)
-    published = np.concatenate([run.relative[some] for run in runs])
-    p = _differ(np.abs(drawn).max(axis=1) / due, published)  # sizes: signs only dilute the test
+        loads = load_of_rate(answer["rate"], terms.tariff)
+        loads = restore_truncated(loads, 0, due * lasts, terms.tariff, rng)
+    first_block = slice(1 if terms.policy.schedule.lengths else None)
+    sizes = np.concatenate([run.relative[first_block] for run in runs])
+    p = _differ(np.abs(loads).max(axis=1) / due, sizes)  # sizes: signs only dilute the test
     if p >= FALSE_ALARM:
         return [Check("noise_scale", "passed", f"sample() draws as publish() does (p = {p:.2g}).")]
     text = f"sample() and publish() draw different noise (p = {p:.1e}): test without sample()."
@@ -568,13 +580,13 @@ def _check_data_dependent_scale(
 ) -> Check:
     """Whether the scale is the same for readings of 0 and for readings at their bounds."""
     name = "data_dependent_scale"
-    if quiet[0].stated:
-        for run, other in zip(quiet, busy, strict=True):
-            for t, (a, b) in enumerate(zip(run.answers, other.answers, strict=True)):
-                same = a.scale == b.scale
+    if quiet[0].states_scale:
+        for run, twin in zip(quiet, busy, strict=True):
+            for t, (a, b) in enumerate(zip(run.answers, twin.answers, strict=True)):
+                equal = a.scale == b.scale
                 if not first.scheduler.ahead:  # it follows rates: then each must be its own
-                    same = a.scale == run.due[t] and b.scale == other.due[t]
-                if not same and a.from_readings and b.from_readings:
+                    equal = a.scale == run.due[t] and b.scale == twin.due[t]
+                if not equal and a.from_readings and b.from_readings:
                     text = (
                         f"Step {t + 1} states a scale of {a.scale:g} Wh with every reading at 0 and"
                         f" {b.scale:g} Wh with every reading at its bound; a scale may"
@@ -592,28 +604,28 @@ def _check_data_dependent_scale(
     return Check(name, "passed", f"The same scale whether all is off or all is on (p = {p:.2g}).")
 
 
-def _differ(one: Any, other: Any) -> float:
+def _differ(sample: Any, reference: Any) -> float:
     """P-value of equal laws, Kolmogorov-Smirnov."""
     from scipy.stats import ks_2samp
 
-    if not len(one) or not len(other):
+    if not len(sample) or not len(reference):
         return 1.0
-    return float(ks_2samp(one, other, method="asymp").pvalue)
+    return float(ks_2samp(sample, reference, method="asymp").pvalue)
 
 
 def _check_float_noise(runs: Sequence[_PublisherRun], terms: Terms) -> Check:
     """Whether every noisy load is a whole number and every rate is that of one."""
-    name, checked = "float_noise", 0
+    name, count = "float_noise", 0
     for run in runs:
-        for t in run.used:
+        for t in run.steps:
             bad = grid_fault(run.answers[t], terms, run.answers[t - 1].rate if t else None)
-            checked += bad is not None
+            count += bad is not None
             if bad:
                 return Check(name, "failed", f"Step {t + 1} {bad}.", t + 1)
-    if not checked:
+    if not count:
         text = "Rates alone do not determine whether noise is a whole number here."
         return Check(name, "not_checked", text)
-    return Check(name, "passed", f"Whole Wh and the rates of whole Wh at {checked} steps.")
+    return Check(name, "passed", f"Whole Wh and the rates of whole Wh at {count} steps.")
 
 
 def _check_post_processing(runs: Sequence[_PublisherRun], terms: Terms) -> Check:
@@ -622,21 +634,21 @@ def _check_post_processing(runs: Sequence[_PublisherRun], terms: Terms) -> Check
     if terms.policy.publish != "estimate":
         return Check(name, "not_applicable", "No estimate is published.")
     for run in runs:
-        for t in run.used:
-            own, stated = run.estimates[t], run.answers[t].estimate
-            if own is None or stated is None:
+        for t in run.steps:
+            due, estimate = run.estimates[t], run.answers[t].estimate
+            if due is None or estimate is None:
                 return Check(name, "not_checked", "The publisher states no noisy load or estimate.")
-            if not math.isclose(own, stated, rel_tol=1e-6, abs_tol=1e-6):
+            if not math.isclose(due, estimate, rel_tol=1e-6, abs_tol=1e-6):
                 text = f"Step {t + 1} states another estimate than the public's own."
                 return Check(name, "failed", text, t + 1)
     return Check(name, "passed", "Estimates are the public's own.")
 
 
-def grid_fault(one: PublicAnswer, terms: Terms, last: float | None = None) -> str | None:
+def grid_fault(answer: PublicAnswer, terms: Terms, last: float | None = None) -> str | None:
     """The fault of a release with respect to the grid of whole Wh.
 
     Args:
-        one: The answer.
+        answer: The answer.
         terms: The terms.
         last: The rate before it, or None.
 
@@ -644,20 +656,20 @@ def grid_fault(one: PublicAnswer, terms: Terms, last: float | None = None) -> st
         The fault in words, "" without one, None where it cannot be determined.
     """
     tariff = terms.tariff
-    if one.load_hat is not None and one.load_hat != math.floor(one.load_hat):
+    if answer.load_hat is not None and answer.load_hat != math.floor(answer.load_hat):
         return "has a noisy load that is no whole number of Wh"
-    if one.rate is None:
+    if answer.rate is None:
         return ""
-    if one.load_hat is not None:
-        base = one.load_hat + one.put_back if one.estimate is None else one.estimate
+    if answer.load_hat is not None:
+        base = answer.load_hat + answer.put_back if answer.estimate is None else answer.estimate
         due = public_rate(base, tariff, last)
-        return "" if one.rate == due else "has a rate that is not its load's"
+        return "" if answer.rate == due else "has a rate that is not its load's"
     if terms.policy.publish == "estimate" or terms.policy.clamp:
         return None
-    if one.rate in (tariff.floor, tariff.cap):
+    if answer.rate in (tariff.floor, tariff.cap):
         return None  # truncated: the noisy load lies anywhere beyond
-    nearest = round(load_of(one, tariff))
-    if one.rate == public_rate(nearest, tariff):
+    nearest = round(load_of(answer, tariff))
+    if answer.rate == public_rate(nearest, tariff):
         return ""
     return "has a rate that no whole number of Wh leads to: its noise is a float's"
 
@@ -690,23 +702,23 @@ def _check_republication(factory: Factory, terms: Terms, first: State, seed: int
 def _check_protected_set(runs: Sequence[_PublisherRun], terms: Terms, first: State) -> Check:
     """Whether the scale covers every house that kappa, computed from the models, protects."""
     name, rates = "protected_set", list[float]()
-    run = runs[0]
-    if not run.stated:
-        sizes = [k for one in runs for k in one.noise]
-        due = [one.due[t] for one in runs for t in one.used]
+    if not runs[0].states_scale:
+        sizes = [k for run in runs for k in run.noise]
+        due = [run.due[t] for run in runs for t in run.steps]
         laplace = terms.policy.schedule.noise == "laplace"
         most = largest_scale_ratio(sizes, due) if laplace and sizes else math.inf
         if most < 1:
             text = f"The noise drawn is at most {most:.2f} of what the protected houses need."
             return Check(name, "failed", text, 1)
         return Check(name, "passed", "The noise drawn is not below what protected houses need.")
-    for t in run.used:
+    run = runs[0]
+    for t in run.steps:
         lacking = coverage_fault(first, t + 1, run.scale(t), rates)
         if lacking:
             return Check(name, "failed", f"Step {t + 1} {lacking}.", t + 1)
         rates.append(run.answers[t].rate or 0.0)
     return Check(
-        name, "passed", f"The stated scales cover every protected house ({len(run.used)})."
+        name, "passed", f"The stated scales cover every protected house ({len(run.steps)})."
     )
 
 
@@ -754,35 +766,37 @@ def _check_budget(factory: Factory, terms: Terms, first: State, seed: int) -> Ch
         return Check(
             name, "not_checked", f"Not checked on the publisher: {horizon} steps are too many."
         )
-    publisher, spent = factory(terms, seed=seed + 13), Spent()
+    publisher, spending = factory(terms, seed=seed + 13), Spent()
     readings = _middle(terms, first)
     limit, rates = math.inf if terms.budget is None else terms.budget, list[float]()
     last = None
     for t in range(1, horizon + 1):
-        one = read_answer(publisher.publish(readings.copy()))
-        if one.from_readings:
+        answer = read_answer(publisher.publish(readings.copy()))
+        if answer.from_readings:
             due, block = first.scheduler.at(t, rates).epsilon, terms.policy.schedule.span(t)
-            if one.scale:  # wider noise than is due loses less
-                due = min(due, float(first.scheduler.losses(t, one.scale, rates).max()))
-            if one.epsilon is not None and one.epsilon < due * (1 - 1e-9):
-                what = f"its block of steps (to step {block[1]})" if block[0] < block[1] else "it"
-                text = f"Step {t} states an epsilon of {one.epsilon:g} where {what} loses {due:g}."
+            if answer.scale:  # wider noise than is due loses less
+                due = min(due, float(first.scheduler.losses(t, answer.scale, rates).max()))
+            if answer.epsilon is not None and answer.epsilon < due * (1 - 1e-9):
+                loser = f"its block of steps (to step {block[1]})" if block[0] < block[1] else "it"
+                text = (
+                    f"Step {t} states an epsilon of {answer.epsilon:g} where {loser} loses {due:g}."
+                )
                 return Check(name, "failed", text, t)
-            own = due if one.epsilon is None else one.epsilon
-            spent = spent if block == last else spent.add(own)  # a block of steps once
+            loss = due if answer.epsilon is None else answer.epsilon
+            spending = spending if block == last else spending.add(loss)  # a block of steps once
             last = block
-        if terms.budget is not None and spent.exceeds(terms.budget):
+        if terms.budget is not None and spending.exceeds(terms.budget):
             text = (
-                f"By step {t} the publisher has spent {spent.total:.6g} of a budget of {limit:g}"
+                f"By step {t} the publisher has spent {spending.total:.6g} of a budget of {limit:g}"
                 " and goes on: it lost count, or began to count anew."
             )
             return Check(name, "failed", text, t)
-        rates.append(one.rate if one.rate is not None else 0.0)
+        rates.append(answer.rate if answer.rate is not None else 0.0)
     if _beyond(publisher, readings):
         text = f"Step {horizon + 1} is published from readings, beyond the horizon of {horizon}."
         return Check(name, "failed", text, horizon + 1)
     within = "no budget is set" if terms.budget is None else f"within the budget of {limit:g}"
-    return Check(name, "passed", f"{horizon} steps spend {spent.total:.6g}; {within}.")
+    return Check(name, "passed", f"{horizon} steps spend {spending.total:.6g}; {within}.")
 
 
 def _beyond(publisher: Any, readings: Ints) -> bool:
@@ -799,19 +813,26 @@ def _check_seed_reuse(
     """Whether two zones, or one zone opened twice, draw the same noise."""
     steps = min(terms.policy.horizon, 96)
     readings = _middle(terms, first)
-    twin = terms.named(f"{terms.zone.id}-twin")
+    twin = terms.for_zone(f"{terms.zone.id}-twin")
     names = ("the zone", "another zone", "the zone opened again")
     runs = [
-        _run(factory(each, seed=seed + 17 + i), each, each.first_state(), readings, steps, rng)
-        for i, each in enumerate((terms, twin, terms))
+        _run(
+            factory(zone_terms, seed=seed + 17 + i),
+            zone_terms,
+            zone_terms.first_state(),
+            readings,
+            steps,
+            rng,
+        )
+        for i, zone_terms in enumerate((terms, twin, terms))
     ]
     streams = [
-        np.array([(run.loads[t] - run.load) / run.scale(t) for t in run.used]) for run in runs
+        np.array([(run.loads[t] - run.load) / run.scale(t) for t in run.steps]) for run in runs
     ]
-    grain = [np.array([1 / run.scale(t) for t in run.used]) for run in runs]
+    grain = [np.array([1 / run.scale(t) for t in run.steps]) for run in runs]
     lag, least = min(
         (
-            p_repeated_noise(run.noise, [run.scale(t) for t in run.used], block=run.block)
+            p_repeated_noise(run.noise, [run.scale(t) for t in run.steps], block=run.block)
             for run in runs
         ),
         key=lambda x: x[1],
@@ -824,8 +845,8 @@ def _check_seed_reuse(
         return Check("seed_reuse", "failed", text, lag + 1)
     for i, j in ((0, 1), (0, 2), (1, 2)):
         n = min(len(streams[i]), len(streams[j]))
-        own = runs[i].block
-        block = None if own is None else own[:n]
+        block_marks = runs[i].block
+        block = None if block_marks is None else block_marks[:n]
         p = p_similar_noise(streams[i][:n], streams[j][:n], grain[i][:n] + grain[j][:n], block)
         if p < FALSE_ALARM / 3:
             text = (

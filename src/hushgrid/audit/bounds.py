@@ -61,17 +61,17 @@ class Check:
     first_bad: int | None = None
 
 
-def merge_checks(found: Iterable[Check]) -> tuple[Check, ...]:
+def merge_checks(findings: Iterable[Check]) -> tuple[Check, ...]:
     """Combine findings into one check for each id.
 
     Args:
-        found: Findings in any order.
+        findings: Findings in any order.
 
     Returns:
         Checks in the order of `CHECKS`, each with its most severe status and all texts.
     """
     by_id: dict[str, list[Check]] = {}
-    for check in found:
+    for check in findings:
         by_id.setdefault(check.id, []).append(check)
     return tuple(_one(by_id[name]) for name in CHECKS if name in by_id)
 
@@ -96,10 +96,10 @@ def verdict(checks: Iterable[Check]) -> str:
     Returns:
         "failed", "incomplete" (none failed, some could not be checked) or "passed".
     """
-    found = {check.status for check in checks}
-    if "failed" in found:
+    statuses = {check.status for check in checks}
+    if "failed" in statuses:
         return "failed"
-    return "incomplete" if "not_checked" in found else "passed"
+    return "incomplete" if "not_checked" in statuses else "passed"
 
 
 FALSE_ALARM = 1e-4  # chance that a check of the noise fails a correct publisher
@@ -166,6 +166,35 @@ class Bound(NamedTuple):
     score: str = "load"
 
 
+@dataclass(frozen=True, slots=True)
+class BlackBox:
+    """Losses certified by a black-box test, and those promised.
+
+    Attributes:
+        houses: The houses whose occupancy differed.
+        samples: Samples for each world.
+        confidence: Confidence of both bounds together.
+        one_step: Bound for one release.
+        promised: Loss promised for one release.
+        trajectory: Bound for several releases; None for a block or a horizon of one step.
+        promised_trajectory: Loss promised for them.
+        steps: Their number.
+        scale: Scale due at step 1 [Wh].
+        p_frequent_small_noise: Probability that correct noise is as often as small as observed.
+    """
+
+    houses: tuple[int, ...]
+    samples: int
+    confidence: float
+    one_step: Bound
+    promised: float
+    trajectory: Bound | None
+    promised_trajectory: float
+    steps: int
+    scale: float
+    p_frequent_small_noise: float = 1.0
+
+
 def lower_bound(
     absent: Floats, present: Floats, *, confidence: float, delta: float = 0.0, score: str = "load"
 ) -> Bound:
@@ -188,13 +217,13 @@ def lower_bound(
     side, threshold, toward, _ = best_event(
         absent[:cut0], present[:cut1], len(absent) - cut0, len(present) - cut1, level, delta
     )
-    rest = (absent[cut0:], present[cut1:])
-    hits = tuple(int(np.count_nonzero(_inside(x, side, threshold))) for x in rest)
-    count = (len(rest[0]), len(rest[1]))
+    tests = (absent[cut0:], present[cut1:])
+    hits = tuple(int(np.count_nonzero(_inside(x, side, threshold))) for x in tests)
+    count = (len(tests[0]), len(tests[1]))
     high = float(at_least(hits[toward], count[toward], level))
     low = float(at_most(hits[1 - toward], count[1 - toward], level))
-    found = max(math.log((high - delta) / low), 0.0) if high > delta and low > 0 else 0.0
-    return Bound(found, side, threshold, toward, high, low, (hits[0], hits[1]), count, score)
+    epsilon = max(math.log((high - delta) / low), 0.0) if high > delta and low > 0 else 0.0
+    return Bound(epsilon, side, threshold, toward, high, low, (hits[0], hits[1]), count, score)
 
 
 def best_event(
@@ -217,11 +246,11 @@ def best_event(
     places = np.linspace(0, len(pooled) - 1, _CANDIDATES).astype(int)
     thresholds = np.unique(pooled[places])
     best = ("above", float(thresholds[0]), 1, -math.inf)
-    each = [np.sort(absent), np.sort(present)]
+    scores = [np.sort(absent), np.sort(present)]
     # shares are uncertain twice: here and in the test; else rare events look better than they are
     sure = [round(m * n / (m + n)) for m, n in ((len(absent), n0), (len(present), n1))]
     for side in ("above", "below"):
-        share = [_share(x, thresholds, side) for x in each]
+        share = [_share(x, thresholds, side) for x in scores]
         for toward in (0, 1):
             n_high, n_low = (sure[0], sure[1]) if toward == 0 else (sure[1], sure[0])
             high = at_least(share[toward] * n_high, n_high, level) - delta
@@ -234,10 +263,10 @@ def best_event(
     return best
 
 
-def _share(ordered: Floats, thresholds: Floats, side: str) -> Floats:
+def _share(scores: Floats, thresholds: Floats, side: str) -> Floats:
     if side == "above":
-        return 1 - np.searchsorted(ordered, thresholds, side="left") / len(ordered)
-    return np.asarray(np.searchsorted(ordered, thresholds, side="right") / len(ordered))
+        return 1 - np.searchsorted(scores, thresholds, side="left") / len(scores)
+    return np.asarray(np.searchsorted(scores, thresholds, side="right") / len(scores))
 
 
 def _inside(scores: Floats, side: str, threshold: float) -> Bools:
@@ -303,8 +332,8 @@ def p_frequent_small_noise(noise: ArrayLike, scale: float) -> float:
     reach = np.unique(np.floor(scale * np.array([0, 0.01, 0.1, 0.3, 1, 2, 4, 6, 8])))
     chance = 1 - 2 * q ** (reach + 1) / (1 + q)
     hits = np.searchsorted(np.sort(size), reach, side="right")
-    each = np.where(hits > 0, betainc(np.maximum(hits, 1), size.size - hits + 1, chance), 1.0)
-    return min(float(each.min()) * len(reach), 1.0)
+    p_values = np.where(hits > 0, betainc(np.maximum(hits, 1), size.size - hits + 1, chance), 1.0)
+    return min(float(p_values.min()) * len(reach), 1.0)
 
 
 def p_repeated_noise(
@@ -330,9 +359,9 @@ def p_repeated_noise(
     best = (0, 1.0)
     for lag in lags:
         for before in (k[:-lag], -k[:-lag], k[:-lag] * b[lag:] / b[:-lag]):
-            own = None if block is None else block[lag:]
-            p = p_small_noise(k[lag:] - before, b[lag:], block=own) * 3 * len(lags)
-            best = min(best, (lag, p), key=lambda one: one[1])
+            block_marks = None if block is None else block[lag:]
+            p = p_small_noise(k[lag:] - before, b[lag:], block=block_marks) * 3 * len(lags)
+            best = min(best, (lag, p), key=lambda candidate: candidate[1])
     return best
 
 
@@ -354,7 +383,7 @@ def largest_scale_ratio(sizes: ArrayLike, scales: ArrayLike, level: float = FALS
 
 
 def p_similar_noise(
-    one: ArrayLike, other: ArrayLike, grain: ArrayLike, block: Ints | None = None
+    first: ArrayLike, second: ArrayLike, grain: ArrayLike, block: Ints | None = None
 ) -> float:
     """Probability that two independent streams of noise are as close as observed.
 
@@ -363,15 +392,15 @@ def p_similar_noise(
     other is at least as large as itself.
 
     Args:
-        one: (noisy load - public guess) / scale of the first stream.
-        other: The same of the second stream.
+        first: (noisy load - public guess) / scale of the first stream.
+        second: The same of the second stream.
         grain: 1/scale + 1/scale of each pair, for the rounding to whole Wh.
         block: As for `p_small_noise`, of a stream whose noise lasts blocks of steps.
 
     Returns:
         A p-value; 1 without common steps.
     """
-    x = np.abs(np.asarray(one, np.float64) - np.asarray(other, np.float64)) + np.asarray(grain)
+    x = np.abs(np.asarray(first, np.float64) - np.asarray(second, np.float64)) + np.asarray(grain)
     if not x.size:
         return 1.0
     if block is not None:
@@ -406,18 +435,18 @@ def p_split_blocks(blocks: Sequence[BlockNoise]) -> float:
     Returns:
         A p-value.
     """
-    every = parts = 0.0
+    per_step = parts = 0.0
     for noise, b, steps in blocks:
         size, j = np.abs(noise), np.arange(1, len(noise))
         if not j.size:
             continue
         before = np.maximum.accumulate(size)[:-1]
         after = np.maximum.accumulate(size[::-1])[-2::-1]
-        own = float(_log_density(size.max(), len(size), b, steps)) + _coarse(b, steps)
-        every += float(_log_density(size, 1, b, steps).sum()) - own
+        baseline = float(_log_density(size.max(), len(size), b, steps)) + _coarse(b, steps)
+        per_step += float(_log_density(size, 1, b, steps).sum()) - baseline
         cut = _log_density(before, j, b, steps) + _log_density(after, j[::-1], b, steps)
-        parts += float(np.logaddexp.reduce(cut)) - math.log(j.size) - own
-    return min(1.0, math.exp(min(-np.logaddexp(every, parts) + math.log(2), 0.0)))
+        parts += float(np.logaddexp.reduce(cut)) - math.log(j.size) - baseline
+    return min(1.0, math.exp(min(-np.logaddexp(per_step, parts) + math.log(2), 0.0)))
 
 
 def p_joined_blocks(blocks: Sequence[BlockNoise]) -> float:
@@ -431,14 +460,14 @@ def p_joined_blocks(blocks: Sequence[BlockNoise]) -> float:
     Returns:
         A p-value.
     """
-    found = 0.0
-    for one, other in zip(blocks[::2], blocks[1::2], strict=True):
-        both = np.abs(np.concatenate([one.noise, other.noise]))
-        found += float(_log_density(both.max(), both.size, one.scale, one.steps))
-        for noise, b, steps in (one, other):
-            own = float(_log_density(np.abs(noise).max(), len(noise), b, steps))
-            found -= own + _coarse(b, steps)
-    return min(1.0, math.exp(min(-found, 0.0)))
+    log_ratio = 0.0
+    for first, second in zip(blocks[::2], blocks[1::2], strict=True):
+        sizes = np.abs(np.concatenate([first.noise, second.noise]))
+        log_ratio += float(_log_density(sizes.max(), sizes.size, first.scale, first.steps))
+        for noise, b, steps in (first, second):
+            baseline = float(_log_density(np.abs(noise).max(), len(noise), b, steps))
+            log_ratio -= baseline + _coarse(b, steps)
+    return min(1.0, math.exp(min(-log_ratio, 0.0)))
 
 
 def _log_density(most: ArrayLike, j: ArrayLike, b: float, steps: int) -> Floats:
@@ -453,8 +482,8 @@ def _log_density(most: ArrayLike, j: ArrayLike, b: float, steps: int) -> Floats:
         np.maximum(gammaincc(np.maximum(order, 1), x), 1e-300)
     )
     below = order * np.log(x) + np.log(np.maximum(expn(np.maximum(1 - order, 0), x), 1e-300))
-    found = np.where(order > 0, above, below)
-    return np.asarray(found - gammaln(steps + 1) - np.asarray(j) * math.log(2 * b))
+    log_gamma = np.where(order > 0, above, below)
+    return np.asarray(log_gamma - gammaln(steps + 1) - np.asarray(j) * math.log(2 * b))
 
 
 def _coarse(b: float, steps: int) -> float:

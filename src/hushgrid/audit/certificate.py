@@ -6,7 +6,7 @@ Includes how far the paper's Bayesian adversary moves its odds on the recorded r
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -15,6 +15,7 @@ import numpy as np
 
 from hushgrid._numbers import Floats
 from hushgrid.accounting.temporal import worst_leakage
+from hushgrid.adversary.attack import SMALL
 from hushgrid.adversary.exact import Exact
 from hushgrid.adversary.factored import Factored
 from hushgrid.adversary.filter import Adversary, look_back
@@ -24,9 +25,7 @@ from hushgrid.audit.accounts import (
     charges,
     releases_before,
 )
-from hushgrid.audit.behaviour import Factory, check_behaviour
-from hushgrid.audit.black_box import BlackBox, certify_publisher
-from hushgrid.audit.bounds import CHECKS, FALSE_ALARM, Check, merge_checks, verdict
+from hushgrid.audit.bounds import CHECKS, BlackBox, Check, merge_checks, verdict
 from hushgrid.audit.evidence import Evidence, Terms
 from hushgrid.audit.houses import Houses, fifteen_fifteen, houses, leakages, promise_kept
 from hushgrid.audit.recompute import (
@@ -43,12 +42,13 @@ from hushgrid.audit.recompute import (
     steps,
 )
 from hushgrid.belief.filter import at_home, marginals
-from hushgrid.compare.attack import SMALL
-from hushgrid.errors import HushgridError, ModelError, PolicyError
+from hushgrid.errors import ModelError
 from hushgrid.mechanism.release import Release
 from hushgrid.planning.planner import assumptions
 
 MOST = 5_000_000  # houses times steps given to the adversary
+
+PublisherTest = Callable[[Sequence[Terms]], tuple[BlackBox, list[Check]]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,47 +74,47 @@ class LargestMove:
     releases: int
 
 
-def largest_move(made: Recomputed) -> LargestMove | None:
+def largest_move(recomputed: Recomputed) -> LargestMove | None:
     """Run the Bayesian adversary on the releases of an epoch.
 
     Args:
-        made: The recomputed epoch.
+        recomputed: The recomputed epoch.
 
     Returns:
         Its largest change of odds; None where no filter handles the epoch.
     """
-    terms, n = made.terms, made.terms.zone.n_houses
-    each = max(64 * n, 4096) if terms.policy.schedule.lengths else n  # every size of its noise
-    releases = _releases(made)[: max(1, MOST // each)]
+    terms, n = recomputed.terms, recomputed.terms.zone.n_houses
+    states = max(64 * n, 4096) if terms.policy.schedule.lengths else n  # every size of its noise
+    releases = _releases(recomputed)[: max(1, MOST // states)]
     if not releases:
         return None
-    known = Knowledge(terms.zone, terms.models, terms.consumption, terms.policy.clamp)
+    knowledge = Knowledge(terms.zone, terms.models, terms.consumption, terms.policy.clamp)
     try:
-        adversary: Adversary = Exact(known) if n <= SMALL else Factored(known)
-        found = np.asarray(look_back(adversary, releases).home)
+        adversary: Adversary = Exact(knowledge) if n <= SMALL else Factored(knowledge)
+        posteriors = np.asarray(look_back(adversary, releases).home)
     except ModelError:  # many houses that move together; an exact load that a model rules out
         return None
-    shift = np.zeros(found.shape[1:])
-    for home, model in zip(found, terms.models, strict=True):
+    shift = np.zeros(posteriors.shape[1:])
+    for home, model in zip(posteriors, terms.models, strict=True):
         prior = np.stack([at_home(b, model) for b in islice(marginals(model), len(home))])
         shift = np.maximum(shift, _moved(home, prior))
     t, house = np.unravel_index(int(shift.argmax()), shift.shape)
-    losses, bound = made.losses[: len(shift)], None
+    losses, bound = recomputed.losses[: len(shift)], None
     if np.isfinite(losses).all():  # Gaussian noise, or none at all, bounds nothing
-        bound = worst_leakage(terms.models, losses, lengths=made.lengths(len(losses))).total
+        bound = worst_leakage(terms.models, losses, lengths=recomputed.lengths(len(losses))).total
     name = type(adversary).__name__.lower()
     moved = shift.max(axis=0)
     return LargestMove(terms.zone.id, name, moved, int(house), int(t) + 1, bound, len(releases))
 
 
-def _releases(made: Recomputed) -> list[Release]:
+def _releases(recomputed: Recomputed) -> list[Release]:
     """The mechanism's releases; a forecast or fallback carries no information about occupancy."""
     return [
-        made.release_of(entry)
-        for entry in made.epoch.entries
+        recomputed.release_of(entry)
+        for entry in recomputed.epoch.entries
         if entry.source == "readings"
         and entry.load_hat is not None
-        and entry.step <= made.terms.policy.horizon
+        and entry.step <= recomputed.terms.policy.horizon
     ]
 
 
@@ -122,8 +122,8 @@ def _moved(home: Floats, prior: Floats) -> Floats:
     """Absolute difference of log odds; 0 where the prior was certain."""
     sure = (prior <= 0) | (prior >= 1)
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = np.abs(np.log(home) - np.log1p(-home) - np.log(prior) + np.log1p(-prior))
-    return np.where(sure, 0.0, found)
+        shift = np.abs(np.log(home) - np.log1p(-home) - np.log(prior) + np.log1p(-prior))
+    return np.where(sure, 0.0, shift)
 
 
 CANNOT_SHOW = (
@@ -180,30 +180,13 @@ class Certificate:
         return next(check for check in self.checks if check.id == name)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Trial:
-    """A publisher to test.
-
-    Attributes:
-        factory: Makes the publisher.
-        samples: Samples for each of the two occupancies.
-        confidence: Confidence of the lower bound on epsilon.
-        seed: Seed of the test.
-    """
-
-    factory: Factory
-    samples: int = 100_000
-    confidence: float = 0.95
-    seed: int = 1
-
-
 def certify(
     evidence: Sequence[Evidence] = (),
     terms: Sequence[Terms] = (),
     *,
     chain: Check | None = None,
     commit: Commit | None = None,
-    trial: Trial | None = None,
+    trial: PublisherTest | None = None,
     attack: Mapping[str, Any] | None = None,
     inputs: Mapping[str, Any] | None = None,
 ) -> Certificate:
@@ -214,99 +197,101 @@ def certify(
         terms: Terms of the zones and epochs.
         chain: Result of the check of the records' hash chain, or None.
         commit: Computes the digest of a schedule.
-        trial: Publisher to test, or None.
+        trial: Tests a publisher against the terms, or None.
         attack: Figures of attacks, passed through.
         inputs: Files with digests and options, passed through.
 
     Returns:
         The certificate.
     """
-    found: list[Check] = [] if chain is None else [chain]
+    findings: list[Check] = [] if chain is None else [chain]
     recomputed: list[Recomputed] = []
-    same: dict[str, list[Terms]] = {}
-    for given in terms:
-        same.setdefault(given.digest, []).append(given)
-    for one in evidence:
-        _add_other_epochs(one, terms, same)
-        zones = [each.zone for each in evidence]
-        found += _check_record(one, same, terms, recomputed, commit, zones)
-    leaked = leakages(recomputed, evidence)
+    by_digest: dict[str, list[Terms]] = {}
+    for version in terms:
+        by_digest.setdefault(version.digest, []).append(version)
+    zones = [source.zone for source in evidence]
+    for source in evidence:
+        _add_other_epochs(source, terms, by_digest)
+        findings += _check_record(source, by_digest, terms, recomputed, commit, zones)
+    leakage = leakages(recomputed, evidence)
     if recomputed:
-        found += [seed_reuse(recomputed), *map(promise_kept, recomputed, leaked)]
-    found += [fifteen_fifteen(one) for one in terms]
+        findings += [seed_reuse(recomputed), *map(promise_kept, recomputed, leakage)]
+    findings += [fifteen_fifteen(version) for version in terms]
     black_box = None
     if trial is not None:
-        black_box, checks = _check_publisher(trial, terms)
-        found += checks
-    found += _unchecked(found, evidence, terms, trial)
-    checks = list(merge_checks(found))
-    own = terms[0] if terms else None
+        black_box, checks = trial(terms)
+        findings += checks
+    findings += _unchecked(findings, evidence, terms, trial)
+    checks = list(merge_checks(findings))
+    first_terms = terms[0] if terms else None
     return Certificate(
         verdict(checks),
         tuple(checks),
-        own,
+        first_terms,
         ()
-        if own is None
+        if first_terms is None
         else assumptions(
             "trajectory",
-            own.policy,
-            own.consumption,
-            len(own.models),
-            exports=own.zone.offset > 0,
+            first_terms.policy,
+            first_terms.consumption,
+            len(first_terms.models),
+            exports=first_terms.zone.offset > 0,
         ),
         CANNOT_SHOW,
         tuple(recomputed),
-        tuple(map(houses, recomputed, leaked)),
+        tuple(map(houses, recomputed, leakage)),
         black_box,
         attack,
         dict(inputs or {}),
-        tuple(largest_move(made) for made in recomputed),
-        any(one.mode == "simulation" for one in evidence),
+        tuple(largest_move(present) for present in recomputed),
+        any(source.mode == "simulation" for source in evidence),
     )
 
 
 def _add_other_epochs(
-    evidence: Evidence, terms: Sequence[Terms], same: dict[str, list[Terms]]
+    evidence: Evidence, terms: Sequence[Terms], by_digest: dict[str, list[Terms]]
 ) -> None:
     """Add the terms of epochs that differ from the given terms only in their times."""
     for epoch in evidence.epochs:
-        for own in terms if epoch.digest not in same else ():
-            if own.other_epochs is None or own.zone.id != evidence.zone:
+        for version in terms if epoch.digest not in by_digest else ():
+            if version.other_epochs is None or version.zone.id != evidence.zone:
                 continue
-            found = own.other_epochs.terms(epoch.digest, epoch.first)
-            if found is not None:
-                same.setdefault(epoch.digest, []).insert(0, found)
+            epoch_terms = version.other_epochs.terms(epoch.digest, epoch.first)
+            if epoch_terms is not None:
+                by_digest.setdefault(epoch.digest, []).insert(0, epoch_terms)
 
 
 def _check_record(
     evidence: Evidence,
-    same: Mapping[str, Sequence[Terms]],
-    given: Sequence[Terms],
+    by_digest: Mapping[str, Sequence[Terms]],
+    all_terms: Sequence[Terms],
     recomputed: list[Recomputed],
     commit: Commit | None,
     zones: Sequence[str],
 ) -> list[Check]:
     """All checks of one zone's record; the recomputed epochs are appended to `recomputed`.
 
-    `same`: terms by digest; of several the one with the smallest budget counts, else the last.
+    `by_digest`: terms by digest; of several the one with the smallest budget counts, else the last.
     Epochs of unknown terms are held against the largest budget given, whatever the order of files.
     """
-    digests = {digest: min(reversed(each), key=_allows) for digest, each in same.items()}
-    own = [t for t in digests.values() if t.zone.id == evidence.zone]
-    found = [republication(evidence), steps(evidence)]
+    digests = {
+        digest: min(reversed(versions), key=_allows) for digest, versions in by_digest.items()
+    }
+    zone_terms = [t for t in digests.values() if t.zone.id == evidence.zone]
+    findings = [republication(evidence), steps(evidence)]
     if not digests:
-        return [*found, budget(evidence, None)]
-    found += [release_terms(evidence, digests, zones), *charges(evidence, digests)]
-    found.append(budget(evidence, max(own, key=_allows, default=None), digests))
-    found += [*openings(evidence, digests), account(evidence, given)]
+        return [*findings, budget(evidence, None)]
+    findings += [release_terms(evidence, digests, zones), *charges(evidence, digests)]
+    findings.append(budget(evidence, max(zone_terms, key=_allows, default=None), digests))
+    findings += [*openings(evidence, digests), account(evidence, all_terms)]
     for epoch in evidence.epochs:
         terms = digests.get(epoch.digest)
         if terms is None or terms.zone.id != evidence.zone:
             continue
-        made, checks = recompute(epoch, terms, releases_before(evidence, epoch))
-        recomputed.append(made)
-        found += [*checks, schedule(made, commit), roster(epoch, same[epoch.digest])]
-    return found
+        present, checks = recompute(epoch, terms, releases_before(evidence, epoch))
+        recomputed.append(present)
+        findings += [*checks, schedule(present, commit), roster(epoch, by_digest[epoch.digest])]
+    return findings
 
 
 def _allows(terms: Terms) -> tuple[float, int]:
@@ -314,75 +299,28 @@ def _allows(terms: Terms) -> tuple[float, int]:
     return math.inf if terms.budget is None else terms.budget, -terms.policy.horizon
 
 
-def _check_publisher(trial: Trial, terms: Sequence[Terms]) -> tuple[BlackBox, list[Check]]:
-    if not terms:
-        raise PolicyError("a publisher is given but no terms; give --config, a zone file.")
-    try:
-        box = certify_publisher(
-            trial.factory,
-            terms[0],
-            samples=trial.samples,
-            confidence=trial.confidence,
-            seed=trial.seed,
-        )
-        return box, [
-            *_check_bounds(box),
-            *check_behaviour(trial.factory, terms[0], seed=trial.seed),
-        ]
-    except HushgridError:
-        raise
-    except (Exception, SystemExit) as error:  # whatever a stranger's code may raise
-        raise PolicyError(
-            f"the publisher failed with {type(error).__name__} ({error}); fix it, see"
-            " docs/audit.md."
-        ) from error
-
-
-def _check_bounds(box: BlackBox) -> list[Check]:
-    """Compare the certified losses with the promised ones."""
-    found = []
-    pairs = [("one release", box.one_step, box.promised)]
-    if box.trajectory is not None:
-        pairs.append((f"{box.steps} releases", box.trajectory, box.promised_trajectory))
-    for what, bound, promised in pairs:
-        text = (
-            f"A black-box test certifies a loss of {bound.epsilon:.4g} for {what} where"
-            f" {promised:.4g} is promised (confidence {box.confidence:g},"
-            f" {sum(bound.samples) // 2} tested samples a side)."
-        )
-        broken = bound.epsilon > promised * (1 + 1e-9)
-        found.append(Check("noise_scale", "failed" if broken else "passed", text))
-    if box.p_frequent_small_noise < FALSE_ALARM:
-        text = (
-            "Noise is small more often than noise of the scale due can be"
-            f" ({2 * box.samples} draws of step 1; p = {box.p_frequent_small_noise:.1e})."
-        )
-        found.append(Check("noise_scale", "failed", text))
-    return found
-
-
 def _unchecked(
-    found: Sequence[Check],
+    findings: Sequence[Check],
     evidence: Sequence[Evidence],
     terms: Sequence[Terms],
-    trial: Trial | None,
+    trial: PublisherTest | None,
 ) -> list[Check]:
     """A check for each id without a finding, with the reason."""
-    present = {check.id for check in found}
-    left = []
+    present = {check.id for check in findings}
+    checks = []
     for name in CHECKS:
         if name in present:
             continue
         if name == "chain":
             of = "A trace has no chain." if evidence else "There is no ledger."
-            left.append(Check(name, "not_applicable", of))
+            checks.append(Check(name, "not_applicable", of))
         elif not terms:
-            left.append(Check(name, "not_checked", "Not checked: needs --config."))
+            checks.append(Check(name, "not_checked", "Not checked: needs --config."))
         elif not evidence and trial is None:
             text = "Not checked: needs a ledger or a trace, or --publisher."
-            left.append(Check(name, "not_checked", text))
+            checks.append(Check(name, "not_checked", text))
         else:
-            left.append(
+            checks.append(
                 Check(name, "not_applicable", "No ledger or trace with these terms was given.")
             )
-    return left
+    return checks

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
+from hushgrid.adversary.recording import Recording
 from hushgrid.belief.load_filter import DayClock, EvenDays, Knowledge
-from hushgrid.compare.attack import Recording
 from hushgrid.mechanism.policy import Policy
 from hushgrid.mechanism.release import (
     HasRelease,
@@ -40,12 +40,12 @@ class AccountFinding(NamedTuple):
     """What terms say about the accounts of one epoch.
 
     Attributes:
-        same: The epoch has these terms; only then anything is found.
+        has_terms: The epoch has these terms; only then anything is found.
         seq: The number of the first record that states one wrongly; None: there is none.
         text: What it states wrongly, in words.
     """
 
-    same: bool
+    has_terms: bool
     seq: int | None = None
     text: str = ""
 
@@ -120,7 +120,7 @@ class Terms:
         """What records call these terms."""
         return self.first_state().digest
 
-    def named(self, zone: str) -> Terms:
+    def for_zone(self, zone: str) -> Terms:
         """The same terms for a zone of another name."""
         return replace(self, zone=Zone(zone, self.zone.bound, self.zone.export))
 
@@ -173,7 +173,7 @@ class RecordedEpoch:
         committed: Number of those scales, or None.
         seconds: Length of a step [s], where it is on record.
         lost: Steps of the epoch whose release may have been published and lost.
-        stated: Figures of its record that follow from the terms, by name; `houses` as a tuple of
+        figures: Figures of its record that follow from the terms, by name; `houses` as a tuple of
             names.
     """
 
@@ -187,7 +187,7 @@ class RecordedEpoch:
     committed: int | None = None
     seconds: int | None = None
     lost: frozenset[int] = frozenset()
-    stated: Mapping[str, Any] = field(default_factory=dict)
+    figures: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +248,6 @@ def from_recording(recorded: Recording) -> Evidence:
     Returns:
         Its releases as one epoch.
     """
-    entries = tuple(RecordedRelease(n, one) for n, one in enumerate(recorded.releases, 2))
+    entries = tuple(RecordedRelease(n, release) for n, release in enumerate(recorded.releases, 2))
     epoch = RecordedEpoch(1, recorded.digest, 1, len(entries), entries)
     return Evidence(recorded.zone, "trace", (epoch,))

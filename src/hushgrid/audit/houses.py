@@ -124,7 +124,7 @@ def block_loss(
             continue
         bits = [state >> (m - 1 - j) & 1 for j in range(m)]
         load = reduce(np.convolve, [pair[bit] for pair, bit in zip(laws, bits, strict=True)])
-        sides[bits[house]] = _added(sides[bits[house]], chance * load)
+        sides[bits[house]] = _sum_laws(sides[bits[house]], chance * load)
     return _largest_ratio(sides, scale)
 
 
@@ -133,13 +133,13 @@ def _largest_ratio(sides: Sequence[Floats], scale: float) -> float:
     absent, present = sides
     if not absent.any() or not present.any():
         return 0.0
-    found = log_ratio(absent / absent.sum(), present / present.sum(), scale)
-    return float(np.nanmax(np.abs(found)))  # without noise some loads have no chance at all
+    ratios = log_ratio(absent / absent.sum(), present / present.sum(), scale)
+    return float(np.nanmax(np.abs(ratios)))  # without noise some loads have no chance at all
 
 
-def _added(one: Floats, other: Floats) -> Floats:
-    size = max(len(one), len(other))
-    return np.asarray(np.pad(one, (0, size - len(one))) + np.pad(other, (0, size - len(other))))
+def _sum_laws(law: Floats, addend: Floats) -> Floats:
+    size = max(len(law), len(addend))
+    return np.asarray(np.pad(law, (0, size - len(law))) + np.pad(addend, (0, size - len(addend))))
 
 
 def worst_of_blocks(
@@ -156,7 +156,7 @@ def worst_of_blocks(
     Returns:
         Losses by house; blocks that take too much work are left out.
     """
-    found: dict[int, RealisedLoss] = {}
+    worst: dict[int, RealisedLoss] = {}
     for theta, model in enumerate(models):
         if all(piece.size == 1 for piece in model.chains):
             continue
@@ -170,22 +170,22 @@ def worst_of_blocks(
                     continue
                 for place, house in enumerate(houses.tolist()):
                     loss = block_loss(states, laws, place, scale)
-                    known = found.get(house)
-                    if known is None or loss > known.loss:
-                        found[house] = RealisedLoss(house, t, tuple(houses.tolist()), theta, loss)
-    return [found[house] for house in sorted(found)]
+                    largest = worst.get(house)
+                    if largest is None or loss > largest.loss:
+                        worst[house] = RealisedLoss(house, t, tuple(houses.tolist()), theta, loss)
+    return [worst[house] for house in sorted(worst)]
 
 
 def _laws_of(first: State, houses: Sequence[int], t: int) -> list[tuple[Floats, Floats]]:
     """The worst laws within the policy's eta, (absent, present), of some houses at step t."""
     f, bound, eta = first.scheduler.consumption, first.zone.bound, first.policy.eta
-    found = []
+    laws = []
     for house in houses:
         kind = int(f.class_of[house])
         absent, present = (f.law(t, kind, occupied=o) for o in (False, True))
         ends = (0, int(bound[house])) if absent.mean <= present.mean else (int(bound[house]), 0)
-        found.append((worst_law(absent, ends[0], eta), worst_law(present, ends[1], eta)))
-    return found
+        laws.append((worst_law(absent, ends[0], eta), worst_law(present, ends[1], eta)))
+    return laws
 
 
 def _work(laws: Sequence[tuple[Floats, Floats]]) -> int:
@@ -221,17 +221,17 @@ def mixture_loss(
     sides = [np.zeros(1), np.zeros(1)]
     for model in models:
         at_home = _home(model, t)
-        others = reduce(
+        background = reduce(
             np.convolve, [_blend(laws[j], at_home[j]) for j in houses if j != house], np.ones(1)
         )
         for s, chance in enumerate((1 - at_home[house], at_home[house])):
             if chance > 0:
-                sides[s] = _added(sides[s], chance * np.convolve(others, laws[house][s]))
+                sides[s] = _sum_laws(sides[s], chance * np.convolve(background, laws[house][s]))
     return _largest_ratio(sides, scale)
 
 
 def _blend(pair: tuple[Floats, Floats], home: float) -> Floats:
-    return _added((1 - home) * pair[0], home * pair[1])
+    return _sum_laws((1 - home) * pair[0], home * pair[1])
 
 
 def _home(model: OccupancyModel, t: int) -> Floats:
@@ -284,35 +284,38 @@ class Houses:
     worst: int
 
 
-def houses(made: Recomputed, leakage: Floats | None) -> Houses:
+def houses(recomputed: Recomputed, leakage: Floats | None) -> Houses:
     """Compute the losses of every house in an epoch.
 
     Args:
-        made: The recomputed epoch.
+        recomputed: The recomputed epoch.
         leakage: (N,) leakage, an element of the result of `leakages`.
 
     Returns:
         The losses.
     """
-    first, losses = made.first, made.losses
-    stated = np.array(made.recorded_scale)
+    first, losses = recomputed.first, recomputed.losses
+    scales = np.array(recomputed.recorded_scale)
     if not len(losses):
-        losses, stated = np.zeros((1, first.zone.n_houses)), np.zeros(1)
-    each = np.where(stated > 0, 1 / np.where(stated > 0, stated, 1), 0.0)
-    for t in made.epoch.lost if first.scheduler.ahead else ():  # booked by the schedule
-        if t <= min(len(each), first.policy.horizon) and not each[t - 1]:
-            each[t - 1] = 1 / max(first.scheduler.at(t).scale, first.policy.min_scale)
-    bare = any(entry.scale == 0 for entry in made.used) or not first.policy.schedule.per_release
-    whole = math.inf if bare else _by_blocks(made, each).sum()
-    total = np.array([sum_up(column) for column in _by_blocks(made, losses).T.tolist()])
-    any_total = np.maximum(_reach(made) * whole, total)
+        losses, scales = np.zeros((1, first.zone.n_houses)), np.zeros(1)
+    inverse_scales = np.where(scales > 0, 1 / np.where(scales > 0, scales, 1), 0.0)
+    for t in recomputed.epoch.lost if first.scheduler.ahead else ():  # booked by the schedule
+        if t <= min(len(inverse_scales), first.policy.horizon) and not inverse_scales[t - 1]:
+            inverse_scales[t - 1] = 1 / max(first.scheduler.at(t).scale, first.policy.min_scale)
+    bare = (
+        any(entry.scale == 0 for entry in recomputed.releases)
+        or not first.policy.schedule.per_release
+    )
+    loss_per_wh = math.inf if bare else _by_blocks(recomputed, inverse_scales).sum()
+    total = np.array([sum_up(column) for column in _by_blocks(recomputed, losses).T.tolist()])
+    any_total = np.maximum(_reach(recomputed) * loss_per_wh, total)
     by = total if leakage is None else leakage
     worst = int(np.argmax(np.where(np.isfinite(by), by, math.inf)))
-    realised, mixture = _realised(made)
+    realised, mixture = _realised(recomputed)
     return Houses(
         first.zone.id,
-        made.epoch.first,
-        len(made.used),
+        recomputed.epoch.first,
+        len(recomputed.releases),
         first.zone.bound,
         (losses > 0).sum(axis=0),
         losses.max(axis=0),
@@ -321,22 +324,22 @@ def houses(made: Recomputed, leakage: Floats | None) -> Houses:
         any_total,
         realised,
         mixture,
-        _composed(made, worst),
+        _composed(recomputed, worst),
         worst,
     )
 
 
-def _reach(made: Recomputed) -> Floats:
+def _reach(recomputed: Recomputed) -> Floats:
     """(N,) how far the readings of a house, and of those that move with it, can be apart [Wh]."""
-    reach = made.first.zone.bound.astype(np.float64)
-    for block in joined_blocks(made.terms.models):
-        reach[list(block.houses)] = made.first.zone.bound[list(block.houses)].sum()
+    reach = recomputed.first.zone.bound.astype(np.float64)
+    for block in joined_blocks(recomputed.terms.models):
+        reach[list(block.houses)] = recomputed.first.zone.bound[list(block.houses)].sum()
     return reach
 
 
-def _by_blocks(made: Recomputed, steps: Floats) -> Floats:
+def _by_blocks(recomputed: Recomputed, steps: Floats) -> Floats:
     """Losses of steps, of each block of steps its own once: the largest of its releases."""
-    lengths = made.lengths(len(steps))
+    lengths = recomputed.lengths(len(steps))
     if not lengths:
         return steps
     return np.asarray(np.maximum.reduceat(steps, np.cumsum([0, *lengths[:-1]])))
@@ -354,58 +357,60 @@ def leakages(recomputed: Sequence[Recomputed], evidence: Sequence[Evidence]) -> 
     Returns:
         (N,) leakage for each epoch, None where there is no bound.
     """
-    found: list[Floats | None] = [None] * len(recomputed)
+    by_epoch: list[Floats | None] = [None] * len(recomputed)
     for run in _runs(recomputed, evidence):
         first = recomputed[run[0]]
         spans = [(m.epoch.first, _rows(m)) for m in map(recomputed.__getitem__, run)]
         begin, ends = spans[0][0], [at for at, _ in spans[1:]] + [max(a + len(r) for a, r in spans)]
         losses = np.zeros((ends[-1] - begin, first.first.zone.n_houses))
         lengths: tuple[int, ...] = ()
-        for (at, own), end, place in zip(spans, ends, run, strict=True):
-            losses[at - begin : at - begin + len(own)] += own
-            made = recomputed[place]
-            for last, more in _booked_beyond(made, evidence):
+        for (at, rows), end, place in zip(spans, ends, run, strict=True):
+            losses[at - begin : at - begin + len(rows)] += rows
+            present = recomputed[place]
+            for last, more in _booked_beyond(present, evidence):
                 losses[min(last, len(losses) + begin - 1) - begin] += more
-            if made.terms.policy.schedule.lengths:  # and steps between epochs, each its own
-                steps = min(len(own), end - at)
-                lengths += (1,) * (at - begin - sum(lengths)) + made.lengths(steps)
+            if present.terms.policy.schedule.lengths:  # and steps between epochs, each its own
+                steps = min(len(rows), end - at)
+                lengths += (1,) * (at - begin - sum(lengths)) + present.lengths(steps)
         if not np.isfinite(losses).all():
             continue
         other_epochs, models = first.terms.other_epochs, first.terms.models
         if other_epochs is not None and len(run) > 1:
             models = other_epochs.models(begin, len(losses))
-        each = [np.zeros(losses.shape[1]) for _ in run]
+        worst_of_run = [np.zeros(losses.shape[1]) for _ in run]
         for members, column, total in leakage_by_houses(models, losses, lengths=lengths):
-            for (at, own), end, worst in zip(spans, ends, each, strict=True):
-                here = total[at - begin : max(at + len(own), end) - begin].max(axis=0)
-                worst[members] = here[column]
-        for place, worst in zip(run, each, strict=True):
-            found[place] = worst
-    return found
+            for (at, rows), end, worst in zip(spans, ends, worst_of_run, strict=True):
+                largest = total[at - begin : max(at + len(rows), end) - begin].max(axis=0)
+                worst[members] = largest[column]
+        for place, worst in zip(run, worst_of_run, strict=True):
+            by_epoch[place] = worst
+    return by_epoch
 
 
-def _booked_beyond(made: Recomputed, evidence: Sequence[Evidence]) -> Iterator[tuple[int, float]]:
+def _booked_beyond(
+    recomputed: Recomputed, evidence: Sequence[Evidence]
+) -> Iterator[tuple[int, float]]:
     """(last step, loss of any house) of gaps whose steps are on record as well: published twice."""
-    epoch = made.epoch
-    own = [one for one in evidence if any(each is epoch for each in one.epochs)]
-    published = {entry.step for entry in epoch.entries if entry.source == "readings"}
-    for gap in (gap for one in own for gap in one.gaps):
+    epoch = recomputed.epoch
+    sources = [source for source in evidence if any(member is epoch for member in source.epochs)]
+    release_steps = {entry.step for entry in epoch.entries if entry.source == "readings"}
+    for gap in (gap for source in sources for gap in source.gaps):
         steps = {t - epoch.first + 1 for t in range(gap.first, gap.last + 1)} & epoch.lost
-        if gap.epsilon and steps & published:
+        if gap.epsilon and steps & release_steps:
             yield gap.last, gap.epsilon
 
 
-def promise_kept(made: Recomputed, leakage: Floats | None) -> Check:
+def promise_kept(recomputed: Recomputed, leakage: Floats | None) -> Check:
     """Compare what all releases say about one interval with an interval promise.
 
     Args:
-        made: The recomputed epoch.
+        recomputed: The recomputed epoch.
         leakage: (N,) worst leakage about one step of it, None where there is no bound.
 
     Returns:
         The check; of other promises not applicable.
     """
-    name, terms = "promise", made.terms
+    name, terms = "promise", recomputed.terms
     if terms.secret != "interval":
         return Check(name, "not_applicable", "The promise is not about an interval.")
     if leakage is None:
@@ -416,7 +421,7 @@ def promise_kept(made: Recomputed, leakage: Floats | None) -> Check:
         f" {promised:.4g} is promised."
     )
     if worst > promised * (1 + 1e-6):  # as where an epoch is begun
-        return Check(name, "failed", text, made.epoch.place)
+        return Check(name, "failed", text, recomputed.epoch.place)
     return Check(name, "passed", text)
 
 
@@ -425,19 +430,21 @@ def _runs(recomputed: Sequence[Recomputed], evidence: Sequence[Evidence]) -> Ite
 
     One without a release, published or lost, comes alone and ends no run.
     """
-    used = [epoch for one in evidence for epoch in one.epochs if epoch.entries or epoch.lost]
-    place_of = {id(epoch): place for place, epoch in enumerate(used)}
+    epochs = [
+        epoch for source in evidence for epoch in source.epochs if epoch.entries or epoch.lost
+    ]
+    place_of = {id(epoch): place for place, epoch in enumerate(epochs)}
     run: list[int] = []
-    for place, made in enumerate(recomputed):
-        if id(made.epoch) not in place_of:
+    for place, present in enumerate(recomputed):
+        if id(present.epoch) not in place_of:
             yield [place]
             continue
         if run:
             before = recomputed[run[-1]]
-            next_to = place_of[id(before.epoch)] + 1 == place_of[id(made.epoch)]
+            next_to = place_of[id(before.epoch)] + 1 == place_of[id(present.epoch)]
             last = max((entry.step for entry in before.epoch.entries), default=0)
-            later = made.epoch.first >= before.epoch.first + max(last, 1)
-            if not (next_to and later and _same_terms(before, made)):
+            later = present.epoch.first >= before.epoch.first + max(last, 1)
+            if not (next_to and later and _same_terms(before, present)):
                 yield run
                 run = []
         run.append(place)
@@ -445,60 +452,66 @@ def _runs(recomputed: Sequence[Recomputed], evidence: Sequence[Evidence]) -> Ite
         yield run
 
 
-def _same_terms(before: Recomputed, made: Recomputed) -> bool:
+def _same_terms(before: Recomputed, present: Recomputed) -> bool:
     """Whether two epochs differ in their times alone, whichever files their terms are from."""
-    own, epoch = made.terms.other_epochs, before.epoch
+    other_epochs, epoch = present.terms.other_epochs, before.epoch
     if (
-        own is None
+        other_epochs is None
         or before.terms.other_epochs is None
-        or made.terms.zone.id != before.terms.zone.id
+        or present.terms.zone.id != before.terms.zone.id
     ):
         return False
-    if own is before.terms.other_epochs:
+    if other_epochs is before.terms.other_epochs:
         return True
-    return own.terms(epoch.digest, epoch.first) is not None
+    return other_epochs.terms(epoch.digest, epoch.first) is not None
 
 
-def _rows(made: Recomputed) -> Floats:
-    return made.losses if len(made.losses) else np.zeros((1, made.first.zone.n_houses))
+def _rows(recomputed: Recomputed) -> Floats:
+    return (
+        recomputed.losses
+        if len(recomputed.losses)
+        else np.zeros((1, recomputed.first.zone.n_houses))
+    )
 
 
-def _composed(made: Recomputed, house: int) -> float | None:
+def _composed(recomputed: Recomputed, house: int) -> float | None:
     """The worst house's epsilon at DELTA: exact events where no step is missing, else sums."""
-    if not made.used:
+    if not recomputed.releases:
         return 0.0
-    steps = [entry.step for entry in made.used]
-    if steps == list(range(1, len(made.losses) + 1)):
+    steps = [entry.step for entry in recomputed.releases]
+    if steps == list(range(1, len(recomputed.losses) + 1)):
         try:
-            account = ReleaseAccount(made.first)
-            for entry in made.used:
-                account = account.add(made.release_of(entry))
+            account = ReleaseAccount(recomputed.first)
+            for entry in recomputed.releases:
+                account = account.add(recomputed.release_of(entry))
             return account.epsilon(house, DELTA)
         except HushgridError:  # scales that the terms do not lead to: known from other checks
             pass
-    column = _by_blocks(made, made.losses)[:, house]
+    column = _by_blocks(recomputed, recomputed.losses)[:, house]
     return compose(column[column > 0].tolist(), DELTA) if np.isfinite(column).all() else None
 
 
-def _realised(made: Recomputed) -> tuple[tuple[RealisedLoss, ...], tuple[tuple[int, float], ...]]:
+def _realised(
+    recomputed: Recomputed,
+) -> tuple[tuple[RealisedLoss, ...], tuple[tuple[int, float], ...]]:
     """Losses of houses in blocks, and mixtures over Theta: each at its house's worst release.
 
     That is the release with the house's largest loss by the rules, exact releases included.
     """
-    planned, models = made.terms.policy.schedule, made.terms.models
-    if not made.used or not planned.per_release or planned.lengths:
+    schedule, models = recomputed.terms.policy.schedule, recomputed.terms.models
+    if not recomputed.releases or not schedule.per_release or schedule.lengths:
         return (), ()
-    at = made.losses[[entry.step - 1 for entry in made.used]].argmax(axis=0)
-    joined = {i for m in models for p in m.chains if p.size > 1 for i in p.members.flat}
+    at = recomputed.losses[[entry.step - 1 for entry in recomputed.releases]].argmax(axis=0)
+    block_houses = {i for m in models for p in m.chains if p.size > 1 for i in p.members.flat}
     blocks, mixture = dict[int, RealisedLoss](), []
-    for place in sorted({int(at[house]) for house in joined}):
-        entry = made.used[place]
-        for one in worst_of_blocks(made.first, models, entry.step, entry.scale):
-            if at[one.house] == place:
-                blocks[one.house] = one
-    for house in range(min(made.first.zone.n_houses, _FEW)):
-        entry = made.used[at[house]]
-        loss = mixture_loss(made.first, models, house, entry.step, entry.scale)
+    for place in sorted({int(at[house]) for house in block_houses}):
+        entry = recomputed.releases[place]
+        for worst_loss in worst_of_blocks(recomputed.first, models, entry.step, entry.scale):
+            if at[worst_loss.house] == place:
+                blocks[worst_loss.house] = worst_loss
+    for house in range(min(recomputed.first.zone.n_houses, _FEW)):
+        entry = recomputed.releases[at[house]]
+        loss = mixture_loss(recomputed.first, models, house, entry.step, entry.scale)
         if loss is not None:
             mixture.append((house, loss))
     return tuple(blocks[house] for house in sorted(blocks)), tuple(mixture)
@@ -517,14 +530,14 @@ def fifteen_fifteen(terms: Terms) -> Check:
     caveat = " The rule is a custom, not a proof: promises rest on the noise."
     if n < 15:
         return Check(name, "noted", f"{n} customers, fewer than 15.{caveat}")
-    steps, worst, at, who = min(terms.policy.horizon, _STEPS), 0.0, 1, 0
+    steps, worst, at, house = min(terms.policy.horizon, _STEPS), 0.0, 1, 0
     for t, belief in enumerate(islice(marginals(terms.models[0]), steps), 1):
         expected = expected_readings(belief, terms.models[0], terms.consumption)
         share = float(expected.max() / expected.sum()) if expected.sum() > 0 else 0.0
         if share > worst:
-            worst, at, who = share, t, int(expected.argmax())
+            worst, at, house = share, t, int(expected.argmax())
     if worst > 0.15:
-        text = f"House {who} is expected to make up {worst:.0%} of the load at step {at}.{caveat}"
+        text = f"House {house} is expected to make up {worst:.0%} of the load at step {at}.{caveat}"
         return Check(name, "noted", text, at)
     text = f"{n} customers, none above {worst:.1%} of the expected load.{caveat}"
     return Check(name, "passed", text)

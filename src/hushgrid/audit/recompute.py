@@ -57,9 +57,9 @@ class Recomputed:
         losses: (T, N) losses at the stated scales.
         due: (T,) scales the terms lead to [Wh].
         recorded_scale: (T,) scales on record [Wh]; 0 without readings.
-        used: Releases from readings.
-        residual: Noisy load - public guess of the releases in `used` [Wh].
-        scale: Scales stated in `used` [Wh].
+        releases: Releases from readings.
+        residual: Noisy load - public guess of the `releases` [Wh].
+        scale: Scales stated in `releases` [Wh].
     """
 
     epoch: RecordedEpoch
@@ -68,7 +68,7 @@ class Recomputed:
     losses: Floats
     due: tuple[float, ...]
     recorded_scale: tuple[float, ...]
-    used: tuple[RecordedRelease, ...]
+    releases: tuple[RecordedRelease, ...]
     residual: Floats
     scale: Floats
 
@@ -78,30 +78,30 @@ class Recomputed:
 
     def lengths(self, steps: int) -> tuple[int, ...]:
         """Blocks of steps with one noise, of the first `steps`; empty: noise of its own."""
-        planned = self.terms.policy.schedule
-        own = planned.with_epsilons(planned.epsilons[:steps]).lengths if planned.lengths else ()
-        return own + (1,) * (steps - sum(own) if own else 0)
+        plan = self.terms.policy.schedule
+        lengths = plan.with_epsilons(plan.epsilons[:steps]).lengths if plan.lengths else ()
+        return lengths + (1,) * (steps - sum(lengths) if lengths else 0)
 
     @property
     def block(self) -> Ints | None:
-        """First step of the block of each release in `used`; None where noise is its own."""
-        planned = self.terms.policy.schedule
-        if not planned.lengths:
+        """First step of the block of each of `releases`; None where noise is its own."""
+        plan = self.terms.policy.schedule
+        if not plan.lengths:
             return None
-        return np.array([planned.span(entry.step)[0] for entry in self.used], np.int64)
+        return np.array([plan.span(entry.step)[0] for entry in self.releases], np.int64)
 
 
 def _release(first: State, entry: RecordedRelease) -> Release:
     """With the names, the noise law and the block that the terms lead to, whatever is stated."""
-    planned = first.policy.schedule
+    plan = first.policy.schedule
     return replace(
         entry.release,
         zone=first.zone.id,
         load_hat=int(entry.load_hat or 0),
         rule=first.rule,
         digest=first.digest,
-        noise=planned.noise_at(entry.scale),
-        block=(planned.place(entry.step) or None) if entry.scale > 0 else None,
+        noise=plan.noise_at(entry.scale),
+        block=(plan.place(entry.step) or None) if entry.scale > 0 else None,
     )
 
 
@@ -125,18 +125,18 @@ def recompute(
     for entry in epoch.entries:
         walk.take(entry)
     walk.finish()
-    made = Recomputed(
+    recomputed = Recomputed(
         epoch,
         terms,
         walk.first,
         np.array(walk.losses).reshape(-1, terms.zone.n_houses),
         tuple(walk.due),
-        tuple(walk.stated),
-        tuple(walk.used),
+        tuple(walk.recorded_scale),
+        tuple(walk.releases),
         np.array(walk.residuals),
         np.array(walk.scales),
     )
-    return made, [*walk.checks(), _spread(made)]
+    return recomputed, [*walk.checks(), _spread(recomputed)]
 
 
 class _Walk:
@@ -155,11 +155,11 @@ class _Walk:
         self.terms, self.first, self._lost = terms, first, lost
         self._state, self._last_digits = self.first, 0
         self._rates: list[float] = []
-        self._drawn: tuple[int, int | None] = (-1, None)  # first step less 1 and mark of a block
+        self._draw: tuple[int, int | None] = (-1, None)  # first step less 1 and mark of a block
         self.losses: list[Floats] = []
         self.due: list[float] = []
-        self.stated: list[float] = []
-        self.used: list[RecordedRelease] = []
+        self.recorded_scale: list[float] = []
+        self.releases: list[RecordedRelease] = []
         self.residuals: list[float] = []
         self.scales: list[float] = []
         self._faults: dict[str, Check] = {}
@@ -183,10 +183,10 @@ class _Walk:
         self._check_stated(entry, due)
         law = self._public.predicted(self._rates)
         guess = float((law.weights * law.mean).sum()) - self._public.clamped_energy(self._rates)
-        self.used.append(entry)
+        self.releases.append(entry)
         self.scales.append(entry.scale)
         self.residuals.append((entry.load_hat or 0) - guess)
-        self.stated.append(entry.scale)
+        self.recorded_scale.append(entry.scale)
         self.losses.append(self._loss(entry))
         self._public = self._public.after(entry.load_hat or 0, entry.scale, self._rates)
         self._state = replay(self._state, _release(self.first, entry))
@@ -202,12 +202,12 @@ class _Walk:
         self._public = self._public.passed()
         self._state = skip(self._state, rate)
         self.due.append(0.0)
-        self.stated.append(0.0)
+        self.recorded_scale.append(0.0)
         t, policy = len(self._rates) + 1, self.terms.policy
-        lost = np.zeros(self.terms.zone.n_houses)
+        losses = np.zeros(self.terms.zone.n_houses)
         if t in self._lost and t <= policy.horizon:
-            lost = self._lost_at(t)
-        self.losses.append(lost)
+            losses = self._lost_at(t)
+        self.losses.append(losses)
         self._rates.append(rate)
 
     def _lost_at(self, t: int) -> Floats:
@@ -246,9 +246,9 @@ class _Walk:
 
         Whether the account chooses just this is checked with the accounts.
         """
-        planned = self.first.scheduler.at(entry.step, self._rates)
-        less = self.terms.secret == "interval" and 0 < entry.epsilon < planned.epsilon
-        return None if not less or _same(entry.epsilon, planned.epsilon) else entry.epsilon
+        plan = self.first.scheduler.at(entry.step, self._rates)
+        less = self.terms.secret == "interval" and 0 < entry.epsilon < plan.epsilon
+        return None if not less or _same(entry.epsilon, plan.epsilon) else entry.epsilon
 
     def _check_stated(self, entry: RecordedRelease, due: Release) -> None:
         """Every figure stated with the noisy load must follow from public figures only."""
@@ -264,8 +264,8 @@ class _Walk:
         elif not self._near(entry.put_back, due.put_back):
             self._fault("post_processing", entry, "puts back other energy than the public expects")
         for name in ("base", "model_share"):
-            given, found = getattr(entry, name), getattr(due, name)
-            if (given is None) != (found is None) or not self._near(given, found):
+            figure, due_figure = getattr(entry, name), getattr(due, name)
+            if (figure is None) != (due_figure is None) or not self._near(figure, due_figure):
                 fault = f"states a {name} that does not follow from the terms and the releases"
                 self._fault("post_processing", entry, fault)
         if not self._near(entry.feed_in, due.feed_in):
@@ -275,14 +275,14 @@ class _Walk:
             self._fault("post_processing", entry, fault)
         if entry.covariates != due.covariates:
             self._fault("post_processing", entry, "states other covariates than those of the terms")
-        stated = entry.block or {}
-        if {**stated, "mark": 0} != {**(due.block or {}), "mark": 0}:
+        block = entry.block or {}
+        if {**block, "mark": 0} != {**(due.block or {}), "mark": 0}:
             fault = "states another place in a block of steps than that of the terms"
             self._fault("post_processing", entry, fault)
-        drawn = entry.step - stated.get("place", 0), stated.get("mark")
-        if stated and self._drawn[0] == drawn[0] and self._drawn != drawn:
+        draw = entry.step - block.get("place", 0), block.get("mark")
+        if block and self._draw[0] == draw[0] and self._draw != draw:
             self._fault("post_processing", entry, "states noise drawn anew within a block of steps")
-        self._drawn = drawn
+        self._draw = draw
         for name in ("scale", "epsilon", "epsilon_any", "delta"):
             if not self._near(getattr(entry, name), getattr(due, name), _CLOSE):
                 fault = f"states a figure for {name} that does not follow from the terms"
@@ -297,12 +297,12 @@ class _Walk:
         if entry.houses not in (None, self.terms.zone.n_houses):
             self._fault("post_processing", entry, "counts another number of houses than the zone")
 
-    def _near(self, one: float | None, other: float | None, close: float = _NEAR) -> bool:
+    def _near(self, figure: float | None, due: float | None, close: float = _NEAR) -> bool:
         """Equal up to differences of exp and erf between machines, which are counted."""
-        if one is None or other is None or one == other:
-            return one == other
+        if figure is None or due is None or figure == due:
+            return figure == due
         self._last_digits += 1
-        return math.isclose(one, other, rel_tol=close, abs_tol=close)
+        return math.isclose(figure, due, rel_tol=close, abs_tol=close)
 
     def _check_stand_in(self, entry: RecordedRelease) -> None:
         """A release without readings must follow from public figures."""
@@ -314,16 +314,16 @@ class _Walk:
             fault = "states another sum of export limits than the terms"
             self._fault("post_processing", entry, fault)
         if entry.source == "fallback":
-            given = feed_in_rate(None, tariff)
-            if entry.rate != self.terms.fallback_rate or entry.feed_in != given:
+            feed_in = feed_in_rate(None, tariff)
+            if entry.rate != self.terms.fallback_rate or entry.feed_in != feed_in:
                 self._fault("post_processing", entry, "is a fallback at another rate")
             return
         law = self._public.predicted(self._rates)
         guess = float((law.weights * law.mean).sum())
-        own = entry.estimate is None or self._near(entry.estimate, guess)
-        own = own and self._near(entry.feed_in, feed_in_rate(guess, tariff))
+        follows = entry.estimate is None or self._near(entry.estimate, guess)
+        follows = follows and self._near(entry.feed_in, feed_in_rate(guess, tariff))
         due = public_rate(guess, tariff, self._rates[-1] if self._rates else None)
-        if not own or not self._near(entry.rate, due):
+        if not follows or not self._near(entry.rate, due):
             self._fault("post_processing", entry, "is a forecast that is not the public's own")
 
     def _loss(self, entry: RecordedRelease) -> Floats:
@@ -340,7 +340,7 @@ class _Walk:
 
     def checks(self) -> list[Check]:
         """One check of each kind: its first fault, or that it passed."""
-        n = len(self.used)
+        n = len(self.releases)
         fine = {
             "noise_scale": f"All {n} stated scales are at least those the terms lead to.",
             "data_dependent_scale": f"All {n} scales are those of the public models alone.",
@@ -348,7 +348,7 @@ class _Walk:
             "post_processing": "Estimates, forecasts and energy put back are the public's own.",
             "protected_set": f"{n} scales cover every house that is uncertain.",
         }
-        found = [
+        checks = [
             self._faults.get(name) or Check(name, "passed", text) for name, text in fine.items()
         ]
         if self._last_digits and "post_processing" not in self._faults:
@@ -357,42 +357,42 @@ class _Walk:
                 " digits, as on another kind of machine, or if something were hidden there:"
                 " audit them on the publisher's kind."
             )
-            found = [one for one in found if one.id != "post_processing"]
-            found.append(Check("post_processing", "noted", text))
-        return found + ([self._faults["budget"]] if "budget" in self._faults else [])
+            checks = [check for check in checks if check.id != "post_processing"]
+            checks.append(Check("post_processing", "noted", text))
+        return checks + ([self._faults["budget"]] if "budget" in self._faults else [])
 
 
-def _same(one: float, other: float) -> bool:
-    return one == other or math.isclose(one, other, rel_tol=_CLOSE)
+def _same(figure: float, due: float) -> bool:
+    return figure == due or math.isclose(figure, due, rel_tol=_CLOSE)
 
 
-def _spread(made: Recomputed) -> Check:
+def _spread(recomputed: Recomputed) -> Check:
     """Whether releases scatter at least as much as their noise requires."""
-    planned = made.terms.policy.schedule
-    if not len(made.residual) or made.scale.min() <= 0:
+    plan = recomputed.terms.policy.schedule
+    if not len(recomputed.residual) or recomputed.scale.min() <= 0:
         return Check("noise_scale", "not_applicable", "No fixed noise to look for in the releases.")
-    p = p_small_noise(made.residual, made.scale, planned.noise, made.block)
-    word = f"{len(made.residual)} releases about the public guess, p = {p:.2g}"
+    p = p_small_noise(recomputed.residual, recomputed.scale, plan.noise, recomputed.block)
+    word = f"{len(recomputed.residual)} releases about the public guess, p = {p:.2g}"
     if p < FALSE_ALARM:
         text = f"Releases scatter less than noise of the stated scale makes them ({word})."
-        return Check("noise_scale", "failed", text, made.used[0].place)
+        return Check("noise_scale", "failed", text, recomputed.releases[0].place)
     return Check("noise_scale", "passed", f"Releases scatter as noise of that scale must ({word}).")
 
 
-def schedule(made: Recomputed, commit: Commit | None) -> Check:
+def schedule(recomputed: Recomputed, commit: Commit | None) -> Check:
     """Whether the scales are those committed to before the first reading.
 
     Args:
-        made: The recomputed epoch.
+        recomputed: The recomputed epoch.
         commit: Computes the digest of a schedule, or None.
 
     Returns:
         The check.
     """
-    name, epoch = "schedule", made.epoch
+    name, epoch = "schedule", recomputed.epoch
     if epoch.schedule is None or commit is None:
         return Check(name, "not_applicable", "There is no commitment to a schedule.")
-    scales = made.first.scheduler.scales()
+    scales = recomputed.first.scheduler.scales()
     if commit(epoch.digest, scales) == epoch.schedule:
         text = f"The {len(scales)} scales committed to are those of the terms."
         return Check(name, "passed", text)
@@ -413,10 +413,10 @@ def roster(epoch: RecordedEpoch, terms: Sequence[Terms]) -> Check:
     Returns:
         The check.
     """
-    known = [one.roster for one in terms if one.roster is not None]
-    if epoch.roster is None or not known:
+    rosters = [version.roster for version in terms if version.roster is not None]
+    if epoch.roster is None or not rosters:
         return Check("roster", "not_applicable", "No list of meters to compare.")
-    if epoch.roster in known:
+    if epoch.roster in rosters:
         return Check("roster", "passed", "The meters are those of the epoch.")
     text = f"Record {epoch.place} was opened for other meters than those given."
     return Check("roster", "failed", text, epoch.place)
@@ -432,51 +432,59 @@ def openings(evidence: Evidence, digests: Mapping[str, Terms]) -> list[Check]:
     Returns:
         The first fault, or that there is none; nothing where no epoch has known terms.
     """
-    found = _Openings(evidence)
+    openings = _Openings(evidence)
     for epoch in evidence.epochs:
-        fault = found.fault(epoch, digests.get(epoch.digest))
+        fault = openings.fault(epoch, digests.get(epoch.digest))
         if fault is not None:
             return [Check("terms", "failed", f"Record {epoch.place} states {fault}.", epoch.place)]
-    text = f"The records of {found.seen} epochs state what follows from the terms."
-    return [Check("terms", "passed", text)] if found.seen else []
+    text = f"The records of {openings.count} epochs state what follows from the terms."
+    return [Check("terms", "passed", text)] if openings.count else []
 
 
-def account(evidence: Evidence, given: Sequence[Terms]) -> Check:
+def account(evidence: Evidence, terms: Sequence[Terms]) -> Check:
     """Whether every account that the records state follows from those before it.
 
     Args:
         evidence: The records of a zone.
-        given: All terms given.
+        terms: All terms given.
 
     Returns:
         The check, with the first fault.
     """
     name, ledger = "account", evidence.ledger
-    promised = {
-        n for n, epoch in enumerate(evidence.epochs) if {"interval", "window"} & set(epoch.stated)
+    due = {
+        n for n, epoch in enumerate(evidence.epochs) if {"interval", "window"} & set(epoch.figures)
     }
-    if not promised:
+    if not due:
         return Check(name, "not_applicable", "No epoch has a promise about an interval.")
     if ledger is None:
         return Check(name, "not_checked", "The accounts of a chain that is not valid are no proof.")
-    terms = [one.accounts for one in given if one.zone.id == evidence.zone and one.accounts]
-    checked = set[int]()
+    accounts = [
+        version.accounts
+        for version in terms
+        if version.zone.id == evidence.zone and version.accounts
+    ]
+    numbers = set[int]()
     for number, epoch in enumerate(evidence.epochs):
-        findings = [finding for of in terms if (finding := of(ledger, number)).same]
+        findings = [
+            finding
+            for check_account in accounts
+            if (finding := check_account(ledger, number)).has_terms
+        ]
         if not findings:
             continue
-        checked.add(number)
+        numbers.add(number)
         bad = findings[0]
         if bad.seq is not None and all(finding.seq is not None for finding in findings):
             place = bad.seq + epoch.place - ledger.epochs[number].seq
             return Check(name, "failed", f"Record {place} {bad.text}.", place)
-    if missing := promised - checked:
+    if missing := due - numbers:
         place = evidence.epochs[min(missing)].place
         text = (
             f"{len(missing)} epochs from record {place} on: give the service file of their terms."
         )
         return Check(name, "not_checked", text, place)
-    return Check(name, "passed", f"The accounts of {len(promised)} epochs follow from the records.")
+    return Check(name, "passed", f"The accounts of {len(due)} epochs follow from the records.")
 
 
 class _Openings:
@@ -485,22 +493,22 @@ class _Openings:
     def __init__(self, evidence: Evidence) -> None:
         self._zone = evidence.zone
         self._names: dict[str, tuple[int, Sequence[str]]] = {}  # record and names by roster
-        self.seen = 0
+        self.count = 0
 
     def fault(self, epoch: RecordedEpoch, terms: Terms | None) -> str | None:
         """The first figure that does not follow."""
-        if terms is None or terms.zone.id != self._zone or not epoch.stated:
+        if terms is None or terms.zone.id != self._zone or not epoch.figures:
             return None
-        self.seen += 1
+        self.count += 1
         due: dict[str, Any] = {
             "horizon": terms.policy.horizon,
             "exact": terms.policy.on_empty == "publish_exact",
         }
-        return self._other(epoch, due) or self._other_houses(epoch, terms)
+        return self._figure_fault(epoch, due) or self._houses_fault(epoch, terms)
 
-    def _other_houses(self, epoch: RecordedEpoch, terms: Terms) -> str | None:
+    def _houses_fault(self, epoch: RecordedEpoch, terms: Terms) -> str | None:
         """A name needs the publisher's secret: names are counted and compared with each other."""
-        names, n = epoch.stated["houses"], terms.zone.n_houses
+        names, n = epoch.figures["houses"], terms.zone.n_houses
         if len(names) != n:
             return f"{len(names)} names for houses where {n} follow from the terms"
         if list(names) != sorted(names):
@@ -510,20 +518,20 @@ class _Openings:
             return f"other names for houses than record {place}, which has the same meters"
         return None
 
-    def _other(self, epoch: RecordedEpoch, due: Mapping[str, Any]) -> str | None:
+    def _figure_fault(self, epoch: RecordedEpoch, due: Mapping[str, Any]) -> str | None:
         """The first figure that differs."""
         for name, right in due.items():
-            given = epoch.stated.get(name)
-            if given != right:
-                found = f"no {name}" if given is None else f"{given!r} for {name}"
-                return f"{found} where {right} follows from the terms"
+            figure = epoch.figures.get(name)
+            if figure != right:
+                text = f"no {name}" if figure is None else f"{figure!r} for {name}"
+                return f"{text} where {right} follows from the terms"
         return None
 
 
 _TIMES = ("start", "applies_start", "applies_from")
 
 
-def _other_time(evidence: Evidence) -> Check | None:
+def _time_fault(evidence: Evidence) -> Check | None:
     """A release whose interval, or the one its rate begins with, is not that of its times."""
     for epoch in evidence.epochs:
         for entry in epoch.entries:
@@ -531,13 +539,13 @@ def _other_time(evidence: Evidence) -> Check | None:
             if length is None or at is None:
                 continue
             t, begins = epoch.first + entry.step - 1, at // length + 1  # the next after publication
-            given = (entry.start, entry.applies_start, entry.applies_from + epoch.first - 1)
+            times = (entry.start, entry.applies_start, entry.applies_from + epoch.first - 1)
             due = (t * length, begins * length, begins)
-            for name, one, other in zip(_TIMES, given, due, strict=True):
-                if one != other:
+            for name, time, due_time in zip(_TIMES, times, due, strict=True):
+                if time != due_time:
                     text = (
-                        f"Record {entry.place} (step {entry.step}) states {one} for {name} where"
-                        f" {other} follows from its step and the time of its publication."
+                        f"Record {entry.place} (step {entry.step}) states {time} for {name} where"
+                        f" {due_time} follows from its step and the time of its publication."
                     )
                     return Check("steps", "failed", text, entry.place)
     return None
@@ -553,7 +561,7 @@ def steps(evidence: Evidence) -> Check:
         The check; noted where steps have no release or a release may be lost, failed where times
         on record do not fit.
     """
-    if (fault := _other_time(evidence)) is not None:
+    if (fault := _time_fault(evidence)) is not None:
         return fault
     gaps = []
     for epoch in evidence.epochs:
@@ -564,13 +572,13 @@ def steps(evidence: Evidence) -> Check:
             if b > a + 1
         ]
     if evidence.gaps:
-        one = evidence.gaps[-1]
-        cost = "nothing yet" if one.epsilon is None else f"epsilon {one.epsilon:.6g}"
+        gap = evidence.gaps[-1]
+        cost = "nothing yet" if gap.epsilon is None else f"epsilon {gap.epsilon:.6g}"
         text = (
-            f"Releases of steps {one.first} to {one.last} may have been published and lost; record"
-            f" {one.place} books {cost} for them."
+            f"Releases of steps {gap.first} to {gap.last} may have been published and lost; record"
+            f" {gap.place} books {cost} for them."
         )
-        return Check("steps", "noted", text, one.place)
+        return Check("steps", "noted", text, gap.place)
     if not gaps:
         return Check("steps", "passed", f"{len(evidence.entries)} releases without a gap.")
     low, high, place = gaps[0]
@@ -612,8 +620,8 @@ def release_terms(
     Returns:
         The check.
     """
-    known, own = set(digests), {terms.zone.id for terms in digests.values()}
-    if evidence.zone not in own and own & set(zones):
+    zones_of_terms = {terms.zone.id for terms in digests.values()}
+    if evidence.zone not in zones_of_terms and zones_of_terms & set(zones):
         return Check(
             "terms", "not_checked", f"No terms of zone {evidence.zone!r}: give its --config too."
         )
@@ -625,20 +633,20 @@ def release_terms(
                     f" its epoch ({epoch.digest[:12]})."
                 )
                 return Check("terms", "failed", text, entry.place)
-    other = [epoch for epoch in evidence.epochs if epoch.digest not in known and epoch.entries]
-    if other and len(other) == len([e for e in evidence.epochs if e.entries]):
+    unknown = [epoch for epoch in evidence.epochs if epoch.digest not in digests and epoch.entries]
+    if unknown and len(unknown) == len([e for e in evidence.epochs if e.entries]):
         text = (
-            f"Record {other[0].entries[0].place} and those after it were made under terms"
-            f" {other[0].digest[:12]}; those given are"
-            f" {', '.join(sorted(d[:12] for d in known))}: another zone's or model's."
+            f"Record {unknown[0].entries[0].place} and those after it were made under terms"
+            f" {unknown[0].digest[:12]}; those given are"
+            f" {', '.join(sorted(d[:12] for d in digests))}: another zone's or model's."
         )
-        return Check("terms", "failed", text, other[0].entries[0].place)
-    if other:
+        return Check("terms", "failed", text, unknown[0].entries[0].place)
+    if unknown:
         text = (
-            f"{len(other)} epochs were made under other terms, from record {other[0].place} on:"
+            f"{len(unknown)} epochs were made under other terms, from record {unknown[0].place} on:"
             " give their --config too."
         )
-        return Check("terms", "not_checked", text, other[0].place)
+        return Check("terms", "not_checked", text, unknown[0].place)
     return Check(
         "terms", "passed", f"All releases are of the terms given (epochs: {len(evidence.epochs)})."
     )
@@ -657,13 +665,15 @@ def seed_reuse(streams: Sequence[Recomputed]) -> Check:
         The check.
     """
     name = "seed_reuse"
-    usable = [made for made in streams if len(made.used) >= LEAST and made.scale.min() > 0]
-    for made in usable:
-        lag, p = p_repeated_noise(made.residual, made.scale, block=made.block)
-        if p < FALSE_ALARM / len(usable) and made.terms.policy.schedule.noise != "gaussian":
-            place = made.used[lag].place
+    usable = [
+        stream for stream in streams if len(stream.releases) >= LEAST and stream.scale.min() > 0
+    ]
+    for stream in usable:
+        lag, p = p_repeated_noise(stream.residual, stream.scale, block=stream.block)
+        if p < FALSE_ALARM / len(usable) and stream.terms.policy.schedule.noise != "gaussian":
+            place = stream.releases[lag].place
             text = (
-                f"From record {place} on, the noise of zone {made.terms.zone.id!r} is that of"
+                f"From record {place} on, the noise of zone {stream.terms.zone.id!r} is that of"
                 f" {lag} releases before (p = {p:.1e})."
             )
             return Check(name, "failed", text, place)
@@ -671,26 +681,26 @@ def seed_reuse(streams: Sequence[Recomputed]) -> Check:
         return Check(name, "not_applicable", "One stream of noise: nothing to compare it with.")
     pairs = list(combinations(usable, 2))
     level, least = FALSE_ALARM / (2 * len(pairs)), 1.0
-    for one, other in pairs:
-        for common in (_by_clock(one, other), _by_order(one, other)):
+    for first, second in pairs:
+        for common in (_by_clock(first, second), _by_order(first, second)):
             if len(common) < LEAST:
                 continue
             i, j = np.array(common).T
-            block = None if one.block is None else one.block[i]
-            if block is None and other.block is not None:
-                block = other.block[j]
+            block = None if first.block is None else first.block[i]
+            if block is None and second.block is not None:
+                block = second.block[j]
             p = p_similar_noise(
-                one.residual[i] / one.scale[i],
-                other.residual[j] / other.scale[j],
-                1 / one.scale[i] + 1 / other.scale[j],
+                first.residual[i] / first.scale[i],
+                second.residual[j] / second.scale[j],
+                1 / first.scale[i] + 1 / second.scale[j],
                 block,
             )
             if p < level:
-                place = other.used[int(j[0])].place
+                place = second.releases[int(j[0])].place
                 text = (
-                    f"From record {place} on, zone {other.terms.zone.id!r} (epoch"
-                    f" {other.epoch.first}) draws the noise of zone {one.terms.zone.id!r} (epoch"
-                    f" {one.epoch.first}): {len(common)} steps, p = {p:.1e}."
+                    f"From record {place} on, zone {second.terms.zone.id!r} (epoch"
+                    f" {second.epoch.first}) draws the noise of zone {first.terms.zone.id!r} (epoch"
+                    f" {first.epoch.first}): {len(common)} steps, p = {p:.1e}."
                 )
                 return Check(name, "failed", text, place)
             least = min(least, p)
@@ -698,14 +708,14 @@ def seed_reuse(streams: Sequence[Recomputed]) -> Check:
     return Check(name, "passed", text)
 
 
-def _by_clock(one: Recomputed, other: Recomputed) -> list[tuple[int, int]]:
-    places = {other.epoch.first + entry.step: j for j, entry in enumerate(other.used)}
+def _by_clock(first: Recomputed, second: Recomputed) -> list[tuple[int, int]]:
+    places = {second.epoch.first + entry.step: j for j, entry in enumerate(second.releases)}
     return [
-        (i, places[one.epoch.first + entry.step])
-        for i, entry in enumerate(one.used)
-        if one.epoch.first + entry.step in places
+        (i, places[first.epoch.first + entry.step])
+        for i, entry in enumerate(first.releases)
+        if first.epoch.first + entry.step in places
     ]
 
 
-def _by_order(one: Recomputed, other: Recomputed) -> list[tuple[int, int]]:
-    return [(i, i) for i in range(min(len(one.used), len(other.used)))]
+def _by_order(first: Recomputed, second: Recomputed) -> list[tuple[int, int]]:
+    return [(i, i) for i in range(min(len(first.releases), len(second.releases)))]

@@ -2,9 +2,9 @@
 
 The public predicts Z^t with mean m and variance v, then observes m + (Z - m) + K. Real zones share
 shocks that the model does not have (weather), so the prediction carries an unknown common factor:
-usually 1, sometimes not, inferred from the releases (docs/estimate.md). The first part treats one
-normal load behind noise, one `Shape` for each noise law; the second, `PublicKnowledge`, treats a
-sequence of releases.
+usually 1, sometimes not, inferred from the releases (docs/proofs/estimate.md). The first part
+treats one normal load behind noise, one `Shape` for each noise law; the second, `PublicKnowledge`,
+treats a sequence of releases.
 """
 
 from __future__ import annotations
@@ -57,6 +57,8 @@ def posterior_mean(
     Raises:
         PolicyError: If a variance is not positive and finite.
         NoiseError: If a scale is not positive and finite.
+
+    See: docs/proofs/estimate.md.
 
     >>> round(float(posterior_mean(260, 250, 40, 2)), 6)
     258.437846

@@ -169,8 +169,8 @@ def load_moments(
     Returns:
         Mean and variance of the load at step t.
     """
-    each = law_moments(consumption)[consumption.table(belief.t)]
-    mean, variance = sum_moments(belief, model, consumption, each[..., :1], each[..., 1:])
+    moments = law_moments(consumption)[consumption.table(belief.t)]
+    mean, variance = sum_moments(belief, model, consumption, moments[..., :1], moments[..., 1:])
     return Moments(float(mean[0]) * factor, float(variance[0]) * factor**2)
 
 
@@ -235,8 +235,8 @@ def _groups(piece: Chains, consumption: Consumption) -> _Groups:
         return _Groups(piece.chain_of, kind, np.ones(len(kind)))
     cell = piece.chain_of.astype(np.int64) * classes + kind
     counts = np.bincount(cell)
-    used = np.flatnonzero(counts)
-    return _Groups(used // classes, used % classes, counts[used])
+    cells = np.flatnonzero(counts)
+    return _Groups(cells // classes, cells % classes, counts[cells])
 
 
 def class_moments(
@@ -252,8 +252,8 @@ def class_moments(
     Returns:
         Means [Wh] and mean squares [Wh^2], (classes,) each; 0 for a class without houses.
     """
-    each = law_moments(consumption)[consumption.table(belief.t)]
-    classes, home = each.shape[1], np.zeros(each.shape[1])
+    moments = law_moments(consumption)[consumption.table(belief.t)]
+    classes, home = moments.shape[1], np.zeros(moments.shape[1])
     for law, piece in zip(belief.laws, model.chains, strict=True):
         if piece.size == 1:
             chain, kind, houses = _groups(piece, consumption)
@@ -264,7 +264,7 @@ def class_moments(
             home += np.bincount(kinds.ravel(), chances.ravel(), classes)
     sizes = _class_sizes(consumption)
     share, filled = home / np.maximum(sizes, 1), sizes > 0
-    parts = (each[..., 0], each[..., 1] + each[..., 0] ** 2)
+    parts = (moments[..., 0], moments[..., 1] + moments[..., 0] ** 2)
     first, second = (np.where(filled, a + share * (b - a), 0.0) for a, b in parts)
     return first, second
 
@@ -300,9 +300,9 @@ def _blocks(
     kinds = class_of[piece.members]  # (blocks, houses)
     p = law[:, :, None]
 
-    def given_state(each: Floats) -> Floats:  # (blocks, states, worlds)
-        home = np.einsum("sh,bhw->bsw", bits, each[1, kinds])
-        return np.asarray(home + np.einsum("sh,bhw->bsw", 1 - bits, each[0, kinds]))
+    def given_state(moments: Floats) -> Floats:  # (blocks, states, worlds)
+        home = np.einsum("sh,bhw->bsw", bits, moments[1, kinds])
+        return np.asarray(home + np.einsum("sh,bhw->bsw", 1 - bits, moments[0, kinds]))
 
     mean, within = given_state(means), given_state(variances)
     total = (p * mean).sum(axis=1)
@@ -468,9 +468,9 @@ def carried_backward(
     b = np.divide(joint, total[:, None], out=np.zeros_like(joint), where=total[:, None] > 0)
     after = np.asarray(moves.any(axis=1))
     # a possible move with a chance too small for a float: B is not known, but L(a) <= a
-    lost = (moves & (joint < _SMALL)).any(axis=(1, 2))
-    known = carried_leakage(leakage, np.swapaxes(b, 1, 2), after)
-    return after, np.where(lost, if_uncertain(leakage, after), known)
+    underflow = (moves & (joint < _SMALL)).any(axis=(1, 2))
+    carried = carried_leakage(leakage, np.swapaxes(b, 1, 2), after)
+    return after, np.where(underflow, if_uncertain(leakage, after), carried)
 
 
 # ---- imputed readings
@@ -487,12 +487,12 @@ def cells(model: OccupancyModel) -> Int32s:
     Returns:
         (N,) cell numbers.
     """
-    found, offset = np.empty(model.n_houses, np.int32), 0
+    numbers, offset = np.empty(model.n_houses, np.int32), 0
     for piece in model.chains:
         seats = np.arange(piece.size, dtype=np.int32)
-        found[piece.members] = offset + piece.chain_of[:, None] * np.int32(piece.size) + seats
+        numbers[piece.members] = offset + piece.chain_of[:, None] * np.int32(piece.size) + seats
         offset += len(piece.initial) * piece.size
-    return found
+    return numbers
 
 
 class Expectations:
@@ -514,14 +514,14 @@ class Expectations:
         *,
         usual: float = 0.0,
     ) -> None:
-        some = slice(None) if houses is None else houses
-        self._kinds = scenario.consumption.class_of[some]
+        rows = slice(None) if houses is None else houses
+        self._kinds = scenario.consumption.class_of[rows]
         self._fixed: Ints | None = None
         if usual and scenario.consumption.shape is None:
-            self._fixed = scenario.zone.export[some].astype(np.int64) + round(usual)
+            self._fixed = scenario.zone.export[rows].astype(np.int64) + round(usual)
             return
         self._models, self._consumption = tuple(scenario.models), scenario.consumption
-        self._cells = [cells(model)[some] for model in self._models]
+        self._cells = [cells(model)[rows] for model in self._models]
         self._begin()
 
     def _begin(self) -> None:
@@ -542,7 +542,7 @@ class Expectations:
         if t < self._t:
             self._begin()
         while self._t < t:
-            self._now = [next(each) for each in self._beliefs]
+            self._now = [next(beliefs) for beliefs in self._beliefs]
             self._t += 1
         table = self._consumption.table(t)
         low, high = law_moments(self._consumption)[table][..., 0]

@@ -8,7 +8,7 @@ hours; a public covariate such as the temperature has a coefficient of its own. 
 parts are unknown: a bank of filters with different spreads runs in parallel, weighed by how well
 each has foreseen the releases so far. Nothing but releases enters, so the estimate costs no
 privacy. `FollowedKnowledge` weighs the bank against the forecast of the zone's model. Theory:
-docs/estimate.md.
+docs/proofs/estimate.md.
 """
 
 from __future__ import annotations

@@ -68,6 +68,9 @@ _UsageError: type[Exception] = next(
 _EXTRAS = {
     module: extra
     for extra, modules in {
+        "frame": "pandas",
+        "noise": "opendp",
+        "lab": "dp_accounting",
         "plot": "matplotlib",
         "postgres": "psycopg",
         "intake": "defusedxml msgspec pyarrow",

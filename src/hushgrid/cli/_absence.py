@@ -181,7 +181,7 @@ def _zone_of_file(request: AbsenceRequest, config: Path) -> _AttackedZone:
     if service is None:
         secret, epsilon, window = common.promise_of_file(config, file)
     else:
-        from hushgrid.service.promise import promise_of
+        from hushgrid.curator.promise import promise_of
 
         promise = promise_of(service)
         secret, epsilon, window = promise.secret, promise.epsilon, promise.window
@@ -205,8 +205,8 @@ def _histories(path: Path, mapping: str, time_zone: str, seconds: int | None) ->
 def _learned(path: Path, mapping: str) -> tuple[Scenario, int, Floats]:
     """A zone with the habits of recorded homes, its step, and their readings."""
     from hushgrid.cli.compare import CONTRACT_W, TRAIN_DAYS
-    from hushgrid.compare.datasets import learn_habits, real_days
     from hushgrid.errors import PlanError
+    from hushgrid.lab.datasets import learn_habits, real_days
 
     wh, histories = _histories(path, mapping, "UTC", None)
     real = real_days(histories)

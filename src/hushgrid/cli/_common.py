@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
+from hushgrid.errors import require as require
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -51,28 +53,6 @@ Heads = Annotated[
 TokenFile = Annotated[
     Path | None, typer.Option(help="File with the bearer token; else $HUSHGRID_TOKEN.")
 ]
-
-
-def require(module: str, extra: str) -> None:
-    """Check that an extra is installed, before any work is done.
-
-    Args:
-        module: Module of the extra.
-        extra: Name of the extra.
-
-    Raises:
-        ExtraError: If the module cannot be imported.
-    """
-    from importlib import import_module
-
-    from hushgrid.errors import ExtraError
-
-    try:
-        import_module(module)
-    except ImportError:
-        raise ExtraError(
-            f"{module} is not installed; get it with pip install 'hushgrid[{extra}]'."
-        ) from None
 
 
 def can_draw(json_target: str | None) -> bool:

@@ -108,10 +108,11 @@ def attack(
         return
     if trace is None:
         raise FileError("TRACE is unset; give a recorded day, or --secret absence.")
-    from hushgrid.compare.attack import Attack, merge_attacks, versions
-    from hushgrid.compare.attack import attack as attack_day
+    from hushgrid.adversary.attack import Attack, merge_attacks
+    from hushgrid.adversary.attack import attack as attack_day
     from hushgrid.files.results import save_figures
-    from hushgrid.report import comparison as report
+    from hushgrid.lab.attack import versions
+    from hushgrid.report import attack as report
 
     if out is not None:
         common.require("matplotlib", "plot")
@@ -177,9 +178,9 @@ def _labelled_days(
     import numpy as np
 
     from hushgrid.cli.compare import ZoneModel, of_zone
-    from hushgrid.compare.attack import labelled_days, record_labelled
     from hushgrid.errors import FileError
     from hushgrid.files.readings import read_histories
+    from hushgrid.lab.attack import labelled_days, record_labelled
 
     if config is None:
         raise FileError("config is unset with labels; give the zone that publishes the readings.")
@@ -257,17 +258,18 @@ def audit(
     Raises:
         typer.Exit: With code 1 if a check failed.
     """
-    from hushgrid.audit.certificate import Trial, certify
+    from hushgrid.audit.certificate import certify
     from hushgrid.files.results import write_text
-    from hushgrid.report import certificate as report
-    from hushgrid.service.audit import (
+    from hushgrid.lab.black_box import Trial
+    from hushgrid.operate.audit import (
         attack_scores,
         fingerprint,
         load_case,
         load_factory,
         load_heads,
     )
-    from hushgrid.service.ledger.records import schedule_digest
+    from hushgrid.report import certificate as report
+    from hushgrid.stores.ledger.records import schedule_digest
 
     configs = config or []
     digests = [*(head or []), *(load_heads(heads) if heads else [])]
@@ -293,7 +295,7 @@ def audit(
         case.terms,
         chain=case.chain,
         commit=schedule_digest,
-        trial=trial,
+        trial=None if trial is None else trial.run,
         attack=_attack(attack) or attack_scores(case, seed),
         inputs=inputs,
     )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hushgrid.files.deployment import ZoneService
     from hushgrid.intake.readings import Readings
     from hushgrid.report.bill import BillRates
-    from hushgrid.service.ledger.records import ReleaseRecord
+    from hushgrid.stores.ledger.records import ReleaseRecord
 
 
 def bill(
@@ -59,9 +59,9 @@ def bill(
     from hushgrid.files.readings import read_readings
     from hushgrid.intake.readings import concat, net_of, to_intervals
     from hushgrid.report.bill import bill_prose, bill_rows, revenue
-    from hushgrid.service.ledger import open_records, verifier
-    from hushgrid.service.ledger.chain import check
-    from hushgrid.service.prices import latest_by_interval
+    from hushgrid.stores.ledger import open_records, verifier
+    from hushgrid.stores.ledger.chain import check
+    from hushgrid.web.prices import latest_by_interval
 
     if operator and config is None:
         raise FileError("config is not given; --operator needs the service file of the zone.")
@@ -128,7 +128,7 @@ def _exact(service: ZoneService, readings: Readings, starts: set[int]) -> dict[i
     import numpy as np
 
     from hushgrid.belief.filter import Expectations
-    from hushgrid.service.meters.columns import Interval
+    from hushgrid.stores.meters.columns import Interval
 
     house = {meter: i for i, meter in enumerate(service.meters)}
     place = np.array([house.get(name, -1) for name in readings.ids], np.int64)

@@ -14,7 +14,7 @@ import typer
 from hushgrid.cli import _common as common
 
 if TYPE_CHECKING:
-    from hushgrid.compare.datasets import DaySource, Real, Recorded, Simulated
+    from hushgrid.lab.datasets import DaySource, Real, Recorded, Simulated
     from hushgrid.model.zone import Scenario
 
 
@@ -26,9 +26,9 @@ def _simulated(
     world: World, sigma: float, shock: float, zones: int, houses: int, chains: str | None, seed: int
 ) -> Simulated:
     """Simulated days in which the public model is true except for a common shock."""
-    from hushgrid.compare.datasets import large_world, paper_world, survey_world
     from hushgrid.errors import PlanError
     from hushgrid.files.models import load_survey
+    from hushgrid.lab.datasets import large_world, paper_world, survey_world
 
     if world == "paper":
         return paper_world(sigma, seed, zones, shock, houses)
@@ -69,9 +69,9 @@ def recorded_source(
         PlanError: If options contradict each other or too few days are left.
         IntakeError: If homes have readings below 0 Wh.
     """
-    from hushgrid.compare.datasets import Recorded, learn_habits, real_days
     from hushgrid.errors import IntakeError, PlanError
     from hushgrid.files.readings import read_histories
+    from hushgrid.lab.datasets import Recorded, learn_habits, real_days
 
     zone_model = ZoneModel.read(config, zone) if config else ZoneModel()
     if interval is not None and zone_model.seconds not in (None, interval):
@@ -290,9 +290,6 @@ def compare(
         PlanError: If options contradict each other.
     """
 
-    from hushgrid.compare.comparison import WindowNoise, copied, methods_with
-    from hushgrid.compare.comparison import compare as compared
-    from hushgrid.compare.methods import MethodPromise
     from hushgrid.errors import PlanError
     from hushgrid.files.results import (
         Journal,
@@ -302,6 +299,9 @@ def compare(
         svg_text,
         write_text,
     )
+    from hushgrid.lab.comparison import WindowNoise, copied, methods_with
+    from hushgrid.lab.comparison import compare as compared
+    from hushgrid.lab.methods import MethodPromise
     from hushgrid.report import comparison as report
 
     common.require("matplotlib", "plot")
@@ -413,9 +413,9 @@ def _curve(
     """The same at other promises, in the first zone, on fewer days."""
     from dataclasses import replace
 
-    from hushgrid.compare.comparison import compare as compared
-    from hushgrid.compare.datasets import Simulated
     from hushgrid.files.results import Journal
+    from hushgrid.lab.comparison import compare as compared
+    from hushgrid.lab.datasets import Simulated
 
     if days < 2:
         return []
@@ -434,8 +434,8 @@ def _curve(
 
 def _battery_scores(source: Any, seed: int) -> Any:
     """Thirty houses of the first zone over thirty days."""
-    from hushgrid.compare.battery import SIZES, score_zone
-    from hushgrid.compare.datasets import Simulated
+    from hushgrid.lab.battery import SIZES, score_zone
+    from hushgrid.lab.datasets import Simulated
 
     first = Simulated(source.scenarios[:1], source.seed, source.shock, source.horizon)
     with common.progress("batteries", 3 * len(SIZES)) as tick:
@@ -460,7 +460,7 @@ def floor(
     """
     import numpy as np
 
-    from hushgrid.compare.pufferfish import floor_of_uniform, quantile_gap
+    from hushgrid.lab.pufferfish import floor_of_uniform, quantile_gap
     from hushgrid.mechanism.calibrators import smallest_scale
     from hushgrid.model.laws import Uniform
 
@@ -497,7 +497,7 @@ def simulate(
     days: Annotated[int, typer.Option(min=1, help="Days to simulate.")] = 30,
     seed: common.Seed = 1,
     trace: Annotated[
-        Path | None, typer.Option(help="Keep the first day whole, truth included (docs/trace.md).")
+        Path | None, typer.Option(help="Keep the first day whole, truth included (docs/audit.md).")
     ] = None,
     json: common.Json = None,
 ) -> None:
@@ -511,8 +511,8 @@ def simulate(
     \f
     Args: see the help of each option.
     """
-    from hushgrid.compare.simulation import Mechanism, consecutive, fold
-    from hushgrid.compare.simulation import days as simulated_days
+    from hushgrid.lab.simulation import Mechanism, consecutive, fold
+    from hushgrid.lab.simulation import days as simulated_days
     from hushgrid.report import comparison as report
 
     zone_file, service = common.load_either(config, zone)
@@ -523,8 +523,8 @@ def simulate(
     values = report.simulation_json(study, "it")
     paths = common.write_json(values, json)
     if trace is not None:
-        from hushgrid.compare.attack import record
         from hushgrid.files.models import save_trace
+        from hushgrid.lab.attack import record
 
         # a service file names stores and may hold passwords: it is not kept in the trace
         text = config.read_text("utf-8") if service is None else ""
@@ -553,9 +553,9 @@ def paper(
     \f
     Args: see the help of each option.
     """
-    from hushgrid.compare import paper as sweeps
-    from hushgrid.compare.paper import experiment
     from hushgrid.files.results import make_folder, save_experiment
+    from hushgrid.lab import paper as sweeps
+    from hushgrid.lab.paper import experiment
     from hushgrid.report import comparison as report
 
     plots = common.can_draw(json)

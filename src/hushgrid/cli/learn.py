@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from hushgrid.learning.histories import Histories, Roof
     from hushgrid.learning.learner import Learned
     from hushgrid.model.occupancy import OccupancyModel
-    from hushgrid.service.template import ModelSource, NewZone
+    from hushgrid.operate.template import ModelSource, NewZone
 
 
 DAY = 86_400  # [s]
@@ -88,7 +88,7 @@ def _zone_from_survey(
         survey_chain,
         survey_models,
     )
-    from hushgrid.service.template import NewZone
+    from hushgrid.operate.template import NewZone
 
     if survey is None:
         raise FileError("readings and survey are both unset; give histories, a survey, or both.")
@@ -155,7 +155,7 @@ def survey_files(
     """
     from hushgrid.files.results import save_model
     from hushgrid.learning.habits import PSEUDO_COUNT, RESPONDENTS
-    from hushgrid.service.template import ModelSource
+    from hushgrid.operate.template import ModelSource
 
     smoothed = f"pseudo-count {PSEUDO_COUNT:g} of {RESPONDENTS:g}"
     sources, paths = list[ModelSource](), list[Path]()
@@ -274,7 +274,7 @@ def _pooled(
     All of it is public, or comes from noisy sums.
     """
     from hushgrid.learning.export import drowned, law_lines, usual_wh
-    from hushgrid.service.template import ModelSource, NewZone
+    from hushgrid.operate.template import ModelSource, NewZone
 
     result, exported = part.result, part.exported
     homes = len(result.ids)
@@ -303,8 +303,8 @@ def _pooled(
 def _service_files(out: Path, zone: NewZone, begins: datetime) -> list[Path]:
     """service.toml, and its key where there is none yet."""
     from hushgrid.files.results import write_text
-    from hushgrid.service.ledger.writer import create
-    from hushgrid.service.template import KEY_FILE, new_file, planned_errors
+    from hushgrid.operate.template import KEY_FILE, new_file, planned_errors
+    from hushgrid.stores.ledger.writer import create
 
     text = new_file(int(begins.timestamp()), zone, planned_errors(zone))
     paths, key = [write_text(out / "service.toml", text)], out / KEY_FILE
@@ -475,6 +475,7 @@ def learn(
     )
     if table.figures:
         common.require("matplotlib", "plot")
+    noise = SecureNoise()  # before any work: it says what it lacks
     seconds, span = _seconds(interval), (("from", begin), ("to", end))
     first, last = (None if text is None else common.instant(word, text) for word, text in span)
     if readings is None:
@@ -524,7 +525,6 @@ def learn(
             net = bool(panels and kind.export and kind.solar is None)
             kind_terms = replace(terms, law="auto") if net else terms
             results.append(learned(kind, habits, kind_terms, watch=watch, pooled=pooled))
-        noise = SecureNoise()
         watch("making the models that are written", None)
         parts = [
             _Part(
@@ -589,9 +589,9 @@ def _verdict(out: Path, held_out: Sequence[dict[str, Any] | None] = ()) -> dict[
 
     A model is granted the error that it had on the days held out, where that is more than usual.
     """
+    from hushgrid.curator.promise import outlook
     from hushgrid.files.service_file import load_deployment
     from hushgrid.report.promise import verdict
-    from hushgrid.service.promise import outlook
 
     (zone,) = load_deployment(out / "service.toml").zones
     forecast = outlook(zone)

@@ -12,8 +12,8 @@ import typer
 from hushgrid.cli import _common as common
 
 if TYPE_CHECKING:
-    from hushgrid.service.ledger.chain import ChainReport
-    from hushgrid.service.ledger.records import LedgerState
+    from hushgrid.stores.ledger.chain import ChainReport
+    from hushgrid.stores.ledger.records import LedgerState
 
 
 app = typer.Typer(
@@ -43,8 +43,8 @@ def show(
     \f
     Args: see the help of each option.
     """
-    from hushgrid.service.ledger import open_records, verifier
-    from hushgrid.service.ledger.chain import check
+    from hushgrid.stores.ledger import open_records, verifier
+    from hushgrid.stores.ledger.chain import check
 
     with open_records(store, zone) as (records, durable):
         report = check(records, verifier(None), durable)
@@ -68,8 +68,8 @@ def verify(
     \f
     Args: see the help of each option.
     """
-    from hushgrid.service.ledger import check_digits, open_records, verifier
-    from hushgrid.service.ledger.chain import check
+    from hushgrid.stores.ledger import check_digits, open_records, verifier
+    from hushgrid.stores.ledger.chain import check
 
     for digest in head or ():
         check_digits("head", digest)
@@ -98,7 +98,7 @@ def export(
     """
     from hushgrid.errors import LedgerError
     from hushgrid.files.results import write_text
-    from hushgrid.service.ledger import open_records
+    from hushgrid.stores.ledger import open_records
 
     if out == "-" and json == "-":
         raise LedgerError("out and json are both standard output; give a file for one of them.")
@@ -136,13 +136,13 @@ def backup(
     \f
     Args: see the help of each option.
     """
-    from hushgrid.service.ledger import verifier
-    from hushgrid.service.ledger.writer import back_up
+    from hushgrid.stores.ledger import verifier
+    from hushgrid.stores.ledger.writer import back_up
 
     report = back_up(_file_of(store), file, verifier(None))
     paths = [file]
     if meters is not None:
-        from hushgrid.service.meters.store import back_up as copy_readings
+        from hushgrid.stores.meters.store import back_up as copy_readings
 
         paths.append(copy_readings(meters, file.with_name(f"{file.name}.meters")))
     common.echo("\n  ".join(["Written:", *map(str, paths)]), json)
@@ -162,8 +162,8 @@ def restore(
     \f
     Args: see the help of each option.
     """
-    from hushgrid.service.ledger import verifier
-    from hushgrid.service.ledger.writer import restore as restore_copy
+    from hushgrid.stores.ledger import verifier
+    from hushgrid.stores.ledger.writer import restore as restore_copy
 
     report = restore_copy(file, _file_of(store), verifier(None))
     common.echo(f"Written:\n  {_file_of(store)}", json)
@@ -187,8 +187,8 @@ def transfer(
     """
     import time
 
+    from hushgrid.curator.transfer import move
     from hushgrid.files.service_file import load_deployment
-    from hushgrid.service.transfer import move
 
     result = move(load_deployment(config), meter, source, target, time.time())
     state = "takes its account" if result.anew else "has taken its account already"
@@ -217,8 +217,8 @@ def close(
     """
     import time
 
+    from hushgrid.curator.closing import close_ledger
     from hushgrid.files.service_file import load_deployment
-    from hushgrid.service.closing import close_ledger
 
     _ends(close_ledger(load_deployment(config), goes_on, time.time()), "closed", json)
 
@@ -239,7 +239,7 @@ def import_(
     \f
     Args: see the help of each option.
     """
-    from hushgrid.service.closing import import_ledger
+    from hushgrid.curator.closing import import_ledger
 
     _ends(import_ledger(export, into, key), "imported", json)
 

@@ -71,11 +71,11 @@ def loop(
     Raises:
         PlanError: If options contradict each other.
     """
-    from hushgrid.compare.flexible import Flexibility
-    from hushgrid.compare.loop import DIALS, LoopSetting, close_loops, street, turn_dial
-    from hushgrid.compare.methods import MethodPromise
     from hushgrid.errors import PlanError
     from hushgrid.files.results import json_text, make_folder, save_figures, svg_text, write_text
+    from hushgrid.lab.flexible import Flexibility
+    from hushgrid.lab.loop import DIALS, LoopSetting, close_loops, street, turn_dial
+    from hushgrid.lab.methods import MethodPromise
     from hushgrid.model.occupancy import STEPS_PER_DAY
     from hushgrid.report import loop as report
     from hushgrid.report.comparison import comparison_page

@@ -286,9 +286,9 @@ def _validate_kind(
     """Figures of homes of one kind, the lines that say so, and what draws them."""
     import numpy as np
 
-    from hushgrid.compare.drift import drift as drift_of
-    from hushgrid.compare.drift import welch
     from hushgrid.files.models import hidden_fit, published_groups
+    from hushgrid.lab.drift import drift as drift_of
+    from hushgrid.lab.drift import welch
     from hushgrid.learning.em import posterior, select_homes
     from hushgrid.learning.evaluation import decoding_accuracy, estimate_trust, marginal_scores
     from hushgrid.learning.habits import Habits, stationary

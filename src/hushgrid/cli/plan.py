@@ -190,9 +190,9 @@ def _zone(config: Path | None, zone: str | None, paper: float | None, seed: int)
     """The scenario, the terms, whether models are private, what is promised anyway, the service."""
     from dataclasses import replace
 
-    from hushgrid.compare.paper import scenario
     from hushgrid.errors import FileError
     from hushgrid.files.deployment import Promise
+    from hushgrid.lab.paper import scenario
     from hushgrid.mechanism.policy import Even, Policy
 
     if (config is None) == (paper is None):

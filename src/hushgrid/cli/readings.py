@@ -11,11 +11,11 @@ import typer
 from hushgrid.cli import _common as common
 
 if TYPE_CHECKING:
+    from hushgrid.curator.ingest import Ingest
     from hushgrid.files.deployment import ZoneService
     from hushgrid.intake.readings import Parsed
     from hushgrid.intake.text import ColumnMapping
-    from hushgrid.service.batch.run import BatchReport
-    from hushgrid.service.ingest import Ingest
+    from hushgrid.operate.batch.run import BatchReport
 
 
 def import_(
@@ -48,12 +48,12 @@ def import_(
         FileError: If a file cannot be read or written.
         typer.Exit: With code 1 if every row of a file is malformed or of an unknown meter.
     """
+    from hushgrid.curator.ingest import Delivery, Ingest, Receipt
     from hushgrid.errors import FileError, IntakeError
     from hushgrid.files.mappings import mapping_of
     from hushgrid.files.readings import batches_of_file
     from hushgrid.files.service_file import load_deployment
-    from hushgrid.service.ingest import Delivery, Ingest, Receipt
-    from hushgrid.service.meters import open_meters
+    from hushgrid.stores.meters import open_meters
 
     deployment = load_deployment(config, planned=False)
     columns = mapping_of(mapping, meter_id, deployment.mappings)
@@ -124,8 +124,8 @@ def _in_unit(columns: ColumnMapping, path: Path, unit: str | None) -> ColumnMapp
 
 def _check_unit(ingest: Ingest, batches: Iterator[Parsed]) -> Iterator[Parsed]:
     """The batches, once the first of them are as large as Wh are."""
+    from hushgrid.curator.ingest import ROWS, TOO_SMALL
     from hushgrid.errors import IntakeError
-    from hushgrid.service.ingest import ROWS, TOO_SMALL
 
     first_batches: list[Parsed] = []
     for batch in batches:
@@ -179,10 +179,10 @@ def meters(
     """
     import time
 
+    from hushgrid.curator.clock import FastClock
+    from hushgrid.curator.ingest import Receipt
+    from hushgrid.demo.simulated_meters import Fleet, open_channel
     from hushgrid.files.service_file import load_deployment
-    from hushgrid.service.clock import FastClock
-    from hushgrid.service.ingest import Receipt
-    from hushgrid.service.simulated_meters import Fleet, open_channel
 
     common.require("paho.mqtt.client" if to.startswith("mqtt") else "httpx", "serve")
     deployment = load_deployment(config, planned=False)
@@ -252,10 +252,10 @@ def batch(
 
     for module in ("ibis", "duckdb", "pyarrow"):
         common.require(module, "batch")
+    from hushgrid.curator.clock import SystemClock
     from hushgrid.files.service_file import load_deployment
-    from hushgrid.service.batch.engines import engine_at
-    from hushgrid.service.batch.run import Job, intervals, run
-    from hushgrid.service.clock import SystemClock
+    from hushgrid.operate.batch.engines import engine_at
+    from hushgrid.operate.batch.run import Job, intervals, run
 
     first, last = _times(day, month, begin, end)
     deployment = load_deployment(file)

@@ -42,16 +42,16 @@ def init(
     from hushgrid.files.results import make_folder, write_text
     from hushgrid.files.service_file import load_deployment
     from hushgrid.model.occupancy import OccupancyModel
-    from hushgrid.service.check import rehearse
-    from hushgrid.service.ledger.writer import create
-    from hushgrid.service.meters.block_keys import BlockKeys
-    from hushgrid.service.template import (
+    from hushgrid.operate.check import rehearse
+    from hushgrid.operate.template import (
         BLOCK_KEYS,
         KEY_FILE,
         NewZone,
         new_file,
         planned_errors,
     )
+    from hushgrid.stores.ledger.writer import create
+    from hushgrid.stores.meters.block_keys import BlockKeys
 
     if mix is not None and survey is None:
         raise FileError(f"mix is {mix!r} but survey is not set; give --survey, or leave it out.")
@@ -105,11 +105,7 @@ def check(
         typer.Exit: With code 1 if something is wrong.
     """
 
-    from hushgrid.errors import FileError, HushgridError
-    from hushgrid.files.service_file import load_deployment
-    from hushgrid.service.check import examine, rehearse
-    from hushgrid.service.ledger import standby_remark
-    from hushgrid.service.promise import (
+    from hushgrid.curator.promise import (
         deployment_prose,
         error_problem,
         name_problem,
@@ -118,7 +114,11 @@ def check(
         zone_json,
         zone_prose,
     )
-    from hushgrid.service.template import placeholders
+    from hushgrid.errors import FileError, HushgridError
+    from hushgrid.files.service_file import load_deployment
+    from hushgrid.operate.check import examine, rehearse
+    from hushgrid.operate.template import placeholders
+    from hushgrid.stores.ledger import standby_remark
 
     try:
         deployment = load_deployment(file)
@@ -183,7 +183,7 @@ def doctor(
         typer.Exit: With code 1 if something is left to do.
     """
     from hushgrid.files.service_file import load_deployment
-    from hushgrid.service.check import repair
+    from hushgrid.operate.check import repair
 
     repairs, findings = repair(load_deployment(file))
     lines = [f"Repaired: {subject}: {action}." for subject, action in repairs]
@@ -228,10 +228,10 @@ def serve(
     gc.disable()  # imports leave no garbage; to look for it is a fifth of the start
     for module in ("uvicorn", "starlette", "paho.mqtt.client", "prometheus_client", "sqlalchemy"):
         common.require(module, "serve")
+    from hushgrid.curator.clock import SystemClock, WatchedClock, log_lines
     from hushgrid.files.deployment import as_curator
     from hushgrid.files.service_file import load_deployment
-    from hushgrid.service import serve as run
-    from hushgrid.service.clock import SystemClock, WatchedClock, log_lines
+    from hushgrid.operate import serve as run
 
     gc.freeze()
     gc.enable()
@@ -249,7 +249,7 @@ def serve(
 
 def _confirm(deployment: Any, now: float) -> bool:
     """Ask whether terms of the file begin that the ledger does not have."""
-    from hushgrid.service.terms import changes_of
+    from hushgrid.curator.terms import changes_of
 
     _, changes = changes_of(deployment, now)
     for sentence in changes.values():
@@ -291,7 +291,7 @@ def status(
     from dataclasses import asdict
 
     from hushgrid.files.service_file import load_deployment
-    from hushgrid.service.status import from_ledger, from_service
+    from hushgrid.operate.status import from_ledger, from_service
 
     if service.startswith(("http://", "https://")):
         common.require("httpx", "serve")
@@ -336,8 +336,8 @@ def resume(
     """
     import time
 
+    from hushgrid.curator.gaps import resume_zones
     from hushgrid.files.service_file import load_deployment
-    from hushgrid.service.gaps import resume_zones
 
     deployment = load_deployment(file)
     lost_deployments = [
@@ -412,7 +412,7 @@ def add(
 
     from hushgrid.errors import AccessError
     from hushgrid.files.service_file import load_deployment
-    from hushgrid.service.access.clients import (
+    from hushgrid.stores.clients import (
         KINDS,
         Client,
         ClientStore,
@@ -465,7 +465,7 @@ def bind(
     """
     from hushgrid.errors import AccessError
     from hushgrid.files.service_file import load_deployment
-    from hushgrid.service.access.clients import ClientStore
+    from hushgrid.stores.clients import ClientStore
 
     if not meters:
         raise AccessError("invalid_client", "--meters is missing; give an id or a prefix.")
@@ -495,9 +495,9 @@ def list_(config: Service = Path("service.toml"), json: common.Json = None) -> N
     \f
     Args: see the help of each option.
     """
+    from hushgrid.curator.curator import utc
     from hushgrid.files.service_file import load_deployment
-    from hushgrid.service.access.clients import ClientStore
-    from hushgrid.service.curator import utc
+    from hushgrid.stores.clients import ClientStore
 
     with ClientStore(load_deployment(config, planned=False).client_store) as store:
         clients = store.all()
@@ -535,7 +535,7 @@ def revoke(name: Name, config: Service = Path("service.toml"), json: common.Json
     import time
 
     from hushgrid.files.service_file import load_deployment
-    from hushgrid.service.access.clients import ClientStore
+    from hushgrid.stores.clients import ClientStore
 
     with ClientStore(load_deployment(config, planned=False).client_store) as store:
         if not store.revoke(name, int(time.time())):
@@ -590,9 +590,9 @@ def _live(epsilon: float, seed: int, port: int, speed: float, browser: bool | No
 
     with ExitStack() as bar:
         tick = bar.enter_context(common.progress("opening 1,000 houses", 2))
-        from hushgrid.service.demo.living import DemoOptions, run_demo
-        from hushgrid.service.demo.panel import DAY
-        from hushgrid.service.demo.setting import EVENING, check_epsilon
+        from hushgrid.demo.living import DemoOptions, run_demo
+        from hushgrid.demo.panel import DAY
+        from hushgrid.demo.setting import EVENING, check_epsilon
 
         tick()
         begins = int(time.time()) // DAY * DAY + EVENING
@@ -617,14 +617,15 @@ def _play_once(epsilon: float, out: Path, seed: int, json: str | None) -> None:
 
     start = time.monotonic()
     with common.progress("one day of 1,000 houses", _PIECES) as tick:
+        from hushgrid.demo.living import play_once
+        from hushgrid.demo.setting import check_epsilon
         from hushgrid.files.results import json_text, make_folder, save_figures, write_text
-        from hushgrid.report import comparison as report
-        from hushgrid.service.demo.living import play_once
-        from hushgrid.service.demo.setting import check_epsilon
+        from hushgrid.lab.simulation import errors_of_days
+        from hushgrid.report import demo as report
 
         check_epsilon(epsilon)
         make_folder(out)
-        result = play_once(epsilon, out, _requests(), seed=seed, tick=tick)
+        result = play_once(epsilon, out, _requests(), errors_of_days, seed=seed, tick=tick)
     figures = save_figures(out, {"demo": report.demo_figure(result.day)})
     values = report.demo_json(result.day) | {
         "seconds": round(time.monotonic() - start, 3),
@@ -644,8 +645,8 @@ def _requests() -> Any:
     import logging
     import signal
 
-    from hushgrid.service.clock import log_lines
-    from hushgrid.service.demo.living import DemoRequests
+    from hushgrid.curator.clock import log_lines
+    from hushgrid.demo.living import DemoRequests
 
     requests = DemoRequests()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -91,8 +91,8 @@ class Season(FileTable):
 
     Attributes:
         months: From 1 to 12.
-        fixed: In place of the zone's own; None: as there.
-        relative: In place of the zone's own; None: as there.
+        fixed: In place of the zone's own in these months; None: as there.
+        relative: In place of the zone's own in these months; None: as there.
     """
 
     months: Annotated[
@@ -118,10 +118,11 @@ class Charges(FileTable):
     They are public, and neither the mechanism nor the ledger knows them.
 
     Attributes:
-        fixed: Added to the price of energy [currency/kWh]; by the local time of day where there
-            are several.
-        relative: Share of energy and fixed charges that is added to them.
-        seasons: What differs in some months.
+        fixed: Grid fees and taxes added to the price of energy [currency/kWh]: a number, or a list
+            for equal parts of the local day (24: by the hour).
+        relative: Share of energy and fixed charges that is added to them, such as VAT; a number or
+            a list as above.
+        seasons: Tables with `months` and what differs in them.
     """
 
     fixed: _ByTime = (0.0,)
@@ -158,8 +159,8 @@ class Presentation(FileTable):
     """The keys of [tariff] that say how published prices are presented.
 
     Attributes:
-        charges: See `Charges`.
-        digits: Digits after the point; None: all.
+        charges: Grid fees and taxes, see below.
+        digits: Digits after the point of the prices that a service presents; None: all.
     """
 
     charges: Charges = field(default_factory=Charges)
@@ -402,18 +403,23 @@ class Times(FileTable):
     """The [service] table of a zone of a service.
 
     Attributes:
-        meter_interval: Length of the meters' own readings [s].
-        interval: Length of an interval [s].
-        begins: Start of step 1 [UTC epoch s].
-        grace: How long after the end of an interval readings are accepted for it [s].
+        meter_interval: Length of the meters' own readings [s]; divides the interval.
+        interval: Length of an interval [s], one price each; divides a day.
+        begins: Date-time (UTC) at which interval 1 starts, on a border of intervals.
+        grace: How long after the end of an interval late readings are waited for [s].
         retention: How long readings are kept [s].
-        early_limit: How many intervals after the present one a reading may start.
-        clock_limit: By how many intervals the clock may step before publishing stops.
-        time_zone: Zone of times of day.
+        early_limit: How many intervals after the present one a reading may start; later ones are
+            `early`.
+        clock_limit: By how many intervals the clock may be set forward, or be behind the ledger,
+            before the zone waits.
+        time_zone: Name of the time zone database; times of day in models and laws are local.
         currency: Three letters.
-        fallback_rate: Rate published where no model can be used [currency/kWh].
-        accept_error: Largest expected relative error of a price that `check` accepts.
-        accept_error_set_by: Who accepts it.
+        fallback_rate: Rate published where no model can be used [currency/kWh], within the tariff's
+            limits.
+        accept_error: Largest expected relative error of a price (root mean square) that `check`
+            accepts.
+        accept_error_set_by: Who accepts an `accept_error` above 0.2; `check` asks for the name in
+            production.
     """
 
     refusals: ClassVar[Mapping[str, str]] = {
@@ -443,10 +449,11 @@ class Service(Times):
     """The [service] table.
 
     Attributes:
-        mode: "production" or "simulation".
+        mode: "production", or "simulation": noise protects no one and every release is marked.
         key: File of the key that signs the ledger.
-        zones: Further zone files.
-        standby: Whether other curators stand by on the same database.
+        zones: Further zone files; each has tables of its own for what it does not share.
+        standby: Whether several curators have this file, of which one is active; all stores are
+            then postgresql:// URLs.
     """
 
     mode: Annotated[Mode, fix(_MODES)]
@@ -464,10 +471,14 @@ class Stores(FileTable):
     Attributes:
         ledger: Where releases are kept.
         meters: Where readings wait.
-        clients: Who may ask for tokens; empty: next to the ledger.
-        vtn: Objects of VENs; empty: next to the ledger.
-        witness: Folder of the witness on this machine.
-        block_keys: Folder of the keys that seal sizes of block noise.
+        clients: Who may ask for tokens; empty: `clients.sqlite` next to the ledger, or its
+            database.
+        vtn: Objects of OpenADR's VENs; empty: `vtn.sqlite` next to the ledger, or its database.
+        witness: Folder on a disk of this machine with the last records of each zone, one for each
+            ledger; empty: the ledger's path with `.witness`, for one on a server the key file's.
+        block_keys: Folder on a disk of this machine with the keys that seal sizes of noise, of mode
+            0700 and in no backup; empty: the meter store's file with `.keys`, for one on a server
+            the key file with `.blocks`.
     """
 
     ledger: Store
@@ -483,7 +494,7 @@ class Publish(FileTable):
     """The [publish] table.
 
     Attributes:
-        file: File of the newest prices.
+        file: File that always holds the prices in force, by zone, as `/v1/price` says them.
     """
 
     file: FilePath
@@ -519,16 +530,20 @@ class Http(FileTable):
     Attributes:
         host: Address to listen on.
         port: TCP port.
-        tokens: SHA-256 digests (hex) of bearer tokens that may send readings.
-        limit: Longest request body [bytes].
+        tokens: SHA-256 digests (hex) of bearer tokens that may send readings; not in production,
+            where clients are bound to their meters.
+        limit: Longest request body [bytes]; a longer one is answered with 413.
         token_lifetime: Lifetime of a client's tokens [s].
-        metrics: Who may read the metrics.
-        rate_limit: Requests a second of one sender.
-        proxies: Networks whose forwarding headers are trusted.
-        connections: Most connections open at the same time.
-        tls_certificate: Certificate file; None: no TLS.
-        tls_key: Key file of the certificate.
-        pages: Whether HTML pages are served in addition to the API.
+        metrics: Who may read `/metrics`; readings received and meters missing are for operators
+            either way.
+        rate_limit: Requests a second of one sender (client, else address), counted over five
+            seconds.
+        proxies: Networks of proxies whose `X-Forwarded-For` is believed.
+        connections: Most connections open at the same time; streams may take three quarters of
+            them.
+        tls_certificate: File of the certificate chain (PEM); None: no TLS.
+        tls_key: Its key (PEM, without a password).
+        pages: Whether there are pages for people in addition to the data.
     """
 
     host: _Host = "127.0.0.1"
@@ -561,16 +576,20 @@ class Mqtt(FileTable):
     Attributes:
         host: Its address.
         port: TCP port.
-        readings: Topic on which readings arrive; None: none do.
-        prices: Topic on which prices are published, retained; None: they are not.
-        username: User name.
-        password_file: File that holds the password.
-        tls: Whether the connection is encrypted and the broker's certificate checked.
+        readings: Topic on which readings arrive; the level of its first wildcard names the sender.
+            None: none do.
+        prices: Topic of the price in force, retained, such as `hushgrid/prices/{zone}/price`; None:
+            it is not published.
+        username: Name at the broker.
+        password_file: File that holds the password, of mode 0600; a password is never in this file.
+        tls: Whether the connection is encrypted and the broker's certificate checked; set the port
+            as well.
         tls_ca: File of the authorities that may certify the broker; None: the system's.
         tls_certificate: Certificate file of this client; None: none.
         tls_key: Key file of the certificate.
-        home_assistant: Whether Home Assistant is sent discovery messages.
-        home_assistant_prefix: Prefix of their topics.
+        home_assistant: Whether every zone is announced to Home Assistant by MQTT discovery; needs
+            `prices`.
+        home_assistant_prefix: First part of discovery topics.
     """
 
     host: _Host
@@ -604,14 +623,15 @@ class OpenAdr(FileTable):
     """The OpenADR VTN.
 
     Attributes:
-        anonymous: Whether prices can be read without a token.
-        webhooks: Whether subscriptions are served.
-        allow_private_callbacks: Whether webhooks may have private addresses.
-        url: URL of the service as clients see it.
-        mqtt: Whether notifications are published on MQTT.
-        mqtt_uris: Broker addresses that clients are given for notifications.
-        mqtt_anonymous: Whether anyone may read there without a name; None: where the service itself
-            has none.
+        anonymous: Whether programs and events are read without a token.
+        webhooks: Whether subscribers are called back.
+        allow_private_callbacks: Whether callbacks may go to addresses that are not of the public
+            internet.
+        url: URL of the service as clients see it; None: as a request has it.
+        mqtt: Whether releases go out on OpenADR's topics where there is an `[mqtt]`.
+        mqtt_uris: Addresses of the broker for clients; empty: that of `[mqtt]`.
+        mqtt_anonymous: Whether anyone may read there without a name; only then are these addresses
+            announced. None: where the service itself has none.
         enabled: Whether there is one.
         event_age: How long after its interval an event is listed [s].
     """

@@ -2,9 +2,9 @@
 
 | group | object | example |
 |---|---|---|
-| `hushgrid.feeds` | a `service.prices.Feed` | docs/extend.md |
+| `hushgrid.feeds` | a `web.prices.Feed` | docs/extend.md |
 | `hushgrid.intake` | an `intake.text.Format` | docs/extend.md |
-| `hushgrid.publishers` | a function of `Deployment` and client id | `service.mqtt.open_prices` |
+| `hushgrid.publishers` | a function of `Deployment` and client id | `web.mqtt.open_prices` |
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A survey is a CSV or Parquet file of chains, or the installed package richardson
 is a folder with theta.json, zone.toml or service.toml, and model.json; model.json (format
 1) holds what decoding and validation need (hidden states, laws, daily scores)
 and no reading, and is for the utility only where its models are private. A recorded day (format
-`hushgrid-trace/1`, docs/trace.md) is one JSON object a line: a header, every release (public), then
+`hushgrid-trace/1`, docs/audit.md) is one JSON object a line: a header, every release (public), then
 the truth of every step (secret, simulations only); cut after its releases it is a public trace.
 """
 
@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from hushgrid._numbers import from_json, rules_of, to_json
-from hushgrid.compare.attack import Recording, Truth
+from hushgrid.adversary.recording import Recording, Truth
 from hushgrid.errors import ExtraError, FileError, HushgridError
 from hushgrid.files.results import read_text, write_text
 from hushgrid.intake.arrow import arrow

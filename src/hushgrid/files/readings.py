@@ -528,16 +528,8 @@ def read_habits(survey: str | None, residents: Sequence[int], seconds: int) -> H
 
     """
     from hushgrid.files.models import load_survey
-    from hushgrid.learning.habits import assumed_habits, stationary, survey_habits
+    from hushgrid.learning.habits import assumed_habits, mean_habits
 
     if survey is None:
         return assumed_habits(seconds)
-    survey_table = load_survey(survey)
-    priors = [survey_habits(survey_table, n, seconds=seconds) for n in residents]
-    if len(priors) == 1:
-        return priors[0]
-    transition = np.mean([prior.transition for prior in priors], axis=0)
-    source = "; ".join(prior.source for prior in priors)
-    return replace(
-        priors[0], transition=transition, share=stationary(transition), source=f"mean of {source}"
-    )
+    return mean_habits(load_survey(survey), residents, seconds=seconds)

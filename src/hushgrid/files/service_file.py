@@ -1,4 +1,4 @@
-"""Service files in TOML (docs/service.md): their tables, their zones, and the Deployment.
+"""Service files in TOML (docs/files.md): their tables, their zones, and the Deployment.
 
 Every mistake in a file, and in the zone files it names, is reported at once.
 """
@@ -129,12 +129,14 @@ class PromiseKeys(FileTable):
     Attributes:
         block_steps: Whether noise lasts blocks of steps.
         clamp: Whether a clamp is given.
-        secret: What is protected.
+        secret: What epsilon is for: "step", each release; "interval", all releases, about one
+            interval; "window", all releases, about all that a home does in any window of time.
         rho: Relative error expected of the model, by which a clamp is chosen; where neither is
             given, a usual one, and no clamp for the secret step.
-        eta_set_by: Who set eta, and why.
-        window: Of the secret window, its length [s].
-        block: How long one noise lasts [s]; None: as planned.
+        eta_set_by: Who set eta below 1, and why; required in production.
+        window: Of the secret window, its length [s]; None: a day.
+        block: How long one noise lasts [s]; None: as planned. For a window it is adjusted to a part
+            of a week.
     """
 
     block_steps: Any = None
@@ -270,8 +272,9 @@ class Metered(Group):
     """A [[houses]] table whose meters are known.
 
     Attributes:
-        meters: Ids of the meters of each home, in house order. Meters of one home are added up.
-        meters_file: The same, of a file.
+        meters: Ids of the meters of each home, in house order; a list in the place of an id for a
+            home of several meters (docs/meter-data.md), which are added up.
+        meters_file: The same, of a file: a home a line, tabs between its meters.
         export_meters: Ids of the registers of energy fed in, in house order, where each house has
             a register for each direction.
         export_meters_file: The same, of a file.

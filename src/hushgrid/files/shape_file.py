@@ -1,4 +1,4 @@
-"""Load shapes in TOML (docs/zone-file.md), which replace the public one.
+"""Load shapes in TOML (docs/files.md), which replace the public one.
 
 A shape comes from published load statistics, or from homes outside of the promise.
 """

@@ -293,7 +293,7 @@ class TomlFile:
             self.faults.add(
                 "format",
                 f"format is {state}; give format = {FORMAT} at the top of the file and its keys as"
-                " docs/service.md and docs/zone-file.md have them.",
+                " docs/files.md has them.",
             )
         self.check()
         self.content = {key: part for key, part in self.content.items() if key != "format"}
@@ -363,7 +363,7 @@ class Faults:
         except HushgridError as error:
             self.add(key, str(error))
         except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, MemoryError):
-            self.add(key, f"{key} holds a value of the wrong kind or size; see docs/zone-file.md.")
+            self.add(key, f"{key} holds a value of the wrong kind or size; see docs/files.md.")
 
 
 _SECRETS = (

@@ -1,4 +1,4 @@
-"""Zone files in TOML (docs/zone-file.md has an annotated one).
+"""Zone files in TOML (docs/files.md has an annotated one).
 
 Reads zone, tariff, policy, laws of readings, occupancy models and the [learned] table: where models
 come from and what they may shape. A model fitted to the homes' own readings without noise reveals
@@ -194,8 +194,8 @@ class Provenance(FileTable):
 
     Attributes:
         origin: "public" (a survey), "pooled" (noisy sums over many homes) or "private".
-        epsilon: What every home has spent on the models.
-        homes: Number of homes they were fitted to.
+        epsilon: What the models cost every home.
+        homes: Number of homes whose meters were listed or had readings.
         digest: Digest of the model; empty where it is private.
     """
 
@@ -402,13 +402,14 @@ class Group(FileTable):
     """A [[houses]] table.
 
     Attributes:
-        count: Number of houses.
-        bound: Most that each may read in a step [Wh].
-        export: Most that each may export in a step [Wh].
-        absent: Laws of a reading while the house is empty; None: those of the load shape.
+        count: Number of houses; as many as `meters` where that is set.
+        bound: Most that each may read in a step [Wh], by its contract.
+        export: Most that each may feed in during a step [Wh], by its contract.
+        absent: A law, or a list of laws with `from` and `months`, of a reading while the house is
+            empty; None: the load shape scaled to `policy.usual`.
         present: Laws while it is occupied; None where `absent` is.
-        chain: Name of its chain; what is not in a model is reported with the models.
-        provenance: Where the laws come from.
+        chain: Name of its chain in the models.
+        provenance: Where the laws come from: who measured whom, when. A certificate shows it.
     """
 
     unread: ClassVar[frozenset[str]] = GROUP_KEYS | REGISTER_KEYS
@@ -488,8 +489,9 @@ class Chained(FileTable):
     Attributes:
         chains: By name.
         name: Name in messages; None: its place in the file.
-        structural_zeros: Who declares zeros impossible, and why.
-        provenance: Where the model comes from.
+        structural_zeros: Who declares a chance of 0 or 1 to be the truth, and why; without it such
+            chances are refused.
+        provenance: Where the model comes from; a certificate shows it.
     """
 
     chains: Annotated[dict[str, Chain], fix("give a table for each chain", min_length=1)]
@@ -539,10 +541,12 @@ class PublicSeries(FileTable):
         centre: A usual value; a missing one counts as this.
         scale: How far values usually are from it.
         vouched_by: Who says that it depends on no reading of the zone.
-        file: CSV or JSON file of start_utc and value; read again when it changes.
-        url: Address of the same over HTTP.
-        topic: MQTT topic of the same.
-        max_age: How old a value may be when an interval starts [s].
+        file: CSV with the columns start_utc and value, or JSON of the same; read again when it
+            changes.
+        url: Address of the same over HTTP, asked every two minutes for at most 10 s; redirects are
+            not followed. It may hold a key.
+        topic: MQTT topic of `[mqtt]` with the same; no topic of its readings.
+        max_age: How old a value may be when an interval starts [s]; a day for series of days.
         allow_private_address: Whether the address may be outside of the public internet.
     """
 
@@ -599,7 +603,7 @@ class ZoneTable(FileTable):
         id: Name of the zone.
         month: Month of the laws where days have no date; None: that of the service's `begins`, else
             January. A service follows the date.
-        shape: The load shape of houses without laws.
+        shape: File of a load shape that replaces the public one for houses without laws.
     """
 
     id: Annotated[Text, AfterValidator(_name)]

@@ -398,7 +398,7 @@ def zone_text(
     alpha = offer.alpha(sum(map(len, kinds)))
     week = 7 * 86_400 // offer.seconds
     parts = [
-        "# Written by hushgrid learn; docs/zone-file.md explains the keys.\nformat = 1",
+        "# Written by hushgrid learn; docs/files.md explains the keys.\nformat = 1",
         _table("zone", {"id": offer.zone}),
         _table(
             "learned",

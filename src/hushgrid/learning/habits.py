@@ -421,6 +421,25 @@ def survey_habits(survey: Survey, residents: int, *, seconds: int) -> Habits:
     return replace(habits, source=present.source + ", with active")
 
 
+def mean_habits(survey: Survey, residents: Sequence[int], *, seconds: int) -> Habits:
+    """The habits of a survey, averaged over numbers of residents.
+
+    Args:
+        survey: The survey.
+        residents: Numbers of residents.
+        seconds: Length of a step [s].
+
+    Returns:
+        The chain.
+    """
+    priors = [survey_habits(survey, number, seconds=seconds) for number in residents]
+    if len(priors) == 1:
+        return priors[0]
+    transition = np.mean([prior.transition for prior in priors], axis=0)
+    source = "; ".join(prior.source for prior in priors)
+    return Habits(transition, stationary(transition), f"mean of {source}")
+
+
 def survey_models(
     survey: Survey,
     residents: Sequence[int],

@@ -14,7 +14,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from hushgrid._numbers import Floats, Indices, Int8s, Int32s, Ints
+from hushgrid._frames import DataTable, Tabular
+from hushgrid._numbers import Floats, Indices, Int8s, Int32s, Ints, brief, count_of
 from hushgrid.errors import ModelError
 from hushgrid.learning._families import Family, Values, common_edges, natural_of, parameters_of
 from hushgrid.learning.em import (
@@ -37,7 +38,7 @@ from hushgrid.learning.evaluation import (
     plain_scores,
     published_groups,
 )
-from hushgrid.learning.habits import Habits
+from hushgrid.learning.habits import Habits, model_of
 from hushgrid.learning.histories import (
     AILMENTS,
     DAY,
@@ -51,6 +52,10 @@ from hushgrid.learning.histories import (
     vacant_days,
 )
 from hushgrid.learning.solar import with_solar
+from hushgrid.model.consumption import Consumption
+from hushgrid.model.laws import Law
+from hushgrid.model.occupancy import Calendar
+from hushgrid.model.zone import Scenario, Tariff, Zone
 
 ROUNDS = 4
 
@@ -367,7 +372,7 @@ class HeldOut:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Learned:
+class Learned(Tabular):
     """Models of a zone and their evaluation.
 
     Where only the homes' own fits were made, `shared`, `public`, `held_out` and `trust` are None or
@@ -422,6 +427,72 @@ class Learned:
     top: int
     edges: Floats | None = None
     seasons: tuple[tuple[int, ...], ...] = ()
+
+    def __repr__(self) -> str:
+        homes, fitted = count_of("home", len(self.ids)), f"{len(self.usable):,} fitted"
+        groups = count_of("shared model", len(self.public))
+        return brief(self, homes, fitted, groups, names=("family", "seconds", "habits"))
+
+    def _table(self) -> DataTable:
+        """A row a home: its group, share of time at home, days vacant and ailments."""
+        group, share = np.full((2, len(self.ids)), np.nan)
+        share[self.usable] = self.home_share if self.home_share.size else np.nan
+        if self.shared is not None:
+            group[self.usable] = self.shared.group_of + 1
+        columns = {
+            "group": group,
+            "home_share": share,
+            "vacant_days": self.vacant,
+            "ailments": ["; ".join(AILMENTS[kind] for kind in ails) for ails in self.ails],
+        }
+        return DataTable("home", self.ids, columns)
+
+    def scenario(
+        self,
+        tariff: Tariff,
+        *,
+        bound: int,
+        export: int = 0,
+        id: str = "learned",  # noqa: A002
+    ) -> Scenario:
+        """The homes that were fitted as a zone with their models, for experiments.
+
+        The models have no noise: a release that is calibrated by them may say what they say. Step 1
+        is the first of a Monday.
+
+        Args:
+            tariff: The rate of a load.
+            bound: Contract bound u + v of every home [Wh a step].
+            export: Export limit v of every home [Wh a step], as it was learned with.
+            id: Name of the zone.
+
+        Returns:
+            The zone.
+
+        Raises:
+            ModelError: No models are shared, or they are of seasons.
+        """
+        if self.shared is None or self.seasons:
+            fault = "of seasons" if self.seasons else "of a pool"
+            raise ModelError(f"the models are {fault}; learn without it for a scenario.")
+        day = DAY // self.seconds
+        hour = np.arange(day) * self.seconds // 3600
+        slot_group = np.searchsorted(self.starts, hour, side="right") - 1
+        laws: list[Law] = []
+        tables = np.empty((2, day, len(self.public)), np.int32)
+        for number, group in enumerate(self.public):
+            for table, group_laws in zip(tables, group.laws(bound), strict=True):
+                table[:, number] = len(laws) + slot_group
+                laws += group_laws
+        group_of, n = self.shared.group_of, len(self.usable)
+        return Scenario(
+            Zone(id, [bound] * n, [export] * n),
+            tariff,
+            (model_of([group.chain for group in self.public], group_of, id),),
+            Consumption(
+                tuple(laws), tables[0], tables[1], group_of.astype(np.int32), Calendar(range(day))
+            ),
+        )
 
 
 def starts_of(groups: int) -> tuple[int, ...]:

@@ -16,6 +16,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
+from hushgrid._frames import check_labels
 from hushgrid._numbers import Floats, brief, float_array, is_real, is_whole
 from hushgrid.errors import ConsumptionError, NoiseError, PolicyError, ZoneError
 from hushgrid.mechanism.exposure import Case, Exposure
@@ -55,6 +56,7 @@ def worst_loss(
     0.911493379
     """
     check_terms(bound, eta)
+    check_labels(PolicyError, absent=absent, present=present)
     f0, f1 = _pmf(absent, bound, "absent"), _pmf(present, bound, "present")
     check_scale(scale)
     return loss_of_pmfs(f0, f1, bound, scale, eta)
@@ -92,6 +94,7 @@ def smallest_scale(
     4.450520787
     """
     check_terms(bound, eta)
+    check_labels(PolicyError, absent=absent, present=present)
     f0, f1 = _pmf(absent, bound, "absent"), _pmf(present, bound, "present")
     if not (is_real(epsilon) and epsilon > 0):
         raise PolicyError(f"epsilon is {epsilon}; give a positive number.")

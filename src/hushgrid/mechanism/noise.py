@@ -18,7 +18,7 @@ from typing import Any, final
 import numpy as np
 
 from hushgrid._numbers import Floats, Ints, is_real
-from hushgrid.errors import NoiseError
+from hushgrid.errors import NoiseError, require
 from hushgrid.mechanism.policy import MAX_SCALE, NoiseLaw
 
 
@@ -91,9 +91,14 @@ class Noise(ABC):
 
 @final
 class SecureNoise(Noise):
-    """OpenDP's exact integer sampler on the operating system's randomness; it has no seed."""
+    """OpenDP's exact integer sampler on the operating system's randomness; it has no seed.
+
+    Raises:
+        ExtraError: If OpenDP is not installed.
+    """
 
     def __init__(self) -> None:
+        require("opendp", "noise")
         self._measurements: dict[tuple[str, float], Any] = {}
 
     def draw(self, scale: float) -> int:

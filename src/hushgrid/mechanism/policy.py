@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import accumulate
 from typing import Any, ClassVar, Literal, Protocol, TypeVar, cast, final, get_args
 
@@ -524,8 +524,8 @@ class Policy:
         models: How several models count.
         on_empty: What to do when no house is uncertain ("publish_exact" trusts Theta absolutely).
         min_scale: The least noise of a release [Wh].
-        clamp: One for each density class, or none: the upper end below the contract bound, or a
-            pair of a lower and an upper end where houses export, in offset Wh.
+        clamp: One for each group of houses, or none: readings are cut at these Wh, below the
+            contract bound; a pair of a lower and an upper end where houses export, in offset Wh.
         publish: The rate of the noisy load, or of the public's best estimate of it.
         estimator: What the public's estimate and forecast come from: the model, the model and a
             filter of the releases weighed against each other, or the releases alone.
@@ -548,7 +548,10 @@ class Policy:
     schedule: Schedule = field(default_factory=Even)
     covariates: tuple[Covariate, ...] = ()
 
-    __repr__ = brief
+    def __repr__(self) -> str:
+        usual = Policy(self.epsilon)
+        names = (f.name for f in fields(self) if getattr(self, f.name) != getattr(usual, f.name))
+        return brief(self, self.promise, names=names)
 
     def __post_init__(self) -> None:
         if not (is_real(self.epsilon) and self.epsilon > 0):
@@ -612,6 +615,16 @@ class Policy:
         horizon = min(self.horizon, steps)
         schedule = self.schedule.with_epsilons(self.schedule.epsilons[:horizon])
         return replace(self, horizon=horizon, schedule=schedule)
+
+    @property
+    def promise(self) -> str:
+        """What is promised in words, such as "any price, epsilon 0.5"."""
+        schedule = self.schedule
+        if not schedule.per_release:
+            promise = f"all {self.horizon} prices, epsilon {self.epsilon:g}"
+            return f"{promise}, delta {schedule.delta:g}"
+        unit = "block of steps" if schedule.lengths else "price"
+        return f"any {unit}, epsilon {max(schedule.epsilons, default=self.epsilon):g}"
 
     @property
     def rule(self) -> str:

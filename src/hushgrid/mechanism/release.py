@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
 
+from hushgrid._frames import DataTable, html_table
 from hushgrid._numbers import (
     CHANCE,
     HASH,
@@ -21,10 +22,12 @@ from hushgrid._numbers import (
     TRUTH,
     Rule,
     brief,
+    count_of,
     number,
     one_of,
     optional,
     or_null,
+    to_json,
     whole_number,
 )
 from hushgrid.belief.estimate import SHAPES, PublicKnowledge
@@ -129,6 +132,11 @@ class Release:
 
     __repr__ = brief
 
+    def _repr_html_(self) -> str:
+        values = to_json(self)
+        table = DataTable("field", list(values), {"value": list(values.values())})
+        return html_table(f"Release of {self.zone}, step {self.t}", table, rows=len(values))
+
     def __post_init__(self) -> None:
         if self.noise not in get_args(NoiseName):
             raise PolicyError(
@@ -216,7 +224,9 @@ class State:
     public: Knowledge | None = None
     rates: Sequence[float] = Rates()
 
-    __repr__ = brief
+    def __repr__(self) -> str:
+        houses, step = count_of("house", self.zone.n_houses), f"before step {self.t}"
+        return brief(self, houses, self.policy.promise, step, names=("zone", "tariff", "rule"))
 
     @property
     def t(self) -> int:

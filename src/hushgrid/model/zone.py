@@ -6,6 +6,7 @@ Meters count whole Wh, so everything up to the noise is integer arithmetic.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, TypeVar
@@ -13,7 +14,8 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hushgrid._numbers import Floats, Int32s, brief, is_real, is_whole
+from hushgrid._frames import check_labels
+from hushgrid._numbers import Floats, Int32s, brief, count_of, is_real, is_whole
 from hushgrid.errors import ConsumptionError, ModelError, ReadingError, ZoneError
 from hushgrid.model.consumption import Consumption
 from hushgrid.model.occupancy import OccupancyModel
@@ -86,11 +88,15 @@ class Zone:
     bound: Int32s
     export: Int32s
 
-    __repr__ = brief
+    def __repr__(self) -> str:
+        limits = [f"bound {_span(self.bound)} Wh", f"export {_span(self.export)} Wh"]
+        summary = count_of("house", self.n_houses), *limits[: 1 + bool(self.offset)]
+        return brief(self, *summary, names=("id",))
 
     def __init__(self, id: str, bound: ArrayLike, export: ArrayLike | None = None) -> None:  # noqa: A002
         if not isinstance(id, str) or not id:
             raise ZoneError(f"zone id is {id!r}; give a non-empty name.")
+        check_labels(ZoneError, bound=bound, export=export)
         object.__setattr__(self, "id", id)
         object.__setattr__(self, "bound", _checked_bound(bound))
         object.__setattr__(self, "export", _checked_export(export, self.bound))
@@ -110,8 +116,61 @@ class Zone:
         >>> Zone.net("sunny", [2500, 2500], [0, 1250]).bound
         array([2500, 3750], dtype=int32)
         """
+        check_labels(ZoneError, limit=limit, export=export)
         u = _checked_bound(limit).astype(np.int64)
         return cls(id, u + _checked_export(export, np.full_like(u, MAX_BOUND)), export)
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: Any,
+        *,
+        id: str,  # noqa: A002
+        bound: str = "bound",
+        export: str | None = None,
+        home: str | None = None,
+    ) -> Zone:
+        """A zone of a data frame with a row a home, in the order of its rows.
+
+        Args:
+            frame: A pandas data frame, or another with columns by name.
+            id: Name of the zone.
+            bound: Column of the contract bounds u_i + v_i [whole Wh per step].
+            export: Column of the export limits v_i [whole Wh per step]; None: no home exports.
+            home: Column with the names of the homes; None: the index has them.
+
+        Returns:
+            The zone.
+
+        Raises:
+            ZoneError: If a column is not there, a home comes twice, or a limit is missing, not
+                whole or out of its range.
+
+        >>> import pandas as pd
+        >>> frame = pd.DataFrame({"bound": [2500, 5000]}, index=["home-1", "home-2"])
+        >>> Zone.from_frame(frame, id="elm-street")
+        Zone(2 houses, bound 2500 to 5000 Wh, id='elm-street')
+        """
+        for column in filter(None, (bound, export, home)):
+            if column not in frame.columns:
+                raise ZoneError(
+                    f"frame has no column {column!r}; give one of"
+                    f" {', '.join(map(str, frame.columns))}."
+                )
+        homes = [*(frame.index if home is None else frame[home])]
+        for name, count in Counter(homes).items():
+            if count > 1:
+                raise ZoneError(f"home {name!r} has {count} rows; give one row a home.")
+        for column in filter(None, (bound, export)):
+            limits = np.asarray(frame[column])
+            low = 0 if column == export else 1
+            for name, limit in zip(homes, limits.tolist(), strict=True):
+                if not (is_whole(limit) and low <= limit <= MAX_BOUND):
+                    raise ZoneError(
+                        f"{column} of home {name!r} is {limit}; give whole Wh from {low} to"
+                        f" {MAX_BOUND}."
+                    )
+        return cls(id, frame[bound], None if export is None else frame[export])
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -166,6 +225,11 @@ class Zone:
     def offset(self) -> int:
         """Sum of all export limits [Wh]: the load is the net load plus this."""
         return int(self.export.sum(dtype=np.int64))
+
+
+def _span(limits: Int32s) -> str:
+    low, high = int(limits.min()), int(limits.max())
+    return f"{low}" if low == high else f"{low} to {high}"
 
 
 def _checked_bound(bound: ArrayLike) -> Int32s:
@@ -230,7 +294,7 @@ class Tally:
     export: Int32s | None = field(default=None, repr=False, compare=False)
 
 
-def tally(readings: ArrayLike, bound: ArrayLike, export: Int32s | None = None) -> Tally:
+def tally(readings: ArrayLike, bound: ArrayLike, export: ArrayLike | None = None) -> Tally:
     """Add v_i to each reading and clamp it to 0..u_i + v_i, then add: one pass, whole Wh.
 
     Clamping the sum instead would bound the contribution of no house.
@@ -245,7 +309,8 @@ def tally(readings: ArrayLike, bound: ArrayLike, export: Int32s | None = None) -
         The load and the number of clamped readings.
 
     Raises:
-        ReadingError: If the readings do not fit the bounds, or one is missing or not whole.
+        ReadingError: If the readings do not fit the bounds, one is missing or not whole, or labels
+            of pandas series differ.
         ZoneError: If a bound is not a whole number from 1 on.
 
     >>> tally([300, -20, 9000], [2500, 2500, 2500])
@@ -254,12 +319,14 @@ def tally(readings: ArrayLike, bound: ArrayLike, export: Int32s | None = None) -
     >>> tally([300, -1000], zone.bound, zone.export).load - zone.offset
     -700
     """
+    check_labels(ReadingError, readings=readings, bound=bound, export=export)
     x, u = _whole(readings), np.asarray(bound)
     if x.shape != u.shape:
         raise ReadingError(
             f"readings have shape {x.shape} but the zone has bounds of shape {u.shape};"
             " give one reading for each house."
         )
+    export = None if export is None else np.asarray(export)
     if export is not None and export.any():
         v = export.astype(np.int64)  # what is far outside stays so, without a sum beyond 64 bits
         x = np.clip(x.astype(np.int64), -v, 2**62) + v
@@ -383,14 +450,15 @@ class Tariff:
         alpha: Slope of the rate [currency/kWh per kWh], above 0.
         beta: Rate at no load [currency/kWh], above 0.
         gamma: Fixed cost [currency].
-        inelastic: Public load that does not react to prices, whole Wh.
+        inelastic: Public load that reacts to nothing [Wh a step], whole.
         floor: Lowest rate [currency/kWh], also below 0; the rate is cut after the noise.
         cap: Highest rate [currency/kWh]; cut after the noise.
-        smooth: Share of the last published rate that a new one keeps, from 0 to below 1:
-            post-processing, which calms demand that reacts to rates.
+        smooth: Share of the last published rate that a new one keeps, from 0 to below 1: it calms
+            devices that react to rates (docs/loop.md) and costs no privacy.
         offset: Sum of the zone's export limits [Wh], in every load and no part of the price. Set
             from the zone by `init` and `Scenario`.
-        feed_in: Rate of what homes feed in; None: only the rate above is published.
+        feed_in: Rate of what homes feed in, from the same noisy load; None: only the rate above is
+            published.
     """
 
     tables: ClassVar[Mapping[str, Any]] = {"feed_in": FeedIn}
@@ -571,7 +639,9 @@ class Scenario:
     truth: OccupancyModel | None = None
     consumed: Consumption | None = None
 
-    __repr__ = brief
+    def __repr__(self) -> str:
+        models = count_of("model", len(self.models))
+        return brief(self, count_of("house", self.zone.n_houses), models, names=("zone", "tariff"))
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tariff", offset_tariff(self.zone, self.tariff, self.consumption))

@@ -15,7 +15,8 @@ from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
-from hushgrid._numbers import Floats, Indices, Int32s, brief, is_real
+from hushgrid._frames import DataTable, Tabular
+from hushgrid._numbers import Floats, Indices, Int32s, brief, count_of, is_real
 from hushgrid.accounting.composition import compose, noise_multiple
 from hushgrid.accounting.covers import Cover, covers
 from hushgrid.accounting.endless import FAR, MOST_STEPS, Endless, turn_of
@@ -45,7 +46,7 @@ from hushgrid.planning.expected_error import (
     choose_clamp,
     prospect,
 )
-from hushgrid.planning.windows import WindowOption, window_policy
+from hushgrid.planning.windows import WindowOption, promise_words, window_policy
 
 _ROUNDS = 5  # of adding the houses that bind
 _MORE = 6  # houses added in a round
@@ -150,7 +151,7 @@ _PLANNING_ROUNDS = 2  # of choosing a clamp for an epsilon and an epsilon for th
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Plan:
+class Plan(Tabular):
     """A promise, the policy that keeps it, and what it will cost.
 
     Attributes:
@@ -177,6 +178,7 @@ class Plan:
         window: Of the secret window, the steps that a window touches.
         options: Of the secret window, the lengths of blocks that were tried.
         reach: The most that a home, or homes that move together, can add to a load [Wh].
+        seconds: Length of a step [s], as windows are planned for.
     """
 
     secret: Secret
@@ -199,8 +201,25 @@ class Plan:
     window: int | None = None
     options: tuple[WindowOption, ...] = ()
     reach: int = 0
+    seconds: int = 900
 
-    __repr__ = brief
+    def __repr__(self) -> str:
+        promise = promise_words(self.secret, self.epsilon, self.delta, self.window, self.seconds)
+        houses = count_of("house", len(self.kind_of))
+        return brief(self, houses, promise, names=("epsilon_any", "leakage", "house", "step"))
+
+    def _table(self) -> DataTable:
+        """A row a step: its block, noise and expected load [Wh], and what its release may lose."""
+        lengths = self.policy.schedule.lengths or (1,) * len(self.scale)
+        columns = {
+            "block": np.repeat(np.arange(1, len(lengths) + 1), lengths),
+            "scale": self.scale,
+            "noise": np.sqrt(self.prospect.noise),
+            "load": self.prospect.load - self.prospect.offset,
+            "epsilon": self.epsilon_t,
+            "loss": self.largest_losses,
+        }
+        return DataTable("step", range(1, len(self.scale) + 1), columns)
 
     @property
     def losses(self) -> Floats:
@@ -1014,6 +1033,7 @@ def _plan_of(task: Task, secret: Secret, epsilon: float, delta: float, seconds: 
         task.net_clamp,
         bill_change(ahead, task.tariff, task.models, task.consumption, task.zone.export),
         reach=task.scheduler.exposure(1).reach,
+        seconds=seconds,
     )
 
 

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hushgrid._numbers import count_of
 from hushgrid.belief.load_filter import usual_parts
 from hushgrid.mechanism.policy import Blocks, Policy
 from hushgrid.model.consumption import Consumption
@@ -43,6 +44,36 @@ _SIZES = (
 # Short blocks say less of a long absence, so a length may cost this share of error to be shorter.
 _CLOSE = 0.01
 _SMALLEST = 100.0  # times below the contract bound, the smallest clamp that is tried
+
+
+def promise_words(
+    secret: str,
+    epsilon: float,
+    delta: float = 0.0,
+    window: int | None = None,
+    seconds: int | None = 900,
+) -> str:
+    """A promise in a few words.
+
+    Args:
+        secret: What it protects.
+        epsilon: Its epsilon.
+        delta: Its delta.
+        window: Of the secret window, the steps that a window touches.
+        seconds: Length of a step [s]; None: not known here, so a window is given in steps.
+
+    Returns:
+        What is protected, with the figures.
+
+    >>> promise_words("window", 1.0, window=97)
+    'any 24 hours, epsilon 1'
+    """
+    scope = {"step": "any step by its price", "interval": "any step by all prices"}.get(secret)
+    if window is not None:
+        hours, rest = divmod((window - 1) * (seconds or 0), _HOUR)
+        scope = f"any {window} steps" if rest or not hours else f"any {count_of('hour', hours)}"
+    words = f"{scope or 'all steps by all prices'}, epsilon {epsilon:g}"
+    return f"{words}, delta {delta:g}" if delta else words
 
 
 # ---- blocks

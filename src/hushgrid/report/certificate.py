@@ -1,6 +1,129 @@
-"""A certificate of an audit as JSON (docs/certificate.md), as text and as a page of HTML.
+"""A certificate of an audit as JSON, as text and as a page of HTML (docs/audit.md).
 
-The page has no script and loads nothing from other addresses.
+The page has no script and loads nothing from other addresses. The keys of the JSON; `[]` means
+each entry of a list, a figure that does not exist is null, and new keys may be added:
+
+    format: `hushgrid-certificate/1`
+    verdict: `passed`, `failed`, or `incomplete`: nothing failed, but something could not be
+        checked
+    simulated: whether releases are of a simulation, whose noise protects no one
+    summary[]: what to know first, in sentences
+    checks[].id: which check, see docs/audit.md
+    checks[].status: `passed`, `failed`, `noted`, `not_checked`, `not_applicable`
+    checks[].first_bad: first record, line or step that fails
+    checks[].text: what was found
+    checks[].recompute: command that checks it again
+    epsilon_lower: loss of one release that the black-box test certifies
+    promise.zone: name of the zone
+    promise.houses: their number
+    promise.secret: `step`, `interval` or `window`; of a zone file also `trajectory`
+    promise.epsilon: what is promised about it
+    promise.epsilon_t: the largest epsilon of the policy for one release; under rules that bound
+        less, and with `negligible`, a release loses more (`worst.loss`)
+    promise.leakage.step: what one release may say about one step
+    promise.leakage.day: the same of the first day of releases
+    promise.leakage.week: the same of the first week, or of a shorter run
+    promise.words: the promise in a householder's words
+    promise.not_covered[]: what they do not cover
+    promise.covers[].duration: a stretch of time (ISO 8601): a quarter hour, a day, a week, two
+        weeks, a month
+    promise.covers[].shift: the most by which all prices shift log odds between any two stories
+        about a home in it, all else known
+    promise.covers[].auc_limit: a bound on the AUC of the best attack on a home that uses its
+        limit
+    promise.covers[].auc_typical: the same on a home that uses `usual`, as an example
+        (docs/proofs/covers.md)
+    promise.delta: (ε, δ): for any set of outcomes its probability under one course of occupancy
+        is at most e^ε times that under another plus δ
+    promise.eta: share of every reading's law that may be anything
+    promise.horizon: steps of one run
+    promise.budget: the most that all releases of a run may lose together, where Python sets
+        one, else null
+    promise.rule: the policy's rules
+    promise.models: models in Theta
+    promise.sentence: the promise in words
+    assumptions[]: what must hold for it
+    cannot_show[]: what no audit of this kind shows
+    eta_set_by: who set eta, and why
+    provenance.*: where each model and each group's laws come from
+    black_box.houses[]: whose occupancy differs between the two worlds
+    black_box.samples: a side
+    black_box.confidence: of both bounds together
+    black_box.scale: noise due at step 1 [Wh]
+    black_box.steps: of the trajectory
+    black_box.one_step.epsilon_lower: certified for one release
+    black_box.one_step.promised: promised for it
+    black_box.one_step.score: what is compared with the threshold: `load`, `likelihood`,
+        `classifier`
+    black_box.one_step.side: `above` or `below`
+    black_box.one_step.threshold: of the score
+    black_box.one_step.toward: world, 0 or 1, in which the event is more probable
+    black_box.one_step.at_least: its probability there, at least
+    black_box.one_step.at_most: its probability in the other world, at most
+    black_box.one_step.hits[]: how often it happened in world 0 and 1
+    black_box.one_step.samples[]: of how many
+    black_box.trajectory.*: the same for `steps` releases together
+    black_box.recompute: command
+    zones[].zone: name; an entry for each record of rules whose file is given
+    zones[].first: step at which these rules begin
+    zones[].digest: of the rules
+    zones[].releases: from readings
+    zones[].steps: up to the last one
+    zones[].epsilon: the promise's, of these rules
+    zones[].worst.house: the house that leaks most
+    zones[].worst.loss: largest loss of one release about it; null: no bound (Gaussian noise, or
+        none while a house is uncertain)
+    zones[].worst.total: sum over all releases and lost steps, by the model's own start; what is
+        booked beyond them (two histories, rules that are lost) is in the check `budget` alone;
+        null: no bound
+    zones[].worst.leakage: worst about one step from all releases, where a service file is given
+        those of neighbouring records with the same rules too
+    zones[].worst.composed: epsilon of all releases at `composed_delta`
+    zones[].worst.composed_delta: 1e-6
+    zones[].realised_max: what the release that may reveal most really reveals about a house
+        that moves with others (at eta above 0 for one choice of the laws that eta allows);
+        null: there is none, or no bound
+    zones[].mixture_max: worst for an adversary who holds the models of Theta equally likely
+    zones[].stated[]: scale of each step as recorded [Wh]; 0 without readings
+    zones[].due[]: the scale that the terms lead to [Wh]
+    zones[].houses[].house: number, from 0 in the order of the zone file; worst first
+    zones[].houses[].bound: what its readings are cut at [Wh]
+    zones[].houses[].protected: steps at which a release depended on it
+    zones[].houses[].loss: largest loss of one release; null: no bound
+    zones[].houses[].total: sum over all; null: no bound
+    zones[].houses[].leakage: the same for this house
+    zones[].houses[].any_total: sum whatever anyone consumes; null: no bound, since a release
+        had no noise or Gaussian noise
+    zones[].houses[].realised: what one release really reveals, where it moves with others
+    zones[].watched.filter: filter of an adversary who saw all releases and knows the public
+        models: exact or factored
+    zones[].watched.releases: how many of the releases the adversary was given (houses times
+        steps up to 5,000,000)
+    zones[].watched.moved_max: the most by which the adversary's log odds left the prior's, in
+        hindsight and under each model apart; null: it became certain
+    zones[].watched.house: the house it was about
+    zones[].watched.step: and the step
+    zones[].watched.bound: the most those releases could move them (leakage); null: no bound
+    zones[].houses[].mixture: the same for a prior mixed over Theta
+    zones[].houses[].moved: the most by which the adversary's log odds moved; null: it became
+        certain, or `watched` is null
+    zones[].houses_left_out: houses beyond the 2000 worst
+    zones[].recompute: command
+    attack.*: figures of `hushgrid attack`: of a trace with truth under `none` and `others`
+        (what the adversary knows besides prices), or as given with `--attack`
+    inputs.file: what was audited
+    inputs.kind: ledger, trace, zone file, service file and its ledger
+    inputs.digests.*: SHA-256 of each file read; null for one that cannot be read as a file, or
+        that has private models
+    inputs.config[]: files with the rules
+    inputs.zone: the one zone asked for
+    inputs.publisher: factory under test
+    inputs.samples: asked for
+    inputs.confidence: asked for
+    inputs.seed: asked for
+    inputs.key: public key that must have signed
+    inputs.heads[]: digests that must be there
+    recompute: command that gives the whole certificate again
 """
 
 from __future__ import annotations
@@ -13,8 +136,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushgrid.audit.black_box import BlackBox
-from hushgrid.audit.bounds import Bound
+from hushgrid.audit.bounds import BlackBox, Bound
 from hushgrid.audit.certificate import Certificate, LargestMove
 from hushgrid.audit.evidence import Terms
 from hushgrid.audit.houses import DELTA, Houses
@@ -23,7 +145,7 @@ from hushgrid.errors import HushgridError
 from hushgrid.mechanism.policy import Policy
 from hushgrid.planning.planner import examine
 from hushgrid.report._figures import BLUE, ORANGE, chart, loss, number, render, table
-from hushgrid.report.comparison import KNOWS
+from hushgrid.report.attack import KNOWS
 from hushgrid.report.promise import (
     COVERS_WORDS,
     covers_head,
@@ -53,7 +175,7 @@ def certificate_json(certificate: Certificate) -> dict[str, Any]:
         certificate: The certificate.
 
     Returns:
-        The values of docs/certificate.md; a figure that does not exist is None.
+        The values by the keys above; a figure that does not exist is None.
     """
     command = _audit_command(certificate.inputs)
     terms, box = certificate.terms, certificate.black_box

@@ -1,22 +1,17 @@
-"""Comparisons, attacks, simulations and the demo as tables, text, JSON, figures and HTML.
+"""Comparisons and simulations as tables, text, JSON, figures and HTML.
 
-Sections: attacks; the paper's experiment and simulations; comparisons with other methods and
-batteries; one day of the demo.
+Sections: the paper's experiment and simulations; comparisons with other methods and batteries.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushgrid._numbers import Floats, UInt8s
-from hushgrid.compare.attack import Attack
-from hushgrid.compare.battery import LABELS, NO_PROMISE, BatteryScore
-from hushgrid.compare.comparison import (
+from hushgrid.lab.battery import LABELS, NO_PROMISE, BatteryScore
+from hushgrid.lab.comparison import (
     AHEAD,
     AUCS,
     BATTERY_POWER,
@@ -34,174 +29,17 @@ from hushgrid.compare.comparison import (
     YESTERDAY,
     Comparison,
 )
-from hushgrid.compare.methods import BOUND_FITTED, Method, MethodRefusal, Ready, counted
-from hushgrid.compare.paper import HOUSES, PUBLISHED, Experiment, Sweep, mechanisms
-from hushgrid.compare.rolling import DailySums
-from hushgrid.compare.simulation import SIMULATION_FIGURES, Study
+from hushgrid.lab.methods import BOUND_FITTED, Method, MethodRefusal, Ready, counted
+from hushgrid.lab.paper import HOUSES, PUBLISHED, Experiment, Sweep, mechanisms
+from hushgrid.lab.rolling import DailySums
+from hushgrid.lab.simulation import SIMULATION_FIGURES, Study
 from hushgrid.report._figures import day_line, finish, light_grid, panels, render, table
-from hushgrid.report.promise import HomeWords, finite_or_none
-from hushgrid.statistics import Score, Summary, auc, ratio_of_means, summarise
+from hushgrid.report.promise import finite_or_none
+from hushgrid.statistics import Summary, ratio_of_means, summarise
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-
-_PROTECTIONS = {
-    "open": "no privacy",
-    "naive": "naive noise",
-    "paper": "the paper's rule",
-    "hushgrid": "as published",
-}
-_COLORS = {"open": "#b3541e", "naive": "#8a8a8a", "paper": "#7a5195", "hushgrid": "#0b6e99"}
-KNOWS = {
-    "none": "sees only the prices",
-    "others": "knows every other reading",
-    "occupancy": "knows who else is at home",
-}
-
-
-def attack_json(attacks: Mapping[str, Attack]) -> dict[str, Any]:
-    """The attack on the releases under its public keys, and on all versions of the day.
-
-    Args:
-        attacks: Attacks by protection; "hushgrid" is the published day.
-
-    Returns:
-        The values.
-    """
-    published = attacks["hushgrid"]
-    houses = set(published.houses)
-    return {
-        **attack_figures(published),
-        "knows": published.knows,
-        "filter": published.filter,
-        "houses": sorted(houses) if len(houses) == 1 else len(houses),
-        "house_days": len(published.houses),
-        "steps": published.scores.steps,
-        "mechanisms": {name: attack_figures(attack) for name, attack in attacks.items()},
-    }
-
-
-def attack_figures(attack: Attack) -> dict[str, Any]:
-    """All scores of one attack.
-
-    Args:
-        attack: The attack.
-
-    Returns:
-        Scores with those of the prior and 95 % intervals; None where undefined.
-    """
-    values: dict[str, Any] = {}
-    for field in fields(attack.scores):
-        score = getattr(attack.scores, field.name)
-        if isinstance(score, Score):
-            values[field.name] = finite_or_none(score.value)
-            values[f"{field.name}_prior"] = finite_or_none(score.prior)
-            values[f"{field.name}_ci95"] = _range(score.ci95)
-            values[f"{field.name}_gain_ci95"] = _range(score.gain_ci95)
-    values["ci95"] = values["auc_ci95"]
-    values["log_odds_moved"] = finite_or_none(attack.moved)
-    return values
-
-
-def _range(ci95: tuple[float, float]) -> list[float] | None:
-    return list(ci95) if all(map(math.isfinite, ci95)) else None
-
-
-def attack_table(attacks: Mapping[str, Attack]) -> str:
-    """A row for each version of the day, the prior alone first.
-
-    Args:
-        attacks: Attacks by protection.
-
-    Returns:
-        A Markdown table.
-    """
-    first = next(iter(attacks.values())).scores
-    rows = [("protection", "AUC", "95 % interval", "log loss", "Brier", "right")]
-    prior = (f"{first.auc.prior:.3f}", _interval(first.auc.prior_ci95))
-    rows.append(
-        ("(prior only)", *prior, f"{first.log_loss.prior:.3f}", f"{first.brier.prior:.3f}",
-         f"{first.accuracy.prior:.1%}")
-    )  # fmt: skip
-    for name, attack in attacks.items():
-        s = attack.scores
-        rows.append(
-            (_PROTECTIONS[name], f"{s.auc.value:.3f}", _interval(s.auc.ci95),
-             f"{s.log_loss.value:.3f}", f"{s.brier.value:.3f}", f"{s.accuracy.value:.1%}")
-        )  # fmt: skip
-    return table(rows)
-
-
-def _interval(ci95: tuple[float, float]) -> str:
-    return f"{ci95[0]:.3f} to {ci95[1]:.3f}"
-
-
-def attack_prose(attacks: Mapping[str, Attack]) -> str:
-    """The adversary, its target and its gain over the prior.
-
-    Args:
-        attacks: Attacks by protection.
-
-    Returns:
-        Lines of text.
-    """
-    published = attacks["hushgrid"]
-    houses = set(published.houses)
-    target = f"house {published.houses[0]}" if len(houses) == 1 else f"{len(houses)} houses"
-    if len(published.houses) > len(houses):
-        target = f"each of {len(published.houses)} labelled days of {target}"
-    low, high = published.scores.auc.gain_ci95
-    lines = [
-        f"An adversary who {KNOWS[published.knows]} watched {published.scores.steps} steps of"
-        f" {target} ({published.filter} filter).",
-        f"From the releases it gained {published.scores.auc.gain:+.3f} of AUC over the prior"
-        f" (95 %: {low:+.3f} to {high:+.3f}); its log odds moved by at most {published.moved:.3f}.",
-    ]
-    return "\n".join(lines)
-
-
-def attack_figure(attacks: Mapping[str, Attack], house: int) -> Figure:
-    """A day of one house: occupancy, prior, and the adversary's belief under each protection.
-
-    Args:
-        attacks: Attacks by protection.
-        house: The house.
-
-    Returns:
-        The figure.
-    """
-    published = attacks["hushgrid"]
-    at = published.houses.index(house)
-    figure, axes = panels(len(attacks), 1.1 + 1.7 * len(attacks))
-    for axis, (name, attack) in zip(axes, attacks.items(), strict=True):
-        beliefs = [("adversary's belief", attack.home[:, at], _COLORS[name])]
-        title = _PROTECTIONS[name]
-        _belief_panel(axis, attack.occupancy[:, at], attack.prior[:, at], beliefs, title)
-    axes[0].legend(frameon=False, fontsize=8, loc="lower right", bbox_to_anchor=(1, 1), ncols=3)
-    figure.suptitle(
-        f"House {house}: what an adversary who {KNOWS[published.knows]} believes", fontsize=11
-    )
-    return figure
-
-
-def _belief_panel(
-    axes: Axes, occupancy: Any, prior: Any, beliefs: Iterable[tuple[str, Any, str]], title: str
-) -> None:
-    """Occupancy and prior of one house over a day, and beliefs (label, values, colour)."""
-    hours = np.linspace(0, len(prior) / 4, len(prior) + 1)
-    true = np.append(occupancy, occupancy[-1])
-    axes.fill_between(
-        hours, true, step="post", color="#f0c94a", alpha=0.35, linewidth=0, label="at home"
-    )
-    day_line(axes, prior, "prior", "#555555", 1.0)
-    for label, values, color in beliefs:
-        day_line(axes, values, label, color, 1.6)
-    axes.set_ylim(0, 1)
-    axes.set_ylabel("chance")
-    axes.set_title(title, loc="left", fontsize=9)
-    light_grid(axes)
 
 
 _LABELS = {
@@ -457,10 +295,10 @@ _MEANS = {
 }
 RECORDED_PROSE = (
     "RMSRE of the rate (usual formula). estimated: the model and a filter of all releases so far,"
-    " weighed by how well they foresaw them (docs/estimate.md); raw: the noisy load, and where"
-    " readings are cut the energy that is expected above; next day: the list made at 18:00 for all"
-    " steps of the next day. A row without a promise publishes what meters read: it says what"
-    " yesterday's loads are worth, not what may be published."
+    " weighed by how well they foresaw them (docs/proofs/estimate.md); raw: the noisy load, and"
+    " where readings are cut the energy that is expected above; next day: the list made at 18:00"
+    " for all steps of the next day. A row without a promise publishes what meters read: it says"
+    " what yesterday's loads are worth, not what may be published."
 )
 _NO_READING = "no reading of the days compared is used, so nothing about them is given away"
 _TRUE_LOADS = "none: loads are published as they are"
@@ -951,201 +789,3 @@ def comparison_page(title: str, parts: Mapping[str, str], drawings: Mapping[str,
         rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
         blocks.append((name, lines, rows if text.startswith("|") else None))
     return render("comparison.html", title=title, parts=blocks, drawings=drawings)
-
-
-CHANCE = 0.999  # that the error of a day lies in the expected interval
-_DEMO_COLORS = {"open": "#b3541e", "private": "#0b6e99"}
-_DEMO_NAMES = {"open": "no protection", "private": "as published", "prior": "prior alone"}
-
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class ErrorForecast:
-    """Expected error of one day's prices, in the paper's formula.
-
-    Attributes:
-        planned: Error according to the plan.
-        mean: Mean over simulated days.
-        low: Lower end of the interval that holds a day's error with probability `CHANCE`.
-        high: Upper end.
-        days: Number of simulated days.
-    """
-
-    planned: float
-    mean: float
-    low: float
-    high: float
-    days: int
-
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class DemoDay:
-    """One simulated day: the truth, the releases, and the adversaries' beliefs; T steps, N houses.
-
-    Attributes:
-        epsilon: Epsilon of the promise.
-        promise: The promise in a householder's words.
-        seed: Seed of the day.
-        house: House drawn in the figure.
-        optimal: (T,) optimal rates [currency/kWh].
-        published: (T,) published rates [currency/kWh].
-        occupancy: (T, N) true occupancy.
-        prior: (T, N) prior probabilities of being at home.
-        beliefs: (T, N) beliefs by the adversary's knowledge and by protection.
-        expected_error: Expected error of the prices.
-        leakage: Largest leakage of all releases about any house in the promised window, from the
-            audit.
-        records: Number of ledger records.
-        chain: Status of the chain check.
-        verdict: Verdict of the audit.
-    """
-
-    epsilon: float
-    promise: HomeWords
-    seed: int
-    house: int
-    optimal: Floats
-    published: Floats
-    occupancy: UInt8s
-    prior: Floats
-    beliefs: Mapping[str, Mapping[str, Floats]]
-    expected_error: ErrorForecast
-    leakage: float
-    records: int
-    chain: str
-    verdict: str
-
-    @property
-    def rmsre(self) -> float:
-        """Root mean squared relative error of the published rate."""
-        return float(np.sqrt(np.mean(((self.published - self.optimal) / self.optimal) ** 2)))
-
-    @property
-    def rmsre_paper(self) -> float:
-        """The paper's formula: the usual figure over sqrt(T)."""
-        return self.rmsre / math.sqrt(self.optimal.size)
-
-    @property
-    def holds(self) -> dict[str, bool]:
-        """Whether error, leakage, chain and audit are as they must be on any day."""
-        return {
-            "rmsre": self.expected_error.low <= self.rmsre_paper <= self.expected_error.high,
-            "leakage": self.leakage <= self.epsilon,
-            "chain": self.chain == "passed",
-            "audit": self.verdict != "failed",
-        }
-
-
-def demo_json(day: DemoDay) -> dict[str, Any]:
-    """A day of the demo under its public keys.
-
-    Args:
-        day: The day.
-
-    Returns:
-        The values.
-    """
-    foreseen = day.expected_error
-    return {
-        "releases": int(day.published.size),
-        "rmsre_paper": day.rmsre_paper,
-        "leakage_max": day.leakage,
-        "promise": day.epsilon,
-        "auc": _demo_aucs(day),
-        **day.promise.content,
-        "seed": day.seed,
-        "houses": int(day.occupancy.shape[1]),
-        "house": day.house,
-        "rmsre": day.rmsre,
-        "rmsre_plan": {
-            "mean": foreseen.mean,
-            "low": foreseen.low,
-            "high": foreseen.high,
-            "chance": CHANCE,
-            "days": foreseen.days,
-            "planned": foreseen.planned,
-        },
-        "ledger_records": day.records,
-        "chain": day.chain,
-        "audit": day.verdict,
-        "holds": day.holds,
-        "simulated": True,
-    }
-
-
-def _demo_aucs(day: DemoDay) -> dict[str, dict[str, float | None]]:
-    return {
-        knows: {
-            name: finite_or_none(auc(day.occupancy, belief))
-            for name, belief in (*beliefs.items(), ("prior", day.prior))
-        }
-        for knows, beliefs in day.beliefs.items()
-    }
-
-
-def demo_table(day: DemoDay) -> str:
-    """AUC of each adversary: 0.5 is chance, 1 is certainty.
-
-    Args:
-        day: The day.
-
-    Returns:
-        A Markdown table.
-    """
-    rows = [("who is at home? (AUC)", *_DEMO_NAMES.values())]
-    for knows, aucs in _demo_aucs(day).items():
-        cells = ("-" if (x := aucs[name]) is None else f"{x:.3f}" for name in _DEMO_NAMES)
-        rows.append((f"adversary who {KNOWS[knows]}", *cells))
-    return table(rows)
-
-
-def demo_prose(day: DemoDay) -> str:
-    """The size of the day, the promise, the leakage and the error.
-
-    Args:
-        day: The day.
-
-    Returns:
-        Lines of text.
-    """
-    steps, houses = day.occupancy.shape
-    times = math.sqrt(steps)
-    low, high = day.expected_error.low * times, day.expected_error.high * times
-    lines = [
-        f"{steps} prices from {steps * houses:,} readings of {houses:,} simulated houses, through"
-        " the real curator and ledger.",
-        *day.promise.lines,
-        f"What these {steps} releases leak about the day of any house: at most {day.leakage:.3f} of"
-        f" the {day.epsilon:g} promised (log of odds).",
-        f"Price error: {day.rmsre:.2%} of the exact price; expected {low:.2%} to {high:.2%}.",
-        f"Ledger: {day.records} signed records, chain {day.chain}; audit {day.verdict}.",
-    ]
-    broken = [name for name, holds in day.holds.items() if not holds]
-    if broken:
-        lines.append(f"NOT KEPT: {', '.join(broken)}.")
-    return "\n".join(lines)
-
-
-def demo_figure(day: DemoDay) -> Figure:
-    """The day's prices, and each adversary's belief about one house.
-
-    Args:
-        day: The day.
-
-    Returns:
-        The figure.
-    """
-    figure, axes = panels(1 + len(day.beliefs), 2.4 + 2.0 * len(day.beliefs))
-    day_line(axes[0], day.optimal, "exact", _DEMO_COLORS["open"])
-    day_line(axes[0], day.published, "published", _DEMO_COLORS["private"], 1.6)
-    axes[0].set_ylabel("EUR/kWh")
-    axes[0].set_title("The price", loc="left", fontsize=9)
-    finish(axes[0])
-    at = day.house
-    for axis, (knows, house_beliefs) in zip(axes[1:], day.beliefs.items(), strict=True):
-        beliefs = ((_DEMO_NAMES[k], v[:, at], _DEMO_COLORS[k]) for k, v in house_beliefs.items())
-        title = f"House {at} at home? Adversary who {KNOWS[knows]}"
-        _belief_panel(axis, day.occupancy[:, at], day.prior[:, at], beliefs, title)
-    handles, names = axes[1].get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside lower center", frameon=False, fontsize=8, ncols=4)
-    figure.suptitle("One simulated day: what is hidden, and what it costs", fontsize=11)
-    return figure

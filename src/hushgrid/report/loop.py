@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushgrid.compare.flexible import HOURS
-from hushgrid.compare.loop import FIGURES, Loop
+from hushgrid.lab.flexible import HOURS
+from hushgrid.lab.loop import FIGURES, Loop
 from hushgrid.report._figures import finish, panels, table
 from hushgrid.report.promise import finite_or_none
 from hushgrid.statistics import Score, Summary

@@ -721,7 +721,7 @@ def _above_off(plan: Plan, rho: float) -> float:
     return max(rho, _UNSEEN) if plan.policy.estimator == "releases" else rho
 
 
-_UNSEEN = 0.3  # set by homes of London and New South Wales (docs/estimate.md)
+_UNSEEN = 0.3  # set by homes of London and New South Wales (docs/proofs/estimate.md)
 
 
 def _shortfall_lines(plan: Plan, rho: float) -> list[str]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from hushgrid.curator.curator import Publisher, utc
 from hushgrid.files.deployment import Deployment, ZoneService
-from hushgrid.service.curator import Publisher, utc
-from hushgrid.service.ledger.records import ReleaseRecord
-from hushgrid.service.prices import Feed, Series
+from hushgrid.stores.ledger.records import ReleaseRecord
+from hushgrid.web.prices import Feed, Series
 
 
 def lines(found: Series) -> bytes:

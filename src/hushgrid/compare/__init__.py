@@ -1,1 +1,0 @@
-"""Simulated and recorded days on which mechanisms are compared, and the methods of the paper."""

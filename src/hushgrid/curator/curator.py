@@ -1,0 +1,928 @@
+"""The tick of one zone: an interval closes, one release is recorded, then published.
+
+    readings -> meter store -> close -> clamp, add, add noise drawn beforehand -> ledger -> show
+
+Cost and value are one durable record; nothing is published before it. The only state is the meter
+store and the ledger: everything else is folded again from them when a curator opens.
+
+An interval without any reading gets the public forecast and spends nothing. That no meter of the
+zone reported is then public; no other pattern of who reported is.
+
+Where noise lasts a block of steps, its size M is sealed in the meter store, durable before the
+block's first release and erased after its last step, as its key is. It is drawn while no release of
+the block is out, and never again. A block with a release and without M is lost: its other steps get
+the forecast.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from hushgrid._numbers import Ints
+from hushgrid.belief.filter import Expectations
+from hushgrid.belief.load_filter import Values, informed
+from hushgrid.curator.epoch import (
+    begin,
+    check_all_here,
+    check_models_agree,
+    check_moves,
+    check_new,
+)
+from hushgrid.curator.gaps import book, note_loss
+from hushgrid.curator.replay import Replay, last_block, last_release
+from hushgrid.curator.terms import next_week, zone_as_begun
+from hushgrid.curator.zone_account import AdmittedBlock, ZoneAccount, room_of
+from hushgrid.errors import HorizonError, HushgridError, MeterError
+from hushgrid.files.deployment import Deployment, ZoneService
+from hushgrid.mechanism.noise import Noise, Stepwise
+from hushgrid.mechanism.policy import NoiseName, Schedule
+from hushgrid.mechanism.release import (
+    Mode,
+    PreparedNoise,
+    noise_spread,
+    prepare,
+    step,
+)
+from hushgrid.mechanism.scheduler import Calibration
+from hushgrid.model.zone import feed_in_rate, public_rate
+from hushgrid.stores.ledger.chain import LedgerStore
+from hushgrid.stores.ledger.checkpoint import Checkpoint
+from hushgrid.stores.ledger.checkpoint import read as read_checkpoint
+from hushgrid.stores.ledger.records import Head, LedgerState, ReleaseRecord, TransferRecord
+from hushgrid.stores.ledger.witness import Witness
+from hushgrid.stores.ledger.writer import Ledger, Signer, verify_signature
+from hushgrid.stores.meters.columns import Closed, IntervalSource, NoiseBlock
+
+
+class Publisher(Protocol):
+    """A way out for releases. It gets what the ledger keeps of a release, and nothing else.
+
+    It is called at least once for each release; the same release may come again. One that shows
+    the price in force has a method `show(zone, prices)` as well, which is called at every pass of
+    the loop, before the first release too, with `PresentPrices`.
+    """
+
+    def publish(self, zone: ZoneService, release: ReleaseRecord) -> None:
+        """Publish a release.
+
+        Args:
+            zone: The zone.
+            release: What the ledger has of it.
+
+        Raises:
+            OSError: It failed; it is tried again.
+        """
+        ...
+
+
+def price(zone: ZoneService, release: ReleaseRecord) -> dict[str, Any]:
+    """A release as price consumers read it.
+
+    Args:
+        zone: The zone.
+        release: What the ledger has of it.
+
+    Returns:
+        The fields of the JSON object: the price per kWh, times in UTC with Z.
+    """
+    start = release.applies_start
+    return {
+        "zone": release.zone,
+        "start": utc(start),
+        "end": utc(start + zone.seconds),
+        **zone.amounts(release.rate, start, release.feed_in),
+        "currency": zone.currency,
+        "rule": release.rule,
+        "source": release.source,
+        "kind": "published",
+        "simulated": release.simulated,
+        "head": release.head,
+        "signature": release.signature,
+    }
+
+
+@lru_cache(1 << 14)  # pages of prices name each border of intervals twice
+def utc(seconds: int) -> str:
+    """RFC 3339 of an epoch second.
+
+    Args:
+        seconds: UTC epoch seconds.
+
+    Returns:
+        The text, in UTC with Z.
+
+    >>> utc(1_700_000_100)
+    '2023-11-14T22:15:00Z'
+    """
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class PresentPrices(NamedTuple):
+    """Prices of a zone at an instant.
+
+    Attributes:
+        price: What /v1/price says: the price in force, with the next one.
+        forecast: Makes the expected prices that follow; None while they are not ready.
+    """
+
+    price: dict[str, Any]
+    forecast: Callable[[], list[dict[str, Any]] | None]
+
+
+class PriceFile:
+    """The price in force of each zone in one JSON file, replaced whole.
+
+    Args:
+        path: The file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._beside = path, path.with_name(f"{path.name}.new")
+        self._prices: dict[str, dict[str, Any]] = {}
+
+    def publish(self, zone: ZoneService, release: ReleaseRecord) -> None:
+        """Nothing: a price is written when it is in force."""
+
+    def show(self, zone: ZoneService, prices: PresentPrices) -> None:
+        """Write all prices where one has changed; OSError where that fails."""
+        found = self._prices | {zone.id: prices.price}
+        if found == self._prices:
+            return
+        self._beside.write_text(json.dumps(found, indent=2, sort_keys=True) + "\n")
+        self._beside.replace(self._path)
+        self._prices = found
+
+
+def open_price_file(deployment: Deployment, client: str) -> PriceFile | None:
+    """Open the price file that the service file names.
+
+    Args:
+        deployment: The service.
+        client: Name of this process at brokers; not used.
+
+    Returns:
+        The publisher, or None.
+    """
+    del client
+    if deployment.price_file is None:
+        return None
+    return PriceFile(deployment.price_file)
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """The calibration of the next release, for the operator; no noise and nothing of a reading.
+
+    Attributes:
+        scale: Scale of the noise [Wh]; None where no reading is used.
+        epsilon: What the release spends under the policy's trust.
+        epsilon_any: What it spends whatever is public.
+        house: The house that sets the scale, from 0; None where none does.
+        model: The model that sets the scale, from 0; None where none does.
+        protected: How many houses are protected.
+        away: Publishers, by number, that did not take the last release.
+        spread: Planned standard deviation of the noise [Wh], whatever size the block has drawn.
+    """
+
+    scale: float | None
+    epsilon: float | None
+    epsilon_any: float | None
+    house: int | None
+    model: int | None
+    protected: int | None
+    away: tuple[int, ...] = ()
+    spread: float | None = None
+
+    @classmethod
+    def of(
+        cls,
+        draws: PreparedNoise | None,
+        away: tuple[int, ...] = (),
+        schedule: Schedule | None = None,
+    ) -> Inside:
+        """What is known of the next release.
+
+        Args:
+            draws: What is drawn for it; None where it has no noise of its own.
+            away: See the class.
+            schedule: The schedule of the policy; None: noise of its own at every step.
+        """
+        if draws is None:
+            return cls(None, None, None, None, None, None, away)
+        own = draws.calibration
+        law: NoiseName = "laplace"
+        steps = 1
+        if schedule is not None:
+            law, steps = schedule.noise, schedule.place(own.t).get("length", 1)
+        return cls(
+            own.scale,
+            own.epsilon,
+            own.epsilon_any,
+            own.house,
+            own.model,
+            len(own.protected),
+            away,
+            noise_spread(law, own.scale, steps),
+        )
+
+
+def why(zone: ZoneService, inside: Inside) -> str:
+    """Explain the noise of the next release in one sentence.
+
+    Args:
+        zone: The zone.
+        inside: The noise of the next release and the house that requires it.
+
+    Returns:
+        The house or contract that sets the scale, and the model by which it does.
+    """
+    if inside.scale is None:
+        return "The next price uses no reading, so there is no noise."
+    models = len(zone.scenario.models)
+    by = "its model" if models == 1 else f"model {inside.model} of {models}"
+    by = "all models together" if inside.model is None else by
+    if inside.house is None:
+        return f"The largest contract sets the scale of {inside.scale:,.0f} Wh."
+    bound = int(zone.scenario.zone.bound[inside.house])
+    meter = zone.meters[inside.house]
+    export = int(zone.scenario.zone.export[inside.house])
+    both = f" and {export:,} Wh of export" if export else ""
+    who = f"House {inside.house} (meter {meter}, contract {bound - export:,} Wh{both}) under {by}"
+    return (
+        f"{who} needs the most noise of the {inside.protected:,} protected houses:"
+        f" {inside.scale:,.0f} Wh, so that one price loses at most {inside.epsilon:.3g}."
+    )
+
+
+log = logging.getLogger("hushgrid.curator")
+
+PURGE = 60.0  # [s] between two looks for readings that are kept no longer
+NOT_BEGUN = "not begun"  # before the first release; a state begins with it
+UNTIL_RESUMED = "forecast until hushgrid resume"  # releases may be lost
+LATE = 4  # intervals a curator that was away still publishes; older ones are closed and left out
+AT_ONCE = 10_000  # intervals left out in one pass; other zones and a stop signal come in between
+EVERY = 200  # records between two checkpoints
+LEARNED = 20  # releases that public knowledge takes in one pass, where nothing waits for it
+STEPPED = "waits: the clock was set forward"  # until it is set back, or hushgrid resume
+OLD = "waits: the last release is old"  # until hushgrid resume
+BEHIND = "waits: the clock is behind the ledger"
+IN_DOUBT = (STEPPED, OLD, BEHIND)
+NO_SIZE = "forecast until the next block"  # the secret of the block of steps is lost
+WAITS = "forecast until the account admits a block"  # see zone_account
+AWAY = 7 * 86_400  # [s] between the last release and a start, then the clock may be wrong
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """The state of a zone, for `hushgrid status`; all of it is public but `missing`.
+
+    Attributes:
+        zone: The zone.
+        t: The last step that is published or left out.
+        room: What the account still admits, as a share of the promise; see `room_of`.
+        missing: Meters without a reading in the last interval, for operators; None: not known.
+        state: In words, such as `publishing` or `forecast only`.
+    """
+
+    zone: str
+    t: int
+    room: float
+    missing: int | None
+    state: str
+
+
+def _no_prices(now: float) -> PresentPrices | None:
+    """No price is known."""
+    del now
+    return None
+
+
+def _ignore(name: str) -> None:
+    """Ignore the steps of the tick."""
+    del name
+
+
+def _nothing(start: int) -> Values:
+    """No covariate has a value."""
+    del start
+    return {}
+
+
+def _reported(interval: Closed) -> bool:
+    """Whether any house has its reading: the one thing of presence that is public."""
+    return interval.missing < interval.houses
+
+
+class Curator:
+    """The curator of one zone, made by `open`.
+
+    Attributes:
+        service: The zone as it runs.
+        doubt: Why the clock may be wrong, so that nothing is published; None: it may not.
+        confirmed: Whether the operator took the clock for right during the last pass.
+    """
+
+    def __init__(
+        self,
+        service: ZoneService,
+        ledger: Ledger,
+        meters: IntervalSource,
+        noise: Noise | Stepwise,
+        publishers: Sequence[Publisher],
+        mode: Mode,
+        watch: Callable[[str], None] = _ignore,
+        checkpoint: Checkpoint | None = None,
+        covariates: Callable[[int], Values] = _nothing,
+        present: Callable[[float], PresentPrices | None] = _no_prices,
+        key: Signer | None = None,
+    ) -> None:
+        self.service, self._ledger, self._meters = service, ledger, meters
+        self._present, self._key = present, key
+        self._refused = 0  # the end of the week after which none may begin [UTC epoch s]
+        self._noise, self._publishers, self._mode, self._watch = noise, publishers, mode, watch
+        self._covariates = covariates
+        self._unshown: dict[int, ReleaseRecord] = {}  # by publisher
+        self._away: set[int] = set()  # publishers that failed last time
+        self._missing: int | None = None
+        self._purged = -math.inf
+        self._old = False
+        self._kept: tuple[NoiseBlock | None, ...] = ()  # whose M the meter store may have
+        self._until = -1  # blocks that began before have no key [UTC epoch s]
+        self._swept = ""  # epoch since whose start here no M of other epochs is kept
+        self.doubt: str | None = None
+        self.confirmed = False
+        self._replay = Replay(service)
+        self._checkpoint = 0  # the number of its record
+        if checkpoint is not None:
+            self._checkpoint = checkpoint.seq
+            used = self._replay.follow(ledger.standing).resume(checkpoint)
+            if not used:
+                why = "it has another state than that of the present terms"
+                log.warning("checkpoint not used", extra={"zone": service.id, "why": why})
+        self._fold()
+
+    @classmethod
+    @contextmanager
+    def open(
+        cls,
+        service: ZoneService,
+        store: LedgerStore,
+        meters: IntervalSource,
+        noise: Noise | Stepwise,
+        key: Signer,
+        publishers: Sequence[Publisher],
+        mode: Mode,
+        *,
+        now: float,
+        new_epoch: bool = False,
+        begins: int | None = None,
+        watch: Callable[[str], None] = _ignore,
+        witness: Witness | None = None,
+        covariates: Callable[[int], Values] = _nothing,
+        present: Callable[[float], PresentPrices | None] = _no_prices,
+    ) -> Iterator[Curator]:
+        """Take the zone's lock, refold ledger and schedule, and go on from there.
+
+        Args:
+            service: The zone.
+            store: Where its ledger is.
+            meters: Where its readings are.
+            noise: Source of the noise.
+            key: The key that signs.
+            publishers: The ways out.
+            mode: Production or simulation.
+            now: [UTC epoch s]
+            new_epoch: Begin an epoch with these terms.
+            begins: First interval [UTC epoch s] of an epoch that has published nothing, where the
+                caller knows it.
+            watch: Called with the name of each step of a tick.
+            witness: The last records known on this machine. Without one a ledger that lost its
+                end is refused where its store notices, and not noticed where it does not.
+            covariates: Values of the public covariates by the start of an interval [UTC epoch s];
+                returns at once, and never raises.
+            present: Prices at an instant [UTC epoch s], for publishers that show them; None while
+                they are not ready. Returns at once, and never raises.
+
+        Yields:
+            The curator; the lock is held until the context ends.
+
+        Raises:
+            LedgerError: The ledger cannot be gone on with: other terms, another key, two
+                histories, a gap that is not booked.
+            MeterError: The meter store holds the zone under other terms.
+        """
+        checkpoint = None
+        if not new_epoch:
+            checkpoint = read_checkpoint(store, service.id, key.public, verify_signature)
+        verified = None if checkpoint is None else Head(checkpoint.seq, checkpoint.head)
+        with Ledger.open(
+            store, service.id, key, mode, now, witness=witness, verified=verified
+        ) as ledger:
+            if witness is not None and new_epoch:  # no new terms while something may be lost
+                note_loss(service, ledger, meters, now)
+            if new_epoch:
+                check_moves([service], store, key, new_epoch=True)
+            epoch = ledger.standing.epoch
+            if epoch is None and not new_epoch:  # before an epoch is on record that it contradicts
+                meters.open_zone(*service.roster)
+            if not new_epoch and epoch is not None:
+                service = zone_as_begun(service, epoch)
+            begin(service, ledger, meters, key, new_epoch)
+            meters.open_zone(*service.roster)
+            if witness is not None and (epoch is None or not new_epoch):
+                note_loss(service, ledger, meters, now)
+            ledger.settle()
+            ways = (publishers, mode, watch, checkpoint, covariates, present, key)
+            curator = cls(service, ledger, meters, noise, *ways)
+            curator._skip_what_was_before(now, begins)
+            curator._skip_gaps()
+            curator._look_at_the_clock(now)
+            yield curator
+
+    def _fold(self) -> None:
+        """State and public knowledge from the ledger alone."""
+        standing = self._ledger.standing
+        self._epoch = self._replay.follow(standing).epoch
+        self._account = ZoneAccount(self.service)
+        self._choice: tuple[tuple[int, str], AdmittedBlock | None] | None = None  # of a block
+        self._scenario = self.service.scenario
+        self._last = standing.releases[-1] if standing.releases else None
+        for i in range(len(self._publishers)):
+            if self._last is not None:
+                self._unshown[i] = self._last  # at least once: show the newest again
+        self._expectations = Expectations(self._scenario, usual=self.service.policy.usual)
+        self._imputed: tuple[int, Ints] | None = None  # of a step
+        self._draws = self._drawn()
+
+    def _skip_what_was_before(self, now: float, known: int | None = None) -> None:
+        """An epoch that has published nothing yet begins with the next whole interval.
+
+        Or with the first in which a house has its reading: they were there before it. Which houses
+        those are, and incomplete readings, play no part. `known` [UTC epoch s]: where it begins, if
+        the caller knows. The meter store keeps where it begins: what a start leaves out, a later
+        one does not publish. The intervals before are not closed here but with the first that is
+        published: what the meter store has closed of an epoch was to be published.
+        """
+        if self._ledger.standing.current:
+            return
+        first, seconds = self.start_of(self.t), self.service.seconds
+        zone, begins = self.service.id, first + seconds * math.ceil((now - first) / seconds)
+        for start in () if known is not None else self._meters.open_intervals(zone):
+            if first <= start < begins and _reported(self._meters.get(zone, start)):
+                begins = start
+        if known is None:
+            begins = self._meters.begin(zone, max(begins, first), first)
+        else:
+            begins = min(begins, max(known, first))
+        if begins > first:
+            self._pass_over((begins - first) // seconds)
+
+    def _skip_gaps(self) -> None:
+        """Steps that may have been published and lost are not published."""
+        self.leave_out_until(self.start_of(self._ledger.standing.done + 1))
+
+    def _resume(self) -> None:
+        """Book the gap, since the operator asked for it, and go on with readings."""
+        book(self.service, self._ledger)
+        t = self.t
+        self._fold()
+        self.leave_out_until(self.start_of(t))
+
+    def _look_at_the_clock(self, now: float) -> None:
+        """A clock that went back makes the zone wait: a step on record is not published again."""
+        if self._last is None:
+            return
+        since = math.floor(now) - self._last.published_at
+        fields = {"zone": self.service.id, "t": self.t, "seconds": -since}
+        if since < 0:
+            log.warning("clock behind the ledger", extra=fields)
+        if self._ledger.standing.current and since > AWAY and self._ledger.can_be_asked:
+            self._old = True
+
+    def _doubted(self, now: float, ahead: float) -> str | None:
+        """Why the clock may be wrong; says so once in the log."""
+        most = self.service.clock_limit * self.service.seconds
+        found = STEPPED if ahead > most else OLD if self._old else None
+        if self._last is not None and now < self._last.published_at - most:
+            found = BEHIND
+        if found is not None and found != self.doubt:
+            log.error("clock in doubt", extra={"zone": self.service.id, "why": found})
+        return found
+
+    @property
+    def transfers(self) -> tuple[TransferRecord, ...]:
+        """Houses that came and went, in order."""
+        return self._ledger.standing.transfers
+
+    @property
+    def t(self) -> int:
+        """The zone's step that is published next: intervals since 1970."""
+        return self._epoch.first + self._replay.state.t - 1
+
+    def start_of(self, t: int) -> int:
+        """When the zone's step t starts [UTC epoch s]."""
+        return t * self.service.seconds
+
+    def next_due(self) -> int:
+        """When the next interval closes [UTC epoch s]."""
+        return self.start_of(self.t) + self.service.seconds + self.service.grace
+
+    @property
+    def status(self) -> Status:
+        """The present state of the zone."""
+        state = "no readings" if self._missing == len(self.service.meters) else "publishing"
+        state = state if self._draws is not None else "forecast only"
+        state = WAITS if self._held else NO_SIZE if self._block_lost else state
+        state = state if self._usable else "fallback only"
+        if self._last is None:
+            state = f"{NOT_BEGUN}; first price at {utc(self.next_due())}"
+        state = UNTIL_RESUMED if self._ledger.standing.gap is not None else state
+        state = state if self.doubt is None else self.doubt
+        return Status(
+            self.service.id,
+            self.t - 1,
+            room_of(self.service, self._ledger.standing),
+            self._missing,
+            state,
+        )
+
+    @property
+    def inside(self) -> Inside:
+        """Why the next release gets its noise, and who does not take prices; for the operator."""
+        schedule = self.service.policy.schedule
+        return Inside.of(self._draws, tuple(sorted(self._away)), schedule)
+
+    @property
+    def releases(self) -> Sequence[ReleaseRecord]:
+        """All that was ever published, in order."""
+        return self._ledger.standing.releases
+
+    def run(self, now: float, ahead: float = 0.0, *, most: int = LATE) -> list[ReleaseRecord]:
+        """Close and publish every interval that is due; retry releases not yet published.
+
+        Args:
+            now: [UTC epoch s]
+            ahead: By how much the clock was set forward since it was known to be right [s].
+            most: Intervals to publish at most.
+
+        Returns:
+            What was released; nothing while the clock is in doubt.
+        """
+        made: list[ReleaseRecord] = []
+        self._retry(now)
+        self.confirmed = self._ledger.asked_to_resume
+        if self.confirmed:
+            if self._ledger.standing.gap is not None:
+                self._resume()
+            self._ledger.resumed()
+            ahead, self._old = 0.0, False
+        self.doubt = self._doubted(now, ahead)
+        if self.doubt is not None:
+            return made
+        while self.next_due() <= now and len(made) < most:
+            behind = int((now - self.next_due()) // self.service.seconds)
+            if behind >= LATE:
+                self._leave_out(min(behind - LATE + 1, AT_ONCE))
+            if behind - LATE >= AT_ONCE:
+                self._replay.public.predicted(self._replay.state.rates)  # moments up to this step
+                break
+            self.renew()
+            self._expected()  # whether a reading is missing or not: the time taken shows nothing
+            made.append(self.tick(now))
+        self.renew()
+        self._expected()
+        return made
+
+    def renew(self) -> None:
+        """Go on with the steps of the next week, where those of the present one are over.
+
+        The account goes on. Where they cannot begin, the zone publishes forecasts, and an operator
+        has to begin other terms.
+        """
+        standing, t, ends = self._ledger.standing, self.t, self.service.ends
+        if self._key is None or standing.gap is not None or ends == self._refused:
+            return
+        try:
+            later = next_week(self.service, t)
+            if later is None:
+                return
+            check_new(later, standing)
+            check_models_agree(later)
+            check_all_here(later, standing, self._key, new_epoch=True)
+        except HushgridError as error:
+            self._refused = ends
+            fields = {"zone": self.service.id, "t": t, "reason": str(error)}
+            log.error("next week not begun", extra=fields)
+            return
+        begin(later, self._ledger, self._meters, self._key, True)
+        self.service, self._replay, self._refused = later, Replay(later), 0
+        self._fold()
+        self.leave_out_until(self.start_of(t))
+        log.info("next week begun", extra={"zone": self.service.id, "t": t})
+
+    def keep_checkpoint(self, every: int = EVERY) -> None:
+        """Learn from a few releases that were published, and keep a checkpoint where one is due.
+
+        Outside of a tick: nothing that is published depends on it.
+
+        Args:
+            every: Records since the last checkpoint, then one is due.
+
+        Raises:
+            LedgerError: It cannot be written.
+        """
+        self._replay.learn(LEARNED)
+        if self._last is None or self._last.seq - self._checkpoint < every:
+            return
+        arrays = self._replay.to_arrays()
+        if arrays is not None:
+            self._checkpoint = self._last.seq  # also where it fails: not at every pass
+            self._ledger.keep_checkpoint(self._last, arrays)
+
+    def leave_out_until(self, start: int) -> None:
+        """Go on with the interval at `start` [UTC epoch s]; those before it get no release."""
+        steps = start // self.service.seconds - self.t
+        if steps > 0:
+            self._leave_out(steps)
+
+    def tick(self, now: float) -> ReleaseRecord:
+        """Publish the next interval: one durable record, then everything else."""
+        start = self.start_of(self.t)
+        self._watch("due")
+        self._meters.close(self.service.id, start)
+        self._watch("closed")
+        body = self._body(start, now)
+        self._watch("stepped")
+        published = self._ledger.publish(body)
+        self._watch("recorded")
+        self._replay.follow(self._ledger.standing)
+        self._last = published
+        self._unshown = dict.fromkeys(range(len(self._publishers)), published)
+        self._retry(now)
+        self._watch("published")
+        if not 0 <= now - self._purged < PURGE:
+            self._meters.purge(self.service.id, int(now) - self.service.retention)
+            self._purged = now
+        self._draws = self._drawn()  # for the next interval, before any of its load is known
+        self._watch("drawn")
+        log.info("released", extra=self._line(published))
+        return published
+
+    def _line(self, one: ReleaseRecord) -> dict[str, Any]:
+        """What is logged of a release; only a terminal shows its price."""
+        places = 4 if self.service.digits is None else self.service.digits
+        price = (
+            f"{one.rate:.{places}f} {self.service.currency}/kWh from {utc(one.applies_start)} on"
+        )
+        return {"zone": self.service.id, "t": one.t, "source": one.source, "price": price}
+
+    def _body(self, start: int, now: float) -> dict[str, Any]:
+        """What to record."""
+        seconds = self.service.seconds
+        applies_start = (math.floor(now) // seconds + 1) * seconds
+        interval = self._meters.get(self.service.id, start)
+        self._watch("read")
+        self._missing = interval.missing
+        when: dict[str, Any] = {
+            "mode": self._mode,
+            "start": start,
+            "applies_start": applies_start,
+            "applies_from": applies_start // seconds,  # the first that starts after publication
+            "published_at": now,
+            "counts": {"houses": interval.houses},
+        }
+        # nothing of a reading in it: no noise is used, and what was drawn for the step never is
+        draws = self._draws if self._missing < interval.houses else None
+        if not self._usable:
+            rate = self.service.fallback_rate
+            given = feed_in_rate(None, self._scenario.tariff)
+            made = ReleaseRecord.stand_in(
+                self.service.id, "fallback", t=self.t, rate=rate, feed_in=given, **when
+            )
+            return made.to_body()
+        if draws is None:
+            rates = self._replay.state.rates
+            law = self._replay.public.predicted(rates)
+            guess = float((law.weights * law.mean).sum())
+            made = ReleaseRecord.stand_in(
+                self.service.id,
+                "forecast",
+                t=self.t,
+                rate=public_rate(guess, self._scenario.tariff, rates[-1] if rates else None),
+                digest=self._replay.state.digest,
+                estimate=guess,
+                feed_in=feed_in_rate(guess, self._scenario.tariff),
+                offset=self._scenario.tariff.offset or None,
+                **when,
+            )
+            return made.to_body()
+        cut = self._replay.state.zone
+        low = self._scenario.zone.low_ends(cut)
+        found = interval.tally(cut, lambda: self._expected() - low)
+        state = self._replay.state
+        if state.public is not None:
+            state = replace(state, public=informed(state.public, self._covariates(start)))
+        release, _ = step(state, found, draws)
+        choice = self._choice[1] if self._choice is not None and self._opens else None
+        accounts = (None, None) if choice is None else (choice.account, choice.windows)
+        when |= dict(zip(("account", "windows"), accounts, strict=True))
+        return ReleaseRecord.of(release, first=self._epoch.first, **when).to_body()
+
+    def _expected(self) -> Ints:
+        """The imputed value of every reading of the step."""
+        t = self._replay.state.t
+        if self._imputed is None or self._imputed[0] != t:
+            self._imputed = (t, self._expectations.at(t))
+        return self._imputed[1]
+
+    def _drawn(self) -> PreparedNoise | None:
+        """The noise of the next step; None where the horizon is over.
+
+        Terms that give no noise at all, whatever the reason, are not usable: then the fallback.
+        """
+        self._usable, self._block_lost, self._begun = True, False, False
+        self._held = self._ledger.standing.gap is not None
+        over = self._replay.state.t > self.service.policy.horizon
+        try:
+            calibration = None if over or self._held else self._admitted()
+            self._held = self._held or (calibration is None and not over)
+            size = self._size(calibration)
+            if self._block_lost or calibration is None:
+                return None
+            noise = self._noise(self.t) if isinstance(self._noise, Stepwise) else self._noise
+            mark = self._kept[0].mark if self._kept and self._kept[0] else 0
+            draws = prepare(self._replay.state, noise, size, mark, calibration)
+        except HorizonError:
+            return None
+        except MeterError:  # its store is away: the zone is opened again
+            raise
+        except HushgridError as error:
+            self._usable = False
+            log.error(
+                "no usable model", extra={"zone": self.service.id, "error": type(error).__name__}
+            )
+            return None
+        return draws
+
+    def _admitted(self) -> Calibration | None:
+        """The calibration of the next step; None where the account does not admit its block.
+
+        A block that has a release has the noise of that one.
+        """
+        state, standing = self._replay.state, self._ledger.standing
+        self._opens = False
+        planned = state.scheduler.at(state.t, state.rates)
+        schedule, last = self.service.policy.schedule, last_release(standing)
+        number = schedule.place(state.t).get("number")
+        if last is not None and last.block and last.block["number"] == number:
+            return replace(
+                planned, scale=last.scale, epsilon=last.epsilon, epsilon_any=last.epsilon_any
+            )
+        first = self._epoch.first + schedule.span(state.t)[0] - 1
+        key = (first, standing.head.digest)
+        if self._choice is None or self._choice[0] != key:
+            choice = self._account.choose(standing, state.t, state.scheduler, state.rates)
+            self._choice = (key, choice)
+        choice = self._choice[1]
+        if choice is None:
+            return None
+        self._opens = choice.account is not None or choice.windows is not None
+        return state.scheduler.at(state.t, state.rates, choice.epsilon)
+
+    def _size(self, calibration: Calibration | None) -> int | None:
+        """The size M of the noise of the next step's block; None without blocks, or if it is lost.
+
+        It is used for the block that is open in the ledger alone, and drawn only where nothing of
+        the block is published or may be.
+        """
+        state, policy, epoch = self._replay.state, self.service.policy, self._epoch
+        standing, zone, kept, size = self._ledger.standing, self.service.id, None, None
+        number: int | None = None
+        # before the first release of an epoch a start may begin earlier than the last one did
+        until = self.start_of(epoch.first)
+        if state.t > policy.horizon:
+            until = self.start_of(epoch.first + policy.horizon)
+        elif policy.schedule.lengths and standing.current:
+            until = self.start_of(epoch.first + policy.schedule.span(state.t)[0] - 1)
+        if policy.schedule.lengths and calibration is not None:
+            scale = calibration.scale
+            (first, last), place = policy.schedule.span(state.t), policy.schedule.place(state.t)
+            begun, number = last_block(standing), place["number"]
+            self._begun = number == begun.get("number")
+            start = self.start_of(epoch.first + first - 1)
+            kept = NoiseBlock(epoch.head, number, start, scale, self._mark(begun))
+            if not self._begun and any(kept[:-1] == one[:-1] for one in self._kept if one):
+                (kept,) = self._kept
+            assert kept is not None
+            gone = (one for one in standing.gaps if one.seq > epoch.seq)
+            if not any(epoch.step(g.first) <= last and first <= epoch.step(g.last) for g in gone):
+                source = self._noise
+                if isinstance(source, Stepwise):
+                    source = source.of_block(epoch.first + first - 1)
+                draw = partial(source.draw_size, scale, last - first + 1)
+                size = self._meters.noise_size(zone, kept, None if self._begun else draw)
+            self._block_lost = size is None
+            kept = None if self._block_lost else kept
+        if (self._kept, self._until) != ((kept,), until):  # what is no longer of use is erased
+            others, self._swept = self._swept != epoch.head, epoch.head
+            self._meters.erase_noise(zone, epoch.head, number, until=until, other_epochs=others)
+            self._kept, self._until = (kept,), until
+        return size
+
+    def _mark(self, begun: Mapping[str, int]) -> int:
+        """The mark of the draw that an open block's releases state, or that of a new draw.
+
+        A store may be put back, or follow its primary from behind, and hold the M of an earlier
+        draw: two sizes in a block would lose twice.
+        """
+        if self._begun:
+            return begun["mark"]
+        return 1 if isinstance(self._noise, Stepwise) else 1 + secrets.randbits(52)
+
+    def _leave_out(self, steps: int) -> None:
+        """Close intervals that passed while no curator ran; they get no release."""
+        self._meters.close(self.service.id, self.start_of(self.t + steps - 1))
+        self._pass_over(steps)
+
+    def _pass_over(self, steps: int) -> None:
+        self._replay.reach(self.t + steps)
+        self._draws = self._drawn()
+
+    def _retry(self, now: float) -> None:
+        """Publish what is recorded and not yet published; retry a publisher that fails later."""
+        for i, publisher in enumerate(self._publishers):
+            published, show = self._unshown.get(i), getattr(publisher, "show", None)
+            try:
+                if published is not None:
+                    publisher.publish(self.service, published)
+                if show is not None and (prices := self._present(now)) is not None:
+                    show(self.service, prices)
+            except OSError as error:
+                if i not in self._away:  # once, not at every attempt
+                    fields = {"zone": self.service.id, "error": type(error).__name__}
+                    log.warning("not shown", extra=fields)
+                self._away.add(i)
+            else:
+                self._unshown.pop(i, None)
+                if i in self._away:
+                    self._away.discard(i)
+                    log.info("shown again", extra={"zone": self.service.id})
+
+
+_STATES = {"readings": "publishing", "forecast": "forecast only", "fallback": "fallback"}
+
+
+def status_of(zone: ZoneService, standing: LedgerState | None, now: float) -> Status:
+    """The state of a zone by its ledger.
+
+    Args:
+        zone: The zone.
+        standing: What its ledger says; None where it has no record.
+        now: [UTC epoch s]
+
+    Returns:
+        The last step, the room of its account, and the state in words.
+    """
+    if standing is None:
+        return Status(zone.id, 0, 1.0, None, _not_begun(zone, zone.begins, now))
+    state = _state(zone, standing, now)
+    t = standing.done if standing.releases else 0
+    return Status(zone.id, t, room_of(zone, standing), None, state)
+
+
+def _not_begun(zone: ZoneService, start: int, now: float) -> str:
+    """When the first price comes, by the start of the first interval [UTC epoch s].
+
+    A zone whose first interval is over begins with the next whole one after the start of serve,
+    which the ledger does not have.
+    """
+    due = start + zone.seconds + zone.grace
+    when = f"at {utc(due)}" if due >= now else "after a whole interval under hushgrid serve"
+    return f"{NOT_BEGUN}; first price {when}"
+
+
+def _state(zone: ZoneService, standing: LedgerState, now: float) -> str:
+    """Behind when an interval more than the next one should be out."""
+    if standing.gap is not None:
+        return UNTIL_RESUMED
+    if not standing.releases:
+        return _not_begun(zone, (standing.done + 1) * zone.seconds, now)
+    if now < standing.releases[-1].published_at - zone.clock_limit * zone.seconds:
+        return BEHIND
+    due = (standing.done + 2) * zone.seconds + zone.grace
+    if now > due + zone.seconds:
+        return "behind"
+    last = standing.releases[-1]
+    if last.source == "forecast":
+        return "no readings"
+    return _STATES[last.source]

@@ -1,0 +1,540 @@
+"""Releases that may have been published and lost with the end of a ledger: noted, then booked.
+
+A database that fails over to a standby without its last records would have the same intervals
+published again with fresh noise. Where the witness (`ledger.witness`) has those records they are
+put back. Where it has not, a record of kind `gap` says which steps may be missing, the zone
+publishes its forecast, and `hushgrid resume` books the most that those steps can have cost.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+from hushgrid._numbers import sum_up
+from hushgrid.curator.epoch import charge, check_same, first_state, interval_promise
+from hushgrid.curator.terms import as_begun, next_week, zone_in_epoch
+from hushgrid.curator.zone_account import ZoneAccount, from_rows, to_rows
+from hushgrid.errors import LedgerError, LedgerHeldError
+from hushgrid.files.deployment import Deployment, ZoneService
+from hushgrid.mechanism.scheduler import Scheduler
+from hushgrid.stores.ledger import open_store
+from hushgrid.stores.ledger.chain import LedgerStore, fold
+from hushgrid.stores.ledger.records import (
+    AccountRows,
+    Cause,
+    EpochRecord,
+    GapRecord,
+    LedgerState,
+    ResumeRecord,
+)
+from hushgrid.stores.ledger.witness import Witness, open_witnesses
+from hushgrid.stores.ledger.writer import Ledger, load, verify_signature
+from hushgrid.stores.meters import open_meters
+from hushgrid.stores.meters.columns import IntervalSource
+from hushgrid.stores.meters.tables import file_of
+
+log = logging.getLogger("hushgrid.curator")
+
+MOST = sys.float_info.max  # a cost without a bound, which JSON has no number for
+CLOSE = 1e-9  # by which a calibration may exceed its epsilon
+_NAME_IT = (
+    " Stop the service, and run hushgrid resume with --lost-epoch and the service file of that"
+    " epoch, once for each; with the same file where there was none."
+)
+
+
+def _are_weeks(service: ZoneService, begun: Sequence[tuple[str, int, int]]) -> bool:
+    """Whether terms that began are those of the zone, for other weeks."""
+    return all(
+        seconds == service.seconds and zone_in_epoch(service, digest, first) is not None
+        for digest, first, seconds in begun
+    )
+
+
+def note_loss(
+    service: ZoneService,
+    ledger: Ledger,
+    meters: IntervalSource | None,
+    now: float,
+    *,
+    named: bool = False,
+) -> None:
+    """Record a gap unless it is proven that the ledger lacks nothing that was published.
+
+    Every opener calls it before it writes anything else: the service, one of several curators, a
+    batch, a transfer for both zones, `hushgrid resume`, a change of terms. The proof is
+    `OpenedLedger.complete`. Without it a gap is recorded where something shows a loss, from the
+    last record on up to now, and never less than what the witness or the meter store show.
+
+    Args:
+        service: The zone.
+        ledger: Its ledger, open for writing; `ledger.found` says how it was found.
+        meters: The meter store, which closes each interval before it is published: the second
+            witness. None: there is none. On the timeline of the ledger's server it shows nothing
+            that the ledger does not: an interval without a release was closed by a process that
+            stopped before it published. Not so where the ledger came there from another place.
+        now: [UTC epoch s]
+        named: The operator has named the epochs that may be lost.
+
+    Raises:
+        LedgerError: The clock is behind the last release, so that the gap would be too short; or an
+            epoch is known to be lost, and the operator has not named it.
+    """
+    standing, found = ledger.standing, ledger.found
+    epoch, before = standing.epoch, standing.gap
+    if epoch is None or found.complete:
+        return
+    if (found.other or not _are_weeks(service, found.begun)) and not named:
+        raise LedgerError(
+            f"records of another epoch of zone {service.id!r} than the ledger's last one are lost,"
+            f" and what followed them may be too.{_NAME_IT}"
+        )
+    closed = None if meters is None else meters.last_closed(service.id)
+    here = found.timeline is not None and meters is not None and meters.timeline() == found.timeline
+    here = here and not found.since
+    # by time: an epoch that was set aside numbers later steps than those that are lost
+    reach = reach_of(standing)
+    beyond = closed is not None and _is_beyond(closed, standing)
+    causes: dict[Cause, bool] = {
+        "fork": found.forked is not None,
+        "witness": found.lost,
+        "failover": bool(found.moved)
+        or (found.since > reach and (found.moved is None or not standing.reach)),
+        "meters": beyond and (found.moved is None or (found.blind and not here)),
+    }
+    why = next((cause for cause, holds in causes.items() if holds), None)
+    if why is None:
+        return
+    if why != "meters":
+        _check_clock(service, standing, now)
+    seconds = epoch.seconds
+    first, last = standing.done + 1, max(found.last_t, (closed or 0) // seconds if beyond else 0)
+    due = math.floor(now / seconds) - 1  # the last step that can be out, at no grace
+    if found.forked is not None:
+        first, last = min(first, found.forked[0]), max(last, found.forked[1])
+    if found.forked is None or found.lost or found.moved or beyond:
+        last = max(last, due)
+    least, heads = found.least, found.heads
+    if before is not None:  # extended, so that all of it is booked together
+        first, last = min(first, before.first), max(last, before.last)
+        again, known = heads in (before.heads or ""), before.least or 0.0
+        least = known if again else sum_up([least, known])
+        heads = (before.heads or "") + ("" if again else heads)
+        if (first, last) == (before.first, before.last):
+            if again:
+                return
+            last += 1
+    # steps before the epoch have no place in a gap of it: `largest_loss` counts them
+    first = max(first, epoch.first)
+    if last < first and why == "failover" and (due + 1) * seconds <= reach:
+        return
+    last = max(first, last)
+    ledger.write(GapRecord(first, last, why, min(least, MOST) or None, heads or None))
+    fields = {"zone": service.id, "first": first, "last": last, "why": why}
+    log.error("releases may be lost; run hushgrid resume", extra=fields)
+
+
+def reach_of(standing: LedgerState) -> int:
+    """The end of all releases and gaps on record; without one where the first epoch begins [s].
+
+    Args:
+        standing: A ledger with an epoch.
+
+    Returns:
+        [UTC epoch s]
+    """
+    return standing.reach or min(one.first * one.seconds for one in standing.epochs)
+
+
+def _is_beyond(closed: int, standing: LedgerState) -> bool:
+    """Whether an interval that the meter store closed ends after all that is on record.
+
+    Args:
+        closed: Its start [UTC epoch s].
+        standing: A ledger with an epoch.
+
+    Returns:
+        False also for the interval that the roster or step length of the last epoch closed.
+    """
+    with_roster = {
+        (new.first - 1) * new.seconds
+        for old, new in pairwise(standing.epochs[-2:])
+        if (old.seconds, old.roster) != (new.seconds, new.roster)
+    }
+    return closed >= reach_of(standing) and closed not in with_roster
+
+
+def _check_clock(service: ZoneService, standing: LedgerState, now: float) -> None:
+    """What may be lost is judged by the time: not by a clock that is behind the ledger."""
+    if standing.releases and now < standing.releases[-1].published_at:
+        raise LedgerError(
+            f"the clock is behind the last release of zone {service.id!r}, and releases after it"
+            " may be lost; set the clock of this machine."
+        )
+
+
+def largest_loss(
+    service: ZoneService, standing: LedgerState, lost_epochs: Sequence[ZoneService] = ()
+) -> float:
+    """The most that the open gap can have cost any house.
+
+    One sum, whatever was lost: what the lost records that are known state, and the most that the
+    present epoch and each lost one can have cost from the gap's first step to its end. A gap that
+    begins with its epoch counts from the `begins` of each of them.
+
+    Args:
+        service: The zone, with the terms of its present epoch.
+        standing: Its ledger, with the gap open.
+        lost_epochs: The zone with terms whose epochs may have begun and been lost; the present
+            epoch's say that there was none.
+
+    Returns:
+        Epsilon; infinite where no bound is known.
+
+    Raises:
+        LedgerError: There is no gap, or one more epoch may be lost that began earlier.
+    """
+    gap, epoch = standing.gap, standing.epoch
+    if gap is None or epoch is None:
+        raise LedgerError(f"zone {service.id!r} has no gap; there is nothing to book.")
+    _check_named(service, standing, lost_epochs)
+    since = gap.first * epoch.seconds if gap.first > epoch.first else 0
+    end = (gap.last + 1) * epoch.seconds
+    each = [_most(service, since, end)]
+    each += [_most(one, since, end) for one in _others(service, epoch, lost_epochs)]
+    known = math.inf if gap.least == MOST else gap.least or 0.0
+    return sum_up([known, *each])
+
+
+def _check_named(
+    service: ZoneService, standing: LedgerState, lost_epochs: Sequence[ZoneService]
+) -> None:
+    """Refuse to book where an epoch may be lost that the file does not lead to.
+
+    One that began before the present one.
+    """
+    gap, epoch = standing.gap, standing.epoch
+    if lost_epochs or gap is None or epoch is None:
+        return
+    if gap.first > epoch.first:
+        return
+    releases = tuple(one for one in standing.releases if one.seq < gap.seq)
+    gaps = tuple(one for one in standing.gaps if one.seq < gap.seq)
+    if replace(standing, releases=releases, gaps=gaps).reach < epoch.first * epoch.seconds:
+        raise LedgerError(
+            f"of the last epoch of zone {service.id!r} nothing is on record, and an epoch that took"
+            f" its place and began earlier may be lost.{_NAME_IT}"
+        )
+
+
+def _others(
+    service: ZoneService, epoch: EpochRecord, lost_epochs: Sequence[ZoneService]
+) -> list[ZoneService]:
+    """The lost epochs without the present one."""
+    present = (epoch.digest, epoch.first, epoch.seconds)
+    return [
+        one
+        for one in lost_epochs
+        if (first_state(one).digest, one.begins // one.seconds, one.seconds) != present
+        or (one.meters, one.registers) != (service.meters, service.registers)
+        or interval_promise(one) != interval_promise(service)
+    ]
+
+
+def _most(service: ZoneService, start: int, end: int) -> float:
+    """The most that these terms can have cost from `start` to `end` [epoch s], week by week.
+
+    Each step its epsilon of the schedule; a block that it touches all its own.
+    """
+    lost, seconds = list[float](), service.seconds
+    week: ZoneService | None = service
+    while week is not None and week.begins < end:
+        policy, begins = week.policy, week.begins
+        first, after = max((start - begins) // seconds, 0), -((begins - end) // seconds)
+        if steps := range(first + 1, min(after, policy.horizon) + 1):
+            scheduler = first_state(week).scheduler
+            by_block = {policy.schedule.span(t): t for t in steps}  # a block loses all of it once
+            lost += [_most_lost(week, scheduler, t) for t in by_block.values()]
+        week = next_week(week, max(week.ends, start) // seconds)
+    return sum_up(lost) * (1 + CLOSE)
+
+
+def _most_lost(service: ZoneService, scheduler: Scheduler, t: int) -> float:
+    """The most that a release of a step loses about any house.
+
+    Args:
+        service: The zone in an epoch.
+        scheduler: The epoch's scheduler.
+        t: The epoch's step, from 1.
+
+    Returns:
+        The loss whatever anyone consumes; infinite where noise below eta = 1 follows demand that
+        reacts to rates. Under an interval promise at least the policy's epsilon, for which the
+        noise is planned.
+    """
+    if not scheduler.ahead:
+        return math.inf
+    least = 0.0 if interval_promise(service) is None else service.policy.epsilon
+    return max(scheduler.most(t), scheduler.at(t).epsilon_any, least)
+
+
+def book(service: ZoneService, ledger: Ledger, lost_epochs: Sequence[ZoneService] = ()) -> None:
+    """Book the open gap in full; releases may come from readings again.
+
+    Under an interval promise the account goes on: every block that may have been opened is booked
+    as planned. Where releases of other terms, or two histories, may be lost, nothing is believed of
+    the past any more, and the public forecast is published until the account admits a block.
+
+    Args:
+        service: The zone, with the terms of its present epoch.
+        ledger: Its ledger, open for writing.
+        lost_epochs: As for `largest_loss`.
+    """
+    standing = ledger.standing
+    epsilon = largest_loss(service, standing, lost_epochs)
+    if standing.gap is None or standing.epoch is None:
+        return
+    first, last = standing.gap.first, standing.gap.last
+    lost = _others(service, standing.epoch, lost_epochs)
+    read = [(one.t, one.t) for one in standing.current if one.source == "readings"]
+    read += [(one.first, one.last) for one in standing.booked_now]
+    twice = any(a <= last and first <= b for a, b in read)  # two histories
+    for one in (service, *lost):
+        charge(one, ledger)
+    unknown = bool(lost) or bool(standing.gap.heads) or twice  # more than its own schedule
+    rows, until = _account_after([service, *lost], standing, unknown)
+    windows = ZoneAccount(service).windows_after_loss(
+        standing, first, last, others=[ZoneAccount(one) for one in lost], anew=unknown
+    )
+    if windows is not None and until is None:
+        until = last
+    ledger.write(ResumeRecord(first, last, float(epsilon), 0, rows, until, windows))
+    ledger.resumed()
+    fields = {"zone": service.id, "first": first, "last": last, "epsilon": epsilon}
+    log.warning("gap booked", extra=fields)
+
+
+def _account_after(
+    zones: Sequence[ZoneService], standing: LedgerState, unknown: bool
+) -> tuple[AccountRows | None, int | None]:
+    """The account after the open gap and its step, for every zone that promised an interval.
+
+    The first zone is the present one, by whose steps time is counted.
+    """
+    seconds, gap = zones[0].seconds, standing.gap
+    assert gap is not None
+    start, stop = gap.first * seconds, (gap.last + 1) * seconds
+    rows, ends = list[tuple[float, ...]](), [stop]
+    promised = [one for one in zones if interval_promise(one) is not None and one.begins < stop]
+    for one in promised:
+        first, last = start // one.seconds, -(-stop // one.seconds) - 1
+        booked, end = ZoneAccount(one).after_loss(standing, first, last, unknown=unknown)
+        rows += booked
+        ends.append((end + 1) * one.seconds)
+    if not promised:
+        return None, None
+    until = -(-max(ends) // seconds) - 1
+    return tuple(rows) if len(promised) == 1 else to_rows(
+        (from_rows(tuple(rows)).merged(),), (max(row[0] for row in rows),)
+    ), until
+
+
+class Resumed(NamedTuple):
+    """What became of a zone.
+
+    Attributes:
+        zone: The zone.
+        state: `resumed`, `confirmed` (nothing is missing; the running service takes its clock for
+            right), `asked` (the running service does it) or `no gap`.
+        first: First step of the gap.
+        last: Last step of the gap.
+        epsilon: What is booked; None: it has no bound.
+    """
+
+    zone: str
+    state: str
+    first: int | None = None
+    last: int | None = None
+    epsilon: float | None = None
+
+
+def resume_zones(
+    deployment: Deployment,
+    zone: str | None,
+    now: float,
+    patience: float = 30.0,
+    lost_epochs: Sequence[Deployment] = (),
+) -> list[Resumed]:
+    """Book the gaps of a service's zones, or of one of them.
+
+    Where the service runs on this machine it is asked to do so, and waited for [s].
+
+    Args:
+        deployment: The service, with the terms of the ledger's last epoch.
+        zone: One zone; None: all of them.
+        now: [UTC epoch s]
+        patience: How long to wait for a running service [s].
+        lost_epochs: The service with terms whose epochs may have begun and been lost;
+            `deployment` itself: there was no such epoch.
+
+    Returns:
+        What became of each zone.
+
+    Raises:
+        LedgerError: The zone is unknown, the terms are not those of its last epoch, or the service
+            cannot be asked.
+    """
+    given, deployment = deployment, as_begun(deployment)
+    chosen = [one for one in deployment.zones if zone in (None, one.id)]
+    if not chosen:
+        names = ", ".join(one.id for one in deployment.zones)
+        raise LedgerError(f"zone is {zone!r}; give one of the service file: {names}.")
+    # the same file says that there was no other epoch: it is read as the present one
+    lost = [deployment if other is given else other for other in lost_epochs]
+    others = [one for other in lost for one in other.zones]
+    with open_store(deployment.ledger) as store, open_witnesses(deployment) as witnesses:
+        return [
+            _resume_zone(
+                deployment,
+                zone,
+                store,
+                witnesses.of(zone.id),
+                now,
+                patience,
+                [one for one in others if one.id == zone.id],
+            )
+            for zone in chosen
+        ]
+
+
+def _resume_zone(
+    deployment: Deployment,
+    service: ZoneService,
+    store: LedgerStore,
+    witness: Witness,
+    now: float,
+    patience: float,
+    others: Sequence[ZoneService],
+) -> Resumed:
+    standing = _standing(store, service)
+    if standing is None and not witness.tails():
+        return Resumed(service.id, "no gap")
+    key, booked = load(deployment.key), 0 if standing is None else len(standing.booked)
+    try:
+        with Ledger.open(
+            store, service.id, key, deployment.mode, now, witness=witness, forked=True
+        ) as ledger:
+            look_for_loss(deployment, service, ledger, now, named=bool(others))
+            if ledger.standing.epoch is None and ledger.found.moved:
+                raise LedgerError(
+                    f"the ledger of zone {service.id!r} has no epoch and is on another server than"
+                    " before; start the service, which notes what may be lost, then run hushgrid"
+                    " resume."
+                )
+            if ledger.standing.gap is None:
+                ledger.settle()
+                return Resumed(service.id, "no gap")
+            _check_terms(service, ledger.standing)
+            _reach_out(ledger, others)
+            book(service, ledger, others)
+            ledger.settle()
+            return _told(service, ledger.standing)
+    except LedgerHeldError:
+        if standing is None:
+            return Resumed(service.id, "no gap")
+        if standing.gap is None:
+            return _confirmed(standing, witness, patience)
+        if others:
+            raise LedgerError(
+                f"zone {service.id!r} has a writer, which knows no lost epoch; stop the service,"
+                " and run the same command again."
+            ) from None
+        _check_named(service, standing, others)
+    if not witness.ask(standing.gap.head):
+        raise LedgerError(
+            f"zone {service.id!r} has a writer and the service cannot be asked from here; stop it,"
+            " run hushgrid resume, and start it again."
+        )
+    deadline = time.monotonic() + patience
+    while time.monotonic() < deadline:
+        time.sleep(min(0.2, patience))
+        standing = _standing(store, service)
+        if standing is not None and len(standing.booked) > booked:
+            return _told(service, standing)
+    return Resumed(service.id, "asked")
+
+
+def _confirmed(standing: LedgerState, witness: Witness, patience: float) -> Resumed:
+    """Have the running service take its clock for right."""
+    head = standing.head.digest
+    deadline, asked = time.monotonic() + patience, witness.ask(head)
+    while asked and witness.is_asked(head):
+        if time.monotonic() > deadline:
+            return Resumed(standing.zone, "asked")
+        time.sleep(min(0.2, patience))
+    return Resumed(standing.zone, "confirmed" if asked else "no gap")
+
+
+def _reach_out(ledger: Ledger, lost_epochs: Sequence[ZoneService]) -> None:
+    """Extend an open gap by one step where the steps of a lost epoch were shorter.
+
+    The gap ends with the last whole step before it was noted; shorter steps after that may have
+    been published too.
+    """
+    gap, epoch = ledger.standing.gap, ledger.standing.epoch
+    if gap and epoch and any(one.seconds < epoch.seconds for one in lost_epochs):
+        ledger.write(replace(gap, last=gap.last + 1))
+
+
+def look_for_loss(
+    deployment: Deployment,
+    service: ZoneService,
+    ledger: Ledger,
+    now: float,
+    *,
+    named: bool = False,
+) -> None:
+    """Run `note_loss` for a command, while the service does not run.
+
+    Args:
+        deployment: The service, whose meter store is opened for it.
+        service: The zone.
+        ledger: Its ledger, open for writing.
+        now: [UTC epoch s]
+        named: As for `note_loss`.
+    """
+    path = file_of(deployment.meters)
+    there = path is None or path.exists() or Path(deployment.meters).is_dir()
+    with open_meters(deployment.meters) if there else nullcontext() as meters:
+        note_loss(service, ledger, meters, now, named=named)
+
+
+def _check_terms(service: ZoneService, standing: LedgerState) -> None:
+    try:
+        check_same(service, standing)
+    except LedgerError:
+        raise LedgerError(
+            f"the terms of zone {service.id!r} are not those of the last epoch in its ledger, and"
+            " releases may be lost; run hushgrid resume with the service file of that epoch, and"
+            " --lost-epoch with this one if its epoch may have begun."
+        ) from None
+
+
+def _told(service: ZoneService, standing: LedgerState) -> Resumed:
+    last = standing.booked[-1]
+    epsilon = last.epsilon if math.isfinite(last.epsilon) else None
+    return Resumed(service.id, "resumed", last.first, last.last, epsilon)
+
+
+def _standing(store: LedgerStore, service: ZoneService) -> LedgerState | None:
+    records = list(store.records(service.id))
+    return fold(records, verify_signature) if records else None

@@ -1,0 +1,375 @@
+"""A ledger replayed: the mechanism's state, public knowledge, and spending.
+
+Everything here is public: it follows from the ledger and the zone file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushgrid.belief.load_filter import EarlierRelease, FollowedKnowledge, Knowledge, informed
+from hushgrid.curator.epoch import first_state
+from hushgrid.errors import LedgerError
+from hushgrid.files.deployment import ZoneService
+from hushgrid.mechanism.release import (
+    State,
+    check_terms,
+    first_public,
+    replay,
+    skip,
+)
+from hushgrid.stores.ledger.checkpoint import Checkpoint, decode
+from hushgrid.stores.ledger.records import EpochRecord, LedgerState, ReleaseRecord
+
+
+class PublicReplay:
+    """What the public knows of a zone after releases that are taken in order.
+
+    Args:
+        service: The zone.
+        first: Its step that the epoch begins with.
+        earlier: Releases of epochs before it, in order.
+
+    Attributes:
+        knowledge: Belief about occupancy, and the step it is about.
+        rates: The rate published at each step of the epoch so far [currency/kWh].
+    """
+
+    def __init__(
+        self, service: ZoneService, first: int, earlier: Sequence[ReleaseRecord] = ()
+    ) -> None:
+        scenario = service.scenario
+        self._first, self._fallback = first, service.fallback_rate
+        world = (scenario.models, scenario.consumption, service.policy, service.days)
+        self.knowledge = with_earlier_releases(first_public(*world), earlier, first)
+        self.rates: list[float] = []
+
+    def reach(self, t: int) -> None:
+        """Advance to the zone's step t; the last rate stays where nothing was published."""
+        rate = self.rates[-1] if self.rates else self._fallback
+        self._pass(rate, t - self._first - len(self.rates))
+
+    def take(self, one: ReleaseRecord, learned: Knowledge | None = None) -> None:
+        """Learn from the next release.
+
+        Args:
+            one: The release.
+            learned: What the public knows after it, where that was computed already.
+        """
+        self.reach(one.t)
+        if one.source != "readings":
+            self._pass(one.rate)
+            return
+        if learned is None:
+            known = informed(self.knowledge, one.covariates)
+            learned = known.after(one.load_hat, one.scale, self.rates)
+        self.knowledge = learned
+        self.rates.append(one.rate)
+
+    def _pass(self, rate: float, steps: int = 1) -> None:
+        if steps > 0:
+            self.knowledge = self.knowledge.passed(steps)
+            self.rates += [rate] * steps
+
+
+def add_rates(
+    rates: list[float], releases: Iterable[ReleaseRecord], first: int, fallback: float
+) -> None:
+    """Add the rate of every step up to the last of some releases; the last rate stays in between.
+
+    Args:
+        rates: Rates of the epoch's steps so far [currency/kWh]; changed in place.
+        releases: The next releases.
+        first: The zone's step that the epoch begins with.
+        fallback: The rate before the first release.
+    """
+    for one in releases:
+        release = one.release
+        last = rates[-1] if rates else fallback
+        rates += [last] * (release.t - first - len(rates))
+        rates.append(release.rate)
+
+
+class Replay:
+    """The state after a ledger's records; used by curator, feeds and commands.
+
+    `follow` takes the records that are new. The state is made when it is needed, and public
+    knowledge that the state lacks when a forecast needs it: it takes by far the longest. Only an
+    audit does not use it: it recomputes a record on its own, so that a fault here is not repeated
+    there.
+
+    Args:
+        service: The zone.
+
+    Attributes:
+        service: The zone.
+    """
+
+    def __init__(self, service: ZoneService) -> None:
+        self.service = service
+        self._standing: LedgerState | None = None
+        self._taken, self._last = 0, ""  # releases taken, and the digest of the last one
+        self._public: PublicReplay | None = None
+        self._state: State | None = None
+        self._pending = deque[ReleaseRecord]()  # that the state does not have
+        self._unread = deque[ReleaseRecord]()  # that public knowledge does not have
+
+    def follow(self, standing: LedgerState) -> Self:
+        """Take the releases that are new."""
+        releases = standing.current
+        last = releases[self._taken - 1].head if 0 < self._taken <= len(releases) else ""
+        known = self._standing is not None and self._standing.epoch == standing.epoch
+        self._standing = standing
+        if not known or last != self._last:
+            self._taken, self._last = 0, ""
+            self._public, self._state = None, None
+            self._pending, self._unread = deque(), deque()
+        new = releases[self._taken :]
+        self._pending.extend(new)
+        self._unread.extend(new)
+        if new:
+            self._taken, self._last = len(releases), new[-1].head
+        return self
+
+    def copy(self) -> Replay:
+        """An independent copy."""
+        made = copy(self)
+        made._pending, made._unread = deque(self._pending), deque(self._unread)
+        if self._public is not None:
+            made._public = copy(self._public)
+            made._public.rates = list(self._public.rates)
+        return made
+
+    @property
+    def epoch(self) -> EpochRecord:
+        """The present epoch.
+
+        Raises:
+            LedgerError: There is none.
+        """
+        if self._standing is None or self._standing.epoch is None:
+            raise LedgerError(
+                f"the ledger of zone {self.service.id!r} has no epoch; open it again."
+            )
+        return self._standing.epoch
+
+    @property
+    def state(self) -> State:
+        """The mechanism's, before the step that is next.
+
+        Raises:
+            LedgerError: The ledger has no epoch.
+            PolicyError: The releases are of other terms than the zone's.
+        """
+        epoch, standing = self.epoch, self._standing
+        assert standing is not None
+        if self._state is None:
+            self._state = initial_state(self.service, standing)
+        if self._state.public is None:
+            self._state = self._with_rates(self._state)
+        while self._pending:
+            one = self._pending[0]
+            state = self._kept_up(self._state, one.t)
+            if one.source == "readings":
+                state = replay(state, one.in_epoch(epoch))
+            else:
+                state = skip(state, one.rate)
+            self._state = state
+            self._pending.popleft()
+        return self._state
+
+    def _with_rates(self, state: State) -> State:
+        """The state after all releases where only their rates matter."""
+        rates = list(state.rates)
+        for one in self._pending:
+            if one.source == "readings":
+                state = check_terms(state, one.digest)
+        add_rates(rates, self._pending, self.epoch.first, self.service.fallback_rate)
+        self._pending.clear()
+        return replace(state, rates=tuple(rates))
+
+    def _kept_up(self, state: State, t: int) -> State:
+        """The state before the zone's step t; steps without a release keep the last rate."""
+        steps = t - self.epoch.first - len(state.rates)
+        rate = state.rates[-1] if state.rates else self.service.fallback_rate
+        return skip(state, rate, steps) if steps > 0 else state
+
+    @property
+    def public(self) -> Knowledge:
+        """What is known before the step that is next."""
+        state = self.state
+        if state.public is not None:
+            return state.public
+        public = self._reader()
+        while self._unread:
+            self._learn_next()
+        public.reach(self.epoch.first + len(state.rates))
+        return public.knowledge
+
+    def _reader(self) -> PublicReplay:
+        if self._public is None:
+            assert self._standing is not None
+            earlier = releases_before(self._standing)
+            self._public = PublicReplay(self.service, self.epoch.first, earlier)
+        return self._public
+
+    def _learn_next(self) -> None:
+        self._reader().take(self._unread[0])
+        self._unread.popleft()
+
+    def reach(self, t: int) -> None:
+        """Advance to the zone's step t; steps before it without a release stay without one."""
+        self._state = self._kept_up(self.state, t)
+
+    def learn(self, releases: int) -> None:
+        """Take at most so many releases into public knowledge, so that a forecast need not."""
+        if self.state.public is None:
+            for _ in range(min(releases, len(self._unread))):
+                self._learn_next()
+
+    def to_arrays(self) -> dict[str, NDArray[Any]] | None:
+        """The state after the last release, by name, bit for bit; all of it is public.
+
+        Public knowledge is left out where the state does not need it and `learn` has not taken all
+        releases.
+
+        Returns:
+            None before the first release, and after steps without one.
+        """
+        state, current = self.state, self._standing.current if self._standing else ()
+        if not current or state.t != self.epoch.step(current[-1].t) + 1:
+            return None
+        public = state.public
+        if public is None and self._public is not None and not self._unread:
+            public = self._public.knowledge
+        known = {} if public is None or public.t != state.t else public.to_arrays()
+        return {"rates": _digest(state.rates), **known}
+
+    def resume(self, one: Checkpoint) -> bool:
+        """Take the state after a release from a checkpoint; only what follows is replayed.
+
+        Rates are those of the records, whatever the checkpoint has.
+
+        Args:
+            one: The checkpoint, whose signature is verified; its state is that of `to_arrays`.
+
+        Returns:
+            Whether it has the state of this epoch after that release; else nothing has changed.
+        """
+        standing, epoch = self._standing, self.epoch
+        assert standing is not None
+        n = bisect_right(standing.current, one.seq, key=lambda release: release.seq)
+        known, rest = standing.current[:n], standing.current[n:]
+        last = (known[-1].seq, known[-1].head) if known else None
+        if one.terms != epoch.digest or last != (one.seq, one.head):
+            return False
+        arrays = decode(one.state)
+        public = PublicReplay(self.service, epoch.first)  # what it knows is in the checkpoint
+        state = initial_state(self.service, standing, followed=False)
+        add_rates(public.rates, known, epoch.first, self.service.fallback_rate)
+        learned = "weights" in arrays
+        if not (learned or state.public is None) or "rates" not in arrays:
+            return False
+        try:
+            same = np.array_equal(arrays["rates"], _digest(public.rates))
+            if learned:
+                public.knowledge = public.knowledge.from_arrays(arrays)
+        except (KeyError, ValueError):
+            return False
+        if not same or (learned and public.knowledge.t != len(public.rates) + 1):
+            return False
+        state = replace(state, rates=tuple(public.rates))
+        self._state = state if state.public is None else replace(state, public=public.knowledge)
+        self._pending = deque(rest)
+        if learned:
+            self._public, self._unread = public, deque(rest)
+        return True
+
+
+def _paid(releases: Iterable[ReleaseRecord]) -> Iterator[ReleaseRecord]:
+    return (one for one in releases if one.source == "readings")
+
+
+def last_block(standing: LedgerState) -> Mapping[str, int]:
+    """The block of steps whose loss was booked last in the present epoch.
+
+    Args:
+        standing: The zone's ledger state.
+
+    Returns:
+        What the last release from readings states of its block; empty without one.
+    """
+    last = last_release(standing)
+    return {} if last is None else last.block or {}
+
+
+def last_release(standing: LedgerState) -> ReleaseRecord | None:
+    """The last release from readings of the present epoch; None before any."""
+    return next(_paid(reversed(standing.current)), None)
+
+
+def _digest(rates: Iterable[float]) -> NDArray[np.uint8]:
+    digest = hashlib.sha256(np.array(tuple(rates), np.float64).tobytes()).digest()
+    return np.frombuffer(digest, np.uint8)
+
+
+def initial_state(service: ZoneService, standing: LedgerState, *, followed: bool = True) -> State:
+    """The mechanism's state before step 1 of the present epoch.
+
+    Args:
+        service: The zone under the epoch's terms.
+        standing: The zone's ledger state.
+        followed: Whether public knowledge has the releases of earlier epochs.
+
+    Returns:
+        The state, from which the epoch's releases are replayed.
+    """
+    epoch = standing.epoch
+    state = first_state(service)
+    if followed and epoch is not None and state.public is not None:
+        earlier = releases_before(standing)
+        known = with_earlier_releases(state.public, earlier, epoch.first)
+        state = replace(state, public=known)
+    return state
+
+
+def releases_before(standing: LedgerState) -> Sequence[ReleaseRecord]:
+    """The releases of the epochs before the present one, in order."""
+    return standing.releases[: len(standing.releases) - len(standing.current)]
+
+
+def with_earlier_releases(
+    public: Knowledge, earlier: Sequence[ReleaseRecord], first: int
+) -> Knowledge:
+    """Public knowledge before an epoch's first step, where it follows releases.
+
+    An estimator that follows releases goes on from epoch to epoch, from the last one with steps of
+    another length on.
+
+    Args:
+        public: As the epoch's terms begin it.
+        earlier: Releases of earlier epochs, in order.
+        first: The zone's step that the epoch begins with.
+
+    Returns:
+        The knowledge with what those releases say; unchanged by the model alone.
+    """
+    if not isinstance(public, FollowedKnowledge):
+        return public
+    seconds, found = round(public.days.hours * 3600), deque[EarlierRelease]()
+    for one in reversed(earlier):
+        if one.start != one.t * seconds:
+            break
+        if one.source == "readings" and one.base is not None and one.t < first:
+            seen = (one.load_hat, one.scale, one.base, one.model_share or 0.0, one.covariates or {})
+            found.appendleft(EarlierRelease(one.t - first + 1, *seen, one.block))
+    return public.continued(found)

@@ -1,0 +1,849 @@
+"""The account of a zone's interval promise: which block of steps may be published, and how.
+
+Everything follows from the ledger and the zone's terms, and is public. The figures have one row
+for each model and each of its chains: of the houses that follow a chain the one with the largest
+loss decides, so a row holds for all of them. Proofs: docs/proofs/account.md.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from hushgrid._numbers import Floats, Ints
+from hushgrid.accounting.account import (
+    Account,
+    IntervalAccount,
+    SpentBlock,
+    WindowAccount,
+    WindowPromise,
+)
+from hushgrid.curator.epoch import (
+    chains_of,
+    interval_promise,
+    occupancy_digest,
+    roster_digest,
+    window_promise,
+)
+from hushgrid.errors import LedgerError
+from hushgrid.files.deployment import ZoneService
+from hushgrid.files.weeks import Steps, placed, scenario_over
+from hushgrid.mechanism.scheduler import Calibration, Scheduler
+from hushgrid.planning.planner import Task
+from hushgrid.planning.windows import window_loss
+from hushgrid.stores.ledger.records import (
+    AccountRows,
+    LedgerState,
+    RecordedAccount,
+    RecordedWindows,
+    ReleaseRecord,
+    TransferRecord,
+    WindowRows,
+)
+
+Figures = tuple[IntervalAccount, ...]  # one for each model, with a row for each chain
+
+WORTH = 0.1  # of the planned loss: below it the public forecast is published instead
+_NEAR = 1e-3  # by which the room for later blocks may be short of what they are planned to need
+_LESS = (0.5, 0.25)  # of the plan: shares that may go on for ever where the whole of it may not
+_AHEAD = 192  # steps after an epoch's last block that its room is planned for
+_SILENT = 40_000  # steps without a block that are followed one by one
+_MOST = sys.float_info.max  # stands for an infinite figure, which JSON has no number for
+
+
+class AdmittedBlock(NamedTuple):
+    """A block that the account admits.
+
+    Attributes:
+        epsilon: What its releases lose about the most exposed house.
+        account: The account after it of promises about intervals, as a record has it; None where
+            there is none.
+        windows: The same of promises about windows.
+    """
+
+    epsilon: float
+    account: AccountRows | None = None
+    windows: WindowRows | None = None
+
+
+def to_rows(figures: Figures, losses: Sequence[ArrayLike]) -> AccountRows:
+    """The figures as a record has them.
+
+    Args:
+        figures: The account.
+        losses: What the block before it loses, for each model () or (chains,).
+
+    Returns:
+        For each model and chain in turn: loss, known, room, smallest and largest log odds; an
+        infinite one is the largest float.
+    """
+    rows = np.concatenate(
+        [
+            np.stack(
+                np.broadcast_arrays(np.asarray(loss, np.float64), a.known, a.room, a.low, a.high),
+                -1,
+            ).reshape(-1, 5)
+            for a, loss in zip(figures, losses, strict=True)
+        ]
+    )
+    return tuple(tuple(row) for row in np.clip(rows, -_MOST, _MOST).tolist())
+
+
+def from_rows(rows: AccountRows) -> IntervalAccount:
+    """The account of a record, all models together: (rows,) figures.
+
+    Args:
+        rows: As from `to_rows`.
+
+    Returns:
+        The account.
+    """
+    figures = np.array(rows, np.float64).reshape(-1, 5)[:, 1:]
+    figures = np.where(np.abs(figures) >= _MOST, np.copysign(np.inf, figures), figures)
+    return IntervalAccount(*figures.T.copy())
+
+
+def to_windows(account: WindowAccount) -> WindowRows:
+    """An account of windows as a record has it; times are UTC epoch seconds.
+
+    Args:
+        account: The account, which counts seconds.
+
+    Returns:
+        Its promises and blocks.
+    """
+    promises = (
+        (p.steps, p.epsilon, p.since, -1 if p.last is None else p.last) for p in account.promises
+    )
+    return WindowRows(tuple(promises), tuple(map(tuple, account.blocks)))
+
+
+def from_windows(rows: WindowRows) -> WindowAccount:
+    """The account of windows of a record.
+
+    Args:
+        rows: As from `to_windows`.
+
+    Returns:
+        The account.
+    """
+    promises, blocks = rows
+    return WindowAccount(
+        tuple(
+            WindowPromise(int(steps), float(epsilon), int(since), None if last < 0 else int(last))
+            for steps, epsilon, since, last in promises
+        ),
+        tuple(SpentBlock(int(first), int(last), float(loss)) for first, last, loss in blocks),
+    )
+
+
+class ZoneAccount:
+    """Decides which blocks of one epoch may be published.
+
+    Args:
+        service: The zone under the epoch's terms.
+    """
+
+    def __init__(self, service: ZoneService) -> None:
+        self._service = service
+        self._first = service.begins // service.seconds
+        self._promise, self._window = interval_promise(service), window_promise(service)
+        self._ahead: dict[float, list[Floats]] = {}  # see `_rooms`
+
+    @cached_property
+    def _task(self) -> Task:
+        scenario = self._service.scenario
+        world = (scenario.models, scenario.zone, scenario.consumption)
+        return Task(world, scenario.tariff, self._service.policy)
+
+    @cached_property
+    def _chain_of(self) -> tuple[Ints, ...]:
+        """For each model the row of every kind of house."""
+        models = self._task.kinds.models
+        return tuple(np.unique(m.chains[0].chain_of, return_inverse=True)[1] for m in models)
+
+    @property
+    def _chains(self) -> tuple[Ints, ...]:
+        return tuple(np.unique(m.chains[0].chain_of) for m in self._task.kinds.models)
+
+    @cached_property
+    def _moves(self) -> tuple[Any, ...]:
+        return chains_of(self._service)
+
+    # ---- matrices, losses and room of the plan
+
+    def _inward(self, first: int, last: int) -> list[Floats]:
+        """For each model the matrices into the zone's steps first to last, (chains, L, 2, 2)."""
+        service = self._service
+        if service.pattern is None:
+            models, at = service.scenario.models, first - self._first + 1
+        else:
+            place = Steps(
+                first * service.seconds, service.seconds, last - first + 1, service.time_zone
+            )
+            models, at = scenario_over(service.pattern, place).models, 1
+        found = []
+        for model, chains in zip(models, self._chains, strict=True):
+            slots = model.calendar.slots
+            steps = slots[(np.arange(at, at + last - first + 1) - 1) % len(slots)]
+            matrices = model.chains[0].transition[steps][:, chains]
+            found.append(np.ascontiguousarray(np.moveaxis(matrices, 1, 0), np.float64))
+        return found
+
+    def _by_chain(self, losses: Floats) -> list[Floats]:
+        """The largest loss of each chain's kinds of houses, for each model: (..., chains)."""
+        found = []
+        for chain_of in self._chain_of:
+            rows = np.zeros((*losses.shape[:-1], chain_of.max() + 1))
+            for kind, chain in enumerate(chain_of):
+                rows[..., chain] = np.maximum(rows[..., chain], losses[..., kind])
+            found.append(rows)
+        return found
+
+    @cached_property
+    def _planned(self) -> tuple[Ints, list[Floats]]:
+        """The first step of every block of the epoch, from 1, and its planned losses.
+
+        (blocks,), and for each model (chains, blocks).
+        """
+        policy = self._service.policy
+        steps = range(1, policy.horizon + 1)
+        firsts = np.array([t for t in steps if policy.schedule.span(t)[0] == t], np.int64)
+        losses = self._task.losses([policy.epsilon_at(t) for t in steps])[firsts - 1]
+        return firsts, [np.ascontiguousarray(rows.T) for rows in self._by_chain(losses)]
+
+    def _rooms(self, share: float = 1.0) -> list[Floats]:
+        """What the blocks after each block say about its last step, at a share of the plan.
+
+        For each model (chains, blocks). After the epoch its own first blocks come again.
+        """
+        from hushgrid._kernels.account import rooms_ahead
+
+        if share in self._ahead:
+            return self._ahead[share]
+        firsts, losses = self._planned
+        horizon, blocks = self._service.policy.horizon, len(firsts)
+        lengths = np.diff([*firsts, horizon + 1])
+        again = int(np.searchsorted(firsts, min(_AHEAD, horizon), side="right"))
+        steps = horizon + int(lengths[:again].sum())
+        inward = self._inward(self._first, self._first + steps - 1)
+        found = []
+        for matrices, rows in zip(inward, losses, strict=True):
+            both = share * np.concatenate([rows, rows[:, :again]], axis=1)
+            ahead = rooms_ahead(matrices, np.concatenate([lengths, lengths[:again]]), both)
+            found.append(ahead[:, :blocks])
+        self._ahead[share] = found
+        return found
+
+    def _block(self, t: int) -> tuple[int, int, int]:
+        """Number from 0, first and last step of the block with the epoch's step t."""
+        horizon = self._service.policy.horizon
+        turns, own = divmod(t - 1, horizon)
+        first, last = self._service.policy.schedule.span(own + 1)
+        number = int(np.searchsorted(self._planned[0], first))
+        return number, first + turns * horizon, last + turns * horizon
+
+    @cached_property
+    def _next_week(self) -> ZoneAccount:
+        return ZoneAccount(placed(self._service, self._service.ends))
+
+    def _planned_block(self, step: int) -> tuple[ZoneAccount, int, int, int]:
+        """The account of the week with a step of the zone, then of the step's block in its plan.
+
+        The number of the block from 0, and the zone's first and last step of it.
+        """
+        week, service = self, self._service
+        while service.pattern is not None and step * service.seconds >= week._service.ends:
+            week = week._next_week
+        number, opens, closes = week._block(step - week._first + 1)
+        return week, number, week._first + opens - 1, week._first + closes - 1
+
+    # ---- what was published
+
+    def before(self, standing: LedgerState, first: int) -> tuple[Figures, bool]:
+        """The account before a block.
+
+        Args:
+            standing: The zone's ledger.
+            first: The zone's step that the block begins with.
+
+        Returns:
+            The figures about the step before it; and whether nothing was ever published about the
+            houses, so that they are about the step itself.
+        """
+        newest = standing.latest_account
+        unknown, brought = _published_without(standing, newest), _brought(standing, newest)
+        if newest is None and not unknown and not brought:
+            return self._new(first)
+        figures = self._carried(newest, brought, unknown)
+        done = self._settled(standing)
+        if newest is None or brought or unknown or not self._same(newest):
+            done = max(done, self._first - 1)
+        promise = math.inf if newest is None or newest.promise is None else newest.promise
+        begun = min(self._first - 1, first - 1)  # steps before the epoch keep the promise of then
+        figures = self._after_silence(figures, done, begun, promise)
+        promise = max(promise, self._promise or math.inf)
+        return self._after_silence(figures, max(done, begun), first - 1, promise), False
+
+    def _settled(self, standing: LedgerState) -> int:
+        """The last step that the figures on record are about; no block begins until it is over.
+
+        An epoch may begin inside a block of the one before, and a house come from a zone that is
+        ahead of this one.
+        """
+        newest = standing.latest_account
+        ends = [move.last for move in _brought(standing, newest)]
+        ends += [] if newest is None else [newest.end]
+        return -(-max(ends, default=0) // self._service.seconds) - 1  # lengths of steps may differ
+
+    def _new(self, first: int) -> tuple[Figures, bool]:
+        """Houses about which nothing was published: the law of the epoch's first step is known."""
+        figures = []
+        for model, chains in zip(self._task.kinds.models, self._chains, strict=True):
+            law = model.chains[0].initial[chains]
+            with np.errstate(divide="ignore"):
+                odds = np.log(law[:, 1]) - np.log(law[:, 0])
+            figures.append(Account.interval((odds, odds)))
+        if first <= self._first:
+            return tuple(figures), True
+        inward = self._inward(self._first, first - 1)
+        silent = []
+        for account, matrices in zip(figures, inward, strict=True):
+            matrices[:, 0] = np.eye(2)
+            after = account.admit(0.0, matrices, math.inf)
+            assert after is not None  # nothing is said, and nothing promised
+            silent.append(after)
+        return tuple(silent), False
+
+    def _same(self, newest: RecordedAccount) -> bool:
+        """Whether the figures on record are about the same houses under the same models."""
+        epoch, service = newest.epoch, self._service
+        same = epoch.seconds == service.seconds and epoch.occupancy == occupancy_digest(service)
+        same = same and epoch.roster == roster_digest(service)
+        return same and epoch.chains == self._moves
+
+    def _carried(
+        self,
+        newest: RecordedAccount | None,
+        brought: Sequence[TransferRecord],
+        unknown: bool,
+    ) -> Figures:
+        """The figures on record, for the present classes of houses."""
+        if newest is not None and self._same(newest) and not unknown and not brought:
+            account, at = from_rows(newest.rows), 0
+            figures = []
+            for chains in self._chains:
+                parts = (account.known, account.room, account.low, account.high)
+                figures.append(IntervalAccount(*(part[at : at + len(chains)] for part in parts)))
+                at += len(chains)
+            return tuple(figures)
+        accounts = [_of_move(move) for move in brought]
+        accounts += [from_rows(newest.rows)] if newest is not None else []
+        accounts += [Account.interval()]
+        account = accounts[0].merged(*accounts[1:]).under_other_model()
+        account = account.disowned() if unknown else account
+        return tuple(
+            IntervalAccount(
+                *(np.full(len(chains), float(getattr(account, name))) for name in _FIGURES)
+            )
+            for chains in self._chains
+        )
+
+    def _after_silence(self, figures: Figures, done: int, last: int, promise: float) -> Figures:
+        """The figures after steps done + 1 to last, in which nothing from readings is published."""
+        if last - done > _SILENT:
+            figures = tuple(account.under_other_model() for account in figures)
+            done = last - _SILENT
+        if last <= done:
+            return figures
+        silent = []
+        for account, matrices in zip(figures, self._inward(done + 1, last), strict=True):
+            after = account.admit(0.0, matrices, promise)
+            if after is None:  # steps before the first block that is admitted again: no promise
+                after = account.admit(0.0, matrices, math.inf)
+            if after is None:
+                raise LedgerError(f"the account of zone {self._service.id!r} admits no silence.")
+            silent.append(after)
+        return tuple(silent)
+
+    # ---- the next block
+
+    def choose(
+        self, standing: LedgerState, t: int, scheduler: Scheduler, rates: Sequence[float]
+    ) -> AdmittedBlock | None:
+        """What the block of a step may lose: as planned, or the most that its account admits.
+
+        Args:
+            standing: The zone's ledger; no release of the block is in it.
+            t: A step of the epoch, from 1.
+            scheduler: The calibration of the epoch's steps.
+            rates: Rates published before the step [currency/kWh].
+
+        Returns:
+            The loss and the account after the block; None where the public forecast is published
+            instead.
+        """
+        if self._first + t - 1 <= self._settled(standing):
+            return None
+        if not (self._promise or self._window or _bound(standing)):
+            return AdmittedBlock(self._service.policy.epsilon_at(t))
+        planned = self._service.policy.epsilon_at(t) * self._under_earlier(standing, t)
+        wish = scheduler.at(t, rates, planned)
+        for share, goes_on in self._shares(standing, t, wish, rates):
+            if share < WORTH:
+                return None
+            calibration = scheduler.at(t, rates, planned * share)
+            account = self._intervals(standing, t, calibration.scale, rates, goes_on)
+            windows = self._windows(standing, t, calibration.epsilon_any)
+            if account is not False and windows is not False:
+                return AdmittedBlock(planned * share, account, windows)
+        return None
+
+    def _under_earlier(self, standing: LedgerState, t: int) -> float:
+        """The share of the planned loss that promises about longer windows leave each block.
+
+        They stay in force for a while after a change: what they leave is spread over its blocks.
+        """
+        windows, (first, last) = self._open_windows(standing, t), self._span(standing, t)
+        if windows is None or len(windows.promises) < 2:
+            return 1.0
+        seconds, planned = self._service.seconds, self._service.policy.epsilon_at(t)
+        fair = [
+            window_loss(promise.steps // seconds + 1, last - first + 1, promise.epsilon)
+            for promise in windows.promises[:-1]
+            if promise.binds(first * seconds)
+        ]
+        return min([1.0, *(loss / planned for loss in fair)])
+
+    def _shares(
+        self,
+        standing: LedgerState,
+        t: int,
+        planned: Calibration,
+        rates: Sequence[float],
+    ) -> Iterator[tuple[float, float]]:
+        """Shares of the planned loss to try, the largest first.
+
+        Each with the share of the plan for which it leaves room in later blocks: the largest loss
+        with which the whole plan goes on, and smaller shares of it that do so themselves.
+        """
+        yield 1.0, 1.0
+        share = 1.0
+        if (windows := self._open_windows(standing, t)) is not None:
+            start = self._span(standing, t)[0] * self._service.seconds
+            share = min(share, windows.most(start) / planned.epsilon_any)
+        if self._promise is not None:
+            figures, inward, rooms = self._block_of(standing, t)
+            losses = self._losses(t, planned.scale, rates)
+            share = min(share, self._admits(figures, inward, losses, rooms))
+            if share < WORTH:  # a share of the plan that may go on
+                yield from ((less, less) for less in _LESS)
+        for n in range(4):  # below eta = 1 a loss is not in proportion to the noise
+            yield share * (1 - 1e-9) * 0.7**n, 1.0
+
+    def _admits(
+        self,
+        figures: Figures,
+        inward: Sequence[Floats],
+        losses: Sequence[Floats],
+        rooms: Sequence[Floats],
+    ) -> float:
+        """The largest share of these losses that leaves the room that later blocks need."""
+        share = math.inf
+        for account, matrices, loss, room in zip(figures, inward, losses, rooms, strict=True):
+            most = account.most(matrices, self._promise or math.inf, room)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                share = min(share, float(np.where(loss > 0, most / loss, math.inf).min()))
+        return share
+
+    def _span(self, standing: LedgerState, t: int) -> tuple[int, int]:
+        """The zone's first and last step of the block of the epoch's step t.
+
+        It begins after what the figures on record are about.
+        """
+        _, first, last = self._block(t)
+        start = max(self._first + first - 1, self._settled(standing) + 1)
+        return start, self._first + last - 1
+
+    # ---- promises about intervals
+
+    def _block_of(
+        self, standing: LedgerState, t: int
+    ) -> tuple[Figures, list[Floats], list[Floats]]:
+        """The figures before a block, its matrices, and the room that later blocks need."""
+        number, (start, end) = self._block(t)[0], self._span(standing, t)
+        figures, new = self.before(standing, start)
+        inward = self._inward(start, end)
+        if new:
+            for matrices in inward:
+                matrices[:, 0] = np.eye(2)
+        return figures, inward, [rows[:, number] for rows in self._rooms()]
+
+    def _intervals(
+        self,
+        standing: LedgerState,
+        t: int,
+        scale: float,
+        rates: Sequence[float],
+        goes_on: float,
+    ) -> AccountRows | Literal[False] | None:
+        """The account after a block with this noise; None: there is none; False: not admitted.
+
+        It leaves room for a share of the plan in all later blocks.
+        """
+        if self._promise is None:
+            if not _promised(standing) or _free_before(standing):
+                return None
+            start, _ = self._span(standing, t)
+            figures, _ = self.before(standing, start)  # promises about earlier steps
+            free = all(np.isinf(account.room).all() for account in figures)
+            return None if free else False
+        figures, inward, _ = self._block_of(standing, t)
+        lost = self._losses(t, scale, rates)
+        after = self._admitted(figures, lost, inward)
+        if after is None:
+            return False
+        number = self._block(t)[0]
+        pairs = zip(after, (rows[:, number] for rows in self._rooms(goes_on)), strict=True)
+        enough = all((account.room >= room * (1 - _NEAR)).all() for account, room in pairs)
+        return to_rows(after, lost) if enough else False
+
+    # ---- promises about windows
+
+    def _open_windows(self, standing: LedgerState, t: int) -> WindowAccount | None:
+        """The account before a block; None where no promise about windows is in force."""
+        newest = standing.latest_windows
+        accounts = [from_windows(rows) for rows in _brought_windows(standing, newest)]
+        accounts += [from_windows(newest.rows)] if newest is not None else []
+        start = self._span(standing, t)[0] * self._service.seconds
+        if self._window is None:
+            accounts = [account.ended() for account in accounts]
+        else:
+            steps, epsilon = self._window
+            if not accounts:
+                accounts = [Account.window(steps, epsilon, start)]
+            elif not accounts[-1].promises or (steps, epsilon, None) != (
+                accounts[-1].promises[-1].steps,
+                accounts[-1].promises[-1].epsilon,
+                accounts[-1].promises[-1].last,
+            ):
+                accounts[-1] = accounts[-1].under(steps, epsilon, start)
+        if not accounts:
+            return None
+        account = accounts[-1]
+        for brought in accounts[:-1]:
+            account = account.merged(brought.ended())
+        return account if any(promise.binds(start) for promise in account.promises) else None
+
+    def _windows(
+        self, standing: LedgerState, t: int, loss: float
+    ) -> WindowRows | Literal[False] | None:
+        """The account after a block with this loss; None: there is none; False: not admitted."""
+        account = self._open_windows(standing, t)
+        if account is None:
+            return None
+        seconds, (first, last) = self._service.seconds, self._span(standing, t)
+        after = account.admit(loss, first * seconds, (last + 1) * seconds - 1)
+        return False if after is None else to_windows(after)
+
+    def first_admitted(self, standing: LedgerState, t: int, scheduler: Scheduler) -> int | None:
+        """The first step of the epoch from a step on whose block the account admits.
+
+        Args:
+            standing: The zone's ledger; nothing from readings is published until that step.
+            t: A step of the epoch, from 1.
+            scheduler: The calibration of the epoch's steps, which does not depend on rates.
+
+        Returns:
+            The step: t, or the first of a later block; None where there is none in the horizon.
+        """
+        opens = self._settled(standing) + 1 - self._first + 1
+        while (t := max(t, opens)) <= self._service.policy.horizon:
+            if self.choose(standing, t, scheduler, ()) is not None:
+                return t
+            t = self._block(t)[2] + 1
+        return None
+
+    def _losses(self, t: int, scale: float, rates: Sequence[float]) -> list[Floats]:
+        """What a block with this noise loses about the houses of each chain; (chains,) each."""
+        return self._by_chain(self._task.scheduler.losses(t, scale, rates))
+
+    def _admitted(
+        self, figures: Figures, losses: Sequence[Floats], inward: Sequence[Floats]
+    ) -> Figures | None:
+        found = []
+        for account, loss, matrices in zip(figures, losses, inward, strict=True):
+            after = account.admit(loss, matrices, self._promise or math.inf)
+            if after is None:
+                return None
+            found.append(after)
+        return tuple(found)
+
+    def after_loss(
+        self, standing: LedgerState, first: int, last: int, *, unknown: bool = False
+    ) -> tuple[AccountRows, int]:
+        """The account after steps that may have been published and lost.
+
+        Args:
+            standing: The zone's ledger.
+            first: The first of these steps of the zone.
+            last: The last one.
+            unknown: Releases of other terms, or of two histories, may be among them.
+
+        Returns:
+            The figures as a record has them, and the step they are about: the last of the block
+            that the last lost step is in.
+        """
+        done = self._settled(standing)
+        begun = max(first, done + 1, self._first)
+        start = max(self._planned_block(begun)[2], done + 1)
+        figures, new = self.before(standing, start)
+        losses = [np.zeros(len(chains)) for chains in self._chains]
+        end = start - 1
+        while end < last:
+            week, number, _, closes = self._planned_block(end + 1)
+            start, end = end + 1, closes
+            inward, booked = self._inward(start, end), []
+            if new:
+                for matrices in inward:
+                    matrices[:, 0] = np.eye(2)
+            losses = [rows[:, number] for rows in week._planned[1]]
+            rooms = [rows[:, number] for rows in week._rooms()]
+            if self._admits(figures, inward, losses, rooms) < WORTH:  # `choose` may leave less
+                rooms = [rows[:, number] for rows in week._rooms(_LESS[-1])]
+            for account, matrices, loss, room in zip(figures, inward, losses, rooms, strict=True):
+                promise = self._promise or math.inf
+                if account.admit(0.0, matrices, promise) is None:  # its steps carry no promise
+                    promise = math.inf
+                booked.append(account.lost(loss, matrices, promise, room * (1 - _NEAR)))
+            figures, new = tuple(booked), False
+        if unknown:  # what is planned bounds none of it
+            figures = tuple(account.disowned() for account in figures)
+        return to_rows(figures, losses), end
+
+    def windows_after_loss(
+        self,
+        standing: LedgerState,
+        first: int,
+        last: int,
+        *,
+        others: Sequence[ZoneAccount] = (),
+        anew: bool = False,
+    ) -> WindowRows | None:
+        """The account of windows after steps that may have been published and lost.
+
+        Args:
+            standing: The zone's ledger.
+            first: The first of these steps of the zone.
+            last: The last one.
+            others: The same zone under other terms that may have held in these steps.
+            anew: The noise of blocks on record may have been drawn once more.
+
+        Returns:
+            The account as a record has it; None where no promise about windows is in force.
+        """
+        windows = self._open_windows(standing, max(first, self._first) - self._first + 1)
+        if windows is None:
+            return None
+        newest, seconds = standing.latest_windows, self._service.seconds
+        start, stop = first * seconds, (last + 1) * seconds
+        # a block on record is opened once in one history
+        begun = start if anew or newest is None else max(start, newest.end)
+        blocks = list(self._lost_blocks(begun, stop))
+        for account in others:
+            blocks += account._lost_blocks(start, stop)
+        for block in blocks:
+            windows = windows.with_lost(block.loss, block.first, block.last)
+        return to_windows(windows)
+
+    def _lost_blocks(self, start: int, stop: int) -> Iterator[SpentBlock]:
+        """The blocks that these terms plan from `start` to `stop` [UTC epoch s]."""
+        seconds = self._service.seconds
+        step = max(start // seconds, self._first)
+        while step * seconds < stop:
+            week, number, first, last = self._planned_block(step)
+            step = last + 1
+            yield SpentBlock(first * seconds, step * seconds - 1, week._planned_any[number])
+
+    @cached_property
+    def _planned_any(self) -> list[float]:
+        """What every block of the epoch is planned to lose about any house."""
+        steps = self._planned[0].tolist()
+        return [self._task.scheduler.at(t).epsilon_any for t in steps]
+
+    def leaving_windows(self, standing: LedgerState) -> WindowRows | None:
+        """The account of windows of a house that leaves; None where no promise is in force."""
+        newest = standing.latest_windows
+        accounts = [from_windows(rows) for rows in _brought_windows(standing, newest)]
+        accounts += [from_windows(newest.rows)] if newest is not None else []
+        if not accounts:
+            return None
+        account = accounts[-1].ended()
+        for brought in accounts[:-1]:
+            account = account.merged(brought.ended())
+        return to_windows(account)
+
+    def leaving(self, standing: LedgerState) -> tuple[AccountRows | None, int]:
+        """The account of a house that leaves the zone, as its transfer states it.
+
+        Args:
+            standing: The zone's ledger.
+
+        Returns:
+            One row that holds for every house of the zone, whichever chain it follows; None where
+            nothing was ever published about its houses. An open block is cut after its last step
+            on record. And the end of the step that it is about, or of the last one that
+            anything was published about, here or where houses came from [UTC epoch s].
+        """
+        newest = standing.latest_account
+        brought, unknown = _brought(standing, newest), _published_without(standing, newest)
+        read = next((one for one in reversed(standing.releases) if one.source == "readings"), None)
+        ends = [move.last for move in standing.transfers if move.direction == "in"]
+        ends += [(gap.last + 1) * standing.epoch_of(gap).seconds for gap in standing.gaps]
+        ends += [] if read is None else [read.start + standing.epoch_of(read).seconds]
+        end = max(ends, default=0)
+        if newest is None and not brought and not unknown:
+            return None, end
+        accounts = [_of_move(move) for move in brought]
+        if newest is not None:
+            block = [
+                one
+                for one in standing.current
+                if one.seq >= newest.seq and one.source == "readings"
+            ]
+            last = standing.last_t  # forecasts in the block included
+            if block and block[0].seq == newest.seq and last < newest.step:
+                accounts.append(self._cut(standing, block[0], last))
+                end = max(end, (last + 1) * newest.epoch.seconds)
+            else:
+                accounts.append(from_rows(newest.rows))
+                end = max(end, newest.end)
+        accounts += [] if accounts else [Account.interval()]
+        account = accounts[0].merged(*accounts[1:]).under_other_model()
+        return to_rows((account.disowned() if unknown else account,), (0.0,)), end
+
+    def _cut(self, standing: LedgerState, opened: ReleaseRecord, last: int) -> IntervalAccount:
+        """The account after an open block of which the house is no part beyond a step."""
+        start = self._first + self._block(opened.t - self._first + 1)[1] - 1
+        before = replace(
+            standing,
+            releases=tuple(one for one in standing.releases if one.seq < opened.seq),
+            booked=tuple(one for one in standing.booked if one.seq < opened.seq),
+        )
+        start = max(start, self._settled(before) + 1)
+        figures, new = self.before(before, start)
+        losses = self._losses(opened.t - self._first + 1, opened.scale, ())
+        cut = []
+        for account, loss, matrices in zip(figures, losses, self._inward(start, last), strict=True):
+            if new:
+                matrices[:, 0] = np.eye(2)
+            after = account.admit(loss, matrices, self._promise or math.inf)
+            assert after is not None  # the whole block was admitted
+            cut.append(after)
+        return cut[0].merged(*cut[1:])
+
+
+def room_of(service: ZoneService, standing: LedgerState) -> float:
+    """What the account still admits, as a share of the promise.
+
+    Args:
+        service: The zone.
+        standing: Its ledger.
+
+    Returns:
+        From 0 to 1: of an interval promise what later prices may say about the last step on
+        record, of a window promise what is left of epsilon after the last block; 1 where nothing
+        is on record, and where the promise is about each price alone.
+    """
+    promise, window = interval_promise(service), window_promise(service)
+    newest, windows = standing.latest_account, standing.latest_windows
+    if promise is not None and newest is not None:
+        return float(min(from_rows(newest.rows).room.min() / promise, 1.0))
+    if window is not None and windows is not None:
+        account = from_windows(windows.rows)
+        after = account.blocks[-1].last + 1 if account.blocks else 0
+        return float(min(max(account.most(after) / window[1], 0.0), 1.0))
+    return 1.0
+
+
+_FIGURES = ("known", "room", "low", "high")
+
+
+def _published_without(standing: LedgerState, newest: RecordedAccount | None) -> bool:
+    """Whether something from readings was published, or lost, that no account on record holds."""
+    since = 0 if newest is None else newest.seq
+    silent = {epoch.seq for epoch in standing.epochs if epoch.interval is None}
+    if not silent:
+        return False
+    for release in reversed(standing.releases):
+        if release.seq <= since:
+            break
+        if release.source == "readings" and standing.epoch_of(release).seq in silent:
+            return True
+    return any(gap.seq > since and gap.account is None for gap in standing.booked)
+
+
+def _free_before(standing: LedgerState) -> bool:
+    """Whether a price from readings without a promise follows the newest account.
+
+    No later price could say too much about the steps with a promise then, nor can one now.
+    """
+    newest = standing.latest_account
+    if newest is None or _brought(standing, newest):
+        return False
+    silent = {epoch.seq for epoch in standing.epochs if epoch.interval is None}
+    later = (release for release in reversed(standing.releases) if release.seq > newest.seq)
+    return any(
+        release.source == "readings" and standing.epoch_of(release).seq in silent
+        for release in later
+    )
+
+
+def _brought(standing: LedgerState, newest: RecordedAccount | None) -> list[TransferRecord]:
+    """The houses whose accounts have come to the zone since the newest one on record.
+
+    They count from the epoch on that begins after they came.
+    """
+    since = 0 if newest is None else newest.epoch.seq
+    until = math.inf if standing.epoch is None else standing.epoch.seq
+    return [
+        move
+        for move in standing.transfers
+        if move.direction == "in" and move.account is not None and since < move.seq < until
+    ]
+
+
+def _bound(standing: LedgerState) -> bool:
+    """Whether a promise made before, here or where a house came from, can bind a block."""
+    windows = standing.latest_windows
+    return _promised(standing) or windows is not None or bool(_brought_windows(standing, windows))
+
+
+def _promised(standing: LedgerState) -> bool:
+    """Whether an account on record leaves later outputs less than any room."""
+    newest = standing.latest_account
+    accounts = [_of_move(move) for move in _brought(standing, newest)]
+    accounts += [] if newest is None else [from_rows(newest.rows)]
+    return any(np.isfinite(account.room).any() for account in accounts)
+
+
+def _of_move(move: TransferRecord) -> IntervalAccount:
+    assert move.account is not None  # see _brought
+    return from_rows(move.account)
+
+
+def _brought_windows(standing: LedgerState, newest: RecordedWindows | None) -> list[WindowRows]:
+    """The accounts of windows of houses that came to the zone since the newest one here."""
+    since = 0 if newest is None else newest.seq
+    return [
+        move.windows
+        for move in standing.transfers
+        if move.direction == "in" and move.seq > since and move.windows is not None
+    ]

@@ -1,0 +1,632 @@
+"""What an audit reads: ledgers, traces, zone and service files, digests kept by readers.
+
+The audit builds its own evidence from the records and does not use `curator.replay`, so that a
+fault there is not repeated here.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+import os
+import sys
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from hushgrid._numbers import is_hex, sum_up
+from hushgrid.adversary.recording import Recording
+from hushgrid.audit.behaviour import Factory
+from hushgrid.audit.bounds import Check
+from hushgrid.audit.evidence import (
+    AccountFinding,
+    Evidence,
+    LostSteps,
+    RecordedEpoch,
+    RecordedRelease,
+    Terms,
+    from_recording,
+)
+from hushgrid.curator.epoch import (
+    epoch_record,
+    first_state,
+    roster_digest,
+)
+from hushgrid.curator.promise import stated_epsilon, window_steps, window_words
+from hushgrid.curator.replay import add_rates
+from hushgrid.curator.terms import zone_in_epoch
+from hushgrid.curator.zone_account import ZoneAccount, from_rows
+from hushgrid.errors import FileError, HushgridError, LedgerError
+from hushgrid.files.deployment import ZoneService
+from hushgrid.files.models import is_trace, load_trace
+from hushgrid.files.results import read_text
+from hushgrid.files.service_file import is_service, load_deployment
+from hushgrid.files.toml import TomlFile
+from hushgrid.files.weeks import Steps, scenario_over
+from hushgrid.files.zone_file import ZoneFile, load_zone, zone_of
+from hushgrid.mechanism.policy import Blocks
+from hushgrid.model.occupancy import OccupancyModel
+from hushgrid.stores.ledger import check_digits, is_there, open_records, verifier
+from hushgrid.stores.ledger.chain import ChainReport, check
+from hushgrid.stores.ledger.records import (
+    HOUSE_DIGITS,
+    AccountRows,
+    LedgerState,
+    Record,
+    ReleaseRecord,
+    ResumeRecord,
+    TransferRecord,
+    WindowRows,
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AuditInput:
+    """What a file holds for an audit.
+
+    Attributes:
+        evidence: Records by zone.
+        terms: Terms by zone.
+        chain: The check of the chain; None where there is no ledger.
+        kind: What the file is, in words.
+        recorded: The whole trace, where it is one.
+    """
+
+    evidence: tuple[Evidence, ...]
+    terms: tuple[Terms, ...]
+    chain: Check | None
+    kind: str
+    recorded: Recording | None = None  # the whole trace, where it is one
+
+
+def load_case(
+    file: str,
+    configs: Sequence[Path],
+    *,
+    zone: str | None = None,
+    key: str | None = None,
+    heads: Iterable[str] = (),
+) -> AuditInput:
+    """Read what is to be audited.
+
+    Args:
+        file: A trace, an export, a ledger store, a zone file or a service file.
+        configs: Zone or service files with the terms.
+        zone: Audit this zone only.
+        key: Public key (hex) that all signatures must have.
+        heads: Digests that must be in the ledger.
+
+    Returns:
+        Records, terms and the check of the chain.
+
+    Raises:
+        FileError: `zone` is none of those in the terms.
+    """
+    path = Path(file)
+    terms = [one for config in configs for one in load_terms(config)[0]]
+    evidence: tuple[Evidence, ...] = ()
+    chain, kind, recorded = None, "zone file", None
+    if path.suffix == ".toml":
+        own, ledger = load_terms(path)
+        terms += own
+        if ledger is not None and is_there(ledger):
+            evidence, chain = load_ledger(ledger, zone=zone, key=key, heads=heads)
+            kind = "service file and its ledger"
+    elif is_trace(path):
+        recorded = load_trace(path)
+        evidence, kind = (from_recording(recorded),), "trace"
+        if not terms and recorded.config:
+            terms = [_of_zone(zone_of(recorded.config, path))]
+        terms = [_starting(one, recorded.offset, recorded.digest) for one in terms]
+    else:
+        evidence, chain = load_ledger(file, zone=zone, key=key, heads=heads)
+        kind = "ledger"
+    wanted = [one for one in terms if zone in (None, one.zone.id)]
+    if zone is not None and not wanted and terms:
+        names = ", ".join(sorted({one.zone.id for one in terms}))
+        raise FileError(f"zone is {zone!r} but the terms are of {names}; give one of them.")
+    return AuditInput(evidence, tuple(wanted), chain, kind, recorded)
+
+
+def _starting(terms: Terms, offset: int, digest: str) -> Terms:
+    """The terms of a later day of a simulation: their calendars seen from there."""
+    if not offset or terms.first_state().digest == digest:
+        return terms
+    models = tuple(model.starting(offset) for model in terms.models)
+    return replace(terms, models=models, consumption=terms.consumption.starting(offset))
+
+
+def load_terms(path: Path) -> tuple[list[Terms], str | None]:
+    """The terms in a zone or service file.
+
+    Args:
+        path: The file.
+
+    Returns:
+        Terms by zone, and the ledger of a service.
+    """
+    file = TomlFile(path)
+    file.check()
+    if not is_service(file.content):
+        return [_of_zone(load_zone(path))], None
+    deployment = load_deployment(path)
+    return [terms_of(service) for service in deployment.zones], deployment.ledger
+
+
+def _of_zone(file: ZoneFile) -> Terms:
+    policy, secret = file.policy, file.secret or file.policy.schedule.secret
+    together = None
+    if isinstance(policy.schedule, Blocks) and secret == "trajectory":
+        # a zone file may give blocks that lose more than its epsilon together
+        together = max(policy.epsilon, sum_up(policy.schedule.losses))
+    return Terms(
+        *file.scenario.terms,
+        policy,
+        secret=secret,
+        epsilon=together,
+        delta=file.policy.schedule.delta,
+        charged=file.learned.epsilon,
+        provenance=file.provenance,
+    )
+
+
+class _InOtherEpochs:
+    """The terms of a service file, for other epochs of its zone."""
+
+    def __init__(self, service: ZoneService) -> None:
+        self._service = service
+
+    def terms(self, digest: str, first: int) -> Terms | None:
+        """The terms with that digest, if the file leads to them at that time."""
+        found = zone_in_epoch(self._service, digest, first)
+        return None if found is None else replace(terms_of(found), other_epochs=self)
+
+    def models(self, first: int, steps: int) -> Sequence[OccupancyModel]:
+        """Theta over those steps, in local time."""
+        service = self._service
+        if service.pattern is None:
+            return service.scenario.models
+        begins = first * service.seconds
+        place = Steps(begins, service.seconds, steps, service.time_zone)
+        return scenario_over(service.pattern, place).models
+
+
+def terms_of(service: ZoneService) -> Terms:
+    """The terms of a zone of a service.
+
+    Args:
+        service: The zone.
+
+    Returns:
+        Its terms, as an audit uses them.
+    """
+    promise = service.promise
+    return Terms(
+        *service.scenario.terms,
+        service.policy,
+        roster=roster_digest(service),
+        secret="step" if promise is None else promise.secret,
+        epsilon=None if promise is None else stated_epsilon(service),
+        fallback_rate=service.fallback_rate,
+        eta_set_by=service.eta_set_by,
+        charged=service.learned.epsilon,
+        provenance=service.provenance,
+        continued=promise is not None and promise.secret == "interval",
+        other_epochs=None if service.pattern is None else _InOtherEpochs(service),
+        days=service.days,
+        accounts=partial(_accounts, service),
+        window=window_words(service),
+        window_steps=window_steps(service),
+    )
+
+
+_Stating = ReleaseRecord | ResumeRecord | TransferRecord  # records with an account
+
+
+def _accounts(service: ZoneService, ledger: LedgerState, number: int) -> AccountFinding:
+    """The first fault of the accounts that an epoch's records state, each computed again.
+
+    Each is computed from the records before it, with the code that chose it and from nothing else.
+
+    Args:
+        service: The zone as its file is now.
+        ledger: The zone's ledger.
+        number: Of the epoch.
+
+    Returns:
+        The finding.
+    """
+    epoch = ledger.epochs[number]
+    later = [*(one.seq for one in ledger.epochs), ledger.head.seq + 1][number + 1]
+    begun = None
+    if epoch.seconds == service.seconds:
+        begun = zone_in_epoch(service, epoch.digest, epoch.first)
+    if begun is None:
+        return AccountFinding(False)
+    state, due = first_state(begun), epoch_record(begun, epoch.digest)
+    for name in ("interval", "window", "occupancy", "time_zone", "eta", "models"):
+        if not _agree(getattr(epoch, name), getattr(due, name)):
+            return AccountFinding(True, epoch.seq, f"states other {name} than its terms")
+    account, rates = ZoneAccount(begun), list[float]()
+    bound = epoch.interval is None and epoch.window is None  # by promises made before it
+    for release in ledger.releases:
+        if not epoch.seq < release.seq < later:
+            continue
+        stated = release.account is not None or release.windows is not None
+        if stated or (bound and release.source == "readings"):
+            bound = bound and stated
+            known = _before(ledger, number, release.seq)
+            t = epoch.step(release.t)
+            choice = account.choose(known, t, state.scheduler, rates)
+            if choice is None:
+                text = "opens a block that its account does not admit"
+                return AccountFinding(True, release.seq, text)
+            accounts = (choice.account, choice.windows)
+            if stated and not _agree((release.account, release.windows), accounts):
+                text = "states another account than that of the records before it"
+                return AccountFinding(True, release.seq, text)
+            lost = state.scheduler.at(t, rates, choice.epsilon).epsilon
+            if not math.isclose(release.epsilon, lost, rel_tol=1e-9):
+                text = "loses another epsilon than its account chooses"
+                return AccountFinding(True, release.seq, text)
+        add_rates(rates, [release], epoch.first, begun.fallback_rate)
+    return _left_or_lost(account, ledger, number, range(epoch.seq, later))
+
+
+def _left_or_lost(
+    account: ZoneAccount, ledger: LedgerState, number: int, records: range
+) -> AccountFinding:
+    """The first house of an epoch that leaves, or gap that is booked, with too good an account."""
+
+    for move in ledger.transfers:
+        if move.seq in records and move.direction == "out":
+            rows, end = account.leaving(_before(ledger, number, move.seq))
+            windows = account.leaving_windows(_before(ledger, number, move.seq))
+            same = _agree(move.windows, windows)
+            if move.last < end or not same or not _covers(move.account, rows):
+                text = "states a better account of a house that leaves"
+                return AccountFinding(True, move.seq, text)
+    for gap in ledger.booked:
+        if gap.seq not in records:
+            continue
+        before = _before(ledger, number, gap.seq)
+        windows = account.windows_after_loss(before, gap.first, gap.last)
+        if not _holds(gap.windows, windows):
+            text = "states a better account of what is booked as lost"
+            return AccountFinding(True, gap.seq, text)
+        if ledger.epochs[number].interval is not None:
+            rows, until = account.after_loss(before, gap.first, gap.last)
+            booked = [row[0] for row in gap.account or ()]
+            same = len(booked) != len(rows) or _agree(booked, [row[0] for row in rows])
+            if (gap.until or 0) < until or not same or not _covers(gap.account, rows):
+                text = "states a better account of what is booked as lost"
+                return AccountFinding(True, gap.seq, text)
+    return AccountFinding(True)
+
+
+def _agree(stated: Any, right: Any) -> bool:
+    """Whether a part of a record is as computed again, but for the last digits of numbers."""
+    if isinstance(stated, (tuple, list)) and isinstance(right, (tuple, list)):
+        return len(stated) == len(right) and all(map(_agree, stated, right))
+    if isinstance(stated, Mapping) and isinstance(right, Mapping):
+        return stated.keys() == right.keys() and all(_agree(stated[k], right[k]) for k in right)
+    if isinstance(stated, float) and isinstance(right, float):
+        return math.isclose(stated, right, rel_tol=1e-9, abs_tol=1e-9)
+    return bool(stated == right)
+
+
+def _holds(windows: WindowRows | None, due: WindowRows | None) -> bool:
+    """Whether an account of windows on record has the promises and all blocks of another one."""
+    if due is None or windows is None:
+        return due is None
+    (promises, held), (due_promises, blocks) = windows, due
+    stated = list(held)
+    for block in blocks:
+        same = next((one for one in stated if _agree(tuple(one), tuple(block))), None)
+        if same is None:
+            return False
+        stated.remove(same)
+    return _agree(promises, due_promises)
+
+
+def _covers(rows: AccountRows | None, due: AccountRows | None) -> bool:
+    """Whether an account on record says that no less is known, and leaves no more room."""
+    if due is None or rows is None:
+        return due is None
+    stated, right = from_rows(rows).merged(), from_rows(due).merged()
+    near = 1e-9
+    return bool(
+        stated.known >= right.known * (1 - near)
+        and stated.room <= right.room * (1 + near)
+        and stated.low <= right.low + near
+        and stated.high >= right.high - near
+    )
+
+
+def _before(ledger: LedgerState, number: int, seq: int) -> LedgerState:
+    """The ledger as it was before a record."""
+
+    def before(records: Sequence[Any]) -> tuple[Any, ...]:
+        return tuple(one for one in records if one.seq < seq)
+
+    return replace(
+        ledger,
+        epoch=ledger.epochs[number],
+        epochs=ledger.epochs[: number + 1],
+        releases=ledger.releases[: bisect_left(ledger.releases, seq, key=lambda one: one.seq)],
+        transfers=before(ledger.transfers),
+        booked=before(ledger.booked),
+        gap=None,
+        gaps=before(ledger.gaps),
+    )
+
+
+def load_ledger(
+    store: str, *, zone: str | None, key: str | None, heads: Iterable[str]
+) -> tuple[tuple[Evidence, ...], Check]:
+    """All records of a store or an export, by zone, and the check of their chain.
+
+    Args:
+        store: A path or URL.
+        zone: Read this zone only.
+        key: Public key (hex) that all signatures must have.
+        heads: Digests that must be in the ledger.
+
+    Returns:
+        Evidence by zone, and the check.
+
+    Raises:
+        LedgerError: There are no records, or `key` or a head is no digest.
+    """
+    known: dict[str, str | None] = dict.fromkeys(heads)
+    for digest in known:
+        check_digits("head", digest)
+    read: list[Record] = []
+    with open_records(store, zone) as (records, durable):
+        report = check(_kept(records, read), verifier(key), {**known, **durable})
+    if not read and report.first_bad is None:
+        raise LedgerError(f"{store} has no such records; give another store or zone.")
+    by_zone: dict[str, list[Record]] = {}
+    for record in read:
+        by_zone.setdefault(record.zone, []).append(record)
+    places = {id(record): n for n, record in enumerate(read, 1)}
+    known_whole = report.standings if report.first_bad is None else {}
+    evidence = tuple(
+        replace(_evidence(name, records, places), ledger=known_whole.get(name))
+        for name, records in by_zone.items()
+    )
+    return evidence, _chain(report, key is not None, bool(known))
+
+
+def _kept(records: Iterable[Record], read: list[Record]) -> Iterator[Record]:
+    """Keep what is read, the record that breaks a rule included."""
+    for record in records:
+        read.append(record)
+        yield record
+
+
+def _chain(report: ChainReport, with_key: bool, with_heads: bool) -> Check:
+    if report.first_bad is not None:
+        text = f"Record {report.first_bad}: {report.reason} Nothing after it was looked at."
+        return Check("chain", "failed", text, report.first_bad)
+    parts = [f"{report.records} records are valid, signatures checked"]
+    parts.append("of the key given" if with_key else "of the key in the ledger itself")
+    if with_heads:
+        parts.append("and the heads seen earlier are in it")
+    missing = (
+        ""
+        if with_heads
+        else (" Without --head a chain written anew as a whole would look the same.")
+    )
+    return Check("chain", "passed", f"{', '.join(parts)}.{missing}")
+
+
+def _evidence(zone: str, records: Sequence[Record], places: Mapping[int, int]) -> Evidence:
+    """The evidence of a zone's records, whether or not its chain is valid."""
+    epochs: list[dict[str, Any]] = []
+    seen: set[tuple[int, int]] = set()  # steps with their length [s]
+    mode, repeated = "simulation", None
+    charges: list[tuple[int, float]] = []
+    gaps: list[LostSteps] = []
+    for record in records:
+        body, place = record.body, places[id(record)]
+        try:
+            if record.kind == "genesis":
+                mode = str(body["mode"])
+            elif record.kind == "epoch":
+                epochs.append(
+                    {
+                        "place": place,
+                        "digest": str(body["digest"]),
+                        "first": int(body["first"]),
+                        "horizon": int(body["horizon"]),
+                        "roster": body["roster"],
+                        "seconds": int(body["seconds"]),
+                        "entries": [],
+                        "lost": set(),
+                        "figures": _stated(body),
+                    }
+                )
+            elif record.kind == "schedule" and epochs:
+                epochs[-1] |= {"schedule": body["digest"], "committed": body["steps"]}
+            elif record.kind == "release":
+                step = (int(body["t"]), epochs[-1]["seconds"] if epochs else 0)
+                if step in seen and repeated is None:
+                    repeated = place
+                elif step not in seen and epochs:
+                    own = epochs[-1]
+                    own["entries"].append(_entry(record, place, own["first"]))
+                seen.add(step)
+            elif record.kind == "charge":
+                charges.append((place, float(body["epsilon"])))
+            elif record.kind == "gap" and epochs:
+                first, last = int(body["first"]), int(body["last"])
+                if gaps and gaps[-1].epsilon is None:  # the open one, extended
+                    gaps.pop()
+                gaps.append(LostSteps(place, first, last, seconds=epochs[-1]["seconds"]))
+                epochs[-1]["lost"] |= {t - epochs[-1]["first"] + 1 for t in range(first, last + 1)}
+            elif record.kind == "resume" and gaps:
+                cost = math.inf if body["epsilon"] is None else float(body["epsilon"])
+                gaps[-1] = replace(gaps[-1], place=place, epsilon=cost)
+        except (KeyError, TypeError, ValueError, LedgerError):
+            break  # a body with a wrong field, which the check of the chain reports
+    made = tuple(
+        RecordedEpoch(**{**one, "entries": tuple(one["entries"]), "lost": frozenset(one["lost"])})
+        for one in epochs
+    )
+    return Evidence(zone, "ledger", made, mode, repeated, tuple(charges), tuple(gaps))
+
+
+def _stated(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Figures of an epoch's record that follow from its terms."""
+    names = (
+        "horizon",
+        "exact",
+        "interval",
+        "window",
+        "houses",
+        "occupancy",
+    )
+    found = {name: body[name] for name in names if name in body}
+    if "houses" in found:
+        text, n = found["houses"], HOUSE_DIGITS
+        found["houses"] = tuple(text[at : at + n] for at in range(0, len(text), n))
+    return found
+
+
+def _entry(record: Record, place: int, first: int) -> RecordedRelease:
+    found = ReleaseRecord.from_record(record)
+    own = replace(found.release, t=found.t - first + 1, applies_from=found.applies_from - first + 1)
+    houses = found.counts.get("houses")
+    times = (found.published_at, found.applies_start)
+    return RecordedRelease(place, own, found.source, houses, found.start, *times)
+
+
+def load_heads(path: Path) -> list[str]:
+    """Digests of records that a reader kept.
+
+    Args:
+        path: A text file with a digest a line, or saved answers of a price feed (JSON).
+
+    Returns:
+        The digests, each once.
+
+    Raises:
+        FileError: The file holds none.
+    """
+    text = read_text(path)
+    found = [line.strip() for line in text.splitlines() if is_hex(line.strip(), 64)]
+    try:
+        values = [json.loads(text)]
+    except ValueError:
+        values = []
+        for line in text.splitlines():
+            try:
+                values.append(json.loads(line))
+            except ValueError:
+                continue
+    for value in values:
+        found += _heads_in(value)
+    if not found:
+        raise FileError(f"{path} holds no head; give digests, one a line, or saved prices (JSON).")
+    return list(dict.fromkeys(found))
+
+
+def _heads_in(value: Any) -> list[str]:
+    if isinstance(value, Mapping):
+        own = [value["head"]] if is_hex(value.get("head"), 64) else []
+        return own + [head for item in value.values() for head in _heads_in(item)]
+    if isinstance(value, list):
+        return [head for item in value for head in _heads_in(item)]
+    return []
+
+
+def load_factory(name: str) -> Factory:
+    """Import the factory of a publisher; modules of the current folder are found, too.
+
+    Args:
+        name: MODULE:FACTORY.
+
+    Returns:
+        The factory.
+
+    Raises:
+        FileError: It cannot be imported, or is not callable.
+    """
+    module, colon, attribute = name.partition(":")
+    if not (module and colon and attribute):
+        raise FileError(
+            f"publisher is {name!r}; give MODULE:FACTORY such as hushgrid.audit.behaviour:hushgrid."
+        )
+    if os.getcwd() not in sys.path:  # noqa: PTH109
+        sys.path.insert(0, os.getcwd())  # noqa: PTH109
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except ImportError as error:
+        raise FileError(
+            f"publisher {name!r} cannot be imported ({error}); give a module that Python finds."
+        ) from None
+    except AttributeError:
+        raise FileError(
+            f"publisher {name!r} has no {attribute}; give a factory of module {module}."
+        ) from None
+    if not callable(found):
+        raise FileError(f"publisher {name!r} is no factory; give something that can be called.")
+    factory: Factory = found
+    return factory
+
+
+def attack_scores(case: AuditInput, seed: int) -> dict[str, Any] | None:
+    """Two attacks on a trace that includes the true occupancy, scored.
+
+    Args:
+        case: What is audited.
+        seed: Random seed.
+
+    Returns:
+        Figures by what the adversary knows; None for anything else than such a trace.
+    """
+    from hushgrid.adversary.attack import attack
+    from hushgrid.model.zone import Scenario
+    from hushgrid.report.attack import attack_figures
+
+    recorded = case.recorded
+    if recorded is None or recorded.truth is None or not case.terms:
+        return None
+    terms = case.terms[0]
+    if terms.first_state().digest != recorded.digest:
+        return None
+    world = Scenario(terms.zone, terms.tariff, terms.models, terms.consumption)
+    found = {}
+    for knows in ("none", "others"):
+        asked: dict[str, Any] = {"knows": knows, "clamp": terms.policy.clamp, "seed": seed}
+        try:
+            found[knows] = attack_figures(attack(world, recorded.releases, recorded.truth, **asked))
+        except HushgridError:  # no filter reads these terms
+            continue
+    return found or None
+
+
+def fingerprint(path: Path) -> str | None:
+    """SHA-256 of a file.
+
+    Args:
+        path: The file.
+
+    Returns:
+        64 hexadecimal digits; None where it cannot be read, or holds private models, of which a
+        guess could be checked.
+    """
+    try:
+        if path.suffix == ".toml":
+            learned = TomlFile(path).content.get("learned")
+            if isinstance(learned, Mapping) and learned.get("provenance") == "private":
+                return None
+        return sha256(path.read_bytes()).hexdigest() if path.is_file() else None
+    except OSError:
+        return None

@@ -1,1 +1,0 @@
-"""Clients of the service, their secrets, tokens and sessions."""

@@ -1,1 +1,0 @@
-"""Days of readings at once: aggregated by an engine, released by the curator (docs/batch.md)."""

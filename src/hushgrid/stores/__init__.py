@@ -1,0 +1,1 @@
+"""Stores over SQLite or PostgreSQL: ledger, readings, clients, objects of OpenADR."""

@@ -1,0 +1,785 @@
+"""The rules of a ledger: which record may follow, and the folds built on that.
+
+Appending, verifying and resuming all go through `follow`. Pure: signatures are verified by a
+function that is passed in. At the end, what a store of records must do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from types import MappingProxyType
+from typing import Any, Protocol, Self, runtime_checkable
+
+from hushgrid.errors import LedgerError, LedgerHeldError
+from hushgrid.stores.ledger.records import (
+    NOTHING,
+    TYPES,
+    ChargeRecord,
+    ClosedRecord,
+    Columns,
+    EpochRecord,
+    GapRecord,
+    GenesisRecord,
+    Head,
+    LedgerEntry,
+    LedgerState,
+    OpenedRecord,
+    Record,
+    ReleaseRecord,
+    Releases,
+    ResumeRecord,
+    ScheduleRecord,
+    TransferRecord,
+    UnreadRelease,
+    digest_of,
+    from_verified,
+    unmatched,
+)
+
+Verify = Callable[[str, str, str], bool]  # (public key, digest, signature), all in hex
+
+
+@dataclass(frozen=True, slots=True)
+class ChainPosition:
+    """The end of a chain as far as the rules need it; its size does not grow with the chain.
+
+    Attributes:
+        zone: The zone.
+        mode: Whether the releases are real or simulated.
+        key: Public key of all signatures (hex).
+        head: The last record.
+        epoch: The present epoch.
+        schedule: The digest committed to in the present epoch.
+        last_t: The last step published or lost in a gap; less than the present epoch's first
+            where that has neither.
+        end: End of the last interval published [UTC epoch s].
+        reach: End of all that is published or lost in a gap [UTC epoch s].
+        charged: What every house spent on models, by their digests.
+        gap: The open gap: no release from readings until it is booked.
+        opened: The first step of the block of steps that was opened last.
+        closed: The record by which the ledger was closed; None while it is open.
+    """
+
+    zone: str
+    mode: str
+    key: str
+    head: Head
+    epoch: EpochRecord | None = None
+    schedule: str | None = None
+    last_t: int = 0
+    end: int = 0  # [UTC epoch s] of the last interval published
+    reach: int = 0
+    charged: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    gap: GapRecord | None = None  # open: no release from readings until it is booked
+    opened: int = 0
+    closed: ClosedRecord | None = None
+
+
+def follow(
+    place: ChainPosition | None, record: Record, verify: Verify | None = None
+) -> ChainPosition:
+    """The position after a record.
+
+    Args:
+        place: The position before it; None before the first record.
+        record: The record.
+        verify: Verifies its signature; None: it is not verified.
+
+    Returns:
+        The new position.
+
+    Raises:
+        LedgerError: The record breaks a rule.
+    """
+    return _followed(place, record, verify)[0]
+
+
+def _followed(
+    place: ChainPosition | None, record: Record, verify: Verify | None
+) -> tuple[ChainPosition, LedgerEntry]:
+    """The position after a record, and the record's entry."""
+    _check_link(place, record)
+    entry = TYPES[record.kind].from_record(record)
+    if (place is None) != isinstance(entry, GenesisRecord):
+        raise LedgerError(
+            f"record {record.seq} of zone {record.zone!r} is of kind {record.kind};"
+            " a chain begins with genesis and has no other."
+        )
+    if isinstance(entry, GenesisRecord) and entry.format != 1:
+        raise LedgerError(
+            f"the ledger of zone {record.zone!r} has format {entry.format}; give a ledger of format"
+            " 1, or read it with the version of hushgrid that wrote it."
+        )
+    key = entry.key if isinstance(entry, GenesisRecord) else place.key if place else ""
+    if verify is not None and not verify(key, record.digest, record.signature):
+        raise LedgerError(
+            f"the signature of record {record.seq} of zone {record.zone!r} is not of the key in"
+            " its genesis; it was forged or changed."
+        )
+    head = Head(record.seq, record.digest)
+    if place is not None and place.closed is not None and not isinstance(entry, OpenedRecord):
+        raise LedgerError(
+            f"record {record.seq} of zone {record.zone!r} follows the one that closed the ledger;"
+            " nothing can be appended to it."
+        )
+    if isinstance(entry, GenesisRecord):
+        return ChainPosition(record.zone, entry.mode, key, head), entry
+    return replace(_RULES[record.kind](place, entry), head=head), entry
+
+
+def _check_link(place: ChainPosition | None, record: Record) -> None:
+    seq, digest = place.head if place else Head(0, NOTHING)
+    if place is not None and record.zone != place.zone:
+        raise LedgerError(
+            f"the record is of zone {record.zone!r} in a chain of {place.zone!r};"
+            " each zone has a chain of its own."
+        )
+    if record.seq != seq + 1:
+        raise LedgerError(
+            f"the record after {seq} of zone {record.zone!r} has number {record.seq};"
+            " one was removed, repeated or moved."
+        )
+    if record.prev != digest:
+        raise LedgerError(
+            f"record {record.seq} of zone {record.zone!r} follows {record.prev[:12]} but the one"
+            f" before it has digest {digest[:12]}; one of them was changed."
+        )
+    if record.digest != digest_of(record):
+        raise LedgerError(
+            f"record {record.seq} of zone {record.zone!r} does not have the digest it states;"
+            " it was changed."
+        )
+
+
+def _epoch(place: ChainPosition, entry: EpochRecord) -> ChainPosition:
+    _check_no_gap(place, "an epoch")
+    if entry.first * entry.seconds < place.reach:  # steps may differ in length
+        raise LedgerError(
+            f"epoch begins at step {entry.first} of {entry.seconds} s but what is published of zone"
+            f" {place.zone!r} reaches to {place.reach}; begin after it."
+        )
+    if not (entry.interval is None) == (entry.models is None) == (entry.eta is None):
+        raise LedgerError(
+            f"epoch from step {entry.first} has interval {entry.interval}, but"
+            f" {'no' if entry.models is None else 'some'} models and eta {entry.eta}; give all of"
+            " them, or none."
+        )
+    last_t = min(place.last_t, entry.first - 1)
+    return replace(place, epoch=entry, schedule=None, last_t=last_t, opened=0)
+
+
+def _schedule(place: ChainPosition, entry: ScheduleRecord) -> ChainPosition:
+    if place.epoch is None:
+        raise LedgerError(f"zone {place.zone!r} has a schedule but no epoch; append one first.")
+    if place.schedule is not None:
+        raise LedgerError(
+            f"the epoch of zone {place.zone!r} has a second schedule; a schedule is committed to"
+            " once, open a new epoch for another."
+        )
+    return replace(place, schedule=entry.digest)
+
+
+def _release(place: ChainPosition, entry: ReleaseRecord) -> ChainPosition:
+    _check_marks(place, entry)
+    _check_time(place, entry)
+    if entry.source == "fallback":
+        if entry.digest is not None or entry.estimate is not None:
+            raise LedgerError(f"step {entry.t} is a fallback but names a model; leave it out.")
+    else:
+        _check_terms(place, entry)
+    if entry.source == "readings":
+        _check_no_gap(place, f"step {entry.t} from readings")
+        _check_noise(place, entry)
+    elif (
+        entry.load_hat is not None
+        or any(getattr(entry, name) != 0 for name in _COSTS)
+        or _has_account(entry)
+    ):
+        raise LedgerError(
+            f"step {entry.t} is a {entry.source} but has a load or a cost;"
+            " only what comes from readings has them."
+        )
+    return _after(place, entry)
+
+
+def _after(place: ChainPosition, entry: ReleaseRecord) -> ChainPosition:
+    end = entry.start + (place.epoch.seconds if place.epoch else 1)
+    opened = _first_of_block(entry) if _has_account(entry) else place.opened
+    return replace(place, last_t=entry.t, end=end, reach=max(place.reach, end), opened=opened)
+
+
+# no field beyond these: a release without readings has no optional ones that a reading is in
+_COSTS = ("put_back", "scale", "epsilon", "delta", "epsilon_any")
+
+
+def _check_marks(place: ChainPosition, entry: ReleaseRecord) -> None:
+    if entry.zone != place.zone:
+        raise LedgerError(
+            f"release is of zone {entry.zone!r} in the ledger of {place.zone!r};"
+            " each zone has a chain of its own."
+        )
+    if entry.simulated != (place.mode == "simulation"):
+        raise LedgerError(
+            f"step {entry.t} has simulated = {entry.simulated} in a {place.mode} ledger;"
+            " simulated noise goes into a simulation ledger alone, which marks every release."
+        )
+
+
+def _check_time(place: ChainPosition, entry: ReleaseRecord) -> None:
+    t, start = entry.t, entry.start
+    if t <= place.last_t:
+        raise LedgerError(
+            f"step t is {t} but step {place.last_t} of zone {place.zone!r} is published; each step"
+            " is published once and in order. Did the clock go back?"
+        )
+    if start < place.end:
+        raise LedgerError(
+            f"step {t} starts at {start} but what is published of zone {place.zone!r} reaches to"
+            f" {place.end}; intervals may not overlap. Did the clock go back?"
+        )
+    if entry.applies_from <= t or entry.applies_start <= start:
+        raise LedgerError(
+            f"step {t} has a rate from step {entry.applies_from}, {entry.applies_start} on;"
+            " a rate holds for later steps than its own."
+        )
+
+
+def _check_terms(place: ChainPosition, entry: ReleaseRecord) -> None:
+    t, epoch = entry.t, place.epoch
+    if epoch is None or t < epoch.first:
+        raise LedgerError(f"step {t} of zone {place.zone!r} is in no epoch; append one first.")
+    if place.schedule is None:
+        raise LedgerError(
+            f"step {t} is in an epoch of zone {place.zone!r} without a schedule; commit to one"
+            " before the first release."
+        )
+    if entry.digest != epoch.digest:
+        raise LedgerError(
+            f"step {t} has digest {str(entry.digest)[:12]} but its epoch {epoch.digest[:12]};"
+            " open a new epoch when zone, models or policy change."
+        )
+
+
+def _check_noise(place: ChainPosition, entry: ReleaseRecord) -> None:
+    t, epoch = entry.t, place.epoch
+    if epoch is None or epoch.step(t) > epoch.horizon:
+        raise LedgerError(
+            f"step {t} is beyond the horizon of its epoch; publish the public forecast."
+        )
+    if entry.load_hat is None:
+        raise LedgerError(f"step {t} is from readings but has no load_hat; give the release's own.")
+    if entry.scale == 0 and not epoch.exact:
+        raise LedgerError(
+            f"step {t} has scale 0 Wh and its epoch does not say exact; a release needs noise."
+        )
+    if (entry.noise == "none") != (entry.scale == 0):
+        raise LedgerError(
+            f"step {t} has noise {entry.noise} at scale {entry.scale:g} Wh; noise is none"
+            " where the scale is 0 and nowhere else."
+        )
+    if (entry.noise == "block") != (entry.block is not None):
+        raise LedgerError(
+            f"step {t} has noise {entry.noise} and block {entry.block}; a release whose noise lasts"
+            " a block of steps says its place there, and no other does."
+        )
+    if entry.block is not None and t - entry.block["place"] + 1 < epoch.first:
+        raise LedgerError(
+            f"step {t} is in a block that begins before its epoch; give the epoch's own blocks."
+        )
+    promised = epoch.interval is not None or epoch.window is not None
+    opens = promised and _first_of_block(entry) != place.opened
+    if opens != _has_account(entry) and (promised or entry.account is not None):
+        raise LedgerError(
+            f"step {t} has {'no' if opens else 'an'} account; the first release of each block of"
+            " steps under a promise about intervals or windows has one, and no other does."
+        )
+
+
+def _has_account(entry: ReleaseRecord) -> bool:
+    return entry.account is not None or entry.windows is not None
+
+
+def _first_of_block(entry: ReleaseRecord) -> int:
+    return int(entry.t - entry.block["place"] + 1 if entry.block else entry.t)
+
+
+def _transfer(place: ChainPosition, entry: TransferRecord) -> ChainPosition:
+    if (entry.direction == "in") != (entry.out is not None):
+        raise LedgerError(
+            f"transfer has direction {entry.direction} and out = {entry.out}; a house that"
+            " comes in names the record by which it left, one that goes out has none yet."
+        )
+    if entry.direction == "out":
+        _check_no_gap(place, "a house that leaves")
+    return place
+
+
+def _charge(place: ChainPosition, entry: ChargeRecord) -> ChainPosition:
+    if entry.digest in place.charged:
+        raise LedgerError(
+            f"{entry.what} of zone {place.zone!r} are charged already"
+            f" ({entry.digest[:12]}); the same thing is charged once."
+        )
+    return replace(place, charged=MappingProxyType({**place.charged, entry.digest: entry.epsilon}))
+
+
+def _gap(place: ChainPosition, entry: GapRecord) -> ChainPosition:
+    if (before := place.gap) is not None and not (
+        entry.first <= before.first
+        and before.last <= entry.last
+        and (entry.first, entry.last) != (before.first, before.last)
+    ):
+        _check_no_gap(place, "a gap that does not extend the open one")
+    if place.epoch is None or not place.epoch.first <= entry.first <= entry.last:
+        raise LedgerError(
+            f"a gap of zone {place.zone!r} goes from step {entry.first} to {entry.last}; give"
+            " steps of the present epoch, in order."
+        )
+    found = replace(entry, seq=before.seq) if before else entry
+    reach = max(place.reach, (entry.last + 1) * place.epoch.seconds)
+    return replace(place, gap=found, last_t=max(place.last_t, entry.last), reach=reach)
+
+
+def _resume(place: ChainPosition, entry: ResumeRecord) -> ChainPosition:
+    gap = place.gap
+    if gap is None or (gap.first, gap.last) != (entry.first, entry.last):
+        raise LedgerError(
+            f"zone {place.zone!r} is resumed after steps {entry.first} to {entry.last}, which"
+            " are no open gap; book the gap that is open."
+        )
+    promised = place.epoch is not None and place.epoch.interval is not None
+    accounted = entry.account is not None or entry.windows is not None
+    if (promised and entry.account is None) or accounted != (entry.until is not None):
+        raise LedgerError(
+            f"zone {place.zone!r} is resumed with"
+            f" {'no' if entry.account is None else 'an'} account; give one with its step under an"
+            " interval promise, and none without."
+        )
+    if (entry.until or gap.last) < gap.last:
+        raise LedgerError(
+            f"zone {place.zone!r} is resumed with an account of step {entry.until}; give one of the"
+            " last lost step or a later one."
+        )
+    return replace(place, gap=None, opened=0)
+
+
+def _check_no_gap(place: ChainPosition, what: str) -> None:
+    if place.gap is not None:
+        raise LedgerError(
+            f"{what} of zone {place.zone!r} follows a gap (steps {place.gap.first} to"
+            f" {place.gap.last}) that is not booked; run hushgrid resume first."
+        )
+
+
+def _closed(place: ChainPosition, entry: ClosedRecord) -> ChainPosition:
+    _check_no_gap(place, "the end of the ledger")
+    return replace(place, closed=entry)
+
+
+def _opened(place: ChainPosition, entry: OpenedRecord) -> ChainPosition:
+    if place.closed is None or entry.closed != place.closed.head:
+        raise LedgerError(
+            f"zone {place.zone!r} has a record that opens a ledger which was not closed just"
+            " before; import a closed one."
+        )
+    return replace(place, closed=None)
+
+
+_RULES: Mapping[str, Callable[[Any, Any], ChainPosition]] = {
+    "epoch": _epoch,
+    "schedule": _schedule,
+    "release": _release,
+    "transfer": _transfer,
+    "charge": _charge,
+    "gap": _gap,
+    "resume": _resume,
+    "closed": _closed,
+    "opened": _opened,
+}
+
+
+class Fold:
+    """Folds the records of one zone in order.
+
+    Args:
+        verify: Verifies signatures; None: they are not verified.
+
+    Attributes:
+        place: Where the chain is; None before the first record.
+    """
+
+    def __init__(self, verify: Verify | None = None) -> None:
+        self.place: ChainPosition | None = None
+        self._verify = verify
+        self._signature = ""
+        self._releases = Releases()
+        self._kept: dict[type[LedgerEntry], Any] = {one: [] for one in TYPES.values()}
+        self._kept[ReleaseRecord] = self._releases
+
+    @property
+    def seq(self) -> int:
+        """The number of the last record; 0 before any."""
+        return self.place.head.seq if self.place else 0
+
+    @property
+    def gaps(self) -> tuple[GapRecord, ...]:
+        """The gaps so far, in order."""
+        return tuple(self._kept[GapRecord])
+
+    def clear(self) -> None:
+        """Start again, when the ledger was replaced by another one."""
+        self.place, self._signature = None, ""
+        for one in self._kept.values():
+            one.clear()
+
+    def check(self, record: Record) -> ChainPosition:
+        """The position after the record; LedgerError where it breaks a rule. Changes nothing."""
+        return follow(self.place, record, self._verify)
+
+    def take_known(self, rows: Iterable[Columns]) -> None:
+        """Add records that were verified before: of releases nothing is checked.
+
+        Args:
+            rows: The columns of the records, in order.
+        """
+        for run, some in groupby(rows, lambda row: bool(row[2] == "release")):
+            if not run or self.place is None:
+                for row in some:
+                    self.take(from_verified(row))
+                continue
+            taken = len(self._releases)
+            self._releases.items += map(UnreadRelease, some)
+            last = self._releases[-1]  # later than the others, so that only its place counts
+            first = self._releases[taken].seq
+            newest = [self._releases.newest("account"), self._releases.newest("windows")]
+            opened = [_first_of_block(one) for one in newest if one and one.seq >= first]
+            self.place = replace(
+                _after(self.place, last),
+                head=Head(last.seq, last.head),
+                opened=max(opened, default=self.place.opened),
+            )
+            self._signature = last.signature
+
+    def take(self, record: Record) -> None:
+        """Add one record; raises LedgerError and changes nothing if it breaks a rule."""
+        self.place, entry = _followed(self.place, record, self._verify)
+        self._signature = record.signature
+        kept = self._kept[type(entry)]
+        if isinstance(entry, GapRecord) and self.place.gap is not None:
+            entry = self.place.gap
+            if kept and kept[-1].seq == entry.seq:  # the open one, extended
+                kept.pop()
+        kept.append(entry)
+
+    @property
+    def standing(self) -> LedgerState:
+        """The ledger state after the records so far."""
+        place = self.place
+        if place is None:
+            raise LedgerError("the ledger has no record; its first is the genesis.")
+        self._releases.newest("account")  # so that no copy has to look for them
+        self._releases.newest("windows")
+        return LedgerState(
+            zone=place.zone,
+            mode=place.mode,
+            key=place.key,
+            head=place.head,
+            signature=self._signature,
+            epoch=place.epoch,
+            schedule=place.schedule,
+            epochs=tuple(self._kept[EpochRecord]),
+            releases=Releases(self._releases),
+            transfers=tuple(self._kept[TransferRecord]),
+            charged=place.charged,
+            charges=tuple(self._kept[ChargeRecord]),
+            gap=place.gap,
+            gaps=tuple(self._kept[GapRecord]),
+            booked=tuple(self._kept[ResumeRecord]),
+            closed=place.closed,
+        )
+
+
+def fold(records: Iterable[Record], verify: Verify | None = None) -> LedgerState:
+    """The ledger state after a zone's records.
+
+    Args:
+        records: The records in order.
+        verify: Verifies signatures; None: they are not verified.
+
+    Returns:
+        The state. The first record that breaks a rule is a LedgerError.
+    """
+    under_way = Fold(verify)
+    for record in records:
+        under_way.take(record)
+    return under_way.standing
+
+
+@dataclass(frozen=True, slots=True)
+class ChainReport:
+    """The result of verifying chains.
+
+    Attributes:
+        records: How many records are valid, up to the first that is not.
+        head: Digest of the last valid record.
+        first_bad: The first bad record among those given, from 1: for one zone its number, for an
+            export its line. None where all are valid.
+        reason: What is wrong with it.
+        standings: Ledger state of each zone after the valid records.
+    """
+
+    records: int
+    head: str | None
+    first_bad: int | None
+    reason: str | None
+    standings: Mapping[str, LedgerState]
+
+
+def check(
+    records: Iterable[Record],
+    verify: Verify | None = None,
+    known: Mapping[str, str | None] = MappingProxyType({}),
+) -> ChainReport:
+    """Verify a zone's chain, or several zones' one after the other in the order of their names.
+
+    Args:
+        records: The records.
+        verify: Verifies signatures; None: they are not verified.
+        known: Digests from elsewhere that must be among the records, with their zones where those
+            are known.
+
+    Returns:
+        What was found; a bad record is no error.
+    """
+    folds: dict[str, Fold] = {}
+    under_way, n, reason, head = Fold(verify), 0, None, None
+    wanted = dict(known)
+    try:
+        for record in records:
+            place = under_way.place
+            if place is not None and record.zone > place.zone:  # the next zone's chain
+                _check_all_there(wanted, place.zone)
+                under_way = Fold(verify)
+            under_way.take(record)
+            folds[record.zone] = under_way
+            wanted.pop(record.digest, None)
+            n, head = n + 1, record.digest
+        _check_all_there(wanted)
+    except LedgerError as error:
+        reason = str(error)
+    standings = {zone: fold.standing for zone, fold in folds.items()}
+    first_bad = None if reason is None else n + 1
+    if reason is None and (misfit := unmatched(standings)):
+        before = sum(s.head.seq for zone, s in standings.items() if zone < misfit.zone)
+        first_bad, reason = before + misfit.seq, misfit.reason
+    return ChainReport(n, head, first_bad, reason, standings)
+
+
+def _check_all_there(wanted: Mapping[str, str | None], zone: str | None = None) -> None:
+    """Require the known digests at the end of a zone, or of all zones."""
+    for digest, of_zone in wanted.items():
+        if zone is None or zone == of_zone:
+            raise LedgerError(
+                f"record {digest[:12]} is known from elsewhere and not in the ledger;"
+                " its end was lost, or it was written anew."
+            )
+
+
+# ---- stores of records
+
+
+@runtime_checkable
+class LedgerStore(Protocol):
+    """Chains of records by zone, which only grow.
+
+    After an error of `append` the record may be there or not: read `head` to know.
+    """
+
+    def append(self, record: Record) -> None:
+        """Add the next record of a zone whose `writer` is held here; durable on return.
+
+        Raises:
+            LedgerError: The number exists, the record does not follow, the step has a release, or
+                the store cannot be written.
+        """
+        ...
+
+    def append_all(self, records: Sequence[Record]) -> None:
+        """Add the first records of a zone whose `writer` is held here: all of them, or none.
+
+        Raises:
+            LedgerError: The zone has records, one does not follow, or the store cannot be written.
+        """
+        ...
+
+    def records(self, zone: str, after_seq: int = 0) -> Iterator[Record]:
+        """A zone's records in order.
+
+        Args:
+            zone: The zone.
+            after_seq: The first is the one after this number.
+        """
+        ...
+
+    def head(self, zone: str) -> Record | None:
+        """A zone's last record."""
+        ...
+
+    def witness(self, zone: str) -> str | None:
+        """The digest of the last record known to be durable, where that is kept apart from them.
+
+        Read it before the records: they can then only be ahead of it, unless some were lost.
+        """
+        ...
+
+    def zones(self) -> tuple[str, ...]:
+        """The zones that have records, sorted."""
+        ...
+
+    def writer(self, zone: str) -> AbstractContextManager[None]:
+        """The right to append to a zone, held by one at a time.
+
+        Raises:
+            LedgerHeldError: Another one holds it.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of files and connections."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+@runtime_checkable
+class Judged(Protocol):
+    """A store that keeps, apart from the records, what shows that some are missing."""
+
+    def settle(self, zone: str) -> None:
+        """What may be missing is judged: note the zone as it is; its `writer` is held here.
+
+        Until then nothing that shows a loss may be overwritten.
+        """
+        ...
+
+
+@runtime_checkable
+class Replicated(Judged, Protocol):
+    """A store whose server may be replaced by a standby that lacks the last records."""
+
+    def moved(self, zone: str) -> bool | None:
+        """Whether another server answers than at the last `settle`, or another timeline of it.
+
+        Also where the ledger's table was made anew since. None where that is not known.
+        """
+        ...
+
+
+@runtime_checkable
+class Dated(Replicated, Protocol):
+    """A store that knows since when the ledger is on its server."""
+
+    def timeline(self) -> str | None:
+        """System identifier and timeline of the server; None where it does not say."""
+        ...
+
+    def since(self) -> int:
+        """When the ledger was noted on the server that answers [UTC epoch s]; 0: it began there."""
+        ...
+
+
+@runtime_checkable
+class Checkpointed(Protocol):
+    """A store that keeps a checkpoint of each zone's replay, apart from the records."""
+
+    def checkpoint(self, zone: str) -> Sequence[Any] | None:
+        """The fields of the zone's `Checkpoint` as they are kept; None where there is none."""
+        ...
+
+    def keep_checkpoint(self, checkpoint: Sequence[Any]) -> None:
+        """Keep a checkpoint in place of the zone's last one."""
+        ...
+
+    def newest(self, zone: str, kind: str) -> Record | None:
+        """A zone's last record of a kind; None without one."""
+        ...
+
+    def columns(self, zone: str, after_seq: int = 0) -> Iterator[Sequence[Any]]:
+        """A zone's records in order, each as its columns: the arguments of `from_fields`."""
+        ...
+
+
+def check_next(zone: str, head: Record | None, record: Record) -> None:
+    """What every store asks of a record before it takes it.
+
+    Args:
+        zone: The zone.
+        head: Its last record.
+        record: The next one.
+
+    Raises:
+        LedgerError: It does not follow, or does not have the digest it states.
+    """
+    seq, digest = (head.seq, head.digest) if head else (0, NOTHING)
+    if record.digest != digest_of(record):
+        raise LedgerError(
+            f"record {record.seq} of zone {zone!r} does not have the digest it states;"
+            " make records with seal."
+        )
+    if head is not None and head.kind == "closed" and record.kind != "opened":
+        raise LedgerError(f"the ledger of zone {zone!r} is closed; nothing can be appended to it.")
+    if record.seq <= seq:
+        raise LedgerError(
+            f"record {record.seq} of zone {zone!r} exists already, up to {seq};"
+            " another writer was here, open the ledger again."
+        )
+    if record.seq != seq + 1 or record.prev != digest:
+        raise LedgerError(
+            f"record {record.seq} of zone {zone!r} does not follow record {seq}"
+            f" ({digest[:12]}); open the ledger again."
+        )
+
+
+def not_held(zone: str) -> LedgerError:
+    """The error of an append without the lock.
+
+    Args:
+        zone: The zone's name.
+
+    Returns:
+        The error, to be raised.
+    """
+    return LedgerError(f"zone {zone!r} has no writer here; append inside `with writer(zone)`.")
+
+
+def held_elsewhere(zone: str) -> LedgerHeldError:
+    """The error of a second writer.
+
+    Args:
+        zone: The zone's name.
+
+    Returns:
+        The error, to be raised.
+    """
+    return LedgerHeldError(
+        f"zone {zone!r} has a writer already; a zone has one at a time, stop the other one."
+    )
+
+
+def twice(record: Record) -> LedgerError:
+    """The error of a second release of a step.
+
+    Args:
+        record: The second one.
+
+    Returns:
+        The error, to be raised.
+    """
+    return LedgerError(
+        f"step {record.t} of zone {record.zone!r} is published already; show the stored release."
+    )

@@ -1,0 +1,1159 @@
+"""Price feeds: the releases of each zone, the forecast, and the bodies that the feeds serve.
+
+A body is made once for a release and kept as bytes. It is valid until the next release is due, so
+that a proxy can serve it from its cache. The forecast is post-processing of published releases
+and the public model; no reading is used.
+"""
+
+from __future__ import annotations
+
+import bisect
+import hashlib
+import json
+import logging
+import math
+import re
+import threading
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from itertools import chain, count
+from typing import Any, NamedTuple
+
+from hushgrid.belief.estimate import LoadMixture, intervals
+from hushgrid.belief.load_filter import informed
+from hushgrid.belief.rate_interval import LEVEL, noise_interval, posterior_interval, rate_range
+from hushgrid.curator.clock import Clock
+from hushgrid.curator.curator import PresentPrices, price, utc
+from hushgrid.curator.replay import PublicReplay
+from hushgrid.files.deployment import Charges, ZoneService
+from hushgrid.mechanism.release import Release
+from hushgrid.model.zone import feed_in_rate, public_rate
+from hushgrid.stores.ledger.records import ReleaseRecord, Releases
+
+DAY = 86_400  # [s]
+LIMIT = 3000  # prices of an answer where nothing else is asked for: two days of minutes
+MOST = 10_000  # prices of an answer
+
+
+class Range(NamedTuple):
+    """The rates between which the optimal one lies with 95 per cent.
+
+    Attributes:
+        low: [currency/kWh]
+        high: [currency/kWh]
+    """
+
+    low: float
+    high: float
+
+
+class Guess(NamedTuple):
+    """An expected price.
+
+    Attributes:
+        start: When it begins [UTC epoch s].
+        rate: [currency/kWh]
+        within: Where the optimal rate lies; None: not known.
+        source: What it is made from.
+        feed_in: Rate of what is fed in [currency/kWh]; None: the tariff has none.
+    """
+
+    start: int
+    rate: float
+    within: Range | None = None
+    source: str = "forecast"
+    feed_in: float | None = None
+
+
+def fallback(zone: ZoneService, start: int) -> Guess:
+    """The price of an interval where nothing can be expected.
+
+    Args:
+        zone: The zone.
+        start: Start of the interval [UTC epoch s].
+
+    Returns:
+        The fallback rate, and the feed-in rate of no load.
+    """
+    feed_in = feed_in_rate(None, zone.scenario.tariff)
+    return Guess(start, zone.fallback_rate, source="fallback", feed_in=feed_in)
+
+
+class PriceRange(NamedTuple):
+    """The prices that a request asks for.
+
+    Attributes:
+        since: Start of the first [UTC epoch s]; None: a day before the newest, or later where the
+            limit leaves out the oldest.
+        until: Prices start before it [UTC epoch s]; None: the end of the forecast.
+        limit: The most prices of an answer.
+    """
+
+    since: int | None = None
+    until: int | None = None
+    limit: int = LIMIT
+
+
+USUAL = PriceRange()
+NO_RANGES: Mapping[int, Range] = {}
+
+
+class PriceEntry(NamedTuple):
+    """One price.
+
+    Attributes:
+        start: Start of its interval [UTC epoch s].
+        end: End of its interval [UTC epoch s].
+        rate: Price of energy [currency/kWh].
+        forecast: Whether it is expected and not published.
+        source: What it is made from.
+        within: Where the optimal rate lies; None: not known.
+        total: The price with charges [currency/kWh].
+        total_within: Where the optimal rate lies with charges; None: not known, or no charges.
+        feed_in: Rate of what is fed in [currency/kWh]; None: there is none.
+    """
+
+    start: int
+    end: int
+    rate: float
+    forecast: bool
+    source: str
+    within: Range | None
+    total: float
+    total_within: Range | None
+    feed_in: float | None = None
+
+
+class Series(NamedTuple):
+    """Prices of a zone in order of time.
+
+    Attributes:
+        zone: The zone.
+        currency: Of the rates.
+        seconds: Length of an interval [s].
+        simulated: Whether noise is simulated.
+        head: Digest of the newest release's record.
+        entries: The prices.
+        following: Where the rest begins that the limit left out [UTC epoch s].
+        digits: Digits after the point of a price; None: all.
+    """
+
+    zone: str
+    currency: str
+    seconds: int
+    simulated: bool
+    head: str
+    entries: tuple[PriceEntry, ...]
+    following: int | None
+    digits: int | None = None
+
+
+def latest_by_interval(releases: Iterable[ReleaseRecord]) -> list[ReleaseRecord]:
+    """The newest release for each interval.
+
+    After an outage several intervals are published together, all for the next one.
+
+    Args:
+        releases: Releases in order.
+
+    Returns:
+        Those that apply.
+    """
+    return list({release.applies_start: release for release in releases}.values())
+
+
+def bounds(newest: ReleaseRecord | None, span: PriceRange) -> tuple[int, int]:
+    """The range of a request with defaults filled in.
+
+    Args:
+        newest: The newest release; None before the first.
+        span: The request.
+
+    Returns:
+        Since and until [UTC epoch s].
+    """
+    first = 0 if newest is None else newest.applies_start - DAY
+    since = first if span.since is None else span.since
+    return since, 2**53 if span.until is None else span.until
+
+
+def series(
+    zone: ZoneService,
+    newest: ReleaseRecord | None,
+    releases: Iterable[ReleaseRecord],
+    guesses: Sequence[Guess],
+    span: PriceRange = USUAL,
+    ranges: Mapping[int, Range] = NO_RANGES,
+    *,
+    simulated: bool = False,
+) -> Series:
+    """The prices of a request.
+
+    A request that says where to begin gets the oldest from there on. Any other gets the newest
+    published prices and the nearest expected ones, half of the limit each where both are longer.
+
+    Args:
+        zone: The zone.
+        newest: The newest release; None before the first.
+        releases: The releases of the range.
+        guesses: Expected prices, of intervals for which nothing was released.
+        span: The request.
+        ranges: Where the optimal rate lies, by the step of a release.
+        simulated: Whether noise is simulated, where no release says it.
+
+    Returns:
+        Published and expected prices in order of time.
+    """
+    since, until = bounds(newest, span)
+
+    def entry(start: int, price: Release | Guess, source: str, within: Range | None) -> PriceEntry:
+        amounts, ends = zone.amounts(price.rate, start, price.feed_in), None
+        if within is not None:
+            low, high = (zone.amounts(rate, start, None) for rate in within)
+            within = Range(low["price"], high["price"])
+            if zone.charges != Charges():
+                ends = Range(low["total"], high["total"])
+        place = (start, start + zone.seconds, amounts["price"], isinstance(price, Guess))
+        return PriceEntry(*place, source, within, amounts["total"], ends, amounts.get("feed_in"))
+
+    applying = [
+        release
+        for release in latest_by_interval(releases)
+        if since <= release.applies_start < until
+    ]
+    part = slice(-span.limit, None) if span.since is None else slice(span.limit + 1)
+    entries = [
+        entry(release.applies_start, release.release, release.source, ranges.get(release.release.t))
+        for release in applying[part]
+    ]
+    entries += [entry(guess.start, guess, guess.source, guess.within) for guess in guesses]
+    within = sorted(price for price in entries if since <= price.start < until)
+    first = 0
+    if span.since is None and newest is not None:
+        past = sum(price.start <= newest.applies_start for price in within)
+        first = max(0, min(len(within) - span.limit, past - (span.limit + 1) // 2))
+    last = first + span.limit
+    return Series(
+        zone.id,
+        zone.currency,
+        zone.seconds,
+        simulated if newest is None else newest.simulated,
+        "" if newest is None else newest.head,
+        tuple(within[first:last]),
+        within[last].start if len(within) > last else None,
+        zone.digits,
+    )
+
+
+# ---- a series of prices as each consumer reads it: per kWh, UTC with Z
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
+
+
+def prices(series: Series) -> bytes:
+    """Body of /v1/prices: published and expected prices in two lists.
+
+    Args:
+        series: The prices.
+
+    Returns:
+        JSON.
+    """
+    head = {
+        "zone": series.zone,
+        "currency": series.currency,
+        "unit": f"{series.currency}/kWh",
+        "interval_s": series.seconds,
+        "simulated": series.simulated,
+        "head": series.head,
+    }
+    published = b",".join([_price_json(e) for e in series.entries if not e.forecast])
+    forecast = b",".join([_price_json(e) for e in series.entries if e.forecast])
+    following = None if series.following is None else utc(series.following)
+    parts = (_json(head)[:-1], published, forecast, _json(following))
+    return b'%b,"published":[%b],"forecast":[%b],"next":%b}' % parts
+
+
+@lru_cache(1 << 15)  # which long answers have in common
+def _price_json(entry: PriceEntry) -> bytes:
+    fields: dict[str, Any] = {"start": utc(entry.start), "end": utc(entry.end)}
+    fields |= {"price": entry.rate, "total": entry.total}
+    fields |= {} if entry.feed_in is None else {"feed_in": entry.feed_in}
+    fields |= {} if entry.within is None else entry.within._asdict()
+    if entry.total_within is not None:
+        fields |= {f"total_{name}": value for name, value in entry.total_within._asdict().items()}
+    return _json(fields if entry.forecast else fields | {"source": entry.source})
+
+
+SLOT = 900  # [s] evcc cuts every rate into slots of this length, and makes shorter ones as long
+
+
+def evcc(series: Series) -> bytes:
+    """A `forecast` of evcc's custom tariff.
+
+    Args:
+        series: The prices.
+
+    Returns:
+        JSON: a row an interval; where slots of evcc do not fit into intervals, a row a slot with
+        the mean of its prices.
+    """
+    return _evcc_rows(series, [(e.start, e.end, e.total) for e in series.entries])
+
+
+def evcc_feed_in(series: Series) -> bytes:
+    """The same of what is fed in; no row where the tariff has no such price.
+
+    Args:
+        series: The prices.
+
+    Returns:
+        JSON.
+    """
+    rates = [(e.start, e.end, e.feed_in) for e in series.entries if e.feed_in is not None]
+    return _evcc_rows(series, rates)
+
+
+def _evcc_rows(series: Series, rates: Sequence[tuple[int, int, float]]) -> bytes:
+    if series.seconds % SLOT:
+        rates = [
+            (start, start + SLOT, mean if series.digits is None else round(mean, series.digits))
+            for start, mean in _slot_means(rates).items()
+        ]
+    return _json([{"start": utc(a), "end": utc(b), "value": value} for a, b, value in rates])
+
+
+def _slot_means(rates: Iterable[tuple[int, int, float]]) -> dict[int, float]:
+    """The mean of the rates that fall into each slot, by their time in it."""
+    sums, times = defaultdict[int, float](float), defaultdict[int, int](int)
+    for start, end, value in rates:
+        for slot in range(start // SLOT * SLOT, end, SLOT):
+            seconds = min(end, slot + SLOT) - max(start, slot)
+            sums[slot] += value * seconds
+            times[slot] += seconds
+    return {slot: sums[slot] / seconds for slot, seconds in times.items()}
+
+
+def emhass(series: Series) -> bytes:
+    """EMHASS's `load_cost_forecast`, and `prod_price_forecast` of what is fed in, by time.
+
+    Args:
+        series: The prices.
+
+    Returns:
+        JSON.
+    """
+    feed_in = {utc(e.start): e.feed_in for e in series.entries if e.feed_in is not None}
+    body = {"load_cost_forecast": {utc(e.start): e.total for e in series.entries}}
+    return _json(body | ({"prod_price_forecast": feed_in} if feed_in else {}))
+
+
+def octopus(series: Series) -> bytes:
+    """Unit rates as Octopus's API lists them: hundredths of the currency, the newest first.
+
+    `next` and `previous` are pages there; here all prices are on one. With charges is with VAT.
+
+    Args:
+        series: The prices.
+
+    Returns:
+        JSON.
+    """
+    rates = [
+        {
+            "value_exc_vat": round(100 * e.rate, 9),
+            "value_inc_vat": round(100 * e.total, 9),
+            "valid_from": utc(e.start),
+            "valid_to": utc(e.end),
+        }
+        for e in reversed(series.entries)
+    ]
+    return _json({"count": len(rates), "next": None, "previous": None, "results": rates})
+
+
+def csv(series: Series) -> bytes:
+    """A table with a header; numbers as Python writes them.
+
+    Args:
+        series: The prices.
+
+    Returns:
+        CSV.
+    """
+    feed_in = any(e.feed_in is not None for e in series.entries)
+    lines = [
+        f"{utc(e.start)},{utc(e.end)},{e.rate!r},{series.currency},"
+        f"{'forecast' if e.forecast else 'published'},{e.total!r}"
+        + feed_in
+        * f",{'' if e.feed_in is None else repr(e.feed_in)}"
+        for e in series.entries
+    ]
+    head = "start,end,price,currency,kind,total" + feed_in * ",feed_in"
+    return "".join(f"{line}\n" for line in (head, *lines)).encode()
+
+
+def discovery(
+    zone: ZoneService,
+    prefix: str,
+    state_topic: str,
+    attributes: str,
+    available: str,
+    *,
+    feed_in: bool = False,
+) -> tuple[str, str]:
+    """A zone's discovery message for Home Assistant over MQTT.
+
+    Args:
+        zone: The zone.
+        prefix: Home Assistant's discovery prefix.
+        state_topic: The topic of the zone's price in force.
+        attributes: The topic of that price with the forecast.
+        available: The topic that says whether the service is there.
+        feed_in: Of the feed-in price instead of the price.
+
+    Returns:
+        Topic and text of the message.
+    """
+    device = object_id(zone.id)
+    name = f"{device}_feed_in" if feed_in else device
+    entity = re.sub("[^a-z0-9]+", "_", name.lower()).strip("_")
+    config = {
+        "name": "Feed-in price" if feed_in else "Electricity price",
+        "unique_id": name,
+        "default_entity_id": f"sensor.{entity}",  # from 2025.10 on
+        "object_id": entity,  # before
+        "state_topic": state_topic,
+        "value_template": f"{{{{ value_json.{'feed_in' if feed_in else 'total'} }}}}",
+        "json_attributes_topic": attributes,
+        "availability_topic": available,
+        "expire_after": zone.seconds + EXPIRES,
+        "unit_of_measurement": f"{zone.currency}/kWh",
+        "state_class": "measurement",
+        "suggested_display_precision": 4 if zone.digits is None else zone.digits,
+        "device": {
+            "identifiers": [device],
+            "name": f"hushgrid {zone.id}",
+            "manufacturer": "hushgrid",
+        },
+        "origin": {"name": "hushgrid"},
+    }
+    return f"{prefix}/sensor/{name}/config", json.dumps(config)
+
+
+EXPIRES = 60  # [s] after the next border, at which a new price is due
+
+
+def object_id(zone: str) -> str:
+    """A unique name of letters, digits, dashes and underscores for a zone.
+
+    >>> object_id("elm-street"), object_id("Ulmenstraße 7")
+    ('hushgrid_elm-street', 'hushgrid_Ulmenstra_e_7_5e2102ce')
+
+    Args:
+        zone: The zone's id.
+
+    Returns:
+        The name.
+    """
+    plain = re.sub("[^A-Za-z0-9_-]", "_", zone)
+    if plain == zone:
+        return f"hushgrid_{zone}"
+    return f"hushgrid_{plain}_{hashlib.sha256(zone.encode()).hexdigest()[:8]}"
+
+
+# ---- the forecast
+
+RANGED = 1000  # intervals back from the newest whose releases have a range
+
+
+class ForecastPrices(NamedTuple):
+    """Expected prices, and ranges of published ones.
+
+    Attributes:
+        guesses: Expected prices after the newest release, in order.
+        ranges: Where the optimal rate lies, by the step of a release.
+        between: What was expected for earlier intervals that no release was for.
+    """
+
+    guesses: tuple[Guess, ...] = ()
+    ranges: Mapping[int, Range] = {}
+    between: tuple[Guess, ...] = ()
+
+    def at(self, start: int) -> Guess | None:
+        """The expected price of the interval at `start` [UTC epoch s]."""
+        return next((guess for guess in self.between + self.guesses if guess.start == start), None)
+
+
+NOTHING = ForecastPrices()
+
+
+class Forecaster:
+    """Public knowledge of one zone, updated with each release. Safe for threads.
+
+    Args:
+        zone: The zone.
+    """
+
+    def __init__(self, zone: ZoneService) -> None:
+        self._zone, self._first = zone, zone.begins // zone.seconds
+        self._mutex = threading.Lock()
+        self._public = PublicReplay(zone, self._first)
+        # before the epoch's first release: the number of earlier ones, the start that was reached
+        self._waiting: tuple[int, int, PublicReplay] | None = None
+        self._last: ReleaseRecord | None = None
+        self._ranges: dict[int, Range] = {}
+        # of intervals that no release was for, by the step of the release that came after them
+        self._between: dict[int, list[Guess]] = {}
+        self.forecast = NOTHING  # the last whole one that was made
+        self._newest: ReleaseRecord | None = None  # and its newest release
+        # from the interval that a release is of to the one that its price is for
+        self._lag = 2 + zone.grace // zone.seconds
+        self._steps = min(DAY // zone.seconds, max(24 * zone.seconds, 96))
+
+    def after(
+        self, releases: Sequence[ReleaseRecord], start: int = 0, until: int | None = None
+    ) -> ForecastPrices:
+        """Expected prices after the newest of these releases; all there are, in order.
+
+        Of a day, where intervals have a minute or more. A step takes about 0.2 ms, so of shorter
+        intervals there are fewer: none is newer before its forecast is made. Before the first
+        release of an epoch they begin at `start` [UTC epoch s]. An interval that no release was
+        for keeps what was expected after the last one before it.
+
+        Args:
+            releases: The releases.
+            start: See above.
+            until: Where the expected prices end [UTC epoch s]; None: as above.
+        """
+        newest = releases[-1] if releases else None
+        in_epoch = newest is not None and newest.start >= self._zone.begins
+        with self._mutex:
+            if newest is None or not in_epoch:
+                forecast = self._first_forecast(releases, start, until)
+            elif until is None and self._newest is newest:
+                return self.forecast
+            else:
+                self._take(releases, newest)
+                steps = self._number(newest.applies_start + self._zone.seconds, until)
+                coming = self._guesses(self._public, newest, steps)
+                between = tuple(chain.from_iterable(self._between.values()))
+                forecast = ForecastPrices(tuple(coming), dict(self._ranges), between)
+            if until is None:
+                self.forecast, self._newest = forecast, newest
+            return forecast
+
+    def _number(self, start: int, until: int | None) -> int:
+        """How many steps there are from an instant to another, a day at most."""
+        steps = self._steps if until is None else (until - start) // self._zone.seconds
+        return min(max(steps, 0), self._steps)
+
+    def _first_forecast(
+        self, releases: Sequence[ReleaseRecord], start: int, until: int | None
+    ) -> ForecastPrices:
+        """Expected prices from `start` on, before the epoch's first release."""
+        number, last_start, public = self._waiting or (-1, 0, None)
+        if public is None or number != len(releases) or start < last_start:
+            public = PublicReplay(self._zone, self._first, releases)
+        self._waiting = len(releases), start, public
+        steps = self._number(start, until)
+        until = start + steps * self._zone.seconds
+        return ForecastPrices(tuple(self._before(public, releases, start, until)))
+
+    def _take(self, releases: Sequence[ReleaseRecord], newest: ReleaseRecord) -> None:
+        """Take the releases that are new."""
+        if self._last is not None and self._last.start >= newest.start:
+            return
+        since = self._zone.begins if self._last is None else self._last.start + 1
+        new = _since(releases, since)
+        if self._last is None:
+            earlier, until = releases[: len(releases) - len(new)], new[0].applies_start
+            self._public = PublicReplay(self._zone, self._first, earlier)
+            public = PublicReplay(self._zone, self._first, earlier)
+            first = self._before(public, earlier, new[0].start, until)
+            self._between, self._waiting = {new[0].t: first}, None
+        for release in new:
+            self._fold(release, since=newest.t - RANGED)
+        for table in (self._ranges, self._between):
+            for t in [t for t in table if t <= newest.t - RANGED]:
+                del table[t]
+
+    def _fold(self, release: ReleaseRecord, since: int) -> None:
+        """Take a release of the present epoch, with its range where it is later than `since`."""
+        last, seconds = self._last, self._zone.seconds
+        if last is not None and release.t > since:
+            between = (release.applies_start - last.applies_start) // seconds - 1
+            if between > 0:
+                self._between[release.t] = self._guesses(
+                    self._public, last, min(between, self._steps)
+                )
+        self._public.reach(release.t)
+        if release.t > since and release.source != "fallback":
+            self._ranges[release.t] = self._range(release)
+        self._public.take(release)
+        self._last = release
+
+    def _before(
+        self, public: PublicReplay, earlier: Sequence[ReleaseRecord], start: int, until: int
+    ) -> list[Guess]:
+        """Expected prices of start..until [UTC epoch s], before the epoch's first release."""
+        seconds = self._zone.seconds
+        if earlier:  # whose intervals may have had another length
+            start = max(start, (earlier[-1].applies_start // seconds + 1) * seconds)
+        public.reach(start // seconds - self._lag)
+        return self._expected(public, start, min((until - start) // seconds, self._steps))
+
+    def _range(self, release: ReleaseRecord) -> Range:
+        """Where the optimal rate lies, given what was public when the release was published."""
+        public, rates = informed(self._public.knowledge, release.covariates), self._public.rates
+        if release.source != "readings" or release.load_hat is None:
+            loads = public.predicted(rates).interval(LEVEL)
+        elif self._zone.policy.publish == "raw":
+            loads = noise_interval(public, release.load_hat, release.scale, rates)
+        else:
+            loads = posterior_interval(public, release.load_hat, release.scale, rates)
+        return Range(*rate_range(loads, self._zone.scenario.tariff))
+
+    def _guesses(self, public: PublicReplay, newest: ReleaseRecord, steps: int) -> list[Guess]:
+        """Expected prices after a release; each has its delay."""
+        start, seconds = newest.applies_start + self._zone.seconds, self._zone.seconds
+        if newest.source != "fallback":
+            return self._expected(public, start, steps)
+        return [fallback(self._zone, start + i * seconds) for i in range(steps)]
+
+    def _expected(self, replay: PublicReplay, start: int, steps: int) -> list[Guess]:
+        """The rate of the expected load at each of some steps, smoothed as releases are."""
+        public, tariff, laws = replay.knowledge, self._zone.scenario.tariff, list[LoadMixture]()
+        for _ in range(steps):
+            laws.append(public.predicted(replay.rates))
+            public = public.passed()
+        means = [float((law.weights * law.mean).sum()) for law in laws]
+        ranges = (Range(*rate_range(loads, tariff)) for loads in intervals(laws, LEVEL))
+        starts, guesses = count(start, self._zone.seconds), list[Guess]()
+        last = replay.rates[-1] if replay.rates else None
+        for at, mean, within in zip(starts, means, ranges, strict=False):
+            last = public_rate(mean, tariff, last)
+            guesses.append(Guess(at, last, within, feed_in=feed_in_rate(mean, tariff)))
+        return guesses
+
+
+def _since(releases: Sequence[ReleaseRecord], since: int) -> list[ReleaseRecord]:
+    """Releases of intervals that start at `since` [UTC epoch s] or later; searched from the end."""
+    tail: list[ReleaseRecord] = []
+    for release in reversed(releases):
+        if release.start < since:
+            break
+        tail.append(release)
+    return tail[::-1]
+
+
+# ---- releases that can be requested
+
+log = logging.getLogger("hushgrid.history")
+
+KEPT = 100_000  # releases of a zone: more than two years of quarter hours
+
+ReleaseWatcher = Callable[[ZoneService, ReleaseRecord], None]
+PriceWatcher = Callable[[ZoneService, dict[str, Any]], None]
+PATIENCE = 0.5  # [s] for a forecast that is being made; then an answer has what is known
+LOOP_PATIENCE = 0.0  # [s] the same, of the loop: it has ticks to do and comes again
+
+
+class History:
+    """Releases of each zone in order of time; a publisher that notifies subscribers.
+
+    The loop writes, any thread reads. A release is added when it is durable, and never changes.
+
+    Args:
+        zones: The zones of the service.
+        simulated: Whether noise is simulated.
+        unread: Whether ledgers are yet to be read: a zone has no price before `fill`.
+
+    Attributes:
+        zones: The zones by id.
+        simulated: See above.
+        unread: Zones whose ledgers were not read yet.
+    """
+
+    def __init__(
+        self, zones: Iterable[ZoneService], *, simulated: bool = False, unread: bool = False
+    ) -> None:
+        self.zones, self.simulated = {zone.id: zone for zone in zones}, simulated
+        self.unread = set(self.zones) if unread else set[str]()
+        self._forecasters = {name: Forecaster(zone) for name, zone in self.zones.items()}
+        self._turn = threading.Lock()  # one forecast at a time: the loop needs the interpreter
+        # by zone and whether all of it is made: the last release and instants that it is of
+        self._making: dict[
+            tuple[str, bool], tuple[tuple[int, int, int | None], Future[ForecastPrices]]
+        ] = {}
+        self._present: dict[str, tuple[tuple[int, int], dict[str, Any]]] = {}
+        self._releases = {zone: Releases() for zone in self.zones}
+        self._watchers: list[tuple[ReleaseWatcher, bool]] = []
+        self._price_watchers: list[PriceWatcher] = []
+        self._prices: dict[str, dict[str, Any]] = {}
+        # start of the last interval of each zone that was made here [epoch s]
+        self._last_starts: dict[str, int] = {}
+        self._mutex = threading.Lock()
+
+    def fill(self, zone: str, releases: Sequence[ReleaseRecord], *, notified: bool = True) -> None:
+        """Set the releases of a zone from its ledger; subscribers are not notified.
+
+        Args:
+            zone: The zone's id.
+            releases: Its releases.
+            notified: Whether subscribers of this process have had them; False: another process may
+                have failed to notify them.
+        """
+        with self._mutex:
+            self.unread.discard(zone)
+            self._releases[zone] = Releases(releases[-KEPT:])
+            if notified and releases:
+                self._last_starts[zone] = releases[-1].start
+
+    def renew(self, zone: ZoneService) -> None:
+        """Go on with a zone in another epoch of its terms.
+
+        Args:
+            zone: The zone in that epoch.
+        """
+        with self._mutex:
+            self.zones[zone.id], self._forecasters[zone.id] = zone, Forecaster(zone)
+
+    def watch(self, watcher: ReleaseWatcher, *, local: bool = False) -> Callable[[], None]:
+        """Call `watcher` with every new release; it must not block.
+
+        Args:
+            watcher: The subscriber.
+            local: Only releases of this process, not those that it follows.
+
+        Returns:
+            A function that ends the subscription.
+        """
+        entry = (watcher, local)
+        with self._mutex:
+            self._watchers.append(entry)
+
+        def end() -> None:
+            with self._mutex:
+                if entry in self._watchers:
+                    self._watchers.remove(entry)
+
+        return end
+
+    def watch_prices(self, watcher: PriceWatcher) -> None:
+        """Call `watcher` with what /v1/price says whenever it changes; it must not block."""
+        self._price_watchers.append(watcher)
+
+    def show(self, zone: ZoneService, prices: PresentPrices) -> None:
+        """Notify subscribers where the price in force or the next one is new."""
+        if self._prices.get(zone.id) != prices.price:
+            self._prices[zone.id] = prices.price
+            _notify(self._price_watchers, zone, prices.price)
+
+    def publish(self, zone: ZoneService, release: ReleaseRecord) -> None:
+        """Append a release and notify subscribers. Does nothing if it is already stored.
+
+        A release that was only followed so far is sent to the subscribers of this process's own.
+        """
+        with self._mutex:
+            last_start = self._last_starts.get(zone.id, 0)
+            new, first = self._add(zone.id, release), release.start > last_start
+            self._last_starts[zone.id] = max(release.start, last_start)
+            watchers = [watcher for watcher, local in self._watchers if new or (local and first)]
+        _notify(watchers, zone, release)
+
+    def follow(self, zone: ZoneService, release: ReleaseRecord) -> None:
+        """Append a release of another process, which notifies its own subscribers."""
+        with self._mutex:
+            new = self._add(zone.id, release)
+            watchers = [watcher for watcher, local in self._watchers if new and not local]
+        _notify(watchers, zone, release)
+
+    def _add(self, zone: str, release: ReleaseRecord) -> bool:
+        releases = self._releases[zone]
+        if releases and releases[-1].start >= release.start:
+            return False
+        releases.append(release)
+        del releases.items[:-KEPT]
+        return True
+
+    def newest(self, zone: str) -> ReleaseRecord | None:
+        """The last release; None before the first."""
+        releases = self._releases[zone]
+        return releases[-1] if releases else None
+
+    def between(self, zone: str, since: int, until: int) -> list[ReleaseRecord]:
+        """Releases that apply from an instant of since..until on [UTC epoch s, until not in]."""
+        releases = self._releases[zone]
+        low, high = (
+            bisect.bisect_left(releases, at, key=lambda release: release.applies_start)
+            for at in (since, until)
+        )
+        return list(releases[low:high])
+
+    def at(self, zone: str, t: int) -> ReleaseRecord | None:
+        """The release of step t; None where it is not kept."""
+        return next((release for release in reversed(self._releases[zone]) if release.t == t), None)
+
+    def last(self, zone: str, number: int) -> list[ReleaseRecord]:
+        """The newest releases, oldest first."""
+        return list(self._releases[zone][-number:]) if number > 0 else []
+
+    def applying(self, zone: str, start: int) -> ReleaseRecord | None:
+        """The release whose price is for the interval at `start` [UTC epoch s]."""
+        releases = self.between(zone, start, start + 1)
+        return releases[-1] if releases else None
+
+    def has_release(self, zone: str) -> bool:
+        """Whether the present epoch has a release."""
+        newest = self.newest(zone)
+        return newest is not None and newest.start >= self.zones[zone].begins
+
+    def expected(
+        self, zone: str, now: float, patience: float, until: int | None = None
+    ) -> tuple[ForecastPrices, bool]:
+        """Expected prices of a zone at an instant, made once for a release in another thread.
+
+        Args:
+            zone: The zone's id.
+            now: [UTC epoch s]
+            patience: How long to wait for them [s].
+            until: Where they end [UTC epoch s], if they need not be all there are.
+
+        Returns:
+            Them and True; those of an earlier release and False where they are not ready.
+        """
+        start = 0 if self.has_release(zone) else interval(self.zones[zone], now)
+        with self._mutex:
+            key: tuple[int, int, int | None] = (self._last(zone), start, None)
+            work_key, work = self._making.get((zone, True), (None, None))
+            if work is None or work_key != key or (until is not None and not work.done()):
+                key = (*key[:2], until)
+                work_key, work = self._making.get((zone, until is None), (None, None))
+            if work is None or work_key != key:
+                releases, work = self._releases[zone][-KEPT:], Future[ForecastPrices]()
+                self._making[zone, until is None] = key, work
+                threading.Thread(
+                    target=self._make, args=(zone, releases, start, until, work), daemon=True
+                ).start()
+        try:
+            return work.result(patience), True
+        except TimeoutError:
+            return self._forecasters[zone].forecast, False
+
+    def _make(
+        self,
+        zone: str,
+        releases: list[ReleaseRecord],
+        start: int,
+        until: int | None,
+        work: Future[ForecastPrices],
+    ) -> None:
+        with self._turn:
+            try:
+                work.set_result(self._forecasters[zone].after(releases, start, until))
+            except Exception as error:  # then there is no forecast: neither feed nor tick fails
+                log.error("no forecast", extra={"zone": zone, "error": type(error).__name__})
+                work.set_result(NOTHING)
+
+    def in_force(self, zone: str, now: float, patience: float = 0.0) -> dict[str, Any] | None:
+        """The price whose interval holds an instant, as price consumers read it.
+
+        Where nothing was released for it, what was expected, else the fallback: `kind` says so.
+
+        Args:
+            zone: The zone's id.
+            now: [UTC epoch s]
+            patience: How long to wait for an expected price that is not ready [s].
+
+        Returns:
+            The fields of /v1/price; None where it is not ready.
+        """
+        if zone in self.unread:
+            return None
+        zone_service = self.zones[zone]
+        key = (self._last(zone), interval(zone_service, now))
+        fields_key, fields = self._present.get(zone, (None, None))
+        if fields is not None and fields_key == key:
+            return fields
+        holds, follows = (self.applying(zone, key[1] + i * zone_service.seconds) for i in (0, 1))
+        if holds is not None:
+            fields = price(zone_service, holds)
+        else:
+            forecast, ready = self.expected(zone, now, patience, key[1] + zone_service.seconds)
+            if not ready:
+                return None
+            guess = forecast.at(key[1]) or fallback(zone_service, key[1])
+            fields = expected_price(zone_service, guess, simulated=self.simulated)
+        fields = fields | {"next": None if follows is None else price(zone_service, follows)}
+        self._present[zone] = key, fields
+        return fields
+
+    def present(self, zone: str, now: float) -> PresentPrices | None:
+        """What publishers show of a zone at an instant [UTC epoch s]; None while not ready."""
+        fields = self.in_force(zone, now, LOOP_PATIENCE)
+        return (
+            None
+            if fields is None
+            else PresentPrices(fields, partial(self.ahead, zone, now, LOOP_PATIENCE))
+        )
+
+    def ahead(self, zone: str, now: float, patience: float) -> list[dict[str, Any]] | None:
+        """Expected prices from an instant [UTC epoch s] on, as consumers read them.
+
+        Args:
+            zone: The zone's id.
+            now: [UTC epoch s]
+            patience: How long to wait for them [s].
+
+        Returns:
+            `start`, `end`, `price` and `total` of each; None where they are not ready.
+        """
+        forecast, ready = self.expected(zone, now, patience)
+        start, seconds = interval(self.zones[zone], now), self.zones[zone].seconds
+        prices = [
+            {"start": utc(guess.start), "end": utc(guess.start + seconds)}
+            | self.zones[zone].amounts(guess.rate, guess.start, guess.feed_in)
+            for guess in forecast.guesses
+            if guess.start >= start
+        ]
+        return prices if ready else None
+
+    def _last(self, zone: str) -> int:
+        """The interval of the last release [UTC epoch s]."""
+        newest = self.newest(zone)
+        return -1 if newest is None else newest.start
+
+
+def interval(zone: ZoneService, now: float) -> int:
+    """Start of a zone's interval that holds an instant.
+
+    Args:
+        zone: The zone.
+        now: [UTC epoch s]
+
+    Returns:
+        [UTC epoch s]
+    """
+    return math.floor(now) // zone.seconds * zone.seconds
+
+
+def expected_price(zone: ZoneService, guess: Guess, *, simulated: bool) -> dict[str, Any]:
+    """A price that was not published, as price consumers read it: no record, no signature.
+
+    Args:
+        zone: The zone.
+        guess: The price.
+        simulated: Whether noise is simulated.
+
+    Returns:
+        The fields of the JSON object.
+    """
+    return {
+        "zone": zone.id,
+        "start": utc(guess.start),
+        "end": utc(guess.start + zone.seconds),
+        **zone.amounts(guess.rate, guess.start, guess.feed_in),
+        "currency": zone.currency,
+        "rule": guess.source,
+        "source": guess.source,
+        "kind": "forecast",
+        "simulated": simulated,
+        "head": "",
+        "signature": "",
+    }
+
+
+def _notify(watchers: Iterable[Callable[..., None]], zone: ZoneService, new: Any) -> None:
+    for watcher in watchers:
+        try:
+            watcher(zone, new)
+        except Exception as error:  # a subscriber that fails must not stop the tick
+            log.warning("watcher failed", extra={"error": type(error).__name__})
+
+
+# ---- bodies
+
+FORM = 5  # incremented when a shape changes, so that no proxy serves an old one
+HELD, HELD_SIZE = 200, 16 << 20  # bodies of a zone and their bytes that are cached
+LARGE = 2 << 20  # [bytes] a larger body is not cached, unless its range is the usual one
+
+JSON, CSV = "application/json", "text/csv; charset=utf-8"
+
+
+class Feed(NamedTuple):
+    """One path of the price feeds, found by the entry points `hushgrid.feeds`.
+
+    Attributes:
+        path: The path.
+        media: Content type of its body.
+        shape: Makes the body; None: the price in force.
+        summary: One sentence for the description of the service.
+        model: Pydantic model of the body, or None.
+        ranges: Whether the body has the intervals of published prices too.
+    """
+
+    path: str
+    media: str
+    shape: Callable[[Series], bytes] | None
+    summary: str
+    model: Any = None
+    ranges: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A body and how long it is valid.
+
+    Attributes:
+        body: The body.
+        media: Its content type.
+        etag: Its entity tag.
+        due: When the next release is due [UTC epoch s].
+        ends: When it no longer holds even without one [UTC epoch s].
+    """
+
+    body: bytes
+    media: str
+    etag: str
+    due: float
+    ends: float = math.inf
+
+    def age(self, now: float) -> int:
+        """How long it may be cached [s]; one second where the next release is late."""
+        return int(max(min(max(math.ceil(self.due - now), 1), self.ends - now), 0))
+
+
+def _presentation(zone: ZoneService) -> str:
+    """Digest of what a file may change without a release: the same head then has other bodies."""
+    settings = (zone.currency, zone.time_zone, zone.charges, zone.digits)
+    return hashlib.sha256(repr(settings).encode()).hexdigest()[:8]
+
+
+class Pages:
+    """The price feeds of all zones.
+
+    Args:
+        history: The releases.
+        feeds: The feeds.
+        clock: Which price is in force.
+    """
+
+    def __init__(self, history: History, feeds: Iterable[Feed], clock: Clock) -> None:
+        self._history, self.feeds = history, {feed.path: feed for feed in feeds}
+        self._clock = clock
+        self._pages: dict[str, tuple[str, OrderedDict[tuple[str, PriceRange], Page]]] = {}
+        self._mutex = threading.Lock()
+
+    @property
+    def zones(self) -> tuple[str, ...]:
+        """Their names."""
+        return tuple(self._history.zones)
+
+    def ready(self, path: str, zone: str, span: PriceRange = USUAL) -> Page | None:
+        """A page that is in the cache."""
+        newest = self._history.newest(zone)
+        head, pages = self._pages.get(zone, ("", None))
+        if pages is None or head != ("" if newest is None else newest.head):
+            return None
+        page = pages.get((path, span))
+        return None if page is None or page.ends <= self._clock.now() else page
+
+    def page(
+        self, path: str, zone: str, span: PriceRange = USUAL, patience: float | None = None
+    ) -> Page | None:
+        """A page of the newest release. It may have to be computed.
+
+        Args:
+            path: The feed's.
+            zone: The zone's id.
+            span: What is asked for.
+            patience: How long to wait for a forecast [s]; None: `PATIENCE`.
+
+        Returns:
+            The page; None where the ledger is not read, or the price in force not ready.
+        """
+        patience, page = PATIENCE if patience is None else patience, None
+        for _ in range(2):
+            newest, ready = self._history.newest(zone), self.ready(path, zone, span)
+            if ready is not None:
+                return ready
+            zone_service, now = self._history.zones[zone], self._clock.now()
+            body, fresh = self._body(self.feeds[path], zone_service, newest, span, now, patience)
+            if body is None:
+                return None
+            in_epoch, start, head = self._history.has_release(zone), interval(zone_service, now), ""
+            border = (
+                math.inf if in_epoch and self.feeds[path].shape else start + zone_service.seconds
+            )
+            due = border
+            if newest is not None:
+                head, due = (
+                    newest.head,
+                    newest.start + 2 * zone_service.seconds + zone_service.grace,
+                )
+            etag = f'"{FORM}{_presentation(zone_service)}-{head[:40]}'
+            etag += '"' if border == math.inf else f'-{start}"'
+            page = Page(body, self.feeds[path].media, etag, due, border)
+            if fresh and self._history.newest(zone) is newest:
+                self._keep(zone, head, (path, span), page)
+                return page
+            page = replace(page, due=now)
+            if not fresh:
+                break
+        # overtaken twice: releases come faster than bodies; the forecast may be another release's
+        return page and replace(page, etag=f'"{hashlib.sha256(page.body).hexdigest()[:40]}"')
+
+    def _body(
+        self,
+        feed: Feed,
+        zone: ZoneService,
+        newest: ReleaseRecord | None,
+        span: PriceRange,
+        now: float,
+        patience: float,
+    ) -> tuple[bytes | None, bool]:
+        """The body, and whether its forecast is that of the newest release."""
+        if zone.id in self._history.unread:
+            return None, True
+        if feed.shape is None:
+            present = self._history.in_force(zone.id, now, patience)
+            return None if present is None else _json(present), True
+        since, until = bounds(newest, span)
+        releases = self._history.between(zone.id, since, until)
+        while releases and newest and releases[-1].start > newest.start:  # published since
+            releases.pop()
+        forecast, fresh = self._history.expected(zone.id, now, patience)
+        last = newest.applies_start if newest else 0
+        guesses = [*forecast.between, *(guess for guess in forecast.guesses if guess.start > last)]
+        answer = series(
+            zone,
+            newest,
+            releases,
+            guesses,
+            span,
+            forecast.ranges,
+            simulated=self._history.simulated,
+        )
+        return feed.shape(answer), fresh
+
+    def _keep(self, zone: str, head: str, key: tuple[str, PriceRange], page: Page) -> None:
+        if len(page.body) > LARGE and key[1] != USUAL:
+            return
+        with self._mutex:
+            pages_head, pages = self._pages.get(zone, ("", OrderedDict()))
+            if pages_head != head:
+                pages = OrderedDict()
+            pages[key] = page
+            lengths = {at: len(pages[at].body) for at in pages if at[1] != USUAL}
+            size = sum(lengths.values())
+            for at, length in lengths.items():  # the oldest first
+                if len(pages) <= HELD and size <= HELD_SIZE:
+                    break
+                del pages[at]
+                size -= length
+            self._pages[zone] = (head, pages)

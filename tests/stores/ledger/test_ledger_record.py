@@ -1,0 +1,189 @@
+"""Records and their format. The golden ledger is tests/data/ledger.ndjson: made once, with the
+Ed25519 key whose seed is the bytes 0 to 31, and checked by hand with sha256sum and openssl."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hushgrid.errors import LedgerError
+from hushgrid.mechanism.release import Release
+from hushgrid.stores.ledger import records
+from hushgrid.stores.ledger.records import canonical, from_fields, from_line, seal
+from tests import bodies
+from tests.stores.ledger.ledgers import KEY, SCALES, TERMS, lines_of, read, sealed, story
+
+GOLDEN = Path(__file__).parents[2] / "data" / "ledger.ndjson"
+# printed by the sha256sum and openssl lines of docs/ledger.md for its records 3 and 12
+RECORD_3 = "29216d8968eec357f6c06e2beeb476c213428c0d40e4b12e8fe02457b78fe724"
+HEAD = "f85a47ad77215662b57d444d01f8b168edaaba7f8222ef71f5e0704066d2fe5a"
+
+
+def test_the_format_has_not_changed() -> None:
+    assert lines_of(sealed(story())) == GOLDEN.read_bytes()
+    assert sealed(story())[-1].digest == HEAD
+    # the public key of this seed, as in many lists of Ed25519 examples
+    assert KEY.public == "03a107bff3ce10be1d70dd18e74bc09967e4d6309ba50d5f1ddc8664125531b8"
+
+
+def test_a_digest_typed_out_by_hand() -> None:
+    text = (
+        "hushgrid-ledger/1\n"
+        '"elm-street"\n'
+        "3\n"
+        "schedule\n"
+        "71b75efde1d1f59e0a3905829b558202668eb5b3ec17252c24b0b9395a8f78ab\n"
+        '{"digest":"3e1b51fb94f7c524552c4649466b7e0bda01f6447a1c5d8f12cf7bc36805cfe6","steps":3}\n'
+    )
+    assert hashlib.sha256(text.encode()).hexdigest() == RECORD_3
+    assert json.loads(GOLDEN.read_bytes().splitlines()[2])["digest"] == RECORD_3
+
+
+def test_a_schedule_typed_out_by_hand() -> None:
+    text = f"hushgrid-schedule/1\n{'ab' * 32}\n[1000.0,812.5,333.3333333333333]\n"
+    assert records.schedule_digest(TERMS, SCALES) == hashlib.sha256(text.encode()).hexdigest()
+    assert bodies.schedule(TERMS)["steps"] == 0
+    assert records.schedule_digest(TERMS) != records.schedule_digest("cd" * 32)
+
+
+def test_a_release_says_this_and_nothing_else() -> None:
+    # no load, no optimal rate, no reading: whoever adds a field must add it here
+    known = set(records.ReleaseRecord.rules())
+    followed = {"base", "model_share", "covariates"}  # where the estimate follows releases
+    net = {"offset", "feed_in"}  # where homes export, or have a rate for what they feed in
+    assert set(read(1)) | followed | net | {"block", "account", "windows"} == known == {
+        "zone", "t", "applies_from", "load_hat", "put_back", "estimate", "rate", "scale",
+        "epsilon", "delta", "epsilon_any", "rule", "digest", "simulated",
+        "source", "start", "applies_start", "published_at", "counts", "noise",
+        "base", "model_share", "covariates", "block", "offset", "feed_in", "account", "windows",
+    }  # fmt: skip
+    assert {field.name for field in fields(Release)} <= known
+    assert records.COUNTS == ("houses",)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"load": 41_234}, "'load'"),
+        ({"counts": {"clamped": 3}}, "counts"),
+        ({"counts": {"houses": 3.5}}, "counts"),
+        ({"counts": {"houses": -1}}, "counts"),
+        ({"load_hat": 41_234.5}, "load_hat"),
+        ({"load_hat": True}, "load_hat"),
+        ({"rate": "41234"}, "rate"),
+        ({"scale": -1.0}, "scale"),
+        ({"delta": 1.5}, "delta"),
+        ({"t": 0}, "t of release"),
+        ({"t": 1.0}, "t of release"),
+        ({"digest": "AB" * 32}, "digest"),
+        ({"source": "guess"}, "source"),
+        ({"rule": "a\nb"}, "rule"),
+    ],
+)
+def test_other_bodies_are_refused_and_not_shown(change: dict[str, Any], says: str) -> None:
+    with pytest.raises(LedgerError, match=says) as refused:
+        records.check_body("release", {**read(1), **change})
+    assert "4123" not in str(refused.value)
+
+
+def test_a_body_with_a_field_missing_is_refused() -> None:
+    body = read(1)
+    del body["epsilon"]
+    with pytest.raises(LedgerError, match="has no epsilon"):
+        records.check_body("release", body)
+
+
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63) + 1, 2**63 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=["Cs"])),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+
+@given(VALUES)
+def test_canonical_text_comes_back_the_same(value: Any) -> None:
+    text = canonical(value)
+    again = json.loads(text)
+    assert again == value
+    assert canonical(again) == text
+    assert "\n" not in text
+    assert isinstance(again, type(value))
+    if isinstance(value, float):
+        assert math.copysign(1, again) == math.copysign(1, value)
+
+
+@given(st.dictionaries(st.text("abc", min_size=1), VALUES, max_size=3))
+def test_records_come_back_from_their_line_and_fields(body: dict[str, Any]) -> None:
+    record = seal("Köln – 7", 1, "epoch", body, "0" * 64, KEY.sign)
+    assert from_line(f"{record.line}\n".encode()) == record
+    text = canonical(body)
+    assert from_fields(record.zone, 1, "epoch", text, *_ends(record)) == record
+    for other in (f"{text} ", text.replace(":", ": ")):
+        if other != text:
+            with pytest.raises(LedgerError):
+                from_fields(record.zone, 1, "epoch", other, *_ends(record))
+
+
+def _ends(record: Any) -> tuple[str, str, str]:
+    return record.prev, record.digest, record.signature
+
+
+@pytest.mark.parametrize(
+    "value",
+    [math.nan, math.inf, np.int64(3), {1: 2}, b"x", "\ud800", 2**63, object(), {"a": [math.nan]}],
+)
+def test_what_would_not_come_back_is_refused(value: Any) -> None:
+    with pytest.raises(LedgerError):
+        canonical(value)
+
+
+def test_numpy_floats_are_written_as_floats() -> None:
+    assert canonical(np.float64(0.1)) == "0.1"
+
+
+def nested(depth: int) -> Any:
+    return [] if depth == 0 else [nested(depth - 1)]
+
+
+@pytest.mark.parametrize("depth", [10, 900])
+def test_deep_nesting_is_refused_in_one_sentence(depth: int) -> None:
+    with pytest.raises(LedgerError):
+        canonical(nested(depth))
+    with pytest.raises(LedgerError):
+        from_line(b'{"body":' + b"[" * depth + b"]" * depth + b"}\n")
+    with pytest.raises(LedgerError):
+        from_fields("z", 1, "epoch", "[" * depth + "]" * depth, "0" * 64, "0" * 64, "0" * 128)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("zone", ""), ("zone", "a\nb"), ("seq", 0), ("seq", True), ("kind", "gift"), ("body", [])],
+)
+def test_records_of_another_form_are_refused(field: str, value: Any) -> None:
+    fields = {"zone": "z", "seq": 1, "kind": "epoch", "body": {}, field: value}
+    with pytest.raises(LedgerError):
+        seal(prev="0" * 64, sign=KEY.sign, **fields)
+
+
+def test_a_record_cannot_be_changed() -> None:
+    record = sealed(story())[3]
+    with pytest.raises(TypeError):
+        record.body["rate"] = 0.0  # type: ignore[index]
+    with pytest.raises(TypeError):
+        record.body["counts"]["missing"] = 0
