@@ -54,7 +54,7 @@ class Delivery:
         self.problems: tuple[str, ...] = ()
         self._reasons: tuple[Reason, ...] = ()
         self._readings = 0  # so far
-        self._small: dict[str, frozenset[int] | None] = {}  # by zone, as `Outcome.small`
+        self._small: dict[str, frozenset[int] | None] = {}  # by zone, as `DeliveryOutcome.small`
 
     def take(self, ingest: Ingest, batches: Iterable[Parsed]) -> Receipt:
         """Store all batches; returns when they are durable."""
@@ -66,7 +66,7 @@ class Delivery:
         ingest.note(self)
         return self.receipt
 
-    def count(self, outcome: Outcome, parts: Sequence[Parsed]) -> None:
+    def count(self, outcome: DeliveryOutcome, parts: Sequence[Parsed]) -> None:
         """Add what became of some batches."""
         self.receipt += outcome.receipt
         for part in parts:
@@ -176,7 +176,7 @@ def _groups(batches: Iterable[Parsed]) -> Iterator[list[Parsed]]:
         yield group
 
 
-class Outcome(NamedTuple):
+class DeliveryOutcome(NamedTuple):
     """What became of some batches of one delivery.
 
     Attributes:
@@ -286,7 +286,7 @@ class Ingest:
 
     def take_each(
         self, deliveries: Sequence[Sequence[Parsed]], senders: Sequence[str | None]
-    ) -> list[Outcome | Exception]:
+    ) -> list[DeliveryOutcome | Exception]:
         """Store several deliveries, each of its sender, all of a zone at once; durable on return.
 
         Returns:
@@ -316,7 +316,7 @@ class Ingest:
                 _refuse(UNKNOWN, unknown, ends, results)
             self._put(columns, ends, results)
         return [
-            result.error or Outcome(result.receipt, result.refused, result.small)
+            result.error or DeliveryOutcome(result.receipt, result.refused, result.small)
             for result in results
         ]
 
@@ -329,7 +329,7 @@ class Ingest:
         columns = _columns(parts, [self._place(part) for part in parts])
         self._compare(columns, [len(columns.house)], [result])
         delivery = Delivery()
-        delivery.count(Outcome(Receipt(), small=result.small), ())
+        delivery.count(DeliveryOutcome(Receipt(), small=result.small), ())
         return any(delivery.sizes.values())
 
     def _compare(self, columns: Columns, ends: list[int], results: list[_DeliveryResult]) -> None:
@@ -341,7 +341,7 @@ class Ingest:
             result.small = self._sizes(columns, begin, end)
 
     def _sizes(self, columns: Columns, begin: int, end: int) -> dict[str, frozenset[int] | None]:
-        """Of some readings as `Outcome.small`."""
+        """Of some readings as `DeliveryOutcome.small`."""
         house, duration, wh = (
             column[begin:end] for column in (columns.house, columns.duration, columns.wh)
         )
@@ -447,7 +447,7 @@ class Units:
     """
 
     def __init__(self) -> None:
-        self._small: dict[tuple[str, str], float] = {}  # [epoch s] by zone and sender
+        self._small: dict[tuple[str, str], float] = {}  # [UTC s] by zone and sender
         self._mutex = threading.Lock()
 
     def note(self, delivery: Delivery, now: float) -> None:
@@ -459,7 +459,7 @@ class Units:
                     self._small[zone, delivery.sender or ""] = now
 
     def of(self, zone: str, since: float) -> list[str]:
-        """Senders with such a delivery of a zone since then [epoch s]."""
+        """Senders with such a delivery of a zone since then [UTC s]."""
         with self._mutex:
             return [
                 sender for (name, sender), at in self._small.items() if name == zone and at >= since
@@ -482,7 +482,7 @@ class Disagreements:
         self._mutex = threading.Lock()
 
     def add(self, zone: str, house: Int32s, start: Ints) -> None:
-        """Note readings by house and start [epoch s]."""
+        """Note readings by house and start [UTC s]."""
         zone_service = self._zones[zone]
         meters = zone_service.all_meters
         opens = start - start % zone_service.seconds
@@ -496,7 +496,7 @@ class Disagreements:
                 del disagreements[old]
 
     def of(self, zone: str) -> list[tuple[str, int]]:
-        """Meters and starts of intervals [epoch s], the newest last."""
+        """Meters and starts of intervals [UTC s], the newest last."""
         with self._mutex:
             return list(self._pairs[zone])
 
