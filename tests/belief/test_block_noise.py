@@ -204,7 +204,8 @@ def test_blocks_before_the_first_step_are_followed_bit_for_bit(usual: float) -> 
         if t % 7 == 3:
             known = known.passed()
             continue
-        seen, block = 60_000 + float(rng.normal(0, 9000)), {"length": length, "place": place}
+        block = {"length": length, "first": t - 94 - place}
+        seen = 60_000 + float(rng.normal(0, 9000))
         one = EarlierRelease(t - 95, seen, 2000.0, known.base(), known.share, block=block)
         earlier.append(one)
         known = known.after(seen, 2000.0)
