@@ -98,7 +98,7 @@ def _check_open(service: ZoneService, standing: LedgerState, meters: IntervalSou
     more what was published and lost.
     """
     closed = meters.last_closed(service.id)
-    ahead = any(one.first * one.seconds > service.begins for one in standing.epochs)
+    ahead = any(epoch.first * epoch.seconds > service.begins for epoch in standing.epochs)
     if ahead and closed is not None and closed >= service.begins:
         raise LedgerError(
             f"begins of zone {service.id!r} is {service.begins}, but its meter store is closed up"
@@ -107,13 +107,13 @@ def _check_open(service: ZoneService, standing: LedgerState, meters: IntervalSou
         )
 
 
-def epoch_record(service: ZoneService, digest: str, **stated: Any) -> EpochRecord:
+def epoch_record(service: ZoneService, digest: str, **fields: Any) -> EpochRecord:
     """The record of an epoch with a zone's terms.
 
     Args:
         service: The zone.
         digest: The digest of its terms.
-        **stated: Optional fields of the record.
+        **fields: Optional fields of the record.
 
     Returns:
         The record.
@@ -131,7 +131,7 @@ def epoch_record(service: ZoneService, digest: str, **stated: Any) -> EpochRecor
         models=stated_models(service) if promised else None,
         time_zone=service.time_zone if promised and service.pattern is not None else None,
         eta=float(service.policy.eta) if promised else None,
-        **stated,
+        **fields,
     )
 
 
@@ -144,7 +144,7 @@ def stated_models(service: ZoneService) -> StatedModels:
     Returns:
         See `EpochRecord`.
     """
-    reach, found = first_state(service).scheduler.zone.bound, []
+    reach, entries = first_state(service).scheduler.zone.bound, []
     _, _, models = chains_of(service)
     for model, (slots, *moves) in zip(service.scenario.models, models, strict=True):
         piece, chains = model.chains[0], []
@@ -152,8 +152,8 @@ def stated_models(service: ZoneService) -> StatedModels:
             houses = piece.members[piece.chain_of == chain, 0]
             law = piece.initial[chain].tolist()
             chains.append({"law": law, "moves": matrices, "reach": float(reach[houses].max())})
-        found.append({"slots": slots, "chains": chains})
-    return tuple(found)
+        entries.append({"slots": slots, "chains": chains})
+    return tuple(entries)
 
 
 def chains_of(service: ZoneService) -> tuple[Any, ...]:
@@ -167,13 +167,13 @@ def chains_of(service: ZoneService) -> tuple[Any, ...]:
     """
     pattern = service.pattern
     models = (service if pattern is None else pattern).scenario.models
-    found = []
+    chains = []
     for model in models:
         piece = model.chains[0]
         moves = piece.transition[:, np.unique(piece.chain_of)].swapaxes(0, 1)
         matrices = [tuple(map(tuple, rows.reshape(-1, 4).tolist())) for rows in moves]
-        found.append((tuple(model.calendar.slots.tolist()), *matrices))
-    return service.seconds, None if pattern is None else service.time_zone, found
+        chains.append((tuple(model.calendar.slots.tolist()), *matrices))
+    return service.seconds, None if pattern is None else service.time_zone, chains
 
 
 def check_all_here(
@@ -228,19 +228,22 @@ def check_moves(
     Raises:
         LedgerError: The transfer was never made, or its records are lost.
     """
-    new = [one for one in zones if new_epoch or not _goes_on(store, one.id)]
-    known, gained = {one.id: _past(store, one.id) for one in new}, dict[str, dict[str, int]]()
+    new = [service for service in zones if new_epoch or not _goes_on(store, service.id)]
+    pasts, gained = (
+        {service.id: _past(store, service.id) for service in new},
+        dict[str, dict[str, int]](),
+    )
     for zone in new:
-        last, names = known[zone.id].last, enumerate(house_names(key, zone.meters), 1)
+        last, names = pasts[zone.id].last, enumerate(house_names(key, zone.meters), 1)
         gained[zone.id] = {name: n for n, name in names if name[:HOUSE_DIGITS] not in last}
-    for other in store.zones() if any(gained.values()) else ():
-        there = (known.get(other) or _past(store, other)).houses
+    for origin in store.zones() if any(gained.values()) else ():
+        houses = (pasts.get(origin) or _past(store, origin)).houses
         for zone in new:
-            came = known[zone.id].came
-            for name, n in gained[zone.id].items() if other != zone.id else ():
-                if name[:HOUSE_DIGITS] in there and name not in came:
+            arrivals = pasts[zone.id].arrivals
+            for name, n in gained[zone.id].items() if origin != zone.id else ():
+                if name[:HOUSE_DIGITS] in houses and name not in arrivals:
                     raise LedgerError(
-                        f"house {n} of zone {zone.id!r} was in zone {other!r}, and no transfer is"
+                        f"house {n} of zone {zone.id!r} was in zone {origin!r}, and no transfer is"
                         " on record: what it has spent there would be forgotten. Run hushgrid"
                         " ledger transfer while it is in that roster (begin an epoch with it there"
                         " where it no longer is); if that was done and its records are lost, run"
@@ -261,21 +264,21 @@ class _Past(NamedTuple):
 
     houses: frozenset[str]
     last: frozenset[str]  # of the last of these epochs
-    came: set[str]
+    arrivals: set[str]
 
 
 def _past(store: LedgerStore, zone: str) -> _Past:
     houses = last = present = frozenset[str]()
-    came = set[str]()
+    arrivals = set[str]()
     for record in store.records(zone):
         if record.kind == "epoch":
             present = EpochRecord.from_record(record).house_names
         elif record.kind == "transfer":
             moved = TransferRecord.from_record(record)
-            (came.add if moved.direction == "in" else came.discard)(moved.house)
+            (arrivals.add if moved.direction == "in" else arrivals.discard)(moved.house)
         elif record.kind in ("release", "gap", "charge") and last is not present:
             last, houses = present, houses | present
-    return _Past(houses, last, came)
+    return _Past(houses, last, arrivals)
 
 
 def check_same(service: ZoneService, standing: LedgerState) -> None:
@@ -309,11 +312,11 @@ def terms_differ(service: ZoneService, epoch: EpochRecord) -> bool:
         True if so.
     """
     now_first = service.begins // service.seconds
-    then = (epoch.first, epoch.seconds)
-    same = then == (now_first, service.seconds)
-    same = same and epoch.roster == roster_digest(service)
-    same = same and not states_other_promise(service, epoch)
-    return not same or first_state(service).digest != epoch.digest
+    epoch_start = (epoch.first, epoch.seconds)
+    agree = epoch_start == (now_first, service.seconds)
+    agree = agree and epoch.roster == roster_digest(service)
+    agree = agree and not states_other_promise(service, epoch)
+    return not agree or first_state(service).digest != epoch.digest
 
 
 def interval_promise(service: ZoneService) -> float | None:
@@ -435,12 +438,14 @@ def charge(service: ZoneService, ledger: Ledger) -> None:
         service: The zone with an epoch's terms.
         ledger: Its ledger, open for writing.
     """
-    made = service.learned
-    if made.epsilon > 0:
-        given = re.fullmatch("[0-9a-f]{64}", made.digest)
-        name = made.digest if given else service.scenario.models[0].digest
+    provenance = service.learned
+    if provenance.epsilon > 0:
+        match = re.fullmatch("[0-9a-f]{64}", provenance.digest)
+        name = provenance.digest if match else service.scenario.models[0].digest
         if name not in ledger.standing.charged:
-            entry = ChargeRecord("models", float(made.epsilon), name, max(made.homes, 1))
+            entry = ChargeRecord(
+                "models", float(provenance.epsilon), name, max(provenance.homes, 1)
+            )
             ledger.write(entry)
 
 

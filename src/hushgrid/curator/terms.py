@@ -58,7 +58,7 @@ def _last_epoch(store: LedgerStore, zone: str) -> EpochRecord | None:
         if isinstance(store, Checkpointed):  # no other record need be read
             newest = store.newest(zone, "epoch")
         else:
-            epochs = [one for one in store.records(zone) if one.kind == "epoch"]
+            epochs = [record for record in store.records(zone) if record.kind == "epoch"]
             newest = epochs[-1] if epochs else None
         return None if newest is None else EpochRecord.from_record(newest)
     except LedgerError:
@@ -101,12 +101,12 @@ def changes_of(deployment: Deployment, now: float) -> Changes:
             if epoch is None:
                 zones.append(zone)
                 continue
-            begun = zone_as_begun(zone, epoch)
-            if terms_differ(begun, epoch):
+            epoch_zone = zone_as_begun(zone, epoch)
+            if terms_differ(epoch_zone, epoch):
                 standing = fold(store.records(zone.id))
-                begun = placed(zone, next_border(zone, standing, now))
-                changed[zone.id] = change_of(begun, standing)
-            zones.append(begun)
+                epoch_zone = placed(zone, next_border(zone, standing, now))
+                changed[zone.id] = change_of(epoch_zone, standing)
+            zones.append(epoch_zone)
     return Changes(replace(deployment, zones=tuple(zones)), changed)
 
 
@@ -120,18 +120,18 @@ def under_ledger_terms(deployment: Deployment, store: LedgerStore) -> Changes:
     Returns:
         The service with these zones alone, and where the file of each of the others differs.
     """
-    zones, others = list[ZoneService](), dict[str, str]()
+    zones, sentences = list[ZoneService](), dict[str, str]()
     for zone in deployment.zones:
         epoch = _last_epoch(store, zone.id)
-        begun = zone if epoch is None else zone_as_begun(zone, epoch)
-        if epoch is None or not terms_differ(begun, epoch):
-            zones.append(begun)
+        epoch_zone = zone if epoch is None else zone_as_begun(zone, epoch)
+        if epoch is None or not terms_differ(epoch_zone, epoch):
+            zones.append(epoch_zone)
             continue
-        others[zone.id] = (
-            f"zone {zone.id}: {_differing(begun, epoch)} of the file are not those of the ledger;"
-            " this curator does not serve the zone, give it the file of the active one."
+        sentences[zone.id] = (
+            f"zone {zone.id}: {_differing(epoch_zone, epoch)} of the file are not those of the"
+            " ledger; this curator does not serve the zone, give it the file of the active one."
         )
-    return Changes(replace(deployment, zones=tuple(zones)), others)
+    return Changes(replace(deployment, zones=tuple(zones)), sentences)
 
 
 def unasked(changes: Mapping[str, str]) -> str:
@@ -180,9 +180,12 @@ def change_of(service: ZoneService, standing: LedgerState) -> str:
         A sentence.
     """
     assert standing.epoch is not None
-    what = _differing(service, standing.epoch)
+    difference = _differing(service, standing.epoch)
     at = _utc(service.begins)
-    return f"zone {service.id}: {what} of the file begin at {at}; what is published stays counted."
+    return (
+        f"zone {service.id}: {difference} of the file begin at {at}; what is published stays"
+        " counted."
+    )
 
 
 def _differing(service: ZoneService, epoch: EpochRecord) -> str:
@@ -238,10 +241,10 @@ def zone_in_epoch(service: ZoneService, digest: str, first: int) -> ZoneService 
     """
     begins = first * service.seconds
     try:
-        begun = service if begins == service.begins else placed(service, begins)
+        epoch_zone = service if begins == service.begins else placed(service, begins)
     except PlanError:
         return None
-    return begun if first_state(begun).digest == digest else None
+    return epoch_zone if first_state(epoch_zone).digest == digest else None
 
 
 def next_week(service: ZoneService, t: int) -> ZoneService | None:
