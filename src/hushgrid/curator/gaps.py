@@ -52,11 +52,11 @@ _NAME_IT = (
 )
 
 
-def _are_weeks(service: ZoneService, begun: Sequence[tuple[str, int, int]]) -> bool:
+def _are_weeks(service: ZoneService, epochs: Sequence[tuple[str, int, int]]) -> bool:
     """Whether terms that began are those of the zone, for other weeks."""
     return all(
         seconds == service.seconds and zone_in_epoch(service, digest, first) is not None
-        for digest, first, seconds in begun
+        for digest, first, seconds in epochs
     )
 
 
@@ -66,7 +66,7 @@ def note_loss(
     meters: IntervalSource | None,
     now: float,
     *,
-    named: bool = False,
+    by_name: bool = False,
 ) -> None:
     """Record a gap unless it is proven that the ledger lacks nothing that was published.
 
@@ -83,51 +83,55 @@ def note_loss(
             that the ledger does not: an interval without a release was closed by a process that
             stopped before it published. Not so where the ledger came there from another place.
         now: [UTC epoch s]
-        named: The operator has named the epochs that may be lost.
+        by_name: The operator has named the epochs that may be lost.
 
     Raises:
         LedgerError: The clock is behind the last release, so that the gap would be too short; or an
             epoch is known to be lost, and the operator has not named it.
     """
-    standing, found = ledger.standing, ledger.found
+    standing, opening = ledger.standing, ledger.found
     epoch, before = standing.epoch, standing.gap
-    if epoch is None or found.complete:
+    if epoch is None or opening.complete:
         return
-    if (found.other or not _are_weeks(service, found.begun)) and not named:
+    if (opening.other or not _are_weeks(service, opening.begun)) and not by_name:
         raise LedgerError(
             f"records of another epoch of zone {service.id!r} than the ledger's last one are lost,"
             f" and what followed them may be too.{_NAME_IT}"
         )
     closed = None if meters is None else meters.last_closed(service.id)
-    here = found.timeline is not None and meters is not None and meters.timeline() == found.timeline
-    here = here and not found.since
+    same_server = (
+        opening.timeline is not None
+        and meters is not None
+        and meters.timeline() == opening.timeline
+    )
+    same_server = same_server and not opening.since
     # by time: an epoch that was set aside numbers later steps than those that are lost
     reach = reach_of(standing)
     beyond = closed is not None and _is_beyond(closed, standing)
     causes: dict[Cause, bool] = {
-        "fork": found.forked is not None,
-        "witness": found.lost,
-        "failover": bool(found.moved)
-        or (found.since > reach and (found.moved is None or not standing.reach)),
-        "meters": beyond and (found.moved is None or (found.blind and not here)),
+        "fork": opening.forked is not None,
+        "witness": opening.lost,
+        "failover": bool(opening.moved)
+        or (opening.since > reach and (opening.moved is None or not standing.reach)),
+        "meters": beyond and (opening.moved is None or (opening.blind and not same_server)),
     }
-    why = next((cause for cause, holds in causes.items() if holds), None)
-    if why is None:
+    cause = next((name for name, holds in causes.items() if holds), None)
+    if cause is None:
         return
-    if why != "meters":
+    if cause != "meters":
         _check_clock(service, standing, now)
     seconds = epoch.seconds
-    first, last = standing.done + 1, max(found.last_t, (closed or 0) // seconds if beyond else 0)
+    first, last = standing.done + 1, max(opening.last_t, (closed or 0) // seconds if beyond else 0)
     due = math.floor(now / seconds) - 1  # the last step that can be out, at no grace
-    if found.forked is not None:
-        first, last = min(first, found.forked[0]), max(last, found.forked[1])
-    if found.forked is None or found.lost or found.moved or beyond:
+    if opening.forked is not None:
+        first, last = min(first, opening.forked[0]), max(last, opening.forked[1])
+    if opening.forked is None or opening.lost or opening.moved or beyond:
         last = max(last, due)
-    least, heads = found.least, found.heads
+    least, heads = opening.least, opening.heads
     if before is not None:  # extended, so that all of it is booked together
         first, last = min(first, before.first), max(last, before.last)
-        again, known = heads in (before.heads or ""), before.least or 0.0
-        least = known if again else sum_up([least, known])
+        again, earlier_least = heads in (before.heads or ""), before.least or 0.0
+        least = earlier_least if again else sum_up([least, earlier_least])
         heads = (before.heads or "") + ("" if again else heads)
         if (first, last) == (before.first, before.last):
             if again:
@@ -135,11 +139,11 @@ def note_loss(
             last += 1
     # steps before the epoch have no place in a gap of it: `largest_loss` counts them
     first = max(first, epoch.first)
-    if last < first and why == "failover" and (due + 1) * seconds <= reach:
+    if last < first and cause == "failover" and (due + 1) * seconds <= reach:
         return
     last = max(first, last)
-    ledger.write(GapRecord(first, last, why, min(least, MOST) or None, heads or None))
-    fields = {"zone": service.id, "first": first, "last": last, "why": why}
+    ledger.write(GapRecord(first, last, cause, min(least, MOST) or None, heads or None))
+    fields = {"zone": service.id, "first": first, "last": last, "why": cause}
     log.error("releases may be lost; run hushgrid resume", extra=fields)
 
 
@@ -152,7 +156,7 @@ def reach_of(standing: LedgerState) -> int:
     Returns:
         [UTC epoch s]
     """
-    return standing.reach or min(one.first * one.seconds for one in standing.epochs)
+    return standing.reach or min(epoch.first * epoch.seconds for epoch in standing.epochs)
 
 
 def _is_beyond(closed: int, standing: LedgerState) -> bool:
@@ -209,10 +213,10 @@ def largest_loss(
     _check_named(service, standing, lost_epochs)
     since = gap.first * epoch.seconds if gap.first > epoch.first else 0
     end = (gap.last + 1) * epoch.seconds
-    each = [_most(service, since, end)]
-    each += [_most(one, since, end) for one in _others(service, epoch, lost_epochs)]
-    known = math.inf if gap.least == MOST else gap.least or 0.0
-    return sum_up([known, *each])
+    losses = [_most(service, since, end)]
+    losses += [_most(lost_zone, since, end) for lost_zone in _others(service, epoch, lost_epochs)]
+    recorded_loss = math.inf if gap.least == MOST else gap.least or 0.0
+    return sum_up([recorded_loss, *losses])
 
 
 def _check_named(
@@ -227,8 +231,8 @@ def _check_named(
         return
     if gap.first > epoch.first:
         return
-    releases = tuple(one for one in standing.releases if one.seq < gap.seq)
-    gaps = tuple(one for one in standing.gaps if one.seq < gap.seq)
+    releases = tuple(release for release in standing.releases if release.seq < gap.seq)
+    gaps = tuple(earlier for earlier in standing.gaps if earlier.seq < gap.seq)
     if replace(standing, releases=releases, gaps=gaps).reach < epoch.first * epoch.seconds:
         raise LedgerError(
             f"of the last epoch of zone {service.id!r} nothing is on record, and an epoch that took"
@@ -242,11 +246,11 @@ def _others(
     """The lost epochs without the present one."""
     present = (epoch.digest, epoch.first, epoch.seconds)
     return [
-        one
-        for one in lost_epochs
-        if (first_state(one).digest, one.begins // one.seconds, one.seconds) != present
-        or (one.meters, one.registers) != (service.meters, service.registers)
-        or interval_promise(one) != interval_promise(service)
+        zone
+        for zone in lost_epochs
+        if (first_state(zone).digest, zone.begins // zone.seconds, zone.seconds) != present
+        or (zone.meters, zone.registers) != (service.meters, service.registers)
+        or interval_promise(zone) != interval_promise(service)
     ]
 
 
@@ -255,7 +259,7 @@ def _most(service: ZoneService, start: int, end: int) -> float:
 
     Each step its epsilon of the schedule; a block that it touches all its own.
     """
-    lost, seconds = list[float](), service.seconds
+    losses, seconds = list[float](), service.seconds
     week: ZoneService | None = service
     while week is not None and week.begins < end:
         policy, begins = week.policy, week.begins
@@ -263,9 +267,9 @@ def _most(service: ZoneService, start: int, end: int) -> float:
         if steps := range(first + 1, min(after, policy.horizon) + 1):
             scheduler = first_state(week).scheduler
             by_block = {policy.schedule.span(t): t for t in steps}  # a block loses all of it once
-            lost += [_most_lost(week, scheduler, t) for t in by_block.values()]
+            losses += [_most_lost(week, scheduler, t) for t in by_block.values()]
         week = next_week(week, max(week.ends, start) // seconds)
-    return sum_up(lost) * (1 + CLOSE)
+    return sum_up(losses) * (1 + CLOSE)
 
 
 def _most_lost(service: ZoneService, scheduler: Scheduler, t: int) -> float:
@@ -305,15 +309,15 @@ def book(service: ZoneService, ledger: Ledger, lost_epochs: Sequence[ZoneService
         return
     first, last = standing.gap.first, standing.gap.last
     lost = _others(service, standing.epoch, lost_epochs)
-    read = [(one.t, one.t) for one in standing.current if one.source == "readings"]
-    read += [(one.first, one.last) for one in standing.booked_now]
-    twice = any(a <= last and first <= b for a, b in read)  # two histories
-    for one in (service, *lost):
-        charge(one, ledger)
+    spans = [(entry.t, entry.t) for entry in standing.current if entry.source == "readings"]
+    spans += [(entry.first, entry.last) for entry in standing.booked_now]
+    twice = any(a <= last and first <= b for a, b in spans)  # two histories
+    for zone in (service, *lost):
+        charge(zone, ledger)
     unknown = bool(lost) or bool(standing.gap.heads) or twice  # more than its own schedule
     rows, until = _account_after([service, *lost], standing, unknown)
     windows = ZoneAccount(service).windows_after_loss(
-        standing, first, last, others=[ZoneAccount(one) for one in lost], anew=unknown
+        standing, first, last, others=[ZoneAccount(zone) for zone in lost], anew=unknown
     )
     if windows is not None and until is None:
         until = last
@@ -334,12 +338,12 @@ def _account_after(
     assert gap is not None
     start, stop = gap.first * seconds, (gap.last + 1) * seconds
     rows, ends = list[tuple[float, ...]](), [stop]
-    promised = [one for one in zones if interval_promise(one) is not None and one.begins < stop]
-    for one in promised:
-        first, last = start // one.seconds, -(-stop // one.seconds) - 1
-        booked, end = ZoneAccount(one).after_loss(standing, first, last, unknown=unknown)
+    promised = [zone for zone in zones if interval_promise(zone) is not None and zone.begins < stop]
+    for zone in promised:
+        first, last = start // zone.seconds, -(-stop // zone.seconds) - 1
+        booked, end = ZoneAccount(zone).after_loss(standing, first, last, unknown=unknown)
         rows += booked
-        ends.append((end + 1) * one.seconds)
+        ends.append((end + 1) * zone.seconds)
     if not promised:
         return None, None
     until = -(-max(ends) // seconds) - 1
@@ -393,14 +397,14 @@ def resume_zones(
         LedgerError: The zone is unknown, the terms are not those of its last epoch, or the service
             cannot be asked.
     """
-    given, deployment = deployment, as_begun(deployment)
-    chosen = [one for one in deployment.zones if zone in (None, one.id)]
-    if not chosen:
-        names = ", ".join(one.id for one in deployment.zones)
+    deployment_of_file, deployment = deployment, as_begun(deployment)
+    targets = [service for service in deployment.zones if zone in (None, service.id)]
+    if not targets:
+        names = ", ".join(service.id for service in deployment.zones)
         raise LedgerError(f"zone is {zone!r}; give one of the service file: {names}.")
     # the same file says that there was no other epoch: it is read as the present one
-    lost = [deployment if other is given else other for other in lost_epochs]
-    others = [one for other in lost for one in other.zones]
+    lost = [deployment if terms is deployment_of_file else terms for terms in lost_epochs]
+    lost_zones = [service for terms in lost for service in terms.zones]
     with open_store(deployment.ledger) as store, open_witnesses(deployment) as witnesses:
         return [
             _resume_zone(
@@ -410,9 +414,9 @@ def resume_zones(
                 witnesses.of(zone.id),
                 now,
                 patience,
-                [one for one in others if one.id == zone.id],
+                [service for service in lost_zones if service.id == zone.id],
             )
-            for zone in chosen
+            for zone in targets
         ]
 
 
@@ -423,7 +427,7 @@ def _resume_zone(
     witness: Witness,
     now: float,
     patience: float,
-    others: Sequence[ZoneService],
+    lost_zones: Sequence[ZoneService],
 ) -> Resumed:
     standing = _standing(store, service)
     if standing is None and not witness.tails():
@@ -433,7 +437,7 @@ def _resume_zone(
         with Ledger.open(
             store, service.id, key, deployment.mode, now, witness=witness, forked=True
         ) as ledger:
-            look_for_loss(deployment, service, ledger, now, named=bool(others))
+            look_for_loss(deployment, service, ledger, now, by_name=bool(lost_zones))
             if ledger.standing.epoch is None and ledger.found.moved:
                 raise LedgerError(
                     f"the ledger of zone {service.id!r} has no epoch and is on another server than"
@@ -444,8 +448,8 @@ def _resume_zone(
                 ledger.settle()
                 return Resumed(service.id, "no gap")
             _check_terms(service, ledger.standing)
-            _reach_out(ledger, others)
-            book(service, ledger, others)
+            _reach_out(ledger, lost_zones)
+            book(service, ledger, lost_zones)
             ledger.settle()
             return _told(service, ledger.standing)
     except LedgerHeldError:
@@ -453,12 +457,12 @@ def _resume_zone(
             return Resumed(service.id, "no gap")
         if standing.gap is None:
             return _confirmed(standing, witness, patience)
-        if others:
+        if lost_zones:
             raise LedgerError(
                 f"zone {service.id!r} has a writer, which knows no lost epoch; stop the service,"
                 " and run the same command again."
             ) from None
-        _check_named(service, standing, others)
+        _check_named(service, standing, lost_zones)
     if not witness.ask(standing.gap.head):
         raise LedgerError(
             f"zone {service.id!r} has a writer and the service cannot be asked from here; stop it,"
@@ -476,12 +480,12 @@ def _resume_zone(
 def _confirmed(standing: LedgerState, witness: Witness, patience: float) -> Resumed:
     """Have the running service take its clock for right."""
     head = standing.head.digest
-    deadline, asked = time.monotonic() + patience, witness.ask(head)
-    while asked and witness.is_asked(head):
+    deadline, waits = time.monotonic() + patience, witness.ask(head)
+    while waits and witness.is_asked(head):
         if time.monotonic() > deadline:
             return Resumed(standing.zone, "asked")
         time.sleep(min(0.2, patience))
-    return Resumed(standing.zone, "confirmed" if asked else "no gap")
+    return Resumed(standing.zone, "confirmed" if waits else "no gap")
 
 
 def _reach_out(ledger: Ledger, lost_epochs: Sequence[ZoneService]) -> None:
@@ -491,7 +495,7 @@ def _reach_out(ledger: Ledger, lost_epochs: Sequence[ZoneService]) -> None:
     been published too.
     """
     gap, epoch = ledger.standing.gap, ledger.standing.epoch
-    if gap and epoch and any(one.seconds < epoch.seconds for one in lost_epochs):
+    if gap and epoch and any(zone.seconds < epoch.seconds for zone in lost_epochs):
         ledger.write(replace(gap, last=gap.last + 1))
 
 
@@ -501,7 +505,7 @@ def look_for_loss(
     ledger: Ledger,
     now: float,
     *,
-    named: bool = False,
+    by_name: bool = False,
 ) -> None:
     """Run `note_loss` for a command, while the service does not run.
 
@@ -510,12 +514,12 @@ def look_for_loss(
         service: The zone.
         ledger: Its ledger, open for writing.
         now: [UTC epoch s]
-        named: As for `note_loss`.
+        by_name: As for `note_loss`.
     """
     path = file_of(deployment.meters)
-    there = path is None or path.exists() or Path(deployment.meters).is_dir()
-    with open_meters(deployment.meters) if there else nullcontext() as meters:
-        note_loss(service, ledger, meters, now, named=named)
+    has_store = path is None or path.exists() or Path(deployment.meters).is_dir()
+    with open_meters(deployment.meters) if has_store else nullcontext() as meters:
+        note_loss(service, ledger, meters, now, by_name=by_name)
 
 
 def _check_terms(service: ZoneService, standing: LedgerState) -> None:
