@@ -489,7 +489,7 @@ class Curator:
 
     def _skip_gaps(self) -> None:
         """Steps that may have been published and lost are not published."""
-        self.leave_out_until(self.start_of(self._ledger.standing.done + 1))
+        self.leave_out_until(self.start_of(self._ledger.standing.last_step + 1))
 
     def _resume(self) -> None:
         """Book the gap, since the operator asked for it, and go on with readings."""
@@ -896,7 +896,7 @@ def status_of(zone: ZoneService, standing: LedgerState | None, now: float) -> St
     if standing is None:
         return Status(zone.id, 0, 1.0, None, _not_begun(zone, zone.begins, now))
     state = _state(zone, standing, now)
-    t = standing.done if standing.releases else 0
+    t = standing.last_step if standing.releases else 0
     return Status(zone.id, t, room_of(zone, standing), None, state)
 
 
@@ -916,10 +916,10 @@ def _state(zone: ZoneService, standing: LedgerState, now: float) -> str:
     if standing.gap is not None:
         return UNTIL_RESUMED
     if not standing.releases:
-        return _not_begun(zone, (standing.done + 1) * zone.seconds, now)
+        return _not_begun(zone, (standing.last_step + 1) * zone.seconds, now)
     if now < standing.releases[-1].published_at - zone.clock_limit * zone.seconds:
         return BEHIND
-    due = (standing.done + 2) * zone.seconds + zone.grace
+    due = (standing.last_step + 2) * zone.seconds + zone.grace
     if now > due + zone.seconds:
         return "behind"
     last = standing.releases[-1]

@@ -77,7 +77,7 @@ def note_loss(
 
     Args:
         service: The zone.
-        ledger: Its ledger, open for writing; `ledger.found` says how it was found.
+        ledger: Its ledger, open for writing; `ledger.opening` says how it was found.
         meters: The meter store, which closes each interval before it is published: the second
             witness. None: there is none. On the timeline of the ledger's server it shows nothing
             that the ledger does not: an interval without a release was closed by a process that
@@ -89,11 +89,11 @@ def note_loss(
         LedgerError: The clock is behind the last release, so that the gap would be too short; or an
             epoch is known to be lost, and the operator has not named it.
     """
-    standing, opening = ledger.standing, ledger.found
+    standing, opening = ledger.standing, ledger.opening
     epoch, before = standing.epoch, standing.gap
     if epoch is None or opening.complete:
         return
-    if (opening.other or not _are_weeks(service, opening.begun)) and not by_name:
+    if (opening.other_terms or not _are_weeks(service, opening.epochs)) and not by_name:
         raise LedgerError(
             f"records of another epoch of zone {service.id!r} than the ledger's last one are lost,"
             f" and what followed them may be too.{_NAME_IT}"
@@ -121,7 +121,10 @@ def note_loss(
     if cause != "meters":
         _check_clock(service, standing, now)
     seconds = epoch.seconds
-    first, last = standing.done + 1, max(opening.last_t, (closed or 0) // seconds if beyond else 0)
+    first, last = (
+        standing.last_step + 1,
+        max(opening.last_t, (closed or 0) // seconds if beyond else 0),
+    )
     due = math.floor(now / seconds) - 1  # the last step that can be out, at no grace
     if opening.forked is not None:
         first, last = min(first, opening.forked[0]), max(last, opening.forked[1])
@@ -438,7 +441,7 @@ def _resume_zone(
             store, service.id, key, deployment.mode, now, witness=witness, forked=True
         ) as ledger:
             look_for_loss(deployment, service, ledger, now, by_name=bool(lost_zones))
-            if ledger.standing.epoch is None and ledger.found.moved:
+            if ledger.standing.epoch is None and ledger.opening.moved:
                 raise LedgerError(
                     f"the ledger of zone {service.id!r} has no epoch and is on another server than"
                     " before; start the service, which notes what may be lost, then run hushgrid"
