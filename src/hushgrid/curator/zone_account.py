@@ -189,23 +189,23 @@ class ZoneAccount:
                 first * service.seconds, service.seconds, last - first + 1, service.time_zone
             )
             models, at = scenario_over(service.pattern, place).models, 1
-        found = []
+        matrices_of_models = []
         for model, chains in zip(models, self._chains, strict=True):
             slots = model.calendar.slots
             steps = slots[(np.arange(at, at + last - first + 1) - 1) % len(slots)]
             matrices = model.chains[0].transition[steps][:, chains]
-            found.append(np.ascontiguousarray(np.moveaxis(matrices, 1, 0), np.float64))
-        return found
+            matrices_of_models.append(np.ascontiguousarray(np.moveaxis(matrices, 1, 0), np.float64))
+        return matrices_of_models
 
     def _by_chain(self, losses: Floats) -> list[Floats]:
         """The largest loss of each chain's kinds of houses, for each model: (..., chains)."""
-        found = []
+        losses_of_models = []
         for chain_of in self._chain_of:
             rows = np.zeros((*losses.shape[:-1], chain_of.max() + 1))
             for kind, chain in enumerate(chain_of):
                 rows[..., chain] = np.maximum(rows[..., chain], losses[..., kind])
-            found.append(rows)
-        return found
+            losses_of_models.append(rows)
+        return losses_of_models
 
     @cached_property
     def _planned(self) -> tuple[Ints, list[Floats]]:
@@ -234,19 +234,19 @@ class ZoneAccount:
         again = int(np.searchsorted(firsts, min(_AHEAD, horizon), side="right"))
         steps = horizon + int(lengths[:again].sum())
         inward = self._inward(self._first, self._first + steps - 1)
-        found = []
+        rooms = []
         for matrices, rows in zip(inward, losses, strict=True):
-            both = share * np.concatenate([rows, rows[:, :again]], axis=1)
-            ahead = rooms_ahead(matrices, np.concatenate([lengths, lengths[:again]]), both)
-            found.append(ahead[:, :blocks])
-        self._ahead[share] = found
-        return found
+            turn_losses = share * np.concatenate([rows, rows[:, :again]], axis=1)
+            ahead = rooms_ahead(matrices, np.concatenate([lengths, lengths[:again]]), turn_losses)
+            rooms.append(ahead[:, :blocks])
+        self._ahead[share] = rooms
+        return rooms
 
     def _block(self, t: int) -> tuple[int, int, int]:
         """Number from 0, first and last step of the block with the epoch's step t."""
         horizon = self._service.policy.horizon
-        turns, own = divmod(t - 1, horizon)
-        first, last = self._service.policy.schedule.span(own + 1)
+        turns, index = divmod(t - 1, horizon)
+        first, last = self._service.policy.schedule.span(index + 1)
         number = int(np.searchsorted(self._planned[0], first))
         return number, first + turns * horizon, last + turns * horizon
 
@@ -279,18 +279,18 @@ class ZoneAccount:
             houses, so that they are about the step itself.
         """
         newest = standing.latest_account
-        unknown, brought = _published_without(standing, newest), _brought(standing, newest)
-        if newest is None and not unknown and not brought:
+        unknown, arrivals = _published_without(standing, newest), _arrivals(standing, newest)
+        if newest is None and not unknown and not arrivals:
             return self._new(first)
-        figures = self._carried(newest, brought, unknown)
-        done = self._settled(standing)
-        if newest is None or brought or unknown or not self._same(newest):
-            done = max(done, self._first - 1)
+        figures = self._carried(newest, arrivals, unknown)
+        settled = self._settled(standing)
+        if newest is None or arrivals or unknown or not self._same(newest):
+            settled = max(settled, self._first - 1)
         promise = math.inf if newest is None or newest.promise is None else newest.promise
-        begun = min(self._first - 1, first - 1)  # steps before the epoch keep the promise of then
-        figures = self._after_silence(figures, done, begun, promise)
+        epoch_eve = min(self._first - 1, first - 1)  # steps up to it keep the promise of then
+        figures = self._after_silence(figures, settled, epoch_eve, promise)
         promise = max(promise, self._promise or math.inf)
-        return self._after_silence(figures, max(done, begun), first - 1, promise), False
+        return self._after_silence(figures, max(settled, epoch_eve), first - 1, promise), False
 
     def _settled(self, standing: LedgerState) -> int:
         """The last step that the figures on record are about; no block begins until it is over.
@@ -299,7 +299,7 @@ class ZoneAccount:
         ahead of this one.
         """
         newest = standing.latest_account
-        ends = [move.last for move in _brought(standing, newest)]
+        ends = [move.last for move in _arrivals(standing, newest)]
         ends += [] if newest is None else [newest.end]
         return -(-max(ends, default=0) // self._service.seconds) - 1  # lengths of steps may differ
 
@@ -325,18 +325,18 @@ class ZoneAccount:
     def _same(self, newest: RecordedAccount) -> bool:
         """Whether the figures on record are about the same houses under the same models."""
         epoch, service = newest.epoch, self._service
-        same = epoch.seconds == service.seconds and epoch.occupancy == occupancy_digest(service)
-        same = same and epoch.roster == roster_digest(service)
-        return same and epoch.chains == self._moves
+        agrees = epoch.seconds == service.seconds and epoch.occupancy == occupancy_digest(service)
+        agrees = agrees and epoch.roster == roster_digest(service)
+        return agrees and epoch.chains == self._moves
 
     def _carried(
         self,
         newest: RecordedAccount | None,
-        brought: Sequence[TransferRecord],
+        arrivals: Sequence[TransferRecord],
         unknown: bool,
     ) -> Figures:
         """The figures on record, for the present classes of houses."""
-        if newest is not None and self._same(newest) and not unknown and not brought:
+        if newest is not None and self._same(newest) and not unknown and not arrivals:
             account, at = from_rows(newest.rows), 0
             figures = []
             for chains in self._chains:
@@ -344,7 +344,7 @@ class ZoneAccount:
                 figures.append(IntervalAccount(*(part[at : at + len(chains)] for part in parts)))
                 at += len(chains)
             return tuple(figures)
-        accounts = [_of_move(move) for move in brought]
+        accounts = [_of_move(move) for move in arrivals]
         accounts += [from_rows(newest.rows)] if newest is not None else []
         accounts += [Account.interval()]
         account = accounts[0].merged(*accounts[1:]).under_other_model()
@@ -356,15 +356,15 @@ class ZoneAccount:
             for chains in self._chains
         )
 
-    def _after_silence(self, figures: Figures, done: int, last: int, promise: float) -> Figures:
+    def _after_silence(self, figures: Figures, settled: int, last: int, promise: float) -> Figures:
         """The figures after steps done + 1 to last, in which nothing from readings is published."""
-        if last - done > _SILENT:
+        if last - settled > _SILENT:
             figures = tuple(account.under_other_model() for account in figures)
-            done = last - _SILENT
-        if last <= done:
+            settled = last - _SILENT
+        if last <= settled:
             return figures
         silent = []
-        for account, matrices in zip(figures, self._inward(done + 1, last), strict=True):
+        for account, matrices in zip(figures, self._inward(settled + 1, last), strict=True):
             after = account.admit(0.0, matrices, promise)
             if after is None:  # steps before the first block that is admitted again: no promise
                 after = account.admit(0.0, matrices, math.inf)
@@ -520,7 +520,7 @@ class ZoneAccount:
     def _open_windows(self, standing: LedgerState, t: int) -> WindowAccount | None:
         """The account before a block; None where no promise about windows is in force."""
         newest = standing.latest_windows
-        accounts = [from_windows(rows) for rows in _brought_windows(standing, newest)]
+        accounts = [from_windows(rows) for rows in _arrived_windows(standing, newest)]
         accounts += [from_windows(newest.rows)] if newest is not None else []
         start = self._span(standing, t)[0] * self._service.seconds
         if self._window is None:
@@ -538,8 +538,8 @@ class ZoneAccount:
         if not accounts:
             return None
         account = accounts[-1]
-        for brought in accounts[:-1]:
-            account = account.merged(brought.ended())
+        for arrival in accounts[:-1]:
+            account = account.merged(arrival.ended())
         return account if any(promise.binds(start) for promise in account.promises) else None
 
     def _windows(
@@ -578,13 +578,13 @@ class ZoneAccount:
     def _admitted(
         self, figures: Figures, losses: Sequence[Floats], inward: Sequence[Floats]
     ) -> Figures | None:
-        found = []
+        accounts = []
         for account, loss, matrices in zip(figures, losses, inward, strict=True):
             after = account.admit(loss, matrices, self._promise or math.inf)
             if after is None:
                 return None
-            found.append(after)
-        return tuple(found)
+            accounts.append(after)
+        return tuple(accounts)
 
     def after_loss(
         self, standing: LedgerState, first: int, last: int, *, unknown: bool = False
@@ -601,9 +601,9 @@ class ZoneAccount:
             The figures as a record has them, and the step they are about: the last of the block
             that the last lost step is in.
         """
-        done = self._settled(standing)
-        begun = max(first, done + 1, self._first)
-        start = max(self._planned_block(begun)[2], done + 1)
+        settled = self._settled(standing)
+        lost_from = max(first, settled + 1, self._first)
+        start = max(self._planned_block(lost_from)[2], settled + 1)
         figures, new = self.before(standing, start)
         losses = [np.zeros(len(chains)) for chains in self._chains]
         end = start - 1
@@ -634,7 +634,7 @@ class ZoneAccount:
         first: int,
         last: int,
         *,
-        others: Sequence[ZoneAccount] = (),
+        other_accounts: Sequence[ZoneAccount] = (),
         anew: bool = False,
     ) -> WindowRows | None:
         """The account of windows after steps that may have been published and lost.
@@ -643,7 +643,7 @@ class ZoneAccount:
             standing: The zone's ledger.
             first: The first of these steps of the zone.
             last: The last one.
-            others: The same zone under other terms that may have held in these steps.
+            other_accounts: The same zone under other terms that may have held in these steps.
             anew: The noise of blocks on record may have been drawn once more.
 
         Returns:
@@ -655,9 +655,9 @@ class ZoneAccount:
         newest, seconds = standing.latest_windows, self._service.seconds
         start, stop = first * seconds, (last + 1) * seconds
         # a block on record is opened once in one history
-        begun = start if anew or newest is None else max(start, newest.end)
-        blocks = list(self._lost_blocks(begun, stop))
-        for account in others:
+        lost_from = start if anew or newest is None else max(start, newest.end)
+        blocks = list(self._lost_blocks(lost_from, stop))
+        for account in other_accounts:
             blocks += account._lost_blocks(start, stop)
         for block in blocks:
             windows = windows.with_lost(block.loss, block.first, block.last)
@@ -681,13 +681,13 @@ class ZoneAccount:
     def leaving_windows(self, standing: LedgerState) -> WindowRows | None:
         """The account of windows of a house that leaves; None where no promise is in force."""
         newest = standing.latest_windows
-        accounts = [from_windows(rows) for rows in _brought_windows(standing, newest)]
+        accounts = [from_windows(rows) for rows in _arrived_windows(standing, newest)]
         accounts += [from_windows(newest.rows)] if newest is not None else []
         if not accounts:
             return None
         account = accounts[-1].ended()
-        for brought in accounts[:-1]:
-            account = account.merged(brought.ended())
+        for arrival in accounts[:-1]:
+            account = account.merged(arrival.ended())
         return to_windows(account)
 
     def leaving(self, standing: LedgerState) -> tuple[AccountRows | None, int]:
@@ -703,20 +703,20 @@ class ZoneAccount:
             anything was published about, here or where houses came from [UTC epoch s].
         """
         newest = standing.latest_account
-        brought, unknown = _brought(standing, newest), _published_without(standing, newest)
-        read = next((one for one in reversed(standing.releases) if one.source == "readings"), None)
+        arrivals, unknown = _arrivals(standing, newest), _published_without(standing, newest)
+        latest = next((r for r in reversed(standing.releases) if r.source == "readings"), None)
         ends = [move.last for move in standing.transfers if move.direction == "in"]
         ends += [(gap.last + 1) * standing.epoch_of(gap).seconds for gap in standing.gaps]
-        ends += [] if read is None else [read.start + standing.epoch_of(read).seconds]
+        ends += [] if latest is None else [latest.start + standing.epoch_of(latest).seconds]
         end = max(ends, default=0)
-        if newest is None and not brought and not unknown:
+        if newest is None and not arrivals and not unknown:
             return None, end
-        accounts = [_of_move(move) for move in brought]
+        accounts = [_of_move(move) for move in arrivals]
         if newest is not None:
             block = [
-                one
-                for one in standing.current
-                if one.seq >= newest.seq and one.source == "readings"
+                release
+                for release in standing.current
+                if release.seq >= newest.seq and release.source == "readings"
             ]
             last = standing.last_t  # forecasts in the block included
             if block and block[0].seq == newest.seq and last < newest.step:
@@ -734,8 +734,8 @@ class ZoneAccount:
         start = self._first + self._block(opened.t - self._first + 1)[1] - 1
         before = replace(
             standing,
-            releases=tuple(one for one in standing.releases if one.seq < opened.seq),
-            booked=tuple(one for one in standing.booked if one.seq < opened.seq),
+            releases=tuple(record for record in standing.releases if record.seq < opened.seq),
+            booked=tuple(record for record in standing.booked if record.seq < opened.seq),
         )
         start = max(start, self._settled(before) + 1)
         figures, new = self.before(before, start)
@@ -796,7 +796,7 @@ def _free_before(standing: LedgerState) -> bool:
     No later price could say too much about the steps with a promise then, nor can one now.
     """
     newest = standing.latest_account
-    if newest is None or _brought(standing, newest):
+    if newest is None or _arrivals(standing, newest):
         return False
     silent = {epoch.seq for epoch in standing.epochs if epoch.interval is None}
     later = (release for release in reversed(standing.releases) if release.seq > newest.seq)
@@ -806,7 +806,7 @@ def _free_before(standing: LedgerState) -> bool:
     )
 
 
-def _brought(standing: LedgerState, newest: RecordedAccount | None) -> list[TransferRecord]:
+def _arrivals(standing: LedgerState, newest: RecordedAccount | None) -> list[TransferRecord]:
     """The houses whose accounts have come to the zone since the newest one on record.
 
     They count from the epoch on that begins after they came.
@@ -823,23 +823,23 @@ def _brought(standing: LedgerState, newest: RecordedAccount | None) -> list[Tran
 def _bound(standing: LedgerState) -> bool:
     """Whether a promise made before, here or where a house came from, can bind a block."""
     windows = standing.latest_windows
-    return _promised(standing) or windows is not None or bool(_brought_windows(standing, windows))
+    return _promised(standing) or windows is not None or bool(_arrived_windows(standing, windows))
 
 
 def _promised(standing: LedgerState) -> bool:
     """Whether an account on record leaves later outputs less than any room."""
     newest = standing.latest_account
-    accounts = [_of_move(move) for move in _brought(standing, newest)]
+    accounts = [_of_move(move) for move in _arrivals(standing, newest)]
     accounts += [] if newest is None else [from_rows(newest.rows)]
     return any(np.isfinite(account.room).any() for account in accounts)
 
 
 def _of_move(move: TransferRecord) -> IntervalAccount:
-    assert move.account is not None  # see _brought
+    assert move.account is not None  # see _arrivals
     return from_rows(move.account)
 
 
-def _brought_windows(standing: LedgerState, newest: RecordedWindows | None) -> list[WindowRows]:
+def _arrived_windows(standing: LedgerState, newest: RecordedWindows | None) -> list[WindowRows]:
     """The accounts of windows of houses that came to the zone since the newest one here."""
     since = 0 if newest is None else newest.seq
     return [

@@ -108,12 +108,12 @@ def load_case(
         FileError: `zone` is none of those in the terms.
     """
     path = Path(file)
-    terms = [one for config in configs for one in load_terms(config)[0]]
+    terms = [zone_terms for config in configs for zone_terms in load_terms(config)[0]]
     evidence: tuple[Evidence, ...] = ()
     chain, kind, recorded = None, "zone file", None
     if path.suffix == ".toml":
-        own, ledger = load_terms(path)
-        terms += own
+        file_terms, ledger = load_terms(path)
+        terms += file_terms
         if ledger is not None and is_there(ledger):
             evidence, chain = load_ledger(ledger, zone=zone, key=key, heads=heads)
             kind = "service file and its ledger"
@@ -122,15 +122,15 @@ def load_case(
         evidence, kind = (from_recording(recorded),), "trace"
         if not terms and recorded.config:
             terms = [_of_zone(zone_of(recorded.config, path))]
-        terms = [_starting(one, recorded.offset, recorded.digest) for one in terms]
+        terms = [_starting(zone_terms, recorded.offset, recorded.digest) for zone_terms in terms]
     else:
         evidence, chain = load_ledger(file, zone=zone, key=key, heads=heads)
         kind = "ledger"
-    wanted = [one for one in terms if zone in (None, one.zone.id)]
-    if zone is not None and not wanted and terms:
-        names = ", ".join(sorted({one.zone.id for one in terms}))
+    selection = [zone_terms for zone_terms in terms if zone in (None, zone_terms.zone.id)]
+    if zone is not None and not selection and terms:
+        names = ", ".join(sorted({zone_terms.zone.id for zone_terms in terms}))
         raise FileError(f"zone is {zone!r} but the terms are of {names}; give one of them.")
-    return AuditInput(evidence, tuple(wanted), chain, kind, recorded)
+    return AuditInput(evidence, tuple(selection), chain, kind, recorded)
 
 
 def _starting(terms: Terms, offset: int, digest: str) -> Terms:
@@ -160,15 +160,15 @@ def load_terms(path: Path) -> tuple[list[Terms], str | None]:
 
 def _of_zone(file: ZoneFile) -> Terms:
     policy, secret = file.policy, file.secret or file.policy.schedule.secret
-    together = None
+    total = None
     if isinstance(policy.schedule, Blocks) and secret == "trajectory":
         # a zone file may give blocks that lose more than its epsilon together
-        together = max(policy.epsilon, sum_up(policy.schedule.losses))
+        total = max(policy.epsilon, sum_up(policy.schedule.losses))
     return Terms(
         *file.scenario.terms,
         policy,
         secret=secret,
-        epsilon=together,
+        epsilon=total,
         delta=file.policy.schedule.delta,
         charged=file.learned.epsilon,
         provenance=file.provenance,
@@ -183,8 +183,8 @@ class _InOtherEpochs:
 
     def terms(self, digest: str, first: int) -> Terms | None:
         """The terms with that digest, if the file leads to them at that time."""
-        found = zone_in_epoch(self._service, digest, first)
-        return None if found is None else replace(terms_of(found), other_epochs=self)
+        service = zone_in_epoch(self._service, digest, first)
+        return None if service is None else replace(terms_of(service), other_epochs=self)
 
     def models(self, first: int, steps: int) -> Sequence[OccupancyModel]:
         """Theta over those steps, in local time."""
@@ -242,39 +242,39 @@ def _accounts(service: ZoneService, ledger: LedgerState, number: int) -> Account
         The finding.
     """
     epoch = ledger.epochs[number]
-    later = [*(one.seq for one in ledger.epochs), ledger.head.seq + 1][number + 1]
-    begun = None
+    later = [*(other_epoch.seq for other_epoch in ledger.epochs), ledger.head.seq + 1][number + 1]
+    epoch_zone = None
     if epoch.seconds == service.seconds:
-        begun = zone_in_epoch(service, epoch.digest, epoch.first)
-    if begun is None:
+        epoch_zone = zone_in_epoch(service, epoch.digest, epoch.first)
+    if epoch_zone is None:
         return AccountFinding(False)
-    state, due = first_state(begun), epoch_record(begun, epoch.digest)
+    state, due = first_state(epoch_zone), epoch_record(epoch_zone, epoch.digest)
     for name in ("interval", "window", "occupancy", "time_zone", "eta", "models"):
         if not _agree(getattr(epoch, name), getattr(due, name)):
             return AccountFinding(True, epoch.seq, f"states other {name} than its terms")
-    account, rates = ZoneAccount(begun), list[float]()
+    account, rates = ZoneAccount(epoch_zone), list[float]()
     bound = epoch.interval is None and epoch.window is None  # by promises made before it
     for release in ledger.releases:
         if not epoch.seq < release.seq < later:
             continue
-        stated = release.account is not None or release.windows is not None
-        if stated or (bound and release.source == "readings"):
-            bound = bound and stated
-            known = _before(ledger, number, release.seq)
+        has_account = release.account is not None or release.windows is not None
+        if has_account or (bound and release.source == "readings"):
+            bound = bound and has_account
+            earlier = _before(ledger, number, release.seq)
             t = epoch.step(release.t)
-            choice = account.choose(known, t, state.scheduler, rates)
+            choice = account.choose(earlier, t, state.scheduler, rates)
             if choice is None:
                 text = "opens a block that its account does not admit"
                 return AccountFinding(True, release.seq, text)
             accounts = (choice.account, choice.windows)
-            if stated and not _agree((release.account, release.windows), accounts):
+            if has_account and not _agree((release.account, release.windows), accounts):
                 text = "states another account than that of the records before it"
                 return AccountFinding(True, release.seq, text)
-            lost = state.scheduler.at(t, rates, choice.epsilon).epsilon
-            if not math.isclose(release.epsilon, lost, rel_tol=1e-9):
+            loss = state.scheduler.at(t, rates, choice.epsilon).epsilon
+            if not math.isclose(release.epsilon, loss, rel_tol=1e-9):
                 text = "loses another epsilon than its account chooses"
                 return AccountFinding(True, release.seq, text)
-        add_rates(rates, [release], epoch.first, begun.fallback_rate)
+        add_rates(rates, [release], epoch.first, epoch_zone.fallback_rate)
     return _left_or_lost(account, ledger, number, range(epoch.seq, later))
 
 
@@ -287,8 +287,8 @@ def _left_or_lost(
         if move.seq in records and move.direction == "out":
             rows, end = account.leaving(_before(ledger, number, move.seq))
             windows = account.leaving_windows(_before(ledger, number, move.seq))
-            same = _agree(move.windows, windows)
-            if move.last < end or not same or not _covers(move.account, rows):
+            agrees = _agree(move.windows, windows)
+            if move.last < end or not agrees or not _covers(move.account, rows):
                 text = "states a better account of a house that leaves"
                 return AccountFinding(True, move.seq, text)
     for gap in ledger.booked:
@@ -302,22 +302,26 @@ def _left_or_lost(
         if ledger.epochs[number].interval is not None:
             rows, until = account.after_loss(before, gap.first, gap.last)
             booked = [row[0] for row in gap.account or ()]
-            same = len(booked) != len(rows) or _agree(booked, [row[0] for row in rows])
-            if (gap.until or 0) < until or not same or not _covers(gap.account, rows):
+            agrees = len(booked) != len(rows) or _agree(booked, [row[0] for row in rows])
+            if (gap.until or 0) < until or not agrees or not _covers(gap.account, rows):
                 text = "states a better account of what is booked as lost"
                 return AccountFinding(True, gap.seq, text)
     return AccountFinding(True)
 
 
-def _agree(stated: Any, right: Any) -> bool:
+def _agree(recorded_part: Any, computed_part: Any) -> bool:
     """Whether a part of a record is as computed again, but for the last digits of numbers."""
-    if isinstance(stated, (tuple, list)) and isinstance(right, (tuple, list)):
-        return len(stated) == len(right) and all(map(_agree, stated, right))
-    if isinstance(stated, Mapping) and isinstance(right, Mapping):
-        return stated.keys() == right.keys() and all(_agree(stated[k], right[k]) for k in right)
-    if isinstance(stated, float) and isinstance(right, float):
-        return math.isclose(stated, right, rel_tol=1e-9, abs_tol=1e-9)
-    return bool(stated == right)
+    if isinstance(recorded_part, (tuple, list)) and isinstance(computed_part, (tuple, list)):
+        return len(recorded_part) == len(computed_part) and all(
+            map(_agree, recorded_part, computed_part)
+        )
+    if isinstance(recorded_part, Mapping) and isinstance(computed_part, Mapping):
+        return recorded_part.keys() == computed_part.keys() and all(
+            _agree(recorded_part[k], computed_part[k]) for k in computed_part
+        )
+    if isinstance(recorded_part, float) and isinstance(computed_part, float):
+        return math.isclose(recorded_part, computed_part, rel_tol=1e-9, abs_tol=1e-9)
+    return bool(recorded_part == computed_part)
 
 
 def _holds(windows: WindowRows | None, due: WindowRows | None) -> bool:
@@ -325,12 +329,12 @@ def _holds(windows: WindowRows | None, due: WindowRows | None) -> bool:
     if due is None or windows is None:
         return due is None
     (promises, held), (due_promises, blocks) = windows, due
-    stated = list(held)
+    remaining = list(held)
     for block in blocks:
-        same = next((one for one in stated if _agree(tuple(one), tuple(block))), None)
-        if same is None:
+        match = next((row for row in remaining if _agree(tuple(row), tuple(block))), None)
+        if match is None:
             return False
-        stated.remove(same)
+        remaining.remove(match)
     return _agree(promises, due_promises)
 
 
@@ -338,13 +342,13 @@ def _covers(rows: AccountRows | None, due: AccountRows | None) -> bool:
     """Whether an account on record says that no less is known, and leaves no more room."""
     if due is None or rows is None:
         return due is None
-    stated, right = from_rows(rows).merged(), from_rows(due).merged()
+    recorded_account, computed_account = from_rows(rows).merged(), from_rows(due).merged()
     near = 1e-9
     return bool(
-        stated.known >= right.known * (1 - near)
-        and stated.room <= right.room * (1 + near)
-        and stated.low <= right.low + near
-        and stated.high >= right.high - near
+        recorded_account.known >= computed_account.known * (1 - near)
+        and recorded_account.room <= computed_account.room * (1 + near)
+        and recorded_account.low <= computed_account.low + near
+        and recorded_account.high >= computed_account.high - near
     )
 
 
@@ -352,13 +356,15 @@ def _before(ledger: LedgerState, number: int, seq: int) -> LedgerState:
     """The ledger as it was before a record."""
 
     def before(records: Sequence[Any]) -> tuple[Any, ...]:
-        return tuple(one for one in records if one.seq < seq)
+        return tuple(record for record in records if record.seq < seq)
 
     return replace(
         ledger,
         epoch=ledger.epochs[number],
         epochs=ledger.epochs[: number + 1],
-        releases=ledger.releases[: bisect_left(ledger.releases, seq, key=lambda one: one.seq)],
+        releases=ledger.releases[
+            : bisect_left(ledger.releases, seq, key=lambda record: record.seq)
+        ],
         transfers=before(ledger.transfers),
         booked=before(ledger.booked),
         gap=None,
@@ -383,12 +389,12 @@ def load_ledger(
     Raises:
         LedgerError: There are no records, or `key` or a head is no digest.
     """
-    known: dict[str, str | None] = dict.fromkeys(heads)
-    for digest in known:
+    digests: dict[str, str | None] = dict.fromkeys(heads)
+    for digest in digests:
         check_digits("head", digest)
     read: list[Record] = []
     with open_records(store, zone) as (records, durable):
-        report = check(_kept(records, read), verifier(key), {**known, **durable})
+        report = check(_kept(records, read), verifier(key), {**digests, **durable})
     if not read and report.first_bad is None:
         raise LedgerError(f"{store} has no such records; give another store or zone.")
     by_zone: dict[str, list[Record]] = {}
@@ -400,7 +406,7 @@ def load_ledger(
         replace(_evidence(name, records, places), ledger=known_whole.get(name))
         for name, records in by_zone.items()
     )
-    return evidence, _chain(report, key is not None, bool(known))
+    return evidence, _chain(report, key is not None, bool(digests))
 
 
 def _kept(records: Iterable[Record], read: list[Record]) -> Iterator[Record]:
@@ -429,7 +435,7 @@ def _chain(report: ChainReport, with_key: bool, with_heads: bool) -> Check:
 def _evidence(zone: str, records: Sequence[Record], places: Mapping[int, int]) -> Evidence:
     """The evidence of a zone's records, whether or not its chain is valid."""
     epochs: list[dict[str, Any]] = []
-    seen: set[tuple[int, int]] = set()  # steps with their length [s]
+    steps: set[tuple[int, int]] = set()  # steps with their length [s]
     mode, repeated = "simulation", None
     charges: list[tuple[int, float]] = []
     gaps: list[LostSteps] = []
@@ -456,12 +462,12 @@ def _evidence(zone: str, records: Sequence[Record], places: Mapping[int, int]) -
                 epochs[-1] |= {"schedule": body["digest"], "committed": body["steps"]}
             elif record.kind == "release":
                 step = (int(body["t"]), epochs[-1]["seconds"] if epochs else 0)
-                if step in seen and repeated is None:
+                if step in steps and repeated is None:
                     repeated = place
-                elif step not in seen and epochs:
-                    own = epochs[-1]
-                    own["entries"].append(_entry(record, place, own["first"]))
-                seen.add(step)
+                elif step not in steps and epochs:
+                    epoch = epochs[-1]
+                    epoch["entries"].append(_entry(record, place, epoch["first"]))
+                steps.add(step)
             elif record.kind == "charge":
                 charges.append((place, float(body["epsilon"])))
             elif record.kind == "gap" and epochs:
@@ -475,11 +481,13 @@ def _evidence(zone: str, records: Sequence[Record], places: Mapping[int, int]) -
                 gaps[-1] = replace(gaps[-1], place=place, epsilon=cost)
         except (KeyError, TypeError, ValueError, LedgerError):
             break  # a body with a wrong field, which the check of the chain reports
-    made = tuple(
-        RecordedEpoch(**{**one, "entries": tuple(one["entries"]), "lost": frozenset(one["lost"])})
-        for one in epochs
+    recorded_epochs = tuple(
+        RecordedEpoch(
+            **{**fields, "entries": tuple(fields["entries"]), "lost": frozenset(fields["lost"])}
+        )
+        for fields in epochs
     )
-    return Evidence(zone, "ledger", made, mode, repeated, tuple(charges), tuple(gaps))
+    return Evidence(zone, "ledger", recorded_epochs, mode, repeated, tuple(charges), tuple(gaps))
 
 
 def _stated(body: Mapping[str, Any]) -> dict[str, Any]:
@@ -492,19 +500,21 @@ def _stated(body: Mapping[str, Any]) -> dict[str, Any]:
         "houses",
         "occupancy",
     )
-    found = {name: body[name] for name in names if name in body}
-    if "houses" in found:
-        text, n = found["houses"], HOUSE_DIGITS
-        found["houses"] = tuple(text[at : at + n] for at in range(0, len(text), n))
-    return found
+    figures = {name: body[name] for name in names if name in body}
+    if "houses" in figures:
+        text, n = figures["houses"], HOUSE_DIGITS
+        figures["houses"] = tuple(text[at : at + n] for at in range(0, len(text), n))
+    return figures
 
 
 def _entry(record: Record, place: int, first: int) -> RecordedRelease:
-    found = ReleaseRecord.from_record(record)
-    own = replace(found.release, t=found.t - first + 1, applies_from=found.applies_from - first + 1)
-    houses = found.counts.get("houses")
-    times = (found.published_at, found.applies_start)
-    return RecordedRelease(place, own, found.source, houses, found.start, *times)
+    release = ReleaseRecord.from_record(record)
+    mechanism_release = replace(
+        release.release, t=release.t - first + 1, applies_from=release.applies_from - first + 1
+    )
+    houses = release.counts.get("houses")
+    times = (release.published_at, release.applies_start)
+    return RecordedRelease(place, mechanism_release, release.source, houses, release.start, *times)
 
 
 def load_heads(path: Path) -> list[str]:
@@ -520,7 +530,7 @@ def load_heads(path: Path) -> list[str]:
         FileError: The file holds none.
     """
     text = read_text(path)
-    found = [line.strip() for line in text.splitlines() if is_hex(line.strip(), 64)]
+    heads = [line.strip() for line in text.splitlines() if is_hex(line.strip(), 64)]
     try:
         values = [json.loads(text)]
     except ValueError:
@@ -531,16 +541,16 @@ def load_heads(path: Path) -> list[str]:
             except ValueError:
                 continue
     for value in values:
-        found += _heads_in(value)
-    if not found:
+        heads += _heads_in(value)
+    if not heads:
         raise FileError(f"{path} holds no head; give digests, one a line, or saved prices (JSON).")
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(heads))
 
 
 def _heads_in(value: Any) -> list[str]:
     if isinstance(value, Mapping):
-        own = [value["head"]] if is_hex(value.get("head"), 64) else []
-        return own + [head for item in value.values() for head in _heads_in(item)]
+        heads = [value["head"]] if is_hex(value.get("head"), 64) else []
+        return heads + [head for item in value.values() for head in _heads_in(item)]
     if isinstance(value, list):
         return [head for item in value for head in _heads_in(item)]
     return []
@@ -566,7 +576,7 @@ def load_factory(name: str) -> Factory:
     if os.getcwd() not in sys.path:  # noqa: PTH109
         sys.path.insert(0, os.getcwd())  # noqa: PTH109
     try:
-        found = getattr(importlib.import_module(module), attribute)
+        member = getattr(importlib.import_module(module), attribute)
     except ImportError as error:
         raise FileError(
             f"publisher {name!r} cannot be imported ({error}); give a module that Python finds."
@@ -575,9 +585,9 @@ def load_factory(name: str) -> Factory:
         raise FileError(
             f"publisher {name!r} has no {attribute}; give a factory of module {module}."
         ) from None
-    if not callable(found):
+    if not callable(member):
         raise FileError(f"publisher {name!r} is no factory; give something that can be called.")
-    factory: Factory = found
+    factory: Factory = member
     return factory
 
 
@@ -602,14 +612,16 @@ def attack_scores(case: AuditInput, seed: int) -> dict[str, Any] | None:
     if terms.first_state().digest != recorded.digest:
         return None
     world = Scenario(terms.zone, terms.tariff, terms.models, terms.consumption)
-    found = {}
+    scores = {}
     for knows in ("none", "others"):
-        asked: dict[str, Any] = {"knows": knows, "clamp": terms.policy.clamp, "seed": seed}
+        options: dict[str, Any] = {"knows": knows, "clamp": terms.policy.clamp, "seed": seed}
         try:
-            found[knows] = attack_figures(attack(world, recorded.releases, recorded.truth, **asked))
+            scores[knows] = attack_figures(
+                attack(world, recorded.releases, recorded.truth, **options)
+            )
         except HushgridError:  # no filter reads these terms
             continue
-    return found or None
+    return scores or None
 
 
 def fingerprint(path: Path) -> str | None:

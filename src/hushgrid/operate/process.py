@@ -543,7 +543,7 @@ class Process:
         with suppress(LedgerError):  # then the next start takes longer
             for zone in self._zones:
                 if zone.curator is not None:
-                    zone.curator.keep_checkpoint(every=1)
+                    zone.curator.keep_checkpoint(records=1)
 
     def sleep_time(self, clock: Clock) -> float:
         """How long to sleep [s]: until an interval closes or a pause ends, `LEAST`..`WAKE`."""
