@@ -1,6 +1,6 @@
 """
-Noise that lasts a block of steps
-=================================
+Noise that lasts a block of steps is half of fresh noise at each
+================================================================
 
 Where occupancy lasts, releases of neighbouring steps say almost the same. One joint noise for a
 block of steps then keeps the promise about an interval with less error than fresh noise each step.
@@ -38,10 +38,10 @@ plans = {
 # Standard deviation of the noise of each step, and where the blocks begin.
 figure, axes = plt.subplots(layout="constrained")
 hours = np.arange(steps) / 4
-for label, found in plans.items():
+for (label, found), color in zip(plans.items(), ("skyblue", "tab:blue"), strict=True):
     schedule = found.policy.schedule
     spread = np.sqrt(found.prospect.noise) / 1000
-    axes.step(hours, spread, where="post", label=f"noise for {label}")
+    axes.step(hours, spread, where="post", color=color, label=f"noise for {label}")
     print(f"{label}: {found.leakage:.3f} nat, {np.sqrt(np.mean(spread**2)):.1f} kWh of noise")
     for begin in np.cumsum((0, *schedule.lengths))[:-1]:
         axes.axvline(begin / 4, color="grey", linewidth=0.5, linestyle=":")

@@ -1,6 +1,6 @@
 """
-A clamp below the contract bound
-================================
+A clamp below the contract bound makes the price better
+=======================================================
 
 Noise grows with the largest reading that a house may have, and few readings come near it. A clamp
 cuts readings: less noise, but the energy above it is not measured any more.
@@ -28,14 +28,14 @@ clamps = np.unique(np.geomspace(60, bound, 6 if steps == 4 else 16).astype(int))
 # Expected error of a release at each clamp, for three errors ρ of the public model, and the clamp
 # that the planner chooses.
 figure, axes = plt.subplots(layout="constrained")
-for rho in (0.0, 0.2, 0.5):
+for rho, color in ((0.0, "skyblue"), (0.2, "tab:blue"), (0.5, "navy")):
     error = [
         expected_error([theta], zone, f, Policy(0.5, horizon=steps, clamp=(int(clamp),)), rho)[0]
         for clamp in clamps
     ]
     best = choose_clamp([theta], zone, f, Policy(0.5, horizon=steps), rho)
-    (line,) = axes.plot(clamps, np.array(error) / 1000, label=f"ρ = {rho}")
-    axes.plot(best.clamp[0], best.error / 1000, "o", color=line.get_color())
+    axes.plot(clamps, np.array(error) / 1000, color=color, label=f"ρ = {rho}")
+    axes.plot(best.clamp[0], best.error / 1000, "o", color=color)
     print(f"ρ = {rho}: clamp {best.clamp[0]} Wh, error {best.error / 1000:.2f} kWh")
 axes.set(xscale="log", yscale="log", xlabel="clamp [Wh]", ylabel="expected error [kWh]")
 axes.legend(title="error of the model")

@@ -1,6 +1,6 @@
 """
-An estimate that learns from releases
-=====================================
+An estimate from published prices alone follows a load that no model knew
+=========================================================================
 
 The homes here use 30 % more than their model expects, and weekends differ from weekdays. A filter
 that sees only what is published follows the load all the same, so the estimate costs no privacy.
@@ -48,10 +48,12 @@ print(f"the 95 % interval holds {held:.0%} of the loads")
 figure, axes = plt.subplots(figsize=(9, 4), layout="constrained")
 last = slice(-192, None)
 hours = np.arange(192)[: len(t)] / 4
-axes.plot(hours, load_hat[last] / 1000, ".", color="0.6", label="published noisy load")
-axes.fill_between(hours, low[last] / 1000, high[last] / 1000, alpha=0.3, label="95 % interval")
-axes.plot(hours, found.estimate[last] / 1000, label="estimate")
-axes.plot(hours, load[last] / 1000, color="black", linewidth=1, label="load, secret")
+axes.plot(hours, load_hat[last] / 1000, ".", color="lightsteelblue", label="published noisy load")
+axes.fill_between(
+    hours, low[last] / 1000, high[last] / 1000, alpha=0.2, color="tab:blue", label="95 % interval"
+)
+axes.plot(hours, found.estimate[last] / 1000, color="tab:blue", label="estimate")
+axes.plot(hours, load[last] / 1000, color="tab:orange", linewidth=1, label="load, secret")
 axes.set(xlabel="hour of the last two days", ylabel="load [kWh a quarter hour]")
 axes.legend(ncols=2)
 plt.show()

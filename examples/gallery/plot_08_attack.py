@@ -1,6 +1,6 @@
 """
-An attack, with and without protection
-======================================
+Exact prices show who is at home; published ones say what habits say
+====================================================================
 
 An adversary knows the model, every price and the readings of all other homes. It guesses when one
 home is occupied: from exact prices, and from the prices that hushgrid publishes.
@@ -39,9 +39,19 @@ home = int(np.argmax(np.abs(np.diff(day.truth.occupancy.astype(int), axis=0)).su
 hours = np.arange(steps) / 4
 figure, axes = plt.subplots(figsize=(9, 4), layout="constrained")
 truth = day.truth.occupancy[:, home]
-axes.fill_between(hours, truth, step="post", color="0.9", label="occupied, secret")
-axes.step(hours, found["open"].home[:, home], where="post", label="from exact prices")
-axes.step(hours, found["hushgrid"].home[:, home], where="post", label="from published prices")
+axes.fill_between(
+    hours, truth, step="post", color="tab:orange", alpha=0.15, label="occupied, secret"
+)
+axes.step(
+    hours, found["open"].home[:, home], where="post", color="tab:orange", label="from exact prices"
+)
+axes.step(
+    hours,
+    found["hushgrid"].home[:, home],
+    where="post",
+    color="tab:blue",
+    label="from published prices",
+)
 axes.step(hours, found["open"].prior[:, home], ":", color="black", where="post", label="prior")
 axes.set(xlabel="hour of the day", ylabel="belief that the home is occupied", ylim=(0, 1.3))
 axes.legend(ncols=4, loc="upper center")

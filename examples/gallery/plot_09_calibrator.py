@@ -1,6 +1,6 @@
 """
-A calibrator of your own
-========================
+A calibrator of your own is one class, and a weak one is refused
+================================================================
 
 A calibrator answers how much noise the cases of a step need. This one is the Wasserstein mechanism.
 hushgrid measures what it leaves and refuses a release that would lose more than ε.
@@ -54,12 +54,12 @@ f = hg.Consumption.by_class(
 )
 epsilons = np.geomspace(0.1, 2, 6)
 figure, axes = plt.subplots(layout="constrained")
-for calibrator in (Wasserstein(), hg.TrustCalibrator()):
+for calibrator, color in ((Wasserstein(), "skyblue"), (hg.TrustCalibrator(), "tab:blue")):
     scales = [
         hg.schedule([theta], zone, f, hg.Policy(epsilon, horizon=1, eta=0.0), calibrator)[0].scale
         for epsilon in epsilons
     ]
-    axes.loglog(epsilons, scales, marker="o", label=type(calibrator).__name__)
+    axes.loglog(epsilons, scales, marker="o", color=color, label=type(calibrator).__name__)
 axes.set(xlabel="ε of a release", ylabel="noise scale [Wh]")
 axes.legend()
 plt.show()

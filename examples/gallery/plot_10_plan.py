@@ -1,6 +1,6 @@
 """
-Planning a zone
-===============
+More homes, a better price at the same promise
+==============================================
 
 A plan starts from a promise: all prices together, at most ε about any 24 hours of a home. It
 returns the noise of each step and the error to expect, so that size and promise can be chosen.
@@ -36,9 +36,11 @@ plans = [planned(homes) for homes in sizes]
 # Three ways to publish: the noisy load, the public's estimate, and a forecast that uses no reading.
 # The plan advises the one with the least error. ρ = 0.2: the model is off by 20 % on a usual day.
 ways = {"raw": "noisy load", "estimate": "estimate", "forecast": "forecast, no readings"}
+colors = "skyblue", "tab:blue", "0.5"
 figure, axes = plt.subplots(layout="constrained")
-for way, label in ways.items():
-    axes.loglog(sizes, [one.prospect.error(way) for one in plans], marker="o", label=label)
+for (way, label), color in zip(ways.items(), colors, strict=True):
+    errors = [one.prospect.error(way) for one in plans]
+    axes.loglog(sizes, errors, marker="o", color=color, label=label)
 for homes, one in zip(sizes, plans, strict=True):
     print(f"{homes} homes: clamp {one.policy.clamp} Wh, publish the {one.prospect.best()}")
 axes.set(xlabel="homes of the zone", ylabel="expected RMSRE, the paper's formula")

@@ -1,6 +1,6 @@
 """
-Learning a model of occupancy
-=============================
+Readings without labels show when homes are occupied
+====================================================
 
 Readings of homes without any label, and the hidden Markov models that fit them. The chance that a
 home is occupied, by time of day, is held against the truth of the simulation.
@@ -45,8 +45,15 @@ print(f"right about occupancy: {np.mean((belief > 0.5) == state):.1%} of all hal
 hours = np.arange(day) / 2
 figure, axes = plt.subplots(layout="constrained")
 shape = homes * days, day
-axes.step(hours, state.reshape(shape).mean(axis=0), where="post", label="truth, secret")
-axes.step(hours, belief.reshape(shape).mean(axis=0), where="post", label="learned from readings")
+axes.step(
+    hours,
+    state.reshape(shape).mean(axis=0),
+    where="post",
+    color="tab:orange",
+    label="truth, secret",
+)
+guess = belief.reshape(shape).mean(axis=0)
+axes.step(hours, guess, "--", where="post", color="tab:blue", label="learned from readings")
 axes.set(xlabel="hour of the day", ylabel="share of homes occupied", ylim=(0, 1))
 axes.legend()
 plt.show()

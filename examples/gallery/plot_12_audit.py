@@ -1,6 +1,6 @@
 """
-An audit from outside
-=====================
+Half of the promised noise is found by an audit from outside
+============================================================
 
 An auditor runs a publisher many times on two worlds that differ in one home's occupancy. The
 samples certify a lower bound on the true ε: it can prove that a promise is broken, and never that
@@ -31,13 +31,14 @@ def careless(terms, *, seed=None):
 # %%
 # Certified with 95 % confidence from more and more samples.
 figure, axes = plt.subplots(layout="constrained")
-for label, factory in (("half of the noise", careless), ("hushgrid", hushgrid)):
+publishers = (("half of the noise", careless, "0.5"), ("hushgrid", hushgrid, "tab:blue"))
+for label, factory, color in publishers:
     bounds = [
         certify_publisher(factory, terms, samples=samples, confidence=0.95, seed=1)
         for samples in sizes
     ]
     certified = [found.one_step.epsilon for found in bounds]
-    axes.semilogx(sizes, certified, marker="o", label=label)
+    axes.semilogx(sizes, certified, marker="o", color=color, label=label)
     print(f"{label}: ε is at least {certified[-1]:.2f}, promised {bounds[-1].promised:.2f}")
 axes.axhline(0.5, color="grey", linestyle=":", label="promised")
 axes.set(xlabel="samples of each world", ylabel="certified ε of a release", ylim=(0, 1.1))

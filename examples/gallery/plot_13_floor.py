@@ -1,6 +1,6 @@
 """
-How far from the least possible noise
-=====================================
+Noise by the laws of consumption is close to the least possible
+===============================================================
 
 A linear programme finds the least standard deviation of any additive noise that keeps two laws of
 one reading within ε. Laplace noise is compared with that floor: calibrated to the laws (η = 0), and
@@ -26,14 +26,14 @@ epsilons = np.array([0.2, 0.5, 1.0, 2.0])
 top = cells - 1
 floors = [floor_sd(absent, present, epsilon) / top for epsilon in epsilons]
 figure, axes = plt.subplots(layout="constrained")
-for eta in (1.0, 0.05, 0.0):
+for eta, color in ((1.0, "navy"), (0.05, "tab:blue"), (0.0, "skyblue")):
     scales = [
         smallest_scale(absent, present, bound=top, epsilon=epsilon, eta=eta, floor=0.1)
         for epsilon in epsilons
     ]
     ratios = np.exp(-1 / np.array(scales))
     spread = np.sqrt(2 * ratios) / (1 - ratios) / top
-    axes.loglog(epsilons, spread, marker="o", label=f"Laplace, η = {eta:g}")
+    axes.loglog(epsilons, spread, marker="o", color=color, label=f"Laplace, η = {eta:g}")
 axes.loglog(epsilons, floors, "k--", label="least possible, η = 0")
 axes.set(xlabel="ε of a release", ylabel="standard deviation over the bound")
 axes.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])

@@ -1,10 +1,9 @@
 """
-A zone with solar roofs
-=======================
+Where roofs feed in, signed readings with noise beat cut ones without
+=====================================================================
 
 A third of 1,000 homes feed in at noon. Readings cut to 0 forget that, and the price at noon is
-wrong even without noise. Signed readings give the price of the net load. The bills of a month show
-what noise does to each home.
+wrong even without noise. Signed readings give the price of the net load.
 """
 
 import os
@@ -101,10 +100,11 @@ for sun in (0.1, 0.25, 0.5, 0.75, 1.0, 1.2):
 
 # %%
 figure, (above, below) = plt.subplots(2, layout="constrained")
-for rates, name in ((exact, "exact, secret"), (cut, "cut to 0"), (published, "published")):
-    above.step(np.arange(steps) / 4, rates[0], where="post", label=name)
+lines = {"exact, secret": exact, "cut to 0": cut, "published": published}
+for (name, rates), color in zip(lines.items(), ("tab:orange", "0.5", "tab:blue"), strict=True):
+    above.step(np.arange(steps) / 4, rates[0], where="post", color=color, label=name)
 above.set(xlabel="hour of the day", ylabel="price [EUR/kWh]")
 above.legend()
-below.plot(100 * change, np.linspace(0, 1, len(change)))
+below.plot(100 * change, np.linspace(0, 1, len(change)), color="tab:blue")
 below.set(xlabel="expected change of a month's bill [%]", ylabel="share of homes", xlim=(0, 3))
 plt.show()

@@ -1,6 +1,6 @@
 """
-Does privacy noise upset demand response?
-=========================================
+The estimate calms devices that follow the price; raw noise stirs them
+======================================================================
 
 Cars, heat pumps, batteries and appliances follow the price, and their load sets the next one. The
 same homes, under the exact price and under private ones, as more of them react by themselves, in
@@ -37,14 +37,15 @@ for share in shares:
 # The public's estimate of the load moves less than the load, and calms the loop. Is that its
 # noise or its smoothing? `filtered` is the exact load in the same filter, without noise: it calms
 # the loop as well, so noise is not what breaks the herding.
+colors = "skyblue", "tab:blue", "tab:orange"
 figure, panels = plt.subplots(1, 3, figsize=(10, 3.6), layout="constrained")
 for axes, name in zip(panels, ("peak", "ramp", "switches"), strict=True):
-    for place, price in enumerate(prices[1:]):
+    for place, (price, color) in enumerate(zip(prices[1:], colors, strict=True)):
         differ = [loop.relative(price, name) for loop in found.values()]
         mean = np.array([one.mean for one in differ])
         half = np.array([(one.ci95[1] - one.ci95[0]) / 2 for one in differ])
         at = np.array(shares) + 0.02 * (place - 1)
-        axes.errorbar(at, 100 * mean, 100 * half, fmt="o", capsize=3, label=price)
+        axes.errorbar(at, 100 * mean, 100 * half, fmt="o", color=color, capsize=3, label=price)
     axes.axhline(0, color="0.5", linewidth=0.8)
     axes.set(title=name, xlabel="share of homes that react", ylabel="against the exact price [%]")
 panels[0].legend()

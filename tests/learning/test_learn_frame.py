@@ -14,8 +14,7 @@ from hushgrid import IntakeError, ModelError, Policy, Tariff, Zone, simulate
 from hushgrid.learning.frames import histories_of_frame
 from hushgrid.learning.habits import assumed_habits, mean_habits, survey_of
 from hushgrid.learning.learner import LearningTerms, learn
-from tests.learning.homes import BEGINS, histories, lived_in
-from tests.learning.test_learn_survey import columns
+from tests.learning.homes import BEGINS, columns, histories, lived_in
 
 DAYS = 10
 QUICK = LearningTerms(law="gamma", prototypes=2, groups=(4,), iterations=5)

@@ -73,7 +73,7 @@ def evcc_blocks() -> list[dict[str, Any]]:
 
 def test_evcc_keeps_no_price_beyond_a_minute() -> None:
     assert [sorted({"price", "forecast"} & set(one)) for one in evcc_blocks()] == [
-        ["forecast"], ["price"], ["forecast"], ["forecast"], ["price"],
+        ["forecast"], ["price"], ["forecast"], ["forecast"],
     ]  # fmt: skip
     for tariff in evcc_blocks():
         read_by_evcc(tariff)

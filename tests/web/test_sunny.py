@@ -173,10 +173,10 @@ def test_both_prices_are_in_every_feed() -> None:
 
 def test_evcc_gets_the_feed_in_price() -> None:
     """By the block of the guide, whose paths are asked here without a network."""
-    both, price = (
+    _, price, both = (
         yaml.safe_load(text.replace("http://HOST:8080", ""))["tariffs"]
         for text in blocks(FEEDS, "yaml")
-        if "feedin" in text
+        if "tariffs" in text
     )
     face = Face()
     zone = with_feed_in(face.zone)
@@ -184,9 +184,9 @@ def test_evcc_gets_the_feed_in_price() -> None:
     face.history._forecasters[zone.id]._zone = zone
     face.clock.wall = zone.begins + 900 * 2 + 10
     face.history.publish(zone, release(0, feed_in=-0.05))
-    source = read_by_evcc(price["feedin"])
-    found = face.call("GET", source["uri"]).json()
-    assert (source["jq"], found["feed_in"]) == (".feed_in", -0.05)
+    found = face.call("GET", read_by_evcc(price["grid"])["uri"]).json()
+    assert found["feed_in"] == -0.05, "`jq: .feed_in`, as the guide says"
+    assert "`jq: .feed_in`" in FEEDS
     paid, given = (
         face.call("GET", read_by_evcc(both[name])["uri"]).json() for name in ("grid", "feedin")
     )

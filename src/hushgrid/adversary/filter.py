@@ -81,6 +81,10 @@ class Adversary(ABC):
         """Keep the knowledge and the array library; see the class."""
         self.knowledge, self.like = knowledge, like
 
+    def __repr__(self) -> str:
+        models = count_of("model", len(self.knowledge.models))
+        return f"{type(self).__name__}({count_of('house', len(self.houses))}, {models})"
+
     @abstractmethod
     def prior(self, model: OccupancyModel) -> Array:
         """Pi."""

@@ -54,7 +54,7 @@ class Delivery:
         self.problems: tuple[str, ...] = ()
         self._reasons: tuple[Reason, ...] = ()
         self._readings = 0  # so far
-        self._small: dict[str, frozenset[int] | None] = {}  # by zone, as `Outcome.small`
+        self._small: dict[str, frozenset[int] | None] = {}  # by zone, as `DeliveryOutcome.small`
 
     def take(self, ingest: Ingest, batches: Iterable[Parsed]) -> Receipt:
         """Store all batches; returns when they are durable."""
@@ -66,7 +66,7 @@ class Delivery:
         ingest.note(self)
         return self.receipt
 
-    def count(self, outcome: Outcome, parts: Sequence[Parsed]) -> None:
+    def count(self, outcome: DeliveryOutcome, parts: Sequence[Parsed]) -> None:
         """Add what became of some batches."""
         self.receipt += outcome.receipt
         for part in parts:
@@ -176,7 +176,7 @@ def _groups(batches: Iterable[Parsed]) -> Iterator[list[Parsed]]:
         yield group
 
 
-class Outcome(NamedTuple):
+class DeliveryOutcome(NamedTuple):
     """What became of some batches of one delivery.
 
     Attributes:
@@ -286,7 +286,7 @@ class Ingest:
 
     def take_each(
         self, deliveries: Sequence[Sequence[Parsed]], senders: Sequence[str | None]
-    ) -> list[Outcome | Exception]:
+    ) -> list[DeliveryOutcome | Exception]:
         """Store several deliveries, each of its sender, all of a zone at once; durable on return.
 
         Returns:
@@ -316,7 +316,7 @@ class Ingest:
                 _refuse(UNKNOWN, unknown, ends, results)
             self._put(columns, ends, results)
         return [
-            result.error or Outcome(result.receipt, result.refused, result.small)
+            result.error or DeliveryOutcome(result.receipt, result.refused, result.small)
             for result in results
         ]
 
@@ -329,7 +329,7 @@ class Ingest:
         columns = _columns(parts, [self._place(part) for part in parts])
         self._compare(columns, [len(columns.house)], [result])
         delivery = Delivery()
-        delivery.count(Outcome(Receipt(), small=result.small), ())
+        delivery.count(DeliveryOutcome(Receipt(), small=result.small), ())
         return any(delivery.sizes.values())
 
     def _compare(self, columns: Columns, ends: list[int], results: list[_DeliveryResult]) -> None:
@@ -341,7 +341,7 @@ class Ingest:
             result.small = self._sizes(columns, begin, end)
 
     def _sizes(self, columns: Columns, begin: int, end: int) -> dict[str, frozenset[int] | None]:
-        """Of some readings as `Outcome.small`."""
+        """Of some readings as `DeliveryOutcome.small`."""
         house, duration, wh = (
             column[begin:end] for column in (columns.house, columns.duration, columns.wh)
         )

@@ -252,7 +252,7 @@ def whole_seconds(text: str) -> int:
     Returns:
         The seconds, or `Fault.DURATION`.
 
-    >>> whole("900"), whole("900.0"), whole("0.5") is Fault.DURATION
+    >>> whole_seconds("900"), whole_seconds("900.0"), whole_seconds("0.5") is Fault.DURATION
     (900, 900, True)
     """
     number = number_of(text)

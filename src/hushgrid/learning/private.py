@@ -155,6 +155,8 @@ def add_noise(exact: Statistics, epsilon: float, noise: Noise) -> Statistics:
 
     Raises:
         PolicyError: Epsilon is not positive, or there are fewer than `LEAST_HOMES` homes.
+
+    See: docs/proofs/pools.md.
     """
     if not (is_real(epsilon) and epsilon > 0):
         raise PolicyError(f"pool budget is {epsilon}; give a positive epsilon.")

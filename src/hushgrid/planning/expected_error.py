@@ -19,7 +19,7 @@ model and no reading. `most_cut` bounds the share of the zone's expected energy 
 
 The error: three ways to publish are compared on the same terms. On every day the whole load differs
 from the model's by one factor 1 + rho G, E G = 0, Var G = 1, which past releases of that day reveal
-in part. Closed form, for normal loads and the best linear estimate from releases (docs/plan.md).
+in part. Closed form, for normal loads and the best linear estimate from releases.
 """
 
 from __future__ import annotations
@@ -641,6 +641,8 @@ class Prospect:
         low: Mean of what the lower ends of a clamp add [Wh]: in `missed` with a minus.
         blocks: The filter through blocks of noise that a plan of windows simulates; None: the
             noise is read linearly.
+
+    See: docs/proofs/expected-error.md.
     """
 
     noise: Floats

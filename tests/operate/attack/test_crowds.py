@@ -341,7 +341,7 @@ def test_long_ranges_are_made_once_and_bounded_in_bytes(monkeypatch: pytest.Monk
     usual = pages.page("/v1/prices", "elm-street")
     for n in range(5):
         pages.page("/v1/prices", "elm-street", PriceRange(since + n, None, 10_000))
-    sizes = [len(one.body) for one in pages._kept["elm-street"][1].values() if one is not usual]
+    sizes = [len(one.body) for one in pages._pages["elm-street"][1].values() if one is not usual]
     assert sum(sizes) <= 3 * len(large.body)
     assert pages.ready("/v1/prices", "elm-street") is usual, "others do not push it out"
 
@@ -377,7 +377,7 @@ def test_silent_connections_of_one_address_are_counted_before_tls(tmp_path: Path
     certificate(tmp_path, "localhost")
     http = Http(tls_certificate=tmp_path / "cert.pem", tls_key=tmp_path / "key.pem")
     server = Server(PlainTextResponse("ok"), "127.0.0.1", 0, http)
-    server._socket.of_one = 5
+    server._socket.address_limit = 5
     server.start()
     with ExitStack() as stack:
         stack.callback(server.stop)

@@ -47,8 +47,8 @@ def preferred_language(header: str) -> str:
     Returns:
         A code of `NAMES`; English where none is wanted, or the header is not well formed.
 
-    >>> negotiated("da, fr-CA;q=0.8, en;q=0.7"), negotiated("nl"), negotiated("de;q=0, en")
-    ('fr', 'en', 'en')
+    >>> [preferred_language(line) for line in ("da, fr-CA;q=0.8, en;q=0.7", "nl", "de;q=0, en")]
+    ['fr', 'en', 'en']
     """
     best, weight = ENGLISH, 0.0
     for part in header.split(",")[:50]:
@@ -71,7 +71,7 @@ def localise(text: str, language: str) -> str:
     Returns:
         The text.
 
-    >>> localised("1,000.5 (e^0.5)", "de")
+    >>> localise("1,000.5 (e^0.5)", "de")
     '1.000,5 (e^0,5)'
     """
     if language == ENGLISH:
