@@ -2,7 +2,7 @@
 
     python -m benchmarks.sender WAY PORT SIZE DELIVERIES CONNECTIONS
 
-A line on standard input is the start of an interval [epoch s]: all deliveries of it are made and
+A line on standard input is the start of an interval [UTC s]: all deliveries of it are made and
 "ready" is said. At the next line they are sent, and how many readings were accepted is said, or
 sent where the broker confirms them.
 """

@@ -2,7 +2,7 @@
 
 A zone of 1,000 houses with a promise about one interval ran for five years of quarter hours and is
 opened as a start does, with the checkpoint that it left. Only the last hours are real: the weeks
-before have the same releases, moved in time.
+before have the same releases, moved in time, under one record of terms.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _moved(body: Any, steps: int) -> dict[str, Any]:
 
 def _records(key: Key, last: list[Record]) -> Iterator[Record]:
     """Five years of records before those of the last week, and those again."""
-    genesis, epoch, schedule, *releases = last
+    genesis, terms, *releases = last
     head, seq = NOTHING, 0
     week = [releases[n % len(releases)] for n in range(WEEK)]
 
@@ -60,13 +60,12 @@ def _records(key: Key, last: list[Record]) -> Iterator[Record]:
         return record
 
     yield sealed("genesis", genesis.body)
+    yield sealed("terms", _moved(terms.body, WEEKS * WEEK))
     for back in range(WEEKS, 0, -1):
-        yield sealed("epoch", _moved(epoch.body, back * WEEK))
-        yield sealed("schedule", schedule.body)
         for n, release in enumerate(week):
             turns = n - n % len(releases)  # the played steps come again and again
             yield sealed("release", _moved(release.body, back * WEEK - turns))
-    for record in last[1:]:
+    for record in releases:
         yield sealed(record.kind, record.body)
 
 

@@ -29,8 +29,8 @@ except ImportError:
 FORMAT = "hushgrid-ledger/1"
 KINDS = {
     "genesis": "created_at format key mode",
-    "epoch": "digest exact first horizon houses roster seconds",
-    "schedule": "digest steps",
+    "terms": "consumption digest first houses occupancy plan promise roster seconds tariff"
+    " time_zone zone",
     "release": "applies_from applies_start counts delta digest epsilon epsilon_any estimate"
     " load_hat published_at put_back rate rule scale simulated source start t zone",
     "transfer": "direction house last other out",
@@ -41,7 +41,7 @@ KINDS = {
     "opened": "closed",
 }
 OPTIONAL = {
-    "epoch": {"interval", "window", "occupancy", "models", "time_zone", "eta"},
+    "terms": {"models"},
     "release": {
         "noise", "base", "model_share", "covariates", "block", "offset", "feed_in", "account",
         "windows",
@@ -243,35 +243,40 @@ def merged(rows, unknown):
 zone_named = lru_cache(ZoneInfo)
 
 
-def place(epoch, t, length):
+def promised(terms, secret):
+    """What terms promise about a secret: epsilon, or None."""
+    return terms["promise"]["epsilon"] if terms["promise"]["secret"] == secret else None
+
+
+def place(terms, t, length):
     """The step of a pattern that the zone's step t is: in local time from Monday on."""
-    if "time_zone" not in epoch:
-        return (t - epoch["first"]) % length
-    now = datetime.fromtimestamp(t * epoch["seconds"], zone_named(epoch["time_zone"]))
+    if terms["time_zone"] is None:
+        return (t - terms["first"]) % length
+    now = datetime.fromtimestamp(t * terms["seconds"], zone_named(terms["time_zone"]))
     local = ((now.weekday() * 24 + now.hour) * 60 + now.minute) * 60 + now.second
-    return local // epoch["seconds"] % length
+    return local // terms["seconds"] % length
 
 
-def chains_of(epoch):
+def chains_of(terms):
     """The chain of each row with its slots."""
-    return [(model["slots"], chain) for model in epoch["models"] for chain in model["chains"]]
+    return [(model["slots"], chain) for model in terms["models"] for chain in model["chains"]]
 
 
-def matrices(epoch, first, last, new=False):
+def matrices(terms, first, last, new=False):
     """For each row the matrices into the steps first to last; new: its houses begin with them."""
     rows = []
-    for slots, chain in chains_of(epoch):
-        at = [slots[place(epoch, t, len(slots))] for t in range(first, last + 1)]
+    for slots, chain in chains_of(terms):
+        at = [slots[place(terms, t, len(slots))] for t in range(first, last + 1)]
         into = [chain["moves"][slot] for slot in at]
         rows.append([STAYS, *into[1:]] if new else into)
     return rows
 
 
-def moves(epoch):
-    """All by which two epochs have the same houses under the same models."""
-    chains = [(slots, chain["moves"]) for slots, chain in chains_of(epoch)]
+def moves(terms):
+    """All by which two terms have the same houses under the same models."""
+    chains = [(slots, chain["moves"]) for slots, chain in chains_of(terms)]
     names = ("seconds", "time_zone", "roster", "occupancy")
-    return chains, [epoch.get(name) for name in names]
+    return chains, [terms[name] for name in names]
 
 
 def certain(law, chain, steps):
@@ -288,125 +293,128 @@ class Account:
     """A zone's account so far."""
 
     def __init__(self):
-        self.arrivals = []  # of houses that came since the epoch was recorded
+        self.arrivals = []  # of houses that came since the terms were recorded
         self.set(None, None, 0)
 
-    def set(self, rows, epoch, last, cut=None):
-        """The newest rows, about the step `last` of their epoch, and what they were made of."""
-        self.rows, self.epoch, self.last, self.cut = rows, epoch, last, cut
+    def set(self, rows, terms, last, cut=None):
+        """The newest rows, about the step `last` of their terms, and what they were made of."""
+        self.rows, self.terms, self.last, self.cut = rows, terms, last, cut
         self.brought, self.ends, self.unknown = [], [], False  # what they do not hold
 
     def begin(self):
-        """An epoch is recorded: houses that came before it count from now on."""
+        """Terms are recorded: houses that came before them count from now on."""
         for rows, end in self.arrivals:
             self.brought += rows
             self.ends.append(end)
         self.arrivals = []
 
-    def goes_on(self, epoch):
+    def goes_on(self, terms):
         """Whether the rows are of the same houses under the same models."""
-        return self.rows is not None and moves(self.epoch) == moves(epoch)
+        return self.rows is not None and moves(self.terms) == moves(terms)
 
-    def settled(self, epoch):
-        """The last step that the rows hold, in steps of an epoch: no block begins until it ends."""
+    def settled(self, terms):
+        """The last step that the rows hold, as terms count: no block begins until it ends."""
         ends = [*self.ends]
         if self.rows is not None:
-            ends.append((self.last + 1) * self.epoch["seconds"])
-        return -(-max(ends, default=0) // epoch["seconds"]) - 1
+            ends.append((self.last + 1) * self.terms["seconds"])
+        return -(-max(ends, default=0) // terms["seconds"]) - 1
 
-    def before(self, epoch, first):
+    def before(self, terms, first):
         """The rows before a step, and whether nothing was ever published before it."""
-        done, chains, border = self.settled(epoch), chains_of(epoch), epoch["first"] - 1
+        done, chains, border = self.settled(terms), chains_of(terms), terms["first"] - 1
         need(first > done, "a block begins before the last one has ended")
         new = self.rows is None and not self.unknown and not self.brought
         if new:
             odds = [log_ratio(chain["law"][1], chain["law"][0]) for _, chain in chains]
             rows, done = [(0.0, math.inf, y, y) for y in odds], max(done, border)
-            silent = self.silent(epoch, rows, done, first - 1, math.inf, new=True)
+            silent = self.silent(terms, rows, done, first - 1, math.inf, new=True)
             return silent, new and first - 1 <= done
-        if self.goes_on(epoch) and not self.unknown and not self.brought:
+        if self.goes_on(terms) and not self.unknown and not self.brought:
             rows = self.rows
         else:
             rows = [merged([NOTHING, *(self.rows or ()), *self.brought], self.unknown)]
             rows, done = rows * len(chains), max(done, border)
-        promise = math.inf if self.rows is None else self.epoch.get("interval", math.inf)
-        begun = min(border, first - 1)  # steps before the epoch keep the promise of then
-        rows = self.silent(epoch, rows, done, begun, promise)
-        promise = max(promise, epoch["interval"])
-        return self.silent(epoch, rows, max(done, begun), first - 1, promise), False
+        before = None if self.rows is None else promised(self.terms, "interval")
+        promise = math.inf if before is None else before
+        begun = min(border, first - 1)  # steps before the terms keep the promise of then
+        rows = self.silent(terms, rows, done, begun, promise)
+        promise = max(promise, promised(terms, "interval"))
+        return self.silent(terms, rows, max(done, begun), first - 1, promise), False
 
-    def silent(self, epoch, rows, done, last, promise, new=False):
+    def silent(self, terms, rows, done, last, promise, new=False):
         """The rows after steps in which nothing from readings was published."""
         if last - done > SILENT:
             rows = [(*row[:2], -math.inf, math.inf) for row in rows]
             done = last - SILENT
         if last <= done:
             return rows
-        silent = list(zip(rows, matrices(epoch, done + 1, last, new), strict=True))
+        silent = list(zip(rows, matrices(terms, done + 1, last, new), strict=True))
         rows = [after_block(row, 0.0, into, promise) for row, into in silent]
-        models = [n for n, model in enumerate(epoch["models"]) for _ in model["chains"]]
+        models = [n for n, model in enumerate(terms["models"]) for _ in model["chains"]]
         over = {n for n, row in zip(models, rows, strict=True) if row is None}
         for at, (row, into) in enumerate(silent):
             if models[at] in over:  # steps before the first block that is admitted again
                 rows[at] = after_block(row, 0.0, into, math.inf)
         return rows
 
-    def blocks(self, epoch, first, last):
+    def blocks(self, terms, first, last):
         """For each row what it was before a block, and the matrices into the block's steps."""
-        rows, new = self.before(epoch, first)
-        return list(zip(rows, matrices(epoch, first, last, new), strict=True))
+        rows, new = self.before(terms, first)
+        return list(zip(rows, matrices(terms, first, last, new), strict=True))
 
-    def open(self, epoch, body, first, last):
+    def open(self, terms, body, first, last):
         """The rows of the release that opens a block."""
         losses, rows = read_rows(body["account"])
-        need(body["t"] > self.settled(epoch), "a block begins before the last one has ended")
-        first = max(first, self.settled(epoch) + 1)
-        cut = self.blocks(epoch, first, last)
+        need(body["t"] > self.settled(terms), "a block begins before the last one has ended")
+        first = max(first, self.settled(terms) + 1)
+        cut = self.blocks(terms, first, last)
         need(len(rows) == len(cut), "its account has another number of rows")
         for n, (row, into) in enumerate(cut):
-            due = after_block(row, losses[n], into, epoch["interval"])
+            due = after_block(row, losses[n], into, promised(terms, "interval"))
             need(due, f"the account does not admit the block of step {body['t']} (row {n + 1})")
             fits = all(map(near, rows[n], due))
             need(fits, f"row {n + 1} of its account does not follow from the records before")
-            chain = chains_of(epoch)[n][1]
+            chain = chains_of(terms)[n][1]
             lost = chain["reach"] / body["scale"] if body["scale"] else math.inf
-            if epoch["eta"] == 1 and not near(losses[n], lost):
-                since = matrices(epoch, epoch["first"], last)[n]
+            if terms["promise"]["eta"] == 1 and not near(losses[n], lost):
+                since = matrices(terms, terms["first"], last)[n]
                 alone = certain(chain["law"], since, last - first + 1)
                 need(alone, f"row {n + 1} of its account states another loss")
-        self.set(rows, epoch, last, (first, cut, losses))
+        self.set(rows, terms, last, (first, cut, losses))
 
-    def resume(self, epoch, body):
+    def resume(self, terms, body):
         """The rows that book steps whose records are lost; what was planned is not on record."""
         losses, rows = read_rows(body["account"])
-        first, last = max(body["first"], self.settled(epoch) + 1), body["until"]
+        first, last = max(body["first"], self.settled(terms) + 1), body["until"]
         need(last >= body["last"], "its account is of an earlier step")
         if first > last:
-            due = self.before(epoch, first)[0]
+            due = self.before(terms, first)[0]
         else:
             due = []
-            for row, into in self.blocks(epoch, first, last):
-                silent = after_block(row, 0.0, into, epoch["interval"])
+            for row, into in self.blocks(terms, first, last):
+                silent = after_block(row, 0.0, into, promised(terms, "interval"))
                 due.append(silent or after_block(row, 0.0, into, math.inf, lost=True))
         need(len(rows) == len(due), "its account has another number of rows")
         for n, (said, *others) in enumerate(due):
-            booked = max(said, min(said + losses[n], epoch["interval"]))
+            booked = max(said, min(said + losses[n], promised(terms, "interval")))
             fits = no_better(rows[n], (booked, *others))
             need(fits, f"row {n + 1} of its account is better than the records before allow")
-        self.set(rows, epoch, last)
+        self.set(rows, terms, last)
 
-    def leave(self, epoch, body, last):
+    def leave(self, terms, body, last):
         """The row that a house takes along when it leaves after a step."""
         rows = list(self.rows or ())
         due = bool(rows or self.brought or self.unknown)
         need(due == ("account" in body), "an account too many, or none")
         settled = self.last
-        if self.cut and last < self.last and self.goes_on(epoch):
+        if self.cut and last < self.last and self.goes_on(terms):
             first, cut, losses = self.cut  # the house has no part in the rest of the block
             settled, steps = max(last, first), max(last, first) - first + 1
             for n, ((row, into), loss) in enumerate(zip(cut, losses, strict=True)):
-                rows[n] = after_block(row, loss, into[:steps], epoch["interval"]) or rows[n]
-        ends = [] if self.rows is None else [(settled + 1) * self.epoch["seconds"]]
+                rows[n] = (
+                    after_block(row, loss, into[:steps], promised(terms, "interval")) or rows[n]
+                )
+        ends = [] if self.rows is None else [(settled + 1) * self.terms["seconds"]]
         need(body["last"] >= max(self.ends + ends, default=0), "it leaves before its last step")
         if due:
             (row,) = read_rows(body["account"])[1]
@@ -424,8 +432,7 @@ class Chain:
 
     def __init__(self, zone):
         self.zone, self.seq, self.head = zone, 0, "0" * 64
-        self.mode = self.key = self.epoch = None
-        self.committed = False
+        self.mode = self.key = self.terms = None
         self.t = self.end = self.reach = 0
         self.charged = set()
         self.gap = self.opened = None
@@ -473,27 +480,20 @@ class Chain:
         need(re.fullmatch("[0-9a-f]{64}", body["key"]), "the key is not 64 hexadecimal digits")
         self.mode, self.key = body["mode"], body["key"]
 
-    def take_epoch(self, body):
+    def take_terms(self, body):
         """New terms, for steps not yet published."""
         later = body["first"] * body["seconds"] >= self.reach
-        need(later, "an epoch begins before what is published ends")
-        need(self.gap is None, "an epoch while a gap is not booked")
-        promised = {"interval" in body, "models" in body, "eta" in body}
-        need(len(promised) == 1, "an interval promise without models, or models without one")
-        need(
-            True not in promised or 0 < body["interval"] < math.inf, "no promise about an interval"
-        )
+        need(later, "terms begin before what is published ends")
+        need(self.gap is None, "terms while a gap is not booked")
+        interval = promised(body, "interval")
+        need((interval is None) == ("models" not in body), "models without a promise, or without")
+        need(interval is None or 0 < interval < math.inf, "no promise about an interval")
         self.opened = None
         self.account.begin()
-        self.epoch, self.committed, self.t = body, False, min(self.t, body["first"] - 1)
-
-    def take_schedule(self, _):
-        """One commitment an epoch."""
-        need(self.epoch and not self.committed, "a schedule without epoch, or a second one")
-        self.committed = True
+        self.terms, self.t = body, min(self.t, body["first"] - 1)
 
     def take_release(self, body):
-        """One value a step, in order, on terms committed to before."""
+        """One value a step, in order, under terms recorded before."""
         t, source = body["t"], body["source"]
         need(body["zone"] == self.zone, "the release is of another zone")
         need(body["simulated"] is (self.mode == "simulation"), f"simulated in a {self.mode} ledger")
@@ -505,18 +505,13 @@ class Chain:
         if source == "fallback":
             need(body["digest"] is None, "a fallback has terms")
         else:
-            need(self.epoch and t >= self.epoch["first"], "a release outside any epoch")
-            need(self.committed, "a release before the epoch's schedule")
-            need(body["digest"] == self.epoch["digest"], "other terms than its epoch's")
+            need(self.terms and t >= self.terms["first"], "a release under no terms")
+            need(body["digest"] == self.terms["digest"], "other terms than those on record")
         if source == "readings":
             need(self.gap is None, "a release from readings while a gap is not booked")
-            need(t < self.epoch["first"] + self.epoch["horizon"], "beyond the horizon")
             need(type(body["load_hat"]) is int, "no load_hat")
-            need(body["scale"] > 0 or self.epoch["exact"] is True, "no noise")
-            if "noise" in body:
-                known = ("laplace", "gaussian", "block", "none")
-                need(body["noise"] in known, "the noise is unknown")
-                need((body["noise"] == "none") == (body["scale"] == 0), "noise without a scale")
+            need(body["scale"] > 0, "no noise")
+            need(body.get("noise") in ("laplace", "gaussian", "block"), "the noise is unknown")
             need(("block" in body) == (body.get("noise") == "block"), "noise and block disagree")
             self.take_block(body)
         else:
@@ -525,7 +520,7 @@ class Chain:
             free = body["load_hat"] is None and not any(body[name] for name in COSTS)
             need(free, f"a {source} with a load or a cost")
         self.t = t
-        self.end = body["start"] + (self.epoch["seconds"] if self.epoch else 1)
+        self.end = body["start"] + (self.terms["seconds"] if self.terms else 1)
         self.reach = max(self.reach, self.end)
 
     def take_block(self, body):
@@ -534,23 +529,22 @@ class Chain:
         if "block" in body:
             block = body["block"]
             need(isinstance(block, dict), "its block is no place")
-            names = {"length", "number", "place"}
+            names = {"first", "length"}
             need(names <= set(block) <= {*names, "mark"}, "its block is no place")
             fits = all(type(value) is int and value > 0 for value in block.values())
-            need(fits and block["place"] <= block["length"], "its block is no place")
-            first += 1 - block["place"]
-            last = first + block["length"] - 1
-            need(first >= self.epoch["first"], "its block begins before its epoch")
-        promised = "interval" in self.epoch or "window" in self.epoch
+            first, last = block["first"], block["first"] + block["length"] - 1
+            need(fits and first <= body["t"] <= last, "its block is no place")
+            need(first >= self.terms["first"], "its block begins before its terms")
+        interval = promised(self.terms, "interval") is not None
         opens = self.opened is None or self.opened[0] != first
-        if not promised:
+        if self.terms["promise"]["secret"] == "step":
             need("account" not in body, "an account without a promise about an interval")
-        if "interval" in self.epoch:
+        if interval:
             need(opens == ("account" in body), "an account too many, or none")
         else:
             self.account.unknown = True
-        if opens and "interval" in self.epoch:
-            self.account.open(self.epoch, body, first, last)
+        if opens and interval:
+            self.account.open(self.terms, body, first, last)
         if opens:
             self.take_windows(body, last)
         need(opens or "windows" not in body, "an account too many, or none")
@@ -560,7 +554,8 @@ class Chain:
 
     def take_windows(self, body, last):
         """Every window of time that holds the block loses what is promised about it at most."""
-        seconds, present = self.epoch["seconds"], self.epoch.get("window")
+        seconds, epsilon = self.terms["seconds"], promised(self.terms, "window")
+        present = None if epsilon is None else [self.terms["promise"]["window"], epsilon]
         promises, blocks = body.get("windows", ([], []))
         need(present is None or "windows" in body, "no account of the promise about windows")
         if "windows" not in body:
@@ -593,7 +588,7 @@ class Chain:
         need((body["direction"] == "in") == (body["out"] is not None), "no record of leaving")
         need(body["direction"] == "in" or self.gap is None, "a house leaves an open gap")
         if body["direction"] == "out":
-            self.account.leave(self.epoch, body, self.t)
+            self.account.leave(self.terms, body, self.t)
             taken = body.get("windows", ([], []))[1]
             need(all(block in taken for block in self.windows[1]), "it leaves without its blocks")
         else:
@@ -620,23 +615,23 @@ class Chain:
                 now[0] <= first and last <= now[1] and now != self.gap,
                 "a second gap before the first is booked",
             )
-        need(self.epoch, "a gap outside any epoch")
-        need(self.epoch["first"] <= body["first"] <= body["last"], "a gap of no steps")
+        need(self.terms, "a gap under no terms")
+        need(self.terms["first"] <= body["first"] <= body["last"], "a gap of no steps")
         need(body["why"] in ("witness", "meters", "failover", "fork"), "the cause is unknown")
         self.gap, self.t = [body["first"], body["last"]], max(self.t, body["last"])
-        self.reach = max(self.reach, (body["last"] + 1) * self.epoch["seconds"])
+        self.reach = max(self.reach, (body["last"] + 1) * self.terms["seconds"])
 
     def take_resume(self, body):
         """What they may have cost; null has no epsilon of its own."""
         need(self.gap == [body["first"], body["last"]], "it books no open gap")
         need(body["epsilon"] is None or body["epsilon"] >= 0, "it books less than nothing")
-        promised = "interval" in self.epoch
-        need(not promised or "account" in body, "an account too many, or none")
+        interval = promised(self.terms, "interval") is not None
+        need(not interval or "account" in body, "an account too many, or none")
         accounts = "account" in body or "windows" in body
         need(accounts == ("until" in body), "an account too many, or none")
-        if promised:
-            self.account.resume(self.epoch, body)
-        self.account.unknown |= not promised
+        if interval:
+            self.account.resume(self.terms, body)
+        self.account.unknown |= not interval
         if "windows" in body:
             need(all(block in body["windows"][1] for block in self.windows[1][-8:]), "lost blocks")
             self.windows = body["windows"]

@@ -8,12 +8,11 @@ from typing import Any
 
 from hushgrid.stores.ledger.records import (
     ChargeRecord,
-    EpochRecord,
     GapRecord,
     GenesisRecord,
     ReleaseRecord,
     ResumeRecord,
-    ScheduleRecord,
+    TermsRecord,
     TransferRecord,
 )
 
@@ -22,8 +21,35 @@ def _body(make: Callable[..., Any]) -> Callable[..., dict[str, Any]]:
     return lambda *args, **named: make(*args, **named).to_body()
 
 
-genesis, epoch = _body(GenesisRecord), _body(EpochRecord)
-schedule, charge = _body(ScheduleRecord.of), _body(ChargeRecord)
+def terms_of(
+    digest: str,
+    first: int,
+    seconds: int,
+    *,
+    interval: float | None = None,
+    window: tuple[int, float] | None = None,
+    eta: float | None = None,
+    steps: int = 96,
+    **more: Any,
+) -> TermsRecord:
+    """Terms of that name; what they say of the zone does not matter."""
+    promise: dict[str, Any] = {"secret": "step", "epsilon": 0.5, "eta": 1.0 if eta is None else eta}
+    if interval is not None:
+        promise |= {"secret": "interval", "epsilon": interval}
+    if window is not None:
+        promise |= {"secret": "window", "window": window[0], "epsilon": window[1]}
+    stated: dict[str, Any] = {
+        "zone": "01" * 32,
+        "tariff": {"alpha": 1.0, "beta": 2.0},
+        "occupancy": "02" * 32,
+        "consumption": "03" * 32,
+        "promise": promise,
+        "plan": {"blocks": [[1, 0.5, steps]]},
+    }
+    return TermsRecord(digest, first, seconds, **(stated | more))
+
+
+genesis, terms, charge = _body(GenesisRecord), _body(terms_of), _body(ChargeRecord)
 release, stand_in = _body(ReleaseRecord.of), _body(ReleaseRecord.stand_in)
 transfer, gap, resume = _body(TransferRecord), _body(GapRecord), _body(ResumeRecord)
 

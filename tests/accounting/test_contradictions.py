@@ -19,7 +19,7 @@ from hushgrid.model.occupancy import Calendar
 from hushgrid.planning.planner import Plan, examine
 from hushgrid.planning.tradeoff import endless_leakage
 from hushgrid.report.promise import plan_figure
-from tests.audit.zones import epoch, terms
+from tests.audit.zones import terms, week_of
 from tests.curator.setups import service
 
 EYE = [[1.0, 0.0], [0.0, 1.0]]
@@ -76,7 +76,7 @@ def test_among_houses_that_move() -> None:
 
 def test_an_audit_states_it_too() -> None:
     given = replace(terms(horizon=STEPS, eta=1.0), models=tuple(sure(h, 5) for h in (0.0, 1.0)))
-    made = recompute(epoch(given, 3), given)[0]
+    made = recompute(week_of(given, 3), given)[0]
     (by_house,), seen = leakages([made], []), largest_move(made)
     assert by_house is not None
     assert seen is not None

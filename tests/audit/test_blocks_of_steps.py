@@ -27,8 +27,8 @@ from hushgrid.audit.evidence import Terms
 from hushgrid.lab.black_box import certify_publisher
 from hushgrid.mechanism.policy import Blocks
 from hushgrid.operate.audit import load_ledger
-from hushgrid.stores.ledger.records import schedule_digest
-from tests.audit.zones import STAY, in_blocks, ledger, releases, renamed, terms
+from tests.audit.test_faults import in_blocks
+from tests.audit.zones import STAY, ledger, releases, renamed, terms
 from tests.stores.ledger.ledgers import lines_of
 
 
@@ -171,7 +171,7 @@ def audited(tmp_path: Path, zone: Terms, made: Sequence[Release] | None = None) 
     path = tmp_path / "ledger.ndjson"
     path.write_bytes(lines_of(ledger(zone, made)))
     evidence, chain = load_ledger(str(path), zone=None, key=None, heads=())
-    return certify(evidence, [zone], chain=chain, commit=schedule_digest)
+    return certify(evidence, [zone], chain=chain)
 
 
 def failed(found: Certificate) -> dict[str, int | None]:
@@ -206,11 +206,11 @@ def test_a_ledger_of_blocks_is_recomputed(
 def test_a_block_is_spent_once_and_no_less(tmp_path: Path) -> None:
     zone = golden((2, 3, 1), budget=1.4)
     found = audited(tmp_path, zone)
-    assert failed(found) == {"budget": 9}  # the third block, after a genesis, an epoch, a schedule
+    assert failed(found) == {"budget": 8}  # the third block, after a genesis and terms
     zone = golden((2, 3, 1), budget=1.5)
     assert failed(audited(tmp_path, zone)) == {}
     shares = [replace(one, epsilon=one.epsilon / one.block["length"]) for one in releases(zone)]
-    assert failed(audited(tmp_path, zone, shares))["budget"] == 4
+    assert failed(audited(tmp_path, zone, shares))["budget"] == 3
 
 
 def test_a_forecast_within_a_block_changes_no_sum(tmp_path: Path) -> None:
@@ -227,11 +227,9 @@ def test_a_forecast_within_a_block_changes_no_sum(tmp_path: Path) -> None:
 def test_a_place_that_is_not_the_terms(tmp_path: Path) -> None:
     """A block that never ends on record would be spent once for all steps."""
     zone = golden((2, 2))
-    made = [
-        replace(one, block={"number": 1, "length": 4, "place": one.t}) for one in releases(zone)
-    ]
+    made = [replace(one, block={"first": 1, "length": 4}) for one in releases(zone)]
     found = audited(tmp_path, zone, made)
-    assert failed(found) == {"post_processing": 4}
+    assert failed(found) == {"post_processing": 3}
     assert "another place in a block of steps" in found.check("post_processing").text
     (houses,) = found.houses
     assert houses.total == pytest.approx([1.0])  # by the terms, whatever is stated
@@ -266,5 +264,5 @@ def test_noise_of_blocks_that_two_zones_share(tmp_path: Path) -> None:
         twin = releases(other, noise=SimulatedNoise(seed))
         path.write_bytes(lines_of(ledger(zone, own)) + lines_of(ledger(other, twin)))
         evidence, chain = load_ledger(str(path), zone=None, key=None, heads=())
-        found = certify(evidence, [zone, other], chain=chain, commit=schedule_digest)
+        found = certify(evidence, [zone, other], chain=chain)
         assert {*failed(found)} == bad

@@ -21,7 +21,7 @@ from hushgrid.mechanism.release import Release, State
 from hushgrid.model.zone import public_rate
 from hushgrid.operate.audit import load_ledger
 from hushgrid.report.certificate import certificate_json, certificate_page
-from hushgrid.stores.ledger.records import Record, schedule_digest
+from hushgrid.stores.ledger.records import Record
 from tests.audit.zones import (
     BEFORE,
     certain_big_house,
@@ -42,7 +42,7 @@ def audited(
     path = tmp_path / "ledger.ndjson"
     path.write_bytes(lines_of(records))
     evidence, chain = load_ledger(str(path), zone=None, key=None, heads=heads)
-    return certify(evidence, given, chain=chain, commit=schedule_digest)
+    return certify(evidence, given, chain=chain)
 
 
 def failed(found: Certificate) -> set[str]:
@@ -56,7 +56,7 @@ def test_a_true_ledger_passes(tmp_path: Path, eta: float) -> None:
     assert failed(found) == set()
     assert found.verdict == "passed"
     for name in ("noise_scale", "data_dependent_scale", "float_noise", "republication",
-                 "protected_set", "budget", "chain", "terms", "schedule"):  # fmt: skip
+                 "protected_set", "budget", "chain", "terms"):  # fmt: skip
         assert found.check(name).status == "passed", name
 
 
@@ -108,7 +108,7 @@ def test_a_scale_that_follows_the_data(tmp_path: Path) -> None:
     first = next(i for i, one in enumerate(made) if one.load_hat > 2500)
     found = audited(tmp_path, ledger(zone, made), zone).check("data_dependent_scale")
     assert found.status == "failed"
-    assert found.first_bad == 4 + first
+    assert found.first_bad == 3 + first
 
 
 def test_a_rate_off_the_grid(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_a_rate_off_the_grid(tmp_path: Path) -> None:
 
     found = audited(tmp_path, ledger(zone, releases(zone, change=change)), zone)
     assert failed(found) == {"float_noise"}
-    assert found.check("float_noise").first_bad == 10
+    assert found.check("float_noise").first_bad == 9
 
 
 def test_a_house_left_out_of_kappa(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_a_house_left_out_of_kappa(tmp_path: Path) -> None:
 
     found = audited(tmp_path, ledger(zone, releases(zone, change=change)), zone)
     assert "protected_set" in failed(found)
-    assert found.check("protected_set").first_bad == 6
+    assert found.check("protected_set").first_bad == 5
     assert "house 4" in found.check("protected_set").text
 
 
@@ -144,19 +144,19 @@ def test_a_budget_that_begins_anew(tmp_path: Path) -> None:
     again = [replace(one) for one in releases(zone, steps=12, seed=2)]
     told = story(zone, made) + story(zone, again, first=13, opening=False)
     found = audited(tmp_path, sealed(told, zone="elm"), zone)
-    assert found.check("chain").status == "passed"  # the chain's rules allow a new epoch
+    assert found.check("chain").status == "passed"  # the chain's rules allow new terms
     assert found.check("budget").status == "failed"
-    assert found.check("budget").first_bad == 16  # the second epoch's record
+    assert found.check("budget").first_bad == 15  # the second record of terms
 
 
-def test_spending_is_counted_over_any_horizon_whatever_the_epochs(tmp_path: Path) -> None:
-    """Other terms in the second epoch: no restart of the same count, but the sum is above."""
+def test_spending_is_counted_over_any_horizon_whatever_the_terms(tmp_path: Path) -> None:
+    """Other terms in the second half: no restart of the same count, but the sum is above."""
     zone, other = terms(budget=6.0), terms(budget=6.0, epsilon=0.4)
     told = story(zone, releases(zone, steps=12))
     told += story(other, releases(other, steps=5, seed=2), first=13, opening=False)
     found = audited(tmp_path, sealed(told, zone="elm"), zone, other)
     assert found.check("budget").status == "failed"
-    assert found.check("budget").first_bad == 18  # the second epoch's first release: 6.4 > 6
+    assert found.check("budget").first_bad == 16  # their first release: 6.4 > 6
 
 
 def test_an_epsilon_that_is_understated(tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_an_epsilon_that_is_understated(tmp_path: Path) -> None:
 
     found = audited(tmp_path, ledger(zone, releases(zone, change=change)), zone)
     assert found.check("budget").status == "failed"
-    assert found.check("budget").first_bad == 8
+    assert found.check("budget").first_bad == 7
 
 
 def test_two_zones_with_one_seed(tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def test_two_zones_with_one_seed(tmp_path: Path) -> None:
     other = ledger(twin, releases(twin, seed=2, noise=SimulatedNoise(6)))
     bad = audited(tmp_path, own + same, zone, twin)
     assert failed(bad) == {"seed_reuse"}
-    assert bad.check("seed_reuse").first_bad == len(own) + 4
+    assert bad.check("seed_reuse").first_bad == len(own) + 3
     good = audited(tmp_path, own + other, zone, twin)
     assert good.check("seed_reuse").status == "passed"
 
@@ -232,7 +232,7 @@ def test_gaps_are_named(tmp_path: Path) -> None:
     found = audited(tmp_path, ledger(zone, [*made[:5], *made[8:]]), zone)
     assert found.check("steps").status == "noted"
     assert "from step 6 to 8" in found.check("steps").text
-    assert found.check("steps").first_bad == 9
+    assert found.check("steps").first_bad == 8
     assert found.verdict == "passed"
 
 
@@ -242,7 +242,7 @@ def test_other_terms_are_named(tmp_path: Path) -> None:
     for other in (terms(epsilon=0.4), renamed(zone, "oak")):
         found = audited(tmp_path, records, other)
         assert found.check("terms").status == "failed"
-        assert found.check("terms").first_bad == 4
+        assert found.check("terms").first_bad == 3
 
 
 def test_a_zone_without_terms_is_not_another_models(tmp_path: Path) -> None:
@@ -250,12 +250,6 @@ def test_a_zone_without_terms_is_not_another_models(tmp_path: Path) -> None:
     found = audited(tmp_path, ledger(zone) + ledger(twin, releases(twin, seed=2)), zone)
     assert found.verdict == "incomplete" or failed(found) == set()
     assert "oak" in found.check("terms").text
-
-
-def test_a_schedule_that_was_not_committed_to(tmp_path: Path) -> None:
-    zone = terms()
-    found = audited(tmp_path, ledger(zone, scales=[1.0] * 24), zone)
-    assert failed(found) == {"schedule"}
 
 
 def test_without_terms_the_audit_is_incomplete(tmp_path: Path) -> None:
@@ -284,7 +278,7 @@ def test_rates_of_estimates_are_not_held_against_the_noisy_load(tmp_path: Path) 
         return replace(one, rate=public_rate(one.load_hat, zone.tariff)) if one.t == 2 else one
 
     found = audited(tmp_path, ledger(zone, releases(zone, change=change)), zone)
-    assert found.check("float_noise").first_bad == 5
+    assert found.check("float_noise").first_bad == 4
 
 
 def test_an_estimate_that_tells_the_load(tmp_path: Path) -> None:
@@ -300,7 +294,7 @@ def test_an_estimate_that_tells_the_load(tmp_path: Path) -> None:
 
     found = audited(tmp_path, ledger(zone, releases(zone, change=change)), zone)
     assert failed(found) == {"post_processing"}
-    assert found.check("post_processing").first_bad == 9
+    assert found.check("post_processing").first_bad == 8
 
 
 @pytest.mark.parametrize("source", ["forecast", "fallback"])
@@ -340,7 +334,7 @@ def test_figures_beside_the_load_cannot_carry_it(tmp_path: Path, name: str, valu
     records = told(zone, releases(zone), lambda n, _body: {name: value} if n == 6 else {})
     found = audited(tmp_path, records, zone)
     assert failed(found) == {"post_processing"}
-    assert found.check("post_processing").first_bad == 9
+    assert found.check("post_processing").first_bad == 8
 
 
 @pytest.mark.parametrize("name", ["scale", "epsilon", "epsilon_any"])
@@ -355,7 +349,7 @@ def test_an_epsilon_that_is_not_told_is_no_way_around_the_budget(tmp_path: Path)
     zone = terms(budget=2.0)
     records = told(zone, releases(zone), lambda n, _body: {"epsilon": None} if n > 3 else {})
     found = audited(tmp_path, records, zone).check("budget")
-    assert (found.status, found.first_bad) == ("failed", 7)
+    assert (found.status, found.first_bad) == ("failed", 6)
 
 
 def with_forecasts(zone: Terms, steps: int, change: Any) -> list[Record]:
@@ -384,7 +378,7 @@ def test_a_forecast_tells_nothing(tmp_path: Path) -> None:
     assert good.check("post_processing").status == "passed"
     bad = audited(tmp_path, with_forecasts(zone, 4, lambda _body: {"estimate": 2500.0}), zone)
     assert failed(bad) == {"post_processing"}
-    assert bad.check("post_processing").first_bad == 8
+    assert bad.check("post_processing").first_bad == 7
     hidden = with_forecasts(zone, 4, lambda body: {"rate": body["rate"] + 1e-9})
     assert audited(tmp_path, hidden, zone).check("post_processing").status == "noted"
 
@@ -393,12 +387,12 @@ def test_models_are_paid_for_on_record(tmp_path: Path) -> None:
     zone = terms(budget=12.1, charged=0.5)
     records = story(zone, releases(zone))
     none = audited(tmp_path, sealed(records, zone="elm"), zone).check("budget")
-    assert (none.status, none.first_bad) == ("failed", 4)
+    assert (none.status, none.first_bad) == ("failed", 3)
     paid = ("charge", dict(charge("models", 0.5, digest="ab" * 32, homes=5)))
-    found = audited(tmp_path, sealed([*records[:3], paid, *records[3:]], zone="elm"), zone)
-    assert found.check("budget").first_bad == 28  # the last release: 12 + 0.5
+    found = audited(tmp_path, sealed([*records[:2], paid, *records[2:]], zone="elm"), zone)
+    assert found.check("budget").first_bad == 27  # the last release: 12 + 0.5
     within = replace(zone, budget=12.6)
-    found = audited(tmp_path, sealed([*records[:3], paid, *records[3:]], zone="elm"), within)
+    found = audited(tmp_path, sealed([*records[:2], paid, *records[2:]], zone="elm"), within)
     assert found.check("budget").status == "passed"
 
 
@@ -411,7 +405,7 @@ def test_noise_drawn_once_a_day(tmp_path: Path) -> None:
 
     zone = terms((100,) * 3, eta=1.0, epsilon=0.05, horizon=60)
     found = audited(tmp_path, ledger(zone, releases(zone, noise=Once())), zone)
-    assert found.check("seed_reuse").first_bad == 5  # the second release
+    assert found.check("seed_reuse").first_bad == 4  # the second release
 
 
 def test_a_page_names_every_zone_and_what_failed_first(

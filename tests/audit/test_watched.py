@@ -21,13 +21,12 @@ from hushgrid.audit.recompute import Recomputed, recompute
 from hushgrid.cli import main
 from hushgrid.operate.audit import load_ledger
 from hushgrid.report.certificate import certificate_json, certificate_page
-from hushgrid.stores.ledger.records import schedule_digest
-from tests.audit.zones import SMALL, epoch, ledger, releases, terms
+from tests.audit.zones import SMALL, ledger, releases, terms, week_of
 from tests.stores.ledger.ledgers import lines_of
 
 
 def recomputed(given: Terms, seed: int = 3, **rest: tuple[int, ...]) -> Recomputed:
-    return recompute(epoch(given, seed, **rest), given)[0]
+    return recompute(week_of(given, seed, **rest), given)[0]
 
 
 @pytest.mark.parametrize("eta", [0.0, pytest.param(0.1, marks=pytest.mark.soak), 1.0])
@@ -67,10 +66,8 @@ def test_many_houses_and_gaps_are_watched_too() -> None:
 def test_without_noise_she_goes_far_beyond_what_is_promised() -> None:
     """A publisher that adds nothing: its record states a scale, but the loads are bare."""
     given, made = terms(epsilon=0.05), recomputed(terms(epsilon=0.05))
-    bare = tuple(
-        replace(one, release=replace(one.release, scale=1.0)) for one in made.epoch.entries
-    )
-    seen = largest_move(replace(made, epoch=replace(made.epoch, entries=bare)))
+    bare = tuple(replace(one, release=replace(one.release, scale=1.0)) for one in made.week.entries)
+    seen = largest_move(replace(made, week=replace(made.week, entries=bare)))
     honest = largest_move(made)
     assert seen is not None
     assert honest is not None
@@ -139,7 +136,7 @@ def test_a_release_without_a_bound_gets_its_certificate(
     book = tmp_path / "ledger.ndjson"
     book.write_bytes(lines_of(ledger(given, made)))
     evidence, chain = load_ledger(str(book), zone=None, key=None, heads=())
-    found = certify(evidence, [given], chain=chain, commit=schedule_digest)
+    found = certify(evidence, [given], chain=chain)
     values = certificate_json(found)
     json.dumps(values, allow_nan=False)
     (figures,) = values["zones"]
@@ -152,5 +149,5 @@ def test_a_release_without_a_bound_gets_its_certificate(
         assert figures["watched"]["bound"] is None
         assert (figures["watched"]["moved_max"] is None) == (wh == 900)
     limited = replace(given, budget=5.0)
-    over = certify(evidence, [limited], chain=chain, commit=schedule_digest).check("budget")
+    over = certify(evidence, [limited], chain=chain).check("budget")
     assert (over.status, over.first_bad) == ("failed", evidence[0].entries[0].place)

@@ -18,7 +18,7 @@ from hushgrid import (
     Uniform,
     Zone,
 )
-from hushgrid.audit.evidence import RecordedEpoch, RecordedRelease, Terms
+from hushgrid.audit.evidence import RecordedRelease, RecordedWeek, Terms
 from hushgrid.mechanism.policy import Blocks
 from hushgrid.mechanism.release import Release, State, step
 from hushgrid.model.world import World
@@ -90,26 +90,18 @@ def story(
     *,
     first: int = 1,
     opening: bool = True,
-    scales: Sequence[float] | None = None,
+    steps: int | None = None,
 ) -> list[tuple[str, dict[str, Any]]]:
-    """Genesis, epoch, schedule and the releases; the epoch begins with the zone's step `first`,
-    counted from START on."""
-    state, horizon, first = given.first_state(), given.policy.horizon, BEFORE + first
-    due = [state.scheduler.at(t).scale for t in range(1, horizon + 1)]
+    """Genesis, terms and the releases; the terms begin with the zone's step `first`, counted from
+    START on, and repeat after their horizon or so many steps."""
+    digest, first = given.first_state().digest, BEFORE + first
+    turn = given.policy.horizon if steps is None else steps
     told: list[tuple[str, dict[str, Any]]] = []
     if opening:
         told.append(("genesis", dict(bodies.genesis("simulation", KEY.public, START - 60))))
-    stated: dict[str, Any] = {
-        "exact": given.policy.on_empty == "publish_exact",
-        "houses": "".join(f"{house:012x}" for house in range(given.zone.n_houses)),
-    }
-    told += [
-        (
-            "epoch",
-            bodies.epoch(state.digest, first=first, horizon=horizon, seconds=900, **stated),
-        ),
-        ("schedule", dict(bodies.schedule(state.digest, due if scales is None else scales))),
-    ]
+    houses = "".join(f"{house:012x}" for house in range(given.zone.n_houses))
+    stated = bodies.terms(digest, first=first, seconds=900, steps=turn, houses=houses)
+    told.append(("terms", stated))
     for one in made:
         body = bodies.release(one, mode="simulation", first=first, **times(first + one.t - 1))
         told.append(("release", dict(body)))
@@ -117,7 +109,7 @@ def story(
 
 
 def ledger(given: Terms, made: Sequence[Release] | None = None, **more: Any) -> list[Record]:
-    """A whole ledger of one epoch."""
+    """A whole ledger of one record of terms."""
     made = releases(given) if made is None else made
     return sealed(story(given, made, **more), zone=given.zone.id)
 
@@ -160,7 +152,7 @@ def in_blocks() -> Terms:
     return replace(terms(budget=2.2), policy=Policy(0.6, horizon=24, schedule=schedule))
 
 
-def epoch(given: Terms, seed: int, *, without: tuple[int, ...] = ()) -> RecordedEpoch:
+def week_of(given: Terms, seed: int, *, without: tuple[int, ...] = ()) -> RecordedWeek:
     made = releases(given, seed=seed)
     entries = tuple(RecordedRelease(one.t, one) for one in made if one.t not in without)
-    return RecordedEpoch(1, made[0].digest, 1, len(made), entries)
+    return RecordedWeek(1, made[0].digest, 1, len(made), entries)

@@ -26,7 +26,7 @@ from hushgrid.stores.meters import MeterStore
 from hushgrid.stores.meters.tables import NOISE
 from tests.curator.borders import zone_of
 from tests.curator.copies import put_back, take_copy
-from tests.curator.curators import Shown, curator, everyone, feed
+from tests.curator.curators import FIRST, Shown, curator, everyone, feed
 from tests.curator.setups import BEGINS, reading, service
 from tests.curator.worlds import deployment
 from tests.stores.ledger.verifier import SCRIPTED
@@ -37,6 +37,7 @@ VERIFY = SCRIPTED.verify
 LENGTHS, LOSSES = (2, 4, 1, 3, 2), (0.3, 0.5, 0.1, 0.4, 0.2)
 
 
+OPENS = [FIRST + int(n) for n in np.cumsum((0, *LENGTHS[:-1]))]  # first steps of blocks
 POLICY = Policy(0.5, horizon=12, schedule=Blocks(LENGTHS, LOSSES))
 
 
@@ -154,17 +155,17 @@ class Life:
         self.promised, self.zone = promised, street(begins, promised)
         self.folder, self.time = folder, begins
         self.first, self.blocks = begins // 3600, dict[int, list[tuple[int, float]]]()
-        self.sizes, self.epoch = dict[int, set[int]](), 0
+        self.sizes, self.terms = dict[int, set[int]](), 0
 
-    def go_on(self, steps: int, *, silent: bool = False, new_epoch: bool = False) -> None:
+    def go_on(self, steps: int, *, silent: bool = False, new_terms: bool = False) -> None:
         with (
             Witnesses(self.folder / "witness") as witnesses,
             curator(
                 self.folder, self.zone, Shown(), now=self.time, noise=Sizes(),
-                new_epoch=new_epoch, witness=witnesses.of("elm"),
+                new_terms=new_terms, witness=witnesses.of("elm"),
             ) as it,
         ):  # fmt: skip
-            self.epoch = it._epoch.seq
+            self.terms = it._ledger.standing.terms.seq
             for _ in range(steps):
                 if not silent:
                     wh = [reading(h, it.t) for h in (0, 1)]
@@ -176,7 +177,7 @@ class Life:
             self.spent = it._ledger.standing.epsilon
 
     def note(self, one: ReleaseRecord) -> None:
-        key = (one.t - one.block["place"]) * 1000 + self.epoch
+        key = one.block["first"] * 1000 + self.terms
         self.blocks.setdefault(key, []).append((one.t, 1000 / one.scale))
         wh = np.array([reading(h, one.t) for h in (0, 1)])
         load = tally(wh, self.zone.scenario.zone.bound).load
@@ -196,14 +197,14 @@ class Life:
         sidecar_path(self.folder / "ledger.db", "elm").unlink()
         self.go_on(1)  # the forecast, since releases may be lost
         (found,) = resume_zones(
-            replace(made, witness=self.folder / "witness"), None, self.time, lost_epochs=[made]
+            replace(made, witness=self.folder / "witness"), None, self.time, lost_terms=[made]
         )
         assert found.state == "resumed"
 
     def begin(self, begins: int) -> None:
         """A new epoch of the same terms, wherever the last one is."""
         self.zone = street(begins, self.promised)
-        self.go_on(0, new_epoch=True)
+        self.go_on(0, new_terms=True)
         self.time = begins
 
     def judge(self) -> None:

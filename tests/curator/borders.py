@@ -10,7 +10,7 @@ import numpy as np
 from hushgrid import Consumption, OccupancyModel, Policy, Scenario, Tariff, Uniform, Zone
 from hushgrid._numbers import Floats
 from hushgrid.accounting.temporal import temporal_leakage
-from hushgrid.curator.epoch import epoch_record, first_state
+from hushgrid.curator.terms import first_state, terms_record
 from hushgrid.files.deployment import Pattern, Promise, ZoneService
 from hushgrid.files.weeks import placed
 from hushgrid.mechanism.release import Release
@@ -93,7 +93,7 @@ def from_file(
     horizon: int,
     bounds: Sequence[int] = (),
 ) -> ZoneService:
-    """A street whose interval promise is planned among its epochs, as one read from a file is."""
+    """A street whose interval promise is planned, as that of one read from a file is."""
     made = zone_of(theta, begins, 1.0, horizon, None, bounds)
     pattern, promise = Pattern(made.scenario, made.policy), Promise("interval", epsilon)
     service = replace(made, pattern=pattern, promise=promise)
@@ -101,24 +101,22 @@ def from_file(
 
 
 class Street:
-    """Epochs of one street as its ledger has them, and what they really lost."""
+    """Terms of one street as its ledger has them, and what they really lost."""
 
     def __init__(self, houses: int) -> None:
         self.n = houses
-        self.standing = LedgerState(
-            "elm", "simulation", "", Head(1, ""), "", None, None, (), (), ()
-        )
+        self.standing = LedgerState("elm", "simulation", "", Head(1, ""), "", None, (), (), ())
         self.losses: dict[int, float] = {}  # of one house, by step
 
     def begin(self, service: ZoneService) -> None:
-        """Record the epoch."""
+        """Record the terms."""
         head = self._next()
-        epoch = replace(epoch_record(service, first_state(service).digest), seq=head.seq)
-        epochs = (*self.standing.epochs, epoch)
-        self.standing = replace(self.standing, epoch=epoch, epochs=epochs, head=head)
+        terms = replace(terms_record(service), seq=head.seq)
+        records = (*self.standing.terms_records, terms)
+        self.standing = replace(self.standing, terms=terms, terms_records=records, head=head)
 
     def publish(self, service: ZoneService, steps: Sequence[int]) -> None:
-        """These steps of the epoch from readings, 1 its first."""
+        """These steps of the week from readings, 1 its first."""
         scheduler, seconds = first_state(service).scheduler, service.seconds
         first = service.begins // seconds
         for t in steps:

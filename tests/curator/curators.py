@@ -39,7 +39,7 @@ def curator(
     shown: Shown,
     *,
     now: float = BEGINS,
-    new_epoch: bool = False,
+    new_terms: bool = False,
     noise: Noise | None = None,
     **more: Any,
 ) -> Iterator[Curator]:
@@ -56,7 +56,7 @@ def curator(
             [shown],
             "simulation",
             now=now,
-            new_epoch=new_epoch,
+            new_terms=new_terms,
             **more,
         ) as made,
     ):

@@ -57,7 +57,7 @@ def example(begins: int) -> str:
     """A service file of a street of 40 homes that promises each price, as earlier ones do.
 
     Args:
-        begins: Start of its first interval [UTC epoch s].
+        begins: Start of its first interval [UTC s].
 
     Returns:
         TOML.

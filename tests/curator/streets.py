@@ -89,7 +89,7 @@ def publish(it: Curator, releases: int) -> None:
 def epoch(folder: Path, one: ZoneService, releases: int = 24) -> None:
     """Begin it and publish; the first one as well as a later one."""
     again = (folder / "ledger.db").exists()
-    with curator(folder, one, Shown(), now=one.begins, new_epoch=again) as it:
+    with curator(folder, one, Shown(), now=one.begins, new_terms=again) as it:
         publish(it, releases)
 
 
@@ -100,7 +100,7 @@ def standing(folder: Path) -> LedgerState:
     return report.standings["elm-street"]
 
 
-def bodies(folder: Path, kind: str = "epoch") -> list[dict[str, object]]:
+def bodies(folder: Path, kind: str = "terms") -> list[dict[str, object]]:
     with open_store(str(folder / "ledger.db"), create=False) as store:
         return [dict(one.body) for one in store.records("elm-street") if one.kind == kind]
 

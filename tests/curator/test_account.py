@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 from hushgrid import OccupancyModel, Policy, Scenario
-from hushgrid.curator.epoch import epoch_record, first_state
 from hushgrid.curator.gaps import resume_zones
+from hushgrid.curator.terms import first_state, terms_record
 from hushgrid.curator.zone_account import ZoneAccount
 from hushgrid.files.deployment import Pattern, Promise, ZoneService
 from hushgrid.files.zone_file import load_zone
@@ -31,6 +31,7 @@ from hushgrid.stores.ledger.records import (
     LedgerState,
     ReleaseRecord,
     TransferRecord,
+    first_step,
 )
 from hushgrid.stores.ledger.witness import Witnesses, sidecar_path
 from tests.accounting.account_oracle import worst_of_long_blocks
@@ -73,7 +74,7 @@ class Life:
         with (
             Witnesses(self.folder / "witness") as witnesses,
             curator(
-                self.folder, self.service, Shown(), now=self.at, new_epoch=again,
+                self.folder, self.service, Shown(), now=self.at, new_terms=again,
                 witness=witnesses.of("elm-street"),
             ) as it,
         ):  # fmt: skip
@@ -99,7 +100,7 @@ class Life:
         sidecar_path(self.folder / "ledger.db", "elm-street").unlink()
         assert self.go_on((), 1) == ["forecast"]
         again = replace(made, witness=self.folder / "witness")
-        (resumed,) = resume_zones(again, None, self.at, lost_epochs=[made])
+        (resumed,) = resume_zones(again, None, self.at, lost_terms=[made])
         assert resumed.state == "resumed"
         booked = standing(self.folder).latest_account
         assert truth is not None
@@ -131,9 +132,8 @@ def _blocks(steps: Sequence[Published], house: int) -> tuple[list[int], list[flo
     """Lengths and losses: from the first to the last release of a block, other steps alone."""
     keys = []
     for service, release in steps:
-        number = release.block["number"] if release.block else release.t
-        opened = release.t - release.block["place"] if release.block else release.t
-        keys.append((service.begins, number, opened) if release.source == "readings" else None)
+        opened = first_step(release) if release.source == "readings" else None
+        keys.append(None if opened is None else (service.begins, opened))
     lengths, losses, at = list[int](), list[float](), 0
     while at < len(steps):
         last = max((n for n, key in enumerate(keys) if key and key == keys[at]), default=at)
@@ -229,16 +229,17 @@ def test_no_story_says_more_than_is_promised(tmp_path: Path, seed: int) -> None:
 
 
 def test_a_house_that_comes_is_not_forgotten_before_it_came() -> None:
-    """The epoch began eight steps before the house left its old zone."""
+    """The terms began eight steps before the house left its old zone."""
     service = papers(1, 0.037).zone(BEGINS)
     came = begun(service)
     rows = ((0.0, 0.8, 0.1, -1e308, 1e308),)
     move = TransferRecord(
         "h", "in", "oak", seq=came.head.seq + 1, last=BEGINS + 8 * 900, account=rows
     )
-    assert came.epoch is not None
-    epoch = replace(came.epoch, seq=move.seq + 1)
-    came = replace(came, transfers=(move,), head=Head(epoch.seq, ""), epoch=epoch, epochs=(epoch,))
+    assert came.terms is not None
+    terms = replace(came.terms, seq=move.seq + 1)
+    head = Head(terms.seq, "")
+    came = replace(came, transfers=(move,), head=head, terms=terms, terms_records=(terms,))
     account, scheduler = ZoneAccount(service), first_state(service).scheduler
     assert all(account.choose(came, t, scheduler, ()) is None for t in range(1, 9))
     figures, new = account.before(came, BEGINS // 900 + 8)
@@ -335,7 +336,7 @@ def equal_blocks(length: int, loss: float) -> dict[str, Any]:
 def recorded(
     service: ZoneService, t: int, rows: AccountRows | None, seq: int, length: int = 1
 ) -> ReleaseRecord:
-    block = {"number": 1, "place": 1, "length": length, "mark": 1} if length > 1 else None
+    block = {"first": t, "length": length, "mark": 1} if length > 1 else None
     release = Release(
         service.id, t, t + 1, 0, 0.0, None, 0.0, 1.0, 0.1, 0.0, 0.1, "all", "0" * 64, True,
         "block" if block else "laplace", block=block,
@@ -345,12 +346,13 @@ def recorded(
 
 
 def begun(service: ZoneService, past: LedgerState | None = None) -> LedgerState:
-    """The ledger with an epoch of these terms."""
-    empty = LedgerState("elm", "simulation", "", Head(0, ""), "", None, None, (), (), ())
+    """The ledger with a record of these terms."""
+    empty = LedgerState("elm", "simulation", "", Head(0, ""), "", None, (), (), ())
     past = past or empty
     seq = past.head.seq + 1
-    epoch = replace(epoch_record(service, first_state(service).digest), seq=seq)
-    return replace(past, epoch=epoch, epochs=(*past.epochs, epoch), head=Head(seq, ""))
+    terms = replace(terms_record(service), seq=seq)
+    records = (*past.terms_records, terms)
+    return replace(past, terms=terms, terms_records=records, head=Head(seq, ""))
 
 
 def histories(terms: Terms) -> dict[int, LedgerState]:

@@ -19,8 +19,8 @@ from sqlalchemy import select
 from hushgrid import PlanError, Policy, Zone, tally
 from hushgrid.accounting.temporal import temporal_leakage
 from hushgrid.curator.curator import NO_SIZE, Curator
-from hushgrid.curator.epoch import first_state
 from hushgrid.curator.promise import outlook
+from hushgrid.curator.terms import first_state
 from hushgrid.curator.transfer import move
 from hushgrid.errors import ConfigError
 from hushgrid.files.deployment import Promise, ZoneService
@@ -42,6 +42,7 @@ from hushgrid.stores.meters.tables import NOISE
 from tests.curator.block_lives import (
     LENGTHS,
     LOSSES,
+    OPENS,
     THETA,
     Life,
     Sizes,
@@ -70,7 +71,7 @@ def kept(folder: Path) -> list[Any]:
 
 def size_in(folder: Path, row: Any) -> int | None:
     """The M of a stored row, which its key opens."""
-    block = NoiseBlock(row.epoch, row.number, row.start, row.scale, row.mark)
+    block = NoiseBlock(row.terms, row.start, row.scale, row.mark)
     with MeterStore(folder / "meters") as store:
         store.open_zone(*blocks().roster)
         return store.noise_size("elm", block, None)
@@ -83,12 +84,13 @@ def test_a_block_has_one_size_whoever_publishes(tmp_path: Path) -> None:
         made += go_on(tmp_path, zone, part)[0]
         assert len(kept(tmp_path)) == 1, "of the block that is next or open"
         state = standing(tmp_path, zone)
-        assert state.epsilon == pytest.approx(sum(LOSSES[: made[-1].block["number"]]))
+        begun = OPENS.index(made[-1].block["first"]) + 1
+        assert state.epsilon == pytest.approx(sum(LOSSES[:begun]))
     found = [noise_of(one, zone) for one in made]
-    assert [one.block["number"] for one in made] == list(np.repeat(range(1, 6), LENGTHS))
+    assert [one.block["first"] for one in made] == list(np.repeat(OPENS, LENGTHS))
     sizes = [
-        {m for m, one in zip(found, made, strict=True) if one.block["number"] == k}
-        for k in range(1, 6)
+        {m for m, one in zip(found, made, strict=True) if one.block["first"] == opens}
+        for opens in OPENS
     ]
     assert [len(one) for one in sizes] == [1] * 5
     assert len(set.union(*sizes)) == 5
@@ -108,7 +110,7 @@ def test_a_size_drawn_before_any_release_gives_way_to_that_of_the_next_start(
     assert noise_of(one, zone) == size_in(tmp_path, after) != first
     assert one.block["mark"] == after.mark
     go_on(tmp_path, zone, 1)
-    assert [row.number for row in kept(tmp_path)] == [2], "both are gone with their block"
+    assert [row.start for row in kept(tmp_path)] == [OPENS[1] * 900], "both are gone"
 
 
 def test_a_block_whose_size_is_lost_ends_as_the_forecast(tmp_path: Path) -> None:
@@ -137,13 +139,13 @@ def test_a_size_is_used_for_the_open_block_alone(tmp_path: Path) -> None:
     with MeterStore(tmp_path / "meters") as store, store.open().begin() as link:
         link.execute(NOISE.delete())
         link.execute(NOISE.insert().values(**old._mapping))
-        link.execute(NOISE.insert().values(**{**old._mapping, "number": 2}))  # of another scale
+        link.execute(NOISE.insert().values(**{**old._mapping, "start": OPENS[1] * 900}))
     made, status = go_on(tmp_path, zone, 1)
     assert [one.source for one in made] == ["forecast"]
     assert status.state == NO_SIZE
-    assert [row.number for row in kept(tmp_path)] == [2]
+    assert [row.start for row in kept(tmp_path)] == [OPENS[1] * 900]
     go_on(tmp_path, zone, 2)
-    assert [row.number for row in kept(tmp_path)] == [3], "it is gone with the block"
+    assert [row.start for row in kept(tmp_path)] == [OPENS[2] * 900], "it is gone with the block"
 
 
 def test_steps_without_readings_spend_nothing(tmp_path: Path) -> None:
@@ -151,12 +153,12 @@ def test_steps_without_readings_spend_nothing(tmp_path: Path) -> None:
     zone = blocks()
     silent = {FIRST, FIRST + 2, FIRST + 3, FIRST + 5, FIRST + 7}
     made, _ = go_on(tmp_path, zone, 8, silent.__contains__)
-    places = [one.block["place"] for one in made if one.source == "readings"]
-    assert places == [2, 3, 1]
+    places = [one.t - one.block["first"] for one in made if one.source == "readings"]
+    assert places == [1, 2, 0]
     assert standing(tmp_path, zone).epsilon == pytest.approx(0.3 + 0.5 + 0.1)
     made, _ = go_on(tmp_path, zone, 4)
-    place = {"number": 4, "length": 3, "place": 2}
-    assert made[0].block == {**place, "mark": made[0].block["mark"]}
+    block = {"first": OPENS[3], "length": 3}
+    assert made[0].block == {**block, "mark": made[0].block["mark"]}
     assert standing(tmp_path, zone).epsilon == pytest.approx(1.5)
 
 
@@ -174,7 +176,7 @@ def test_a_seed_gives_the_same_noise_after_a_restart(tmp_path: Path) -> None:
         replace(zone, begins=BEGINS + 12 * 900),
         12,
         noise=Stepwise(3, zone.id),
-        new_epoch=True,
+        new_terms=True,
     )
     found = [abs(noise_of(one, zone)) for one in made + other]
     assert len(set(found)) > 20  # each step has a draw of its own
@@ -232,7 +234,7 @@ def test_a_size_of_another_draw_is_not_used(tmp_path: Path) -> None:
 def test_a_store_of_an_earlier_version_gets_the_table(
     kind: str, place: Callable[[str], str], tmp_path: Path
 ) -> None:
-    where, block = place(kind), NoiseBlock("ab" * 32, 1, 0, 500.0, 1)
+    where, block = place(kind), NoiseBlock("ab" * 32, 0, 500.0, 1)
     with MeterStore(where, keys=tmp_path / "keys") as store:
         store.open_zone("elm", ["a"], 900)
         store.put("elm", [0], [0], [900], [7])
@@ -499,21 +501,21 @@ def test_a_house_moves_inside_a_block(tmp_path: Path, steps: int) -> None:
     border, blocks = HOURS + steps * 3600, dict[tuple[str, int], list[tuple[int, float]]]()
     made = deployment(tmp_path, *zones, key=tmp_path / "key")
 
-    def publish(zone: ZoneService, count: int, new_epoch: bool = False) -> int:
-        with curator(tmp_path, zone, Shown(), now=zone.begins, new_epoch=new_epoch) as it:
+    def publish(zone: ZoneService, count: int, new_terms: bool = False) -> int:
+        with curator(tmp_path, zone, Shown(), now=zone.begins, new_terms=new_terms) as it:
             for _ in range(count):
                 wh = [reading(h, it.t) for h in (0, 1)]
                 it._meters.put(zone.id, [0, 1], [it.start_of(it.t)] * 2, [3600] * 2, wh)
                 for one in it.run(it.next_due()):
                     if one.source == "readings":
-                        key = zone.id, one.block["number"]
+                        key = zone.id, one.block["first"]
                         blocks.setdefault(key, []).append((one.t, 1000 / one.scale))
             return int(it._ledger.standing.counts.get("readings", 0))
 
     publish(zones[0], steps)
     publish(zones[1], 0)
     move(made, "elm0", "elm", "oak", border)
-    prices = publish(renamed(street(border, 0.609), "oak", "elm0", "oak1"), 24, new_epoch=True)
+    prices = publish(renamed(street(border, 0.609), "oak", "elm0", "oak1"), 24, new_terms=True)
     last = max(t for one in blocks.values() for t, _ in one)
     assert truth(blocks, HOURS // 3600, last) <= 0.609 * (1 + 1e-6)  # type: ignore[arg-type]
     assert prices >= 18, "all but those of the block of the other zone that the move is in"

@@ -74,7 +74,7 @@ def test_a_closed_ledger_goes_on_elsewhere_with_its_account(
     blocks = {}
     for release in standing.releases:
         if release.source == "readings":
-            first = release.t - release.block["place"] + 1
+            first = release.block["first"]
             blocks[first] = (first, release.t, release.epsilon_any)
     for begin in range(BEGINS // HOUR, now // HOUR + 12):
         lost = sum(e for a, b, e in blocks.values() if a <= begin + 6 and b >= begin)

@@ -209,7 +209,7 @@ def test_a_published_forecast_is_smoothed_and_was_expected(tmp_path: Path) -> No
     assert Forecaster(zone).after(known).guesses[0].rate == pytest.approx(last.rate, rel=1e-12)
 
 
-def test_terms_begin_again_where_their_steps_end(tmp_path: Path) -> None:
+def test_the_plan_repeats_where_its_steps_end(tmp_path: Path) -> None:
     zone, made = service(policy=Policy(0.5, horizon=2)), list[ReleaseRecord]()
     with curator(tmp_path, zone, Shown()) as it:
         for _ in range(5):
@@ -218,7 +218,7 @@ def test_terms_begin_again_where_their_steps_end(tmp_path: Path) -> None:
     assert [(one.t - FIRST, one.source) for one in made] == [(t, "readings") for t in range(5)]
     with open_store(str(tmp_path / "ledger.db")) as store:
         standing = check(store.records("elm"), verify_signature).standings["elm"]
-    assert [one.first - FIRST for one in standing.epochs] == [0, 2, 4]
+    assert [one.first - FIRST for one in standing.terms_records] == [0]
 
 
 class _Failing(_Counting):
@@ -311,7 +311,7 @@ def test_terms_are_fixed_for_an_epoch(tmp_path: Path) -> None:
     with pytest.raises(LedgerError, match="--yes"), curator(tmp_path, fewer, shown):
         pass
     later = BEGINS + 3 * 900
-    with curator(tmp_path, fewer, shown, now=later, new_epoch=True) as it:
+    with curator(tmp_path, fewer, shown, now=later, new_terms=True) as it:
         assert it.t == FIRST + 3
         (made,) = it.run(it.next_due())
         assert (made.t, made.counts["houses"]) == (FIRST + 3, 5)
@@ -319,7 +319,7 @@ def test_terms_are_fixed_for_an_epoch(tmp_path: Path) -> None:
         found = check(store.records("elm"), verify_signature)
         kinds = [r.kind for r in store.records("elm")]
     assert found.first_bad is None
-    assert kinds == ["genesis", "epoch", "schedule", "release", "epoch", "schedule", "release"]
+    assert kinds == ["genesis", "terms", "release", "terms", "release"]
 
 
 def test_two_curators_on_one_zone(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ import pytest
 
 from hushgrid import OccupancyModel, Policy
 from hushgrid.audit.certificate import Certificate, certify
-from hushgrid.curator.epoch import roster_digest
 from hushgrid.curator.gaps import book
+from hushgrid.curator.terms import roster_digest
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import Promise, ZoneService
 from hushgrid.files.weeks import placed
@@ -24,7 +24,6 @@ from hushgrid.stores.ledger.records import (
     GapRecord,
     Record,
     TransferRecord,
-    schedule_digest,
 )
 from tests.curator.borders import FIRST, HOUR, from_file, zone_of
 from tests.curator.curators import Shown, curator, everyone, feed
@@ -48,7 +47,7 @@ KINDS: dict[str, Callable[[], ZoneService]] = {
 
 
 def later(zone: ZoneService) -> ZoneService:
-    """The zone in the epoch after."""
+    """The zone under the same terms anew."""
     begins = zone.begins + 4 * zone.seconds
     return placed(zone, begins)
 
@@ -56,9 +55,9 @@ def later(zone: ZoneService) -> ZoneService:
 def ran(
     folder: Path, *zones: ZoneService, new: bool = False, gap: bool = False, steps: int = 3
 ) -> list[Record]:
-    """An epoch of so many steps for each zone; of three, the second step without readings."""
+    """So many steps under the terms of each zone; of three, the second without readings."""
     for n, zone in enumerate(zones):
-        with curator(folder, zone, Shown(), now=zone.begins, new_epoch=new or n > 0) as it:
+        with curator(folder, zone, Shown(), now=zone.begins, new_terms=new or n > 0) as it:
             for step in range(steps):
                 if step != 1 or steps != 3:
                     feed(it, it.t, everyone(zone))
@@ -74,9 +73,7 @@ def audited(folder: Path, records: list[Record], *zones: ZoneService) -> Certifi
     path = folder / "ledger.ndjson"
     path.write_bytes(lines_of(records))
     evidence, chain = load_ledger(str(path), zone=None, key=None, heads=())
-    return certify(
-        evidence, [terms_of(zone) for zone in zones], chain=chain, commit=schedule_digest
-    )
+    return certify(evidence, [terms_of(zone) for zone in zones], chain=chain)
 
 
 def failures(found: Certificate) -> dict[str, str]:
@@ -85,12 +82,12 @@ def failures(found: Certificate) -> dict[str, str]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_a_service_records_passes(tmp_path: Path, kind: str) -> None:
-    """Two epochs, with a gap that is booked between them."""
+    """Terms that begin twice, with a gap that is booked between."""
     zone = KINDS[kind]()
     found = audited(tmp_path, ran(tmp_path, zone, later(zone), gap=True), zone)
     assert failures(found) == {}
     assert found.check("terms").status == "passed"
-    assert "The records of 2 epochs" in found.check("terms").text
+    assert "2 records of terms have a name for each house" in found.check("terms").text
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +108,7 @@ def forged(honest: list[Record], place: int, **changes: Any) -> list[Record]:
     return sealed(told, zone=honest[0].zone)
 
 
-EPOCH, SECOND, OPENS = 1, 6, 8  # places of records
+FIRST_TERMS, SECOND, OPENS = 1, 5, 6  # places of records
 
 
 def of_row(n: int, value: float) -> Callable[[Any], Any]:
@@ -119,15 +116,28 @@ def of_row(n: int, value: float) -> Callable[[Any], Any]:
     return lambda rows: [[*rows[0][:n], value, *rows[0][n + 1 :]], *rows[1:]]
 
 
+def larger(promise: Any) -> dict[str, Any]:
+    """A larger promise."""
+    return {**promise, "epsilon": 2.5}
+
+
+def another_plan(plan: Any) -> dict[str, Any]:
+    """Blocks that lose less."""
+    return {**plan, "blocks": [[length, loss / 2, times] for length, loss, times in plan["blocks"]]}
+
+
 @pytest.mark.parametrize(
     ("place", "name", "value", "check", "said"),
     [
-        (EPOCH, "interval", 2.5, "account", "other interval than its terms"),
-        (SECOND, "interval", 2.5, "account", "other interval than its terms"),
+        (FIRST_TERMS, "promise", larger, "account", "other promise than its terms"),
+        (SECOND, "promise", larger, "account", "other promise than its terms"),
+        (SECOND, "plan", another_plan, "account", "other plan than its terms"),
+        (SECOND, "tariff", lambda _: {"alpha": 9.0}, "account", "other tariff than its terms"),
+        (SECOND, "zone", lambda _: "ab" * 32, "account", "other zone than its terms"),
+        (SECOND, "consumption", lambda _: "ab" * 32, "account", "other consumption than its"),
         (SECOND, "occupancy", lambda _: "ab" * 32, "account", "other occupancy than its terms"),
-        (EPOCH, "exact", True, "terms", "True for exact where False follows"),
-        (EPOCH, "houses", lambda x: x[12:], "terms", "2 names for houses where 3 follow"),
-        (EPOCH, "houses", lambda x: x[12:] + x[:12], "terms", "houses that are not in order"),
+        (FIRST_TERMS, "houses", lambda x: x[12:], "terms", "2 names for houses where 3 follow"),
+        (FIRST_TERMS, "houses", lambda x: x[12:] + x[:12], "terms", "houses that are not in order"),
         (SECOND, "houses", "0" * 36, "terms", "other names for houses than record 2"),
         (SECOND, "houses", "", "terms", "0 names for houses where 3 follow"),
         (
@@ -169,7 +179,7 @@ def test_a_record_that_states_another_figure(
     check: str,
     said: str,
 ) -> None:
-    assert name in honest[place].body or name == "occupancy"
+    assert name in honest[place].body
     found = audited(tmp_path, forged(honest, place, **{name: value}), KINDS["interval"]())
     assert failures(found)[check].startswith(f"Record {place + 1} states ")
     assert said in failures(found)[check]
@@ -210,15 +220,15 @@ def test_a_release_whose_rate_begins_at_another_time(
 def test_a_forecast_states_the_offset_of_its_estimate(tmp_path: Path) -> None:
     zone = KINDS["export"]()
     records = ran(tmp_path, zone)
-    body = records[4].body
+    body = records[3].body
     assert (body["source"], body["offset"]) == ("forecast", 4 * 400)
     tariff = zone.scenario.tariff
     net = (body["estimate"] - body["offset"]) / 1000
     assert body["rate"] == pytest.approx(tariff.beta + tariff.alpha * net)
     (folder := tmp_path / "plain").mkdir()
-    assert "offset" not in ran(folder, service(policy=ALL))[4].body
+    assert "offset" not in ran(folder, service(policy=ALL))[3].body
     for offset in (1, None):
-        other = audited(tmp_path, forged(records, 4, offset=offset), zone)
+        other = audited(tmp_path, forged(records, 3, offset=offset), zone)
         assert "another sum of export limits" in failures(other)["post_processing"]
 
 
@@ -230,7 +240,7 @@ def test_a_roster_names_export_registers(tmp_path: Path) -> None:
     found = audited(tmp_path, records, zone)
     assert failures(found) == {}
     swapped = replace(later(zone), registers=zone.registers[1:])
-    assert "other meters" in failures(audited(tmp_path, records, swapped))["roster"]
+    assert "under terms" in failures(audited(tmp_path, records, swapped))["terms"]
     with (
         pytest.raises(LedgerError, match="serve --yes"),
         curator(tmp_path, swapped, Shown(), now=now + 4 * zone.seconds),

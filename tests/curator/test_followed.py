@@ -29,7 +29,7 @@ def ran(
     parts: tuple[int, ...],
     *,
     t: int = 1,
-    new_epoch: bool = False,
+    new_terms: bool = False,
     silent: int = 0,
 ) -> list[ReleaseRecord]:
     """Releases of a zone that is stopped after each part; one interval has no reading."""
@@ -38,8 +38,8 @@ def ran(
     for part in parts:
         now = zone.begins + (t - 1) * 900
         noise = _Counting(t)
-        with curator(folder, zone, shown, now=now, noise=noise, new_epoch=new_epoch) as it:
-            new_epoch = False
+        with curator(folder, zone, shown, now=now, noise=noise, new_terms=new_terms) as it:
+            new_terms = False
             for _ in range(part):
                 if t != silent:
                     feed(it, it.t, everyone(zone))
@@ -64,7 +64,7 @@ def _epochs(folder: Path, policy: Policy) -> tuple[ZoneService, list[ReleaseReco
     """Two epochs, with steps between them that were not published."""
     ran(folder, service(policy=policy), (8,))
     second = service(policy=policy, begins=BEGINS + 11 * 900)
-    found = ran(folder, second, (2, 3), new_epoch=True)
+    found = ran(folder, second, (2, 3), new_terms=True)
     return second, [one for one in found if one.start >= second.begins]
 
 
@@ -95,10 +95,10 @@ def test_an_audit_computes_it_again(tmp_path: Path, policy: Policy) -> None:
     assert len(made.recomputed) == 2
     (one,) = evidence
     for name, value in (("base", 1.0), ("model_share", 0.999), ("estimate", 9.0)):
-        last = one.epochs[1].entries[-1]
+        last = one.weeks[1].entries[-1]
         wrong = replace(last, release=replace(last.release, **{name: value}))
-        epoch = replace(one.epochs[1], entries=(*one.epochs[1].entries[:-1], wrong))
-        bad = certify([replace(one, epochs=(one.epochs[0], epoch))], [first, terms_of(zone)])
+        week = replace(one.weeks[1], entries=(*one.weeks[1].entries[:-1], wrong))
+        bad = certify([replace(one, weeks=(one.weeks[0], week))], [first, terms_of(zone)])
         assert {one.id: one.status for one in bad.checks}["post_processing"] == "failed", name
 
 
@@ -106,7 +106,7 @@ def test_a_filter_starts_anew_where_steps_change_their_length(tmp_path: Path) ->
     ran(tmp_path, service(policy=ALONE), (8,))
     longer = replace(service(policy=ALONE, begins=BEGINS + 12 * 900), seconds=1800)
     shown = Shown()
-    with curator(tmp_path, longer, shown, now=longer.begins, new_epoch=True) as it:
+    with curator(tmp_path, longer, shown, now=longer.begins, new_terms=True) as it:
         state = it._replay.state
         assert isinstance(state.public, FollowedKnowledge)
         assert not state.public.bank.mean.any()
@@ -126,11 +126,11 @@ def test_an_epoch_that_published_nothing_interrupts_nothing(tmp_path: Path) -> N
     """One of another length of steps that was set aside, in the service and in an audit."""
     ran(tmp_path, service(policy=ALONE), (6,))
     aside = replace(service(policy=ALONE, begins=BEGINS + 8 * 900), seconds=1800)
-    with curator(tmp_path, aside, Shown(), now=aside.begins, new_epoch=True):
+    with curator(tmp_path, aside, Shown(), now=aside.begins, new_terms=True):
         pass
     last = service(policy=ALONE, begins=BEGINS + 12 * 900)
-    ran(tmp_path, last, (3,), new_epoch=True)
+    ran(tmp_path, last, (3,), new_terms=True)
     evidence, _ = load_ledger(str(tmp_path / "ledger.db"), zone=None, key=None, heads=())
-    assert len(evidence[0].epochs) == 3
+    assert len(evidence[0].weeks) == 3
     made = certify(evidence, [terms_of(service(policy=ALONE)), terms_of(last)])
     assert {one.id: one.status for one in made.checks}["post_processing"] == "passed"

@@ -16,8 +16,8 @@ from hushgrid import OccupancyModel, Policy, Zone
 from hushgrid.audit.accounts import budget
 from hushgrid.cli import main
 from hushgrid.curator.curator import Curator
-from hushgrid.curator.epoch import first_state, roster_digest
 from hushgrid.curator.gaps import _is_beyond, largest_loss, note_loss, resume_zones
+from hushgrid.curator.terms import terms_record
 from hushgrid.curator.transfer import move
 from hushgrid.errors import LedgerError, MeterError
 from hushgrid.files.deployment import ZoneService
@@ -28,7 +28,6 @@ from hushgrid.stores.clients import Client, ClientStore
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import fold
 from hushgrid.stores.ledger.records import (
-    EpochRecord,
     GapRecord,
     Head,
     LedgerState,
@@ -38,6 +37,7 @@ from hushgrid.stores.ledger.witness import Witnesses, open_witnesses, sidecar_pa
 from hushgrid.stores.ledger.writer import Ledger, load, verify_signature
 from hushgrid.stores.meters import open_meters
 from hushgrid.web.tokens import make_token
+from tests import bodies
 from tests.bodies import resume
 from tests.curator.copies import put_back, take_copy
 from tests.curator.setups import service as plain
@@ -133,7 +133,7 @@ def test_no_new_terms_and_no_house_leaves_before_the_gap_is_booked(tmp_path: Pat
     later = tuple(replace(one, begins=(world.t + 1) * QUARTER) for one in made.zones)
     again = World(replace(made, zones=later), world.t)
     with pytest.raises(LedgerError, match=r"not booked; run hushgrid resume first"):
-        again.play(lambda world: world.whole(1), new_epoch=True)
+        again.play(lambda world: world.whole(1), new_terms=True)
     resume_zones(made, None, world.time)
     move(made, "elm-1", "elm", "oak", world.time)
     (lost,) = world.standing().booked
@@ -151,7 +151,7 @@ def test_an_audit_finds_a_gap_that_is_booked_too_low(tmp_path: Path) -> None:
         ledger.append("resume", resume(gap.first, gap.last, epsilon=0.5))
     evidence, _ = load_ledger(world.made.ledger, zone=None, key=None, heads=())
     terms = terms_of(world.made.zones[0])
-    found = budget(evidence[0], terms, {evidence[0].epochs[0].digest: terms})
+    found = budget(evidence[0], terms, {evidence[0].weeks[0].digest: terms})
     assert found.status == "failed"
     assert "may have cost 1.5" in found.text
 
@@ -262,7 +262,7 @@ def test_no_new_terms_where_the_meter_store_knows_of_more_releases(tmp_path: Pat
     later = tuple(replace(one, begins=(world.t + 1) * QUARTER) for one in world.made.zones)
     again = World(replace(world.made, zones=later), world.t)
     with pytest.raises(LedgerError, match=r"not booked; run hushgrid resume first"):
-        again.play(lambda world: world.whole(1), new_epoch=True)
+        again.play(lambda world: world.whole(1), new_terms=True)
 
 
 def test_no_house_leaves_while_a_loss_is_evident(tmp_path: Path) -> None:
@@ -285,19 +285,19 @@ def test_an_epoch_that_is_lost_is_booked_by_its_own_terms(tmp_path: Path) -> Non
     policy = replace(old.zones[0].policy, epsilon=2.0)
     new = replace(old, zones=(replace(old.zones[0], policy=policy, begins=world.t * QUARTER),))
     second = World(new, world.t)
-    second.play(lambda world: world.whole(3), new_epoch=True)
+    second.play(lambda world: world.whole(3), new_terms=True)
     for end in ("", "-wal", "-shm"):
         (folder / f"ledger.db{end}").unlink(missing_ok=True)
         if (folder / f"copy{end}").exists():
             (folder / f"copy{end}").rename(folder / f"ledger.db{end}")
     shutil.rmtree(old.witness_folder)
-    with pytest.raises(LedgerError, match="--lost-epoch"):
+    with pytest.raises(LedgerError, match="--lost-terms"):
         resume_zones(new, None, second.time)
-    (found,) = resume_zones(old, None, second.time, lost_epochs=[new])
+    (found,) = resume_zones(old, None, second.time, lost_terms=[new])
     assert found.epsilon == pytest.approx(3 * 2.0 + 3 * 0.5)
     later = replace(new, zones=(replace(new.zones[0], begins=second.t * QUARTER),))
     third = World(later, second.t)
-    third.play(lambda world: world.whole(2), new_epoch=True)
+    third.play(lambda world: world.whole(2), new_terms=True)
     assert [one.source for one in third.standing().releases[-2:]] == ["readings"] * 2
 
 
@@ -379,12 +379,11 @@ def test_a_curator_that_followed_takes_over_without_a_gap(tmp_path: Path, follow
 
 @pytest.mark.parametrize("order", [1, -1])
 def test_other_meters_are_others_than_those_that_were_lost(order: int) -> None:
-    """The digest of terms does not have the meters."""
+    """The digest of terms has the meters."""
     one = plain(2)
-    first, digest = one.begins // one.seconds, first_state(one).digest
-    old = EpochRecord(digest, first, 16, one.seconds, roster=roster_digest(one))
+    first, old = one.begins // one.seconds, terms_record(one)
     gap = GapRecord(first, first, "fork")
-    lost = LedgerState("elm", "", "", Head(1, ""), "", old, None, (old,), (), (), gap=gap)
+    lost = LedgerState("elm", "", "", Head(1, ""), "", old, (old,), (), (), gap=gap)
     twice = largest_loss(one, lost, [replace(one, meters=one.meters[::order])])
     assert twice == pytest.approx((1 + (order < 0)) * largest_loss(one, lost, [one]))
 
@@ -397,11 +396,10 @@ def test_a_lost_end_counts_for_houses_that_are_certain() -> None:
     one = plain(2, policy=Policy(1.0, horizon=16))
     homes = Zone("elm", [10_000, 1000])
     one = replace(one, scenario=replace(one.scenario, zone=homes, models=(theta,)))
-    first, state = one.begins // one.seconds, first_state(one)
-    epoch = EpochRecord(state.digest, first, 16, one.seconds)
+    first, terms = one.begins // one.seconds, terms_record(one)
     gap = GapRecord(first + 2, first + 7, "witness")
     head = Head(1, "")
-    lost = LedgerState("elm", "", "", head, "", epoch, None, (epoch,), (), (), gap=gap)
+    lost = LedgerState("elm", "", "", head, "", terms, (terms,), (), (), gap=gap)
     booked = largest_loss(one, lost)
     # 6 steps, each with noise for the small house
     assert booked == pytest.approx(6 * 10_000 / 1000)
@@ -439,25 +437,25 @@ def test_no_epoch_begins_before_one_that_was_set_aside(tmp_path: Path) -> None:
     world = looked(World(service(tmp_path)), 2)
     made, one = world.made, world.made.zones[0]
     ahead = replace(one, begins=(world.t + 40) * QUARTER, meters=one.meters[::-1])
-    World(replace(made, zones=(ahead,)), world.t).play(lambda _: iter(()), new_epoch=True)
+    World(replace(made, zones=(ahead,)), world.t).play(lambda _: iter(()), new_terms=True)
     soon = replace(made, zones=(replace(one, begins=(world.t + 2) * QUARTER),))
     with pytest.raises(LedgerError, match="its meter store is closed up to the interval"):
-        World(soon, world.t).play(lambda _: iter(()), new_epoch=True)
+        World(soon, world.t).play(lambda _: iter(()), new_terms=True)
     elsewhere = replace(soon, meters=str(tmp_path / "another.db"))
-    World(elsewhere, world.t).play(lambda _: iter(()), new_epoch=True)
+    World(elsewhere, world.t).play(lambda _: iter(()), new_terms=True)
 
 
 def test_an_epoch_that_was_set_aside_hides_no_loss() -> None:
-    """Only the roster of the last epoch closes an interval ahead that was not published."""
+    """Only the roster of the last terms closes an interval ahead that was not published."""
     one = plain(2)
     first, length = one.begins // one.seconds, one.seconds
-    epochs = [
-        EpochRecord("0" * 64, first + n, 16, length, roster=letter * 64)
+    records = [
+        bodies.terms_of("0" * 64, first + n, length, roster=letter * 64)
         for n, letter in ((0, "a"), (20, "b"), (8, "a"))
     ]
-    for n, last in ((2, epochs[1]), (3, epochs[2])):
-        some = tuple(epochs[:n])
-        found = LedgerState("elm", "", "", Head(1, ""), "", last, None, some, (), ())
+    for n, last in ((2, records[1]), (3, records[2])):
+        some = tuple(records[:n])
+        found = LedgerState("elm", "", "", Head(1, ""), "", last, some, (), ())
         assert _is_beyond((first + 19) * length, found) is (n == 3)
         assert not _is_beyond((last.first - 1) * length, found)
 
@@ -556,7 +554,7 @@ def test_what_shows_a_loss_stays_until_it_is_judged(tmp_path: Path) -> None:
 def test_a_new_epoch_does_not_hide_that_the_whole_ledger_is_lost(tmp_path: Path) -> None:
     world = looked(World(service(tmp_path)), 3)
     put_back(world.made, new_machine=True)
-    world.play(lambda world: world.whole(1), new_epoch=True)
+    world.play(lambda world: world.whole(1), new_terms=True)
     gap = world.standing().gap
     assert gap is not None
     assert (gap.first, gap.last, gap.why) == (FIRST, FIRST + 2, "meters")
@@ -687,10 +685,10 @@ def test_no_interval_is_published_twice_whatever_is_lost(tmp_path: Path, seed: i
             world.grow()
         world.harm()
         if world.chance.random() < 0.5:
-            resume_zones(world.made, None, world.t * QUARTER, lost_epochs=[world.made])
+            resume_zones(world.made, None, world.t * QUARTER, lost_terms=[world.made])
         world.run(world.chance.randrange(3))
         world.judge()
-    resume_zones(world.made, None, world.t * QUARTER, lost_epochs=[world.made])
+    resume_zones(world.made, None, world.t * QUARTER, lost_terms=[world.made])
     world.run(6)
     world.judge()
     assert "readings" in [one.source for one in world.standing().releases[-6:]]
@@ -733,4 +731,4 @@ def test_the_ledger_over_http_ends_where_the_witness_does(tmp_path: Path) -> Non
         look(world)
 
     world.play(story)
-    assert counted == [(5, 5), (5, 6), (6, 6)]
+    assert counted == [(4, 4), (4, 5), (5, 5)]

@@ -206,7 +206,7 @@ class Witness:
     def budget(self) -> float:
         with open_store(str(self._folder / "ledger.db")) as store:
             bodies = [r.body for r in store.records(ZONE.id) if r.kind == "release"]
-        paid = {b.get("block", {}).get("number", -b["t"]): b["epsilon"] for b in bodies}
+        paid = {b.get("block", {}).get("first", -b["t"]): b["epsilon"] for b in bodies}
         return float(sum(paid.values()))
 
     def sizes(self) -> dict[int, set[int]]:
@@ -217,7 +217,7 @@ class Witness:
         for body in bodies:
             wh = [min(max(net(BLOCKS, h, body["t"]), -40), 1000) for h in range(8)]
             load = body["load_hat"] - body["offset"]
-            found.setdefault(body["block"]["number"], set()).add(load - sum(wh))
+            found.setdefault(body["block"]["first"], set()).add(load - sum(wh))
         return found
 
 

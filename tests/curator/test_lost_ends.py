@@ -82,7 +82,7 @@ def test_a_witness_that_cannot_be_marked_is_refused(
     world.judge()
 
 
-def batch(world: World, first: int, end: int, *, new_epoch: bool = False) -> None:
+def batch(world: World, first: int, end: int, *, new_terms: bool = False) -> None:
     """Publish the intervals from `first` to before `end` from a file of readings."""
     meters = world.made.zones[0].meters
     rows = [
@@ -91,7 +91,7 @@ def batch(world: World, first: int, end: int, *, new_epoch: bool = False) -> Non
         for h, meter in enumerate(meters)
     ]
     file = write(Path(world.made.ledger).parent / "readings" / "a.parquet", rows)
-    job = Job(world.made, (str(file),), first * QUARTER, end * QUARTER, changed=new_epoch)
+    job = Job(world.made, (str(file),), first * QUARTER, end * QUARTER, changed=new_terms)
     with engine_at("duckdb") as engine:
         run(job, engine, world)  # type: ignore[arg-type]
 
@@ -139,7 +139,7 @@ def test_new_terms_with_another_roster_ask_the_meter_store(tmp_path: Path) -> No
     put_back(world.made, copy, "witness", "small")
     again = World(replace(world.made, zones=(zone("elm", 3, begins=world.t * QUARTER),)), world.t)
     with pytest.raises(LedgerError, match=r"not booked; run hushgrid resume first"):
-        again.play(lambda world: world.whole(1), new_epoch=True)
+        again.play(lambda world: world.whole(1), new_terms=True)
     world.play(lambda _: iter(()))  # the meter store still has the old roster
     gap = world.standing().gap
     assert gap is not None
@@ -211,14 +211,14 @@ def test_another_history_that_began_before_the_present_epoch_is_booked(tmp_path:
     made = replace(world.made, zones=(zone("elm", begins=(FIRST + 6) * QUARTER),))
     again = World(made, world.t)
     again.shown = dict(world.shown)
-    again.play(lambda world: world.whole(1), new_epoch=True)
+    again.play(lambda world: world.whole(1), new_terms=True)
     lose(made, "witness")
     shutil.copytree(old / "witness", made.witness_folder)
     with pytest.raises(LedgerError, match="two histories"):
         again.play(lambda world: world.whole(1))
-    with pytest.raises(LedgerError, match="records of another epoch of zone 'elm'"):
+    with pytest.raises(LedgerError, match="records of other terms of zone 'elm'"):
         resume_zones(made, None, again.time)
-    resume_zones(made, None, again.time, lost_epochs=[world.made])
+    resume_zones(made, None, again.time, lost_terms=[world.made])
     assert unbooked(again) <= 0
     again.play(lambda world: world.whole(1))
     assert unbooked(again) <= 0
@@ -235,20 +235,20 @@ def test_a_lost_epoch_that_began_before_the_present_one_is_booked(
     world = World(service(tmp_path))
     world.play(lambda world: world.whole(1))
     aside = replace(world.made, zones=(zone("elm", begins=(FIRST + 8) * QUARTER),))
-    World(aside, world.t).play(lambda _: iter(()), new_epoch=True)
+    World(aside, world.t).play(lambda _: iter(()), new_terms=True)
     copy = save(world.made, "copy")
     begins = (FIRST + 2) * QUARTER
     lost = replace(world.made, zones=(zone("elm", policy=Policy(2.0, 96), begins=begins),))
     last = World(lost, world.t + 1)
-    last.play(lambda world: world.whole(3), new_epoch=True)
+    last.play(lambda world: world.whole(3), new_terms=True)
     assert [one.source for one in last.standing().current] == ["readings"] * 3
     put_back(lost, copy, *(["witness"] if small else ["witness", "small"]))
     last.ahead(late)
     with pytest.raises(LedgerError, match=r"not booked; run hushgrid resume first"):
-        batch(last, FIRST + 2, FIRST + 5, new_epoch=True)
+        batch(last, FIRST + 2, FIRST + 5, new_terms=True)
     with pytest.raises(LedgerError, match="began earlier may be lost"):
         resume_zones(aside, None, last.time)
-    (found,) = resume_zones(aside, None, last.time, lost_epochs=[lost])
+    (found,) = resume_zones(aside, None, last.time, lost_terms=[lost])
     assert found.epsilon is not None
     assert found.epsilon >= 3 * 2.0
     assert found.last is not None
@@ -264,11 +264,11 @@ def test_a_lost_epoch_is_booked_from_its_begins_where_nothing_else_was_published
     copy = save(aside, "copy")
     lost = replace(aside, zones=(zone("elm", policy=Policy(2.0, 96), begins=FIRST * QUARTER),))
     last = World(lost, FIRST)
-    last.play(lambda world: world.whole(3), new_epoch=True)
+    last.play(lambda world: world.whole(3), new_terms=True)
     put_back(lost, copy, "witness")
     with pytest.raises(LedgerError, match="began earlier may be lost"):
         resume_zones(aside, None, last.time)
-    (found,) = resume_zones(aside, None, last.time, lost_epochs=[lost])
+    (found,) = resume_zones(aside, None, last.time, lost_terms=[lost])
     assert found.epsilon is not None
     assert found.epsilon >= 3 * 2.0
 
@@ -279,7 +279,7 @@ def test_a_roster_that_was_set_with_a_later_epoch_is_no_loss(tmp_path: Path) -> 
     world.play(lambda world: world.whole(2))
     later = replace(world.made, zones=(zone("elm", 3, begins=(FIRST + 8) * QUARTER),))
     again = World(later, world.t)
-    again.play(lambda _: iter(()), new_epoch=True)
+    again.play(lambda _: iter(()), new_terms=True)
     lose(later, "witness", "small")
     again.play(lambda _: iter(()))
     assert again.standing().gap is None
@@ -292,7 +292,7 @@ def test_what_is_lost_after_two_histories_were_written_is_booked_as_well(tmp_pat
     copy = save(world.made, "copy")
     begins, policy = world.t * QUARTER, Policy(2.0, 96)
     new = World(replace(world.made, zones=(zone("elm", policy=policy, begins=begins),)), world.t)
-    new.play(lambda world: world.whole(2), new_epoch=True)
+    new.play(lambda world: world.whole(2), new_terms=True)
     old = save(world.made, "old")
     put_back(world.made, copy, "witness", "small", "meters")
     world.ahead(2)
@@ -301,9 +301,9 @@ def test_what_is_lost_after_two_histories_were_written_is_booked_as_well(tmp_pat
     world.play(lambda world: world.whole(3))
     put_back(world.made, copy, "witness")  # the small file has the last record
     shutil.copytree(old / "witness", world.made.witness_folder)
-    with pytest.raises(LedgerError, match="records of another epoch of zone 'elm'"):
+    with pytest.raises(LedgerError, match="records of other terms of zone 'elm'"):
         resume_zones(world.made, None, world.time)
-    (found,) = resume_zones(world.made, None, world.time, lost_epochs=[new.made])
+    (found,) = resume_zones(world.made, None, world.time, lost_terms=[new.made])
     assert found.epsilon is not None
     assert found.epsilon >= 2 * 2.0 + 3 * 0.5
 
@@ -315,10 +315,10 @@ def test_several_lost_epochs_are_booked_together(tmp_path: Path) -> None:
     for epsilon in (2.0, 3.0):
         new = zone("elm", policy=Policy(epsilon, 96), begins=(last.t + 1) * QUARTER)
         last = World(replace(world.made, zones=(new,)), last.t + 1)
-        last.play(lambda world: world.whole(2), new_epoch=True)
+        last.play(lambda world: world.whole(2), new_terms=True)
         lost.append(last.made)
     put_back(world.made, copy, "witness")
-    (found,) = resume_zones(world.made, None, last.time, lost_epochs=lost)
+    (found,) = resume_zones(world.made, None, last.time, lost_terms=lost)
     assert found.epsilon is not None
     assert found.epsilon >= 2 * 2.0 + 2 * 3.0
 
@@ -360,12 +360,12 @@ def test_an_older_history_that_went_on_is_booked_by_its_own_epoch(tmp_path: Path
     put_back(world.made, copy, "witness", "small", "meters")
     made = replace(world.made, zones=(zone("elm", begins=(FIRST + 7) * QUARTER),))
     again = World(made, world.t + 1)
-    again.play(lambda world: world.whole(1), new_epoch=True)
+    again.play(lambda world: world.whole(1), new_terms=True)
     lose(made, "witness")
     shutil.copytree(old / "witness", made.witness_folder)
-    with pytest.raises(LedgerError, match="records of another epoch"):
+    with pytest.raises(LedgerError, match="records of other terms"):
         resume_zones(made, None, again.time)
-    (found,) = resume_zones(made, None, again.time, lost_epochs=[world.made])
+    (found,) = resume_zones(made, None, again.time, lost_terms=[world.made])
     assert found.epsilon is not None
     assert found.epsilon >= 4 * 2.0
 
@@ -379,7 +379,7 @@ def test_a_resume_that_was_stopped_asks_for_the_lost_epoch_again(
     copy = save(world.made, "copy")
     begins = world.t * QUARTER
     new = replace(world.made, zones=(zone("elm", policy=Policy(2.0, 96), begins=begins),))
-    World(new, world.t).play(lambda world: world.whole(2), new_epoch=True)
+    World(new, world.t).play(lambda world: world.whole(2), new_terms=True)
     old = save(world.made, "old")
     put_back(world.made, copy, "witness", "small", "meters")
     world.play(lambda world: world.whole(3))
@@ -389,11 +389,11 @@ def test_a_resume_that_was_stopped_asks_for_the_lost_epoch_again(
         with monkeypatch.context() as patched:
             patched.setattr("hushgrid.curator.gaps.book", lambda *_: 1 / 0)
             with pytest.raises(ZeroDivisionError):
-                resume_zones(world.made, None, world.time, lost_epochs=[new])
+                resume_zones(world.made, None, world.time, lost_terms=[new])
         assert world.standing().gap is not None
-    with pytest.raises(LedgerError, match="records of another epoch"):
+    with pytest.raises(LedgerError, match="records of other terms"):
         resume_zones(world.made, None, world.time)
-    (found,) = resume_zones(world.made, None, world.time, lost_epochs=[new])
+    (found,) = resume_zones(world.made, None, world.time, lost_terms=[new])
     (gap,) = world.standing().gaps
     assert gap.least == pytest.approx(2 * 2.0), "once"
     assert found.epsilon is not None
@@ -434,10 +434,10 @@ def test_a_lost_epoch_of_shorter_steps_is_booked_up_to_now(tmp_path: Path) -> No
     copy = save(world.made, "copy")
     lost = zone("elm", begins=(world.t + 1) * QUARTER, seconds=300, grace=0)
     new = World(replace(world.made, zones=(lost,)), world.t)
-    new.play(lambda world: short_steps(world, lost, 5), new_epoch=True)
+    new.play(lambda world: short_steps(world, lost, 5), new_terms=True)
     new.shown |= world.shown
     put_back(world.made, copy, "witness", "meters")
-    (found,) = resume_zones(world.made, None, new.time, lost_epochs=[new.made])
+    (found,) = resume_zones(world.made, None, new.time, lost_terms=[new.made])
     assert unbooked(new) <= 0
     assert found.last is not None
     assert (found.last + 1) * QUARTER >= new.time  # none of these steps is published again
@@ -455,7 +455,7 @@ def test_an_epoch_of_shorter_steps_begins_after_what_is_published_or_lost(
     resume_zones(world.made, None, world.time)
     later = replace(world.made, zones=(zone("elm", begins=begins * QUARTER, seconds=300),))
     with pytest.raises(LedgerError, match="give a later begins"):
-        World(later, world.t).play(lambda _: iter(()), new_epoch=True)
+        World(later, world.t).play(lambda _: iter(()), new_terms=True)
 
 
 @pytest.mark.parametrize(
@@ -471,7 +471,7 @@ def test_a_refused_new_epoch_leaves_the_meter_store_as_it_is(
     put_back(world.made, copy, *lost)
     new = replace(world.made, zones=(zone("elm", 3, begins=(world.t + 1) * QUARTER),))
     with pytest.raises(LedgerError, match=r"not booked; run hushgrid resume first"):
-        World(new, world.t).play(lambda _: iter(()), new_epoch=True)
+        World(new, world.t).play(lambda _: iter(()), new_terms=True)
     resume_zones(world.made, None, world.time)
     world.play(lambda world: world.whole(1))
     assert world.standing().releases[-1].source == "readings"

@@ -50,7 +50,7 @@ def kinds(world: World) -> list[str]:
         return [record.kind for record in store.records("elm")]
 
 
-OLD = ["genesis", "epoch", "schedule", *["release"] * 3]
+OLD = ["genesis", "terms", *["release"] * 3]
 
 
 def one_in_each(world: World) -> Iterator[None]:
@@ -66,9 +66,9 @@ def _judge_new(world: World) -> None:
     assert all(releases[t].counts == {"houses": 3} for t in (BORDER, BORDER + 1))
     assert all(world.missing["elm", t] == 0 for t in (BORDER, BORDER + 1))
     standing = world.standing()
-    assert standing.epoch is not None
-    assert standing.epoch.first == BORDER
-    assert {one.digest for one in standing.current} == {standing.epoch.digest}
+    assert standing.terms is not None
+    assert standing.terms.first == BORDER
+    assert {one.digest for one in standing.current} == {standing.terms.digest}
 
 
 def test_new_terms_are_asked_for(before: World) -> None:
@@ -78,13 +78,13 @@ def test_new_terms_are_asked_for(before: World) -> None:
     assert kinds(world) == OLD, "what is refused leaves no trace"
     too_early = again(before, replace(other_terms(), begins=(FIRST + 2) * QUARTER))
     with pytest.raises(LedgerError, match="give a later begins"):
-        too_early.play(one_in_each, new_epoch=True)
+        too_early.play(one_in_each, new_terms=True)
     assert kinds(world) == OLD
-    world.play(one_in_each, new_epoch=True)
-    assert kinds(world) == [*OLD, "epoch", "schedule", "release", "release"]
+    world.play(one_in_each, new_terms=True)
+    assert kinds(world) == [*OLD, "terms", "release", "release"]
     _judge_new(world)
     world.play(lambda world: world.whole(1))  # and once it has begun, it needs no flag
-    assert kinds(world).count("epoch") == 2
+    assert kinds(world).count("terms") == 2
 
 
 def test_readings_that_reach_into_the_new_epoch_hold_it_up(before: World) -> None:
@@ -92,7 +92,7 @@ def test_readings_that_reach_into_the_new_epoch_hold_it_up(before: World) -> Non
     early = again(before, zone())
     early.play(lambda world: _sends_ahead(world))
     with pytest.raises(MeterError, match=f"interval {BORDER * QUARTER} is open"):
-        late.play(one_in_each, new_epoch=True)
+        late.play(one_in_each, new_terms=True)
     assert kinds(late) == OLD
 
 
@@ -101,11 +101,10 @@ def _sends_ahead(world: World) -> Iterator[None]:
     assert world.send(BORDER) == 200
 
 
-@pytest.mark.parametrize("at", ["epoch", "schedule"])
 @pytest.mark.parametrize("flag", [False, True])
 @pytest.mark.sampled
 def test_killed_while_the_new_epoch_begins(
-    before: World, monkeypatch: pytest.MonkeyPatch, at: str, flag: bool
+    before: World, monkeypatch: pytest.MonkeyPatch, flag: bool
 ) -> None:
     append = Ledger.append
 
@@ -114,7 +113,7 @@ def test_killed_while_the_new_epoch_begins(
 
     def dies(self: Ledger, kind: str, body: object) -> object:
         append(self, kind, body)  # type: ignore[arg-type]
-        if kind == at:
+        if kind == "terms":
             raise Killed
         return None
 
@@ -122,11 +121,11 @@ def test_killed_while_the_new_epoch_begins(
     with monkeypatch.context() as patched:
         patched.setattr(Ledger, "append", dies)
         with pytest.raises(Killed):
-            world.play(one_in_each, new_epoch=True)
-    assert kinds(world)[-1] == at
-    world.play(one_in_each, new_epoch=flag)
+            world.play(one_in_each, new_terms=True)
+    assert kinds(world)[-1] == "terms"
+    world.play(one_in_each, new_terms=flag)
     _judge_new(world)
-    assert kinds(world)[-4:] == ["epoch", "schedule", "release", "release"]
+    assert kinds(world)[-3:] == ["terms", "release", "release"]
 
 
 @pytest.mark.parametrize(("old", "new"), [(0.2, 2.0), (2.0, 0.2)])

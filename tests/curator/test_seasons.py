@@ -10,17 +10,15 @@ import numpy as np
 import pytest
 
 from hushgrid.audit.certificate import certify
-from hushgrid.curator.epoch import first_state
-from hushgrid.curator.terms import next_week
+from hushgrid.curator.terms import first_state
 from hushgrid.demo.simulated_meters import Fleet
 from hushgrid.errors import FileError
 from hushgrid.files.deployment import ZoneService
 from hushgrid.files.service_file import load_deployment
-from hushgrid.files.weeks import Steps, placed, scenario_over
+from hushgrid.files.weeks import Steps, in_week, placed, scenario_over
 from hushgrid.files.zone_file import load_zone
 from hushgrid.model.laws import Gamma
 from hushgrid.operate.audit import load_ledger, terms_of
-from hushgrid.stores.ledger.records import schedule_digest
 from tests.curator.borders import exact
 from tests.curator.curators import Shown, curator
 from tests.curator.setups import service_text
@@ -152,12 +150,12 @@ def test_every_month_has_one_law_at_a_time(tmp_path: Path, present: str, words: 
 
 @pytest.fixture(scope="module")
 def january(tmp_path_factory: pytest.TempPathFactory) -> ZoneService:
-    """The zone in its first epoch, a week."""
+    """The zone in its first week."""
     return service(tmp_path_factory.mktemp("january"))
 
 
 def test_simulated_meters_follow_the_month(january: ZoneService) -> None:
-    """Months after the epoch that the file names."""
+    """Months after the begin that the file names."""
     now, used = datetime(2026, 5, 31, tzinfo=UTC).timestamp(), np.zeros(12)
     for seed in range(20):
         fleet = Fleet(january, seed, now)
@@ -166,8 +164,8 @@ def test_simulated_meters_follow_the_month(january: ZoneService) -> None:
     assert used[:6].max() > 3 * used[6:].max()
 
 
-def test_epochs_of_any_season_have_one_epsilon(january: ZoneService) -> None:
-    """The plan of an epoch has the laws of the year before and after it too."""
+def test_weeks_of_any_season_have_one_epsilon(january: ZoneService) -> None:
+    """The plan of a week has the laws of all the year."""
     one = january
     july = placed(one, BEGINS + 27 * 7 * 86_400)
     assert july is not None
@@ -183,28 +181,27 @@ def test_a_service_publishes_and_is_audited_over_a_change_of_laws(tmp_path: Path
         publish(it, 18)
     found = standing(tmp_path)
     scales = [release.scale for release in found.releases]
-    assert (len(scales), len(found.epochs)) == (18, 2)
+    assert (len(scales), len(found.terms_records)) == (18, 1)
     assert scales[:6] != scales[6:12] == scales[12:]
     evidence, chain = load_ledger(str(tmp_path / "ledger.db"), zone=None, key=None, heads=())
     assert chain.status == "passed"
-    made = certify(evidence, [terms_of(one)], commit=schedule_digest)
-    for name in ("terms", "schedule", "promise", "noise_scale"):
+    made = certify(evidence, [terms_of(one)])
+    for name in ("terms", "promise", "noise_scale"):
         assert made.check(name).status == "passed", made.check(name).text
 
 
 @pytest.mark.soak
 def test_one_promise_holds_over_a_year_of_seasons(january: ZoneService) -> None:
-    """Epochs renewed for a year, by the log-ratio of outputs; the laws of summer say more of one
+    """Week after week for a year, by the log-ratio of outputs; the laws of summer say more of one
     home and less of the other."""
-    one: ZoneService | None = january
+    one = january
     losses, epsilons = list[np.ndarray](), set[float]()
     for _ in range(53):
-        assert one is not None
         scheduler, horizon = first_state(one).scheduler, one.policy.horizon
         each = [scheduler.losses(t, scheduler.at(t).scale) for t in range(1, horizon + 1)]
         losses += each
         epsilons.add(round(one.policy.epsilon, 9))
-        one = next_week(one, one.begins // STEP + horizon)
+        one = in_week(one, one.begins // STEP + horizon)
     lost = np.array(losses)
     steps = [[], []]  # type: list[list[np.ndarray]]
     for t in range(len(lost)):

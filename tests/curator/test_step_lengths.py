@@ -59,7 +59,7 @@ def lengths(folder: Path, *seconds: int) -> ZoneService:
     at, made = BEGINS, service_of()
     for number, length in enumerate(seconds):
         made, _ = two(length, at=at)
-        run_on(folder, made, STEPS, new_epoch=number > 0)
+        run_on(folder, made, STEPS, new_terms=number > 0)
         at += STEPS * length
     return made
 
@@ -69,7 +69,7 @@ def test_an_interval_becomes_longer_and_shorter_again(tmp_path: Path) -> None:
     run_on(tmp_path, oak, 0)
     last = lengths(tmp_path, 300, 900, 1800, 900)
     found = standing(tmp_path)
-    ends = [one.start + found.epoch_of(one).seconds for one in found.releases]
+    ends = [one.start + found.terms_of(one).seconds for one in found.releases]
     assert all(one.start == end for one, end in zip(found.releases[1:], ends, strict=False))
     assert [len(found.current), found.reach] == [STEPS, ends[-1]]
     now = status_of(last, found, ends[-1])
@@ -108,7 +108,7 @@ def test_prices_of_longer_intervals_are_served(tmp_path: Path) -> None:
             assert price["next"]["head"] == world.standing().head.digest
             assert world.get("/v1/prices").json()["forecast"], "expected prices follow it"
 
-    later.play(story, new_epoch=True)
+    later.play(story, new_terms=True)
     heads = {one["head"] for one in later.shown.values()}
     assert len(heads) == 2  # no price of the epoch before is in force any more
     history, releases = History([new]), later.standing().releases
@@ -127,8 +127,8 @@ def test_a_gap_of_shorter_steps_holds_up_no_longer_ones(tmp_path: Path) -> None:
         book(elm, it._ledger, [elm])
     inside, after = (two(1800, at=BEGINS + late)[0] for late in (0, 1800))
     with pytest.raises(LedgerError, match="give a later begins"):
-        run_on(tmp_path, inside, 1, new_epoch=True)
-    run_on(tmp_path, after, 1, new_epoch=True)
+        run_on(tmp_path, inside, 1, new_terms=True)
+    run_on(tmp_path, after, 1, new_terms=True)
     found = standing(tmp_path)
     assert [one.start for one in found.current] == [after.begins]
     assert found.booked_now == ()
@@ -156,7 +156,7 @@ def test_a_promise_holds_where_another_interval_length_begins(
     """By what all prices really say; forecasts until it can be kept."""
     run_on(tmp_path, changed(before, 900, BEGINS), STEPS)
     at = -(-(BEGINS + STEPS * 900) // seconds) * seconds
-    run_on(tmp_path, changed(after, seconds, at), 30, new_epoch=True)
+    run_on(tmp_path, changed(after, seconds, at), 30, new_terms=True)
     found = standing(tmp_path).releases
     lost = [1000 / one.scale if one.source == "readings" else 0.0 for one in found]
     shown = exact([RARE] * len(lost), [0.5, 0.5], lost)
@@ -174,14 +174,13 @@ def told(seconds: int, begins: int) -> list[tuple[str, dict[str, Any]]]:
     """Three steps of 900 s, a booked gap of one more, then an epoch."""
     return [
         ("genesis", dict(bodies.genesis("production", KEY.public, START - 60))),
-        ("epoch", dict(bodies.epoch("ab" * 32, first=FIRST, horizon=9, seconds=900))),
-        ("schedule", dict(bodies.schedule("ab" * 32, ()))),
+        ("terms", bodies.terms("ab" * 32, first=FIRST, seconds=900)),
         *(("release", release(t)) for t in range(FIRST, FIRST + 3)),
         ("gap", dict(bodies.gap(FIRST + 3, FIRST + 3, "meters"))),
         ("resume", dict(bodies.resume(FIRST + 3, FIRST + 3, 0.5))),
         (
-            "epoch",
-            dict(bodies.epoch("cd" * 32, first=begins // seconds, horizon=9, seconds=seconds)),
+            "terms",
+            bodies.terms("cd" * 32, first=begins // seconds, seconds=seconds),
         ),
     ]
 
@@ -209,4 +208,4 @@ def test_chain_and_script_agree_on_where_an_epoch_may_begin(
     with expected:
         follow(place, records[-1], verify_signature)
     said = verified(tmp_path / "export", lines_of(records))
-    assert said.startswith("good:") if fine else "an epoch begins before" in said
+    assert said.startswith("good:") if fine else "terms begin before" in said

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from hushgrid.cli import main
-from hushgrid.curator import epoch
+from hushgrid.curator import terms
 from hushgrid.curator.gaps import book, resume_zones
 from hushgrid.curator.transfer import move
 from hushgrid.errors import LedgerError
@@ -84,7 +84,7 @@ def test_a_house_is_in_both_ledgers(world: World) -> None:
     assert report.first_bad is None, report.reason
     assert "elm-1" not in "".join(record.line for record in records(world)), "its name tells nobody"
     again = new_terms(world, ELM, OAK, world.t)
-    again.play(lambda again: again.whole(3), new_epoch=True)
+    again.play(lambda again: again.whole(3), new_terms=True)
     for name in ("elm", "oak"):
         assert {one.source for one in again.standing(name).current} == {"readings"}
 
@@ -93,7 +93,7 @@ def test_a_roster_that_still_has_the_house_is_refused(world: World) -> None:
     moved(world)
     for flag in (False, True):
         with pytest.raises(LedgerError, match="house 2 of zone 'elm' has moved to zone 'oak'"):
-            world.play(lambda world: world.whole(1), new_epoch=flag)
+            world.play(lambda world: world.whole(1), new_terms=flag)
 
 
 def test_a_crash_between_the_two_records(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,7 +113,7 @@ def test_a_crash_between_the_two_records(world: World, monkeypatch: pytest.Monke
     assert transfers(world) == [("elm", "out")]
     again = new_terms(world, ELM, OAK, world.t)
     with pytest.raises(LedgerError, match="run the same hushgrid ledger transfer again"):
-        again.play(lambda world: world.whole(1), new_epoch=True)
+        again.play(lambda world: world.whole(1), new_terms=True)
     with pytest.raises(LedgerError, match="left zone 'elm' for 'oak' already"):
         move(_with_third(world.made), "elm-1", "elm", "ash", world.time)
     first = moved(again)  # with the new rosters as well: the first record says it all
@@ -130,7 +130,7 @@ def _with_third(made: Deployment) -> Deployment:
 def test_there_and_back_again(world: World) -> None:
     moved(world)
     again = new_terms(world, ELM, OAK, world.t)
-    again.play(lambda world: world.whole(1), new_epoch=True)
+    again.play(lambda world: world.whole(1), new_terms=True)
     moved(again, source="oak", target="elm")
     (_, back) = again.standing("elm").transfers
     assert back.last == (FIRST + STEPS + 1) * QUARTER
@@ -188,10 +188,10 @@ def test_what_models_cost_is_charged_after_a_crash_or_a_loss(
             book(elm, it._ledger, [replace(pooled, policy=replace(pooled.policy, epsilon=0.4))])
     else:
         with monkeypatch.context() as crash:
-            crash.setattr(epoch, "charge", lambda *_: 1 / 0)
+            crash.setattr(terms, "charge", lambda *_: 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 run_on(tmp_path, pooled, 0)
-        assert standing(tmp_path, "elm").epoch is not None
+        assert standing(tmp_path, "elm").terms is not None
     if then == "start":
         run_on(tmp_path, pooled, 1)
     elif then == "gap":
@@ -261,34 +261,34 @@ def test_a_transfer_that_is_lost_is_asked_for_again(world: World) -> None:
     lose_the_transfer(world)
     again = new_terms(world, ELM, OAK, world.t)
     with pytest.raises(LedgerError, match=r"house 4 of zone 'oak' was in zone 'elm'"):
-        again.play(lambda again: again.whole(1), new_epoch=True)
-    assert all(len(world.standing(name).epochs) == 1 for name in ("elm", "oak"))
+        again.play(lambda again: again.whole(1), new_terms=True)
+    assert all(len(world.standing(name).terms_records) == 1 for name in ("elm", "oak"))
     problems = examine(again.made).problems
     assert any("house 4 of zone 'oak' was in zone 'elm'" in one for one in problems)
     moved(world)
-    again.play(lambda again: again.whole(1), new_epoch=True)
+    again.play(lambda again: again.whole(1), new_terms=True)
     assert again.standing("oak").current[-1].source == "readings"
 
 
 def test_a_house_that_was_in_no_zone_for_an_epoch_is_still_known(world: World) -> None:
     alone = new_terms(world, ELM, ("oak-0", "oak-1", "oak-2"), world.t)
-    alone.play(lambda world: world.whole(1), new_epoch=True)
+    alone.play(lambda world: world.whole(1), new_terms=True)
     again = new_terms(alone, ELM, OAK, alone.t)
     with pytest.raises(LedgerError, match="no transfer is on record"):
-        again.play(lambda world: world.whole(1), new_epoch=True)
+        again.play(lambda world: world.whole(1), new_terms=True)
     back = new_terms(alone, ("elm-0", "elm-1", "elm-2", "elm-3"), OAK[:3], alone.t)
-    back.play(lambda _: iter(()), new_epoch=True)
+    back.play(lambda _: iter(()), new_terms=True)
     moved(back)
-    again.play(lambda world: world.whole(1), new_epoch=True)
+    again.play(lambda world: world.whole(1), new_terms=True)
     assert again.standing("oak").transfers[-1].last == (world.t + 1) * QUARTER
 
 
 def test_a_roster_that_published_nothing_is_corrected_without_a_transfer(world: World) -> None:
     wrong = new_terms(world, ("elm-0", "elm-1", "elm-2", "elm-3", "new"), OAK[:3], world.t + 2)
-    wrong.play(lambda _: iter(()), new_epoch=True)
+    wrong.play(lambda _: iter(()), new_terms=True)
     right = new_terms(world, ("elm-0", "elm-1", "elm-2", "elm-3"), (*OAK[:3], "new"), world.t + 2)
-    right.play(lambda _: iter(()), new_epoch=True)
-    assert [len(world.standing(name).epochs) for name in ("elm", "oak")] == [3, 3]
+    right.play(lambda _: iter(()), new_terms=True)
+    assert [len(world.standing(name).terms_records) for name in ("elm", "oak")] == [3, 3]
 
 
 def test_a_new_zone_does_not_take_houses_without_what_they_spent(world: World) -> None:
@@ -327,11 +327,11 @@ def test_an_epoch_that_published_nothing_goes_on_with_houses_that_are_still_its_
 ) -> None:
     """Elm published about the house after oak's epoch had begun with it."""
     early = new_terms(world, ("elm-0", "elm-1", "elm-2", "elm-3"), (*OAK[:3], "new"), world.t)
-    early.play(lambda _: iter(()), new_epoch=True)
+    early.play(lambda _: iter(()), new_terms=True)
     elm = replace(zone("elm", 5, begins=world.t * QUARTER))
     elm = replace(elm, meters=("elm-0", "elm-1", "elm-2", "elm-3", "new"))
     meanwhile = World(service(world.made.key.parent, elm), world.t)
-    meanwhile.play(lambda world: world.whole(1), new_epoch=True)
+    meanwhile.play(lambda world: world.whole(1), new_terms=True)
     (oak,) = (one for one in early.made.zones if one.id == "oak")
     with pytest.raises(LedgerError, match=r"house 4 of zone 'oak' was in zone 'elm'"):
         World(service(world.made.key.parent, oak), world.t).play(lambda _: iter(()))
@@ -339,26 +339,26 @@ def test_an_epoch_that_published_nothing_goes_on_with_houses_that_are_still_its_
 
 @pytest.mark.parametrize("published", [STEPS, 0])
 @pytest.mark.sampled
-def test_a_house_that_comes_back_needs_a_new_epoch(tmp_path: Path, published: int) -> None:
+def test_a_house_that_comes_back_needs_new_terms(tmp_path: Path, published: int) -> None:
     """Elm did not go on while oak published about the house."""
     world = World(service(tmp_path, zone("elm"), zone("oak", 3)))
     world.play(lambda world: world.whole(STEPS))
-    if not published:  # the epoch is recorded, and that is all
+    if not published:  # the terms are recorded, and that is all
         world = new_terms(world, ("elm-0", "elm-1", "elm-2", "elm-3"), OAK[:3], world.t)
-        world.play(lambda _: iter(()), new_epoch=True)
+        world.play(lambda _: iter(()), new_terms=True)
     moved(world)
     oak = replace(zone("oak", 4, begins=world.t * QUARTER), meters=OAK)
     there = World(service(tmp_path, oak), world.t)
-    there.play(lambda world: world.whole(2), new_epoch=True)
+    there.play(lambda world: world.whole(2), new_terms=True)
     move(service(tmp_path, world.made.zones[0], oak), "elm-1", "oak", "elm", there.time)
     back = World(service(tmp_path, world.made.zones[0]), there.t)
     with pytest.raises(LedgerError, match=r"house 2 of zone 'elm' came from zone 'oak' after"):
         back.play(lambda world: world.whole(1))
     problems = examine(back.made).problems
-    assert any("came from zone 'oak' after the present epoch" in one for one in problems)
+    assert any("came from zone 'oak' after the present terms" in one for one in problems)
     elm = replace(zone("elm", 4, begins=there.t * QUARTER))
     anew = World(service(tmp_path, elm), there.t)
-    anew.play(lambda world: world.whole(1), new_epoch=True)
+    anew.play(lambda world: world.whole(1), new_terms=True)
     assert anew.standing("elm").current[-1].source == "readings"
 
 
@@ -377,13 +377,13 @@ def test_a_transfer_that_is_repeated_forgets_nothing(tmp_path: Path, lost: str) 
         return service(tmp_path, elm, oak, zone("ash", 2, begins=at * QUARTER))
 
     new = World(made(world.t), world.t)
-    new.play(lambda world: world.whole(4), new_epoch=True)
+    new.play(lambda world: world.whole(4), new_terms=True)
     put_back(world.made, copy)
     witness_file(world.made, lost).unlink()
-    resume_zones(world.made, None, new.time, lost_epochs=[new.made])
+    resume_zones(world.made, None, new.time, lost_terms=[new.made])
     move(world.made, "elm-1", "elm", "oak", new.time)
     again = World(made(new.t + 2), new.t + 2)
-    again.play(lambda world: world.whole(1), new_epoch=True)
+    again.play(lambda world: world.whole(1), new_terms=True)
     move(again.made, "elm-1", "oak", "ash", again.time)
     (came,) = again.standing("ash").transfers
     assert came.account is not None

@@ -28,7 +28,7 @@ from hushgrid.planning.windows import most_blocks, window_loss
 from hushgrid.report.promise import price_error
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import check
-from hushgrid.stores.ledger.records import LedgerState
+from hushgrid.stores.ledger.records import LedgerState, first_step
 from hushgrid.stores.ledger.witness import Witnesses, sidecar_path
 from hushgrid.stores.ledger.writer import verify_signature
 from hushgrid.web.http.models import PromiseTerms
@@ -55,11 +55,11 @@ class History:
     def __post_init__(self) -> None:
         self.zone = street(self.time, self.promise)
 
-    def go_on(self, steps: int, *, new_epoch: bool = False) -> None:
+    def go_on(self, steps: int, *, new_terms: bool = False) -> None:
         with (
             Witnesses(self.folder / "witness") as witnesses,
             curator(
-                self.folder, self.zone, Shown(), now=self.time, new_epoch=new_epoch,
+                self.folder, self.zone, Shown(), now=self.time, new_terms=new_terms,
                 witness=witnesses.of("elm"),
             ) as it,
         ):  # fmt: skip
@@ -70,7 +70,7 @@ class History:
 
     def change(self, promise: Promise) -> None:
         self.promise, self.zone = promise, street(self.time, promise)
-        self.go_on(0, new_epoch=True)
+        self.go_on(0, new_terms=True)
 
     def lose(self, steps: int) -> None:
         made = deployment(self.folder, self.zone, key=self.folder / "key")
@@ -83,7 +83,7 @@ class History:
         sidecar_path(self.folder / "ledger.db", "elm").unlink()
         self.go_on(1)
         witness = replace(made, witness=self.folder / "witness")
-        (found,) = resume_zones(witness, None, self.time, lost_epochs=[made])
+        (found,) = resume_zones(witness, None, self.time, lost_terms=[made])
         assert found.state == "resumed"
 
     def standing(self) -> LedgerState:
@@ -103,9 +103,9 @@ class History:
             else:
                 spent.append((first, last, loss))
         made = [
-            (epoch.first, epoch.window)
-            for epoch, later in pairwise([*standing.epochs, None])
-            if epoch is not None and (later is None or later.first > epoch.first)
+            (terms.first, terms.window)
+            for terms, later in pairwise([*standing.terms_records, None])
+            if terms is not None and (later is None or later.first > terms.first)
         ]
         worst = 0.0
         last = max(end for _, end, _ in spent)
@@ -126,8 +126,8 @@ def blocks(standing: LedgerState) -> list[tuple[int, int, float]]:
     found = {}
     for one in standing.releases:
         if one.source == "readings":
-            first = one.t - (one.block or {"place": 1})["place"] + 1
-            found[standing.epoch_of(one).seq, first] = (first, one.t, 1000 / one.scale)
+            first = first_step(one)
+            found[standing.terms_of(one).seq, first] = (first, one.t, 1000 / one.scale)
     return list(found.values())
 
 

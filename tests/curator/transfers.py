@@ -36,7 +36,7 @@ def run_on(folder: Path, made: ZoneService, steps: int, **more: Any) -> None:
 
 
 def left(folder: Path, *zones: ZoneService) -> int:
-    """When the account ended that the first house of elm takes along to oak [UTC epoch s]."""
+    """When the account ended that the first house of elm takes along to oak [UTC s]."""
     where = {"ledger": str(folder / "ledger.db"), "meters": str(folder / "meters")}
     made = Deployment(zones=zones, mode="simulation", key=folder / "key", **where)
     move(made, "elm-0", "elm", "oak", BEGINS + 10**6)

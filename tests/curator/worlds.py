@@ -16,7 +16,7 @@ from hushgrid.model.laws import Law, Net
 from hushgrid.stores.ledger.writer import create
 from hushgrid.stores.meters.columns import Counts, Interval
 
-START = 1_750_000_500  # [UTC epoch s], on a quarter hour
+START = 1_750_000_500  # [UTC s], on a quarter hour
 TOKEN = "a-token-for-tests"
 
 
@@ -166,16 +166,16 @@ class MemoryMeters:
     def erase_noise(
         self,
         zone: str,
-        epoch: str,
+        terms: str,
         before: int | None = None,
         *,
         until: int,
-        other_epochs: bool = False,
+        other_terms: bool = False,
     ) -> None:
         del until
         for key in list(self.sizes):
             block = key[1]
-            old = other_epochs if block.epoch != epoch else before is None or block.number < before
+            old = other_terms if block.terms != terms else before is None or block.start < before
             if key[0] == zone and old:
                 del self.sizes[key]
 

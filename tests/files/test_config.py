@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hushgrid import OccupancyModel, Policy
 from hushgrid._numbers import Floats
 from hushgrid.accounting.temporal import temporal_leakage
-from hushgrid.curator.epoch import first_state
+from hushgrid.curator.terms import first_state
 from hushgrid.errors import ConfigError, FileError, PolicyError, ServiceError
 from hushgrid.files.deployment import (
     Deployment,

@@ -255,7 +255,7 @@ def test_the_model_is_made_of_published_sums_alone() -> None:
 HOUR, DAYS = 3600, 4
 AXIS = Axis(1_357_257_600, HOUR, DAYS * 24)  # a Friday, four days of hours
 SHOWN = (np.arange(AXIS.steps) * HOUR + 4 * 86_400) % (7 * 86_400)
-Row = tuple[str, int, int, int]  # meter, start [epoch s], duration [s], Wh
+Row = tuple[str, int, int, int]  # meter, start [UTC s], duration [s], Wh
 
 
 def lived(name: str, seed: int) -> list[Row]:

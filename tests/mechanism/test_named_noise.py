@@ -34,11 +34,11 @@ from hushgrid.mechanism import policy as schedules
 from hushgrid.mechanism.calibrators import Answer
 from hushgrid.mechanism.exposure import Exposure
 from hushgrid.mechanism.release import Release
-from hushgrid.stores.ledger.records import EpochRecord, ReleaseRecord
+from hushgrid.stores.ledger.records import ReleaseRecord
 from tests import bodies
-from tests.stores.ledger.ledgers import epoch, genesis, instead, read, sealed
+from tests.stores.ledger.ledgers import genesis, instead, read, sealed, terms
 from tests.stores.ledger.ledgers import lines_of as lines
-from tests.stores.ledger.verifier import SCRIPTED
+from tests.stores.ledger.test_ledger_chain import SCRIPTED
 
 N, STEPS = 3, 6
 THETA = OccupancyModel.factored([[0.5, 0.5]], [[[[0.9, 0.1], [0.2, 0.8]]]], chain_of=[0] * N)
@@ -90,9 +90,8 @@ def test_so_do_traces_and_ledgers(kind: type, tmp_path: Path) -> None:
     with pytest.raises(FileError, match="is no release with exactly its fields"):
         load_trace(path)
     body = bodies.release(made[0], mode="simulation", start=0, applies_start=9, published_at=5)
-    opened = EpochRecord(made[0].digest, 1, STEPS, 1, None, False)
     (record,) = sealed([("release", dict(body))], zone="z")
-    assert ReleaseRecord.from_record(record).in_epoch(opened) == made[0]
+    assert ReleaseRecord.from_record(record).in_week(1) == made[0]
     world = (WORLD.zone, WORLD.tariff, WORLD.models, WORLD.consumption)
     account = ReleaseAccount(init(*world, Policy(0.5, horizon=STEPS), kind()))
     assert account.add(made[0]).pure.max() <= 0.5
@@ -119,7 +118,7 @@ def test_a_release_that_does_not_name_its_noise_is_refused() -> None:
 @pytest.mark.parametrize(
     ("body", "script"),
     [
-        (read(1) | {"noise": "none"}, "noise without a scale"),
+        (read(1) | {"noise": "none"}, "the noise is unknown"),
         (read(1) | {"noise": "uniform"}, "the noise is unknown"),
         (read(1) | {"noise": None}, "the noise is unknown"),
         (instead(1, "forecast") | {"noise": "none"}, "a forecast with noise"),
@@ -132,15 +131,14 @@ def test_ledgers_refuse_noise_that_cannot_be(body: dict[str, object], script: st
 
     story = [
         ("genesis", genesis()),
-        ("epoch", epoch()),
-        ("schedule", dict(bodies.schedule("ab" * 32, [1000.0]))),
+        ("terms", terms()),
     ]
     good = sealed([*story, ("release", read(1) | {"noise": "laplace"})])
     assert check(good, verify).first_bad is None
     assert SCRIPTED.verify(lines(good).splitlines(keepends=True))[0]
     bad = sealed([*story, ("release", body)])
-    assert check(bad, verify).first_bad == 4
+    assert check(bad, verify).first_bad == 3
     assert SCRIPTED.verify(lines(bad).splitlines(keepends=True)) == (
         False,
-        f"bad: line 4: {script}",
+        f"bad: line 3: {script}",
     )

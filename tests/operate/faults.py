@@ -110,13 +110,13 @@ class World:
         except StopIteration:
             self._over = True
 
-    def play(self, story: Story, *, new_epoch: bool = False) -> None:
+    def play(self, story: Story, *, new_terms: bool = False) -> None:
         """One run of the process; each `yield` of the story is one pass of its loop."""
         self._over, self._story = False, story(self)
         with self.connected(), self._counting():
             clock = WatchedClock(self, steady=lambda: self.steady)
-            changes = _all_change if new_epoch else None
-            serve(self.made, clock=clock, stop=self, changed=new_epoch, changes=changes)  # type: ignore[arg-type]
+            changes = _all_change if new_terms else None
+            serve(self.made, clock=clock, stop=self, changed=new_terms, changes=changes)  # type: ignore[arg-type]
 
     @contextmanager
     def connected(self) -> Iterator[None]:

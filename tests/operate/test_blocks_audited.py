@@ -62,7 +62,7 @@ def test_two_epochs_of_blocks(tmp_path: Path) -> None:
     noise = Stepwise(4, "elm")
     go_on(tmp_path, zone, 5, noise=noise)
     second = replace(zone, begins=BEGINS + 12 * 900)
-    go_on(tmp_path, second, 4, noise=noise, now=second.begins, new_epoch=True)
+    go_on(tmp_path, second, 4, noise=noise, now=second.begins, new_terms=True)
     found = audited(tmp_path, zone, second)
     assert [one.id for one in found.checks if one.status == "failed"] == []
     assert found.check("post_processing").status == "passed"

@@ -226,7 +226,7 @@ def test_check_says_what_other_terms_would_change(
     of_other_terms(folder)
     assert folder.check("--json", "-") == 0
     values = json.loads(capsys.readouterr().out)
-    assert values["running_epoch"] is False
+    assert values["running_terms"] is False
     (said,) = [one for one in values["remarks"] if "other terms than the ledger" in one]
     assert "hushgrid serve --yes begins them" in said
     assert "other terms than the ledger" in folder.serve(), "and without --yes it does not start"
@@ -439,7 +439,7 @@ def test_check_knows_the_running_epoch(folder: Folder, capsys: pytest.CaptureFix
     assert publish(folder, 1) == 1
     before = folder.content()
     assert folder.check("--json", "-") == 0
-    assert json.loads(capsys.readouterr().out)["running_epoch"] is True
+    assert json.loads(capsys.readouterr().out)["running_terms"] is True
     assert folder.content() == before
 
 
@@ -456,4 +456,4 @@ def test_a_later_begins_alone_changes_no_terms(
     folder.edit((old[0], f'begins = "{later}"'))
     folder.check("--json", "-")
     values = json.loads(capsys.readouterr().out)
-    assert values["running_epoch"] is True
+    assert values["running_terms"] is True

@@ -148,7 +148,7 @@ def test_a_service_runs_stops_and_goes_on(tmp_path: Path, broker: Broker) -> Non
     assert after.releases[: len(before.releases)] == before.releases
     steps = [release.t for release in after.releases]
     assert steps == sorted(set(steps)), "a step is published once"
-    assert len(after.epochs) == 1
+    assert len(after.terms_records) == 1
 
 
 def _check_log(lines: list[dict[str, Any]]) -> None:
@@ -251,7 +251,7 @@ def test_a_service_that_cannot_begin_says_so(tmp_path: Path) -> None:
 def test_a_zone_is_tried_again_after_a_pause_that_grows() -> None:
     now, tried = [0.0], []
 
-    def never(zone: Any, at: float, new_epoch: bool) -> Any:
+    def never(zone: Any, at: float, new_terms: bool) -> Any:
         tried.append(now[0])
         raise OSError
 
@@ -267,7 +267,7 @@ def test_a_zone_is_tried_again_after_a_pause_that_grows() -> None:
 def test_a_server_that_is_away_is_asked_every_half_second(error: type[Exception]) -> None:
     now, tried = [0.0], []
 
-    def never(zone: Any, at: float, new_epoch: bool) -> Any:
+    def never(zone: Any, at: float, new_terms: bool) -> Any:
         tried.append(now[0])
         raise error("away")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hushgrid.curator.epoch import first_state
+from hushgrid.curator.terms import first_state
 from hushgrid.errors import PolicyError
 from hushgrid.files.service_file import load_deployment
 from hushgrid.operate.check import rehearse

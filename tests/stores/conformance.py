@@ -25,12 +25,11 @@ from hushgrid.stores.clients import Client, ClientStore
 from hushgrid.stores.ledger.chain import LedgerStore, check
 from hushgrid.stores.ledger.records import (
     NOTHING,
-    EpochRecord,
     GenesisRecord,
     LedgerEntry,
     Record,
     ReleaseRecord,
-    ScheduleRecord,
+    TermsRecord,
     seal,
 )
 from hushgrid.stores.meters import Counts, MeterStore
@@ -54,7 +53,7 @@ def unsigned(digest: str) -> str:
 
 
 def chain_of(zone: str, releases: int = 3, *, mode: Any = "simulation") -> list[Record]:
-    """A small valid chain: genesis, epoch, schedule, then fallbacks.
+    """A small valid chain: genesis, terms, then fallbacks.
 
     Args:
         zone: Id of the zone.
@@ -66,8 +65,17 @@ def chain_of(zone: str, releases: int = 3, *, mode: Any = "simulation") -> list[
     """
     entries: list[LedgerEntry] = [
         GenesisRecord(mode, "0" * 64, 1_700_000_000),
-        EpochRecord("a" * 64, first=1, horizon=96, seconds=900),
-        ScheduleRecord.of("a" * 64, [1 / 3] * 96),
+        TermsRecord(
+            "a" * 64,
+            1,
+            900,
+            "b" * 64,
+            {"alpha": 1 / 3},
+            "c" * 64,
+            "d" * 64,
+            {"secret": "step", "epsilon": 0.5, "eta": 1.0},
+            {"blocks": [[1, 1 / 3, 96]]},
+        ),
     ]
     records: list[Record] = []
     for entry in entries:
@@ -549,10 +557,10 @@ def _purges(make: MakeMeterStore, zone: str) -> None:
 
 def _noise_sizes(make: MakeMeterStore, zone: str, workers: int = 4) -> None:
     """The size of a block's noise is drawn once for all that ask, and gone once it is erased."""
-    block, sizes = NoiseBlock("ab" * 32, 7, 6300, 1234.5, 5), iter(range(10**12, 2 * 10**12))
-    changes = {"scale": 1.0, "mark": 6, "start": 5400, "number": 8, "epoch": "cd" * 32}
+    block, sizes = NoiseBlock("ab" * 32, 6300, 1234.5, 5), iter(range(10**12, 2 * 10**12))
+    changes = {"scale": 1.0, "mark": 6, "start": 7200, "terms": "cd" * 32}
     others = [NoiseBlock(**{**block._asdict(), name: v}) for name, v in changes.items()]
-    later, elsewhere = others[3:]
+    later, elsewhere = others[2:]
     with make() as store:
         store.open_zone(zone, ["a"], 900)
         store.open_zone(f"{zone}/2", ["a"], 900)
@@ -567,27 +575,27 @@ def _noise_sizes(make: MakeMeterStore, zone: str, workers: int = 4) -> None:
             _expect(store.noise_size(zone, other, None), None, "a size of another block")
             found.add(store.noise_size(zone, other, sizes.__next__))
         found.add(store.noise_size(f"{zone}/2", block, sizes.__next__))
-        _expect(len(found), 7, "sizes of seven blocks")
+        _expect(len(found), 6, "sizes of six blocks")
     with make() as store:
         store.open_zone(zone, ["a"], 900)
         store.open_zone(f"{zone}/2", ["a"], 900)
         kept = store.noise_size(zone, block, sizes.__next__)
         assert kept in found, "a size was drawn again after a restart"
         every = (block, *others)
-        store.erase_noise(zone, block.epoch, block.number, until=0)
+        store.erase_noise(zone, block.terms, block.start, until=0)
         stays = [store.noise_size(zone, one, None) in found for one in every]
-        _expect(stays, [True] * 6, "sizes of a block and of later ones, kept")
-        store.erase_noise(zone, block.epoch, later.number, until=0)
+        _expect(stays, [True] * 5, "sizes of a block and of later ones, kept")
+        store.erase_noise(zone, block.terms, later.start, until=0)
         left = [one for one in every if store.noise_size(zone, one, None) is not None]
         _expect(left, [later, elsewhere], "sizes kept once a block has ended")
-        store.erase_noise(zone, block.epoch, later.number, until=later.start, other_epochs=True)
-        _expect(store.noise_size(zone, elsewhere, None), None, "a size of an epoch that ended")
+        store.erase_noise(zone, block.terms, later.start, until=later.start, other_terms=True)
+        _expect(store.noise_size(zone, elsewhere, None), None, "a size of terms that ended")
         assert store.noise_size(zone, later, None) in found, "the open block's size was erased"
-        past = later._replace(number=9, start=later.start - 1)
+        past = later._replace(start=later.start - 1)
         _expect(store.noise_size(zone, past, sizes.__next__), None, "a size without its key")
-        store.erase_noise(zone, block.epoch, until=later.start)
-        store.erase_noise(zone, block.epoch, until=later.start)
-        _expect(store.noise_size(zone, later, None), None, "a size of an epoch without blocks left")
+        store.erase_noise(zone, block.terms, until=later.start)
+        store.erase_noise(zone, block.terms, until=later.start)
+        _expect(store.noise_size(zone, later, None), None, "a size of terms without blocks left")
         assert store.noise_size(f"{zone}/2", block, None) in found, "another zone's was erased"
         with _meter_refused("a size of a zone that is not open"):
             store.noise_size(f"{zone}/3", block, None)

@@ -65,7 +65,7 @@ def ran(
     parts: tuple[int, ...],
     *,
     t: int = 1,
-    new_epoch: bool = False,
+    new_terms: bool = False,
     known: Callable[[int], Values] = weather,
 ) -> list[ReleaseRecord]:
     """Releases of a zone that is stopped after each part; the fifth interval has no reading."""
@@ -73,8 +73,8 @@ def ran(
     folder.mkdir(exist_ok=True)
     for part in parts:
         more = {"now": zone.begins + (t - 1) * 900, "noise": _Counting(t), "covariates": known}
-        with curator(folder, zone, shown, new_epoch=new_epoch, **more) as it:
-            new_epoch = False
+        with curator(folder, zone, shown, new_terms=new_terms, **more) as it:
+            new_terms = False
             for _ in range(part):
                 if t != 5:
                     feed(it, it.t, everyone(zone))
@@ -180,7 +180,7 @@ def test_a_late_value_changes_nothing_earlier(tmp_path: Path) -> None:
 def _epochs(folder: Path, policy: Policy, later: Policy) -> tuple[ZoneService, list[ReleaseRecord]]:
     ran(folder, service(policy=policy), (8,))
     second = service(policy=later, begins=BEGINS + 11 * 900)
-    found = ran(folder, second, (2, 4), new_epoch=True)
+    found = ran(folder, second, (2, 4), new_terms=True)
     return second, [one for one in found if one.start >= second.begins]
 
 
@@ -214,11 +214,11 @@ def test_an_audit_computes_it_again(tmp_path: Path, policy: Policy) -> None:
     assert {one.id: one.status for one in made.checks}["post_processing"] == "passed"
     assert any("temperature depends on no reading" in text for text in made.assumptions)
     (one,) = evidence
-    last = one.epochs[1].entries[-1]
+    last = one.weeks[1].entries[-1]
     for wrong in ({"temperature": 99.0, "holiday": None}, {"temperature": 10.0}, None):
         bad = replace(last, release=replace(last.release, covariates=wrong))
-        epoch = replace(one.epochs[1], entries=(*one.epochs[1].entries[:-1], bad))
-        again = certify([replace(one, epochs=(one.epochs[0], epoch))], terms)
+        week = replace(one.weeks[1], entries=(*one.weeks[1].entries[:-1], bad))
+        again = certify([replace(one, weeks=(one.weeks[0], week))], terms)
         assert {one.id: one.status for one in again.checks}["post_processing"] == "failed", wrong
 
 

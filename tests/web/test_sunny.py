@@ -18,7 +18,6 @@ from hushgrid.files.deployment import ZoneService
 from hushgrid.model.zone import FeedIn, Zone, feed_in_rate, public_rate
 from hushgrid.operate.audit import load_ledger, terms_of
 from hushgrid.stores.ledger import open_store
-from hushgrid.stores.ledger.records import schedule_digest
 from hushgrid.web.http.common import Metrics
 from hushgrid.web.http.models import PromiseTerms
 from hushgrid.web.mqtt import MqttPrices
@@ -68,7 +67,7 @@ def audited(folder: Path, zone: ZoneService) -> Certificate:
     path = folder / "ledger.ndjson"
     export(str(folder / "ledger.db"), out=str(path))
     evidence, chain = load_ledger(str(path), zone=None, key=None, heads=())
-    return certify(evidence, [terms_of(zone)], chain=chain, commit=schedule_digest)
+    return certify(evidence, [terms_of(zone)], chain=chain)
 
 
 @pytest.mark.parametrize("publish", ["raw", "estimate"])
@@ -141,7 +140,7 @@ def test_another_figure_on_record_fails_the_audit(tmp_path: Path, name: str) -> 
         path = tmp_path / "ledger.ndjson"
         path.write_bytes(lines_of(zones.ledger(given, zones.releases(given, change=change))))
         evidence, chain = load_ledger(str(path), zone=None, key=None, heads=())
-        found = certify(evidence, [given], chain=chain, commit=schedule_digest)
+        found = certify(evidence, [given], chain=chain)
         return {one.id for one in found.checks if one.status == "failed"}
 
     assert verdict(None) == set()

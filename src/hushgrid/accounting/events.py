@@ -231,8 +231,7 @@ def _block(release: Release | HasRelease) -> tuple[object, ...] | None:
     if release.block is None:
         return None
     mark = release.block.get("mark")  # noise that was drawn anew loses anew
-    first = release.t - release.block["place"]
-    return release.digest, first, mark, getattr(release, "start", 0) / release.t
+    return release.digest, release.block["first"], mark, getattr(release, "start", 0) / release.t
 
 
 def _check_noise(distance: int, name: str, width: float) -> None:

@@ -173,8 +173,7 @@ def _block_of(release: Release) -> tuple[int, int, float] | None:
     """First step, steps and scale of the release's block of steps, if it has one."""
     if release.noise != "block" or release.block is None:
         return None
-    first = release.t - release.block["place"] + 1
-    return first, release.block["length"], float(release.scale)
+    return release.block["first"], release.block["length"], float(release.scale)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

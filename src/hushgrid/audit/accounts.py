@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from itertools import accumulate, groupby
+from itertools import accumulate, chain, groupby
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -20,13 +20,12 @@ from hushgrid.audit.bounds import (
 from hushgrid.audit.evidence import (
     Evidence,
     LostSteps,
-    RecordedEpoch,
     RecordedRelease,
+    RecordedWeek,
     Terms,
 )
 from hushgrid.belief.load_filter import EarlierRelease
-
-Commit = Callable[[str, Sequence[float]], str]  # (terms, scales) -> the digest committed to
+from hushgrid.mechanism.release import renumbered
 
 _NEAR = 1e-6  # figures that went through many steps of a filter elsewhere
 _CLOSE = 1e-9  # figures that went through a transcendental function elsewhere
@@ -42,9 +41,9 @@ def charges(evidence: Evidence, digests: Mapping[str, Terms]) -> list[Check]:
     Returns:
         The first failure, or no check.
     """
-    for epoch in evidence.epochs:
-        entries = [entry for entry in epoch.entries if entry.source == "readings"]
-        cost = digests[epoch.digest].charged if epoch.digest in digests else 0.0
+    for week in evidence.weeks:
+        entries = [entry for entry in week.entries if entry.source == "readings"]
+        cost = digests[week.digest].charged if week.digest in digests else 0.0
         if not entries or cost <= 0:
             continue
         before = [epsilon for place, epsilon in evidence.charges if place < entries[0].place]
@@ -62,28 +61,28 @@ class _Spending(NamedTuple):
     epsilon: float
     place: int
     models: float  # what they cost
-    epoch: int  # its number in the evidence
+    week: int  # its number in the evidence
 
 
 class _Limit(NamedTuple):
     budget: float | None
     horizon: int  # [steps]
     seconds: int  # of a horizon
-    since: int = 0  # the first epoch that the count goes back to
+    since: int = 0  # the first week that the count goes back to
 
 
 def budget(
     evidence: Evidence, terms: Terms | None, digests: Mapping[str, Terms] | None = None
 ) -> Check:
-    """Whether any horizon of consecutive steps spends more than the budget, across all epochs.
+    """Whether any horizon of consecutive steps spends more than the budget, across all weeks.
 
-    Includes the cost of models. Every epoch has the budget and the horizon of its own terms. A
-    horizon that reaches back to earlier epochs may spend the largest budget of the epochs in it.
+    Includes the cost of models. Every week has the budget and the horizon of its own terms. A
+    horizon that reaches back to earlier weeks may spend the largest budget of the weeks in it.
 
     Args:
         evidence: The records of a zone.
-        terms: Terms for epochs that `digests` does not name, or None.
-        digests: Terms of all epochs by digest.
+        terms: Terms for weeks that `digests` does not name, or None.
+        digests: Terms of all weeks by digest.
 
     Returns:
         The check.
@@ -92,21 +91,22 @@ def budget(
     models = {digest: version.charged for digest, version in digests.items()}
     spendings = [
         _Spending(
-            (epoch.first + entry.step - 1) * (epoch.seconds or 1),
+            (week.first + entry.step - 1) * (week.seconds or 1),
             entry.epsilon,
             entry.place,
-            models.get(epoch.digest, 0.0),
+            models.get(week.digest, 0.0),
             number,
         )
-        for number, epoch in enumerate(evidence.epochs)
-        for entry in counted(epoch.entries)
+        for number, week in enumerate(evidence.weeks)
+        for entry in counted(week.entries)
         if math.isfinite(entry.epsilon)
     ]
     for gap in evidence.gaps:
-        epoch = _epoch_of(evidence, gap)
-        if epoch is not None and gap.epsilon is not None and math.isfinite(gap.epsilon):
-            at, number = gap.last * (epoch.seconds or 1), evidence.epochs.index(epoch)
-            cost = models.get(epoch.digest, 0.0)
+        weeks = _weeks_of(evidence, gap)
+        if weeks and gap.epsilon is not None and math.isfinite(gap.epsilon):
+            week = weeks[-1]
+            at, number = gap.last * (week.seconds or 1), evidence.weeks.index(week)
+            cost = models.get(week.digest, 0.0)
             spendings.append(_Spending(at, gap.epsilon, gap.place, cost, number))
     spendings.sort()
     if (restart := _restart(evidence, digests)) is not None:
@@ -131,8 +131,8 @@ def budget(
         return Check("budget", "passed", f"{text}; no budget is set.")
     lost = {gap.place for gap in evidence.gaps}  # the most they can have cost: perhaps above it
     counts = [spendings]
-    if len({limit.budget for limit in limits}) > 1:  # and each epoch alone
-        of = attrgetter("epoch")
+    if len({limit.budget for limit in limits}) > 1:  # and each week alone
+        of = attrgetter("week")
         counts += [list(group) for _, group in groupby(sorted(spendings, key=of), key=of)]
     for count in counts:
         if (fault := _over_budget(count, limits, lost)) is not None:
@@ -144,50 +144,50 @@ def budget(
             " beyond"
         )
     words = " and ".join(
-        f"the budget of {most:g} for an epoch of {steps} steps" for most, steps in budgets
+        f"the budget of {most:g} for a week of {steps} steps" for most, steps in budgets
     )
     condition = ", where one is set" if any(limit.budget is None for limit in limits) else ""
     return Check("budget", "passed", f"{text} {words}{condition}.")
 
 
 def _limits(evidence: Evidence, terms: Terms, digests: Mapping[str, Terms]) -> list[_Limit]:
-    """Budget and horizon of every epoch; those of `terms` where its own are not known."""
-    last = evidence.epochs[-1].seconds if evidence.epochs else None
+    """Budget and horizon of every week; those of `terms` where its own are not known."""
+    last = evidence.weeks[-1].seconds if evidence.weeks else None
     default = _Limit(terms.budget, terms.policy.horizon, terms.policy.horizon * (last or 1))
     limits, since, end = list[_Limit](), 0, 0
-    for i, epoch in enumerate(evidence.epochs):
-        epoch_terms, seconds = digests.get(epoch.digest), epoch.seconds or 1
-        if epoch.first * seconds >= end:  # a budget of its own
+    for i, week in enumerate(evidence.weeks):
+        week_terms, seconds = digests.get(week.digest), week.seconds or 1
+        if week.first * seconds >= end:  # a budget of its own
             since = i
-        end = max(end, (epoch.first + epoch.horizon) * seconds)
-        if epoch_terms is None:
+        end = max(end, (week.first + week.steps) * seconds)
+        if week_terms is None:
             limits.append(default._replace(since=since))
         else:
-            steps = epoch_terms.policy.horizon
-            limits.append(_Limit(epoch_terms.budget, steps, steps * seconds, since))
+            steps = week_terms.policy.horizon
+            limits.append(_Limit(week_terms.budget, steps, steps * seconds, since))
     return limits or [default]
 
 
 def _over_budget(
     spendings: Sequence[_Spending], limits: Sequence[_Limit], lost: Collection[int]
 ) -> Check | None:
-    """The first release that brings a horizon above the largest budget of the epochs in it."""
-    times, epochs = (
+    """The first release that brings a horizon above the largest budget of the weeks in it."""
+    times, weeks = (
         [spending.at for spending in spendings],
-        [spending.epoch for spending in spendings],
+        [spending.week for spending in spendings],
     )
     sums = list(
         accumulate((Fraction(spending.epsilon) for spending in spendings), initial=Fraction())
     )
     for n, spending in enumerate(spendings):
-        limit = limits[spending.epoch]
+        limit = limits[spending.week]
         start = max(
-            bisect_right(times, spending.at - limit.seconds), bisect_left(epochs, limit.since)
+            bisect_right(times, spending.at - limit.seconds), bisect_left(weeks, limit.since)
         )
-        limits_in_reach = limits[min(spendings[start].epoch, spending.epoch) : spending.epoch + 1]
+        limits_in_reach = limits[min(spendings[start].week, spending.week) : spending.week + 1]
         most = max(
-            math.inf if epoch_limit.budget is None else epoch_limit.budget
-            for epoch_limit in limits_in_reach
+            math.inf if week_limit.budget is None else week_limit.budget
+            for week_limit in limits_in_reach
         )
         running = sums[n + 1] - sums[start]
         if spending.place not in lost and Spent(running).add(spending.models).exceeds(most):
@@ -220,40 +220,40 @@ def _noise_of(entry: RecordedRelease) -> tuple[int, int | None]:
     """Names the noise of a release: that of its step, or of its block of steps."""
     if entry.block is None:
         return entry.step, None
-    return entry.step - entry.block["place"], entry.block.get("mark")
+    return entry.block["first"], entry.block.get("mark")
 
 
-def releases_before(evidence: Evidence, epoch: RecordedEpoch) -> list[EarlierRelease]:
-    """Releases of earlier epochs with steps of the same length, after the last of another length.
+def releases_before(evidence: Evidence, week: RecordedWeek) -> list[EarlierRelease]:
+    """Releases of earlier weeks with steps of the same length, after the last of another length.
 
     Args:
         evidence: The zone's record.
-        epoch: One of its epochs.
+        week: One of its weeks.
 
     Returns:
-        Those that state what they are relative to, in order, with steps counted from the epoch.
+        Those that state what they are relative to, in order, with steps counted from the week.
     """
     releases: list[EarlierRelease] = []
-    for earlier in evidence.epochs[: evidence.epochs.index(epoch)]:
-        if earlier.seconds != epoch.seconds:
+    for earlier in evidence.weeks[: evidence.weeks.index(week)]:
+        if earlier.seconds != week.seconds:
             releases = [] if earlier.entries else releases
             continue
         for entry in earlier.entries:
             if entry.source == "readings" and entry.base is not None:
-                t = entry.step + earlier.first - epoch.first
+                release = renumbered(entry.release, earlier.first - week.first)
                 share, covariates = entry.model_share or 0.0, entry.covariates or {}
                 figures = (entry.load_hat, entry.scale, entry.base, share, covariates)
-                releases.append(EarlierRelease(t, *figures, entry.block))
+                releases.append(EarlierRelease(release.t, *figures, release.block))
     return releases
 
 
 def _unbounded_release(evidence: Evidence, digests: Mapping[str, Terms]) -> Check | None:
     """A release without a finite loss under terms with a budget."""
-    for epoch in evidence.epochs:
-        terms = digests.get(epoch.digest)
+    for week in evidence.weeks:
+        terms = digests.get(week.digest)
         if terms is None or terms.budget is None:
             continue
-        for entry in epoch.entries:
+        for entry in week.entries:
             if entry.source == "readings" and math.isinf(entry.epsilon):
                 text = (
                     f"Record {entry.place} is a release without a finite loss, above the budget of"
@@ -263,24 +263,21 @@ def _unbounded_release(evidence: Evidence, digests: Mapping[str, Terms]) -> Chec
     return None
 
 
-def _epoch_of(evidence: Evidence, gap: LostSteps) -> RecordedEpoch | None:
-    """The last epoch that was recorded before a gap."""
-    return next((epoch for epoch in reversed(evidence.epochs) if epoch.place < gap.place), None)
+def _weeks_of(evidence: Evidence, gap: LostSteps) -> list[RecordedWeek]:
+    """The weeks of the terms of a gap, up to its last step."""
+    terms = max((week.place for week in evidence.weeks if week.place < gap.place), default=0)
+    return [week for week in evidence.weeks if week.place == terms and week.first <= gap.last]
 
 
 def _unbooked(evidence: Evidence, digests: Mapping[str, Terms]) -> Check | None:
     """A gap for which less is booked than its steps may have cost within the budget."""
     for gap in evidence.gaps:
-        epoch = _epoch_of(evidence, gap)
-        terms = digests.get(epoch.digest) if epoch else None
-        if epoch is None or terms is None or gap.epsilon is None or math.isinf(gap.epsilon):
+        weeks = _weeks_of(evidence, gap)
+        terms = digests.get(weeks[-1].digest) if weeks else None
+        if terms is None or gap.epsilon is None or math.isinf(gap.epsilon):
             continue
-        numbers = range(gap.first - epoch.first + 1, gap.last - epoch.first + 2)
-        steps = [t for t in numbers if t <= terms.policy.horizon]
-        most = terms.first_state().scheduler.most
-        by_block = {terms.policy.schedule.span(t): most(t) for t in steps}
-        due = sum_up(by_block.values())
-        before = [e.epsilon for e in counted(epoch.entries) if e.place < gap.place]
+        due = sum_up(chain.from_iterable(_most_of(week, terms, gap) for week in weeks))
+        before = [e.epsilon for e in counted(weeks[-1].entries) if e.place < gap.place]
         filled = terms.budget is not None and Spent().add(
             *before, gap.epsilon, terms.charged
         ).exceeds(terms.budget * (1 - _CLOSE))
@@ -293,23 +290,33 @@ def _unbooked(evidence: Evidence, digests: Mapping[str, Terms]) -> Check | None:
     return None
 
 
-def _restart(evidence: Evidence, digests: Mapping[str, Terms]) -> Check | None:
-    """An epoch of the same terms that begins inside the one before: the count starts again.
+def _most_of(week: RecordedWeek, terms: Terms, gap: LostSteps) -> list[float]:
+    """The most that each block of a week can have lost that a gap touches."""
+    steps = range(max(gap.first, week.first) - week.first + 1, gap.last - week.first + 2)
+    if not steps:
+        return []
+    week_terms = terms.over(week)
+    most, span = week_terms.first_state().scheduler.most, week_terms.policy.schedule.span
+    return list({span(t): most(t) for t in steps if t <= week_terms.policy.horizon}.values())
 
-    A promise about one interval continues across epochs, a promise about one release counts none;
+
+def _restart(evidence: Evidence, digests: Mapping[str, Terms]) -> Check | None:
+    """Terms that begin again inside a week of the same terms: the count starts again.
+
+    A promise about one interval goes on from week to week, a promise about one release counts none;
     without a budget nothing else is counted.
     """
-    for before, after in zip(evidence.epochs, evidence.epochs[1:], strict=False):
+    for before, after in zip(evidence.weeks, evidence.weeks[1:], strict=False):
         terms = digests.get(after.digest)
         if terms is not None and terms.secret != "trajectory" and terms.budget is None:
             continue
-        inside = after.first < before.first + before.horizon
+        inside = after.first < before.first + before.steps
         same_terms = (before.digest, before.seconds) == (after.digest, after.seconds)
         if same_terms and inside and before.entries and after.entries:
             text = (
-                f"Record {after.place} opens an epoch of the same terms at step {after.first},"
-                f" inside the one before (to step {before.first + before.horizon - 1}): what was"
-                " spent is no longer counted."
+                f"Record {after.place} begins the same terms again at step {after.first}, inside"
+                f" the week before (to step {before.first + before.steps - 1}): what was spent is"
+                " no longer counted."
             )
             return Check("budget", "failed", text, after.place)
     return None

@@ -36,9 +36,7 @@ CHECKS = {
     "account": "Records state the account of an interval promise that follows from those before.",
     "seed_reuse": "No two streams of noise are the same.",
     "chain": "Every record follows from the one before, is signed, and nothing is missing.",
-    "terms": "Releases were made under the terms given; records of epochs state what follows.",
-    "schedule": "The scales are those committed to before the first reading.",
-    "roster": "The meters are those of the epoch.",
+    "terms": "Releases were made under the terms given; records of terms name their houses.",
     "steps": "Steps and the times of rates are in order; steps without a release are named.",
     "fifteen_fifteen": "At least 15 customers, none above 15 % of the expected load.",
 }

@@ -29,15 +29,12 @@ from hushgrid.audit.bounds import CHECKS, BlackBox, Check, merge_checks, verdict
 from hushgrid.audit.evidence import Evidence, Terms
 from hushgrid.audit.houses import Houses, fifteen_fifteen, houses, leakages, promise_kept
 from hushgrid.audit.recompute import (
-    Commit,
     Recomputed,
     account,
-    openings,
+    house_names,
     recompute,
     release_terms,
     republication,
-    roster,
-    schedule,
     seed_reuse,
     steps,
 )
@@ -75,13 +72,13 @@ class LargestMove:
 
 
 def largest_move(recomputed: Recomputed) -> LargestMove | None:
-    """Run the Bayesian adversary on the releases of an epoch.
+    """Run the Bayesian adversary on the releases of a week.
 
     Args:
-        recomputed: The recomputed epoch.
+        recomputed: The recomputed week.
 
     Returns:
-        Its largest change of odds; None where no filter handles the epoch.
+        Its largest change of odds; None where no filter handles the week.
     """
     terms, n = recomputed.terms, recomputed.terms.zone.n_houses
     states = max(64 * n, 4096) if terms.policy.schedule.lengths else n  # every size of its noise
@@ -111,7 +108,7 @@ def _releases(recomputed: Recomputed) -> list[Release]:
     """The mechanism's releases; a forecast or fallback carries no information about occupancy."""
     return [
         recomputed.release_of(entry)
-        for entry in recomputed.epoch.entries
+        for entry in recomputed.week.entries
         if entry.source == "readings"
         and entry.load_hat is not None
         and entry.step <= recomputed.terms.policy.horizon
@@ -148,12 +145,12 @@ class Certificate:
         terms: The first terms given, or None.
         assumptions: Assumptions of the promise.
         cannot_show: What no audit of this kind can establish.
-        recomputed: The epochs computed again.
-        houses: Figures of every house, per recomputed epoch.
+        recomputed: The weeks computed again.
+        houses: Figures of every house, per recomputed week.
         black_box: Result of the black-box test, or None.
         attack: Figures of attacks, as given.
         inputs: Files with their digests, and the options of the audit.
-        moves: Largest change of the adversary's odds, per recomputed epoch.
+        moves: Largest change of the adversary's odds, per recomputed week.
         simulated: Whether some releases carry seeded noise, which protects no one.
     """
 
@@ -185,7 +182,6 @@ def certify(
     terms: Sequence[Terms] = (),
     *,
     chain: Check | None = None,
-    commit: Commit | None = None,
     trial: PublisherTest | None = None,
     attack: Mapping[str, Any] | None = None,
     inputs: Mapping[str, Any] | None = None,
@@ -194,9 +190,8 @@ def certify(
 
     Args:
         evidence: Records, one per zone.
-        terms: Terms of the zones and epochs.
+        terms: Terms of the zones.
         chain: Result of the check of the records' hash chain, or None.
-        commit: Computes the digest of a schedule.
         trial: Tests a publisher against the terms, or None.
         attack: Figures of attacks, passed through.
         inputs: Files with digests and options, passed through.
@@ -211,8 +206,7 @@ def certify(
         by_digest.setdefault(version.digest, []).append(version)
     zones = [source.zone for source in evidence]
     for source in evidence:
-        _add_other_epochs(source, terms, by_digest)
-        findings += _check_record(source, by_digest, terms, recomputed, commit, zones)
+        findings += _check_record(source, by_digest, terms, recomputed, zones)
     leakage = leakages(recomputed, evidence)
     if recomputed:
         findings += [seed_reuse(recomputed), *map(promise_kept, recomputed, leakage)]
@@ -248,31 +242,17 @@ def certify(
     )
 
 
-def _add_other_epochs(
-    evidence: Evidence, terms: Sequence[Terms], by_digest: dict[str, list[Terms]]
-) -> None:
-    """Add the terms of epochs that differ from the given terms only in their times."""
-    for epoch in evidence.epochs:
-        for version in terms if epoch.digest not in by_digest else ():
-            if version.other_epochs is None or version.zone.id != evidence.zone:
-                continue
-            epoch_terms = version.other_epochs.terms(epoch.digest, epoch.first)
-            if epoch_terms is not None:
-                by_digest.setdefault(epoch.digest, []).insert(0, epoch_terms)
-
-
 def _check_record(
     evidence: Evidence,
     by_digest: Mapping[str, Sequence[Terms]],
     all_terms: Sequence[Terms],
     recomputed: list[Recomputed],
-    commit: Commit | None,
     zones: Sequence[str],
 ) -> list[Check]:
-    """All checks of one zone's record; the recomputed epochs are appended to `recomputed`.
+    """All checks of one zone's record; the recomputed weeks are appended to `recomputed`.
 
     `by_digest`: terms by digest; of several the one with the smallest budget counts, else the last.
-    Epochs of unknown terms are held against the largest budget given, whatever the order of files.
+    Weeks of unknown terms are held against the largest budget given, whatever the order of files.
     """
     digests = {
         digest: min(reversed(versions), key=_allows) for digest, versions in by_digest.items()
@@ -283,14 +263,14 @@ def _check_record(
         return [*findings, budget(evidence, None)]
     findings += [release_terms(evidence, digests, zones), *charges(evidence, digests)]
     findings.append(budget(evidence, max(zone_terms, key=_allows, default=None), digests))
-    findings += [*openings(evidence, digests), account(evidence, all_terms)]
-    for epoch in evidence.epochs:
-        terms = digests.get(epoch.digest)
+    findings += [*house_names(evidence, digests), account(evidence, all_terms)]
+    for week in evidence.weeks:
+        terms = digests.get(week.digest)
         if terms is None or terms.zone.id != evidence.zone:
             continue
-        present, checks = recompute(epoch, terms, releases_before(evidence, epoch))
+        present, checks = recompute(week, terms, releases_before(evidence, week))
         recomputed.append(present)
-        findings += [*checks, schedule(present, commit), roster(epoch, by_digest[epoch.digest])]
+        findings += checks
     return findings
 
 

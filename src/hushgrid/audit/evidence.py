@@ -24,11 +24,11 @@ from hushgrid.model.occupancy import OccupancyModel
 from hushgrid.model.zone import Tariff, Zone, offset_tariff
 
 
-class OtherEpochs(Protocol):
-    """The terms of a zone in its other epochs."""
+class OtherWeeks(Protocol):
+    """The terms of a zone over its other weeks."""
 
-    def terms(self, digest: str, first: int) -> Terms | None:
-        """The terms of the epoch with that digest, or None if more than its times differs."""
+    def terms(self, first: int) -> Terms:
+        """The terms over the week that begins with the zone's step `first`."""
         ...
 
     def models(self, first: int, steps: int) -> Sequence[OccupancyModel]:
@@ -37,10 +37,10 @@ class OtherEpochs(Protocol):
 
 
 class AccountFinding(NamedTuple):
-    """What terms say about the accounts of one epoch.
+    """What terms say about the accounts under one record of terms.
 
     Attributes:
-        has_terms: The epoch has these terms; only then anything is found.
+        has_terms: The record has these terms; only then anything is found.
         seq: The number of the first record that states one wrongly; None: there is none.
         text: What it states wrongly, in words.
     """
@@ -50,7 +50,7 @@ class AccountFinding(NamedTuple):
     text: str = ""
 
 
-Accounts = Callable[[Any, int], AccountFinding]  # of the zone's ledger, and an epoch's number in it
+Accounts = Callable[[Any, int], AccountFinding]  # of a zone's ledger, and a number of its terms
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,7 +65,6 @@ class Terms:
         consumption: Laws of the readings given occupancy.
         policy: Promise, trust and schedule.
         budget: Largest sum of epsilon over a horizon, or None.
-        roster: Digest of the list of meters, or None.
         secret: What is promised: "step", "interval", "window" or "trajectory".
         epsilon: Epsilon of the promise; None for the policy's epsilon of one step.
         delta: Delta of the promise.
@@ -74,12 +73,13 @@ class Terms:
         charged: Epsilon that the models have cost every house.
         provenance: Origin of the models, by name.
         continued: Whether an interval promise is about all prices, past and future.
-        other_epochs: The terms in other epochs; None where terms are given for one epoch only.
+        other_weeks: The terms over other weeks; None where all weeks are alike.
         days: Time of day of each step.
         window: Of the secret "window", its length in words.
         window_steps: Of the secret "window", the steps that a window touches.
-        accounts: Computes the accounts of an epoch again; None where no service file gives the
-            promise.
+        accounts: Computes the accounts under a record of terms again; None where no service file
+            gives the promise.
+        name: What records call these terms; None: the digest of the mechanism's.
     """
 
     zone: Zone
@@ -88,7 +88,6 @@ class Terms:
     consumption: Consumption
     policy: Policy
     budget: float | None = None
-    roster: str | None = None
     secret: str = "step"
     epsilon: float | None = None
     delta: float = 0.0
@@ -97,11 +96,12 @@ class Terms:
     charged: float = 0.0
     provenance: Mapping[str, str] = field(default_factory=dict)
     continued: bool = False
-    other_epochs: OtherEpochs | None = None
+    other_weeks: OtherWeeks | None = None
     days: DayClock = EvenDays()  # noqa: RUF009
     accounts: Accounts | None = None
     window: str = ""
     window_steps: int | None = None
+    name: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tariff", offset_tariff(self.zone, self.tariff, self.consumption))
@@ -109,7 +109,13 @@ class Terms:
     def first_state(self) -> State:
         """The mechanism before its first step."""
         world = (self.zone, self.tariff, self.models, self.consumption, self.policy)
-        return init(*world, days=self.days)
+        state = init(*world, days=self.days)
+        return state if self.name is None else replace(state, digest=self.name)
+
+    def over(self, week: RecordedWeek) -> Terms:
+        """The same terms over another week."""
+        terms = self if self.other_weeks is None else self.other_weeks.terms(week.first)
+        return replace(terms, days=terms.days.from_step(week.first))
 
     def first_public(self) -> Knowledge:
         """What the public knows before the first release."""
@@ -136,12 +142,12 @@ class RecordedRelease(HasRelease):
 
     Attributes:
         place: Its record or line.
-        release: What is on record; its steps count in its epoch from 1.
+        release: What is on record; its steps count in its week from 1.
         source: What it is made from.
         houses: How many the publisher says there are.
-        start: [UTC epoch s] of its interval, where it is on record.
-        published_at: [UTC epoch s], where it is on record.
-        applies_start: When its rate begins [UTC epoch s], where it is on record.
+        start: [UTC s] of its interval, where it is on record.
+        published_at: [UTC s], where it is on record.
+        applies_start: When its rate begins [UTC s], where it is on record.
     """
 
     place: int
@@ -154,40 +160,37 @@ class RecordedRelease(HasRelease):
 
     @property
     def step(self) -> int:
-        """Its step, counted in its epoch from 1."""
+        """Its step, counted in its week from 1."""
         return self.release.t
 
 
 @dataclass(frozen=True, slots=True)
-class RecordedEpoch:
-    """Releases under the same terms.
+class RecordedWeek:
+    """Releases of one week under the same terms; a trace is one.
 
     Attributes:
-        place: Record that opens the epoch.
+        place: Record of its terms.
         digest: Digest of its terms.
         first: The zone's step with which it begins.
-        horizon: Number of steps.
+        steps: Number of steps.
         entries: Its releases in order.
         roster: Digest of its list of meters, where it is on record.
-        schedule: Digest of the scales committed to, or None without a commitment.
-        committed: Number of those scales, or None.
         seconds: Length of a step [s], where it is on record.
-        lost: Steps of the epoch whose release may have been published and lost.
-        figures: Figures of its record that follow from the terms, by name; `houses` as a tuple of
-            names.
+        lost: Steps of the week whose release may have been published and lost.
+        secret: What its terms promise something about, where that is on record.
+        houses: Names of houses in the record of its terms.
     """
 
     place: int
     digest: str
     first: int
-    horizon: int
+    steps: int
     entries: tuple[RecordedRelease, ...]
     roster: str | None = None
-    schedule: str | None = None
-    committed: int | None = None
     seconds: int | None = None
     lost: frozenset[int] = frozenset()
-    figures: Mapping[str, Any] = field(default_factory=dict)
+    secret: str | None = None
+    houses: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +199,7 @@ class LostSteps:
 
     Attributes:
         place: Record that books or notes them.
-        first: First step, in the numbers of its epoch's records.
+        first: First step, in the numbers of its terms' records.
         last: Last step.
         epsilon: Loss booked for them, or None while unbooked.
         seconds: Length of a step [s], where it is on record.
@@ -216,7 +219,7 @@ class Evidence:
     Attributes:
         zone: Id of the zone.
         kind: "ledger" or "trace".
-        epochs: Its epochs in order.
+        weeks: Its weeks in order.
         mode: "simulation" where the noise is seeded and protects no one.
         repeated: First record that publishes a step for the second time, or None.
         charges: (record, epsilon) of the cost of models.
@@ -226,7 +229,7 @@ class Evidence:
 
     zone: str
     kind: str
-    epochs: tuple[RecordedEpoch, ...]
+    weeks: tuple[RecordedWeek, ...]
     mode: str = "simulation"
     repeated: int | None = None
     charges: tuple[tuple[int, float], ...] = ()
@@ -236,7 +239,7 @@ class Evidence:
     @property
     def entries(self) -> tuple[RecordedRelease, ...]:
         """All releases, in order."""
-        return tuple(entry for epoch in self.epochs for entry in epoch.entries)
+        return tuple(entry for week in self.weeks for entry in week.entries)
 
 
 def from_recording(recorded: Recording) -> Evidence:
@@ -246,8 +249,8 @@ def from_recording(recorded: Recording) -> Evidence:
         recorded: The trace.
 
     Returns:
-        Its releases as one epoch.
+        Its releases as one week.
     """
     entries = tuple(RecordedRelease(n, release) for n, release in enumerate(recorded.releases, 2))
-    epoch = RecordedEpoch(1, recorded.digest, 1, len(entries), entries)
-    return Evidence(recorded.zone, "trace", (epoch,))
+    week = RecordedWeek(1, recorded.digest, 1, len(entries), entries)
+    return Evidence(recorded.zone, "trace", (week,))

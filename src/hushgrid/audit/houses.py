@@ -1,4 +1,4 @@
-"""Losses of every house by the releases of an epoch, and the 15/15 rule.
+"""Losses of every house by the releases of a week, and the 15/15 rule.
 
 Includes the exact loss of one release about a house of a block, or under a prior mixed over
 Theta, by enumeration of a block's states and convolution of laws: the largest
@@ -254,13 +254,13 @@ class Houses:
 
     Attributes:
         zone: Id of the zone.
-        first: First step of the epoch.
+        first: First step of the week.
         releases: Number of releases from readings.
         bound: (N,) bounds of the readings [Wh].
         protected: (N,) numbers of releases in which the house was protected.
         loss: (N,) largest loss by one release.
         total: (N,) sums over all releases.
-        leakage: (N,) worst leakage about one step from all releases, those of neighbouring epochs
+        leakage: (N,) worst leakage about one step from all releases, those of neighbouring weeks
             of the same terms included; None where there is no bound.
         any_total: (N,) sums of the loss for any consumption.
         realised: Exact losses of one release where houses form blocks.
@@ -285,10 +285,10 @@ class Houses:
 
 
 def houses(recomputed: Recomputed, leakage: Floats | None) -> Houses:
-    """Compute the losses of every house in an epoch.
+    """Compute the losses of every house in a week.
 
     Args:
-        recomputed: The recomputed epoch.
+        recomputed: The recomputed week.
         leakage: (N,) leakage, an element of the result of `leakages`.
 
     Returns:
@@ -299,7 +299,7 @@ def houses(recomputed: Recomputed, leakage: Floats | None) -> Houses:
     if not len(losses):
         losses, scales = np.zeros((1, first.zone.n_houses)), np.zeros(1)
     inverse_scales = np.where(scales > 0, 1 / np.where(scales > 0, scales, 1), 0.0)
-    for t in recomputed.epoch.lost if first.scheduler.ahead else ():  # booked by the schedule
+    for t in recomputed.week.lost if first.scheduler.ahead else ():  # booked by the schedule
         if t <= min(len(inverse_scales), first.policy.horizon) and not inverse_scales[t - 1]:
             inverse_scales[t - 1] = 1 / max(first.scheduler.at(t).scale, first.policy.min_scale)
     bare = (
@@ -314,7 +314,7 @@ def houses(recomputed: Recomputed, leakage: Floats | None) -> Houses:
     realised, mixture = _realised(recomputed)
     return Houses(
         first.zone.id,
-        recomputed.epoch.first,
+        recomputed.week.first,
         len(recomputed.releases),
         first.zone.bound,
         (losses > 0).sum(axis=0),
@@ -346,21 +346,21 @@ def _by_blocks(recomputed: Recomputed, steps: Floats) -> Floats:
 
 
 def leakages(recomputed: Sequence[Recomputed], evidence: Sequence[Evidence]) -> list[Floats | None]:
-    """Worst leakage about one step of every house, for each epoch.
+    """Worst leakage about one step of every house, for each week.
 
-    Epochs of one zone and the same terms form one chain; others are counted separately.
+    Weeks of one zone and the same terms form one chain; others are counted separately.
 
     Args:
-        recomputed: The recomputed epochs.
+        recomputed: The recomputed weeks.
         evidence: The records they belong to.
 
     Returns:
-        (N,) leakage for each epoch, None where there is no bound.
+        (N,) leakage for each week, None where there is no bound.
     """
-    by_epoch: list[Floats | None] = [None] * len(recomputed)
+    by_week: list[Floats | None] = [None] * len(recomputed)
     for run in _runs(recomputed, evidence):
         first = recomputed[run[0]]
-        spans = [(m.epoch.first, _rows(m)) for m in map(recomputed.__getitem__, run)]
+        spans = [(m.week.first, _rows(m)) for m in map(recomputed.__getitem__, run)]
         begin, ends = spans[0][0], [at for at, _ in spans[1:]] + [max(a + len(r) for a, r in spans)]
         losses = np.zeros((ends[-1] - begin, first.first.zone.n_houses))
         lengths: tuple[int, ...] = ()
@@ -369,33 +369,33 @@ def leakages(recomputed: Sequence[Recomputed], evidence: Sequence[Evidence]) -> 
             present = recomputed[place]
             for last, more in _booked_beyond(present, evidence):
                 losses[min(last, len(losses) + begin - 1) - begin] += more
-            if present.terms.policy.schedule.lengths:  # and steps between epochs, each its own
+            if present.terms.policy.schedule.lengths:  # and steps between weeks, each its own
                 steps = min(len(rows), end - at)
                 lengths += (1,) * (at - begin - sum(lengths)) + present.lengths(steps)
         if not np.isfinite(losses).all():
             continue
-        other_epochs, models = first.terms.other_epochs, first.terms.models
-        if other_epochs is not None and len(run) > 1:
-            models = other_epochs.models(begin, len(losses))
+        other_weeks, models = first.terms.other_weeks, first.terms.models
+        if other_weeks is not None and len(run) > 1:
+            models = other_weeks.models(begin, len(losses))
         worst_of_run = [np.zeros(losses.shape[1]) for _ in run]
         for members, column, total in leakage_by_houses(models, losses, lengths=lengths):
             for (at, rows), end, worst in zip(spans, ends, worst_of_run, strict=True):
                 largest = total[at - begin : max(at + len(rows), end) - begin].max(axis=0)
                 worst[members] = largest[column]
         for place, worst in zip(run, worst_of_run, strict=True):
-            by_epoch[place] = worst
-    return by_epoch
+            by_week[place] = worst
+    return by_week
 
 
 def _booked_beyond(
     recomputed: Recomputed, evidence: Sequence[Evidence]
 ) -> Iterator[tuple[int, float]]:
     """(last step, loss of any house) of gaps whose steps are on record as well: published twice."""
-    epoch = recomputed.epoch
-    sources = [source for source in evidence if any(member is epoch for member in source.epochs)]
-    release_steps = {entry.step for entry in epoch.entries if entry.source == "readings"}
+    week = recomputed.week
+    sources = [source for source in evidence if any(member is week for member in source.weeks)]
+    release_steps = {entry.step for entry in week.entries if entry.source == "readings"}
     for gap in (gap for source in sources for gap in source.gaps):
-        steps = {t - epoch.first + 1 for t in range(gap.first, gap.last + 1)} & epoch.lost
+        steps = {t - week.first + 1 for t in range(gap.first, gap.last + 1)} & week.lost
         if gap.epsilon and steps & release_steps:
             yield gap.last, gap.epsilon
 
@@ -404,7 +404,7 @@ def promise_kept(recomputed: Recomputed, leakage: Floats | None) -> Check:
     """Compare what all releases say about one interval with an interval promise.
 
     Args:
-        recomputed: The recomputed epoch.
+        recomputed: The recomputed week.
         leakage: (N,) worst leakage about one step of it, None where there is no bound.
 
     Returns:
@@ -420,30 +420,28 @@ def promise_kept(recomputed: Recomputed, leakage: Floats | None) -> Check:
         f"All releases of these terms leak {worst:.4g} about one interval of the worst house, where"
         f" {promised:.4g} is promised."
     )
-    if worst > promised * (1 + 1e-6):  # as where an epoch is begun
-        return Check(name, "failed", text, recomputed.epoch.place)
+    if worst > promised * (1 + 1e-6):  # as where terms begin
+        return Check(name, "failed", text, recomputed.week.place)
     return Check(name, "passed", text)
 
 
 def _runs(recomputed: Sequence[Recomputed], evidence: Sequence[Evidence]) -> Iterator[list[int]]:
-    """Positions of epochs that follow each other under the same terms.
+    """Positions of weeks that follow each other under the same terms.
 
     One without a release, published or lost, comes alone and ends no run.
     """
-    epochs = [
-        epoch for source in evidence for epoch in source.epochs if epoch.entries or epoch.lost
-    ]
-    place_of = {id(epoch): place for place, epoch in enumerate(epochs)}
+    weeks = [week for source in evidence for week in source.weeks if week.entries or week.lost]
+    place_of = {id(week): place for place, week in enumerate(weeks)}
     run: list[int] = []
     for place, present in enumerate(recomputed):
-        if id(present.epoch) not in place_of:
+        if id(present.week) not in place_of:
             yield [place]
             continue
         if run:
             before = recomputed[run[-1]]
-            next_to = place_of[id(before.epoch)] + 1 == place_of[id(present.epoch)]
-            last = max((entry.step for entry in before.epoch.entries), default=0)
-            later = present.epoch.first >= before.epoch.first + max(last, 1)
+            next_to = place_of[id(before.week)] + 1 == place_of[id(present.week)]
+            last = max((entry.step for entry in before.week.entries), default=0)
+            later = present.week.first >= before.week.first + max(last, 1)
             if not (next_to and later and _same_terms(before, present)):
                 yield run
                 run = []
@@ -453,17 +451,13 @@ def _runs(recomputed: Sequence[Recomputed], evidence: Sequence[Evidence]) -> Ite
 
 
 def _same_terms(before: Recomputed, present: Recomputed) -> bool:
-    """Whether two epochs differ in their times alone, whichever files their terms are from."""
-    other_epochs, epoch = present.terms.other_epochs, before.epoch
-    if (
-        other_epochs is None
-        or before.terms.other_epochs is None
-        or present.terms.zone.id != before.terms.zone.id
-    ):
-        return False
-    if other_epochs is before.terms.other_epochs:
-        return True
-    return other_epochs.terms(epoch.digest, epoch.first) is not None
+    """Whether two weeks differ in their times alone, whichever files their terms are from."""
+    return (
+        present.terms.other_weeks is not None
+        and before.terms.other_weeks is not None
+        and present.terms.zone.id == before.terms.zone.id
+        and present.week.digest == before.week.digest
+    )
 
 
 def _rows(recomputed: Recomputed) -> Floats:

@@ -1,16 +1,15 @@
 """A zone's record checked against its public terms: every scale, rate and loss computed again.
 
 It does not use the replay of the service, so that a fault there is not repeated here. Also checks
-commitments and the reuse of noise across epochs and zones; the budget is in `accounts`.
+and the reuse of noise across weeks and zones; the budget is in `accounts`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 
@@ -25,8 +24,8 @@ from hushgrid.audit.bounds import (
 )
 from hushgrid.audit.evidence import (
     Evidence,
-    RecordedEpoch,
     RecordedRelease,
+    RecordedWeek,
     Terms,
 )
 from hushgrid.belief.load_filter import EarlierRelease, FollowedKnowledge, informed
@@ -40,18 +39,16 @@ from hushgrid.mechanism.release import (
 )
 from hushgrid.model.zone import feed_in_rate, public_rate
 
-Commit = Callable[[str, Sequence[float]], str]  # (terms, scales) -> the digest committed to
-
 _NEAR = 1e-6  # figures that went through many steps of a filter elsewhere
 _CLOSE = 1e-9  # figures that went through a transcendental function elsewhere
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recomputed:
-    """An epoch computed again; T steps up to the last published, N houses.
+    """A week computed again; T steps up to the last published, N houses.
 
     Attributes:
-        epoch: The epoch on record.
+        week: The week on record.
         terms: Its terms.
         first: State before its first step.
         losses: (T, N) losses at the stated scales.
@@ -62,7 +59,7 @@ class Recomputed:
         scale: Scales stated in `releases` [Wh].
     """
 
-    epoch: RecordedEpoch
+    week: RecordedWeek
     terms: Terms
     first: State
     losses: Floats
@@ -101,32 +98,32 @@ def _release(first: State, entry: RecordedRelease) -> Release:
         rule=first.rule,
         digest=first.digest,
         noise=plan.noise_at(entry.scale),
-        block=(plan.place(entry.step) or None) if entry.scale > 0 else None,
+        block=(plan.block(entry.step) or None) if entry.scale > 0 else None,
     )
 
 
 def recompute(
-    epoch: RecordedEpoch,
+    week: RecordedWeek,
     terms: Terms,
     earlier: Sequence[EarlierRelease] = (),
 ) -> tuple[Recomputed, list[Check]]:
-    """Compute an epoch again from its terms and noisy loads.
+    """Compute a week again from its terms and noisy loads.
 
     Args:
-        epoch: The epoch on record.
-        terms: Its terms.
-        earlier: Releases before the epoch, for an estimator that follows releases.
+        week: The week on record.
+        terms: Its terms, over any week.
+        earlier: Releases before the week, for an estimator that follows releases.
 
     Returns:
-        The recomputed epoch, and its checks with the first fault of each kind.
+        The recomputed week, and its checks with the first fault of each kind.
     """
-    terms = replace(terms, days=terms.days.of_epoch(epoch.first))
-    walk = _Walk(terms, epoch.lost, earlier)
-    for entry in epoch.entries:
+    terms = terms.over(week)
+    walk = _Walk(terms, week.lost, earlier)
+    for entry in week.entries:
         walk.take(entry)
     walk.finish()
     recomputed = Recomputed(
-        epoch,
+        week,
         terms,
         walk.first,
         np.array(walk.losses).reshape(-1, terms.zone.n_houses),
@@ -140,7 +137,7 @@ def recompute(
 
 
 class _Walk:
-    """Recomputes an epoch release by release, from public figures only."""
+    """Recomputes a week release by release, from public figures only."""
 
     def __init__(
         self,
@@ -155,7 +152,7 @@ class _Walk:
         self.terms, self.first, self._lost = terms, first, lost
         self._state, self._last_digits = self.first, 0
         self._rates: list[float] = []
-        self._draw: tuple[int, int | None] = (-1, None)  # first step less 1 and mark of a block
+        self._draw: tuple[int, int | None] = (-1, None)  # first step and mark of a block
         self.losses: list[Floats] = []
         self.due: list[float] = []
         self.recorded_scale: list[float] = []
@@ -279,7 +276,7 @@ class _Walk:
         if {**block, "mark": 0} != {**(due.block or {}), "mark": 0}:
             fault = "states another place in a block of steps than that of the terms"
             self._fault("post_processing", entry, fault)
-        draw = entry.step - block.get("place", 0), block.get("mark")
+        draw = block.get("first", entry.step), block.get("mark")
         if block and self._draw[0] == draw[0] and self._draw != draw:
             self._fault("post_processing", entry, "states noise drawn anew within a block of steps")
         self._draw = draw
@@ -379,66 +376,36 @@ def _spread(recomputed: Recomputed) -> Check:
     return Check("noise_scale", "passed", f"Releases scatter as noise of that scale must ({word}).")
 
 
-def schedule(recomputed: Recomputed, commit: Commit | None) -> Check:
-    """Whether the scales are those committed to before the first reading.
+def house_names(evidence: Evidence, digests: Mapping[str, Terms]) -> list[Check]:
+    """Whether records of terms have a name for each house, and the same ones for the same meters.
 
-    Args:
-        recomputed: The recomputed epoch.
-        commit: Computes the digest of a schedule, or None.
-
-    Returns:
-        The check.
-    """
-    name, epoch = "schedule", recomputed.epoch
-    if epoch.schedule is None or commit is None:
-        return Check(name, "not_applicable", "There is no commitment to a schedule.")
-    scales = recomputed.first.scheduler.scales()
-    if commit(epoch.digest, scales) == epoch.schedule:
-        text = f"The {len(scales)} scales committed to are those of the terms."
-        return Check(name, "passed", text)
-    text = (
-        f"Record {epoch.place} opens an epoch whose committed schedule"
-        f" ({epoch.schedule[:12]}) is not the one its terms lead to."
-    )
-    return Check(name, "failed", text, epoch.place)
-
-
-def roster(epoch: RecordedEpoch, terms: Sequence[Terms]) -> Check:
-    """Whether the meters are those of the epoch.
-
-    Args:
-        epoch: The epoch on record.
-        terms: Terms with its digest; those of a zone whose meters changed may have the same.
-
-    Returns:
-        The check.
-    """
-    rosters = [version.roster for version in terms if version.roster is not None]
-    if epoch.roster is None or not rosters:
-        return Check("roster", "not_applicable", "No list of meters to compare.")
-    if epoch.roster in rosters:
-        return Check("roster", "passed", "The meters are those of the epoch.")
-    text = f"Record {epoch.place} was opened for other meters than those given."
-    return Check("roster", "failed", text, epoch.place)
-
-
-def openings(evidence: Evidence, digests: Mapping[str, Terms]) -> list[Check]:
-    """Whether what records of epochs state follows from the terms and from what was before them.
+    A name needs the publisher's secret: names are counted and compared with each other.
 
     Args:
         evidence: The records of a zone.
         digests: Terms by digest.
 
     Returns:
-        The first fault, or that there is none; nothing where no epoch has known terms.
+        The first fault, or that there is none; nothing where no record has known terms.
     """
-    openings = _Openings(evidence)
-    for epoch in evidence.epochs:
-        fault = openings.fault(epoch, digests.get(epoch.digest))
+    by_roster, records = dict[str, tuple[int, Sequence[str]]](), set[int]()
+    for week in evidence.weeks:
+        terms, names = digests.get(week.digest), week.houses
+        if terms is None or terms.zone.id != evidence.zone or names is None:
+            continue
+        records.add(week.place)
+        n, fault = terms.zone.n_houses, None
+        place, before = by_roster.setdefault(week.roster or "", (week.place, names))
+        if len(names) != n:
+            fault = f"{len(names)} names for houses where {n} follow from the terms"
+        elif list(names) != sorted(names):
+            fault = "names for houses that are not in order"
+        elif week.roster is not None and before != names:
+            fault = f"other names for houses than record {place}, which has the same meters"
         if fault is not None:
-            return [Check("terms", "failed", f"Record {epoch.place} states {fault}.", epoch.place)]
-    text = f"The records of {openings.count} epochs state what follows from the terms."
-    return [Check("terms", "passed", text)] if openings.count else []
+            return [Check("terms", "failed", f"Record {week.place} states {fault}.", week.place)]
+    text = f"{len(records)} records of terms have a name for each house."
+    return [Check("terms", "passed", text)] if records else []
 
 
 def account(evidence: Evidence, terms: Sequence[Terms]) -> Check:
@@ -452,11 +419,12 @@ def account(evidence: Evidence, terms: Sequence[Terms]) -> Check:
         The check, with the first fault.
     """
     name, ledger = "account", evidence.ledger
+    places = sorted({week.place for week in evidence.weeks})
     due = {
-        n for n, epoch in enumerate(evidence.epochs) if {"interval", "window"} & set(epoch.figures)
+        places.index(week.place) for week in evidence.weeks if week.secret in ("interval", "window")
     }
     if not due:
-        return Check(name, "not_applicable", "No epoch has a promise about an interval.")
+        return Check(name, "not_applicable", "No terms have a promise about an interval.")
     if ledger is None:
         return Check(name, "not_checked", "The accounts of a chain that is not valid are no proof.")
     accounts = [
@@ -465,7 +433,7 @@ def account(evidence: Evidence, terms: Sequence[Terms]) -> Check:
         if version.zone.id == evidence.zone and version.accounts
     ]
     numbers = set[int]()
-    for number, epoch in enumerate(evidence.epochs):
+    for number, place in enumerate(places):
         findings = [
             finding
             for check_account in accounts
@@ -476,56 +444,17 @@ def account(evidence: Evidence, terms: Sequence[Terms]) -> Check:
         numbers.add(number)
         bad = findings[0]
         if bad.seq is not None and all(finding.seq is not None for finding in findings):
-            place = bad.seq + epoch.place - ledger.epochs[number].seq
-            return Check(name, "failed", f"Record {place} {bad.text}.", place)
+            bad_place = bad.seq + place - ledger.terms_records[number].seq
+            return Check(name, "failed", f"Record {bad_place} {bad.text}.", bad_place)
     if missing := due - numbers:
-        place = evidence.epochs[min(missing)].place
+        place = places[min(missing)]
         text = (
-            f"{len(missing)} epochs from record {place} on: give the service file of their terms."
+            f"{len(missing)} records of terms from record {place} on: give the service file of"
+            " these terms."
         )
         return Check(name, "not_checked", text, place)
-    return Check(name, "passed", f"The accounts of {len(due)} epochs follow from the records.")
-
-
-class _Openings:
-    """Compares the records of a zone's epochs, which are given in order."""
-
-    def __init__(self, evidence: Evidence) -> None:
-        self._zone = evidence.zone
-        self._names: dict[str, tuple[int, Sequence[str]]] = {}  # record and names by roster
-        self.count = 0
-
-    def fault(self, epoch: RecordedEpoch, terms: Terms | None) -> str | None:
-        """The first figure that does not follow."""
-        if terms is None or terms.zone.id != self._zone or not epoch.figures:
-            return None
-        self.count += 1
-        due: dict[str, Any] = {
-            "horizon": terms.policy.horizon,
-            "exact": terms.policy.on_empty == "publish_exact",
-        }
-        return self._figure_fault(epoch, due) or self._houses_fault(epoch, terms)
-
-    def _houses_fault(self, epoch: RecordedEpoch, terms: Terms) -> str | None:
-        """A name needs the publisher's secret: names are counted and compared with each other."""
-        names, n = epoch.figures["houses"], terms.zone.n_houses
-        if len(names) != n:
-            return f"{len(names)} names for houses where {n} follow from the terms"
-        if list(names) != sorted(names):
-            return "names for houses that are not in order"
-        place, before = self._names.setdefault(epoch.roster or "", (epoch.place, names))
-        if epoch.roster is not None and before != names:
-            return f"other names for houses than record {place}, which has the same meters"
-        return None
-
-    def _figure_fault(self, epoch: RecordedEpoch, due: Mapping[str, Any]) -> str | None:
-        """The first figure that differs."""
-        for name, right in due.items():
-            figure = epoch.figures.get(name)
-            if figure != right:
-                text = f"no {name}" if figure is None else f"{figure!r} for {name}"
-                return f"{text} where {right} follows from the terms"
-        return None
+    text = f"The accounts under {len(due)} records of terms follow from the records."
+    return Check(name, "passed", text)
 
 
 _TIMES = ("start", "applies_start", "applies_from")
@@ -533,13 +462,13 @@ _TIMES = ("start", "applies_start", "applies_from")
 
 def _time_fault(evidence: Evidence) -> Check | None:
     """A release whose interval, or the one its rate begins with, is not that of its times."""
-    for epoch in evidence.epochs:
-        for entry in epoch.entries:
-            length, at = epoch.seconds, entry.published_at
+    for week in evidence.weeks:
+        for entry in week.entries:
+            length, at = week.seconds, entry.published_at
             if length is None or at is None:
                 continue
-            t, begins = epoch.first + entry.step - 1, at // length + 1  # the next after publication
-            times = (entry.start, entry.applies_start, entry.applies_from + epoch.first - 1)
+            t, begins = week.first + entry.step - 1, at // length + 1  # the next after publication
+            times = (entry.start, entry.applies_start, entry.applies_from + week.first - 1)
             due = (t * length, begins * length, begins)
             for name, time, due_time in zip(_TIMES, times, due, strict=True):
                 if time != due_time:
@@ -564,11 +493,11 @@ def steps(evidence: Evidence) -> Check:
     if (fault := _time_fault(evidence)) is not None:
         return fault
     gaps = []
-    for epoch in evidence.epochs:
-        numbers = [entry.step for entry in epoch.entries]
+    for week in evidence.weeks:
+        numbers = [entry.step for entry in week.entries]
         gaps += [
             (a + 1, b - 1, entry.place)
-            for a, b, entry in zip(numbers, numbers[1:], epoch.entries[1:], strict=False)
+            for a, b, entry in zip(numbers, numbers[1:], week.entries[1:], strict=False)
             if b > a + 1
         ]
     if evidence.gaps:
@@ -625,31 +554,33 @@ def release_terms(
         return Check(
             "terms", "not_checked", f"No terms of zone {evidence.zone!r}: give its --config too."
         )
-    for epoch in evidence.epochs:
-        for entry in epoch.entries:
-            if entry.digest is not None and entry.digest != epoch.digest:
+    for week in evidence.weeks:
+        for entry in week.entries:
+            if entry.digest is not None and entry.digest != week.digest:
                 text = (
-                    f"Record {entry.place} was made under terms {entry.digest[:12]}, not those of"
-                    f" its epoch ({epoch.digest[:12]})."
+                    f"Record {entry.place} was made under terms {entry.digest[:12]}, not those on"
+                    f" record ({week.digest[:12]})."
                 )
                 return Check("terms", "failed", text, entry.place)
-    unknown = [epoch for epoch in evidence.epochs if epoch.digest not in digests and epoch.entries]
-    if unknown and len(unknown) == len([e for e in evidence.epochs if e.entries]):
+    weeks = [week for week in evidence.weeks if week.entries]
+    unknown = [week for week in weeks if week.digest not in digests]
+    if unknown and len(unknown) == len(weeks):
         text = (
             f"Record {unknown[0].entries[0].place} and those after it were made under terms"
             f" {unknown[0].digest[:12]}; those given are"
             f" {', '.join(sorted(d[:12] for d in digests))}: another zone's or model's."
         )
         return Check("terms", "failed", text, unknown[0].entries[0].place)
+    records = len({week.place for week in evidence.weeks})
     if unknown:
+        count = len({week.place for week in unknown})
         text = (
-            f"{len(unknown)} epochs were made under other terms, from record {unknown[0].place} on:"
+            f"{count} of {records} records of terms are others, from record {unknown[0].place} on:"
             " give their --config too."
         )
         return Check("terms", "not_checked", text, unknown[0].place)
-    return Check(
-        "terms", "passed", f"All releases are of the terms given (epochs: {len(evidence.epochs)})."
-    )
+    text = f"All releases are of the terms given (records of terms: {records})."
+    return Check("terms", "passed", text)
 
 
 LEAST = 3  # steps in common from which two streams are compared
@@ -659,7 +590,7 @@ def seed_reuse(streams: Sequence[Recomputed]) -> Check:
     """Whether two streams of noise on record are the same, by step of the clock or by position.
 
     Args:
-        streams: The recomputed epochs.
+        streams: The recomputed weeks.
 
     Returns:
         The check.
@@ -698,9 +629,9 @@ def seed_reuse(streams: Sequence[Recomputed]) -> Check:
             if p < level:
                 place = second.releases[int(j[0])].place
                 text = (
-                    f"From record {place} on, zone {second.terms.zone.id!r} (epoch"
-                    f" {second.epoch.first}) draws the noise of zone {first.terms.zone.id!r} (epoch"
-                    f" {first.epoch.first}): {len(common)} steps, p = {p:.1e}."
+                    f"From record {place} on, zone {second.terms.zone.id!r} (week"
+                    f" {second.week.first}) draws the noise of zone {first.terms.zone.id!r} (week"
+                    f" {first.week.first}): {len(common)} steps, p = {p:.1e}."
                 )
                 return Check(name, "failed", text, place)
             least = min(least, p)
@@ -709,11 +640,11 @@ def seed_reuse(streams: Sequence[Recomputed]) -> Check:
 
 
 def _by_clock(first: Recomputed, second: Recomputed) -> list[tuple[int, int]]:
-    places = {second.epoch.first + entry.step: j for j, entry in enumerate(second.releases)}
+    places = {second.week.first + entry.step: j for j, entry in enumerate(second.releases)}
     return [
-        (i, places[first.epoch.first + entry.step])
+        (i, places[first.week.first + entry.step])
         for i, entry in enumerate(first.releases)
-        if first.epoch.first + entry.step in places
+        if first.week.first + entry.step in places
     ]
 
 

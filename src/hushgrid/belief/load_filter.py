@@ -413,8 +413,8 @@ class DayClock(Protocol):
         """The time of day of step t as a share of the local day, and whether it is a weekend."""
         ...
 
-    def of_epoch(self, first: int) -> DayClock:
-        """The clock of an epoch that begins with the zone's step `first`."""
+    def from_step(self, first: int) -> DayClock:
+        """The clock of steps that begin with the zone's step `first`."""
         ...
 
 
@@ -436,8 +436,8 @@ class EvenDays(NamedTuple):
         """The time of day of step t, and False."""
         return (t - 1) % self.steps / self.steps, False
 
-    def of_epoch(self, first: int) -> EvenDays:  # noqa: ARG002
-        """Itself: every epoch begins with a day."""
+    def from_step(self, first: int) -> EvenDays:  # noqa: ARG002
+        """Itself: steps begin with a day."""
         return self
 
 
@@ -451,7 +451,7 @@ class EarlierRelease(NamedTuple):
         base: The load that it was relative to [Wh].
         share: Probability of the model's component after it; 0 without a model.
         covariates: Values of the public covariates that it was read with.
-        block: The block of steps with its noise: `length` and its `place` there; None where its
+        block: The block of steps with its noise: its `first` step and `length`; None where its
             noise is independent.
     """
 
@@ -570,8 +570,8 @@ class FollowedKnowledge:
         known, block = np.zeros((len(steps), len(self.covariates))), None
         length, begins = np.zeros(len(steps), np.int64), np.zeros(len(steps), bool)
         for one in recent:
-            at, before, own = one.t - first, block, one.block or {"length": 0, "place": 0}
-            length[at], block = own["length"], one.t - own["place"]
+            at, before, own = one.t - first, block, one.block or {"length": 0, "first": one.t}
+            length[at], block = own["length"], own["first"]
             begins[at] = block != before
             load_hat[at], scale[at], base[at] = one.load_hat, one.scale, max(one.base, 1.0)
             known[at] = self.knowing(one.covariates)._standard

@@ -126,7 +126,7 @@ def instant(word: str, text: str) -> int:
         text: Its value.
 
     Returns:
-        [UTC epoch s]
+        [UTC s]
 
     Raises:
         IntakeError: If it is none.

@@ -269,7 +269,6 @@ def audit(
         load_heads,
     )
     from hushgrid.report import certificate as report
-    from hushgrid.stores.ledger.records import schedule_digest
 
     configs = config or []
     digests = [*(head or []), *(load_heads(heads) if heads else [])]
@@ -294,7 +293,6 @@ def audit(
         case.evidence,
         case.terms,
         chain=case.chain,
-        commit=schedule_digest,
         trial=None if trial is None else trial.run,
         attack=_attack(attack) or attack_scores(case, seed),
         inputs=inputs,

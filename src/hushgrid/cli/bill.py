@@ -83,9 +83,9 @@ def bill(
         names = ", ".join(report.standings) or "no zone"
         raise LedgerError(f"{ledger} has {names}; give one zone with --zone.")
     ((name, standing),) = report.standings.items()
-    if standing.epoch is None or not standing.releases:
+    if standing.terms is None or not standing.releases:
         raise LedgerError(f"{ledger} has no price of zone {name!r}; give another ledger.")
-    seconds = standing.epoch.seconds
+    seconds = standing.terms.seconds
     service = common.load_either(config, name).service if config else None
     if operator and service is None:
         raise FileError(f"config is {config}; --operator needs a service file, not a zone file.")

@@ -294,15 +294,14 @@ def _conclude(report: ChainReport, json: str | None) -> None:
 
 
 def _figures(state: LedgerState) -> dict[str, Any]:
-    epoch, gap = state.epoch, state.gap
+    terms, gap = state.terms, state.gap
     return {
         "mode": state.mode,
         "key": state.key,
         "records": state.head.seq,
         "head": state.head.digest,
         "signature": state.signature,
-        "epoch": None if epoch is None else {"digest": epoch.digest, "first": epoch.first},
-        "schedule": state.schedule,
+        "terms": None if terms is None else {"digest": terms.digest, "first": terms.first},
         "t": state.last_t,
         "epsilon": state.epsilon,
         "releases": state.counts,
@@ -313,9 +312,10 @@ def _figures(state: LedgerState) -> dict[str, Any]:
 
 
 def _prose(state: LedgerState, last: int) -> str:
-    epoch = state.epoch
     counts = ", ".join(f"{n} from {source}" for source, n in state.counts.items()) or "none"
-    terms = f"terms {epoch.digest[:12]} from step {epoch.first} on" if epoch else "no epoch yet"
+    terms = "no terms yet"
+    if state.terms is not None:
+        terms = f"terms {state.terms.digest[:12]} from step {state.terms.first} on"
     lines = [
         f"zone {state.zone}: {state.mode}, {state.head.seq} records, {terms}",
         f"  releases: {counts}; epsilon of all together at most {state.epsilon:.6g}",

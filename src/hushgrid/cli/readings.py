@@ -283,7 +283,7 @@ def batch(
 def _times(
     day: str | None, month: str | None, begin: str | None, end: str | None
 ) -> tuple[int, int]:
-    """First interval and end [epoch s]."""
+    """First interval and end [UTC s]."""
     from datetime import UTC, datetime, timedelta
 
     from hushgrid.errors import BatchError

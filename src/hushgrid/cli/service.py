@@ -313,11 +313,11 @@ def status(
 def resume(
     file: Annotated[Path, typer.Argument(help="Service file (TOML).")],
     zone: common.OneZone = None,
-    lost_epoch: Annotated[
+    lost_terms: Annotated[
         list[Path] | None,
         typer.Option(
-            "--lost-epoch",
-            help="Service file of an epoch that may have begun and been lost; once for each. The"
+            "--lost-terms",
+            help="Service file of terms that may have begun and been lost; once for each. The"
             " service must be stopped.",
         ),
     ] = None,
@@ -327,7 +327,7 @@ def resume(
 
     A zone that waits since the clock was set goes on: the running service takes its clock for
     right. Works while the service runs on this machine, and while it is stopped. The file must
-    have the terms of the last epoch in the ledger.
+    have the terms of the ledger.
 
     Example: hushgrid resume service.toml --zone elm-street
 
@@ -345,9 +345,9 @@ def resume(
     deployment = load_deployment(file)
     lost_deployments = [
         deployment if path.resolve() == file.resolve() else load_deployment(path)
-        for path in lost_epoch or ()
+        for path in lost_terms or ()
     ]
-    results = resume_zones(deployment, zone, time.time(), lost_epochs=lost_deployments)
+    results = resume_zones(deployment, zone, time.time(), lost_terms=lost_deployments)
     for result in results:
         if result.state == "resumed":
             cost = (

@@ -27,7 +27,7 @@ class Clock(Protocol):
     """A source of wall-clock time."""
 
     def now(self) -> float:
-        """UTC epoch seconds."""
+        """UTC seconds."""
         ...
 
 
@@ -35,7 +35,7 @@ class SystemClock:
     """The machine's clock."""
 
     def now(self) -> float:
-        """UTC epoch seconds."""
+        """UTC seconds."""
         return time.time()
 
 
@@ -43,7 +43,7 @@ class FastClock:
     """A clock for simulations.
 
     Args:
-        origin: Its time when it is made [UTC epoch s].
+        origin: Its time when it is made [UTC s].
         speed: How many times faster than real time it runs.
     """
 
@@ -51,7 +51,7 @@ class FastClock:
         self._origin, self._speed, self._begun = origin, speed, time.monotonic()
 
     def now(self) -> float:
-        """UTC epoch seconds."""
+        """UTC seconds."""
         return self._origin + self._speed * (time.monotonic() - self._begun)
 
 
@@ -85,7 +85,7 @@ class WatchedClock:
         self.jumps, self.ahead = 0, 0.0
 
     def now(self) -> float:
-        """UTC epoch seconds."""
+        """UTC seconds."""
         with self._mutex:
             wall, before = self._clock.now(), self.ahead
             self.ahead = wall - self._steady() - self._origin
@@ -114,7 +114,7 @@ def times_of(clock: Clock) -> tuple[float, float]:
         clock: The clock.
 
     Returns:
-        Both [UTC epoch s].
+        Both [UTC s].
     """
     now = clock.now()
     return now, now - ahead_of(clock)
@@ -122,7 +122,7 @@ def times_of(clock: Clock) -> tuple[float, float]:
 
 FIELDS = (
     "zone", "t", "source", "error", "reason", "seconds", "host", "port", "status", "publisher",
-    "accepted", "duplicate", "late", "unknown", "malformed", "early", "messages", "epoch", "mode",
+    "accepted", "duplicate", "late", "unknown", "malformed", "early", "messages", "mode",
     "curator", "zones", "records", "first", "last", "why", "epsilon", "left_out",
 )  # fmt: skip
 

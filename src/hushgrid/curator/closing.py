@@ -22,7 +22,7 @@ from hushgrid.stores.ledger.witness import open_witnesses
 from hushgrid.stores.ledger.writer import Ledger, Signer, load, verify_signature
 from hushgrid.stores.meters import open_meters
 
-_FAR = 2**53  # [UTC epoch s], after every block
+_FAR = 2**53  # [UTC s], after every block
 
 
 class EndOfLedger(NamedTuple):
@@ -50,7 +50,7 @@ def close_ledger(deployment: Deployment, goes_on: str, now: float) -> list[EndOf
     Args:
         deployment: The service.
         goes_on: Where the zones go on, in words.
-        now: [UTC epoch s]
+        now: [UTC s]
 
     Returns:
         The end of each zone's ledger.
@@ -79,10 +79,10 @@ def close_ledger(deployment: Deployment, goes_on: str, now: float) -> list[EndOf
                         note_loss(zone, ledger, meters, now)
                         ledger.settle()
                         ledger.check(ClosedRecord(goes_on))
-                        epoch = ledger.standing.epoch
+                        terms = ledger.standing.terms
                         meters.open_zone(*zone.roster)
                         meters.erase_noise(
-                            zone.id, epoch.head if epoch else "", until=_FAR, other_epochs=True
+                            zone.id, terms.head if terms else "", until=_FAR, other_terms=True
                         )
                         ledger.write(ClosedRecord(goes_on))
                     head = ledger.standing.head

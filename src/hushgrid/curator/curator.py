@@ -31,19 +31,18 @@ from typing import Any, NamedTuple, Protocol
 from hushgrid._numbers import Ints
 from hushgrid.belief.filter import Expectations
 from hushgrid.belief.load_filter import Values, informed
-from hushgrid.curator.epoch import (
-    begin,
-    check_all_here,
-    check_models_agree,
-    check_moves,
-    check_new,
-)
 from hushgrid.curator.gaps import book, note_loss
 from hushgrid.curator.replay import Replay, last_block, last_release
-from hushgrid.curator.terms import next_week, zone_as_begun
+from hushgrid.curator.terms import (
+    begin,
+    check_models_agree,
+    check_moves,
+    zone_as_begun,
+)
 from hushgrid.curator.zone_account import AdmittedBlock, ZoneAccount, room_of
 from hushgrid.errors import HorizonError, HushgridError, MeterError
 from hushgrid.files.deployment import Deployment, ZoneService
+from hushgrid.files.weeks import in_week
 from hushgrid.mechanism.noise import Noise, Stepwise
 from hushgrid.mechanism.policy import NoiseName, Schedule
 from hushgrid.mechanism.release import (
@@ -58,7 +57,13 @@ from hushgrid.model.zone import feed_in_rate, public_rate
 from hushgrid.stores.ledger.chain import LedgerStore
 from hushgrid.stores.ledger.checkpoint import Checkpoint
 from hushgrid.stores.ledger.checkpoint import read as read_checkpoint
-from hushgrid.stores.ledger.records import Head, LedgerState, ReleaseRecord, TransferRecord
+from hushgrid.stores.ledger.records import (
+    Head,
+    LedgerState,
+    ReleaseRecord,
+    TransferRecord,
+    first_step,
+)
 from hushgrid.stores.ledger.witness import Witness
 from hushgrid.stores.ledger.writer import Ledger, Signer, verify_signature
 from hushgrid.stores.meters.columns import Closed, IntervalSource, NoiseBlock
@@ -113,10 +118,10 @@ def price(zone: ZoneService, release: ReleaseRecord) -> dict[str, Any]:
 
 @lru_cache(1 << 14)  # pages of prices name each border of intervals twice
 def utc(seconds: int) -> str:
-    """RFC 3339 of an epoch second.
+    """RFC 3339 of a UTC second.
 
     Args:
-        seconds: UTC epoch seconds.
+        seconds: UTC seconds.
 
     Returns:
         The text, in UTC with Z.
@@ -223,7 +228,7 @@ class Inside:
         law: NoiseName = "laplace"
         steps = 1
         if schedule is not None:
-            law, steps = schedule.noise, schedule.place(calibration.t).get("length", 1)
+            law, steps = schedule.noise, schedule.block(calibration.t).get("length", 1)
         return cls(
             calibration.scale,
             calibration.epsilon,
@@ -345,11 +350,10 @@ class Curator:
         checkpoint: Checkpoint | None = None,
         covariates: Callable[[int], Values] = _nothing,
         present: Callable[[float], PresentPrices | None] = _no_prices,
-        key: Signer | None = None,
     ) -> None:
         self.service, self._ledger, self._meters = service, ledger, meters
-        self._present, self._key = present, key
-        self._refused = 0  # the end of the week after which none may begin [UTC epoch s]
+        self._present = present
+        self._refused = 0  # the end of the week after which none may begin [UTC s]
         self._noise, self._publishers, self._mode, self._watch = noise, publishers, mode, watch
         self._covariates = covariates
         self._unshown: dict[int, ReleaseRecord] = {}  # by publisher
@@ -358,8 +362,8 @@ class Curator:
         self._purged = -math.inf
         self._old = False
         self._noise_blocks: tuple[NoiseBlock | None, ...] = ()  # whose M the meter store may have
-        self._until = -1  # blocks that began before have no key [UTC epoch s]
-        self._swept = ""  # epoch since whose start here no M of other epochs is kept
+        self._until = -1  # blocks that began before have no key [UTC s]
+        self._swept = ""  # terms since whose start here no M of others is kept
         self.doubt: str | None = None
         self.confirmed = False
         self._replay = Replay(service)
@@ -385,7 +389,7 @@ class Curator:
         mode: Mode,
         *,
         now: float,
-        new_epoch: bool = False,
+        new_terms: bool = False,
         begins: int | None = None,
         watch: Callable[[str], None] = _ignore,
         witness: Witness | None = None,
@@ -402,16 +406,16 @@ class Curator:
             key: The key that signs.
             publishers: The ways out.
             mode: Production or simulation.
-            now: [UTC epoch s]
-            new_epoch: Begin an epoch with these terms.
-            begins: First interval [UTC epoch s] of an epoch that has published nothing, where the
+            now: [UTC s]
+            new_terms: Record these terms, whether or not there are others.
+            begins: First interval [UTC s] of terms that have published nothing, where the
                 caller knows it.
             watch: Called with the name of each step of a tick.
             witness: The last records known on this machine. Without one a ledger that lost its
                 end is refused where its store notices, and not noticed where it does not.
-            covariates: Values of the public covariates by the start of an interval [UTC epoch s];
+            covariates: Values of the public covariates by the start of an interval [UTC s];
                 returns at once, and never raises.
-            present: Prices at an instant [UTC epoch s], for publishers that show them; None while
+            present: Prices at an instant [UTC s], for publishers that show them; None while
                 they are not ready. Returns at once, and never raises.
 
         Yields:
@@ -423,27 +427,28 @@ class Curator:
             MeterError: The meter store holds the zone under other terms.
         """
         checkpoint = None
-        if not new_epoch:
+        if not new_terms:
             checkpoint = read_checkpoint(store, service.id, key.public, verify_signature)
         verified = None if checkpoint is None else Head(checkpoint.seq, checkpoint.head)
         with Ledger.open(
             store, service.id, key, mode, now, witness=witness, verified=verified
         ) as ledger:
-            if witness is not None and new_epoch:  # no new terms while something may be lost
+            if witness is not None and new_terms:  # no new terms while something may be lost
                 note_loss(service, ledger, meters, now)
-            if new_epoch:
-                check_moves([service], store, key, new_epoch=True)
-            epoch = ledger.standing.epoch
-            if epoch is None and not new_epoch:  # before an epoch is on record that it contradicts
+            if new_terms:
+                check_moves([service], store, key, new_terms=True)
+            terms = ledger.standing.terms
+            if terms is None and not new_terms:  # before terms are on record that it contradicts
                 meters.open_zone(*service.roster)
-            if not new_epoch and epoch is not None:
-                service = zone_as_begun(service, epoch)
-            begin(service, ledger, meters, key, new_epoch)
+            if not new_terms and terms is not None:
+                service = zone_as_begun(service, terms)
+            begin(service, ledger, meters, key, new_terms)
             meters.open_zone(*service.roster)
-            if witness is not None and (epoch is None or not new_epoch):
+            if witness is not None and (terms is None or not new_terms):
                 note_loss(service, ledger, meters, now)
             ledger.settle()
-            ways = (publishers, mode, watch, checkpoint, covariates, present, key)
+            service = in_week(service, ledger.standing.last_step + 1)
+            ways = (publishers, mode, watch, checkpoint, covariates, present)
             curator = cls(service, ledger, meters, noise, *ways)
             curator._skip_what_was_before(now, begins)
             curator._skip_gaps()
@@ -453,7 +458,8 @@ class Curator:
     def _fold(self) -> None:
         """State and public knowledge from the ledger alone."""
         standing = self._ledger.standing
-        self._epoch = self._replay.follow(standing).epoch
+        self._replay.follow(standing)
+        self._first = self.service.begins // self.service.seconds
         self._account = ZoneAccount(self.service)
         self._choice: tuple[tuple[int, str], AdmittedBlock | None] | None = None  # of a block
         self._scenario = self.service.scenario
@@ -466,13 +472,13 @@ class Curator:
         self._draws = self._drawn()
 
     def _skip_what_was_before(self, now: float, first_start: int | None = None) -> None:
-        """An epoch that has published nothing yet begins with the next whole interval.
+        """A zone whose terms have published nothing yet begins with the next whole interval.
 
         Or with the first in which a house has its reading: they were there before it. Which houses
-        those are, and incomplete readings, play no part. `known` [UTC epoch s]: where it begins, if
+        those are, and incomplete readings, play no part. `known` [UTC s]: where it begins, if
         the caller knows. The meter store keeps where it begins: what a start leaves out, a later
         one does not publish. The intervals before are not closed here but with the first that is
-        published: what the meter store has closed of an epoch was to be published.
+        published: what the meter store has closed was to be published.
         """
         if self._ledger.standing.current:
             return
@@ -528,14 +534,14 @@ class Curator:
     @property
     def t(self) -> int:
         """The zone's step that is published next: intervals since 1970."""
-        return self._epoch.first + self._replay.state.t - 1
+        return self._first + self._replay.state.t - 1
 
     def start_of(self, t: int) -> int:
-        """When the zone's step t starts [UTC epoch s]."""
+        """When the zone's step t starts [UTC s]."""
         return t * self.service.seconds
 
     def next_due(self) -> int:
-        """When the next interval closes [UTC epoch s]."""
+        """When the next interval closes [UTC s]."""
         return self.start_of(self.t) + self.service.seconds + self.service.grace
 
     @property
@@ -572,7 +578,7 @@ class Curator:
         """Close and publish every interval that is due; retry releases not yet published.
 
         Args:
-            now: [UTC epoch s]
+            now: [UTC s]
             ahead: By how much the clock was set forward since it was known to be right [s].
             most: Intervals to publish at most.
 
@@ -610,22 +616,19 @@ class Curator:
         The account goes on. Where they cannot begin, the zone publishes forecasts, and an operator
         has to begin other terms.
         """
-        standing, t, ends = self._ledger.standing, self.t, self.service.ends
-        if self._key is None or standing.gap is not None or ends == self._refused:
+        t, ends = self.t, self.service.ends
+        if ends == self._refused:
             return
         try:
-            later = next_week(self.service, t)
-            if later is None:
+            later = in_week(self.service, t)
+            if later is self.service:
                 return
-            check_new(later, standing)
             check_models_agree(later)
-            check_all_here(later, standing, self._key, new_epoch=True)
         except HushgridError as error:
             self._refused = ends
             fields = {"zone": self.service.id, "t": t, "reason": str(error)}
             log.error("next week not begun", extra=fields)
             return
-        begin(later, self._ledger, self._meters, self._key, True)
         self.service, self._replay, self._refused = later, Replay(later), 0
         self._fold()
         self.leave_out_until(self.start_of(t))
@@ -651,7 +654,7 @@ class Curator:
             self._ledger.keep_checkpoint(self._last, arrays)
 
     def leave_out_until(self, start: int) -> None:
-        """Go on with the interval at `start` [UTC epoch s]; those before it get no release."""
+        """Go on with the interval at `start` [UTC s]; those before it get no release."""
         steps = start // self.service.seconds - self.t
         if steps > 0:
             self._leave_out(steps)
@@ -736,7 +739,7 @@ class Curator:
         choice = self._choice[1] if self._choice is not None and self._opens else None
         accounts = (None, None) if choice is None else (choice.account, choice.windows)
         when |= dict(zip(("account", "windows"), accounts, strict=True))
-        return ReleaseRecord.of(release, first=self._epoch.first, **when).to_body()
+        return ReleaseRecord.of(release, first=self._first, **when).to_body()
 
     def _expected(self) -> Ints:
         """The imputed value of every reading of the step."""
@@ -746,7 +749,7 @@ class Curator:
         return self._imputed[1]
 
     def _drawn(self) -> PreparedNoise | None:
-        """The noise of the next step; None where the horizon is over.
+        """The noise of the next step; None where the week is over.
 
         Terms that give no noise at all, whatever the reason, are not usable: then the fallback.
         """
@@ -783,12 +786,11 @@ class Curator:
         self._opens = False
         planned = state.scheduler.at(state.t, state.rates)
         schedule, last = self.service.policy.schedule, last_release(standing)
-        number = schedule.place(state.t).get("number")
-        if last is not None and last.block and last.block["number"] == number:
+        first = self._first + schedule.span(state.t)[0] - 1
+        if last is not None and last.block and first_step(last) == first:
             return replace(
                 planned, scale=last.scale, epsilon=last.epsilon, epsilon_any=last.epsilon_any
             )
-        first = self._epoch.first + schedule.span(state.t)[0] - 1
         key = (first, standing.head.digest)
         if self._choice is None or self._choice[0] != key:
             choice = self._account.choose(standing, state.t, state.scheduler, state.rates)
@@ -805,40 +807,40 @@ class Curator:
         It is used for the block that is open in the ledger alone, and drawn only where nothing of
         the block is published or may be.
         """
-        state, policy, epoch = self._replay.state, self.service.policy, self._epoch
-        standing, zone, block, size = self._ledger.standing, self.service.id, None, None
-        number: int | None = None
-        # before the first release of an epoch a start may begin earlier than the last one did
-        until = self.start_of(epoch.first)
+        state, policy, standing = self._replay.state, self.service.policy, self._ledger.standing
+        zone, block, size, terms = self.service.id, None, None, standing.terms
+        assert terms is not None
+        opens: int | None = None
+        # before the first release of terms a start may begin earlier than the last one did
+        until = self.start_of(terms.first)
         if state.t > policy.horizon:
-            until = self.start_of(epoch.first + policy.horizon)
+            until = self.service.ends
         elif policy.schedule.lengths and standing.current:
-            until = self.start_of(epoch.first + policy.schedule.span(state.t)[0] - 1)
+            until = self.start_of(self._first + policy.schedule.span(state.t)[0] - 1)
         if policy.schedule.lengths and calibration is not None:
             scale = calibration.scale
-            (first, last), place = policy.schedule.span(state.t), policy.schedule.place(state.t)
-            open_block, number = last_block(standing), place["number"]
-            self._goes_on = number == open_block.get("number")
-            start = self.start_of(epoch.first + first - 1)
-            block = NoiseBlock(epoch.head, number, start, scale, self._mark(open_block))
+            first, last = (self._first + t - 1 for t in policy.schedule.span(state.t))
+            open_block, opens = last_block(standing), self.start_of(first)
+            self._goes_on = first == open_block.get("first")
+            block = NoiseBlock(terms.head, opens, scale, self._mark(open_block))
             if not self._goes_on and any(
                 block[:-1] == earlier[:-1] for earlier in self._noise_blocks if earlier
             ):
                 (block,) = self._noise_blocks
             assert block is not None
-            gaps = (earlier for earlier in standing.gaps if earlier.seq > epoch.seq)
-            if not any(epoch.step(g.first) <= last and first <= epoch.step(g.last) for g in gaps):
+            gaps = (earlier for earlier in standing.gaps if earlier.seq > terms.seq)
+            if not any(gap.first <= last and first <= gap.last for gap in gaps):
                 source = self._noise
                 if isinstance(source, Stepwise):
-                    source = source.of_block(epoch.first + first - 1)
+                    source = source.of_block(first)
                 draw = partial(source.draw_size, scale, last - first + 1)
                 size = self._meters.noise_size(zone, block, None if self._goes_on else draw)
             self._block_lost = size is None
             block = None if self._block_lost else block
         # what is no longer of use is erased
         if (self._noise_blocks, self._until) != ((block,), until):
-            new_epoch, self._swept = self._swept != epoch.head, epoch.head
-            self._meters.erase_noise(zone, epoch.head, number, until=until, other_epochs=new_epoch)
+            new_terms, self._swept = self._swept != terms.head, terms.head
+            self._meters.erase_noise(zone, terms.head, opens, until=until, other_terms=new_terms)
             self._noise_blocks, self._until = (block,), until
         return size
 
@@ -891,7 +893,7 @@ def status_of(zone: ZoneService, standing: LedgerState | None, now: float) -> St
     Args:
         zone: The zone.
         standing: What its ledger says; None where it has no record.
-        now: [UTC epoch s]
+        now: [UTC s]
 
     Returns:
         The last step, the room of its account, and the state in words.
@@ -904,7 +906,7 @@ def status_of(zone: ZoneService, standing: LedgerState | None, now: float) -> St
 
 
 def _not_begun(zone: ZoneService, start: int, now: float) -> str:
-    """When the first price comes, by the start of the first interval [UTC epoch s].
+    """When the first price comes, by the start of the first interval [UTC s].
 
     A zone whose first interval is over begins with the next whole one after the start of serve,
     which the ledger does not have.

@@ -20,18 +20,25 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hushgrid._numbers import sum_up
-from hushgrid.curator.epoch import charge, check_same, first_state, interval_promise
-from hushgrid.curator.terms import as_begun, next_week, zone_in_epoch
+from hushgrid.curator.terms import (
+    as_begun,
+    charge,
+    check_same,
+    digest_of,
+    first_of,
+    first_state,
+    interval_promise,
+)
 from hushgrid.curator.zone_account import ZoneAccount, from_rows, to_rows
 from hushgrid.errors import LedgerError, LedgerHeldError
 from hushgrid.files.deployment import Deployment, ZoneService
+from hushgrid.files.weeks import in_week
 from hushgrid.mechanism.scheduler import Scheduler
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import LedgerStore, fold
 from hushgrid.stores.ledger.records import (
     AccountRows,
     Cause,
-    EpochRecord,
     GapRecord,
     LedgerState,
     ResumeRecord,
@@ -47,17 +54,9 @@ log = logging.getLogger("hushgrid.curator")
 MOST = sys.float_info.max  # a cost without a bound, which JSON has no number for
 CLOSE = 1e-9  # by which a calibration may exceed its epsilon
 _NAME_IT = (
-    " Stop the service, and run hushgrid resume with --lost-epoch and the service file of that"
-    " epoch, once for each; with the same file where there was none."
+    " Stop the service, and run hushgrid resume with --lost-terms and the service file of those"
+    " terms, once for each; with the same file where there were none."
 )
-
-
-def _are_weeks(service: ZoneService, epochs: Sequence[tuple[str, int, int]]) -> bool:
-    """Whether terms that began are those of the zone, for other weeks."""
-    return all(
-        seconds == service.seconds and zone_in_epoch(service, digest, first) is not None
-        for digest, first, seconds in epochs
-    )
 
 
 def note_loss(
@@ -82,20 +81,20 @@ def note_loss(
             witness. None: there is none. On the timeline of the ledger's server it shows nothing
             that the ledger does not: an interval without a release was closed by a process that
             stopped before it published. Not so where the ledger came there from another place.
-        now: [UTC epoch s]
-        by_name: The operator has named the epochs that may be lost.
+        now: [UTC s]
+        by_name: The operator has named the terms that may be lost.
 
     Raises:
-        LedgerError: The clock is behind the last release, so that the gap would be too short; or an
-            epoch is known to be lost, and the operator has not named it.
+        LedgerError: The clock is behind the last release, so that the gap would be too short; or
+            terms are known to be lost, and the operator has not named them.
     """
     standing, opening = ledger.standing, ledger.opening
-    epoch, before = standing.epoch, standing.gap
-    if epoch is None or opening.complete:
+    terms, before = standing.terms, standing.gap
+    if terms is None or opening.complete:
         return
-    if (opening.other_terms or not _are_weeks(service, opening.epochs)) and not by_name:
+    if opening.other_terms and not by_name:
         raise LedgerError(
-            f"records of another epoch of zone {service.id!r} than the ledger's last one are lost,"
+            f"records of other terms of zone {service.id!r} than the ledger's last ones are lost,"
             f" and what followed them may be too.{_NAME_IT}"
         )
     closed = None if meters is None else meters.last_closed(service.id)
@@ -105,7 +104,7 @@ def note_loss(
         and meters.timeline() == opening.timeline
     )
     same_server = same_server and not opening.since
-    # by time: an epoch that was set aside numbers later steps than those that are lost
+    # by time: terms that were set aside number later steps than those that are lost
     reach = reach_of(standing)
     beyond = closed is not None and _is_beyond(closed, standing)
     causes: dict[Cause, bool] = {
@@ -120,7 +119,7 @@ def note_loss(
         return
     if cause != "meters":
         _check_clock(service, standing, now)
-    seconds = epoch.seconds
+    seconds = terms.seconds
     first, last = (
         standing.last_step + 1,
         max(opening.last_t, (closed or 0) // seconds if beyond else 0),
@@ -140,8 +139,8 @@ def note_loss(
             if again:
                 return
             last += 1
-    # steps before the epoch have no place in a gap of it: `largest_loss` counts them
-    first = max(first, epoch.first)
+    # steps before the terms have no place in a gap of them: `largest_loss` counts them
+    first = max(first, terms.first)
     if last < first and cause == "failover" and (due + 1) * seconds <= reach:
         return
     last = max(first, last)
@@ -151,30 +150,30 @@ def note_loss(
 
 
 def reach_of(standing: LedgerState) -> int:
-    """The end of all releases and gaps on record; without one where the first epoch begins [s].
+    """The end of all releases and gaps on record; without one where the first terms begin [s].
 
     Args:
-        standing: A ledger with an epoch.
+        standing: A ledger with terms.
 
     Returns:
-        [UTC epoch s]
+        [UTC s]
     """
-    return standing.reach or min(epoch.first * epoch.seconds for epoch in standing.epochs)
+    return standing.reach or min(terms.begins for terms in standing.terms_records)
 
 
 def _is_beyond(closed: int, standing: LedgerState) -> bool:
     """Whether an interval that the meter store closed ends after all that is on record.
 
     Args:
-        closed: Its start [UTC epoch s].
-        standing: A ledger with an epoch.
+        closed: Its start [UTC s].
+        standing: A ledger with terms.
 
     Returns:
-        False also for the interval that the roster or step length of the last epoch closed.
+        False also for the interval that the roster or step length of the last terms closed.
     """
     with_roster = {
-        (new.first - 1) * new.seconds
-        for old, new in pairwise(standing.epochs[-2:])
+        new.begins - new.seconds
+        for old, new in pairwise(standing.terms_records[-2:])
         if (old.seconds, old.roster) != (new.seconds, new.roster)
     }
     return closed >= reach_of(standing) and closed not in with_roster
@@ -190,88 +189,80 @@ def _check_clock(service: ZoneService, standing: LedgerState, now: float) -> Non
 
 
 def largest_loss(
-    service: ZoneService, standing: LedgerState, lost_epochs: Sequence[ZoneService] = ()
+    service: ZoneService, standing: LedgerState, lost_terms: Sequence[ZoneService] = ()
 ) -> float:
     """The most that the open gap can have cost any house.
 
     One sum, whatever was lost: what the lost records that are known state, and the most that the
-    present epoch and each lost one can have cost from the gap's first step to its end. A gap that
-    begins with its epoch counts from the `begins` of each of them.
+    present terms and each lost ones can have cost from the gap's first step to its end. A gap that
+    begins with its terms counts from the `begins` of each of them.
 
     Args:
-        service: The zone, with the terms of its present epoch.
+        service: The zone, with its present terms.
         standing: Its ledger, with the gap open.
-        lost_epochs: The zone with terms whose epochs may have begun and been lost; the present
-            epoch's say that there was none.
+        lost_terms: The zone with terms that may have begun and been lost; the present ones say that
+            there were none.
 
     Returns:
         Epsilon; infinite where no bound is known.
 
     Raises:
-        LedgerError: There is no gap, or one more epoch may be lost that began earlier.
+        LedgerError: There is no gap, or other terms may be lost that began earlier.
     """
-    gap, epoch = standing.gap, standing.epoch
-    if gap is None or epoch is None:
+    gap, terms = standing.gap, standing.terms
+    if gap is None or terms is None:
         raise LedgerError(f"zone {service.id!r} has no gap; there is nothing to book.")
-    _check_named(service, standing, lost_epochs)
-    since = gap.first * epoch.seconds if gap.first > epoch.first else 0
-    end = (gap.last + 1) * epoch.seconds
+    _check_named(service, standing, lost_terms)
+    since = gap.first * terms.seconds if gap.first > terms.first else 0
+    end = (gap.last + 1) * terms.seconds
     losses = [_most(service, since, end)]
-    losses += [_most(lost_zone, since, end) for lost_zone in _others(service, epoch, lost_epochs)]
+    losses += [_most(lost_zone, since, end) for lost_zone in _others(service, lost_terms)]
     recorded_loss = math.inf if gap.least == MOST else gap.least or 0.0
     return sum_up([recorded_loss, *losses])
 
 
 def _check_named(
-    service: ZoneService, standing: LedgerState, lost_epochs: Sequence[ZoneService]
+    service: ZoneService, standing: LedgerState, lost_terms: Sequence[ZoneService]
 ) -> None:
-    """Refuse to book where an epoch may be lost that the file does not lead to.
+    """Refuse to book where terms may be lost that the file does not lead to.
 
-    One that began before the present one.
+    Those that began before the present ones.
     """
-    gap, epoch = standing.gap, standing.epoch
-    if lost_epochs or gap is None or epoch is None:
+    gap, terms = standing.gap, standing.terms
+    if lost_terms or gap is None or terms is None:
         return
-    if gap.first > epoch.first:
+    if gap.first > terms.first:
         return
     releases = tuple(release for release in standing.releases if release.seq < gap.seq)
     gaps = tuple(earlier for earlier in standing.gaps if earlier.seq < gap.seq)
-    if replace(standing, releases=releases, gaps=gaps).reach < epoch.first * epoch.seconds:
+    if replace(standing, releases=releases, gaps=gaps).reach < terms.begins:
         raise LedgerError(
-            f"of the last epoch of zone {service.id!r} nothing is on record, and an epoch that took"
-            f" its place and began earlier may be lost.{_NAME_IT}"
+            f"of the last terms of zone {service.id!r} nothing is on record, and terms that took"
+            f" their place and began earlier may be lost.{_NAME_IT}"
         )
 
 
-def _others(
-    service: ZoneService, epoch: EpochRecord, lost_epochs: Sequence[ZoneService]
-) -> list[ZoneService]:
-    """The lost epochs without the present one."""
-    present = (epoch.digest, epoch.first, epoch.seconds)
-    return [
-        zone
-        for zone in lost_epochs
-        if (first_state(zone).digest, zone.begins // zone.seconds, zone.seconds) != present
-        or (zone.meters, zone.registers) != (service.meters, service.registers)
-        or interval_promise(zone) != interval_promise(service)
-    ]
+def _others(service: ZoneService, lost_terms: Sequence[ZoneService]) -> list[ZoneService]:
+    """The lost terms without the present ones."""
+    present = (digest_of(service), service.since)
+    return [zone for zone in lost_terms if (digest_of(zone), zone.since) != present]
 
 
 def _most(service: ZoneService, start: int, end: int) -> float:
-    """The most that these terms can have cost from `start` to `end` [epoch s], week by week.
+    """The most that these terms can have cost from `start` to `end` [UTC s], week by week.
 
     Each step its epsilon of the schedule; a block that it touches all its own.
     """
     losses, seconds = list[float](), service.seconds
-    week: ZoneService | None = service
-    while week is not None and week.begins < end:
+    week = in_week(service, max(start // seconds, first_of(service)))
+    while week.begins < end:
         policy, begins = week.policy, week.begins
         first, after = max((start - begins) // seconds, 0), -((begins - end) // seconds)
         if steps := range(first + 1, min(after, policy.horizon) + 1):
             scheduler = first_state(week).scheduler
             by_block = {policy.schedule.span(t): t for t in steps}  # a block loses all of it once
             losses += [_most_lost(week, scheduler, t) for t in by_block.values()]
-        week = next_week(week, max(week.ends, start) // seconds)
+        week = in_week(week, week.ends // seconds)
     return sum_up(losses) * (1 + CLOSE)
 
 
@@ -279,9 +270,9 @@ def _most_lost(service: ZoneService, scheduler: Scheduler, t: int) -> float:
     """The most that a release of a step loses about any house.
 
     Args:
-        service: The zone in an epoch.
-        scheduler: The epoch's scheduler.
-        t: The epoch's step, from 1.
+        service: The zone over a week.
+        scheduler: The week's scheduler.
+        t: The week's step, from 1.
 
     Returns:
         The loss whatever anyone consumes; infinite where noise below eta = 1 follows demand that
@@ -294,7 +285,7 @@ def _most_lost(service: ZoneService, scheduler: Scheduler, t: int) -> float:
     return max(scheduler.most(t), scheduler.at(t).epsilon_any, least)
 
 
-def book(service: ZoneService, ledger: Ledger, lost_epochs: Sequence[ZoneService] = ()) -> None:
+def book(service: ZoneService, ledger: Ledger, lost_terms: Sequence[ZoneService] = ()) -> None:
     """Book the open gap in full; releases may come from readings again.
 
     Under an interval promise the account goes on: every block that may have been opened is booked
@@ -302,16 +293,16 @@ def book(service: ZoneService, ledger: Ledger, lost_epochs: Sequence[ZoneService
     the past any more, and the public forecast is published until the account admits a block.
 
     Args:
-        service: The zone, with the terms of its present epoch.
+        service: The zone, with its present terms.
         ledger: Its ledger, open for writing.
-        lost_epochs: As for `largest_loss`.
+        lost_terms: As for `largest_loss`.
     """
     standing = ledger.standing
-    epsilon = largest_loss(service, standing, lost_epochs)
-    if standing.gap is None or standing.epoch is None:
+    epsilon = largest_loss(service, standing, lost_terms)
+    if standing.gap is None or standing.terms is None:
         return
     first, last = standing.gap.first, standing.gap.last
-    lost = _others(service, standing.epoch, lost_epochs)
+    lost = _others(service, lost_terms)
     spans = [(entry.t, entry.t) for entry in standing.current if entry.source == "readings"]
     spans += [(entry.first, entry.last) for entry in standing.booked_now]
     twice = any(a <= last and first <= b for a, b in spans)  # two histories
@@ -341,7 +332,7 @@ def _account_after(
     assert gap is not None
     start, stop = gap.first * seconds, (gap.last + 1) * seconds
     rows, ends = list[tuple[float, ...]](), [stop]
-    promised = [zone for zone in zones if interval_promise(zone) is not None and zone.begins < stop]
+    promised = [zone for zone in zones if interval_promise(zone) is not None and zone.since < stop]
     for zone in promised:
         first, last = start // zone.seconds, -(-stop // zone.seconds) - 1
         booked, end = ZoneAccount(zone).after_loss(standing, first, last, unknown=unknown)
@@ -379,25 +370,25 @@ def resume_zones(
     zone: str | None,
     now: float,
     patience: float = 30.0,
-    lost_epochs: Sequence[Deployment] = (),
+    lost_terms: Sequence[Deployment] = (),
 ) -> list[Resumed]:
     """Book the gaps of a service's zones, or of one of them.
 
     Where the service runs on this machine it is asked to do so, and waited for [s].
 
     Args:
-        deployment: The service, with the terms of the ledger's last epoch.
+        deployment: The service, with the terms of the ledger.
         zone: One zone; None: all of them.
-        now: [UTC epoch s]
+        now: [UTC s]
         patience: How long to wait for a running service [s].
-        lost_epochs: The service with terms whose epochs may have begun and been lost;
-            `deployment` itself: there was no such epoch.
+        lost_terms: The service with terms that may have begun and been lost; `deployment` itself:
+            there were none.
 
     Returns:
         What became of each zone.
 
     Raises:
-        LedgerError: The zone is unknown, the terms are not those of its last epoch, or the service
+        LedgerError: The zone is unknown, its terms are not those of the ledger, or the service
             cannot be asked.
     """
     deployment_of_file, deployment = deployment, as_begun(deployment)
@@ -405,8 +396,8 @@ def resume_zones(
     if not targets:
         names = ", ".join(service.id for service in deployment.zones)
         raise LedgerError(f"zone is {zone!r}; give one of the service file: {names}.")
-    # the same file says that there was no other epoch: it is read as the present one
-    lost = [deployment if terms is deployment_of_file else terms for terms in lost_epochs]
+    # the same file says that there were no other terms: it is read as the present one
+    lost = [deployment if terms is deployment_of_file else terms for terms in lost_terms]
     lost_zones = [service for terms in lost for service in terms.zones]
     with open_store(deployment.ledger) as store, open_witnesses(deployment) as witnesses:
         return [
@@ -441,9 +432,9 @@ def _resume_zone(
             store, service.id, key, deployment.mode, now, witness=witness, forked=True
         ) as ledger:
             look_for_loss(deployment, service, ledger, now, by_name=bool(lost_zones))
-            if ledger.standing.epoch is None and ledger.opening.moved:
+            if ledger.standing.terms is None and ledger.opening.moved:
                 raise LedgerError(
-                    f"the ledger of zone {service.id!r} has no epoch and is on another server than"
+                    f"the ledger of zone {service.id!r} has no terms and is on another server than"
                     " before; start the service, which notes what may be lost, then run hushgrid"
                     " resume."
                 )
@@ -462,7 +453,7 @@ def _resume_zone(
             return _confirmed(standing, witness, patience)
         if lost_zones:
             raise LedgerError(
-                f"zone {service.id!r} has a writer, which knows no lost epoch; stop the service,"
+                f"zone {service.id!r} has a writer, which knows no lost terms; stop the service,"
                 " and run the same command again."
             ) from None
         _check_named(service, standing, lost_zones)
@@ -491,14 +482,14 @@ def _confirmed(standing: LedgerState, witness: Witness, patience: float) -> Resu
     return Resumed(standing.zone, "confirmed" if waits else "no gap")
 
 
-def _reach_out(ledger: Ledger, lost_epochs: Sequence[ZoneService]) -> None:
-    """Extend an open gap by one step where the steps of a lost epoch were shorter.
+def _reach_out(ledger: Ledger, lost_terms: Sequence[ZoneService]) -> None:
+    """Extend an open gap by one step where the steps of lost terms were shorter.
 
     The gap ends with the last whole step before it was noted; shorter steps after that may have
     been published too.
     """
-    gap, epoch = ledger.standing.gap, ledger.standing.epoch
-    if gap and epoch and any(zone.seconds < epoch.seconds for zone in lost_epochs):
+    gap, terms = ledger.standing.gap, ledger.standing.terms
+    if gap and terms and any(zone.seconds < terms.seconds for zone in lost_terms):
         ledger.write(replace(gap, last=gap.last + 1))
 
 
@@ -516,7 +507,7 @@ def look_for_loss(
         deployment: The service, whose meter store is opened for it.
         service: The zone.
         ledger: Its ledger, open for writing.
-        now: [UTC epoch s]
+        now: [UTC s]
         by_name: As for `note_loss`.
     """
     path = file_of(deployment.meters)
@@ -530,9 +521,9 @@ def _check_terms(service: ZoneService, standing: LedgerState) -> None:
         check_same(service, standing)
     except LedgerError:
         raise LedgerError(
-            f"the terms of zone {service.id!r} are not those of the last epoch in its ledger, and"
-            " releases may be lost; run hushgrid resume with the service file of that epoch, and"
-            " --lost-epoch with this one if its epoch may have begun."
+            f"the terms of zone {service.id!r} are not those of its ledger, and releases may be"
+            " lost; run hushgrid resume with the service file of those terms, and --lost-terms with"
+            " this one if its terms may have begun."
         ) from None
 
 

@@ -447,7 +447,7 @@ class Units:
     """
 
     def __init__(self) -> None:
-        self._small: dict[tuple[str, str], float] = {}  # [epoch s] by zone and sender
+        self._small: dict[tuple[str, str], float] = {}  # [UTC s] by zone and sender
         self._mutex = threading.Lock()
 
     def note(self, delivery: Delivery, now: float) -> None:
@@ -459,7 +459,7 @@ class Units:
                     self._small[zone, delivery.sender or ""] = now
 
     def of(self, zone: str, since: float) -> list[str]:
-        """Senders with such a delivery of a zone since then [epoch s]."""
+        """Senders with such a delivery of a zone since then [UTC s]."""
         with self._mutex:
             return [
                 sender for (name, sender), at in self._small.items() if name == zone and at >= since
@@ -482,7 +482,7 @@ class Disagreements:
         self._mutex = threading.Lock()
 
     def add(self, zone: str, house: Int32s, start: Ints) -> None:
-        """Note readings by house and start [epoch s]."""
+        """Note readings by house and start [UTC s]."""
         zone_service = self._zones[zone]
         meters = zone_service.all_meters
         opens = start - start % zone_service.seconds
@@ -496,7 +496,7 @@ class Disagreements:
                 del disagreements[old]
 
     def of(self, zone: str) -> list[tuple[str, int]]:
-        """Meters and starts of intervals [epoch s], the newest last."""
+        """Meters and starts of intervals [UTC s], the newest last."""
         with self._mutex:
             return list(self._pairs[zone])
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from hushgrid.curator.curator import utc
-from hushgrid.curator.epoch import epoch_record, first_state
+from hushgrid.curator.terms import first_state, terms_record
 from hushgrid.curator.zone_account import ZoneAccount
 from hushgrid.errors import HushgridError
 from hushgrid.files.deployment import ACCEPT_ERROR, Deployment, Promise, ZoneService
@@ -329,7 +329,7 @@ def zone_json(zone: ZoneService, outlook: Outlook, on: Running | None = None) ->
     Args:
         zone: The zone.
         outlook: Its outlook.
-        on: The epoch of its ledger; None: there is none.
+        on: The terms of its ledger; None: there are none.
 
     Returns:
         Values of `hushgrid check --json` for the zone.
@@ -347,7 +347,7 @@ def zone_json(zone: ZoneService, outlook: Outlook, on: Running | None = None) ->
         "grace_s": zone.grace,
         "retention_s": zone.retention,
         "time_zone": zone.time_zone,
-        "running_epoch": on is not None and not on.new,
+        "running_terms": on is not None and not on.new,
         "forecast_until": None if on is None else _forecast_until(on),
         "accept_error": zone.accept_error,
         "accept_error_set_by": zone.accept_error_set_by or None,
@@ -357,12 +357,12 @@ def zone_json(zone: ZoneService, outlook: Outlook, on: Running | None = None) ->
 
 
 class Running(NamedTuple):
-    """An epoch as the ledger has it.
+    """Terms as the ledger has them.
 
     Attributes:
-        zone: The zone under the epoch's terms.
+        zone: The zone under these terms, over the week that is next.
         standing: The zone's ledger state.
-        new: The epoch is not on record yet; `serve --yes` would begin it.
+        new: They are not on record yet; `serve --yes` would begin them.
     """
 
     zone: ZoneService
@@ -371,11 +371,10 @@ class Running(NamedTuple):
 
     @classmethod
     def beginning(cls, zone: ZoneService, standing: LedgerState) -> Running:
-        """The epoch that would begin now, with what houses brought along before it."""
-        epoch = epoch_record(zone, first_state(zone).digest)
-        epoch = replace(epoch, seq=standing.head.seq + 1)
-        epochs = (*standing.epochs, epoch)
-        return cls(zone, replace(standing, epoch=epoch, epochs=epochs), True)
+        """The terms that would begin now, with what houses brought along before them."""
+        terms = replace(terms_record(zone), seq=standing.head.seq + 1)
+        records = (*standing.terms_records, terms)
+        return cls(zone, replace(standing, terms=terms, terms_records=records), True)
 
 
 def _forecast_until(on: Running) -> str | None:
@@ -404,7 +403,7 @@ def zone_prose(zone: ZoneService, outlook: Outlook, on: Running | None = None) -
     Args:
         zone: The zone.
         outlook: Its outlook.
-        on: The epoch of its ledger; None: there is none.
+        on: The terms of its ledger; None: there are none.
 
     Returns:
         Lines of text.
@@ -429,7 +428,7 @@ def zone_brief(zone: ZoneService, outlook: Outlook, on: Running | None = None) -
     Args:
         zone: The zone.
         outlook: Its outlook.
-        on: The epoch of its ledger; None: there is none.
+        on: The terms of its ledger; None: there are none.
 
     Returns:
         Lines of text.

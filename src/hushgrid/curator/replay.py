@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any, Self
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushgrid.belief.load_filter import EarlierRelease, FollowedKnowledge, Knowledge, informed
-from hushgrid.curator.epoch import first_state
+from hushgrid.curator.terms import digest_of, first_state
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import ZoneService
 from hushgrid.mechanism.release import (
@@ -28,29 +28,26 @@ from hushgrid.mechanism.release import (
     skip,
 )
 from hushgrid.stores.ledger.checkpoint import Checkpoint, decode
-from hushgrid.stores.ledger.records import EpochRecord, LedgerState, ReleaseRecord
+from hushgrid.stores.ledger.records import LedgerState, ReleaseRecord
 
 
 class PublicReplay:
     """What the public knows of a zone after releases that are taken in order.
 
     Args:
-        service: The zone.
-        first: Its step that the epoch begins with.
-        earlier: Releases of epochs before it, in order.
+        service: The zone over a week.
+        earlier: Releases before it, in order.
 
     Attributes:
         knowledge: Belief about occupancy, and the step it is about.
-        rates: The rate published at each step of the epoch so far [currency/kWh].
+        rates: The rate published at each step of the week so far [currency/kWh].
     """
 
-    def __init__(
-        self, service: ZoneService, first: int, earlier: Sequence[ReleaseRecord] = ()
-    ) -> None:
+    def __init__(self, service: ZoneService, earlier: Sequence[ReleaseRecord] = ()) -> None:
         scenario = service.scenario
-        self._first, self._fallback = first, service.fallback_rate
+        self._first, self._fallback = service.begins // service.seconds, service.fallback_rate
         world = (scenario.models, scenario.consumption, service.policy, service.days)
-        self.knowledge = with_earlier_releases(first_public(*world), earlier, first)
+        self.knowledge = with_earlier_releases(first_public(*world), earlier, self._first)
         self.rates: list[float] = []
 
     def reach(self, t: int) -> None:
@@ -87,9 +84,9 @@ def add_rates(
     """Add the rate of every step up to the last of some releases; the last rate stays in between.
 
     Args:
-        rates: Rates of the epoch's steps so far [currency/kWh]; changed in place.
+        rates: Rates of the week's steps so far [currency/kWh]; changed in place.
         releases: The next releases.
-        first: The zone's step that the epoch begins with.
+        first: The zone's step that the week begins with.
         fallback: The rate before the first release.
     """
     for record in releases:
@@ -100,7 +97,7 @@ def add_rates(
 
 
 class Replay:
-    """The state after a ledger's records; used by curator, feeds and commands.
+    """The state of a week after a ledger's records; used by curator, feeds and commands.
 
     `follow` takes the records that are new. The state is made when it is needed, and public
     knowledge that the state lacks when a forecast needs it: it takes by far the longest. Only an
@@ -108,14 +105,14 @@ class Replay:
     there.
 
     Args:
-        service: The zone.
+        service: The zone over that week.
 
     Attributes:
-        service: The zone.
+        service: The same.
     """
 
     def __init__(self, service: ZoneService) -> None:
-        self.service = service
+        self.service, self._first = service, service.begins // service.seconds
         self._standing: LedgerState | None = None
         self._taken, self._last = 0, ""  # releases taken, and the digest of the last one
         self._public: PublicReplay | None = None
@@ -125,11 +122,11 @@ class Replay:
 
     def follow(self, standing: LedgerState) -> Self:
         """Take the releases that are new."""
-        releases = standing.current
+        releases = standing.current_from(self._first)
         last = releases[self._taken - 1].head if 0 < self._taken <= len(releases) else ""
-        same_epoch = self._standing is not None and self._standing.epoch == standing.epoch
+        same_terms = self._standing is not None and self._standing.terms == standing.terms
         self._standing = standing
-        if not same_epoch or last != self._last:
+        if not same_terms or last != self._last:
             self._taken, self._last = 0, ""
             self._public, self._state = None, None
             self._pending, self._unread = deque(), deque()
@@ -150,37 +147,27 @@ class Replay:
         return duplicate
 
     @property
-    def epoch(self) -> EpochRecord:
-        """The present epoch.
-
-        Raises:
-            LedgerError: There is none.
-        """
-        if self._standing is None or self._standing.epoch is None:
-            raise LedgerError(
-                f"the ledger of zone {self.service.id!r} has no epoch; open it again."
-            )
-        return self._standing.epoch
-
-    @property
     def state(self) -> State:
         """The mechanism's, before the step that is next.
 
         Raises:
-            LedgerError: The ledger has no epoch.
+            LedgerError: The ledger has no terms.
             PolicyError: The releases are of other terms than the zone's.
         """
-        epoch, standing = self.epoch, self._standing
-        assert standing is not None
+        standing = self._standing
+        if standing is None or standing.terms is None:
+            raise LedgerError(
+                f"the ledger of zone {self.service.id!r} has no terms; open it again."
+            )
         if self._state is None:
             self._state = initial_state(self.service, standing)
         if self._state.public is None:
             self._state = self._with_rates(self._state)
         while self._pending:
             release = self._pending[0]
-            state = self._state_before(self._state, release.t)
+            state = self._kept_up(self._state, release.t)
             if release.source == "readings":
-                state = replay(state, release.in_epoch(epoch))
+                state = replay(state, release.in_week(self._first))
             else:
                 state = skip(state, release.rate)
             self._state = state
@@ -193,13 +180,13 @@ class Replay:
         for release in self._pending:
             if release.source == "readings":
                 state = check_terms(state, release.digest)
-        add_rates(rates, self._pending, self.epoch.first, self.service.fallback_rate)
+        add_rates(rates, self._pending, self._first, self.service.fallback_rate)
         self._pending.clear()
         return replace(state, rates=tuple(rates))
 
-    def _state_before(self, state: State, t: int) -> State:
+    def _kept_up(self, state: State, t: int) -> State:
         """The state before the zone's step t; steps without a release keep the last rate."""
-        steps = t - self.epoch.first - len(state.rates)
+        steps = t - self._first - len(state.rates)
         rate = state.rates[-1] if state.rates else self.service.fallback_rate
         return skip(state, rate, steps) if steps > 0 else state
 
@@ -212,14 +199,13 @@ class Replay:
         public = self._reader()
         while self._unread:
             self._learn_next()
-        public.reach(self.epoch.first + len(state.rates))
+        public.reach(self._first + len(state.rates))
         return public.knowledge
 
     def _reader(self) -> PublicReplay:
         if self._public is None:
             assert self._standing is not None
-            earlier = releases_before(self._standing)
-            self._public = PublicReplay(self.service, self.epoch.first, earlier)
+            self._public = PublicReplay(self.service, releases_before(self._standing, self._first))
         return self._public
 
     def _learn_next(self) -> None:
@@ -228,7 +214,7 @@ class Replay:
 
     def reach(self, t: int) -> None:
         """Advance to the zone's step t; steps before it without a release stay without one."""
-        self._state = self._state_before(self.state, t)
+        self._state = self._kept_up(self.state, t)
 
     def learn(self, releases: int) -> None:
         """Take at most so many releases into public knowledge, so that a forecast need not."""
@@ -245,8 +231,9 @@ class Replay:
         Returns:
             None before the first release, and after steps without one.
         """
-        state, current = self.state, self._standing.current if self._standing else ()
-        if not current or state.t != self.epoch.step(current[-1].t) + 1:
+        state, standing = self.state, self._standing
+        current = standing.current_from(self._first) if standing else ()
+        if not current or self._first + state.t != current[-1].t + 2:
             return None
         public = state.public
         if public is None and self._public is not None and not self._unread:
@@ -264,19 +251,20 @@ class Replay:
                 `to_arrays`.
 
         Returns:
-            Whether it has the state of this epoch after that release; else nothing has changed.
+            Whether it has the state of this week after that release; else nothing has changed.
         """
-        standing, epoch = self._standing, self.epoch
+        standing = self._standing
         assert standing is not None
-        n = bisect_right(standing.current, checkpoint.seq, key=lambda release: release.seq)
-        earlier, later = standing.current[:n], standing.current[n:]
+        current = standing.current_from(self._first)
+        n = bisect_right(current, checkpoint.seq, key=lambda release: release.seq)
+        earlier, later = current[:n], current[n:]
         last = (earlier[-1].seq, earlier[-1].head) if earlier else None
-        if checkpoint.terms != epoch.digest or last != (checkpoint.seq, checkpoint.head):
+        if checkpoint.terms != digest_of(self.service) or last != (checkpoint.seq, checkpoint.head):
             return False
         arrays = decode(checkpoint.state)
-        public = PublicReplay(self.service, epoch.first)  # what it knows is in the checkpoint
+        public = PublicReplay(self.service)  # what it knows is in the checkpoint
         state = initial_state(self.service, standing, followed=False)
-        add_rates(public.rates, earlier, epoch.first, self.service.fallback_rate)
+        add_rates(public.rates, earlier, self._first, self.service.fallback_rate)
         learned = "weights" in arrays
         if not (learned or state.public is None) or "rates" not in arrays:
             return False
@@ -296,12 +284,8 @@ class Replay:
         return True
 
 
-def _paid(releases: Iterable[ReleaseRecord]) -> Iterator[ReleaseRecord]:
-    return (release for release in releases if release.source == "readings")
-
-
 def last_block(standing: LedgerState) -> Mapping[str, int]:
-    """The block of steps whose loss was booked last in the present epoch.
+    """The block of steps whose loss was booked last under the present terms.
 
     Args:
         standing: The zone's ledger state.
@@ -314,8 +298,12 @@ def last_block(standing: LedgerState) -> Mapping[str, int]:
 
 
 def last_release(standing: LedgerState) -> ReleaseRecord | None:
-    """The last release from readings of the present epoch; None before any."""
-    return next(_paid(reversed(standing.current)), None)
+    """The last release from readings under the present terms; None before any."""
+    since = 0 if standing.terms is None else standing.terms.seq
+    for release in reversed(standing.releases):
+        if release.seq < since or release.source == "readings":
+            return release if release.seq > since else None
+    return None
 
 
 def _digest(rates: Iterable[float]) -> NDArray[np.uint8]:
@@ -324,42 +312,40 @@ def _digest(rates: Iterable[float]) -> NDArray[np.uint8]:
 
 
 def initial_state(service: ZoneService, standing: LedgerState, *, followed: bool = True) -> State:
-    """The mechanism's state before step 1 of the present epoch.
+    """The mechanism's state before the first step of a week.
 
     Args:
-        service: The zone under the epoch's terms.
+        service: The zone over that week.
         standing: The zone's ledger state.
-        followed: Whether public knowledge has the releases of earlier epochs.
+        followed: Whether public knowledge has the releases before the week.
 
     Returns:
-        The state, from which the epoch's releases are replayed.
+        The state, from which the week's releases are replayed.
     """
-    epoch = standing.epoch
-    state = first_state(service)
-    if followed and epoch is not None and state.public is not None:
-        earlier = releases_before(standing)
-        knowledge = with_earlier_releases(state.public, earlier, epoch.first)
-        state = replace(state, public=knowledge)
+    state, first = first_state(service), service.begins // service.seconds
+    if followed and state.public is not None:
+        earlier = releases_before(standing, first)
+        state = replace(state, public=with_earlier_releases(state.public, earlier, first))
     return state
 
 
-def releases_before(standing: LedgerState) -> Sequence[ReleaseRecord]:
-    """The releases of the epochs before the present one, in order."""
-    return standing.releases[: len(standing.releases) - len(standing.current)]
+def releases_before(standing: LedgerState, first: int) -> Sequence[ReleaseRecord]:
+    """The releases before a week of the present terms that begins with step `first`, in order."""
+    return standing.releases[: len(standing.releases) - len(standing.current_from(first))]
 
 
 def with_earlier_releases(
     public: Knowledge, earlier: Sequence[ReleaseRecord], first: int
 ) -> Knowledge:
-    """Public knowledge before an epoch's first step, where it follows releases.
+    """Public knowledge before a week's first step, where it follows releases.
 
-    An estimator that follows releases goes on from epoch to epoch, from the last one with steps of
-    another length on.
+    An estimator that follows releases goes on from week to week, from the last steps of another
+    length on.
 
     Args:
-        public: As the epoch's terms begin it.
-        earlier: Releases of earlier epochs, in order.
-        first: The zone's step that the epoch begins with.
+        public: As the zone's terms begin it.
+        earlier: Releases before the week, in order.
+        first: The zone's step that the week begins with.
 
     Returns:
         The knowledge with what those releases say; unchanged by the model alone.

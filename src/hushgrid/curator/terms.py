@@ -1,31 +1,522 @@
-"""The terms of a zone's file beside those of its ledger; the zone from week to week."""
+"""Terms: what holds by a zone's file and what by its ledger, how terms begin, names of houses.
+
+The ledger has one record of terms for each time that they changed. All that a week needs follows
+from it and from the file, and is never written. A house has a pseudonym in public records: the same
+one each time, and no hint at its meter.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import NamedTuple
+from functools import lru_cache
+from itertools import accumulate, groupby
+from typing import Any, NamedTuple
 
-from hushgrid.curator.epoch import (
-    first_state,
-    interval_promise,
-    occupancy_digest,
-    roster_digest,
-    terms_differ,
-    window_promise,
-)
-from hushgrid.errors import LedgerError, PlanError
+import numpy as np
+
+from hushgrid._numbers import canonical_digest
+from hushgrid.accounting.temporal import contradicted_houses
+from hushgrid.errors import LedgerError, MeterError, MeterRetryError, PlanError, PolicyError
 from hushgrid.files.deployment import Deployment, ZoneService
-from hushgrid.files.weeks import placed, week_of
+from hushgrid.files.weeks import in_week, placed
+from hushgrid.mechanism.digest import policy_fields, tariff_fields, zone_fields
+from hushgrid.mechanism.policy import Policy
+from hushgrid.mechanism.release import State, init
 from hushgrid.stores.ledger import is_there, open_store
 from hushgrid.stores.ledger.chain import Checkpointed, LedgerStore, fold
-from hushgrid.stores.ledger.records import EpochRecord, LedgerState
+from hushgrid.stores.ledger.records import (
+    HOUSE_DIGITS,
+    ChargeRecord,
+    LedgerState,
+    Record,
+    StatedModels,
+    TermsRecord,
+    TransferRecord,
+    canonical,
+    terms_name,
+)
+from hushgrid.stores.ledger.writer import Ledger, Signer
+from hushgrid.stores.meters.columns import IntervalSource
+
+_PURPOSE = hashlib.sha256(b"hushgrid-house/1\n").hexdigest()
+
+
+def house_names(key: Signer, meters: Iterable[str]) -> Iterator[str]:
+    """A pseudonym for each meter id; linking them needs the key.
+
+    Ed25519 signs a text the same way each time, so a signature that is never published is a secret
+    that needs no file of its own.
+
+    Args:
+        key: The service's signing key.
+        meters: Meter ids.
+
+    Yields:
+        32 hexadecimal digits for each.
+    """
+    secret = bytes.fromhex(key.sign(_PURPOSE))
+    for meter in meters:
+        yield hmac.digest(secret, f"house\n{meter}".encode(), "sha256").hex()[:32]
+
+
+# ---- what a record of terms states
+
+
+def terms_record(service: ZoneService, houses: str = "") -> TermsRecord:
+    """The record with which a zone's terms begin.
+
+    Args:
+        service: The zone, over any week.
+        houses: Names of its houses, see `TermsRecord`.
+
+    Returns:
+        The record.
+    """
+    first_week = service if service.begins == service.since else in_week(service, first_of(service))
+    promised = interval_promise(service) is not None
+    return TermsRecord(
+        **_stated(service),
+        digest=digest_of(service),
+        first=first_of(service),
+        houses=houses,
+        models=stated_models(first_week) if promised else None,
+    )
+
+
+@lru_cache(maxsize=256)
+def digest_of(service: ZoneService) -> str:
+    """The digest of a zone's terms, whenever they begin; it is in each of its releases.
+
+    Args:
+        service: The zone, over any week.
+
+    Returns:
+        64 hexadecimal digits.
+
+    Raises:
+        PolicyError: The zone was read without its plan.
+    """
+    if not service.planned:
+        raise PolicyError(
+            f"zone {service.id!r} was read without its plan, and its noise is not known; read its"
+            " file with load_deployment(path)."
+        )
+    return terms_name(_stated(service))
+
+
+def _stated(service: ZoneService) -> dict[str, Any]:
+    """The fields of a record of terms by which they are named."""
+    scenario = service.scenario if service.pattern is None else service.pattern.scenario
+    return {
+        "seconds": service.seconds,
+        "zone": canonical_digest(zone_fields(scenario.zone)),
+        "tariff": tariff_fields(scenario.tariff),
+        "occupancy": occupancy_digest(service),
+        "consumption": scenario.consumption.digest,
+        "promise": _promise_fields(service),
+        "plan": _plan_fields(service.policy if service.week is None else service.week),
+        "roster": roster_digest(service),
+        "time_zone": None if service.pattern is None else service.time_zone,
+    }
+
+
+def _promise_fields(service: ZoneService) -> dict[str, Any]:
+    promise, policy = service.promise, service.policy
+    fields: dict[str, Any] = {
+        "secret": "step" if promise is None else promise.secret,
+        "epsilon": float(policy.epsilon if promise is None else promise.epsilon),
+        "eta": float(policy.eta),
+    }
+    if promise is not None and promise.window is not None:
+        fields["window"] = promise.window
+    if service.eta_set_by:
+        fields["eta_set_by"] = service.eta_set_by
+    return fields
+
+
+def _plan_fields(policy: Policy) -> dict[str, Any]:
+    """The policy of a week, its blocks of steps as rows: length, loss, how many alike follow."""
+    schedule, keys = policy.schedule, policy_fields(policy)
+    lengths = schedule.lengths or (1,) * policy.horizon
+    losses = (float(policy.epsilon_at(first)) for first in accumulate((1, *lengths[:-1])))
+    alike = groupby(zip(lengths, losses, strict=True))
+    blocks = [[*block, len(list(run))] for block, run in alike]
+    for key in ("epsilon", "eta", "horizon", *schedule.terms):
+        keys.pop(key, None)
+    return {"blocks": blocks, **keys}
+
+
+def stated_models(service: ZoneService) -> StatedModels:
+    """The models of a zone as the record of its terms has them: chains that houses follow.
+
+    Args:
+        service: The zone from the first step of its terms on.
+
+    Returns:
+        See `TermsRecord`.
+    """
+    reach, entries = first_state(service).scheduler.zone.bound, []
+    _, _, models = chains_of(service)
+    for model, (slots, *moves) in zip(service.scenario.models, models, strict=True):
+        piece, chains = model.chains[0], []
+        for chain, matrices in zip(np.unique(piece.chain_of), moves, strict=True):
+            houses = piece.members[piece.chain_of == chain, 0]
+            law = piece.initial[chain].tolist()
+            chains.append({"law": law, "moves": matrices, "reach": float(reach[houses].max())})
+        entries.append({"slots": slots, "chains": chains})
+    return tuple(entries)
+
+
+def chains_of(service: ZoneService) -> tuple[Any, ...]:
+    """How the houses of a zone move; see `TermsRecord.chains`.
+
+    Args:
+        service: The zone.
+
+    Returns:
+        Equal to that of a record of terms where all houses move alike.
+    """
+    pattern = service.pattern
+    models = (service if pattern is None else pattern).scenario.models
+    chains = []
+    for model in models:
+        piece = model.chains[0]
+        moves = piece.transition[:, np.unique(piece.chain_of)].swapaxes(0, 1)
+        matrices = [tuple(map(tuple, rows.reshape(-1, 4).tolist())) for rows in moves]
+        chains.append((tuple(model.calendar.slots.tolist()), *matrices))
+    return service.seconds, None if pattern is None else service.time_zone, chains
+
+
+def interval_promise(service: ZoneService) -> float | None:
+    """What all releases together may say about one interval of a house; None: not promised."""
+    promise = service.promise
+    return promise.epsilon if promise is not None and promise.secret == "interval" else None
+
+
+def window_promise(service: ZoneService) -> tuple[int, float] | None:
+    """The window [s] and epsilon of a promise about windows; None: not promised."""
+    promise = service.promise
+    if promise is None or promise.window is None:
+        return None
+    return promise.window, promise.epsilon
+
+
+def occupancy_digest(service: ZoneService) -> str:
+    """Names the models of a zone at all times.
+
+    Args:
+        service: The zone, over any week.
+
+    Returns:
+        64 hexadecimal digits.
+    """
+    scenario = service.scenario if service.pattern is None else service.pattern.scenario
+    time_zone = None if service.pattern is None else service.time_zone
+    models = [model.digest for model in scenario.models]
+    return canonical_digest(
+        {"format": "hushgrid-occupancy/1", "models": models, "time_zone": time_zone}
+    )
+
+
+def roster_digest(service: ZoneService) -> str:
+    """SHA-256 over the meter ids in house order, a line each.
+
+    Where houses have further registers, an empty line follows, and a line for each of them: the
+    house's place from 0, 1 or -1 for what is fed in, and its id.
+
+    Args:
+        service: The zone.
+
+    Returns:
+        64 hexadecimal digits.
+    """
+    lines = list(service.meters)
+    if service.registers:
+        lines += ["", *(f"{house} {sign} {meter}" for house, meter, sign in service.registers)]
+    return hashlib.sha256("".join(f"{line}\n" for line in lines).encode()).hexdigest()
+
+
+def first_of(service: ZoneService) -> int:
+    """The zone's first step under its terms."""
+    return service.since // service.seconds
+
+
+def first_state(service: ZoneService) -> State:
+    """The mechanism's state before the first step of a zone's week.
+
+    Args:
+        service: The zone over that week.
+
+    Returns:
+        The state.
+
+    Raises:
+        PolicyError: The zone was read without its plan.
+    """
+    digest = digest_of(service)
+    state = init(*service.scenario.terms, service.policy, days=service.days)
+    return replace(state, digest=digest)
+
+
+# ---- how terms begin
+
+
+def begin(
+    service: ZoneService,
+    ledger: Ledger,
+    meters: IntervalSource,
+    key: Signer,
+    new_terms: bool,
+) -> None:
+    """Check that a zone's terms are the ledger's; record them where it has none, or if asked to.
+
+    Args:
+        service: The zone of the service file.
+        ledger: Its ledger, open for writing.
+        meters: The meter store.
+        key: The service's signing key.
+        new_terms: Record the file's terms whether or not there are others.
+    """
+    standing = ledger.standing
+    check_all_here(service, standing, key, new_terms=new_terms)
+    if standing.terms is None or new_terms:
+        names = "".join(sorted(name[:HOUSE_DIGITS] for name in house_names(key, service.meters)))
+        entry = terms_record(service, names)
+        check_models_agree(service)
+        if new_terms:
+            check_new(service, standing)
+            ledger.check(entry)
+            _check_open(service, standing, meters)
+            # after all checks: it cannot be undone. Refused while readings of the old one are open
+            _new_roster(service, meters)
+        ledger.write(entry)
+    else:
+        check_same(service, standing)
+    charge(service, ledger)
+
+
+def _check_open(service: ZoneService, standing: LedgerState, meters: IntervalSource) -> None:
+    """Refuse to begin with an interval that terms of another roster have closed ahead.
+
+    Those terms are set aside. The interval gets no readings, and what is closed would not show any
+    more what was published and lost.
+    """
+    closed = meters.last_closed(service.id)
+    ahead = any(terms.begins > service.begins for terms in standing.terms_records)
+    if ahead and closed is not None and closed >= service.begins:
+        raise LedgerError(
+            f"begins of zone {service.id!r} is {service.begins}, but its meter store is closed up"
+            f" to the interval that begins at {closed} (Unix time); give a later begins, or set"
+            " stores.meters to a new place."
+        )
+
+
+def check_all_here(
+    service: ZoneService, standing: LedgerState, key: Signer, *, new_terms: bool
+) -> None:
+    """Refuse a roster with a house that left: its further spending would not follow it.
+
+    And present terms with a house that came since they were recorded: what was published elsewhere
+    while the house was away has no part in their account.
+
+    Args:
+        service: The zone.
+        standing: Its ledger state.
+        key: The service's signing key, for the names of houses.
+        new_terms: The zone's terms are to begin.
+
+    Raises:
+        LedgerError: A house of the roster has moved to another zone, or came back from one.
+    """
+    moved, present = standing.moved, None if new_terms else standing.terms
+    for house, name in enumerate(house_names(key, service.meters) if moved else (), 1):
+        last = moved.get(name)
+        if last is not None and last.direction == "out":
+            raise LedgerError(
+                f"house {house} of zone {service.id!r} has moved to zone {last.other!r}; take"
+                " its meter out of the roster and begin new terms with hushgrid serve --yes."
+            )
+        if last is not None and present is not None and last.seq > present.seq:
+            raise LedgerError(
+                f"house {house} of zone {service.id!r} came from zone {last.other!r} after the"
+                " present terms were recorded, which do not count what was published there; begin"
+                " new terms with hushgrid serve --yes."
+            )
+
+
+def check_moves(
+    zones: Sequence[ZoneService], store: LedgerStore, key: Signer, *, new_terms: bool
+) -> None:
+    """Refuse a roster with a house of another zone whose spending has not come along.
+
+    A house that terms of another zone in the ledger have, and the last terms of its own zone have
+    not, needs a transfer on record. Terms that published nothing have no part in it.
+
+    Args:
+        zones: The zones as they are to run.
+        store: The ledger; it is only read.
+        key: The service's signing key, for the names of houses.
+        new_terms: All zones begin new terms; False: those without any are checked, and those
+            whose last record is no release, since the present terms may have published nothing.
+
+    Raises:
+        LedgerError: The transfer was never made, or its records are lost.
+    """
+    new = [service for service in zones if new_terms or not _goes_on(store, service.id)]
+    pasts = {service.id: _past(store, service.id) for service in new}
+    gained = dict[str, dict[str, int]]()
+    for zone in new:
+        last, names = pasts[zone.id].last, enumerate(house_names(key, zone.meters), 1)
+        gained[zone.id] = {name: n for n, name in names if name[:HOUSE_DIGITS] not in last}
+    for origin in store.zones() if any(gained.values()) else ():
+        houses = (pasts.get(origin) or _past(store, origin)).houses
+        for zone in new:
+            arrivals = pasts[zone.id].arrivals
+            for name, n in gained[zone.id].items() if origin != zone.id else ():
+                if name[:HOUSE_DIGITS] in houses and name not in arrivals:
+                    raise LedgerError(
+                        f"house {n} of zone {zone.id!r} was in zone {origin!r}, and no transfer is"
+                        " on record: what it has spent there would be forgotten. Run hushgrid"
+                        " ledger transfer while it is in that roster (begin terms with it there"
+                        " where it no longer is); if that was done and its records are lost, run"
+                        " the same hushgrid ledger transfer again."
+                    )
+
+
+def _goes_on(store: LedgerStore, zone: str) -> bool:
+    try:
+        head = store.head(zone)
+    except LedgerError:  # a zone whose ledger is damaged is refused where it is opened
+        return True
+    return head is not None and head.kind == "release"
+
+
+class _Past(NamedTuple):
+    """Houses of a zone's terms that published something, and those that came and did not leave."""
+
+    houses: frozenset[str]
+    last: frozenset[str]  # of the last of these terms
+    arrivals: set[str]
+
+
+def _past(store: LedgerStore, zone: str) -> _Past:
+    houses = last = present = frozenset[str]()
+    arrivals = set[str]()
+    for record in store.records(zone):
+        if record.kind == "terms":
+            present = TermsRecord.from_record(record).house_names
+        elif record.kind == "transfer":
+            moved = TransferRecord.from_record(record)
+            (arrivals.add if moved.direction == "in" else arrivals.discard)(moved.house)
+        elif record.kind in ("release", "gap", "charge") and last is not present:
+            last, houses = present, houses | present
+    return _Past(houses, last, arrivals)
+
+
+def check_same(service: ZoneService, standing: LedgerState) -> None:
+    """Refuse terms that are not those of the ledger.
+
+    Args:
+        service: The zone.
+        standing: Its ledger state.
+
+    Raises:
+        LedgerError: The ledger has no terms, or others.
+    """
+    if standing.terms is None:
+        raise LedgerError(f"the ledger of zone {service.id!r} has no terms; start the service.")
+    if digest_of(service) != standing.terms.digest:
+        raise LedgerError(
+            f"the terms of zone {service.id!r} are not those of its ledger"
+            f" ({standing.terms.digest[:12]}); put them back, or begin them with hushgrid serve"
+            " --yes."
+        )
+
+
+def check_models_agree(service: ZoneService) -> None:
+    """Refuse an interval promise under models that contradict each other in a week.
+
+    Args:
+        service: The zone over that week.
+
+    Raises:
+        LedgerError: At some step one has a house at home for certain, another away.
+    """
+    models = service.scenario.models
+    if interval_promise(service) is None:
+        return
+    if contradicted_houses(models, service.policy.horizon).any():
+        raise LedgerError(
+            f"models of zone {service.id!r} contradict each other: at some time of its week one has"
+            " a house at home for certain, another away. Every price says which is right, so"
+            " there is no promise about one interval; give one of them, or the secret step."
+        )
+
+
+def check_new(service: ZoneService, standing: LedgerState) -> None:
+    """Refuse new terms that begin before the end of what is published; changes nothing.
+
+    Args:
+        service: The zone with the new terms.
+        standing: Its ledger state.
+
+    Raises:
+        LedgerError: A step of the new terms is published already or lies in a gap, or a gap is
+            not booked.
+    """
+    if standing.gap is not None:
+        raise LedgerError(
+            f"terms of zone {service.id!r} follow a gap (steps {standing.gap.first} to"
+            f" {standing.gap.last}) that is not booked; run hushgrid resume first."
+        )
+    if service.begins < standing.reach:
+        raise LedgerError(
+            f"begins of zone {service.id!r} is {service.begins} but what is published or booked as"
+            f" lost reaches to {standing.reach} (Unix time); give a later begins for the new terms."
+        )
+
+
+def _new_roster(service: ZoneService, meters: IntervalSource) -> None:
+    """Set the new terms' roster in the meter store; an empty store takes any."""
+    try:
+        meters.open_zone(*service.roster)
+    except MeterRetryError:
+        raise
+    except MeterError:
+        meters.reopen(
+            service.id, service.meters, service.seconds, service.begins, service.registers
+        )
+
+
+def charge(service: ZoneService, ledger: Ledger) -> None:
+    """Charge what pooled models have cost every house, unless that is on record.
+
+    Args:
+        service: The zone.
+        ledger: Its ledger, open for writing.
+    """
+    provenance = service.learned
+    if provenance.epsilon > 0:
+        match = re.fullmatch("[0-9a-f]{64}", provenance.digest)
+        name = provenance.digest if match else service.scenario.models[0].digest
+        if name not in ledger.standing.charged:
+            entry = ChargeRecord(
+                "models", float(provenance.epsilon), name, max(provenance.homes, 1)
+            )
+            ledger.write(entry)
+
+
+# ---- the terms of a file beside those of the ledger
 
 
 def as_begun(deployment: Deployment) -> Deployment:
-    """The service with each zone's policy as its epoch has it.
+    """The service with each zone's terms from the time on that its ledger has them.
 
     Args:
         deployment: The service as its file is now.
@@ -33,36 +524,58 @@ def as_begun(deployment: Deployment) -> Deployment:
     Returns:
         The service as its ledger began it; as given where there is no ledger.
     """
-    if not is_there(deployment.ledger):
-        return deployment
-    try:
-        opened = open_store(deployment.ledger, create=False, still=True)
-    except LedgerError:  # not made yet; anything else is raised where it is opened for writing
+    opened = _opened(deployment)
+    if opened is None:
         return deployment
     with opened as store:
         zones = [_as_begun(zone, store) for zone in deployment.zones]
     return replace(deployment, zones=tuple(zones))
 
 
+def _opened(deployment: Deployment) -> LedgerStore | None:
+    """The ledger, to read; None where there is none."""
+    if not is_there(deployment.ledger):
+        return None
+    try:
+        return open_store(deployment.ledger, create=False, still=True)
+    except LedgerError:  # not made yet; anything else is raised where it is opened for writing
+        return None
+
+
 def _as_begun(service: ZoneService, store: LedgerStore) -> ZoneService:
-    epoch = _last_epoch(store, service.id)
-    return service if epoch is None else zone_as_begun(service, epoch)
+    terms = _last_terms(store, service.id)
+    return service if terms is None else zone_as_begun(service, terms)
 
 
-def _last_epoch(store: LedgerStore, zone: str) -> EpochRecord | None:
-    """The last record of an epoch; None where there is none, or the ledger is damaged.
+def _last_terms(store: LedgerStore, zone: str) -> TermsRecord | None:
+    """The last terms on record; None where there are none, or the ledger is damaged.
 
     A zone whose ledger is damaged is refused where it is opened.
     """
     try:
-        if isinstance(store, Checkpointed):  # no other record need be read
-            newest = store.newest(zone, "epoch")
-        else:
-            epochs = [record for record in store.records(zone) if record.kind == "epoch"]
-            newest = epochs[-1] if epochs else None
-        return None if newest is None else EpochRecord.from_record(newest)
+        newest = _newest(store, zone, "terms")
+        return None if newest is None else TermsRecord.from_record(newest)
     except LedgerError:
         return None
+
+
+def _newest(store: LedgerStore, zone: str, kind: str) -> Record | None:
+    if isinstance(store, Checkpointed):  # no other record need be read
+        return store.newest(zone, kind)
+    return max(
+        (record for record in store.records(zone) if record.kind == kind),
+        key=lambda record: record.seq,
+        default=None,
+    )
+
+
+def _at_last(service: ZoneService, store: LedgerStore) -> ZoneService:
+    """The zone over the week of its last release."""
+    try:
+        newest = _newest(store, service.id, "release")
+    except LedgerError:  # as `_last_terms`
+        newest = None
+    return service if newest is None else in_week(service, newest.body["t"])
 
 
 class Changes(NamedTuple):
@@ -83,30 +596,25 @@ def changes_of(deployment: Deployment, now: float) -> Changes:
 
     Args:
         deployment: The service as its file is now.
-        now: [UTC epoch s]
+        now: [UTC s]
 
     Returns:
         The service as it would run, and what changes.
     """
-    if not is_there(deployment.ledger):
-        return Changes(deployment, {})
-    try:
-        opened = open_store(deployment.ledger, create=False, still=True)
-    except LedgerError:  # not made yet; anything else is raised where it is opened for writing
+    opened = _opened(deployment)
+    if opened is None:
         return Changes(deployment, {})
     zones, changed = list[ZoneService](), dict[str, str]()
     with opened as store:
         for zone in deployment.zones:
-            epoch = _last_epoch(store, zone.id)
-            if epoch is None:
-                zones.append(zone)
-                continue
-            epoch_zone = zone_as_begun(zone, epoch)
-            if terms_differ(epoch_zone, epoch):
+            terms = _last_terms(store, zone.id)
+            if terms is not None and digest_of(zone) != terms.digest:
                 standing = fold(store.records(zone.id))
-                epoch_zone = placed(zone, next_border(zone, standing, now))
-                changed[zone.id] = change_of(epoch_zone, standing)
-            zones.append(epoch_zone)
+                running_zone = placed(zone, next_border(zone, standing, now))
+                changed[zone.id] = change_of(running_zone, standing)
+            else:
+                running_zone = _at_last(_as_begun(zone, store), store)
+            zones.append(running_zone)
     return Changes(replace(deployment, zones=tuple(zones)), changed)
 
 
@@ -122,14 +630,13 @@ def under_ledger_terms(deployment: Deployment, store: LedgerStore) -> Changes:
     """
     zones, sentences = list[ZoneService](), dict[str, str]()
     for zone in deployment.zones:
-        epoch = _last_epoch(store, zone.id)
-        epoch_zone = zone if epoch is None else zone_as_begun(zone, epoch)
-        if epoch is None or not terms_differ(epoch_zone, epoch):
-            zones.append(epoch_zone)
+        terms = _last_terms(store, zone.id)
+        if terms is None or digest_of(zone) == terms.digest:
+            zones.append(_at_last(_as_begun(zone, store), store))
             continue
         sentences[zone.id] = (
-            f"zone {zone.id}: {_differing(epoch_zone, epoch)} of the file are not those of the"
-            " ledger; this curator does not serve the zone, give it the file of the active one."
+            f"zone {zone.id}: {_differing(zone, terms)} of the file are not those of the ledger;"
+            " this curator does not serve the zone, give it the file of the active one."
         )
     return Changes(replace(deployment, zones=tuple(zones)), sentences)
 
@@ -157,10 +664,10 @@ def next_border(service: ZoneService, standing: LedgerState, now: float) -> int:
     Args:
         service: The zone with these terms.
         standing: Its ledger.
-        now: [UTC epoch s]
+        now: [UTC s]
 
     Returns:
-        [UTC epoch s], on a border of intervals.
+        [UTC s], on a border of intervals.
     """
     newest, windows = standing.latest_account, standing.latest_windows
     ends = [standing.reach, now, service.begins]  # the file may name a later start
@@ -174,13 +681,13 @@ def change_of(service: ZoneService, standing: LedgerState) -> str:
 
     Args:
         service: The zone from their first interval on.
-        standing: Its ledger, which has an epoch.
+        standing: Its ledger, which has terms.
 
     Returns:
         A sentence.
     """
-    assert standing.epoch is not None
-    difference = _differing(service, standing.epoch)
+    assert standing.terms is not None
+    difference = _differing(service, standing.terms)
     at = _utc(service.begins)
     return (
         f"zone {service.id}: {difference} of the file begin at {at}; what is published stays"
@@ -188,83 +695,44 @@ def change_of(service: ZoneService, standing: LedgerState) -> str:
     )
 
 
-def _differing(service: ZoneService, epoch: EpochRecord) -> str:
-    """In what the terms of a zone differ from those of an epoch, as far as its record says."""
-    parts = list[str]()
-    window = None if epoch.window is None else tuple(epoch.window)
-    before = (epoch.interval, window)
-    if before != (interval_promise(service), window_promise(service)):
-        parts.append("the promise")
-    if epoch.occupancy != occupancy_digest(service):
-        parts.append("the occupancy models")
-    if epoch.roster != roster_digest(service):
-        parts.append("the meters")
-    if epoch.seconds != service.seconds:
-        parts.append("the interval")
-    return ", ".join(parts) or "the policy, the tariff or the laws of consumption"
+_NAMES = {
+    "promise": "the promise",
+    "occupancy": "the occupancy models",
+    "roster": "the meters",
+    "seconds": "the interval",
+    "zone": "the contracts",
+    "tariff": "the tariff",
+    "consumption": "the laws of consumption",
+    "time_zone": "the time zone",
+    "plan": "the plan",
+}
+
+
+def _differing(service: ZoneService, terms: TermsRecord) -> str:
+    """In what the terms of a zone differ from those on record."""
+    body = terms.to_body()
+    fields = _stated(service)
+    differ = (name for name in _NAMES if canonical(fields[name]) != canonical(body[name]))
+    return ", ".join(_NAMES[name] for name in differ)
 
 
 def _utc(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def zone_as_begun(service: ZoneService, epoch: EpochRecord) -> ZoneService:
-    """The zone with the terms of its file over the steps of an epoch; see `as_begun`.
+def zone_as_begun(service: ZoneService, terms: TermsRecord) -> ZoneService:
+    """The zone with the terms of its file from the time on at which others begin; see `as_begun`.
 
     Args:
         service: The zone as its file is now.
-        epoch: The epoch.
+        terms: The terms on record.
 
     Returns:
-        The zone. Its digest is the epoch's where the terms are the same. As given where its steps
-        have another length, or its promise cannot be kept.
+        The zone; as given where its steps have another length, or its promise cannot be kept.
     """
-    begins = epoch.first * epoch.seconds
-    if epoch.seconds != service.seconds or begins == service.begins:
+    if terms.seconds != service.seconds or terms.begins == service.begins:
         return service
     try:
-        return placed(service, begins)
+        return placed(service, terms.begins)
     except PlanError:
         return service
-
-
-def zone_in_epoch(service: ZoneService, digest: str, first: int) -> ZoneService | None:
-    """The zone as it ran in an epoch, if all but its times is as it is now.
-
-    Args:
-        service: The zone as its file is now.
-        digest: The epoch's terms, as its record has them.
-        first: The zone's step at which it began.
-
-    Returns:
-        The zone in that epoch; None where its terms were others.
-    """
-    begins = first * service.seconds
-    try:
-        epoch_zone = service if begins == service.begins else placed(service, begins)
-    except PlanError:
-        return None
-    return epoch_zone if first_state(epoch_zone).digest == digest else None
-
-
-def next_week(service: ZoneService, t: int) -> ZoneService | None:
-    """The zone with the same terms in the week of a later step.
-
-    Args:
-        service: The zone over the steps of its present week.
-        t: The zone's step that is next.
-
-    Returns:
-        The zone from the beginning of that week on; None where the step is in the present one.
-
-    Raises:
-        PlanError: The promise cannot be kept.
-    """
-    start, seconds = t * service.seconds, service.seconds
-    if start < service.ends:
-        return None
-    if service.pattern is not None:
-        first, _ = week_of(start, seconds, service.time_zone)
-        return placed(service, max(first, service.ends))
-    weeks = (start - service.begins) // (service.policy.horizon * seconds)
-    return placed(service, service.begins + weeks * service.policy.horizon * seconds)

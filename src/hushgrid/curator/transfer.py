@@ -10,9 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from hushgrid.curator.epoch import check_same, house_names
 from hushgrid.curator.gaps import look_for_loss
-from hushgrid.curator.terms import as_begun
+from hushgrid.curator.terms import as_begun, check_same, house_names
 from hushgrid.curator.zone_account import ZoneAccount
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import Deployment, ZoneService
@@ -49,7 +48,7 @@ def move(deployment: Deployment, meter: str, source: str, target: str, now: floa
         meter: The meter's id.
         source: The zone that it leaves.
         target: The zone that it comes to.
-        now: [UTC epoch s]
+        now: [UTC s]
 
     Returns:
         What was written.

@@ -25,8 +25,9 @@ from hushgrid.accounting.account import (
     WindowAccount,
     WindowPromise,
 )
-from hushgrid.curator.epoch import (
+from hushgrid.curator.terms import (
     chains_of,
+    first_of,
     interval_promise,
     occupancy_digest,
     roster_digest,
@@ -34,8 +35,9 @@ from hushgrid.curator.epoch import (
 )
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import ZoneService
-from hushgrid.files.weeks import Steps, placed, scenario_over
+from hushgrid.files.weeks import Steps, in_week, scenario_over, settled
 from hushgrid.mechanism.scheduler import Calibration, Scheduler
+from hushgrid.model.occupancy import OccupancyModel
 from hushgrid.planning.planner import Task
 from hushgrid.planning.windows import window_loss
 from hushgrid.stores.ledger.records import (
@@ -53,7 +55,7 @@ Figures = tuple[IntervalAccount, ...]  # one for each model, with a row for each
 WORTH = 0.1  # of the planned loss: below it the public forecast is published instead
 _NEAR = 1e-3  # by which the room for later blocks may be short of what they are planned to need
 _LESS = (0.5, 0.25)  # of the plan: shares that may go on for ever where the whole of it may not
-_AHEAD = 192  # steps after an epoch's last block that its room is planned for
+_AHEAD = 192  # steps after a week's last block that its room is planned for
 _SILENT = 40_000  # steps without a block that are followed one by one
 _MOST = sys.float_info.max  # stands for an infinite figure, which JSON has no number for
 
@@ -111,7 +113,7 @@ def from_rows(rows: AccountRows) -> IntervalAccount:
 
 
 def to_windows(account: WindowAccount) -> WindowRows:
-    """An account of windows as a record has it; times are UTC epoch seconds.
+    """An account of windows as a record has it; times are UTC seconds.
 
     Args:
         account: The account, which counts seconds.
@@ -145,15 +147,16 @@ def from_windows(rows: WindowRows) -> WindowAccount:
 
 
 class ZoneAccount:
-    """Decides which blocks of one epoch may be published.
+    """Decides which blocks of one week may be published.
 
     Args:
-        service: The zone under the epoch's terms.
+        service: The zone over that week.
     """
 
     def __init__(self, service: ZoneService) -> None:
         self._service = service
-        self._first = service.begins // service.seconds
+        self._first, self._since = service.begins // service.seconds, first_of(service)
+        self._weeks = [self]  # see `_at`
         self._promise, self._window = interval_promise(service), window_promise(service)
         self._ahead: dict[float, list[Floats]] = {}  # see `_rooms`
 
@@ -209,7 +212,7 @@ class ZoneAccount:
 
     @cached_property
     def _planned(self) -> tuple[Ints, list[Floats]]:
-        """The first step of every block of the epoch, from 1, and its planned losses.
+        """The first step of every block of the week, from 1, and its planned losses.
 
         (blocks,), and for each model (chains, blocks).
         """
@@ -222,7 +225,7 @@ class ZoneAccount:
     def _rooms(self, share: float = 1.0) -> list[Floats]:
         """What the blocks after each block say about its last step, at a share of the plan.
 
-        For each model (chains, blocks). After the epoch its own first blocks come again.
+        For each model (chains, blocks). After the week its own first blocks come again.
         """
         from hushgrid._kernels.account import rooms_ahead
 
@@ -243,25 +246,25 @@ class ZoneAccount:
         return rooms
 
     def _block(self, t: int) -> tuple[int, int, int]:
-        """Number from 0, first and last step of the block with the epoch's step t."""
-        horizon = self._service.policy.horizon
-        turns, index = divmod(t - 1, horizon)
-        first, last = self._service.policy.schedule.span(index + 1)
-        number = int(np.searchsorted(self._planned[0], first))
-        return number, first + turns * horizon, last + turns * horizon
+        """Number from 0, first and last step of the block with the week's step t."""
+        first, last = self._service.policy.schedule.span(t)
+        return int(np.searchsorted(self._planned[0], first)), first, last
 
-    @cached_property
-    def _next_week(self) -> ZoneAccount:
-        return ZoneAccount(placed(self._service, self._service.ends))
+    def _at(self, step: int) -> ZoneAccount:
+        """The account of the week with a step of the zone."""
+        start = step * self._service.seconds
+        for week in self._weeks:
+            if week._service.begins <= start < week._service.ends:
+                return week
+        self._weeks.append(ZoneAccount(in_week(self._service, step)))
+        return self._weeks[-1]
 
     def _planned_block(self, step: int) -> tuple[ZoneAccount, int, int, int]:
         """The account of the week with a step of the zone, then of the step's block in its plan.
 
         The number of the block from 0, and the zone's first and last step of it.
         """
-        week, service = self, self._service
-        while service.pattern is not None and step * service.seconds >= week._service.ends:
-            week = week._next_week
+        week = self._at(step)
         number, opens, closes = week._block(step - week._first + 1)
         return week, number, week._first + opens - 1, week._first + closes - 1
 
@@ -285,18 +288,18 @@ class ZoneAccount:
         figures = self._carried(newest, arrivals, unknown)
         settled = self._settled(standing)
         if newest is None or arrivals or unknown or not self._same(newest):
-            settled = max(settled, self._first - 1)
+            settled = max(settled, self._since - 1)
         promise = math.inf if newest is None or newest.promise is None else newest.promise
-        epoch_eve = min(self._first - 1, first - 1)  # steps up to it keep the promise of then
-        figures = self._after_silence(figures, settled, epoch_eve, promise)
+        eve = min(self._since, first) - 1  # steps before the terms keep the promise of then
+        figures = self._after_silence(figures, settled, eve, promise)
         promise = max(promise, self._promise or math.inf)
-        return self._after_silence(figures, max(settled, epoch_eve), first - 1, promise), False
+        return self._after_silence(figures, max(settled, eve), first - 1, promise), False
 
     def _settled(self, standing: LedgerState) -> int:
         """The last step that the figures on record are about; no block begins until it is over.
 
-        An epoch may begin inside a block of the one before, and a house come from a zone that is
-        ahead of this one.
+        Terms may begin inside a block of those before, and a house come from a zone that is ahead
+        of this one.
         """
         newest = standing.latest_account
         ends = [move.last for move in _arrivals(standing, newest)]
@@ -304,16 +307,21 @@ class ZoneAccount:
         return -(-max(ends, default=0) // self._service.seconds) - 1  # lengths of steps may differ
 
     def _new(self, first: int) -> tuple[Figures, bool]:
-        """Houses about which nothing was published: the law of the epoch's first step is known."""
+        """Houses about which nothing was published: the law of the terms' first step is known."""
+        service = self._service
+        models: Sequence[OccupancyModel] = self._task.kinds.models
+        if service.pattern is not None:
+            first_step = Steps(service.since, service.seconds, 1, service.time_zone)
+            models = settled(service.pattern, first_step).models
         figures = []
-        for model, chains in zip(self._task.kinds.models, self._chains, strict=True):
+        for model, chains in zip(models, self._chains, strict=True):
             law = model.chains[0].initial[chains]
             with np.errstate(divide="ignore"):
                 odds = np.log(law[:, 1]) - np.log(law[:, 0])
             figures.append(Account.interval((odds, odds)))
-        if first <= self._first:
+        if first <= self._since:
             return tuple(figures), True
-        inward = self._inward(self._first, first - 1)
+        inward = self._inward(self._since, first - 1)
         silent = []
         for account, matrices in zip(figures, inward, strict=True):
             matrices[:, 0] = np.eye(2)
@@ -324,10 +332,10 @@ class ZoneAccount:
 
     def _same(self, newest: RecordedAccount) -> bool:
         """Whether the figures on record are about the same houses under the same models."""
-        epoch, service = newest.epoch, self._service
-        agrees = epoch.seconds == service.seconds and epoch.occupancy == occupancy_digest(service)
-        agrees = agrees and epoch.roster == roster_digest(service)
-        return agrees and epoch.chains == self._moves
+        terms, service = newest.terms, self._service
+        agrees = terms.seconds == service.seconds and terms.occupancy == occupancy_digest(service)
+        agrees = agrees and terms.roster == roster_digest(service)
+        return agrees and terms.chains == self._moves
 
     def _carried(
         self,
@@ -382,8 +390,8 @@ class ZoneAccount:
 
         Args:
             standing: The zone's ledger; no release of the block is in it.
-            t: A step of the epoch, from 1.
-            scheduler: The calibration of the epoch's steps.
+            t: A step of the week, from 1.
+            scheduler: The calibration of the week's steps.
             rates: Rates published before the step [currency/kWh].
 
         Returns:
@@ -464,7 +472,7 @@ class ZoneAccount:
         return share
 
     def _span(self, standing: LedgerState, t: int) -> tuple[int, int]:
-        """The zone's first and last step of the block of the epoch's step t.
+        """The zone's first and last step of the block of the week's step t.
 
         It begins after what the figures on record are about.
         """
@@ -554,15 +562,15 @@ class ZoneAccount:
         return False if after is None else to_windows(after)
 
     def first_admitted(self, standing: LedgerState, t: int, scheduler: Scheduler) -> int | None:
-        """The first step of the epoch from a step on whose block the account admits.
+        """The first step of the week from a step on whose block the account admits.
 
         Args:
             standing: The zone's ledger; nothing from readings is published until that step.
-            t: A step of the epoch, from 1.
-            scheduler: The calibration of the epoch's steps, which does not depend on rates.
+            t: A step of the week, from 1.
+            scheduler: The calibration of the week's steps, which does not depend on rates.
 
         Returns:
-            The step: t, or the first of a later block; None where there is none in the horizon.
+            The step: t, or the first of a later block; None where there is none in the week.
         """
         opens = self._settled(standing) + 1 - self._first + 1
         while (t := max(t, opens)) <= self._service.policy.horizon:
@@ -602,7 +610,7 @@ class ZoneAccount:
             that the last lost step is in.
         """
         settled = self._settled(standing)
-        lost_from = max(first, settled + 1, self._first)
+        lost_from = max(first, settled + 1, self._since)
         start = max(self._planned_block(lost_from)[2], settled + 1)
         figures, new = self.before(standing, start)
         losses = [np.zeros(len(chains)) for chains in self._chains]
@@ -649,14 +657,16 @@ class ZoneAccount:
         Returns:
             The account as a record has it; None where no promise about windows is in force.
         """
-        windows = self._open_windows(standing, max(first, self._first) - self._first + 1)
+        lost_from = max(first, self._since)
+        week = self._at(lost_from)
+        windows = week._open_windows(standing, lost_from - week._first + 1)
         if windows is None:
             return None
         newest, seconds = standing.latest_windows, self._service.seconds
         start, stop = first * seconds, (last + 1) * seconds
         # a block on record is opened once in one history
-        lost_from = start if anew or newest is None else max(start, newest.end)
-        blocks = list(self._lost_blocks(lost_from, stop))
+        opened = start if anew or newest is None else max(start, newest.end)
+        blocks = list(self._lost_blocks(opened, stop))
         for account in other_accounts:
             blocks += account._lost_blocks(start, stop)
         for block in blocks:
@@ -664,9 +674,9 @@ class ZoneAccount:
         return to_windows(windows)
 
     def _lost_blocks(self, start: int, stop: int) -> Iterator[SpentBlock]:
-        """The blocks that these terms plan from `start` to `stop` [UTC epoch s]."""
+        """The blocks that these terms plan from `start` to `stop` [UTC s]."""
         seconds = self._service.seconds
-        step = max(start // seconds, self._first)
+        step = max(start // seconds, self._since)
         while step * seconds < stop:
             week, number, first, last = self._planned_block(step)
             step = last + 1
@@ -674,7 +684,7 @@ class ZoneAccount:
 
     @cached_property
     def _planned_any(self) -> list[float]:
-        """What every block of the epoch is planned to lose about any house."""
+        """What every block of the week is planned to lose about any house."""
         steps = self._planned[0].tolist()
         return [self._task.scheduler.at(t).epsilon_any for t in steps]
 
@@ -700,14 +710,17 @@ class ZoneAccount:
             One row that holds for every house of the zone, whichever chain it follows; None where
             nothing was ever published about its houses. An open block is cut after its last step
             on record. And the end of the step that it is about, or of the last one that
-            anything was published about, here or where houses came from [UTC epoch s].
+            anything was published about, here or where houses came from [UTC s].
         """
         newest = standing.latest_account
         arrivals, unknown = _arrivals(standing, newest), _published_without(standing, newest)
-        latest = next((r for r in reversed(standing.releases) if r.source == "readings"), None)
+        latest = next(
+            (release for release in reversed(standing.releases) if release.source == "readings"),
+            None,
+        )
         ends = [move.last for move in standing.transfers if move.direction == "in"]
-        ends += [(gap.last + 1) * standing.epoch_of(gap).seconds for gap in standing.gaps]
-        ends += [] if latest is None else [latest.start + standing.epoch_of(latest).seconds]
+        ends += [(gap.last + 1) * standing.terms_of(gap).seconds for gap in standing.gaps]
+        ends += [] if latest is None else [latest.start + standing.terms_of(latest).seconds]
         end = max(ends, default=0)
         if newest is None and not arrivals and not unknown:
             return None, end
@@ -720,8 +733,8 @@ class ZoneAccount:
             ]
             last = standing.last_t  # forecasts in the block included
             if block and block[0].seq == newest.seq and last < newest.step:
-                accounts.append(self._cut(standing, block[0], last))
-                end = max(end, (last + 1) * newest.epoch.seconds)
+                accounts.append(self._at(block[0].t)._cut(standing, block[0], last))
+                end = max(end, (last + 1) * newest.terms.seconds)
             else:
                 accounts.append(from_rows(newest.rows))
                 end = max(end, newest.end)
@@ -779,13 +792,13 @@ _FIGURES = ("known", "room", "low", "high")
 def _published_without(standing: LedgerState, newest: RecordedAccount | None) -> bool:
     """Whether something from readings was published, or lost, that no account on record holds."""
     since = 0 if newest is None else newest.seq
-    silent = {epoch.seq for epoch in standing.epochs if epoch.interval is None}
+    silent = {terms.seq for terms in standing.terms_records if terms.interval is None}
     if not silent:
         return False
     for release in reversed(standing.releases):
         if release.seq <= since:
             break
-        if release.source == "readings" and standing.epoch_of(release).seq in silent:
+        if release.source == "readings" and standing.terms_of(release).seq in silent:
             return True
     return any(gap.seq > since and gap.account is None for gap in standing.booked)
 
@@ -798,10 +811,10 @@ def _free_before(standing: LedgerState) -> bool:
     newest = standing.latest_account
     if newest is None or _arrivals(standing, newest):
         return False
-    silent = {epoch.seq for epoch in standing.epochs if epoch.interval is None}
+    silent = {terms.seq for terms in standing.terms_records if terms.interval is None}
     later = (release for release in reversed(standing.releases) if release.seq > newest.seq)
     return any(
-        release.source == "readings" and standing.epoch_of(release).seq in silent
+        release.source == "readings" and standing.terms_of(release).seq in silent
         for release in later
     )
 
@@ -809,10 +822,10 @@ def _free_before(standing: LedgerState) -> bool:
 def _arrivals(standing: LedgerState, newest: RecordedAccount | None) -> list[TransferRecord]:
     """The houses whose accounts have come to the zone since the newest one on record.
 
-    They count from the epoch on that begins after they came.
+    They count from the terms on that begin after they came.
     """
-    since = 0 if newest is None else newest.epoch.seq
-    until = math.inf if standing.epoch is None else standing.epoch.seq
+    since = 0 if newest is None else newest.terms.seq
+    until = math.inf if standing.terms is None else standing.terms.seq
     return [
         move
         for move in standing.transfers

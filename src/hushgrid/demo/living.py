@@ -60,7 +60,7 @@ from hushgrid.report.demo import CHANCE, DemoDay, ErrorForecast
 from hushgrid.statistics import next_one
 from hushgrid.stores.clients import new_secret
 from hushgrid.stores.ledger import open_store
-from hushgrid.stores.ledger.records import ReleaseRecord, schedule_digest
+from hushgrid.stores.ledger.records import ReleaseRecord
 from hushgrid.web.http.prices import Channel
 from hushgrid.web.http.server import Server, SwappableApp
 
@@ -74,7 +74,7 @@ class SimulatedPace:
     not one with holes. At infinite speed there is no sleep.
 
     Args:
-        origin: Its first instant [UTC epoch s].
+        origin: Its first instant [UTC s].
         speed: Times faster than real time.
         steady: A clock that cannot be set [s].
     """
@@ -86,7 +86,7 @@ class SimulatedPace:
         self._mark, self._since, self._limit = origin, steady(), origin
 
     def now(self) -> float:
-        """UTC epoch seconds."""
+        """UTC seconds."""
         if math.isinf(self._speed):
             return self._limit
         run = self._mark + self._speed * (self._steady() - self._since)
@@ -125,7 +125,7 @@ class DemoRun:
         token: The meters' token.
         seed: Random seed of people and noise.
         more: Further routes.
-        new_epoch: Begin a new epoch.
+        new_terms: Record the terms anew.
 
     Attributes:
         zone: The zone.
@@ -141,12 +141,12 @@ class DemoRun:
         token: str,
         seed: int,
         more: Sequence[BaseRoute] = (),
-        new_epoch: bool = False,
+        new_terms: bool = False,
     ) -> None:
         (self.zone,) = deployment.zones
         self._deployment, self._stage, self._clock = deployment, stage, clock
         self._url, self._token, self._seed = url, token, seed
-        self._more, self._new_epoch = more, new_epoch
+        self._more, self._new_terms = more, new_terms
         self._stack = ExitStack()
         self._newest: ReleaseRecord | None = None
 
@@ -155,7 +155,7 @@ class DemoRun:
             process = Process(
                 self._deployment, stack, more=self._more, demo=True, noise=_seeded(self._seed)
             )
-            process.open(self._clock.now(), [self.zone.id] if self._new_epoch else ())
+            process.open(self._clock.now(), [self.zone.id] if self._new_terms else ())
             stack.callback(process.history.watch(self._saw))
             process.listen(self._clock, self._stage)
             self._way = HttpChannel(self._url, self._token)
@@ -295,7 +295,7 @@ class DemoOptions:
 
     Attributes:
         epsilon: Of the promise about any 24 hours.
-        begins: Start of its first interval [UTC epoch s].
+        begins: Start of its first interval [UTC s].
         seed: Random seed.
         port: Port of the HTTP server.
         speed: Times faster than real time.
@@ -342,7 +342,7 @@ class _Living:
         server = Server(self._stage, HOST, options.port)  # an error at once if the port is taken
         stack.callback(server.stop)
         self._port, self._broker = server.port, stack.enter_context(private_broker(folder))
-        self._number, self._new_epoch = 0, False
+        self._number, self._new_terms = 0, False
         self._next = self._planned(options.epsilon)
         (zone,) = self._next.zones  # epsilon does not change who lives there
         self._house = house_to_display(zone, options.seed, EVENING)
@@ -385,12 +385,12 @@ class _Living:
     def _begin(self, epsilon: float) -> None:
         """Begin a new day with a new epsilon."""
         (zone,) = self._next.zones
-        self._epsilon, self._new_epoch = epsilon, False
+        self._epsilon, self._new_terms = epsilon, False
         self._clock = SimulatedPace(zone.begins, self._options.speed)
         self._figures.begin(zone, self._house, epsilon, zone_words(zone))
 
     def play(self) -> None:
-        """Play days of one epoch, and plan what comes after them."""
+        """Play days of one week, and plan what comes after them."""
         deployment = self._next
         with DemoRun(
             deployment,
@@ -400,9 +400,9 @@ class _Living:
             token=self._secrets.token,
             seed=self._options.seed + (deployment.zones[0].begins - self._options.begins),
             more=self._routes,
-            new_epoch=self._new_epoch,
+            new_terms=self._new_terms,
         ) as run:
-            if not self._new_epoch:
+            if not self._new_terms:
                 self._clock.jump(run.zone.begins + run.zone.seconds)  # the first price at once
             epsilon = self._days(run)
             if epsilon is None and not self._requests.stopping:
@@ -440,7 +440,7 @@ class _Living:
         """Begin the next week with the same terms."""
         zone, folder = run.zone, self._next.key.parent
         self._next = self._laid_out(folder, self._epsilon, zone.ends)
-        self._new_epoch = True
+        self._new_terms = True
         self._figures.go_on(self._next.zones[0])
 
 
@@ -577,7 +577,6 @@ def _audited(
         case.evidence,
         case.terms,
         chain=case.chain,
-        commit=schedule_digest,
         inputs={
             "file": str(records_file),
             "kind": case.kind,

@@ -29,7 +29,6 @@ from hushgrid.adversary.knowledge import Knowledge, KnownReadings
 from hushgrid.adversary.recording import without_noise
 from hushgrid.belief.estimate import PublicKnowledge
 from hushgrid.curator.curator import utc
-from hushgrid.curator.epoch import epoch_record
 from hushgrid.demo.setting import CHOICES, LIMITS, OPERATOR
 from hushgrid.files.deployment import ZoneService
 from hushgrid.mechanism.release import Release
@@ -163,7 +162,7 @@ class Panel:
         """The mechanism's release, and the same without noise; none of a forecast or fallback."""
         if record.source != "readings":
             return
-        release = record.in_epoch(epoch_record(self._zone, record.digest or ""))
+        release = record.in_week(self._first)
         yield "private", release
         yield "open", without_noise(release, readings, self._zone.scenario)
 
@@ -232,7 +231,7 @@ class PanelFigures:
             self._count_errors(zone.begins)
 
     def go_on(self, zone: ZoneService) -> None:
-        """Continue the same days in the zone's next epoch."""
+        """Continue the same days in the zone's next week."""
         with self._mutex:
             self._zone = zone
 
@@ -244,7 +243,7 @@ class PanelFigures:
         self._prices: dict[str, list[float]] = {name: [] for name in PRICES}
 
     def _count_errors(self, since: int) -> None:
-        """Begin to count the errors of prices at an instant [UTC epoch s]."""
+        """Begin to count the errors of prices at an instant [UTC s]."""
         self._since, self._counted, self._squares = since, 0, np.zeros(2)
 
     def _errors(self) -> dict[str, Any]:

@@ -139,7 +139,7 @@ def write_service(
         folder: The folder.
         epsilon: Of the promise about any 24 hours.
         secrets: Secrets of the demo's parts.
-        begins: Start of the first interval [UTC epoch s].
+        begins: Start of the first interval [UTC s].
         port: Port of the HTTP server.
         mqtt: Port of a broker on this machine; None: no broker.
 

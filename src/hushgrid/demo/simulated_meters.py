@@ -48,11 +48,11 @@ class Fleet:
     Args:
         zone: The zone.
         seed: Random seed of its people.
-        now: The time [UTC epoch s].
+        now: The time [UTC s].
 
     Attributes:
         zone: The zone.
-        start: Start of the next interval [UTC epoch s].
+        start: Start of the next interval [UTC s].
         world: The simulated people.
     """
 
@@ -66,7 +66,7 @@ class Fleet:
 
     @property
     def end(self) -> int:
-        """When the next interval ends [UTC epoch s]."""
+        """When the next interval ends [UTC s]."""
         return self.start + self.zone.seconds
 
     def _split(self, wh: Ints, register: Register) -> int:

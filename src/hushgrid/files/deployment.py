@@ -134,7 +134,7 @@ class Charges(FileTable):
 
         Args:
             rate: Price of energy [currency/kWh].
-            start: Start of the interval [UTC epoch s].
+            start: Start of the interval [UTC s].
             time_zone: IANA name of the zone of times of day and months.
 
         Returns:
@@ -186,9 +186,9 @@ class ZoneService:
 
     Attributes:
         scenario: Calendars from `begins` on: step 1 is the interval that starts then.
-        policy: The policy as planned.
+        policy: The policy as planned, from `begins` to the end of the local week.
         meters: Meter ids in house order.
-        begins: Start of step 1 [UTC epoch s].
+        begins: Start of step 1 [UTC s].
         seconds: Length of an interval [s].
         grace: How long after the end of an interval readings are accepted for it [s].
         time_zone: IANA name of the zone of times of day.
@@ -210,6 +210,9 @@ class ZoneService:
         charges: Grid fees and taxes, added to published prices.
         digits: Digits after the point of a price that is presented; None: all. The ledger has all.
         planned: Whether the policy keeps the promise; else it has the terms of the file alone.
+        week: The policy over a week of local time from Monday 0:00, which repeats; None: `policy`
+            repeats.
+        terms_begin: When its terms begin [UTC s]; None: with step 1.
         registers: Further registers of houses, by house: other meters of one home, and of energy
             fed in where a home's one meter is not signed.
 
@@ -242,6 +245,8 @@ class ZoneService:
     digits: int | None = None
     planned: bool = True
     registers: tuple[Register, ...] = ()
+    week: Policy | None = None
+    terms_begin: int | None = None
 
     def __post_init__(self) -> None:
         policy, schedule = self.policy, self.policy.schedule
@@ -284,7 +289,7 @@ class ZoneService:
         }
 
     def total(self, rate: float, start: int) -> float:
-        """A price of the interval at `start` [UTC epoch s] with its charges."""
+        """A price of the interval at `start` [UTC s] with its charges."""
         return self.charges.total(rate, start, self.time_zone)
 
     def rounded(self, rate: float) -> float:
@@ -292,7 +297,7 @@ class ZoneService:
         return rate if self.digits is None else round(rate, self.digits) + 0.0  # never -0.0
 
     def amounts(self, rate: float, start: int, feed_in: float | None) -> dict[str, float]:
-        """The figures of the interval at `start` [UTC epoch s] as price consumers read them.
+        """The figures of the interval at `start` [UTC s] as price consumers read them.
 
         Args:
             rate: Price of energy [currency/kWh].
@@ -312,8 +317,13 @@ class ZoneService:
         return self.scenario.zone.id
 
     @property
+    def since(self) -> int:
+        """When its terms begin [UTC s]."""
+        return self.begins if self.terms_begin is None else self.terms_begin
+
+    @property
     def ends(self) -> int:
-        """End of the steps that are planned so far, at most of a week [UTC epoch s]."""
+        """End of the week's steps [UTC s]."""
         return self.begins + self.policy.horizon * self.seconds
 
     @property
@@ -323,10 +333,10 @@ class ZoneService:
 
 
 class LocalDays(NamedTuple):
-    """Times of day of an epoch's steps by a clock of a time zone.
+    """Times of day of steps by a clock of a time zone.
 
     Attributes:
-        begins: Start of step 1 [UTC epoch s].
+        begins: Start of step 1 [UTC s].
         seconds: Length of a step [s].
         time_zone: IANA name.
     """
@@ -340,8 +350,8 @@ class LocalDays(NamedTuple):
         """Length of a step [h]."""
         return self.seconds / 3600
 
-    def of_epoch(self, first: int) -> LocalDays:
-        """The clock of an epoch that begins with the zone's step `first`."""
+    def from_step(self, first: int) -> LocalDays:
+        """The clock of steps that begin with the zone's step `first`."""
         return self._replace(begins=first * self.seconds)
 
     def at(self, t: int) -> tuple[float, bool]:

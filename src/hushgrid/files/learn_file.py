@@ -45,7 +45,7 @@ class LearnTable(FileTable):
         net_laws: Net the registers of roofs: no solar part of its own.
         bound_budget: The bound is a private quantile of this epsilon; it needs what a pool needs.
         usual: What a home uses in a year [kWh], by published figures.
-        begins: First interval of service.toml [UTC epoch s]; None: today, or after the readings.
+        begins: First interval of service.toml [UTC s]; None: today, or after the readings.
         figures: Draw pictures and report.html.
     """
 

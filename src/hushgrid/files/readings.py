@@ -198,8 +198,8 @@ def read_histories(
         mapping: As `mapping_of` takes it.
         time_zone: Its clocks show the times of day.
         seconds: Step [s]; else the length of most readings.
-        begins: First step [UTC epoch s]; else that of the earliest reading.
-        ends: End of the last step [UTC epoch s]; else that of the latest reading.
+        begins: First step [UTC s]; else that of the earliest reading.
+        ends: End of the last step [UTC s]; else that of the latest reading.
         meters: Homes, in this order; else those that the file names.
         labels: File of known occupancy.
         watch: Called with the bytes read.
@@ -405,7 +405,7 @@ def read_labels(path: Path, *, drop: bool = False) -> tuple[list[str], list[int]
         drop: Leave out rows that are no label.
 
     Returns:
-        Meter ids, starts [UTC epoch s], occupancy (1, 0, or -1 for unknown), and how many rows
+        Meter ids, starts [UTC s], occupancy (1, 0, or -1 for unknown), and how many rows
         were left out.
 
     Raises:
@@ -432,7 +432,7 @@ def read_labels(path: Path, *, drop: bool = False) -> tuple[list[str], list[int]
 
 
 def _label(meter: Any, time: Any, state: Any) -> tuple[str, int, int] | None:
-    """Meter, start [UTC epoch s] and occupancy, or None where a value is none of these."""
+    """Meter, start [UTC s] and occupancy, or None where a value is none of these."""
     try:
         if isinstance(time, str):
             time = int(time) if time.isdigit() else datetime.fromisoformat(time)

@@ -40,7 +40,7 @@ class Steps(NamedTuple):
     """Steps in time.
 
     Attributes:
-        begins: Start of the first step [UTC epoch s].
+        begins: Start of the first step [UTC s].
         seconds: Length of a step [s].
         number: Number of steps.
         time_zone: IANA name of the zone of times of day.
@@ -53,7 +53,7 @@ class Steps(NamedTuple):
 
     @property
     def starts(self) -> Ints:
-        """(number,) start of each step [UTC epoch s]."""
+        """(number,) start of each step [UTC s]."""
         return self.begins + self.seconds * np.arange(self.number, dtype=np.int64)
 
 
@@ -88,7 +88,7 @@ def _offsets(steps: Steps) -> Ints:
 
 
 def _asked(instants: Ints, time_zone: str) -> Ints:
-    """What local time is ahead of UTC at instants [UTC epoch s], [s]."""
+    """What local time is ahead of UTC at instants [UTC s], [s]."""
     zone = ZoneInfo(time_zone)
     clocks = (datetime.fromtimestamp(instant, zone) for instant in instants.tolist())
     ahead = (round((clock.utcoffset() or timedelta()).total_seconds()) for clock in clocks)
@@ -268,13 +268,13 @@ def week_of(at: int, seconds: int, time_zone: str) -> tuple[int, int]:
     """The local week that an instant is in.
 
     Args:
-        at: The instant [UTC epoch s].
+        at: The instant [UTC s].
         seconds: Length of a step [s].
         time_zone: IANA name.
 
     Returns:
         The first border of steps in the week, Monday 0:00 where that is one, and the first in the
-        next week [UTC epoch s].
+        next week [UTC s].
     """
     zone = ZoneInfo(time_zone)
     now = datetime.fromtimestamp(at, zone)
@@ -287,11 +287,11 @@ def week_of(at: int, seconds: int, time_zone: str) -> tuple[int, int]:
 
 
 def placed(service: ZoneService, begins: int) -> ZoneService:
-    """The zone with the terms of its file from an instant to the end of the local week.
+    """The zone with the terms of its file from an instant on, over the rest of the local week.
 
     Args:
         service: The zone.
-        begins: Start of its first step [UTC epoch s].
+        begins: Start of its first step [UTC s].
 
     Returns:
         The zone with its patterns and the noise of its plan over these steps; one that was read
@@ -300,10 +300,35 @@ def placed(service: ZoneService, begins: int) -> ZoneService:
     Raises:
         PlanError: The promise cannot be kept.
     """
-    service = replace(service, begins=begins)
+    service = replace(service, begins=begins, terms_begin=None)
     if service.pattern is None:
         return service
     return with_noise(replace(service, scenario=settled(service.pattern, _steps_of(service))))
+
+
+def in_week(service: ZoneService, t: int) -> ZoneService:
+    """The zone over the week with a step; its terms go on.
+
+    Args:
+        service: The zone, over any week.
+        t: A step of the zone.
+
+    Returns:
+        The zone from the beginning of that week on, or from that of its terms.
+
+    Raises:
+        PlanError: The promise cannot be kept.
+    """
+    since, seconds = service.since, service.seconds
+    start = max(t * seconds, since)
+    if service.begins <= start < service.ends:
+        return service
+    if service.pattern is None:
+        turn = service.policy.horizon * seconds
+        begins = start - (start - since) % turn
+    else:
+        begins = max(week_of(start, seconds, service.time_zone)[0], since)
+    return replace(placed(service, begins), terms_begin=since)
 
 
 def _steps_of(service: ZoneService) -> Steps:
@@ -328,13 +353,14 @@ def with_noise(service: ZoneService) -> ZoneService:
     pattern, promise, seconds = service.pattern, service.promise, service.seconds
     if pattern is None:
         return service
-    policy, leakage, week = _over(pattern.terms, _WEEK // seconds), None, None
+    week, leakage, made = _over(pattern.terms, _WEEK // seconds), None, None
     if service.planned and promise is not None:
-        week = week_plan(pattern, promise, seconds)
-    if week is not None:
-        policy, leakage = week.policy, week.leakage
-    policy = over_week(policy, local_seconds(_steps_of(service)), seconds)
-    return replace(service, policy=policy, leakage=leakage)
+        made = week_plan(pattern, promise, seconds)
+    if made is not None:
+        week, leakage = made.policy, made.leakage
+    week = over_week(week, seconds * np.arange(_WEEK // seconds, dtype=np.int64), seconds)
+    policy = over_week(week, local_seconds(_steps_of(service)), seconds)
+    return replace(service, policy=policy, week=week, leakage=leakage)
 
 
 def whole_week(service: ZoneService) -> ZoneService:

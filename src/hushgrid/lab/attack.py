@@ -261,7 +261,7 @@ class Watcher:
                 digest="compare",
                 simulated=True,
                 noise=outcome.noise if scale else "none",
-                block=schedule.place(t) or None,
+                block=schedule.block(t) or None,
             )
             for t, (z, scale) in enumerate(
                 zip(loads.tolist(), outcome.scale.tolist(), strict=True), 1

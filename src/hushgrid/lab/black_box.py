@@ -390,7 +390,7 @@ class Trial:
         """Test the publisher.
 
         Args:
-            terms: Terms of the zones and epochs; it is tested against the first.
+            terms: Terms of the zones; it is tested against the first.
 
         Returns:
             The certified losses, and all checks of it.

@@ -425,7 +425,7 @@ class _Day(NamedTuple):
     def at(self, t: int) -> tuple[float, bool]:
         return (t - 1) % self.steps / self.steps, self.weekend
 
-    def of_epoch(self, first: int) -> EvenDays:  # noqa: ARG002
+    def from_step(self, first: int) -> EvenDays:  # noqa: ARG002
         return EvenDays(self.steps)
 
 

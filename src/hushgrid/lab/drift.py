@@ -42,9 +42,9 @@ def drift(old: Floats, old_begins: int, new: Floats, begins: int) -> Drift:
 
     Args:
         old: (homes, weeks, figures) that the model was learned from, two weeks or more.
-        old_begins: Their begin [UTC epoch s].
+        old_begins: Their begin [UTC s].
         new: (homes, weeks, figures) of the new period.
-        begins: Its begin [UTC epoch s].
+        begins: Its begin [UTC s].
 
     Returns:
         The movement of each home; p is 1 where nothing can be compared.

@@ -339,7 +339,7 @@ class _Arm:
             release, self.state = step(self.state, zone_tally, self.noise)
             self.rates.append(release.rate)
             self.scales.append(release.scale)
-            if release.block is None or release.block["place"] == 1:
+            if release.block is None or release.block["first"] == release.t:
                 self.epsilon_any += release.epsilon_any
         if (t + 1) % DAY == 0:
             self._end_day()

@@ -44,7 +44,7 @@ class Histories:
         ids: Meter ids.
         wh: (homes, steps) readings [Wh], NaN where missing.
         seconds: Length of a step [s].
-        begins: Start of the first step [UTC epoch s].
+        begins: Start of the first step [UTC s].
         local_time: (steps,) local time [s since Monday 0:00].
         counts: Numbers of duplicate, conflicting, malformed and incomplete readings.
         labels: (homes, steps) 1 occupied, 0 not, -1 unknown; or None.
@@ -147,7 +147,7 @@ class Axis:
     """An axis of time.
 
     Attributes:
-        begins: Start of the first step [UTC epoch s].
+        begins: Start of the first step [UTC s].
         seconds: Length of a step [s].
         steps: Number of steps.
     """
@@ -172,8 +172,8 @@ def axis_of(
     Args:
         readings: Of all homes.
         seconds: Length of a step [s]; else the most frequent length of a reading.
-        begins: First step [UTC epoch s], on a border of steps; else that of the earliest reading.
-        ends: End of the last step [UTC epoch s]; else that of the latest reading.
+        begins: First step [UTC s], on a border of steps; else that of the earliest reading.
+        ends: End of the last step [UTC s]; else that of the latest reading.
 
     Returns:
         The axis.
@@ -373,7 +373,7 @@ def with_labels(
     Args:
         histories: The histories.
         meters: Meter of each label.
-        start: (n,) times of the labels [UTC epoch s].
+        start: (n,) times of the labels [UTC s].
         occupied: (n,) 1 occupied, 0 not, -1 unknown.
 
     Returns:

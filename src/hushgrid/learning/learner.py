@@ -390,8 +390,8 @@ class Learned(Tabular):
         starts: First hour of each slot group of the models.
         groups_tried: Held-out log-likelihood of a reading for each number of slot groups tried.
         seconds: Length of a step [s].
-        begins: Start of the readings [UTC epoch s].
-        ends: End of the readings [UTC epoch s].
+        begins: Start of the readings [UTC s].
+        ends: End of the readings [UTC s].
         habits: Source of the prior.
         terms: Options of learning.
         held_out: Scores of the last days, or None.

@@ -117,6 +117,19 @@ def _written(value: Any) -> Any:
     return real(value) if is_real(value) else value
 
 
+def zone_fields(zone: Zone) -> dict[str, Any]:
+    """A zone's public description: its name, and its limits by their digests.
+
+    Args:
+        zone: The zone.
+
+    Returns:
+        Key to value, as JSON has them.
+    """
+    export = {"export": array_digest(zone.export, "<i4")} if zone.offset else {}
+    return {"id": zone.id, "bound": array_digest(zone.bound, "<i4"), **export}
+
+
 def tariff_fields(tariff: Tariff) -> dict[str, Any]:
     """A tariff under the keys of [tariff], defaults left out.
 
@@ -204,10 +217,9 @@ def world_digest(
 def _world_fields(
     zone: Zone, tariff: Tariff, models: Sequence[OccupancyModel], consumption: Consumption
 ) -> dict[str, Any]:
-    export = {"export": array_digest(zone.export, "<i4")} if zone.offset else {}
     return {
         "format": FORMAT,
-        "zone": {"id": zone.id, "bound": array_digest(zone.bound, "<i4"), **export},
+        "zone": zone_fields(zone),
         "tariff": tariff_fields(tariff),
         "models": [model.digest for model in models],
         "consumption": consumption.digest,

@@ -108,8 +108,8 @@ class Schedule:
         """The first and the last step of the block with the noise of step t."""
         return t, t
 
-    def place(self, t: int) -> Mapping[str, int]:  # noqa: ARG002
-        """Number, length and place of step t in its block of steps, from 1; empty without any."""
+    def block(self, t: int) -> Mapping[str, int]:  # noqa: ARG002
+        """The `first` step of the block of steps with step t, and its `length`; empty without."""
         return {}
 
     def over(self, steps: int) -> Schedule:  # noqa: ARG002
@@ -382,14 +382,10 @@ class Blocks(Schedule):
             )
         return self._ends[k] - self.lengths[k] + 1, self._ends[k]
 
-    def place(self, t: int) -> Mapping[str, int]:
+    def block(self, t: int) -> Mapping[str, int]:
         """By the blocks before step t."""
         first, last = self.span(t)
-        return {
-            "number": bisect_left(self._ends, t) + 1,
-            "length": last - first + 1,
-            "place": t - first + 1,
-        }
+        return {"first": first, "length": last - first + 1}
 
     def variance(self, scale: Wh) -> Wh:
         """(L + 1)(L + 2)/3 scale^2 of the blocks' lengths L; `scale` is (T,), one a step."""

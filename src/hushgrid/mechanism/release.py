@@ -60,15 +60,13 @@ _VALUES = Rule(
     ),
     "a number or null for each name",
 )
-_PLACE = ("length", "number", "place")
 _BLOCK = Rule(
     lambda v: (
         isinstance(v, Mapping)
-        and {*_PLACE} <= {*v} <= {*_PLACE, "mark"}
+        and {"first", "length"} <= {*v} <= {"first", "length", "mark"}
         and all(map(whole_number(1).fits, v.values()))
-        and v["place"] <= v["length"]
     ),
-    "number, length and place in the block, and a mark of its draw, whole numbers from 1",
+    "first step and length of the block, and a mark of its draw, whole numbers from 1",
 )
 
 
@@ -101,8 +99,7 @@ class Release:
         model_share: Likewise: probability of the model's component after the release.
         covariates: Likewise, where there are covariates: the value of each that the estimate uses,
             by name; None for a missing one.
-        block: Where the noise lasts a block of steps: `number` of the block in the horizon, its
-            `length` in steps and the `place` of this one, each from 1.
+        block: Where the noise lasts a block of steps: its `first` step and its `length` in steps.
         offset: Where houses export: the sum of their export limits [Wh], which is in `load_hat` and
             `estimate`.
         feed_in: Published rate of what homes feed in [currency/kWh], where the tariff has one.
@@ -162,6 +159,20 @@ class Release:
         """
         costs = dict.fromkeys(("put_back", "scale", "epsilon", "delta", "epsilon_any"), 0.0)
         return cls(**{"estimate": None, "rate": 0.0, **costs, **values})
+
+
+def renumbered(release: Release, by: int) -> Release:
+    """A release whose steps are counted from elsewhere.
+
+    Args:
+        release: The release.
+        by: What is added to the number of each step.
+
+    Returns:
+        The same release.
+    """
+    block = release.block and {**release.block, "first": release.block["first"] + by}
+    return replace(release, t=release.t + by, applies_from=release.applies_from + by, block=block)
 
 
 def noise_spread(noise: NoiseName, scale: float, steps: int = 1) -> float:
@@ -559,7 +570,7 @@ def _published(
         base=base,
         model_share=model_share,
         covariates=covariates,
-        block={**state.policy.schedule.place(calibration.t), **({"mark": mark} if mark else {})}
+        block={**state.policy.schedule.block(calibration.t), **({"mark": mark} if mark else {})}
         or None,
         offset=state.tariff.offset or None,
         feed_in=feed_in_rate(load, state.tariff),

@@ -27,19 +27,19 @@ from hushgrid.audit.evidence import (
     AccountFinding,
     Evidence,
     LostSteps,
-    RecordedEpoch,
     RecordedRelease,
+    RecordedWeek,
     Terms,
     from_recording,
 )
-from hushgrid.curator.epoch import (
-    epoch_record,
-    first_state,
-    roster_digest,
-)
 from hushgrid.curator.promise import stated_epsilon, window_steps, window_words
 from hushgrid.curator.replay import add_rates
-from hushgrid.curator.terms import zone_in_epoch
+from hushgrid.curator.terms import (
+    digest_of,
+    first_state,
+    terms_record,
+    zone_as_begun,
+)
 from hushgrid.curator.zone_account import ZoneAccount, from_rows
 from hushgrid.errors import FileError, HushgridError, LedgerError
 from hushgrid.files.deployment import ZoneService
@@ -47,9 +47,10 @@ from hushgrid.files.models import is_trace, load_trace
 from hushgrid.files.results import read_text
 from hushgrid.files.service_file import is_service, load_deployment
 from hushgrid.files.toml import TomlFile
-from hushgrid.files.weeks import Steps, scenario_over
+from hushgrid.files.weeks import Steps, in_week, placed, scenario_over, week_of
 from hushgrid.files.zone_file import ZoneFile, load_zone, zone_of
 from hushgrid.mechanism.policy import Blocks
+from hushgrid.mechanism.release import renumbered
 from hushgrid.model.occupancy import OccupancyModel
 from hushgrid.stores.ledger import check_digits, is_there, open_records, verifier
 from hushgrid.stores.ledger.chain import ChainReport, check
@@ -60,6 +61,7 @@ from hushgrid.stores.ledger.records import (
     Record,
     ReleaseRecord,
     ResumeRecord,
+    TermsRecord,
     TransferRecord,
     WindowRows,
 )
@@ -175,16 +177,16 @@ def _of_zone(file: ZoneFile) -> Terms:
     )
 
 
-class _InOtherEpochs:
-    """The terms of a service file, for other epochs of its zone."""
+class _InOtherWeeks:
+    """The terms of a service file, over other weeks of its zone."""
 
     def __init__(self, service: ZoneService) -> None:
         self._service = service
 
-    def terms(self, digest: str, first: int) -> Terms | None:
-        """The terms with that digest, if the file leads to them at that time."""
-        service = zone_in_epoch(self._service, digest, first)
-        return None if service is None else replace(terms_of(service), other_epochs=self)
+    def terms(self, first: int) -> Terms:
+        """The terms over the week that begins with the zone's step `first`."""
+        begins = first * self._service.seconds
+        return replace(terms_of(placed(self._service, begins)), other_weeks=self)
 
     def models(self, first: int, steps: int) -> Sequence[OccupancyModel]:
         """Theta over those steps, in local time."""
@@ -209,7 +211,6 @@ def terms_of(service: ZoneService) -> Terms:
     return Terms(
         *service.scenario.terms,
         service.policy,
-        roster=roster_digest(service),
         secret="step" if promise is None else promise.secret,
         epsilon=None if promise is None else stated_epsilon(service),
         fallback_rate=service.fallback_rate,
@@ -217,11 +218,12 @@ def terms_of(service: ZoneService) -> Terms:
         charged=service.learned.epsilon,
         provenance=service.provenance,
         continued=promise is not None and promise.secret == "interval",
-        other_epochs=None if service.pattern is None else _InOtherEpochs(service),
+        other_weeks=None if service.pattern is None else _InOtherWeeks(service),
         days=service.days,
         accounts=partial(_accounts, service),
         window=window_words(service),
         window_steps=window_steps(service),
+        name=digest_of(service),
     )
 
 
@@ -229,59 +231,86 @@ _Stating = ReleaseRecord | ResumeRecord | TransferRecord  # records with an acco
 
 
 def _accounts(service: ZoneService, ledger: LedgerState, number: int) -> AccountFinding:
-    """The first fault of the accounts that an epoch's records state, each computed again.
+    """The first fault of what is recorded under some terms: what they state, and their accounts.
 
-    Each is computed from the records before it, with the code that chose it and from nothing else.
+    Each account is computed from the records before it, with the code that chose it and from
+    nothing else.
 
     Args:
         service: The zone as its file is now.
         ledger: The zone's ledger.
-        number: Of the epoch.
+        number: Of the terms.
 
     Returns:
         The finding.
     """
-    epoch = ledger.epochs[number]
-    later = [*(other_epoch.seq for other_epoch in ledger.epochs), ledger.head.seq + 1][number + 1]
-    epoch_zone = None
-    if epoch.seconds == service.seconds:
-        epoch_zone = zone_in_epoch(service, epoch.digest, epoch.first)
-    if epoch_zone is None:
+    terms = ledger.terms_records[number]
+    later = [*(other_terms.seq for other_terms in ledger.terms_records), ledger.head.seq + 1][
+        number + 1
+    ]
+    if digest_of(service) != terms.digest:
         return AccountFinding(False)
-    state, due = first_state(epoch_zone), epoch_record(epoch_zone, epoch.digest)
-    for name in ("interval", "window", "occupancy", "time_zone", "eta", "models"):
-        if not _agree(getattr(epoch, name), getattr(due, name)):
-            return AccountFinding(True, epoch.seq, f"states other {name} than its terms")
-    account, rates = ZoneAccount(epoch_zone), list[float]()
-    bound = epoch.interval is None and epoch.window is None  # by promises made before it
+    recorded_zone = zone_as_begun(service, terms)
+    due = terms_record(recorded_zone, terms.houses).to_body()
+    for name, has_account in terms.to_body().items():
+        if not _agree(has_account, due.get(name)):
+            return AccountFinding(True, terms.seq, f"states other {name} than its terms")
+    week: _Week | None = None
+    bound = terms.interval is None and terms.window is None  # by promises made before them
     for release in ledger.releases:
-        if not epoch.seq < release.seq < later:
+        if not terms.seq < release.seq < later:
             continue
+        if week is None or not week.has(release.t):
+            week = _Week(in_week(recorded_zone, release.t))
         has_account = release.account is not None or release.windows is not None
         if has_account or (bound and release.source == "readings"):
             bound = bound and has_account
-            earlier = _before(ledger, number, release.seq)
-            t = epoch.step(release.t)
-            choice = account.choose(earlier, t, state.scheduler, rates)
-            if choice is None:
-                text = "opens a block that its account does not admit"
-                return AccountFinding(True, release.seq, text)
-            accounts = (choice.account, choice.windows)
-            if has_account and not _agree((release.account, release.windows), accounts):
-                text = "states another account than that of the records before it"
-                return AccountFinding(True, release.seq, text)
-            loss = state.scheduler.at(t, rates, choice.epsilon).epsilon
-            if not math.isclose(release.epsilon, loss, rel_tol=1e-9):
-                text = "loses another epsilon than its account chooses"
-                return AccountFinding(True, release.seq, text)
-        add_rates(rates, [release], epoch.first, epoch_zone.fallback_rate)
-    return _left_or_lost(account, ledger, number, range(epoch.seq, later))
+            fault = week.fault(
+                _before(ledger, number, release.seq), release, has_account=has_account
+            )
+            if fault is not None:
+                return AccountFinding(True, release.seq, fault)
+        week.add(release)
+    return _left_or_lost(ZoneAccount(recorded_zone), ledger, number, range(terms.seq, later))
+
+
+class _Week:
+    """The accounts of one week computed again, release by release."""
+
+    def __init__(self, service: ZoneService) -> None:
+        self._service, self._first = service, service.begins // service.seconds
+        self._account, self._scheduler = ZoneAccount(service), first_state(service).scheduler
+        self._rates = list[float]()
+
+    def has(self, t: int) -> bool:
+        """Whether a step of the zone is in the week."""
+        return self._service.begins <= t * self._service.seconds < self._service.ends
+
+    def fault(
+        self, earlier: LedgerState, release: ReleaseRecord, *, has_account: bool
+    ) -> str | None:
+        """What a release states wrongly about its account, by the records before it."""
+        t = release.t - self._first + 1
+        choice = self._account.choose(earlier, t, self._scheduler, self._rates)
+        if choice is None:
+            return "opens a block that its account does not admit"
+        accounts = (choice.account, choice.windows)
+        if has_account and not _agree((release.account, release.windows), accounts):
+            return "states another account than that of the records before it"
+        lost = self._scheduler.at(t, self._rates, choice.epsilon).epsilon
+        if not math.isclose(release.epsilon, lost, rel_tol=1e-9):
+            return "loses another epsilon than its account chooses"
+        return None
+
+    def add(self, release: ReleaseRecord) -> None:
+        """Take the rate of the next release."""
+        add_rates(self._rates, [release], self._first, self._service.fallback_rate)
 
 
 def _left_or_lost(
     account: ZoneAccount, ledger: LedgerState, number: int, records: range
 ) -> AccountFinding:
-    """The first house of an epoch that leaves, or gap that is booked, with too good an account."""
+    """The first house that leaves, or gap that is booked, with too good an account."""
 
     for move in ledger.transfers:
         if move.seq in records and move.direction == "out":
@@ -299,7 +328,7 @@ def _left_or_lost(
         if not _holds(gap.windows, windows):
             text = "states a better account of what is booked as lost"
             return AccountFinding(True, gap.seq, text)
-        if ledger.epochs[number].interval is not None:
+        if ledger.terms_records[number].interval is not None:
             rows, until = account.after_loss(before, gap.first, gap.last)
             booked = [row[0] for row in gap.account or ()]
             agrees = len(booked) != len(rows) or _agree(booked, [row[0] for row in rows])
@@ -360,8 +389,8 @@ def _before(ledger: LedgerState, number: int, seq: int) -> LedgerState:
 
     return replace(
         ledger,
-        epoch=ledger.epochs[number],
-        epochs=ledger.epochs[: number + 1],
+        terms=ledger.terms_records[number],
+        terms_records=ledger.terms_records[: number + 1],
         releases=ledger.releases[
             : bisect_left(ledger.releases, seq, key=lambda record: record.seq)
         ],
@@ -432,10 +461,78 @@ def _chain(report: ChainReport, with_key: bool, with_heads: bool) -> Check:
     return Check("chain", "passed", f"{', '.join(parts)}.{missing}")
 
 
+class _Weeks:
+    """The weeks of a zone's records, which need not be valid."""
+
+    def __init__(self) -> None:
+        self._terms: TermsRecord | None = None
+        self._place = 0
+        self._weeks: list[RecordedWeek] = []
+        self._entries: dict[int, list[RecordedRelease]] = {}  # by the number of their week
+        self._lost: dict[int, set[int]] = {}
+
+    @property
+    def seconds(self) -> int:
+        """Length of a step [s]; 0 before any terms."""
+        return 0 if self._terms is None else self._terms.seconds
+
+    def begin(self, record: Record, place: int) -> None:
+        """Take terms."""
+        self._terms, self._place = TermsRecord.from_record(record), place
+        self._at(self._terms.first)
+
+    def publish(self, record: Record, place: int) -> None:
+        """Take a release; nothing without terms."""
+        if self._terms is not None:
+            release = ReleaseRecord.from_record(record)
+            week = self._at(release.t)
+            entry = _entry(release, place, self._weeks[week].first)
+            self._entries.setdefault(week, []).append(entry)
+
+    def lose(self, first: int, last: int) -> None:
+        """Take steps that may have been published and lost; nothing without terms."""
+        for t in range(first, last + 1) if self._terms is not None else ():
+            week = self._at(t)
+            self._lost.setdefault(week, set()).add(t - self._weeks[week].first + 1)
+
+    def _at(self, t: int) -> int:
+        """The number of the week with a step under the present terms."""
+        assert self._terms is not None
+        for n in range(len(self._weeks) - 1, -1, -1):
+            week = self._weeks[n]
+            if week.place == self._place and week.first <= t < week.first + week.steps:
+                return n
+        terms, seconds = self._terms, self._terms.seconds
+        first = t - (t - terms.first) % terms.turn
+        end = first + terms.turn
+        if terms.time_zone is not None:
+            begins, ends = week_of(t * seconds, seconds, terms.time_zone)
+            first, end = max(begins // seconds, terms.first), ends // seconds
+        text, n = terms.houses, HOUSE_DIGITS
+        names = tuple(text[at : at + n] for at in range(0, len(text), n))
+        week = RecordedWeek(
+            self._place, terms.digest, first, max(end - first, 1), (), terms.roster, seconds,
+            secret=terms.promise["secret"], houses=names,
+        )  # fmt: skip
+        self._weeks.append(week)
+        return len(self._weeks) - 1
+
+    def recorded(self) -> tuple[RecordedWeek, ...]:
+        """The weeks in the order of their records and steps."""
+        weeks = [
+            replace(
+                week,
+                entries=tuple(self._entries.get(n, ())),
+                lost=frozenset(self._lost.get(n, ())),
+            )
+            for n, week in enumerate(self._weeks)
+        ]
+        return tuple(sorted(weeks, key=lambda week: (week.place, week.first)))
+
+
 def _evidence(zone: str, records: Sequence[Record], places: Mapping[int, int]) -> Evidence:
     """The evidence of a zone's records, whether or not its chain is valid."""
-    epochs: list[dict[str, Any]] = []
-    steps: set[tuple[int, int]] = set()  # steps with their length [s]
+    weeks, steps = _Weeks(), set[tuple[int, int]]()  # steps with their length [s]
     mode, repeated = "simulation", None
     charges: list[tuple[int, float]] = []
     gaps: list[LostSteps] = []
@@ -444,77 +541,36 @@ def _evidence(zone: str, records: Sequence[Record], places: Mapping[int, int]) -
         try:
             if record.kind == "genesis":
                 mode = str(body["mode"])
-            elif record.kind == "epoch":
-                epochs.append(
-                    {
-                        "place": place,
-                        "digest": str(body["digest"]),
-                        "first": int(body["first"]),
-                        "horizon": int(body["horizon"]),
-                        "roster": body["roster"],
-                        "seconds": int(body["seconds"]),
-                        "entries": [],
-                        "lost": set(),
-                        "figures": _stated(body),
-                    }
-                )
-            elif record.kind == "schedule" and epochs:
-                epochs[-1] |= {"schedule": body["digest"], "committed": body["steps"]}
+            elif record.kind == "terms":
+                weeks.begin(record, place)
             elif record.kind == "release":
-                step = (int(body["t"]), epochs[-1]["seconds"] if epochs else 0)
+                step = (int(body["t"]), weeks.seconds)
                 if step in steps and repeated is None:
                     repeated = place
-                elif step not in steps and epochs:
-                    epoch = epochs[-1]
-                    epoch["entries"].append(_entry(record, place, epoch["first"]))
+                elif step not in steps:
+                    weeks.publish(record, place)
                 steps.add(step)
             elif record.kind == "charge":
                 charges.append((place, float(body["epsilon"])))
-            elif record.kind == "gap" and epochs:
+            elif record.kind == "gap" and weeks.seconds:
                 first, last = int(body["first"]), int(body["last"])
                 if gaps and gaps[-1].epsilon is None:  # the open one, extended
                     gaps.pop()
-                gaps.append(LostSteps(place, first, last, seconds=epochs[-1]["seconds"]))
-                epochs[-1]["lost"] |= {t - epochs[-1]["first"] + 1 for t in range(first, last + 1)}
+                gaps.append(LostSteps(place, first, last, seconds=weeks.seconds))
+                weeks.lose(first, last)
             elif record.kind == "resume" and gaps:
                 cost = math.inf if body["epsilon"] is None else float(body["epsilon"])
                 gaps[-1] = replace(gaps[-1], place=place, epsilon=cost)
         except (KeyError, TypeError, ValueError, LedgerError):
             break  # a body with a wrong field, which the check of the chain reports
-    recorded_epochs = tuple(
-        RecordedEpoch(
-            **{**fields, "entries": tuple(fields["entries"]), "lost": frozenset(fields["lost"])}
-        )
-        for fields in epochs
-    )
-    return Evidence(zone, "ledger", recorded_epochs, mode, repeated, tuple(charges), tuple(gaps))
+    return Evidence(zone, "ledger", weeks.recorded(), mode, repeated, tuple(charges), tuple(gaps))
 
 
-def _stated(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Figures of an epoch's record that follow from its terms."""
-    names = (
-        "horizon",
-        "exact",
-        "interval",
-        "window",
-        "houses",
-        "occupancy",
-    )
-    figures = {name: body[name] for name in names if name in body}
-    if "houses" in figures:
-        text, n = figures["houses"], HOUSE_DIGITS
-        figures["houses"] = tuple(text[at : at + n] for at in range(0, len(text), n))
-    return figures
-
-
-def _entry(record: Record, place: int, first: int) -> RecordedRelease:
-    release = ReleaseRecord.from_record(record)
-    mechanism_release = replace(
-        release.release, t=release.t - first + 1, applies_from=release.applies_from - first + 1
-    )
-    houses = release.counts.get("houses")
-    times = (release.published_at, release.applies_start)
-    return RecordedRelease(place, mechanism_release, release.source, houses, release.start, *times)
+def _entry(record: ReleaseRecord, place: int, first: int) -> RecordedRelease:
+    houses = record.counts.get("houses")
+    times = (record.published_at, record.applies_start)
+    mechanism_release = renumbered(record.release, 1 - first)
+    return RecordedRelease(place, mechanism_release, record.source, houses, record.start, *times)
 
 
 def load_heads(path: Path) -> list[str]:

@@ -7,7 +7,6 @@ from typing import Any
 
 from hushgrid.files.deployment import Deployment
 from hushgrid.stores.ledger import open_store
-from hushgrid.stores.ledger.records import schedule_digest
 
 
 class Certificates:
@@ -46,7 +45,6 @@ class Certificates:
             evidence,
             [terms_of(self._zones[zone])],
             chain=chain,
-            commit=schedule_digest,
             # as for an auditor who exported the ledger from /v1/ledger
             inputs={"file": "ledger.ndjson", "kind": "ledger", "config": ["service.toml"],
                     "digests": {}, "zone": zone, "key": self._key, "heads": []},

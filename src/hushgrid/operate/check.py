@@ -26,17 +26,19 @@ from numpy.typing import NDArray
 
 from hushgrid.belief.filter import Expectations
 from hushgrid.curator.curator import LATE
-from hushgrid.curator.epoch import (
+from hushgrid.curator.promise import Running
+from hushgrid.curator.replay import Replay
+from hushgrid.curator.terms import (
+    change_of,
     check_all_here,
     check_models_agree,
     check_moves,
     check_new,
+    digest_of,
     first_state,
-    terms_differ,
+    next_border,
+    zone_as_begun,
 )
-from hushgrid.curator.promise import Running
-from hushgrid.curator.replay import Replay
-from hushgrid.curator.terms import change_of, next_border, zone_as_begun
 from hushgrid.curator.transfer import check_arrived
 from hushgrid.errors import (
     HushgridError,
@@ -47,7 +49,7 @@ from hushgrid.errors import (
 )
 from hushgrid.files.deployment import Deployment, Mqtt, ZoneService
 from hushgrid.files.toml import masked
-from hushgrid.files.weeks import placed
+from hushgrid.files.weeks import in_week, placed
 from hushgrid.mechanism.noise import SimulatedNoise
 from hushgrid.mechanism.release import step
 from hushgrid.stores.clients import CLIENTS, ClientStore, check_bound
@@ -65,7 +67,7 @@ from hushgrid.stores.ledger.witness import (
 )
 from hushgrid.stores.ledger.writer import Ledger, Signer, load, verify_signature
 from hushgrid.stores.meters.block_keys import BlockKeys
-from hushgrid.stores.meters.columns import Interval, Roster, RosterEpoch
+from hushgrid.stores.meters.columns import HeldRoster, Interval, Roster
 from hushgrid.stores.meters.store import damages, stored_rosters
 from hushgrid.stores.meters.tables import SCHEMA as METERS
 from hushgrid.stores.meters.tables import file_of, key_folder
@@ -119,7 +121,7 @@ class Findings:
         checks: A finding for each thing.
         remarks: Warnings, a sentence each.
         cures: What can be repaired.
-        running: The epoch of every zone whose ledger serve would continue.
+        running: The terms of every zone whose ledger serve would continue.
     """
 
     def __init__(self) -> None:
@@ -249,7 +251,7 @@ def _ledger(
     findings: Findings,
     states: dict[str, LedgerState],
 ) -> None:
-    """Check every record, as serve reads it too, and the terms against those of the epoch.
+    """Check every record, as serve reads it too, and the terms against those of the ledger.
 
     Args:
         deployment: The service.
@@ -288,7 +290,7 @@ def _ledger(
                 moves[name] = ledger.standing.transfers
         if store is not None and key is not None:
             changed = any(running.new for running in findings.running.values())
-            check_moves(deployment.zones, store, key, new_epoch=changed)
+            check_moves(deployment.zones, store, key, new_terms=changed)
     check_arrived(moves)
 
 
@@ -348,15 +350,16 @@ def _checkpoint(
     if row is None or zone is None:
         return
     subject, checkpoint = f"checkpoint of zone {zone.id}", Checkpoint(*row)
-    epochs = [epoch for epoch in state.epochs if epoch.seq < checkpoint.seq]
-    epoch_zone = zone_as_begun(zone, epochs[-1]) if epochs else zone
     reason = misfit(checkpoint, store, zone.id, state.key, verify_signature)
-    if reason is None and first_state(epoch_zone).digest != checkpoint.terms:
+    if reason is None and digest_of(zone) != checkpoint.terms:
         reason = "it is of other terms"
     if reason is not None:
         findings.checks.append(Finding(subject, note=f"not used, {reason}"))
         return
-    replay = Replay(epoch_zone).follow(fold(islice(store.records(zone.id), checkpoint.seq)))
+    standing = fold(islice(store.records(zone.id), checkpoint.seq))
+    assert standing.terms is not None  # a checkpoint is one of a release under terms
+    recorded_zone = in_week(zone_as_begun(zone, standing.terms), standing.last_t)
+    replay = Replay(recorded_zone).follow(standing)
     replay.learn(checkpoint.seq)
     arrays, stored = replay.to_arrays() or {}, decode(checkpoint.state)
     agrees = all(name in arrays and _is(arrays[name], array) for name, array in stored.items())
@@ -388,13 +391,13 @@ def _remove_checkpoint(deployment: Deployment, zone: str) -> str:
 
 
 def _terms(zone: ZoneService, ledger: Ledger, key: Signer, findings: Findings) -> Running:
-    """Check a zone as its curator would; the epoch it would continue, or begin with --yes."""
+    """Check a zone as its curator would; the terms it would continue, or begin with --yes."""
     standing = ledger.standing
-    if standing.epoch is not None:
-        epoch_zone = zone_as_begun(zone, standing.epoch)
-        if not terms_differ(epoch_zone, standing.epoch):
-            check_all_here(epoch_zone, standing, key, new_epoch=False)
-            return Running(epoch_zone, standing)
+    if standing.terms is not None:
+        if digest_of(zone) == standing.terms.digest:
+            check_all_here(zone, standing, key, new_terms=False)
+            recorded_zone = zone_as_begun(zone, standing.terms)
+            return Running(in_week(recorded_zone, standing.last_step + 1), standing)
         zone = placed(zone, next_border(zone, standing, time.time()))
         findings.remarks.append(
             f"the file has other terms than the ledger: {change_of(zone, standing)} hushgrid serve"
@@ -402,7 +405,7 @@ def _terms(zone: ZoneService, ledger: Ledger, key: Signer, findings: Findings) -
         )
         check_new(zone, standing)
     check_models_agree(zone)
-    check_all_here(zone, standing, key, new_epoch=True)
+    check_all_here(zone, standing, key, new_terms=True)
     return Running.beginning(zone, standing)
 
 
@@ -442,7 +445,7 @@ def _meters(deployment: Deployment, findings: Findings, states: dict[str, Ledger
         changed = zone.id in findings.running and findings.running[zone.id].new
         if zone.id in rosters and not changed:
             with findings.at(subject):
-                RosterEpoch(rosters[zone.id]).check_same(Roster.of(*zone.roster), zone.id)
+                HeldRoster(rosters[zone.id]).check_same(Roster.of(*zone.roster), zone.id)
     if not intact:
         findings.checks.append(Finding(subject, "the file is damaged", f"First {_COPY}."))
     for name, problems in damages(url, published).items():

@@ -21,8 +21,8 @@ from starlette.routing import BaseRoute
 
 from hushgrid.curator.clock import Clock, ahead_of
 from hushgrid.curator.curator import Curator, PriceFile, Publisher
-from hushgrid.curator.epoch import check_moves
 from hushgrid.curator.ingest import Disagreements, Ingest
+from hushgrid.curator.terms import check_moves
 from hushgrid.curator.transfer import check_arrived
 from hushgrid.errors import (
     HushgridError,
@@ -111,9 +111,9 @@ class ZoneRun:
         self._pause, self._again, self._away = self._first, 0.0, False
         self._trusted = 0.0  # how far the clock was ahead when the operator took it for right [s]
 
-    def open(self, now: float, *, new_epoch: bool = False) -> Curator:
+    def open(self, now: float, *, new_terms: bool = False) -> Curator:
         """Take the zone's lock and replay its ledger."""
-        return self._take(self._opened(now, new_epoch))
+        return self._take(self._opened(now, new_terms))
 
     def begin(self, now: float) -> Future[Opened]:
         """Open the zone in a thread; `run` takes what was opened, or the error."""
@@ -121,7 +121,7 @@ class ZoneRun:
 
         def work() -> None:
             try:
-                opening.set_result(self._opened(now, new_epoch=False))
+                opening.set_result(self._opened(now, new_terms=False))
             except BaseException as error:
                 opening.set_exception(error)
 
@@ -141,9 +141,9 @@ class ZoneRun:
         self._opening = None
         return self._take(opening.result())
 
-    def _opened(self, now: float, new_epoch: bool) -> Opened:
+    def _opened(self, now: float, new_terms: bool) -> Opened:
         with ExitStack() as stack:
-            curator = stack.enter_context(self._make(self.service, now, new_epoch))
+            curator = stack.enter_context(self._make(self.service, now, new_terms))
             return stack.pop_all(), curator
 
     def _take(self, opened: Opened) -> Curator:
@@ -163,7 +163,7 @@ class ZoneRun:
         """Publish the next interval if it is due; None if the zone is closed, or failed and was.
 
         Args:
-            now: [UTC epoch s]
+            now: [UTC s]
             ahead: By how much the clock was set forward since the start [s].
 
         Returns:
@@ -222,7 +222,7 @@ class ZoneRun:
         return remaining if self.curator is None and remaining > 0 else math.inf
 
     def next_due(self) -> float:
-        """When the next interval closes [UTC epoch s]; infinite while the zone waits."""
+        """When the next interval closes [UTC s]; infinite while the zone waits."""
         if self.curator is None or self.curator.doubt is not None:
             return float("inf")
         return self.curator.next_due()
@@ -313,7 +313,7 @@ class Process:
                 yield publisher
 
     @contextmanager
-    def _curator(self, zone: ZoneService, now: float, new_epoch: bool) -> Iterator[Curator]:
+    def _curator(self, zone: ZoneService, now: float, new_terms: bool) -> Iterator[Curator]:
         """A zone's curator; where the zones have no common store it opens its own."""
         with ExitStack() as stack:
             store = self._store or stack.enter_context(
@@ -329,7 +329,7 @@ class Process:
                     self._publishers,
                     self.deployment.mode,
                     now=now,
-                    new_epoch=new_epoch,
+                    new_terms=new_terms,
                     witness=self._witnesses.of(zone.id),
                     covariates=self._covariates.of(zone.id),
                     present=partial(self.history.present, zone.id),
@@ -350,7 +350,7 @@ class Process:
         with (
             nullcontext(self._store) if self._store else open_store(self.deployment.ledger) as store
         ):
-            check_moves(self.deployment.zones, store, self._key, new_epoch=bool(changed))
+            check_moves(self.deployment.zones, store, self._key, new_terms=bool(changed))
         damaged = []
         for zone in self._zones:
             self._stack.callback(zone.close)
@@ -361,7 +361,7 @@ class Process:
                 if zone.opens:
                     zone.finish()
                 else:
-                    zone.open(now, new_epoch=zone.service.id in changed)
+                    zone.open(now, new_terms=zone.service.id in changed)
             except DAMAGE as error:
                 damaged.append(error)
                 if zone.service.id in changed or len(damaged) == len(self._zones):
@@ -526,7 +526,7 @@ class Process:
             log.warning("no checkpoint", extra={"zone": zone.service.id, "reason": str(error)})
 
     def _renew(self, zone: ZoneService) -> None:
-        """Go on with a zone in another epoch of its terms."""
+        """Go on with a zone over another week."""
         zones = tuple(
             zone if service.id == zone.id else service for service in self.deployment.zones
         )

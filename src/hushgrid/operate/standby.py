@@ -174,13 +174,13 @@ class Standby:
 
     def _follow(self) -> None:
         """Copy new records into the witnesses."""
-        behind, new_epoch = dict(self._last), False
+        behind, new_terms = dict(self._last), False
         while behind:
             records: dict[str, list[Record]] = {}
             for record in self.store.after(behind):
                 records.setdefault(record.zone, []).append(record)
             for zone, new in records.items():
-                new_epoch = new_epoch or any(record.kind == "epoch" for record in new)
+                new_terms = new_terms or any(record.kind == "terms" for record in new)
                 try:
                     self.witnesses.of(zone).follow(new, self._since)
                 except LedgerError as error:
@@ -188,7 +188,7 @@ class Standby:
                 self._erase_keys(zone, new)
                 self._last[zone] = new[-1].seq
             behind = {zone: self._last[zone] for zone in records}
-        if new_epoch and not self.begins:
+        if new_terms and not self.begins:
             self.compare()
 
     def compare(self) -> Deployment:
@@ -205,7 +205,7 @@ class Standby:
         for record in reversed(records):
             block = record.body.get("block") if record.kind == "release" else None
             if block and self._keys is not None:
-                start = record.body["start"] - (block["place"] - 1) * self._zones[zone]
+                start = block["first"] * self._zones[zone]
                 self._keys.follow(zone, start)
                 return
 

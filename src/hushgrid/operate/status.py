@@ -17,7 +17,7 @@ def from_ledger(deployment: Deployment, now: float) -> list[Status]:
 
     Args:
         deployment: The service.
-        now: The time [UTC epoch s].
+        now: The time [UTC s].
 
     Returns:
         A status for each zone.

@@ -80,7 +80,7 @@ def example(begins: int, homes: int = 1000, errors: Mapping[str, float] | None =
     """The service file that `hushgrid init` writes.
 
     Args:
-        begins: Start of its first interval [UTC epoch s].
+        begins: Start of its first interval [UTC s].
         homes: Number of homes.
         errors: Planned relative error of the price under each of `WINDOWS`; None: not stated.
 
@@ -94,7 +94,7 @@ def new_file(begins: int, zone: NewZone, errors: Mapping[str, float] | None = No
     """The service file of a new zone, as `init` and `learn` write it.
 
     Args:
-        begins: Start of its first interval [UTC epoch s].
+        begins: Start of its first interval [UTC s].
         zone: The zone.
         errors: Planned relative error of the price under each of `WINDOWS`; None: not stated.
 

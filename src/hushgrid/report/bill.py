@@ -40,8 +40,8 @@ def bill_rows(
 
     Args:
         readings: One for each meter and interval, negative where it was fed in.
-        rates: By start of the interval [UTC epoch s].
-        period: Name of the period of a start [UTC epoch s].
+        rates: By start of the interval [UTC s].
+        period: Name of the period of a start [UTC s].
         operator: Also cost at exact prices, what noise changed, and how far the mean price of the
             period was off. Secret: with a home's readings these give the exact prices, and so the
             load, back.

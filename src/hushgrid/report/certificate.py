@@ -331,7 +331,7 @@ def _zone(
     return {
         "zone": houses.zone,
         "first": houses.first,
-        "digest": recomputed.epoch.digest,
+        "digest": recomputed.week.digest,
         "releases": houses.releases,
         "steps": len(recomputed.recorded_scale),
         "epsilon": finite_or_none(epsilon),
@@ -441,7 +441,7 @@ def _of_houses(houses: Houses) -> str:
     worst = houses.worst
     if houses.leakage is not None and math.isfinite(houses.total[worst]):
         more = houses.leakage[worst] > houses.total[worst] * (1 + 1e-9)
-        neighbours = " with those of neighbouring epochs" if more else ""
+        neighbours = " with those of neighbouring weeks" if more else ""
         return (
             f"Zone {houses.zone}, {houses.releases} releases: together{neighbours} they leak at"
             f" most {houses.leakage[worst]:.3f} about any one step of the worst house (house"

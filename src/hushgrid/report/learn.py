@@ -222,7 +222,7 @@ def learned_prose(values: Mapping[str, Any]) -> str:
     if months := values.get("months"):
         lines.append(
             f"Months of the year: {', '.join(map(str, months))}. The models are of these alone; a"
-            " zone takes those of other months in a new epoch. Laws of all seasons in one model:"
+            " zone takes those of other months with new terms. Laws of all seasons in one model:"
             " learn --seasons."
         )
     if seasons := values.get("seasons"):

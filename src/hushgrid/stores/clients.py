@@ -180,9 +180,9 @@ class Client:
         id: 1 to 64 characters that match `NAME`.
         scopes: members of `SCOPES`, at least one.
         secret: hash of its secret.
-        created: UTC epoch [s].
+        created: UTC [s].
         ven: name of its VEN, if it is one; at most `VEN` characters.
-        revoked: UTC epoch [s], None while it is valid.
+        revoked: UTC [s], None while it is valid.
         meters: the meters whose readings it may send: ids, or prefixes that end in `*`; empty: it
             is bound to none.
     """
@@ -404,7 +404,7 @@ class ClientStore(Database):
         return senders
 
     def revoke(self, client: str, at: int) -> bool:
-        """Revoke a client at a UTC epoch [s]; False if none with this id is valid."""
+        """Revoke a client at a UTC [s]; False if none with this id is valid."""
         if not is_client_id(client):
             return False
         valid = (self._table.c.id == client) & self._table.c.revoked.is_(None)

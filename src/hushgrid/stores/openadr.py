@@ -38,8 +38,8 @@ class StoredObject:
         kind: its type.
         id: unique over all kinds.
         client: id of the client that owns it.
-        created: UTC epoch [s].
-        modified: UTC epoch [s].
+        created: UTC [s].
+        modified: UTC [s].
         text: members as the client sent them, JSON in ASCII; may hold secrets.
     """
 

@@ -47,13 +47,13 @@ class CovariateValues:
         self._values: tuple[list[int], list[float]] = ([], [])
 
     def add(self, values: Mapping[int, float]) -> None:
-        """Add values by their time [UTC epoch s]; a new one of the same time replaces the old."""
+        """Add values by their time [UTC s]; a new one of the same time replaces the old."""
         union = {**dict(zip(*self._values, strict=True)), **values}
         times = sorted(union)[-MOST:]
         self._values = (times, [union[t] for t in times])
 
     def at(self, start: int) -> float | None:
-        """The newest value whose time is not after `start` [UTC epoch s]; None if it is too old."""
+        """The newest value whose time is not after `start` [UTC s]; None if it is too old."""
         times, values = self._values
         n = bisect_right(times, start)
         return values[n - 1] if n and start - times[n - 1] <= self._max_age else None
@@ -72,7 +72,7 @@ def values_of(body: bytes) -> dict[int, float]:
             of such objects. `start_utc` is seconds since 1970, or ISO 8601 with an offset.
 
     Returns:
-        The values by time [UTC epoch s]; rows without a value are left out.
+        The values by time [UTC s]; rows without a value are left out.
 
     Raises:
         ValueError: It is neither, or a time or value is none.
@@ -169,7 +169,7 @@ class CovariateSources:
         self._broker: MqttOut | None = None
 
     def of(self, zone: str) -> Callable[[int], Values]:
-        """What a tick of the zone asks: the values by the start of its interval [UTC epoch s]."""
+        """What a tick of the zone asks: the values by the start of its interval [UTC s]."""
         zone_series = {
             name: series for (owner, name), series in self._series.items() if owner == zone
         }

@@ -54,7 +54,7 @@ class Guess(NamedTuple):
     """An expected price.
 
     Attributes:
-        start: When it begins [UTC epoch s].
+        start: When it begins [UTC s].
         rate: [currency/kWh]
         within: Where the optimal rate lies; None: not known.
         source: What it is made from.
@@ -73,7 +73,7 @@ def fallback(zone: ZoneService, start: int) -> Guess:
 
     Args:
         zone: The zone.
-        start: Start of the interval [UTC epoch s].
+        start: Start of the interval [UTC s].
 
     Returns:
         The fallback rate, and the feed-in rate of no load.
@@ -86,9 +86,9 @@ class PriceRange(NamedTuple):
     """The prices that a request asks for.
 
     Attributes:
-        since: Start of the first [UTC epoch s]; None: a day before the newest, or later where the
+        since: Start of the first [UTC s]; None: a day before the newest, or later where the
             limit leaves out the oldest.
-        until: Prices start before it [UTC epoch s]; None: the end of the forecast.
+        until: Prices start before it [UTC s]; None: the end of the forecast.
         limit: The most prices of an answer.
     """
 
@@ -105,8 +105,8 @@ class PriceEntry(NamedTuple):
     """One price.
 
     Attributes:
-        start: Start of its interval [UTC epoch s].
-        end: End of its interval [UTC epoch s].
+        start: Start of its interval [UTC s].
+        end: End of its interval [UTC s].
         rate: Price of energy [currency/kWh].
         forecast: Whether it is expected and not published.
         source: What it is made from.
@@ -137,7 +137,7 @@ class Series(NamedTuple):
         simulated: Whether noise is simulated.
         head: Digest of the newest release's record.
         entries: The prices.
-        following: Where the rest begins that the limit left out [UTC epoch s].
+        following: Where the rest begins that the limit left out [UTC s].
         digits: Digits after the point of a price; None: all.
     """
 
@@ -173,7 +173,7 @@ def bounds(newest: ReleaseRecord | None, span: PriceRange) -> tuple[int, int]:
         span: The request.
 
     Returns:
-        Since and until [UTC epoch s].
+        Since and until [UTC s].
     """
     first = 0 if newest is None else newest.applies_start - DAY
     since = first if span.since is None else span.since
@@ -485,7 +485,7 @@ class ForecastPrices(NamedTuple):
     between: tuple[Guess, ...] = ()
 
     def at(self, start: int) -> Guess | None:
-        """The expected price of the interval at `start` [UTC epoch s]."""
+        """The expected price of the interval at `start` [UTC s]."""
         return next((guess for guess in self.between + self.guesses if guess.start == start), None)
 
 
@@ -502,8 +502,8 @@ class Forecaster:
     def __init__(self, zone: ZoneService) -> None:
         self._zone, self._first = zone, zone.begins // zone.seconds
         self._mutex = threading.Lock()
-        self._public = PublicReplay(zone, self._first)
-        # before the epoch's first release: the number of earlier ones, the start that was reached
+        self._public = PublicReplay(zone)
+        # before the week's first release: the number of earlier ones, the start that was reached
         self._waiting: tuple[int, int, PublicReplay] | None = None
         self._last: ReleaseRecord | None = None
         self._ranges: dict[int, Range] = {}
@@ -522,13 +522,13 @@ class Forecaster:
 
         Of a day, where intervals have a minute or more. A step takes about 0.2 ms, so of shorter
         intervals there are fewer: none is newer before its forecast is made. Before the first
-        release of an epoch they begin at `start` [UTC epoch s]. An interval that no release was
+        release of a week they begin at `start` [UTC s]. An interval that no release was
         for keeps what was expected after the last one before it.
 
         Args:
             releases: The releases.
             start: See above.
-            until: Where the expected prices end [UTC epoch s]; None: as above.
+            until: Where the expected prices end [UTC s]; None: as above.
         """
         newest = releases[-1] if releases else None
         in_epoch = newest is not None and newest.start >= self._zone.begins
@@ -555,10 +555,10 @@ class Forecaster:
     def _first_forecast(
         self, releases: Sequence[ReleaseRecord], start: int, until: int | None
     ) -> ForecastPrices:
-        """Expected prices from `start` on, before the epoch's first release."""
+        """Expected prices from `start` on, before the week's first release."""
         number, last_start, public = self._waiting or (-1, 0, None)
         if public is None or number != len(releases) or start < last_start:
-            public = PublicReplay(self._zone, self._first, releases)
+            public = PublicReplay(self._zone, releases)
         self._waiting = len(releases), start, public
         steps = self._number(start, until)
         until = start + steps * self._zone.seconds
@@ -572,8 +572,8 @@ class Forecaster:
         new = _since(releases, since)
         if self._last is None:
             earlier, until = releases[: len(releases) - len(new)], new[0].applies_start
-            self._public = PublicReplay(self._zone, self._first, earlier)
-            public = PublicReplay(self._zone, self._first, earlier)
+            self._public = PublicReplay(self._zone, earlier)
+            public = PublicReplay(self._zone, earlier)
             first = self._before(public, earlier, new[0].start, until)
             self._between, self._waiting = {new[0].t: first}, None
         for release in new:
@@ -583,7 +583,7 @@ class Forecaster:
                 del table[t]
 
     def _fold(self, release: ReleaseRecord, since: int) -> None:
-        """Take a release of the present epoch, with its range where it is later than `since`."""
+        """Take a release of the present week, with its range where it is later than `since`."""
         last, seconds = self._last, self._zone.seconds
         if last is not None and release.t > since:
             between = (release.applies_start - last.applies_start) // seconds - 1
@@ -600,7 +600,7 @@ class Forecaster:
     def _before(
         self, public: PublicReplay, earlier: Sequence[ReleaseRecord], start: int, until: int
     ) -> list[Guess]:
-        """Expected prices of start..until [UTC epoch s], before the epoch's first release."""
+        """Expected prices of start..until [UTC s], before the week's first release."""
         seconds = self._zone.seconds
         if earlier:  # whose intervals may have had another length
             start = max(start, (earlier[-1].applies_start // seconds + 1) * seconds)
@@ -642,7 +642,7 @@ class Forecaster:
 
 
 def _since(releases: Sequence[ReleaseRecord], since: int) -> list[ReleaseRecord]:
-    """Releases of intervals that start at `since` [UTC epoch s] or later; searched from the end."""
+    """Releases of intervals that start at `since` [UTC s] or later; searched from the end."""
     tail: list[ReleaseRecord] = []
     for release in reversed(releases):
         if release.start < since:
@@ -695,7 +695,7 @@ class History:
         self._watchers: list[tuple[ReleaseWatcher, bool]] = []
         self._price_watchers: list[PriceWatcher] = []
         self._prices: dict[str, dict[str, Any]] = {}
-        # start of the last interval of each zone that was made here [epoch s]
+        # start of the last interval of each zone that was made here [UTC s]
         self._last_starts: dict[str, int] = {}
         self._mutex = threading.Lock()
 
@@ -715,10 +715,10 @@ class History:
                 self._last_starts[zone] = releases[-1].start
 
     def renew(self, zone: ZoneService) -> None:
-        """Go on with a zone in another epoch of its terms.
+        """Go on with a zone over another week.
 
         Args:
-            zone: The zone in that epoch.
+            zone: The zone over that week.
         """
         with self._mutex:
             self.zones[zone.id], self._forecasters[zone.id] = zone, Forecaster(zone)
@@ -787,7 +787,7 @@ class History:
         return releases[-1] if releases else None
 
     def between(self, zone: str, since: int, until: int) -> list[ReleaseRecord]:
-        """Releases that apply from an instant of since..until on [UTC epoch s, until not in]."""
+        """Releases that apply from an instant of since..until on [UTC s, until not in]."""
         releases = self._releases[zone]
         low, high = (
             bisect.bisect_left(releases, at, key=lambda release: release.applies_start)
@@ -804,12 +804,12 @@ class History:
         return list(self._releases[zone][-number:]) if number > 0 else []
 
     def applying(self, zone: str, start: int) -> ReleaseRecord | None:
-        """The release whose price is for the interval at `start` [UTC epoch s]."""
+        """The release whose price is for the interval at `start` [UTC s]."""
         releases = self.between(zone, start, start + 1)
         return releases[-1] if releases else None
 
     def has_release(self, zone: str) -> bool:
-        """Whether the present epoch has a release."""
+        """Whether the present week has a release."""
         newest = self.newest(zone)
         return newest is not None and newest.start >= self.zones[zone].begins
 
@@ -820,9 +820,9 @@ class History:
 
         Args:
             zone: The zone's id.
-            now: [UTC epoch s]
+            now: [UTC s]
             patience: How long to wait for them [s].
-            until: Where they end [UTC epoch s], if they need not be all there are.
+            until: Where they end [UTC s], if they need not be all there are.
 
         Returns:
             Them and True; those of an earlier release and False where they are not ready.
@@ -867,7 +867,7 @@ class History:
 
         Args:
             zone: The zone's id.
-            now: [UTC epoch s]
+            now: [UTC s]
             patience: How long to wait for an expected price that is not ready [s].
 
         Returns:
@@ -894,7 +894,7 @@ class History:
         return fields
 
     def present(self, zone: str, now: float) -> PresentPrices | None:
-        """What publishers show of a zone at an instant [UTC epoch s]; None while not ready."""
+        """What publishers show of a zone at an instant [UTC s]; None while not ready."""
         fields = self.in_force(zone, now, LOOP_PATIENCE)
         return (
             None
@@ -903,11 +903,11 @@ class History:
         )
 
     def ahead(self, zone: str, now: float, patience: float) -> list[dict[str, Any]] | None:
-        """Expected prices from an instant [UTC epoch s] on, as consumers read them.
+        """Expected prices from an instant [UTC s] on, as consumers read them.
 
         Args:
             zone: The zone's id.
-            now: [UTC epoch s]
+            now: [UTC s]
             patience: How long to wait for them [s].
 
         Returns:
@@ -924,7 +924,7 @@ class History:
         return prices if ready else None
 
     def _last(self, zone: str) -> int:
-        """The interval of the last release [UTC epoch s]."""
+        """The interval of the last release [UTC s]."""
         newest = self.newest(zone)
         return -1 if newest is None else newest.start
 
@@ -934,10 +934,10 @@ def interval(zone: ZoneService, now: float) -> int:
 
     Args:
         zone: The zone.
-        now: [UTC epoch s]
+        now: [UTC s]
 
     Returns:
-        [UTC epoch s]
+        [UTC s]
     """
     return math.floor(now) // zone.seconds * zone.seconds
 
@@ -1013,8 +1013,8 @@ class Page:
         body: The body.
         media: Its content type.
         etag: Its entity tag.
-        due: When the next release is due [UTC epoch s].
-        ends: When it no longer holds even without one [UTC epoch s].
+        due: When the next release is due [UTC s].
+        ends: When it no longer holds even without one [UTC s].
     """
 
     body: bytes

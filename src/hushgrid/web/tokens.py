@@ -55,7 +55,7 @@ class Claims:
     Attributes:
         client: id of the client.
         scopes: what the token allows, if its client still has these scopes.
-        expires: UTC epoch [s].
+        expires: UTC [s].
     """
 
     client: str
@@ -70,7 +70,7 @@ def make_token(key: bytes, client: str, scopes: Sequence[str], expires: int, non
         key: secret key of the MAC.
         client: id of the client.
         scopes: what the token allows.
-        expires: UTC epoch [s].
+        expires: UTC [s].
         nonce: random bytes that make equal claims differ.
 
     Returns:

@@ -51,7 +51,7 @@ def test_a_zone_is_opened_without_its_public_knowledge(
                     if behind:
                         state = skip(state, state.rates[-1], behind)
                     if one.source == "readings":
-                        state = replay(state, one.in_epoch(curator._replay.epoch))
+                        state = replay(state, one.in_week(curator._replay._first))
                     else:
                         state = skip(state, one.rate)
                 found = Replay(zone).follow(standing)

@@ -192,8 +192,8 @@ def test_the_active_curator_killed_and_paused_at_random(
                 left_out = f"accepted readings of {zone} were left out: {standing.gaps}"
                 assert release.source == "readings", left_out
         blocks = [release.block for release in standing.releases if release.block]
-        marks = {(block["number"], block["mark"]) for block in blocks}
-        sizes = len({block["number"] for block in blocks})
+        marks = {(block["first"], block["mark"]) for block in blocks}
+        sizes = len({block["first"] for block in blocks})
         assert len(marks) == sizes, "a block has one size of noise"
         assert zone in ZONES[::3] if blocks else True
     assert meters.taken, "the active curator takes readings"

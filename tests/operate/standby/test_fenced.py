@@ -203,7 +203,7 @@ def test_one_who_slept_after_a_release_leaves_the_noise_of_the_next_block(
                 publish(successors[0])
     found = sorted(made, key=lambda release: release.t)
     assert [release.source for release in found] == ["readings"] * 5
-    marks = [(release.block["number"], release.block["mark"]) for release in found if release.block]
+    marks = [(release.block["first"], release.block["mark"]) for release in found if release.block]
     assert marks[0] == marks[1] != marks[2] == marks[3] == marks[4]
 
 

@@ -23,7 +23,7 @@ KEY = Key(Ed25519PrivateKey.from_private_bytes(bytes(range(32))))
 TERMS, OTHER_TERMS = "ab" * 32, "cd" * 32
 ROOT = Path(__file__).parents[3]
 ZONE = "elm-street"
-START = 900  # [UTC epoch s], of step 1
+START = 900  # [UTC s], of step 1
 SCALES = (1000.0, 812.5, 1 / 3 * 1000)
 MOST = sys.float_info.max  # stands for infinity
 ALL_KNOWN = ((0.0, MOST, MOST, -MOST, MOST),)  # of a house whose zone had no interval promise
@@ -73,8 +73,8 @@ def instead(t: int, source: Any, *, zone: str = "elm-street", **changes: Any) ->
     return dict(bodies.stand_in(zone, source, t=t, **fields))
 
 
-def epoch(digest: str = TERMS, *, first: int = 1, horizon: int = 3, **more: Any) -> dict[str, Any]:
-    return dict(bodies.epoch(digest, first=first, horizon=horizon, seconds=900, **more))
+def terms(digest: str = TERMS, *, first: int = 1, **more: Any) -> dict[str, Any]:
+    return dict(bodies.terms(digest, first=first, seconds=900, **more))
 
 
 def genesis(mode: Any = "production") -> dict[str, Any]:
@@ -85,16 +85,15 @@ Story = list[tuple[str, dict[str, Any]]]
 
 
 def opening(mode: Any = "production") -> Story:
-    """Genesis, epoch, schedule."""
+    """Genesis and terms."""
     return [
         ("genesis", genesis(mode)),
-        ("epoch", epoch()),
-        ("schedule", dict(bodies.schedule(TERMS, SCALES))),
+        ("terms", terms()),
     ]
 
 
 def story() -> Story:
-    """Genesis, epochs, a transfer, and every kind of release."""
+    """Genesis, terms, a transfer, and every kind of release."""
     moved = bodies.transfer("house-17", "out", other="oak-street", account=ALL_KNOWN)
     gaussian = {"noise": "gaussian", "epsilon": float("inf")}
     return [
@@ -105,8 +104,7 @@ def story() -> Story:
         ("release", read(3)),
         ("release", instead(4, "forecast", estimate=39_000.5)),
         ("release", instead(5, "fallback")),
-        ("epoch", epoch(OTHER_TERMS, first=6, roster="ef" * 32)),
-        ("schedule", dict(bodies.schedule(OTHER_TERMS))),
+        ("terms", terms(OTHER_TERMS, first=6, roster="ef" * 32)),
         ("release", read(6, first=6, digest=OTHER_TERMS, **gaussian)),
     ]
 

@@ -25,7 +25,7 @@ from hushgrid.files.deployment import ZoneService
 from hushgrid.operate.audit import load_ledger, terms_of
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import check, fold
-from hushgrid.stores.ledger.records import GapRecord, Record, schedule_digest
+from hushgrid.stores.ledger.records import GapRecord, Record
 from hushgrid.stores.ledger.writer import verify_signature
 from tests.bodies import transfer
 from tests.curator.curators import Shown, curator
@@ -74,7 +74,7 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> Honest:
     with curator(folder, first, Shown(), now=BEGINS + 15 * HOUR) as it:
         publish(it, 9)
     second = load(folder, BEGINS + DAY, *HALF)
-    with curator(folder, second, Shown(), now=second.begins, new_epoch=True) as it:
+    with curator(folder, second, Shown(), now=second.begins, new_terms=True) as it:
         publish(it, 24)
     with open_store(str(folder / "ledger.db"), create=False) as store:
         records = list(store.records("elm-street"))
@@ -101,22 +101,19 @@ def test_two_days_with_a_change_a_gap_and_other_clocks_pass(tmp_path: Path, hone
     bodies = [body for _, body in honest.story]
     assert sum("account" in body for body in bodies) >= 20
     assert {len(body["account"]) for body in bodies if "account" in body} == {2}
-    assert [body["interval"] for body in bodies if "interval" in body] == [
-        1.0,
-        0.5,
-        0.5,
-    ]  # and a week begins
+    promises = [body["promise"]["epsilon"] for kind, body in honest.story if kind == "terms"]
+    assert promises == [1.0, 0.5]
     assert all(len(record.line) < 100_000 for record in records)
     assert script_says(records).startswith("good: ")
     assert audit_says(tmp_path, records, honest.terms).status == "passed"
     path = tmp_path / "ledger.ndjson"
     evidence, chain = load_ledger(str(path), zone=None, key=None, heads=())
-    certificate = certify(evidence, honest.terms, chain=chain, commit=schedule_digest)
+    certificate = certify(evidence, honest.terms, chain=chain)
     assert certificate.check("account").status == "passed"
     assert [one.text for one in certificate.checks if one.status == "failed"] == []
-    alone = certify(evidence, honest.terms[:1], chain=chain, commit=schedule_digest)
+    alone = certify(evidence, honest.terms[:1], chain=chain)
     assert alone.check("account").status == "not_checked"
-    none = certify(evidence, (), chain=chain, commit=schedule_digest)
+    none = certify(evidence, (), chain=chain)
     assert none.check("account").status == "not_checked"
 
 
@@ -161,9 +158,14 @@ def stays_more(moves: list[list[float]]) -> list[list[float]]:
     return [[a + 0.01 * b, 0.99 * b, 0.99 * c, d + 0.01 * c] for a, b, c, d in moves]
 
 
+def promised(name: str, value: Callable[[Any], Any]) -> Callable[[Any], None]:
+    """Another value of a field of the promise."""
+    return lambda body: setting(name, value)(body["promise"])
+
+
 def without_promise(body: Any) -> None:
-    for name in ("interval", "occupancy", "models", "time_zone", "eta"):
-        del body[name]
+    body["promise"]["secret"] = "step"
+    del body["models"]
 
 
 READ, GAP = ("release", "readings"), ("resume", None)
@@ -180,11 +182,11 @@ FORGED = [
     (GAP, 0, "an earlier step", setting("until", lambda until: until - 3)),
     (GAP, 0, "a later step", setting("until", lambda until: until + 3)),
     *(
-        (("epoch", None), epoch, what, change)
-        for epoch in (0, 1)
+        (("terms", None), number, what, change)
+        for number in (0, 1)
         for what, change in (
-            ("a larger promise", setting("interval", lambda promise: promise * 1.1)),
-            ("a smaller promise", setting("interval", lambda promise: promise * 0.9)),
+            ("a larger promise", promised("epsilon", lambda promise: promise * 1.1)),
+            ("a smaller promise", promised("epsilon", lambda promise: promise * 0.9)),
             ("no promise", without_promise),
             ("another digest of the models", setting("occupancy", "ab" * 32)),
             ("other meters", setting("roster", "ab" * 32)),
@@ -195,18 +197,18 @@ FORGED = [
             ("a smaller reach", chain("reach", lambda reach: reach * 0.99)),
             ("a larger reach", chain("reach", lambda reach: reach * 1.01)),
             ("another law", chain("law", lambda law: [law[0] - 0.05, law[1] + 0.05])),
-            ("another eta", setting("eta", 0.5)),
+            ("another eta", promised("eta", lambda eta: eta / 2)),
         )
     ),
 ]
 # What the script lets pass. None makes an account look better kept: the rows stand as they were.
-# Only the service file says what was planned for a lost block, which law an epoch's models have
+# Only the service file says what was planned for a lost block, which law the models of terms have
 # where an account goes on from before, and that eta is 1.
 HARMLESS = {
     ("resume", 0, "loss -0.01"),
-    ("epoch", 1, "another law"),
-    ("epoch", 0, "another eta"),
-    ("epoch", 1, "another eta"),
+    ("terms", 1, "another law"),
+    ("terms", 0, "another eta"),
+    ("terms", 1, "another eta"),
 }
 # The audit finds these by the checks of scales and places, not of accounts.
 OF_THE_NOISE = (
@@ -323,7 +325,7 @@ def test_an_epoch_that_begins_inside_a_block_waits_for_its_end(tmp_path: Path) -
     with curator(tmp_path, first, Shown(), now=BEGINS) as it:
         publish(it, 1)
     second = load(tmp_path, BEGINS + HOUR, BLOCKS)
-    with curator(tmp_path, second, Shown(), now=second.begins, new_epoch=True) as it:
+    with curator(tmp_path, second, Shown(), now=second.begins, new_terms=True) as it:
         publish(it, 7)
     with open_store(str(tmp_path / "ledger.db"), create=False) as store:
         records = list(store.records("elm-street"))
@@ -341,7 +343,7 @@ def test_prices_come_back_where_nothing_is_promised_about_an_interval_any_more(
     with curator(tmp_path, first, Shown(), now=BEGINS) as it:
         publish(it, 24)
     second = load(tmp_path, BEGINS + DAY, ('secret = "interval"', 'secret = "step"'))
-    with curator(tmp_path, second, Shown(), now=second.begins, new_epoch=True) as it:
+    with curator(tmp_path, second, Shown(), now=second.begins, new_terms=True) as it:
         publish(it, 24)
     with open_store(str(tmp_path / "ledger.db"), create=False) as store:
         records = list(store.records("elm-street"))

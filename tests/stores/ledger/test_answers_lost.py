@@ -15,7 +15,7 @@ from hushgrid.errors import LedgerError
 from hushgrid.stores.ledger import open_store
 from hushgrid.stores.ledger.chain import LedgerStore
 from hushgrid.stores.ledger.fenced import FencedLedger, Lease
-from hushgrid.stores.ledger.records import EpochRecord, GapRecord, Record, seal
+from hushgrid.stores.ledger.records import GapRecord, Record, seal
 from hushgrid.stores.ledger.store import SqliteLedger
 from hushgrid.stores.ledger.witness import Witness, Witnesses, sidecar_path
 from hushgrid.stores.ledger.writer import Ledger, _summary
@@ -251,9 +251,9 @@ def test_what_another_history_cost_a_house_that_it_left_out_is_counted(tmp_path:
 
 
 def test_lost_releases_are_dated_by_their_own_start_where_their_epoch_is_not_known() -> None:
-    """A ledger of hours; the witness has dropped the record of the epoch of quarter hours."""
-    hours = EpochRecord("ab" * 32, 490_000, 96, 3600, "cd" * 32, False, seq=2)
-    fold = SimpleNamespace(standing=SimpleNamespace(epochs=(hours,), epoch=hours))
+    """A ledger of hours; the witness has dropped the record of the terms of quarter hours."""
+    hours = bodies.terms_of("ab" * 32, 490_000, 3600, roster="cd" * 32, seq=2)
+    fold = SimpleNamespace(standing=SimpleNamespace(terms_records=(hours,), terms=hours))
     t = 490_010 * 4
     times = {"start": t * 900, "applies_start": (t + 2) * 900, "published_at": (t + 1) * 900}
     body = read(t, first=t) | times | {"epsilon": 0.1, "epsilon_any": 2.5}

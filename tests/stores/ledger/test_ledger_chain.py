@@ -23,11 +23,9 @@ from tests.stores.ledger.ledgers import (
     ALL_KNOWN,
     KEY,
     OTHER_TERMS,
-    SCALES,
     START,
     TERMS,
     Story,
-    epoch,
     genesis,
     instead,
     lines_of,
@@ -36,6 +34,7 @@ from tests.stores.ledger.ledgers import (
     released,
     sealed,
     story,
+    terms,
 )
 from tests.stores.ledger.verifier import SCRIPT, SCRIPTED
 
@@ -46,7 +45,7 @@ LINES = EXPORT.splitlines(keepends=True)
 
 def test_a_whole_ledger_stands() -> None:
     report = check(RECORDS, verify_signature)
-    assert (report.records, report.head, report.first_bad) == (12, RECORDS[-1].digest, None)
+    assert (report.records, report.head, report.first_bad) == (10, RECORDS[-1].digest, None)
     assert check(map(from_line, LINES), verify_signature) == report
     assert SCRIPTED.verify(LINES)[0]
 
@@ -54,24 +53,24 @@ def test_a_whole_ledger_stands() -> None:
 def test_the_fold() -> None:
     standing = fold(RECORDS, verify_signature)
     assert (standing.mode, standing.key) == ("production", KEY.public)
-    assert standing.head == (12, RECORDS[-1].digest)
+    assert standing.head == (10, RECORDS[-1].digest)
     assert standing.signature == RECORDS[-1].signature
-    assert standing.epoch is not None
-    assert (standing.epoch.digest, standing.epoch.first) == (OTHER_TERMS, 6)
+    assert standing.terms is not None
+    assert (standing.terms.digest, standing.terms.first) == (OTHER_TERMS, 6)
     assert [one.t for one in standing.releases] == [1, 2, 3, 4, 5, 6]
     assert standing.counts == {"readings": 4, "forecast": 1, "fallback": 1}
     assert (standing.last_t, [one.rate for one in standing.current]) == (6, [released(1).rate])
     assert standing.epsilon == float("inf")  # the last one has no epsilon of its own
     second = standing.at(2)
     assert second is not None
-    assert second.in_epoch(standing.epochs[0]) == released(2)
-    assert (second.seq, second.head) == (5, RECORDS[4].digest)
+    assert second.in_week(1) == released(2)
+    assert (second.seq, second.head) == (4, RECORDS[3].digest)
     assert standing.at(7) is None
     sixth = standing.releases[5]
     again = released(1, digest=OTHER_TERMS, epsilon=float("inf"), noise="gaussian")
-    assert sixth.in_epoch(standing.epochs[1]) == again
+    assert sixth.in_week(6) == again
     with pytest.raises(LedgerError, match="fallback"):
-        standing.releases[4].in_epoch(standing.epochs[0])
+        standing.releases[4].in_week(1)
 
 
 def test_spending_is_rounded_up() -> None:
@@ -89,17 +88,6 @@ def test_what_a_gap_may_have_cost_is_spent() -> None:
     assert fold(sealed([*told, endless])).epsilon == float("inf")
 
 
-def test_the_account_of_an_epoch() -> None:
-    told = story()[:9]
-    saved = fold(sealed(told)).account()
-    assert (saved["zone"], saved["digest"]) == ("elm-street", TERMS)
-    assert saved["entries"] == [
-        {"t": t, "scale": SCALES[t - 1], "rate": released(t).rate} for t in (1, 2, 3)
-    ]
-    with pytest.raises(LedgerError, match="no epoch"):
-        fold(sealed(told[:1])).account()
-
-
 def refused_at(told: Story, says: str) -> None:
     """The last record of the story, and only that one, breaks a rule; both verifiers agree."""
     records = sealed(told)
@@ -115,7 +103,7 @@ def refused_at(told: Story, says: str) -> None:
 
 
 ONE = ("release", read(1))
-PLACE = {"number": 1, "length": 2, "place": 1}
+PLACE = {"first": 1, "length": 2}
 OUT = bodies.transfer("h", "out", other="o")
 GAP = ("gap", dict(bodies.gap(2, 2, "failover")))
 BOOKED = ("resume", dict(bodies.resume(2, 2, epsilon=0.5)))
@@ -124,16 +112,13 @@ BOOKED = ("resume", dict(bodies.resume(2, 2, epsilon=0.5)))
 @pytest.mark.parametrize(
     ("told", "says"),
     [
-        ([("epoch", epoch())], "begins with genesis"),
+        ([("terms", terms())], "begins with genesis"),
         ([*opening(), ("genesis", genesis())], "no other"),
-        ([("genesis", genesis()), ("schedule", dict(bodies.schedule(TERMS)))], "no epoch"),
-        ([*opening(), ("schedule", dict(bodies.schedule(TERMS)))], "second schedule"),
-        ([*opening()[:2], ONE], "without a schedule"),
-        ([*opening()[:1], ONE], "in no epoch"),
-        ([*opening()[:2], ("release", instead(1, "forecast"))], "without a schedule"),
-        ([*opening(), ("release", read(1, digest=OTHER_TERMS))], "new epoch"),
-        ([*opening(), ("release", instead(1, "forecast", digest=OTHER_TERMS))], "new epoch"),
-        ([*opening(), ("release", instead(1, "forecast", digest=None))], "new epoch"),
+        ([*opening()[:1], ONE], "under no terms"),
+        ([*opening()[:1], ("release", instead(1, "forecast"))], "under no terms"),
+        ([*opening(), ("release", read(1, digest=OTHER_TERMS))], "new terms"),
+        ([*opening(), ("release", instead(1, "forecast", digest=OTHER_TERMS))], "new terms"),
+        ([*opening(), ("release", instead(1, "forecast", digest=None))], "new terms"),
         ([*opening(), ("release", instead(1, "fallback", digest=TERMS))], "names a model"),
         ([*opening(), ONE, ONE], "step t is 1 but step 1"),
         ([*opening(), ("release", read(2)), ONE], "clock go back"),
@@ -141,7 +126,6 @@ BOOKED = ("resume", dict(bodies.resume(2, 2, epsilon=0.5)))
         ([*opening(), ONE, ("release", {**read(2), "start": START + 899})], "overlap"),
         ([*opening(), ONE, ("release", {**read(2), "applies_from": 2})], "later steps"),
         ([*opening(), ONE, ("release", {**read(2), "applies_start": START})], "later steps"),
-        ([*opening(), ("release", read(4))], "beyond the horizon"),
         ([*opening(), ("release", read(1, scale=0.0))], "scale 0"),
         ([*opening(), ("release", {**read(1), "load_hat": None})], "no load_hat"),
         ([*opening(), ("release", {**read(1), "noise": "block"})], "its place there"),
@@ -149,14 +133,29 @@ BOOKED = ("resume", dict(bodies.resume(2, 2, epsilon=0.5)))
         (
             [
                 *opening(),
-                ("release", {**read(1), "noise": "block", "block": {**PLACE, "place": 2}}),
+                ("release", {**read(2), "noise": "block", "block": {**PLACE, "first": 3}}),
             ],
-            "begins before its epoch",
+            "a block of these terms",
         ),
         (
             [
                 *opening(),
-                ("release", {**read(1), "noise": "block", "block": {**PLACE, "place": 3}}),
+                ("release", {**read(3), "noise": "block", "block": PLACE}),
+            ],
+            "a block of these terms",
+        ),
+        (
+            [
+                *opening()[:1],
+                ("terms", terms(first=2)),
+                ("release", {**read(2), "noise": "block", "block": PLACE}),
+            ],
+            "under terms from step 2",
+        ),
+        (
+            [
+                *opening(),
+                ("release", {**read(1), "noise": "block", "block": {**PLACE, "first": 0}}),
             ],
             "block of release",
         ),
@@ -166,8 +165,7 @@ BOOKED = ("resume", dict(bodies.resume(2, 2, epsilon=0.5)))
         ([*opening(), ("release", read(1, zone="oak-street"))], "of zone 'oak-street'"),
         ([*opening(), ("release", {**instead(1, "fallback"), "load_hat": 3})], "a load or a cost"),
         ([*opening(), ("release", {**instead(1, "forecast"), "epsilon": 0.1})], "or a cost"),
-        ([*opening(), ONE, ("epoch", epoch(first=1))], "begins at step 1"),
-        ([*opening(), ONE, ("epoch", epoch(first=2)), ("release", read(2))], "without a schedule"),
+        ([*opening(), ONE, ("terms", terms(first=1))], "begin at step 1"),
         ([*opening(), ("transfer", {**OUT, "out": "00" * 32})], "none yet"),
         ([*opening(), ("transfer", {**OUT, "direction": "in"})], "comes in"),
         ([*opening(), ("release", {**read(1), "load": 40_000})], "'load'"),
@@ -176,10 +174,10 @@ BOOKED = ("resume", dict(bodies.resume(2, 2, epsilon=0.5)))
         ([*opening(), GAP, ("release", instead(3, "forecast")), ONE], "step t is 1"),
         ([*opening(), ONE, GAP, ("release", instead(2, "forecast"))], "step 2"),
         ([*opening(), GAP, GAP], "not booked"),
-        ([*opening(), GAP, ("epoch", epoch(first=3))], "not booked"),
+        ([*opening(), GAP, ("terms", terms(first=3))], "not booked"),
         ([*opening(), GAP, ("transfer", dict(OUT))], "not booked"),
         ([*opening(), ("gap", dict(bodies.gap(2, 1, "meters")))], "in order"),
-        ([*opening()[:1], GAP], "present epoch"),
+        ([*opening()[:1], GAP], "present terms"),
         ([*opening(), ("gap", {**GAP[1], "why": "because"})], "why"),
         ([*opening(), BOOKED], "no open gap"),
         ([*opening(), GAP, BOOKED, BOOKED], "no open gap"),
@@ -199,21 +197,15 @@ def test_rules(told: Story, says: str) -> None:
     "told",
     [
         [*opening()[:1], ("release", instead(1, "fallback"))],
-        [*opening()[:2], ("release", instead(1, "fallback"))],
         [*opening(), ("release", read(1)), ("release", read(3))],
         [*opening("simulation"), ("release", read(1, mode="simulation"))],
         [*opening("simulation"), ("release", read(1, mode="simulation", simulated=True))],
         [*opening(), ("release", instead(9, "forecast"))],
         [*opening(), ("release", {**read(1), "noise": "block", "block": PLACE})],
         [*opening(), ONE, GAP, BOOKED, ("release", read(3))],
-        [*opening(), GAP, ("release", instead(3, "forecast")), BOOKED, ("epoch", epoch(first=4))],
+        [*opening(), GAP, ("release", instead(3, "forecast")), BOOKED, ("terms", terms(first=4))],
         [*opening(), GAP, ("resume", dict(bodies.resume(2, 2, epsilon=float("inf"))))],
-        [
-            ("genesis", genesis()),
-            ("epoch", epoch(exact=True)),
-            ("schedule", dict(bodies.schedule(TERMS))),
-            ("release", read(1, scale=0.0, noise="none", epsilon=0.0, epsilon_any=float("inf"))),
-        ],
+        [*opening(), ("terms", terms(first=1)), ONE],
     ],
 )
 def test_what_the_rules_allow(told: Story) -> None:
@@ -259,16 +251,16 @@ def test_each_link_is_checked(zone: str, seq: int, prev: str, says: str | None) 
 )
 def test_only_one_way_to_write_it(old: bytes, new: bytes) -> None:
     """Lines that mean the same and are not the same."""
-    assert json.loads(LINES[4].replace(old, new).decode("utf-8-sig")) == json.loads(LINES[4])
-    found = damaged(b"".join([*LINES[:4], LINES[4].replace(old, new), *LINES[5:]]))
-    assert found == (6 if new == b"\n\n" else 5)
+    assert json.loads(LINES[3].replace(old, new).decode("utf-8-sig")) == json.loads(LINES[3])
+    found = damaged(b"".join([*LINES[:3], LINES[3].replace(old, new), *LINES[4:]]))
+    assert found == (5 if new == b"\n\n" else 4)
 
 
 def test_capital_digits_are_refused() -> None:
-    record = RECORDS[4]
+    record = RECORDS[3]
     for value in (record.prev, record.digest, record.signature):
-        line = LINES[4].replace(value.encode(), value.upper().encode())
-        assert line != LINES[4]
+        line = LINES[3].replace(value.encode(), value.upper().encode())
+        assert line != LINES[3]
         with pytest.raises(LedgerError, match="hexadecimal"):
             from_line(line)
 
@@ -352,7 +344,7 @@ def test_a_chain_written_anew_with_another_key_is_found_by_the_key_or_the_head()
     forged = sealed(told, key=forger)
     lines = lines_of(forged).splitlines(keepends=True)
     assert check(forged, verify_signature).first_bad is None  # in itself it is whole
-    assert check(forged, verify_signature, {RECORDS[-1].digest: None}).first_bad == 13
+    assert check(forged, verify_signature, {RECORDS[-1].digest: None}).first_bad == 11
     assert SCRIPTED.verify(lines, key=forger.public)[0]
     assert not SCRIPTED.verify(lines, key=KEY.public)[0]
     told[0][1]["key"] = KEY.public  # claims the old key without having it
@@ -371,7 +363,7 @@ def test_the_script_needs_the_standard_library_alone(tmp_path: Path) -> None:
         (["-I", "-S"], EXPORT, 0, "signatures NOT checked"),  # -S: no installed packages
         (["-I"], b"".join(unsigned), 1, "bad: line 6: the signature"),
         (["-I", "-S"], b"".join(unsigned), 0, "NOT checked"),
-        (["-I", "-S"], EXPORT.replace(b"0.25", b"0.26", 1), 1, "bad: line 5: its digest"),
+        (["-I", "-S"], EXPORT.replace(b"0.25", b"0.26", 1), 1, "bad: line 4: its digest"),
         (["-I", "-S"], b"", 1, "no record"),
     ):
         export.write_bytes(content)
@@ -403,7 +395,7 @@ def _imported(path: Path) -> set[str]:
 
 def moving(**changes: Any) -> list[Any]:
     """Elm street, which a house leaves, and oak street, where it arrives."""
-    out = RECORDS[5].digest
+    out = RECORDS[4].digest
     body = bodies.transfer("house-17", "in", other="elm-street", out=out, account=ALL_KNOWN)
     told = [("genesis", genesis()), ("transfer", {**body, **changes})]
     return [*RECORDS, *sealed(told, zone="oak-street")]
@@ -418,10 +410,10 @@ def test_a_house_that_moves_keeps_its_account() -> None:
         {"account": [[0.0, 1.0, *ALL_KNOWN[0][2:]]]},
         {"windows": [[], []]},
     ):
-        assert check(moving(**better), verify_signature).first_bad == 14
+        assert check(moving(**better), verify_signature).first_bad == 12
         assert SCRIPTED.verify(lines_of(moving(**better)).splitlines())[1].startswith("bad")
-    assert check(moving(out="00" * 32), verify_signature).first_bad == 14
-    assert check(moving(house="house-18"), verify_signature).first_bad == 14
+    assert check(moving(out="00" * 32), verify_signature).first_bad == 12
+    assert check(moving(house="house-18"), verify_signature).first_bad == 12
     assert (
         check(moving(other="ash-street"), verify_signature).first_bad is None
     )  # not here to be asked
@@ -429,7 +421,7 @@ def test_a_house_that_moves_keeps_its_account() -> None:
     twice = sealed(
         [("genesis", genesis()), ("transfer", body), ("transfer", body)], zone="oak-street"
     )
-    assert check([*RECORDS, *twice], verify_signature).first_bad == 15
+    assert check([*RECORDS, *twice], verify_signature).first_bad == 13
 
 
 def test_zones_come_in_the_order_of_their_names() -> None:
@@ -444,8 +436,8 @@ def test_zones_come_in_the_order_of_their_names() -> None:
 def test_a_lost_end_is_found_where_the_zone_ends() -> None:
     oak = sealed([("genesis", genesis())], zone="oak-street")
     lost = RECORDS[-1].digest
-    assert check([*RECORDS[:-1], *oak], verify_signature, {lost: "elm-street"}).first_bad == 12
-    assert check([*RECORDS[:-1], *oak], verify_signature, {lost: None}).first_bad == 13
+    assert check([*RECORDS[:-1], *oak], verify_signature, {lost: "elm-street"}).first_bad == 10
+    assert check([*RECORDS[:-1], *oak], verify_signature, {lost: None}).first_bad == 11
 
 
 def test_an_empty_ledger() -> None:

@@ -19,13 +19,12 @@ from hushgrid.errors import LedgerError
 from hushgrid.mechanism.release import Release
 from hushgrid.stores.ledger import records
 from hushgrid.stores.ledger.records import canonical, from_fields, from_line, seal
-from tests import bodies
-from tests.stores.ledger.ledgers import KEY, SCALES, TERMS, lines_of, read, sealed, story
+from tests.stores.ledger.ledgers import KEY, lines_of, read, sealed, story
 
 GOLDEN = Path(__file__).parents[2] / "data" / "ledger.ndjson"
-# printed by the sha256sum and openssl lines of docs/ledger.md for its records 3 and 12
-RECORD_3 = "29216d8968eec357f6c06e2beeb476c213428c0d40e4b12e8fe02457b78fe724"
-HEAD = "f85a47ad77215662b57d444d01f8b168edaaba7f8222ef71f5e0704066d2fe5a"
+# printed by the sha256sum and openssl lines of docs/ledger.md for its records 1 and 10
+RECORD_1 = "8f27bc713e2d6b5b8cf372b5c73255619eb346b30ea403e55dfb56fe21574c9c"
+HEAD = "7b860ba5925b071e3337c44bb22075676233fc1cec513d173f909ba5fce8a1fd"
 
 
 def test_the_format_has_not_changed() -> None:
@@ -39,20 +38,14 @@ def test_a_digest_typed_out_by_hand() -> None:
     text = (
         "hushgrid-ledger/1\n"
         '"elm-street"\n'
-        "3\n"
-        "schedule\n"
-        "71b75efde1d1f59e0a3905829b558202668eb5b3ec17252c24b0b9395a8f78ab\n"
-        '{"digest":"3e1b51fb94f7c524552c4649466b7e0bda01f6447a1c5d8f12cf7bc36805cfe6","steps":3}\n'
+        "1\n"
+        "genesis\n"
+        f"{'0' * 64}\n"
+        '{"created_at":840,"format":1,"key":"03a107bff3ce10be1d70dd18e74bc09967e4d6309ba50d5f1ddc8664'
+        '125531b8","mode":"production"}\n'
     )
-    assert hashlib.sha256(text.encode()).hexdigest() == RECORD_3
-    assert json.loads(GOLDEN.read_bytes().splitlines()[2])["digest"] == RECORD_3
-
-
-def test_a_schedule_typed_out_by_hand() -> None:
-    text = f"hushgrid-schedule/1\n{'ab' * 32}\n[1000.0,812.5,333.3333333333333]\n"
-    assert records.schedule_digest(TERMS, SCALES) == hashlib.sha256(text.encode()).hexdigest()
-    assert bodies.schedule(TERMS)["steps"] == 0
-    assert records.schedule_digest(TERMS) != records.schedule_digest("cd" * 32)
+    assert hashlib.sha256(text.encode()).hexdigest() == RECORD_1
+    assert json.loads(GOLDEN.read_bytes().splitlines()[0])["digest"] == RECORD_1
 
 
 def test_a_release_says_this_and_nothing_else() -> None:
@@ -130,14 +123,14 @@ def test_canonical_text_comes_back_the_same(value: Any) -> None:
 
 @given(st.dictionaries(st.text("abc", min_size=1), VALUES, max_size=3))
 def test_records_come_back_from_their_line_and_fields(body: dict[str, Any]) -> None:
-    record = seal("Köln – 7", 1, "epoch", body, "0" * 64, KEY.sign)
+    record = seal("Köln – 7", 1, "terms", body, "0" * 64, KEY.sign)
     assert from_line(f"{record.line}\n".encode()) == record
     text = canonical(body)
-    assert from_fields(record.zone, 1, "epoch", text, *_ends(record)) == record
+    assert from_fields(record.zone, 1, "terms", text, *_ends(record)) == record
     for other in (f"{text} ", text.replace(":", ": ")):
         if other != text:
             with pytest.raises(LedgerError):
-                from_fields(record.zone, 1, "epoch", other, *_ends(record))
+                from_fields(record.zone, 1, "terms", other, *_ends(record))
 
 
 def _ends(record: Any) -> tuple[str, str, str]:
@@ -168,7 +161,7 @@ def test_deep_nesting_is_refused_in_one_sentence(depth: int) -> None:
     with pytest.raises(LedgerError):
         from_line(b'{"body":' + b"[" * depth + b"]" * depth + b"}\n")
     with pytest.raises(LedgerError):
-        from_fields("z", 1, "epoch", "[" * depth + "]" * depth, "0" * 64, "0" * 64, "0" * 128)
+        from_fields("z", 1, "terms", "[" * depth + "]" * depth, "0" * 64, "0" * 64, "0" * 128)
 
 
 @pytest.mark.parametrize(
@@ -176,7 +169,7 @@ def test_deep_nesting_is_refused_in_one_sentence(depth: int) -> None:
     [("zone", ""), ("zone", "a\nb"), ("seq", 0), ("seq", True), ("kind", "gift"), ("body", [])],
 )
 def test_records_of_another_form_are_refused(field: str, value: Any) -> None:
-    fields = {"zone": "z", "seq": 1, "kind": "epoch", "body": {}, field: value}
+    fields = {"zone": "z", "seq": 1, "kind": "terms", "body": {}, field: value}
     with pytest.raises(LedgerError):
         seal(prev="0" * 64, sign=KEY.sign, **fields)
 

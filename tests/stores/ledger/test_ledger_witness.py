@@ -102,7 +102,7 @@ def test_records_between_that_nobody_has_are_a_gap(
     with machine.opened() as ledger:
         found = ledger.opening
         assert (found.lost, found.last_t, found.local) == (True, 19, False)
-        with pytest.raises(LedgerError, match="present epoch"):
+        with pytest.raises(LedgerError, match="present terms"):
             ledger.append("gap", bodies.gap(3, 2, "witness"))
         ledger.append("gap", bodies.gap(2, 19, "witness"))
         with pytest.raises(LedgerError, match=r"steps 2 to 19\) that is not booked"):

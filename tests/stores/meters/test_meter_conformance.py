@@ -80,8 +80,8 @@ class Keeping(MeterStore):
 class Zealous(MeterStore):
     """Erases the noise of later blocks too."""
 
-    def erase_noise(self, zone: str, epoch: str, before: int | None = None, **more: Any) -> None:
-        super().erase_noise(zone, epoch, None if before is None else before + 2, **more)
+    def erase_noise(self, zone: str, terms: str, before: int | None = None, **more: Any) -> None:
+        super().erase_noise(zone, terms, None if before is None else before + 2000, **more)
 
 
 class Unsealed(MeterStore):

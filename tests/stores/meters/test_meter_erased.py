@@ -72,27 +72,27 @@ def test_a_log_that_a_kill_left_is_emptied_by_the_next_purge(tmp_path: Path) -> 
 
 def test_the_size_of_a_block_is_in_no_file(tmp_path: Path) -> None:
     """It is sealed while the block is open; afterwards what sealed it is gone, too."""
-    block = NoiseBlock("ab" * 32, 1, 900, 500.0, 1)
+    block = NoiseBlock("ab" * 32, 900, 500.0, 1)
     with MeterStore(tmp_path / "meters.db") as store:
         store.open_zone("elm", ["a"], 900)
         assert store.noise_size("elm", block, lambda: SECRET) == SECRET
         assert holders(tmp_path) == set()
         (sealed,) = store.open().rows(select(NOISE.c.sealed))[0]
         assert any(sealed in file.read_bytes() for file in tmp_path.glob("meters.db*[bl]"))
-        store.erase_noise("elm", block.epoch, 2, until=1800)
+        store.erase_noise("elm", block.terms, 1800, until=1800)
         assert not any(sealed in file.read_bytes() for file in tmp_path.glob("meters.db*[bl]"))
 
 
 def test_a_copy_of_the_store_shows_no_size_of_a_block_that_is_over(tmp_path: Path) -> None:
     """An archive keeps the sealed row; neither of two curators has its key any longer."""
-    block, other = NoiseBlock("ab" * 32, 1, 900, 500.0, 1), BlockKeys(tmp_path / "other")
+    block, other = NoiseBlock("ab" * 32, 900, 500.0, 1), BlockKeys(tmp_path / "other")
     other.make()
     shutil.copytree(other.folder, tmp_path / "meters.db.keys")
     with MeterStore(tmp_path / "meters.db") as store:
         store.open_zone("elm", ["a"], 900)
         store.noise_size("elm", block, lambda: SECRET)
         store.open().copy_to(tmp_path / "archive.db")
-        store.erase_noise("elm", block.epoch, 2, until=1800)
+        store.erase_noise("elm", block.terms, 1800, until=1800)
     place = f"sqlite:{tmp_path / 'archive.db'}"
     archive = MeterStore(place, keys=other.folder)
     with archive, MeterStore(place, keys=tmp_path / "meters.db.keys") as mine:

@@ -20,9 +20,9 @@ from hushgrid.stores.meters import store as stores
 from hushgrid.stores.meters.columns import (
     ACCEPTED,
     Columns,
+    HeldRoster,
     OpenInterval,
     Roster,
-    RosterEpoch,
     add_up,
     counts_of,
     first_codes,
@@ -162,7 +162,7 @@ def test_columns_are_the_oracle(seed: int) -> None:
         )
         if rng.random() < 0.3:
             batch = Columns.of(batch.house, np.full(size, 3600), np.full(size, 1800), batch.wh)
-        codes = first_codes(batch, RosterEpoch(roster))
+        codes = first_codes(batch, HeldRoster(roster))
         rows = np.flatnonzero(codes == ACCEPTED)
         codes[rows] = memory.merge(batch.at(rows))
         given_readings = list(zip(*(column.tolist() for column in batch), strict=True))

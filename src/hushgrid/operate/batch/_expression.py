@@ -75,7 +75,7 @@ class BatchRoster:
     segments: pa.Table
 
     def expected(self, first: int, end: int) -> ImputedSums:
-        """Public expectations of all intervals from `first` to before `end` [epoch s]."""
+        """Public expectations of all intervals from `first` to before `end` [UTC s]."""
         return ImputedSums(self.parts, first, end)
 
 
@@ -84,8 +84,8 @@ class ImputedSums:
 
     Args:
         parts: The segments of each zone.
-        first: Start of the first interval [epoch s].
-        end: Intervals start before it [epoch s].
+        first: Start of the first interval [UTC s].
+        end: Intervals start before it [UTC s].
     """
 
     def __init__(self, parts: Sequence[Part], first: int, end: int) -> None:
@@ -102,7 +102,7 @@ class ImputedSums:
         return self._sums[zone, opens]
 
     def table(self) -> pa.Table:
-        """Columns segment, opens [epoch s], imputed [Wh a house]."""
+        """Columns segment, opens [UTC s], imputed [Wh a house]."""
         import pyarrow as pa
 
         names, kinds = ("segment", "opens", "imputed"), (pa.int32(), pa.int64(), pa.int64())
@@ -259,13 +259,13 @@ def canonical(table: IbisTable, name: str) -> IbisTable:
     schema = table.schema()
     kinds: dict[str, tuple[Callable[[Any], bool], str]] = {
         "meter_id": (lambda t: t.is_string() or t.is_integer(), "text"),
-        "start_utc": (_is_time, "timestamps, or epoch seconds"),
+        "start_utc": (_is_time, "timestamps, or Unix seconds"),
         "duration_s": (lambda t: t.is_integer(), "whole seconds"),
         "wh": (
             lambda t: (t.is_integer() and not t.is_uint64()) or t.is_floating(),
             "Wh as integers or floats",
         ),
-        RECEIVED: (_is_time, "timestamps, or epoch seconds"),
+        RECEIVED: (_is_time, "timestamps, or Unix seconds"),
     }
     for column, (fits, form) in kinds.items():
         if column not in schema:
@@ -340,8 +340,8 @@ def within(readings: IbisTable, first: int, end: int) -> IbisTable:
 
     Args:
         readings: A table of readings.
-        first: Earliest start [epoch s].
-        end: Readings start before it [epoch s].
+        first: Earliest start [UTC s].
+        end: Readings start before it [UTC s].
 
     Returns:
         The table, filtered.
@@ -547,10 +547,10 @@ def totals(by_span: IbisTable, more: IbisTable | None, expected: IbisTable) -> I
 
 
 def seconds_of(column: Column) -> Column:
-    """Epoch seconds of a time, without fractions of a second.
+    """Unix seconds of a time, without fractions of a second.
 
     Args:
-        column: Timestamps or epoch seconds.
+        column: Timestamps or Unix seconds.
 
     Returns:
         64-bit integers.

@@ -40,8 +40,8 @@ class Footer:
     Attributes:
         path: The file.
         schema: The columns that are read and their types.
-        first: Earliest start [epoch s]; None: not known.
-        last: Latest start [epoch s]; None: not known.
+        first: Earliest start [UTC s]; None: not known.
+        last: Latest start [UTC s]; None: not known.
         duration: Duration of all readings [s]; None: they differ, or it is not known.
         full: Whether no start and no Wh is missing.
     """
@@ -54,13 +54,13 @@ class Footer:
     full: bool
 
     def meets(self, first: int, end: int) -> bool:
-        """Whether a reading may start from `first` to before `end` [epoch s]."""
+        """Whether a reading may start from `first` to before `end` [UTC s]."""
         if self.first is None or self.last is None:
             return True
         return self.last >= first and self.first < end
 
     def lies_within(self, first: int, end: int) -> bool:
-        """Whether every row is a reading that starts from `first` to before `end` [epoch s]."""
+        """Whether every row is a reading that starts from `first` to before `end` [UTC s]."""
         if self.first is None or self.last is None:
             return False
         return self.full and self.first >= first and self.last < end
@@ -385,7 +385,7 @@ class BatchSource(Protocol):
     """Some of the readings of a batch."""
 
     def near(self, first: int, end: int) -> Any:
-        """Readings that start from `first` to before `end` [epoch s], as a table of the engine."""
+        """Readings that start from `first` to before `end` [UTC s], as a table of the engine."""
 
 
 class BatchReadings:
@@ -399,7 +399,7 @@ class BatchReadings:
         self._sources = sources
 
     def near(self, first: int, end: int) -> Any:
-        """Readings that start from `first` to before `end` [epoch s], as one table."""
+        """Readings that start from `first` to before `end` [UTC s], as one table."""
         return joined([source.near(first, end) for source in self._sources])
 
 

@@ -16,8 +16,7 @@ from typing import Any, Literal, NamedTuple
 from hushgrid._numbers import Int32s
 from hushgrid.curator.clock import Clock
 from hushgrid.curator.curator import Curator
-from hushgrid.curator.epoch import check_moves
-from hushgrid.curator.terms import changes_of, unasked
+from hushgrid.curator.terms import changes_of, check_moves, unasked
 from hushgrid.curator.transfer import check_arrived
 from hushgrid.errors import BatchError
 from hushgrid.files.deployment import Deployment, ZoneService
@@ -79,7 +78,7 @@ class Aggregated(NamedTuple):
     Attributes:
         rows: Readings.
         unknown: Readings of no zone's meter.
-        sums: Sums by zone and start [epoch s].
+        sums: Sums by zone and start [UTC s].
         by_house: Intervals of segments that were aggregated house by house.
     """
 
@@ -105,7 +104,7 @@ class Aggregator:
             self._segments = engine.put(roster.segments)
 
     def over(self, first: int, end: int) -> Aggregated:
-        """The intervals that start from `first` to before `end` [epoch s], of all zones."""
+        """The intervals that start from `first` to before `end` [UTC s], of all zones."""
         expected = self._roster.expected(first, end)
         with engine_errors(self._engine, f"readings from {first} to {end}"):
             totals = {
@@ -171,8 +170,8 @@ class Job:
     Attributes:
         deployment: The service.
         readings: Places of the readings.
-        first: Start of the first interval [epoch s].
-        end: Intervals start before it [epoch s].
+        first: Start of the first interval [UTC s].
+        end: Intervals start before it [UTC s].
         zones: Zones to run; empty: all.
         seed: Random seed, for simulations only.
         gaps: Whether an interval without any reading of a zone stops the zone, or gets the public
@@ -210,7 +209,7 @@ class BatchReport:
         clamped: Clamped.
         missing: Missing readings.
         stopped: Zones that were not run to the end, and the start of the interval they lack
-            [epoch s].
+            [UTC s].
     """
 
     zones: int = 0
@@ -258,7 +257,7 @@ class SumsSource:
         begins: int = 0,
         registers: Sequence[Register] = (),
     ) -> None:
-        """Start a new epoch with another roster at `begins` [epoch s] in the meter store."""
+        """Start another roster at `begins` [UTC s] in the meter store."""
         self._meters.reopen(zone, meters, interval, begins, registers)
 
     def get(self, zone: str, start: int) -> Sums:
@@ -270,7 +269,7 @@ class SumsSource:
         return self._sums[zone, start]
 
     def begin(self, zone: str, start: int, first: int) -> int:
-        """Fix the first interval that an epoch publishes in the meter store."""
+        """Fix the first interval that terms publish in the meter store."""
         return self._meters.begin(zone, start, first)
 
     def close(self, zone: str, start: int) -> None:
@@ -278,7 +277,7 @@ class SumsSource:
         self._meters.close(zone, start)
 
     def last_closed(self, zone: str) -> int | None:
-        """Start of the last interval that the meter store closed [epoch s]."""
+        """Start of the last interval that the meter store closed [UTC s]."""
         return self._meters.last_closed(zone)
 
     def timeline(self) -> str | None:
@@ -304,14 +303,14 @@ class SumsSource:
     def erase_noise(
         self,
         zone: str,
-        epoch: str,
+        terms: str,
         before: int | None = None,
         *,
         until: int,
-        other_epochs: bool = False,
+        other_terms: bool = False,
     ) -> None:
         """Erase the sizes of earlier blocks in the meter store, and their keys."""
-        self._meters.erase_noise(zone, epoch, before, until=until, other_epochs=other_epochs)
+        self._meters.erase_noise(zone, terms, before, until=until, other_terms=other_terms)
 
 
 def run(
@@ -353,7 +352,7 @@ def run(
 
 
 def _renewed(curator: Curator) -> ZoneService:
-    """The zone in its present epoch, or in the next one where that begins by itself."""
+    """The zone over its present week, or the next one where that is over."""
     curator.renew()
     return curator.service
 
@@ -454,7 +453,7 @@ def _curators(
         witnesses = stack.enter_context(open_witnesses(deployment))
         covariates = CovariateSources(services)
         covariates.read_files()
-        check_moves(services, store, key, new_epoch=bool(changes))
+        check_moves(services, store, key, new_terms=bool(changes))
         yield (
             [
                 stack.enter_context(
@@ -467,7 +466,7 @@ def _curators(
                         (),
                         deployment.mode,
                         now=now,
-                        new_epoch=service.id in changes,
+                        new_terms=service.id in changes,
                         begins=job.first,
                         witness=witnesses.of(service.id),
                         covariates=covariates.of(service.id),
@@ -486,7 +485,7 @@ def _noise(job: Job, service: ZoneService) -> Noise | Stepwise:
 
 
 def _chunks(job: Job, curators: Sequence[Curator]) -> Iterator[tuple[int, int]]:
-    """Days of UTC from the first interval that a zone lacks, cut where an epoch ends.
+    """Days of UTC from the first interval that a zone lacks, cut where a week ends.
 
     Of few houses some days at once: what an engine takes to begin would be most of its time.
     """

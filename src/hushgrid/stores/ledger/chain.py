@@ -20,7 +20,6 @@ from hushgrid.stores.ledger.records import (
     ChargeRecord,
     ClosedRecord,
     Columns,
-    EpochRecord,
     GapRecord,
     GenesisRecord,
     Head,
@@ -31,11 +30,13 @@ from hushgrid.stores.ledger.records import (
     ReleaseRecord,
     Releases,
     ResumeRecord,
-    ScheduleRecord,
+    TermsRecord,
     TransferRecord,
     UnreadRelease,
     digest_of,
+    first_step,
     from_verified,
+    last_step,
     unmatched,
 )
 
@@ -51,12 +52,11 @@ class ChainPosition:
         mode: Whether the releases are real or simulated.
         key: Public key of all signatures (hex).
         head: The last record.
-        epoch: The present epoch.
-        schedule: The digest committed to in the present epoch.
-        last_t: The last step published or lost in a gap; less than the present epoch's first
-            where that has neither.
-        end: End of the last interval published [UTC epoch s].
-        reach: End of all that is published or lost in a gap [UTC epoch s].
+        terms: The present terms.
+        last_t: The last step published or lost in a gap; less than the first of the present terms
+            where they have neither.
+        end: End of the last interval published [UTC s].
+        reach: End of all that is published or lost in a gap [UTC s].
         charged: What every house spent on models, by their digests.
         gap: The open gap: no release from readings until it is booked.
         opened: The first step of the block of steps that was opened last.
@@ -67,10 +67,9 @@ class ChainPosition:
     mode: str
     key: str
     head: Head
-    epoch: EpochRecord | None = None
-    schedule: str | None = None
+    terms: TermsRecord | None = None
     last_t: int = 0
-    end: int = 0  # [UTC epoch s] of the last interval published
+    end: int = 0  # [UTC s] of the last interval published
     reach: int = 0
     charged: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     gap: GapRecord | None = None  # open: no release from readings until it is booked
@@ -154,32 +153,21 @@ def _check_link(place: ChainPosition | None, record: Record) -> None:
         )
 
 
-def _epoch(place: ChainPosition, entry: EpochRecord) -> ChainPosition:
-    _check_no_gap(place, "an epoch")
-    if entry.first * entry.seconds < place.reach:  # steps may differ in length
+def _terms(place: ChainPosition, entry: TermsRecord) -> ChainPosition:
+    _check_no_gap(place, "terms")
+    if entry.begins < place.reach:  # steps may differ in length
         raise LedgerError(
-            f"epoch begins at step {entry.first} of {entry.seconds} s but what is published of zone"
+            f"terms begin at step {entry.first} of {entry.seconds} s but what is published of zone"
             f" {place.zone!r} reaches to {place.reach}; begin after it."
         )
-    if not (entry.interval is None) == (entry.models is None) == (entry.eta is None):
+    if (entry.interval is None) != (entry.models is None):
         raise LedgerError(
-            f"epoch from step {entry.first} has interval {entry.interval}, but"
-            f" {'no' if entry.models is None else 'some'} models and eta {entry.eta}; give all of"
-            " them, or none."
+            f"terms from step {entry.first} have the secret {entry.promise['secret']}, but"
+            f" {'no' if entry.models is None else 'some'} models; the secret interval needs them,"
+            " and no other has them."
         )
     last_t = min(place.last_t, entry.first - 1)
-    return replace(place, epoch=entry, schedule=None, last_t=last_t, opened=0)
-
-
-def _schedule(place: ChainPosition, entry: ScheduleRecord) -> ChainPosition:
-    if place.epoch is None:
-        raise LedgerError(f"zone {place.zone!r} has a schedule but no epoch; append one first.")
-    if place.schedule is not None:
-        raise LedgerError(
-            f"the epoch of zone {place.zone!r} has a second schedule; a schedule is committed to"
-            " once, open a new epoch for another."
-        )
-    return replace(place, schedule=entry.digest)
+    return replace(place, terms=entry, last_t=last_t, opened=0)
 
 
 def _release(place: ChainPosition, entry: ReleaseRecord) -> ChainPosition:
@@ -206,8 +194,8 @@ def _release(place: ChainPosition, entry: ReleaseRecord) -> ChainPosition:
 
 
 def _after(place: ChainPosition, entry: ReleaseRecord) -> ChainPosition:
-    end = entry.start + (place.epoch.seconds if place.epoch else 1)
-    opened = _first_of_block(entry) if _has_account(entry) else place.opened
+    end = entry.start + (place.terms.seconds if place.terms else 1)
+    opened = first_step(entry) if _has_account(entry) else place.opened
     return replace(place, last_t=entry.t, end=end, reach=max(place.reach, end), opened=opened)
 
 
@@ -248,49 +236,38 @@ def _check_time(place: ChainPosition, entry: ReleaseRecord) -> None:
 
 
 def _check_terms(place: ChainPosition, entry: ReleaseRecord) -> None:
-    t, epoch = entry.t, place.epoch
-    if epoch is None or t < epoch.first:
-        raise LedgerError(f"step {t} of zone {place.zone!r} is in no epoch; append one first.")
-    if place.schedule is None:
+    t, terms = entry.t, place.terms
+    if terms is None or t < terms.first:
+        raise LedgerError(f"step {t} of zone {place.zone!r} is under no terms; append them first.")
+    if entry.digest != terms.digest:
         raise LedgerError(
-            f"step {t} is in an epoch of zone {place.zone!r} without a schedule; commit to one"
-            " before the first release."
-        )
-    if entry.digest != epoch.digest:
-        raise LedgerError(
-            f"step {t} has digest {str(entry.digest)[:12]} but its epoch {epoch.digest[:12]};"
-            " open a new epoch when zone, models or policy change."
+            f"step {t} has digest {str(entry.digest)[:12]} but the terms {terms.digest[:12]};"
+            " record new terms when zone, models or policy change."
         )
 
 
 def _check_noise(place: ChainPosition, entry: ReleaseRecord) -> None:
-    t, epoch = entry.t, place.epoch
-    if epoch is None or epoch.step(t) > epoch.horizon:
-        raise LedgerError(
-            f"step {t} is beyond the horizon of its epoch; publish the public forecast."
-        )
+    t, terms = entry.t, place.terms
+    assert terms is not None  # see _check_terms
     if entry.load_hat is None:
         raise LedgerError(f"step {t} is from readings but has no load_hat; give the release's own.")
-    if entry.scale == 0 and not epoch.exact:
+    if entry.scale == 0 or entry.noise == "none":
         raise LedgerError(
-            f"step {t} has scale 0 Wh and its epoch does not say exact; a release needs noise."
-        )
-    if (entry.noise == "none") != (entry.scale == 0):
-        raise LedgerError(
-            f"step {t} has noise {entry.noise} at scale {entry.scale:g} Wh; noise is none"
-            " where the scale is 0 and nowhere else."
+            f"step {t} has noise {entry.noise} at scale {entry.scale:g} Wh; a release from readings"
+            " needs noise."
         )
     if (entry.noise == "block") != (entry.block is not None):
         raise LedgerError(
             f"step {t} has noise {entry.noise} and block {entry.block}; a release whose noise lasts"
             " a block of steps says its place there, and no other does."
         )
-    if entry.block is not None and t - entry.block["place"] + 1 < epoch.first:
+    if not terms.first <= first_step(entry) <= t <= last_step(entry):
         raise LedgerError(
-            f"step {t} is in a block that begins before its epoch; give the epoch's own blocks."
+            f"step {t} is in block {entry.block} under terms from step {terms.first} on; give a"
+            " block of these terms that has the step."
         )
-    promised = epoch.interval is not None or epoch.window is not None
-    opens = promised and _first_of_block(entry) != place.opened
+    promised = terms.interval is not None or terms.window is not None
+    opens = promised and first_step(entry) != place.opened
     if opens != _has_account(entry) and (promised or entry.account is not None):
         raise LedgerError(
             f"step {t} has {'no' if opens else 'an'} account; the first release of each block of"
@@ -300,10 +277,6 @@ def _check_noise(place: ChainPosition, entry: ReleaseRecord) -> None:
 
 def _has_account(entry: ReleaseRecord) -> bool:
     return entry.account is not None or entry.windows is not None
-
-
-def _first_of_block(entry: ReleaseRecord) -> int:
-    return int(entry.t - entry.block["place"] + 1 if entry.block else entry.t)
 
 
 def _transfer(place: ChainPosition, entry: TransferRecord) -> ChainPosition:
@@ -333,13 +306,13 @@ def _gap(place: ChainPosition, entry: GapRecord) -> ChainPosition:
         and (entry.first, entry.last) != (before.first, before.last)
     ):
         _check_no_gap(place, "a gap that does not extend the open one")
-    if place.epoch is None or not place.epoch.first <= entry.first <= entry.last:
+    if place.terms is None or not place.terms.first <= entry.first <= entry.last:
         raise LedgerError(
             f"a gap of zone {place.zone!r} goes from step {entry.first} to {entry.last}; give"
-            " steps of the present epoch, in order."
+            " steps of the present terms, in order."
         )
     gap = replace(entry, seq=before.seq) if before else entry
-    reach = max(place.reach, (entry.last + 1) * place.epoch.seconds)
+    reach = max(place.reach, (entry.last + 1) * place.terms.seconds)
     return replace(place, gap=gap, last_t=max(place.last_t, entry.last), reach=reach)
 
 
@@ -350,7 +323,7 @@ def _resume(place: ChainPosition, entry: ResumeRecord) -> ChainPosition:
             f"zone {place.zone!r} is resumed after steps {entry.first} to {entry.last}, which"
             " are no open gap; book the gap that is open."
         )
-    promised = place.epoch is not None and place.epoch.interval is not None
+    promised = place.terms is not None and place.terms.interval is not None
     accounted = entry.account is not None or entry.windows is not None
     if (promised and entry.account is None) or accounted != (entry.until is not None):
         raise LedgerError(
@@ -389,8 +362,7 @@ def _opened(place: ChainPosition, entry: OpenedRecord) -> ChainPosition:
 
 
 _RULES: Mapping[str, Callable[[Any, Any], ChainPosition]] = {
-    "epoch": _epoch,
-    "schedule": _schedule,
+    "terms": _terms,
     "release": _release,
     "transfer": _transfer,
     "charge": _charge,
@@ -455,9 +427,7 @@ class Fold:
             last = self._releases[-1]  # later than the others, so that only its place counts
             first = self._releases[count].seq
             newest = [self._releases.newest("account"), self._releases.newest("windows")]
-            starts = [
-                _first_of_block(release) for release in newest if release and release.seq >= first
-            ]
+            starts = [first_step(release) for release in newest if release and release.seq >= first]
             self.place = replace(
                 _after(self.place, last),
                 head=Head(last.seq, last.head),
@@ -490,9 +460,8 @@ class Fold:
             key=place.key,
             head=place.head,
             signature=self._signature,
-            epoch=place.epoch,
-            schedule=place.schedule,
-            epochs=tuple(self._kept[EpochRecord]),
+            terms=place.terms,
+            terms_records=tuple(self._kept[TermsRecord]),
             releases=Releases(self._releases),
             transfers=tuple(self._kept[TransferRecord]),
             charged=place.charged,
@@ -691,7 +660,7 @@ class Dated(Replicated, Protocol):
         ...
 
     def since(self) -> int:
-        """When the ledger was noted on the server that answers [UTC epoch s]; 0: it began there."""
+        """When the ledger was noted on the server that answers [UTC s]; 0: it began there."""
         ...
 
 

@@ -33,7 +33,7 @@ class Checkpoint(NamedTuple):
         zone: The zone.
         seq: The number of the record after which it was taken: a release.
         head: That record's digest (hex).
-        terms: The digest of its epoch's terms (hex).
+        terms: The digest of its terms (hex).
         format: `FORMAT` of the version that wrote it.
         state: The state, as `encode` makes it.
         signature: By the ledger's key, of all the others (hex).
@@ -99,7 +99,7 @@ def write(
         store: The ledger's store; nothing is kept where it has no place for it.
         zone: The zone.
         head: The release after which the state is.
-        terms: The digest of its epoch's terms (hex).
+        terms: The digest of its terms (hex).
         state: Public arrays by name.
         sign: The key's signature of a digest.
 

@@ -26,11 +26,12 @@ from hushgrid._numbers import (
     HASH,
     LOSS,
     TEXT,
-    TRUTH,
     Rule,
     Spent,
+    canonical_digest,
     from_json,
     is_hex,
+    number,
     one_of,
     optional,
     or_null,
@@ -40,12 +41,11 @@ from hushgrid._numbers import (
 )
 from hushgrid.accounting.events import booked
 from hushgrid.errors import LedgerError
-from hushgrid.mechanism.release import HasRelease, Mode, Release
+from hushgrid.mechanism.release import HasRelease, Mode, Release, renumbered
 
 FORMAT = "hushgrid-ledger/1"
 KINDS = (
-    "genesis", "epoch", "schedule", "release", "transfer", "charge", "gap", "resume", "closed",
-    "opened",
+    "genesis", "terms", "release", "transfer", "charge", "gap", "resume", "closed", "opened",
 )  # fmt: skip
 NOTHING = "0" * 64  # what the first record of a chain has before it
 DEPTH = 8  # no record nests deeper
@@ -360,7 +360,7 @@ _HEADS = Rule(
 _FREE = ("feed_in", "offset")
 # for each model and chain: loss, known, room, law's ends
 AccountRows = tuple[tuple[float, ...], ...]
-StatedModels = Sequence[Mapping[str, Any]]  # see `EpochRecord`
+StatedModels = Sequence[Mapping[str, Any]]  # see `TermsRecord`
 
 
 def _is_list(value: Any) -> bool:
@@ -381,8 +381,8 @@ class WindowRows(NamedTuple):
 
     Attributes:
         promises: For each promise in force: its window [s], its epsilon, from when on windows begin
-            [UTC epoch s], and the last second published before another promise, or -1.
-        blocks: For each block that still counts: its first and last second [UTC epoch s], and what
+            [UTC s], and the last second published before another promise, or -1.
+        blocks: For each block that still counts: its first and last second [UTC s], and what
             it loses.
     """
 
@@ -406,10 +406,46 @@ def _are_numbers(row: Any, count: int) -> bool:
 
 
 _WINDOWS = Rule(_are_windows, "promises about windows, and the blocks of steps that count for them")
-_WINDOW = Rule(
-    lambda v: _are_numbers(v, 2) and whole_number(1).fits(v[0]) and LOSS.fits(v[1]),
-    "the seconds of a window, and epsilon",
-)
+
+
+_NUMBER = number(-math.inf)
+
+
+def _are_figures(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(
+        isinstance(name, str) and (_NUMBER.fits(figure) or _are_figures(figure))
+        for name, figure in value.items()
+    )
+
+
+def _is_promise(value: Any) -> bool:
+    if not isinstance(value, Mapping):
+        return False
+    names = {"secret", "epsilon", "eta", *(["window"] if value.get("secret") == "window" else ())}
+    return (
+        names <= set(value) <= names | {"eta_set_by"}
+        and value["secret"] in ("step", "interval", "window")
+        and LOSS.fits(value["epsilon"])
+        and CHANCE.fits(value["eta"])
+        and whole_number(1).fits(value.get("window", 1))
+        and isinstance(value.get("eta_set_by", ""), str)
+    )
+
+
+def _is_plan(value: Any) -> bool:
+    blocks = value.get("blocks", ()) if isinstance(value, Mapping) else ()
+    return _is_list(blocks) and all(
+        _are_numbers(row, 3)
+        and whole_number(1).fits(row[0])
+        and row[1] >= 0
+        and whole_number(1).fits(row[2])
+        for row in blocks
+    )
+
+
+_FIGURES = Rule(_are_figures, "numbers by name")
+_PROMISE = Rule(_is_promise, "secret, epsilon and eta, and with the secret window its seconds")
+_PLAN = Rule(_is_plan, "blocks: rows of their steps, what each loses, and how many follow")
 
 
 def _are_rows(value: Any) -> bool:
@@ -496,7 +532,7 @@ class GenesisRecord(LedgerEntry):
     Attributes:
         mode: Whether the releases are real or simulated.
         key: Public key of all signatures (hex).
-        created_at: [UTC epoch s]
+        created_at: [UTC s]
         format: The ledger's format, 1.
     """
 
@@ -508,48 +544,75 @@ class GenesisRecord(LedgerEntry):
 
 
 @dataclass(frozen=True, slots=True)
-class EpochRecord(LedgerEntry):
-    """Terms that hold from step `first` on.
+class TermsRecord(LedgerEntry):
+    """Terms that hold from step `first` on, until the next record of terms.
 
     Attributes:
-        digest: Names the mechanism's terms.
-        first: The zone's step that it begins with.
-        horizon: Steps that may be published from readings.
+        digest: Names the terms, whenever they begin: see `terms_name`.
+        first: The zone's first step under them.
         seconds: Length of a step [s].
+        zone: Digest of the zone's public description.
+        tariff: Its figures by the keys of a zone file, and all else that a price needs.
+        occupancy: Digest of the occupancy models and of the time zone of their patterns.
+        consumption: Digest of the laws of consumption.
+        promise: `secret`, `epsilon` and `eta`; of the secret "window" its length `window` [s]; and
+            `eta_set_by` where someone set eta.
+        plan: The week that repeats: `blocks`, rows of how many steps a block has, what it loses and
+            how many such blocks follow each other; and by the keys of a zone file what else the
+            noise and the estimate depend on, such as `clamp` and `estimator`.
         roster: Digest of the meters.
-        exact: The policy publishes without noise where no house is uncertain.
-        interval: The promise about occupancy at one step from all releases, if there is one.
+        time_zone: IANA name of the zone of local weeks; None: the plan repeats from step `first`
+            on.
         houses: The first `HOUSE_DIGITS` digits of every house's name, sorted; the name is that of
             a transfer.
-        window: The promise about everything a house does in any window of time, if there is one:
-            the window [s] and epsilon.
-        occupancy: With `interval`, the digest of its models at all times, in and outside the epoch.
-        models: With `interval`, what its accounts are computed with. For each model `slots`: the
-            slot of each step of its pattern, which is one step, a day or a week from Monday in
-            local time; and `chains`, those that houses follow: `law` of away and at home at the
-            first step, `moves`: for each slot the matrix into a step of it by rows, and `reach`:
-            the largest change of a reading of its houses [Wh].
-        time_zone: With `models`, that of local time; None: patterns count from the first step.
-        eta: With `models`, the policy's.
+        models: With the secret "interval", what its accounts are computed with. For each model
+            `slots`: the slot of each step of its pattern, which is one step, a day or a week from
+            Monday in local time; and `chains`, those that houses follow: `law` of away and at home
+            at the first step, `moves`: for each slot the matrix into a step of it by rows, and
+            `reach`: the largest change of a reading of its houses [Wh].
         seq: The number of its record; head: the record's digest.
     """
 
-    kind = "epoch"
+    kind = "terms"
     digest: Annotated[str, HASH]
     first: Annotated[int, whole_number(1)]
-    horizon: Annotated[int, whole_number(1)]
     seconds: Annotated[int, whole_number(1)]
+    zone: Annotated[str, HASH]
+    tariff: Annotated[Mapping[str, Any], _FIGURES]
+    occupancy: Annotated[str, HASH]
+    consumption: Annotated[str, HASH]
+    promise: Annotated[Mapping[str, Any], _PROMISE]
+    plan: Annotated[Mapping[str, Any], _PLAN]
     roster: Annotated[str | None, or_null(HASH)] = None
-    exact: Annotated[bool, TRUTH] = False
-    interval: Annotated[float | None, optional(LOSS)] = None
-    window: Annotated[tuple[int, float] | None, optional(_WINDOW)] = None
+    time_zone: Annotated[str | None, or_null(TEXT)] = None
     houses: Annotated[str, _HOUSES] = ""
-    occupancy: Annotated[str | None, optional(HASH)] = None
     models: Annotated[StatedModels | None, optional(_MODELS)] = None
-    time_zone: Annotated[str | None, optional(TEXT)] = None
-    eta: Annotated[float | None, optional(CHANCE)] = None
     seq: int = 0
     head: str = ""
+
+    @property
+    def interval(self) -> float | None:
+        """What all releases may say about one interval of a house; None: not promised."""
+        return self._promised("interval")
+
+    @property
+    def window(self) -> tuple[int, float] | None:
+        """The window [s] and epsilon of a promise about windows; None: not promised."""
+        epsilon = self._promised("window")
+        return None if epsilon is None else (self.promise["window"], epsilon)
+
+    def _promised(self, secret: str) -> float | None:
+        return self.promise["epsilon"] if self.promise["secret"] == secret else None
+
+    @property
+    def begins(self) -> int:
+        """When they begin [UTC s]."""
+        return self.first * self.seconds
+
+    @property
+    def turn(self) -> int:
+        """After how many steps the plan repeats."""
+        return int(sum(length * times for length, _, times in self.plan["blocks"]))
 
     @property
     def chains(self) -> tuple[Any, ...]:
@@ -566,43 +629,24 @@ class EpochRecord(LedgerEntry):
         text, n = self.houses, HOUSE_DIGITS
         return frozenset(text[at : at + n] for at in range(0, len(text), n))
 
-    def step(self, t: int) -> int:
-        """The mechanism's own number for the zone's step t."""
-        return t - self.first + 1
 
-
-@dataclass(frozen=True, slots=True)
-class ScheduleRecord(LedgerEntry):
-    """A commitment to the scales of all steps of an epoch.
-
-    Attributes:
-        digest: See `schedule_digest`.
-        steps: How many scales; 0 where they are not known in advance, so that the epoch's terms
-            alone determine them.
-    """
-
-    kind = "schedule"
-    digest: Annotated[str, HASH]
-    steps: Annotated[int, whole_number(0)]
-
-    @classmethod
-    def of(cls, terms: str, scales: Sequence[float] = ()) -> Self:
-        """The commitment to these scales, in the epoch whose digest is `terms`."""
-        return cls(schedule_digest(terms, scales), len(scales))
-
-
-def schedule_digest(terms: str, scales: Sequence[float] = ()) -> str:
-    """SHA-256 over three lines: the format, the epoch's digest, the scales as canonical JSON.
+def terms_name(fields: Mapping[str, Any]) -> str:
+    """The digest of terms, whenever they begin: SHA-256 over canonical JSON of what they state.
 
     Args:
-        terms: The epoch's digest (hex).
-        scales: Scale of each step [Wh].
+        fields: Of a `TermsRecord`; those in which beginnings differ are left out.
 
     Returns:
         64 hexadecimal digits.
     """
-    text = f"hushgrid-schedule/1\n{terms}\n{canonical([float(b) for b in scales])}\n"
-    return hashlib.sha256(text.encode()).hexdigest()
+    content = {name: fields[name] for name in _NAMED}
+    return canonical_digest({"format": "hushgrid-terms/3", **content})
+
+
+_NAMED = (
+    "seconds", "zone", "tariff", "occupancy", "consumption", "promise", "plan", "roster",
+    "time_zone",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -610,12 +654,12 @@ class ReleaseRecord(HasRelease, LedgerEntry):
     """A release as the ledger keeps it; its fields can be read here as well: `record.rate`.
 
     Attributes:
-        release: What is published; its steps are numbered as its epoch does. A forecast or a
+        release: What is published; its steps are the zone's. A forecast or a
             fallback has no load_hat, costs nothing, and a fallback has no digest either.
         source: What it is made from.
-        start: When its interval began [UTC epoch s].
-        applies_start: When its rate begins [UTC epoch s].
-        published_at: [UTC epoch s]
+        start: When its interval began [UTC s].
+        applies_start: When its rate begins [UTC s].
+        published_at: [UTC s]
         counts: Public counts, see `COUNTS`.
         account: Under an interval promise, in the first release of a block of steps: for each
             model and chain what the block loses about its houses, and the account after the block,
@@ -653,16 +697,16 @@ class ReleaseRecord(HasRelease, LedgerEntry):
         account: AccountRows | None = None,
         windows: WindowRows | None = None,
     ) -> Self:
-        """A release of the interval that began at `start` [UTC epoch s].
+        """A release of the interval that began at `start` [UTC s].
 
         Args:
             release: The mechanism's, which counts its steps from 1.
             source: What it is made from.
             mode: Every release of a simulation is marked as simulated.
-            start: [UTC epoch s]
-            applies_start: When its rate begins [UTC epoch s].
-            published_at: [UTC epoch s]
-            first: The zone's step at which its epoch began.
+            start: [UTC s]
+            applies_start: When its rate begins [UTC s].
+            published_at: [UTC s]
+            first: The zone's step that is the mechanism's step 1.
             applies_from: The zone's step that its rate begins with, where the release does not say.
             counts: Public counts.
             account: See the class.
@@ -671,7 +715,7 @@ class ReleaseRecord(HasRelease, LedgerEntry):
         due = release.applies_from + first - 1 if applies_from is None else applies_from
         simulated = release.simulated or mode == "simulation"
         zone_release = replace(
-            release, t=release.t + first - 1, applies_from=due, simulated=simulated
+            renumbered(release, first - 1), applies_from=due, simulated=simulated
         )
         when = (start, applies_start, math.floor(published_at))
         return cls(zone_release, source, *when, dict(counts or {}), account, windows)
@@ -692,15 +736,15 @@ class ReleaseRecord(HasRelease, LedgerEntry):
     ) -> Self:
         """A release that no reading went into and that costs nothing.
 
-        A forecast (the account admits no block, or no meter reported) names the epoch's digest; a
-        fallback (no usable model, or private ones where a forecast would be due) none.
+        A forecast (the account admits no block, or no meter reported) names its terms; a fallback
+        (no usable model) none.
 
         Args:
             zone: The zone.
             source: What it is made from.
             t: The zone's step.
             rate: [currency/kWh]
-            digest: The epoch's.
+            digest: Of its terms.
             estimate: The load expected [Wh].
             feed_in: [currency/kWh], where the tariff has a feed-in rate.
             offset: Sum of all export limits [Wh], which is in `estimate`, where houses export.
@@ -746,8 +790,8 @@ class ReleaseRecord(HasRelease, LedgerEntry):
         }
         return {**fields, **to_json(self)}
 
-    def in_epoch(self, epoch: EpochRecord) -> Release:
-        """The mechanism's release, in the epoch's count of steps.
+    def in_week(self, first: int) -> Release:
+        """The mechanism's release, its steps counted from the zone's step `first`, its step 1.
 
         Raises:
             LedgerError: It is not from readings.
@@ -758,9 +802,17 @@ class ReleaseRecord(HasRelease, LedgerEntry):
                 f"step {release.t} of zone {release.zone!r} was published from a {self.source};"
                 " only a release from readings is the mechanism's."
             )
-        return replace(
-            release, t=epoch.step(release.t), applies_from=epoch.step(release.applies_from)
-        )
+        return renumbered(release, 1 - first)
+
+
+def first_step(release: Release | ReleaseRecord) -> int:
+    """The first step of a release's block of steps: its own where its noise is its own."""
+    return int(release.block["first"] if release.block else release.t)
+
+
+def last_step(release: Release | ReleaseRecord) -> int:
+    """The last step of a release's block of steps: its own where its noise is its own."""
+    return first_step(release) + (release.block["length"] if release.block else 1) - 1
 
 
 class UnreadRelease:
@@ -868,7 +920,7 @@ class TransferRecord(LedgerEntry):
         direction: Whether it comes in or goes out.
         other: The other zone.
         out: The digest of the record by which a house that comes in has left.
-        last: When the step that the account is about ended [UTC epoch s]; 0 where nothing was.
+        last: When the step that the account is about ended [UTC s]; 0 where nothing was.
             The zone that it comes to publishes nothing about it before.
         account: What the zone that it leaves has published and may still be published about it, as
             an interval promise needs it: a row as in a release, of no loss. None where nothing was.
@@ -990,8 +1042,7 @@ TYPES: Mapping[str, type[LedgerEntry]] = {
     record_type.kind: record_type
     for record_type in (
         GenesisRecord,
-        EpochRecord,
-        ScheduleRecord,
+        TermsRecord,
         ReleaseRecord,
         TransferRecord,
         ChargeRecord,
@@ -1055,25 +1106,25 @@ class RecordedAccount(NamedTuple):
 
     Attributes:
         rows: Its figures, as in `ReleaseRecord`.
-        step: The zone's step that they are about, in the epoch's length of steps.
-        epoch: The epoch of its record.
+        step: The zone's step that they are about, in the terms' length of steps.
+        terms: The terms of its record.
         seq: The number of its record.
     """
 
     rows: AccountRows
     step: int
-    epoch: EpochRecord
+    terms: TermsRecord
     seq: int
 
     @property
     def promise(self) -> float | None:
         """What was promised about the steps of its block."""
-        return self.epoch.interval
+        return self.terms.interval
 
     @property
     def end(self) -> int:
-        """When its step ends [UTC epoch s]."""
-        return (self.step + 1) * self.epoch.seconds
+        """When its step ends [UTC s]."""
+        return (self.step + 1) * self.terms.seconds
 
 
 class RecordedWindows(NamedTuple):
@@ -1082,7 +1133,7 @@ class RecordedWindows(NamedTuple):
     Attributes:
         rows: The account, as in `ReleaseRecord`.
         seq: The number of its record.
-        end: When its last block ends [UTC epoch s].
+        end: When its last block ends [UTC s].
     """
 
     rows: WindowRows
@@ -1100,9 +1151,8 @@ class LedgerState:
         key: Public key of all signatures (hex).
         head: The last record.
         signature: Its signature.
-        epoch: The present epoch.
-        schedule: The digest committed to in the present epoch.
-        epochs: All epochs, in order.
+        terms: The present terms.
+        terms_records: All terms, in order.
         releases: All releases, in order.
         transfers: All transfers of houses, in order.
         charged: What every house spent on models, by their digests.
@@ -1118,9 +1168,8 @@ class LedgerState:
     key: str
     head: Head
     signature: str
-    epoch: EpochRecord | None
-    schedule: str | None
-    epochs: tuple[EpochRecord, ...]
+    terms: TermsRecord | None
+    terms_records: tuple[TermsRecord, ...]
     releases: Sequence[ReleaseRecord]
     transfers: tuple[TransferRecord, ...]
     charged: Mapping[str, float] = field(default_factory=dict)
@@ -1137,48 +1186,62 @@ class LedgerState:
 
     @property
     def current(self) -> Sequence[ReleaseRecord]:
-        """The releases of the present epoch, in order."""
-        if self.epoch is None:
+        """The releases under the present terms, in order."""
+        return self.current_from(0)
+
+    @property
+    def newest(self) -> ReleaseRecord | None:
+        """The last release under the present terms; None before any."""
+        last = self.releases[-1] if self.releases else None
+        since = 0 if self.terms is None else self.terms.seq
+        return None if last is None or last.seq < since else last
+
+    def current_from(self, t: int) -> Sequence[ReleaseRecord]:
+        """The releases under the present terms from a step on, in order."""
+        if self.terms is None:
             return ()
-        after = bisect_right(self.releases, self.epoch.seq, key=lambda release: release.seq)
-        return self.releases[after:]
+        after = bisect_right(self.releases, self.terms.seq, key=lambda release: release.seq)
+        return self.releases[
+            bisect_left(self.releases, t, lo=after, key=lambda release: release.t) :
+        ]
 
-    def epoch_of(self, record: ReleaseRecord | GapRecord | ResumeRecord) -> EpochRecord:
-        """The epoch of a record: the last one that was recorded before it.
+    def terms_of(self, record: ReleaseRecord | GapRecord | ResumeRecord) -> TermsRecord:
+        """The terms of a record: the last that were recorded before it.
 
-        Steps of different length are numbered differently, so numbers are compared within an epoch
-        only.
+        Steps of different length are numbered differently, so numbers are compared under the same
+        terms only.
         """
-        after = bisect_left(self.epochs, record.seq, key=lambda epoch: epoch.seq)
+        after = bisect_left(self.terms_records, record.seq, key=lambda terms: terms.seq)
         if not after:
-            raise LedgerError(f"record {record.seq} of zone {self.zone!r} is in no epoch.")
-        return self.epochs[after - 1]
+            raise LedgerError(f"record {record.seq} of zone {self.zone!r} is under no terms.")
+        return self.terms_records[after - 1]
 
     @property
     def last_step(self) -> int:
-        """The last step of the present epoch that is published or lost in a gap.
+        """The last step under the present terms that is published or lost in a gap.
 
-        The step before its first where there is none.
+        The step before their first where there is none.
         """
-        epoch = self.epoch
-        if epoch is None:
+        terms = self.terms
+        if terms is None:
             return 0
-        lost = [record.last for record in self.gaps if record.seq > epoch.seq]
-        return max([epoch.first - 1, *(record.release.t for record in self.current[-1:]), *lost])
+        lost = [record.last for record in self.gaps if record.seq > terms.seq]
+        last = terms.first - 1 if self.newest is None else self.newest.t
+        return max([last, *lost])
 
     @property
     def reach(self) -> int:
-        """End of all that is published or lost in a gap [UTC epoch s]; 0 before any."""
-        ends = [record.start + self.epoch_of(record).seconds for record in self.releases[-1:]]
-        ends += [(record.last + 1) * self.epoch_of(record).seconds for record in self.gaps]
+        """End of all that is published or lost in a gap [UTC s]; 0 before any."""
+        ends = [record.start + self.terms_of(record).seconds for record in self.releases[-1:]]
+        ends += [(record.last + 1) * self.terms_of(record).seconds for record in self.gaps]
         return max(ends, default=0)
 
     @property
     def booked_now(self) -> tuple[ResumeRecord, ...]:
-        """The gaps of the present epoch that are booked."""
-        if self.epoch is None:
+        """The gaps under the present terms that are booked."""
+        if self.terms is None:
             return ()
-        return tuple(record for record in self.booked if record.seq > self.epoch.seq)
+        return tuple(record for record in self.booked if record.seq > self.terms.seq)
 
     @property
     def moved(self) -> Mapping[str, TransferRecord]:
@@ -1211,12 +1274,11 @@ class LedgerState:
         )
         newer = lost is not None and (opened is None or opened.seq < lost.seq)
         if newer and lost is not None and lost.account is not None and lost.until is not None:
-            return RecordedAccount(lost.account, lost.until, self.epoch_of(lost), lost.seq)
+            return RecordedAccount(lost.account, lost.until, self.terms_of(lost), lost.seq)
         if opened is None or opened.account is None:
             return None
-        block = opened.block or {"place": 1, "length": 1}
-        last = opened.t - block["place"] + block["length"]
-        return RecordedAccount(opened.account, last, self.epoch_of(opened), opened.seq)
+        last = last_step(opened)
+        return RecordedAccount(opened.account, last, self.terms_of(opened), opened.seq)
 
     @property
     def latest_windows(self) -> RecordedWindows | None:
@@ -1234,30 +1296,12 @@ class LedgerState:
             _, blocks = last.windows
             end = max((int(block[1]) + 1 for block in blocks), default=0)
         else:
-            block = last.block or {"place": 1, "length": 1}
-            step = last.t - block["place"] + block["length"]
-            end = (step + 1) * self.epoch_of(last).seconds
+            end = (last_step(last) + 1) * self.terms_of(last).seconds
         return RecordedWindows(last.windows, last.seq, end)
 
     def at(self, t: int) -> ReleaseRecord | None:
         """The release of step t, to be published again as it is."""
         return next((release for release in reversed(self.releases) if release.t == t), None)
-
-    def account(self) -> dict[str, Any]:
-        """The present epoch's releases from readings, as `ReleaseAccount.resume` takes them.
-
-        Steps that were not published from readings are left out.
-        """
-        if self.epoch is None:
-            raise LedgerError(
-                f"the ledger of zone {self.zone!r} has no epoch; append one before resuming."
-            )
-        entries = [
-            {"t": self.epoch.step(release.t), "scale": release.scale, "rate": release.rate}
-            for release in self.current
-            if release.source == "readings"
-        ]
-        return {"zone": self.zone, "digest": self.epoch.digest, "entries": entries}
 
 
 class Misfit(NamedTuple):
@@ -1288,9 +1332,9 @@ def unmatched(standings: Mapping[str, LedgerState]) -> Misfit | None:
         The record at fault; None where all transfers match.
     """
     departures = {
-        departure.head: (zone, departure)
+        arrival.head: (zone, arrival)
         for zone, s in standings.items()
-        for departure in _moves(s, "out")
+        for arrival in _moves(s, "out")
     }
     matched: set[str] = set()
     for zone, standing in standings.items():

@@ -72,7 +72,7 @@ HOME = sa.Table(
     sa.Column("zone", SORTED_TEXT, primary_key=True),
     sa.Column("server", sa.Text, nullable=False),
 )
-# the servers that a ledger was on, each since when it was noted there [UTC epoch s]; 0: it began
+# the servers that a ledger was on, each since when it was noted there [UTC s]; 0: it began
 # there
 SERVERS = sa.Table(
     "hushgrid_ledger_servers",

@@ -207,7 +207,7 @@ class Witness:
 
         Args:
             records: The next records of the ledger.
-            since: When this process began to follow [UTC epoch s]. A release since then was made
+            since: When this process began to follow [UTC s]. A release since then was made
                 by a curator that has judged the ledger.
         """
         if not self._head:

@@ -1,7 +1,7 @@
 """One zone's ledger in the hands of its one writer: check, then store, then fold.
 
     with open_store(url) as store, Ledger.open(store, zone, key, "production", now) as ledger:
-        ledger.write(EpochRecord(...))
+        ledger.write(TermsRecord(...))
 
 Nothing may be published before `append` has returned. A retry publishes `standing.at(t)`; it never
 draws again. With a `Witness` a ledger that lost its end gets the missing records back as they were.
@@ -52,7 +52,6 @@ from hushgrid.stores.ledger.records import (
     TYPES,
     Body,
     ChargeRecord,
-    EpochRecord,
     GapRecord,
     GenesisRecord,
     Head,
@@ -61,6 +60,7 @@ from hushgrid.stores.ledger.records import (
     Record,
     ReleaseRecord,
     ResumeRecord,
+    TermsRecord,
     linked,
     seal,
     signed_text,
@@ -334,17 +334,15 @@ class OpenedLedger(NamedTuple):
         heads: The last record of each lost history that is known, 64 digits each.
         other_terms: Releases of other terms than the ledger's last ones may be among what is
             missing.
-        epochs: Terms that begin in what is missing: digest, first step, its length [s]. They are
-            those of the ledger where a week of them begins there.
         local: The last record is the last that was written here: nothing else can have been
             published.
         moved: Another server answers than the one that was last written to; None: not known.
-        since: When the server that answers got the ledger [UTC epoch s]; 0: it began there. A zone
+        since: When the server that answers got the ledger [UTC s]; 0: it began there. A zone
             that was not noted, or of which nothing is on record, may have been published before.
         blind: This process has neither judged the ledger nor followed it when it was written to.
         timeline: System identifier and timeline of the server that answers; None: not known.
 
-    Steps are counted in intervals of the present epoch.
+    Steps are counted in intervals of the present terms.
     """
 
     lost: bool = False
@@ -353,7 +351,6 @@ class OpenedLedger(NamedTuple):
     least: float = 0.0
     heads: str = ""
     other_terms: bool = False
-    epochs: tuple[tuple[str, int, int], ...] = ()
     local: bool = False
     moved: bool | None = None
     since: int = 0
@@ -415,7 +412,7 @@ class Ledger:
             zone: The zone.
             key: The key that signs.
             mode: Production or simulation.
-            now: [UTC epoch s]
+            now: [UTC s]
             digests: Digests remembered from elsewhere, such as the last head published: all must be
                 there.
             verify: Judges signatures; `verify_signature` where it is not given.
@@ -556,7 +553,7 @@ class Ledger:
 
     def settle(self) -> None:
         """What may be missing is judged: witness and store note the ledger as it is now."""
-        if self.standing.epoch is None:  # nothing can be judged yet
+        if self.standing.terms is None:  # nothing can be judged yet
             return
         self._settled = True
         records = list(self._store.records(self._zone, max(0, self._fold.seq - KEPT)))
@@ -583,15 +580,15 @@ class Ledger:
             self._witness.answer()
 
     def keep_checkpoint(self, release: ReleaseRecord, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Keep the state of a replay after a release of the present epoch, signed.
+        """Keep the state of a replay after a release of the present terms, signed.
 
         Raises:
             LedgerError: The store cannot be written.
         """
-        epoch = self.standing.epoch
-        if epoch is not None:
+        terms = self.standing.terms
+        if terms is not None:
             head = Head(release.seq, release.head)
-            write(self._store, self._zone, head, epoch.digest, arrays, self._key.sign)
+            write(self._store, self._zone, head, terms.digest, arrays, self._key.sign)
 
     def write(self, entry: LedgerEntry) -> Record:
         """Append what an entry says; see `append`."""
@@ -625,7 +622,7 @@ def _resumed(
     absent = {*digests, noted} - {None, fold.place and fold.place.head.digest}
     if absent:
         absent -= {record.digest for record in store.records(zone)}
-    if noted in absent and witness is not None and fold.place and fold.place.epoch:
+    if noted in absent and witness is not None and fold.place and fold.place.terms:
         absent.discard(noted)
         opening = opening._replace(lost=True)
     for digest in absent:
@@ -733,7 +730,7 @@ def recover(
         fork = start.seq <= fold.seq + (not follows)
         if follows and not fork and start.seq == fold.seq + 1:
             missing = _append_again(store, zone, fold, missing, key)
-        elif fold.place is None or fold.place.epoch is None:
+        elif fold.place is None or fold.place.terms is None:
             if fork:
                 raise _forked(zone, None)
             raise LedgerError(
@@ -742,9 +739,9 @@ def recover(
             )
         if not missing or _covered(fold, missing, fork=fork):
             continue
-        summary, epoch = _summary(fold, missing), fold.standing.epoch
-        if fork and epoch and (not follows or start.seq <= epoch.seq):  # it began earlier
-            summary = summary._replace(first=min(summary.first, epoch.first), other_terms=True)
+        summary, terms = _summary(fold, missing), fold.standing.terms
+        if fork and terms and (not follows or start.seq <= terms.seq):  # it began earlier
+            summary = summary._replace(first=min(summary.first, terms.first), other_terms=True)
         (forked if fork else lost).append(summary)
         heads.add(missing[-1].digest)
         missed |= {entry.digest: entry for entry in missing}
@@ -760,7 +757,6 @@ def recover(
         least=_summary(fold, list(missed.values())).least if missed else 0.0,
         heads="".join(sorted(heads)),
         other_terms=any(summary.other_terms for summary in lost + forked),
-        epochs=tuple(epoch for summary in lost + forked for epoch in summary.epochs),
         local=witness.wrote(fold.place.head.digest if fold.place else "", tails),
     )
     if not forked:
@@ -771,10 +767,9 @@ def recover(
     )
     if not (steps or opening.least or arrives):
         raise _forked(zone, None)
-    if not steps and fold.standing.epoch:  # what followed in that history may be anywhere
-        steps = [
-            (fold.standing.epoch.first, max(fold.standing.last_step, fold.standing.epoch.first))
-        ]
+    present = fold.standing.terms
+    if not steps and present:  # what followed in that history may be anywhere
+        steps = [(present.first, max(fold.standing.last_step, present.first))]
     return opening._replace(
         forked=(min(first for first, _ in steps), max(last for _, last in steps))
     )
@@ -784,47 +779,41 @@ DAY = 86_400  # [s]; no step is longer
 
 
 class _LostRecords(NamedTuple):
-    """What records say: steps of the present epoch's length, cost, whether of other terms.
-
-    `epochs`: digest, first step and its length [s] of each record that begins terms.
-    """
+    """What records say: steps of the present terms' length, cost, whether of other terms."""
 
     first: int
     last: int
     least: float
     other_terms: bool
-    epochs: tuple[tuple[str, int, int], ...]
 
 
 def _summary(fold: Fold, records: Sequence[Record]) -> _LostRecords:
     """What records that the ledger lacks say about steps and costs; no steps: first and last 0.
 
     Args:
-        fold: The ledger; its epochs say how long a step is.
+        fold: The ledger; its terms say how long a step is.
         records: Of one zone, by number.
     """
     standing = fold.standing
+    present = None if standing.terms is None else standing.terms.digest
     steps, costs, other_terms = list[tuple[int, int]](), list[float](), False
-    released, epochs = list[ReleaseRecord](), list[tuple[str, int, int]]()
+    released = list[ReleaseRecord]()
     since = min((record.seq for record in records), default=0)
-    seconds = next((epoch.seconds for epoch in reversed(standing.epochs) if epoch.seq < since), 0)
+    seconds = next(
+        (terms.seconds for terms in reversed(standing.terms_records) if terms.seq < since), 0
+    )
     for record in sorted(records, key=lambda record: record.seq):
         entry = TYPES[record.kind].from_record(record)
-        if isinstance(entry, EpochRecord):
-            seconds, other_terms = entry.seconds, other_terms or standing.epoch is None
-            epochs.append((entry.digest, entry.first, entry.seconds))
+        if isinstance(entry, TermsRecord):
+            seconds, other_terms = entry.seconds, other_terms or entry.digest != present
         elif isinstance(entry, GapRecord | ResumeRecord):
             steps.append(_in_present(standing, entry.first, entry.last, seconds))
         elif isinstance(entry, ReleaseRecord):
-            if 0 < entry.start // max(entry.t, 1) <= DAY:  # its epoch may not be known
+            if 0 < entry.start // max(entry.t, 1) <= DAY:  # its terms may not be known
                 seconds = entry.start // entry.t
             steps.append(_in_present(standing, entry.t, entry.t, seconds))
-            if (epoch := standing.epoch) and entry.source == "readings":
-                other_terms = other_terms or entry.digest not in {
-                    epoch.digest,
-                    *(terms[0] for terms in epochs),
-                }
             if entry.source == "readings":
+                other_terms = other_terms or present not in (None, entry.digest)
                 released.append(entry)
         if isinstance(entry, ResumeRecord | ChargeRecord):
             costs.append(entry.epsilon)
@@ -833,7 +822,7 @@ def _summary(fold: Fold, records: Sequence[Record]) -> _LostRecords:
         min((first for first, _ in steps), default=0),
         max((last for _, last in steps), default=0),
     )
-    return _LostRecords(first, last, sum_up(costs), other_terms, tuple(epochs))
+    return _LostRecords(first, last, sum_up(costs), other_terms)
 
 
 def _of_any(release: ReleaseRecord) -> float:
@@ -854,7 +843,7 @@ def _covered(fold: Fold, records: Sequence[Record], *, fork: bool) -> bool:
         is_open = standing.gap is not None and standing.gap.seq == gap.seq
         if records[-1].digest in (gap.heads or "") and not is_open:
             return True
-        first, last = _in_present(standing, gap.first, gap.last, standing.epoch_of(gap).seconds)
+        first, last = _in_present(standing, gap.first, gap.last, standing.terms_of(gap).seconds)
         explained = gap.least or gap.heads or (fork and gap.seq < records[0].seq)
         if plain and not explained and first <= summary.first and summary.last <= last:
             return True
@@ -862,8 +851,8 @@ def _covered(fold: Fold, records: Sequence[Record], *, fork: bool) -> bool:
 
 
 def _in_present(standing: LedgerState, first: int, last: int, seconds: int) -> tuple[int, int]:
-    """Steps of so many seconds (0: as in the present epoch) in steps of the present epoch."""
-    present = standing.epoch.seconds if standing.epoch else 1
+    """Steps of so many seconds (0: as in the present terms) in steps of the present terms."""
+    present = standing.terms.seconds if standing.terms else 1
     length = seconds or present
     return first * length // present, ((last + 1) * length - 1) // present
 
@@ -893,7 +882,7 @@ def _forked(zone: str, steps: tuple[int, int] | None) -> LedgerError:
     if steps is None:
         return LedgerError(
             f"the ledger of zone {zone!r} has other records than the witness on this machine, and"
-            " no release or no epoch in one of the two: two histories were written. Put the right"
+            " no release or no terms in one of the two: two histories were written. Put the right"
             " one back, or move the witness folder away; what else shows a loss is judged then."
         )
     return LedgerError(

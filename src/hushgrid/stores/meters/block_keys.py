@@ -170,7 +170,7 @@ class BlockKeys:
 
         Args:
             zone: The zone.
-            start: When the block begins [UTC epoch s].
+            start: When the block begins [UTC s].
 
         Returns:
             The key; None where it is erased, or its file absent or damaged, which is logged.
@@ -189,7 +189,7 @@ class BlockKeys:
 
         Args:
             zone: The zone; nothing is done where no key of it was ever used here.
-            before: [UTC epoch s]
+            before: [UTC s]
         """
         file = self._file(zone)
         if not file.exists():
@@ -208,7 +208,7 @@ class BlockKeys:
 
         Args:
             zone: The zone.
-            start: When that block began [UTC epoch s].
+            start: When that block began [UTC s].
         """
         if self.at(zone, start) is not None:
             self.erase(zone, start)

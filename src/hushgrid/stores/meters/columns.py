@@ -2,7 +2,7 @@
 what they add up to, and where a curator gets closed intervals from.
 
 Intervals begin at multiples of their length since 1970 (UTC) and are named by their start
-[epoch s].
+[UTC s].
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from hushgrid.intake.readings import MOST_METERS, Register
 from hushgrid.model.zone import Tally, Zone, tally
 
 LONGEST = 86_400  # [s] a day
-END = 1 << 40  # [epoch s] no reading is that young; keeps sums of times far from 2^63
+END = 1 << 40  # [UTC s] no reading is that young; keeps sums of times far from 2^63
 _MOST = 2**31 - 1  # houses
 
 
 @dataclass(frozen=True, slots=True)
 class Roster:
-    """The houses of a zone and the length of its intervals, fixed for an epoch.
+    """The houses of a zone and the length of its intervals, fixed as long as its terms.
 
     Attributes:
         houses: Number of houses, and of further registers, which have places after them.
@@ -80,26 +80,26 @@ class Roster:
         return cls(len(meters), int(interval), digest)
 
     def interval_at(self, start: int, zone: str) -> int:
-        """Check the start of an interval [epoch s]."""
+        """Check the start of an interval [UTC s]."""
         if not is_whole(start) or not 0 <= start < END or start % self.interval:
             raise MeterError(
                 f"interval of zone {zone!r} is asked at {start};"
-                f" give epoch seconds that are a multiple of {self.interval}."
+                f" give Unix seconds that are a multiple of {self.interval}."
             )
         return int(start)
 
 
 @dataclass(frozen=True, slots=True)
-class RosterEpoch:
+class HeldRoster:
     """A roster, and which of its intervals are closed or purged.
 
     Attributes:
         roster: The roster.
-        closed_end: Intervals that begin before it are closed [epoch s]; -1: none.
-        floor: Intervals that begin before it are purged or of an earlier roster [epoch s]; -1:
+        closed_end: Intervals that begin before it are closed [UTC s]; -1: none.
+        floor: Intervals that begin before it are purged or of an earlier roster [UTC s]; -1:
             none.
         begins: Intervals that begin before it are left out by the zone, without being closed
-            [epoch s]; -1: none.
+            [UTC s]; -1: none.
     """
 
     roster: Roster
@@ -113,39 +113,39 @@ class RosterEpoch:
         length = self.roster.interval
         return None if self.closed_end < 0 else (self.closed_end - 1) // length * length
 
-    def closed(self, start: int) -> RosterEpoch:
+    def closed(self, start: int) -> HeldRoster:
         """After the interval at `start` is closed."""
         return replace(self, closed_end=max(self.closed_end, start + self.roster.interval))
 
-    def purged(self, before: int) -> RosterEpoch:
+    def purged(self, before: int) -> HeldRoster:
         """After the closed intervals that ended by `before` are purged."""
         if not is_whole(before):
-            raise MeterError(f"readings are to be purged before {before}; give epoch seconds.")
+            raise MeterError(f"readings are to be purged before {before}; give Unix seconds.")
         length = self.roster.interval
         floor = min(int(before), self.closed_end) // length * length
         return replace(self, floor=max(self.floor, floor))
 
-    def ended(self, begins: int) -> RosterEpoch:
+    def ended(self, begins: int) -> HeldRoster:
         """After all intervals that start before `begins` are closed."""
         if not is_whole(begins):
-            raise MeterError(f"a new epoch begins at {begins}; give epoch seconds.")
+            raise MeterError(f"a new roster begins at {begins}; give Unix seconds.")
         return replace(self, closed_end=max(self.closed_end, int(begins)))
 
-    def renewed(self, roster: Roster) -> RosterEpoch:
+    def renewed(self, roster: Roster) -> HeldRoster:
         """With another roster: what is closed stays so and belongs to the old one."""
-        return RosterEpoch(roster, self.closed_end, max(self.floor, self.closed_end))
+        return HeldRoster(roster, self.closed_end, max(self.floor, self.closed_end))
 
-    def with_begin(self, start: int, first: int) -> RosterEpoch:
+    def with_begin(self, start: int, first: int) -> HeldRoster:
         """With the first interval that is published: `start`, unless one from `first` on is set."""
         return replace(self, begins=min(self.begins, start) if self.begins >= first else start)
 
     def check_same(self, roster: Roster, zone: str) -> None:
-        """Refuse a roster that is not the one of this epoch."""
+        """Refuse a roster that is not this one."""
         if roster != self.roster:
             raise MeterError(
                 f"zone {zone!r} is kept for a roster of {self.roster.houses} meters and intervals"
                 f" of {self.roster.interval} s with digest {self.roster.digest[:12]}, not"
-                f" {roster.digest[:12]}; give the same, or begin a new epoch with hushgrid serve"
+                f" {roster.digest[:12]}; give the same, or begin new terms with hushgrid serve"
                 " --yes."
             )
 
@@ -217,15 +217,13 @@ class NoiseBlock(NamedTuple):
     """A block of steps with one noise, whose size M a store keeps sealed.
 
     Attributes:
-        epoch: Digest of the epoch's record.
-        number: The block in the epoch, from 1.
-        start: When its first step begins [UTC epoch s]; its key is that of this second.
+        terms: Digest of the record of its terms.
+        start: When its first step begins [UTC s]; its key is that of this second.
         scale: Scale of its noise [Wh].
         mark: Public mark of the draw: its releases state it, so an M of another draw is not used.
     """
 
-    epoch: str
-    number: int
+    terms: str
     start: int
     scale: float
     mark: int
@@ -273,27 +271,27 @@ class IntervalSource(Protocol):
         begins: int = 0,
         registers: Sequence[Register] = (),
     ) -> None:
-        """Start a new epoch with another roster at `begins` [epoch s].
+        """Start another roster at `begins` [UTC s].
 
         Intervals that start before are closed with it. Refused while one that stays open holds
-        readings. What is closed stays closed; readings of the old epoch can only be purged.
+        readings. What is closed stays closed; readings of the old roster can only be purged.
         """
         ...
 
     def get(self, zone: str, start: int) -> Closed:
-        """The interval that starts at `start` [epoch s]."""
+        """The interval that starts at `start` [UTC s]."""
         ...
 
     def begin(self, zone: str, start: int, first: int) -> int:
-        """Fix the first interval that an epoch publishes, durably: readings before it are late.
+        """Fix the first interval that terms publish, durably: readings before it are late.
 
         Args:
             zone: The zone.
-            start: The interval [epoch s], unless an earlier one is fixed.
-            first: The epoch's first interval [epoch s]; one before it was fixed for another epoch.
+            start: The interval [UTC s], unless an earlier one is fixed.
+            first: The terms' first interval [UTC s]; one before it was fixed for other terms.
 
         Returns:
-            The interval that is fixed [epoch s].
+            The interval that is fixed [UTC s].
         """
         ...
 
@@ -302,7 +300,7 @@ class IntervalSource(Protocol):
         ...
 
     def last_closed(self, zone: str) -> int | None:
-        """Start of the last closed interval [epoch s]; None before the first, or not known.
+        """Start of the last closed interval [UTC s]; None before the first, or not known.
 
         Also of a zone that is not open here, whatever its roster.
         """
@@ -313,11 +311,11 @@ class IntervalSource(Protocol):
         ...
 
     def open_intervals(self, zone: str) -> tuple[int, ...]:
-        """Starts of the intervals that hold readings and are not closed, in order [epoch s]."""
+        """Starts of the intervals that hold readings and are not closed, in order [UTC s]."""
         ...
 
     def purge(self, zone: str, before: int) -> int:
-        """Delete the readings of closed intervals that ended by `before` [epoch s]; how many."""
+        """Delete the readings of closed intervals that ended by `before` [UTC s]; how many."""
         ...
 
     def noise_size(
@@ -333,18 +331,18 @@ class IntervalSource(Protocol):
     def erase_noise(
         self,
         zone: str,
-        epoch: str,
+        terms: str,
         before: int | None = None,
         *,
         until: int,
-        other_epochs: bool = False,
+        other_terms: bool = False,
     ) -> None:
-        """Erase the sizes of an epoch's blocks of smaller numbers than `before`; None: of all.
+        """Erase the sizes of blocks under some terms that began before `before`; None: of all.
 
-        And the keys of all blocks that began before `until` [UTC epoch s], so that no copy of the
-        store shows their sizes. With `other_epochs` also the sizes of all other epochs. A curator
-        that was replaced while it paused erases by what it knew: no block that its successor began
-        since has a smaller number, or began earlier.
+        And the keys of all blocks that began before `until` [UTC s], so that no copy of the store
+        shows their sizes. With `other_terms` also the sizes under all other terms. A curator that
+        was replaced while it paused erases by what it knew: no block that its successor began since
+        began earlier.
         """
         ...
 
@@ -359,7 +357,7 @@ class Columns(NamedTuple):
 
     Attributes:
         house: Place in the roster.
-        start: [epoch s]
+        start: [UTC s]
         duration: [s]
         wh: Energy [Wh].
     """
@@ -500,22 +498,22 @@ def counts_of(codes: Int8s, ends: Sequence[int], marks: Bools | None) -> list[Co
 # ---- which are accepted
 
 
-def first_codes(columns: Columns, epoch: RosterEpoch) -> Int8s:
+def first_codes(columns: Columns, held: HeldRoster) -> Int8s:
     """Judge each reading without the others.
 
     Args:
         columns: The readings.
-        epoch: The roster and which intervals are closed.
+        held: The roster and which intervals are closed.
 
     Returns:
         ACCEPTED, LATE or MALFORMED for each.
     """
     house, start, duration, _ = columns
-    houses, interval = epoch.roster.houses, epoch.roster.interval
+    houses, interval = held.roster.houses, held.roster.interval
     length = np.maximum(duration, 1)
     bad = (house < 0) | (house >= houses) | (duration < 1) | (start < 0) | (start >= END)
     bad |= (interval % length != 0) | (start % length != 0)
-    late = start - start % interval < max(epoch.closed_end, epoch.begins)
+    late = start - start % interval < max(held.closed_end, held.begins)
     return np.where(bad, MALFORMED, np.where(late, LATE, ACCEPTED)).astype(np.int8)
 
 
@@ -523,12 +521,12 @@ def by_interval(start: Ints, rows: Indices, interval: int) -> Iterator[tuple[int
     """Group readings by interval.
 
     Args:
-        start: Start of every reading [epoch s].
+        start: Start of every reading [UTC s].
         rows: The readings to group.
         interval: Length of an interval [s].
 
     Yields:
-        Start of an interval [epoch s] and its readings, in their order.
+        Start of an interval [UTC s] and its readings, in their order.
     """
     opens = start[rows] - start[rows] % interval
     if rows.size and opens.min() == opens.max():
@@ -548,7 +546,7 @@ class OpenInterval:
     one cannot keep it out. 25 bytes a house, and 9 for each further piece.
 
     Args:
-        opens: Start of the interval [epoch s].
+        opens: Start of the interval [UTC s].
         roster: The zone's roster.
 
     Attributes:
@@ -610,7 +608,7 @@ class OpenInterval:
     def load(self, columns: Columns) -> None:
         """Include a stored delivery; MeterError where its readings cannot have been accepted."""
         inside = columns.start - columns.start % self._roster.interval == self._opens
-        if not inside.all() or first_codes(columns, RosterEpoch(self._roster)).any():
+        if not inside.all() or first_codes(columns, HeldRoster(self._roster)).any():
             raise not_accepted()
         if self.merge(columns).any():
             raise not_accepted()

@@ -38,11 +38,11 @@ from hushgrid.stores.meters.columns import (
     DAMAGED,
     Columns,
     Counts,
+    HeldRoster,
     Interval,
     NoiseBlock,
     OpenInterval,
     Roster,
-    RosterEpoch,
     add_up,
     by_interval,
     check_ends,
@@ -147,11 +147,11 @@ class MeterStore:
         """
         roster = Roster.of(zone, meters, interval, registers)
         with self._transaction(write=True) as link:
-            add_zone(link, zone, RosterEpoch(roster))
-            key, epoch = _zone_row(link, zone)
-            epoch.check_same(roster, zone)
+            add_zone(link, zone, HeldRoster(roster))
+            key, held = _zone_row(link, zone)
+            held.check_same(roster, zone)
             note = _noted(self.open().path, zone)
-            gap = _noted_and_lost(link, note, key, epoch)
+            gap = _noted_and_lost(link, note, key, held)
         if gap is not None:
             self._lose(zone, roster, gap)
         self._know(zone, roster, registers)
@@ -164,22 +164,22 @@ class MeterStore:
         begins: int = 0,
         registers: Sequence[Register] = (),
     ) -> None:
-        """Start a new epoch with another roster at `begins` [epoch s].
+        """Start another roster at `begins` [UTC s].
 
         Intervals that start before are closed with it. Refused while one that stays open holds
-        readings. What is closed stays closed; readings of the old epoch can only be purged.
+        readings. What is closed stays closed; readings of the old roster can only be purged.
         """
         roster = Roster.of(zone, meters, interval, registers)
         with self._transaction(write=True) as link:
-            key, epoch = _zone_row(link, zone, lock=True)
-            if roster != epoch.roster:
-                epoch = epoch.ended(begins)
-                for opens in _intervals(link, key, epoch):
+            key, held = _zone_row(link, zone, lock=True)
+            if roster != held.roster:
+                held = held.ended(begins)
+                for opens in _intervals(link, key, held):
                     raise MeterError(
                         f"zone {zone!r} cannot be reopened while interval {opens} is open;"
                         " close every interval that holds readings first, or begin after them."
                     )
-                _update(link, key, epoch.renewed(roster))
+                _update(link, key, held.renewed(roster))
         self._know(zone, roster, registers)
 
     def _lose(self, zone: str, roster: Roster, opens: int) -> None:
@@ -219,7 +219,7 @@ class MeterStore:
         *,
         marked: ArrayLike | None = None,
     ) -> Counts:
-        """Store readings: house (place in the roster), start [epoch s], duration [s], Wh.
+        """Store readings: house (place in the roster), start [UTC s], duration [s], Wh.
 
         `marked`: True or False for each; how many marked ones are accepted is counted, with no
         other effect. Durable on return. The first reading for a house and time is kept.
@@ -251,12 +251,12 @@ class MeterStore:
         """Store batches in one transaction; the code of every reading."""
         columns, last = Columns.joined(batches), None
         with self._transaction(write=True) as link:
-            key, epoch = _zone_row(link, name, lock=True)
-            epoch.check_same(zone.roster, name)  # houses are places in that roster
-            zone.forget(epoch.closed_end)
-            codes = first_codes(columns, epoch)
+            key, held = _zone_row(link, name, lock=True)
+            held.check_same(zone.roster, name)  # houses are places in that roster
+            zone.forget(held.closed_end)
+            codes = first_codes(columns, held)
             fine = np.flatnonzero(codes == ACCEPTED)
-            for opens, rows in by_interval(columns.start, fine, epoch.roster.interval):
+            for opens, rows in by_interval(columns.start, fine, held.roster.interval):
                 try:
                     interval = _loaded(link, name, key, zone, opens)
                 except MeterDamageError:  # of this interval alone
@@ -273,7 +273,7 @@ class MeterStore:
                     interval.deliveries += 1
                     last = (opens, interval.deliveries)
                 if len(zone.intervals) > 2 * MOST_OPEN:
-                    zone.forget(epoch.closed_end)
+                    zone.forget(held.closed_end)
         if last is not None:
             _note(self.open().path, name, *last)
         odd = codes == CONFLICTING
@@ -283,27 +283,27 @@ class MeterStore:
 
     def _open_row(
         self, link: Connection, zone: str, *, lock: bool = False
-    ) -> tuple[int, RosterEpoch]:
+    ) -> tuple[int, HeldRoster]:
         """A zone with the roster that it was opened with here."""
         roster = self._zone(zone).roster
-        key, epoch = _zone_row(link, zone, lock=lock)
-        epoch.check_same(roster, zone)
-        return key, epoch
+        key, held = _zone_row(link, zone, lock=lock)
+        held.check_same(roster, zone)
+        return key, held
 
     def get(self, zone: str, start: int) -> Interval:
         """The readings of an interval, open or closed. MeterError when they are purged."""
         with self._transaction(write=False) as link:
-            key, epoch = self._open_row(link, zone)
-            opens = epoch.roster.interval_at(start, zone)
-            if opens >= epoch.floor:
+            key, held = self._open_row(link, zone)
+            opens = held.roster.interval_at(start, zone)
+            if opens >= held.floor:
                 parts = dict(_deliveries(link, zone, key, opens))
                 if len(parts) < max(_counted(link, key, opens), *(n + 1 for n in parts), 0):
-                    self._lose(zone, epoch.roster, opens)
-                interval = add_up(parts.values(), epoch.roster)
+                    self._lose(zone, held.roster, opens)
+                interval = add_up(parts.values(), held.roster)
                 return netted(interval, self._zone(zone).registers)
         raise MeterError(  # so that its readings are not taken for missing
             f"interval {opens} of zone {zone!r} is purged or of an earlier roster;"
-            f" ask for one from {epoch.floor} on."
+            f" ask for one from {held.floor} on."
         )
 
     def peek(self, zone: str, start: int) -> Interval | None:
@@ -314,25 +314,25 @@ class MeterStore:
             return None
 
     def begin(self, zone: str, start: int, first: int) -> int:
-        """Fix the first interval that an epoch publishes, durably: readings before it are late.
+        """Fix the first interval that terms publish, durably: readings before it are late.
 
-        `start` [epoch s], unless an earlier one is fixed from the epoch's `first` interval on,
+        `start` [UTC s], unless an earlier one is fixed from the terms' `first` interval on,
         which is then the answer.
         """
         with self._transaction(write=True) as link:
-            key, epoch = self._open_row(link, zone, lock=True)
-            epoch = epoch.with_begin(start, first)
-            _update(link, key, epoch)
-        return epoch.begins
+            key, held = self._open_row(link, zone, lock=True)
+            held = held.with_begin(start, first)
+            _update(link, key, held)
+        return held.begins
 
     def close(self, zone: str, start: int) -> None:
         """Close an interval and all before it, durably: later readings of them are late."""
         with self._transaction(write=True) as link:
-            key, epoch = self._open_row(link, zone, lock=True)
-            _update(link, key, epoch.closed(epoch.roster.interval_at(start, zone)))
+            key, held = self._open_row(link, zone, lock=True)
+            _update(link, key, held.closed(held.roster.interval_at(start, zone)))
 
     def last_closed(self, zone: str) -> int | None:
-        """Start of the last closed interval [epoch s]; None before the first.
+        """Start of the last closed interval [UTC s]; None before the first.
 
         Also of a zone that is not open here, whatever its roster.
         """
@@ -347,20 +347,20 @@ class MeterStore:
         return self.open().timeline()
 
     def open_intervals(self, zone: str) -> tuple[int, ...]:
-        """Starts of the intervals that hold readings and are not closed, in order [epoch s]."""
+        """Starts of the intervals that hold readings and are not closed, in order [UTC s]."""
         with self._transaction(write=False) as link:
             return tuple(_intervals(link, *self._open_row(link, zone)))
 
     def purge(self, zone: str, before: int) -> int:
-        """Delete the readings of closed intervals that ended by `before` [epoch s]; how many."""
+        """Delete the readings of closed intervals that ended by `before` [UTC s]; how many."""
         with self._transaction(write=True) as link:
-            key, epoch = self._open_row(link, zone, lock=True)
-            epoch = epoch.purged(before)
-            old = (DELIVERY.c.zone == key) & (DELIVERY.c.opens < epoch.floor)
+            key, held = self._open_row(link, zone, lock=True)
+            held = held.purged(before)
+            old = (DELIVERY.c.zone == key) & (DELIVERY.c.opens < held.floor)
             count = link.scalar(select(func.count(DELIVERY.c.opens.distinct())).where(old)) or 0
-            _update(link, key, epoch)
+            _update(link, key, held)
             link.execute(delete(DELIVERY).where(old))
-            old = (INTERVAL.c.zone == key) & (INTERVAL.c.opens < epoch.floor)
+            old = (INTERVAL.c.zone == key) & (INTERVAL.c.opens < held.floor)
             link.execute(delete(INTERVAL).where(old))
         self._empty_log(removed=count > 0)
         return count
@@ -402,26 +402,26 @@ class MeterStore:
     def erase_noise(
         self,
         zone: str,
-        epoch: str,
+        terms: str,
         before: int | None = None,
         *,
         until: int,
-        other_epochs: bool = False,
+        other_terms: bool = False,
     ) -> None:
-        """Erase the sizes of an epoch's blocks of smaller numbers than `before`; None: of all.
+        """Erase the sizes of blocks under some terms that began before `before`; None: of all.
 
-        And the keys of all blocks that began before `until` [UTC epoch s], so that no copy of the
-        store shows their sizes. With `other_epochs` also the sizes of all other epochs. A curator
-        that was replaced while it paused erases by what it knew: no block that its successor began
-        since has a smaller number, or began earlier.
+        And the keys of all blocks that began before `until` [UTC s], so that no copy of the store
+        shows their sizes. With `other_terms` also the sizes under all other terms. A curator that
+        was replaced while it paused erases by what it knew: no block that its successor began since
+        began earlier.
         """
         if self._keys is not None:
             self._keys.erase(zone, until)
-        old = NOISE.c.epoch == epoch
+        old = NOISE.c.terms == terms
         if before is not None:
-            old &= NOISE.c.number < before
-        if other_epochs:
-            old |= NOISE.c.epoch != epoch
+            old &= NOISE.c.start < before
+        if other_terms:
+            old |= NOISE.c.terms != terms
         with self._transaction(write=False) as link:
             key, _ = self._open_row(link, zone)
             old &= NOISE.c.zone == key
@@ -463,7 +463,7 @@ class _Zone:
         self._waiting: deque[tuple[Columns, Future[Int8s]]] = deque()
 
     def forget(self, before: int) -> None:
-        """Drop intervals before a time [epoch s], and the oldest beyond `MOST_OPEN`."""
+        """Drop intervals before a time [held s], and the oldest beyond `MOST_OPEN`."""
         newest = sorted(opens for opens in self.intervals if opens >= before)[-MOST_OPEN:]
         self.intervals = {opens: self.intervals[opens] for opens in newest}
 
@@ -559,27 +559,27 @@ def _lock(place: Path, path: Path) -> int:
     return descriptor
 
 
-def _zone_row(link: Connection, zone: str, *, lock: bool = False) -> tuple[int, RosterEpoch]:
+def _zone_row(link: Connection, zone: str, *, lock: bool = False) -> tuple[int, HeldRoster]:
     row = find_zone(link, zone, lock=lock)
     if row is None:
         raise MeterError(f"zone {zone!r} is new; call open_zone.")
     return row
 
 
-def _update(link: Connection, key: int, epoch: RosterEpoch) -> None:
-    link.execute(update(ZONE).where(ZONE.c.key == key).values(**columns_of(epoch)))
+def _update(link: Connection, key: int, held: HeldRoster) -> None:
+    link.execute(update(ZONE).where(ZONE.c.key == key).values(**columns_of(held)))
 
 
 def _of_block(key: int, block: NoiseBlock) -> ColumnElement[bool]:
-    match = (NOISE.c.zone == key) & (NOISE.c.epoch == block.epoch)
-    match &= (NOISE.c.number == block.number) & (NOISE.c.start == block.start)
+    match = (NOISE.c.zone == key) & (NOISE.c.terms == block.terms)
+    match &= NOISE.c.start == block.start
     return match & (NOISE.c.scale == block.scale) & (NOISE.c.mark == block.mark)
 
 
-def _intervals(link: Connection, key: int, epoch: RosterEpoch) -> Sequence[int]:
+def _intervals(link: Connection, key: int, held: HeldRoster) -> Sequence[int]:
     """Starts of the open intervals."""
     opens = DELIVERY.c.opens
-    query = select(opens).distinct().where(DELIVERY.c.zone == key, opens >= epoch.closed_end)
+    query = select(opens).distinct().where(DELIVERY.c.zone == key, opens >= held.closed_end)
     return link.scalars(query.order_by(opens)).all()
 
 
@@ -660,7 +660,7 @@ def _noted(path: Path | None, zone: str) -> tuple[int, int] | None:
 
 
 def _noted_and_lost(
-    link: Connection, note: tuple[int, int] | None, key: int, epoch: RosterEpoch
+    link: Connection, note: tuple[int, int] | None, key: int, held: HeldRoster
 ) -> int | None:
     """The interval of the last delivery that was noted, where it is gone."""
     if note is None:
@@ -669,7 +669,7 @@ def _noted_and_lost(
     of_interval = (DELIVERY.c.zone == key) & (DELIVERY.c.opens == opens)
     last = link.scalar(select(func.max(DELIVERY.c.number)).where(of_interval))
     return (
-        opens if opens >= epoch.floor and (-1 if last is None else last) < deliveries - 1 else None
+        opens if opens >= held.floor and (-1 if last is None else last) < deliveries - 1 else None
     )
 
 
@@ -678,7 +678,7 @@ def damages(place: str, published: Mapping[str, int]) -> dict[str, list[str]]:
 
     Args:
         place: As for `open_meters`.
-        published: Start of the last interval of which each zone has a release [epoch s].
+        published: Start of the last interval of which each zone has a release [UTC s].
 
     Returns:
         By zone what is damaged, and what was acknowledged and is gone.
@@ -696,13 +696,13 @@ def damages(place: str, published: Mapping[str, int]) -> dict[str, list[str]]:
             if zone_row is None:
                 problems[zone] = ["the zone is gone, with all its readings"]
                 continue
-            key, epoch = zone_row
+            key, held = zone_row
             rows = select(INTERVAL.c.opens, INTERVAL.c.deliveries).where(INTERVAL.c.zone == key)
             counts = {row.opens: row.deliveries for row in link.execute(rows)}
-            problems[zone] = list(_zone_damages(link, key, epoch, counts))
-            if epoch.closed_end <= published.get(zone, -2):
+            problems[zone] = list(_zone_damages(link, key, held, counts))
+            if held.closed_end <= published.get(zone, -2):
                 problems[zone].append("the store is older than the ledger")
-            if (gap := _noted_and_lost(link, notes.get(zone), key, epoch)) is not None:
+            if (gap := _noted_and_lost(link, notes.get(zone), key, held)) is not None:
                 problems[zone].append(f"the last delivery, of the interval at {gap}, is gone")
     return problems
 
@@ -738,16 +738,16 @@ def back_up(place: str, target: Path) -> Path:
 
 
 def _zone_damages(
-    link: Connection, key: int, epoch: RosterEpoch, counts: dict[int, int]
+    link: Connection, key: int, held: HeldRoster, counts: dict[int, int]
 ) -> Iterator[str]:
     query = select(DELIVERY.c.opens, DELIVERY.c.number, DELIVERY.c.readings)
-    query = query.where(DELIVERY.c.zone == key, DELIVERY.c.opens >= epoch.floor)
-    numbers_of, interval = dict[int, list[int]](), OpenInterval(-1, epoch.roster)
+    query = query.where(DELIVERY.c.zone == key, DELIVERY.c.opens >= held.floor)
+    numbers_of, interval = dict[int, list[int]](), OpenInterval(-1, held.roster)
     for opens, number, readings in link.execute(
         query.order_by(DELIVERY.c.opens, DELIVERY.c.number)
     ):
         if opens not in numbers_of:
-            numbers_of[opens], interval = [], OpenInterval(opens, epoch.roster)
+            numbers_of[opens], interval = [], OpenInterval(opens, held.roster)
         numbers_of[opens].append(number)
         try:
             interval.load(Columns.unpack(readings))
@@ -756,5 +756,5 @@ def _zone_damages(
     for opens in sorted({*numbers_of, *counts}):
         numbers = numbers_of.get(opens, [])
         count = max(counts.get(opens, 0), *(n + 1 for n in numbers), 0) - len(numbers)
-        if opens >= epoch.floor and count:
+        if opens >= held.floor and count:
             yield f"{count} of the deliveries of the interval at {opens} are gone"

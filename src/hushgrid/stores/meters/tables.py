@@ -30,7 +30,7 @@ from sqlalchemy import (
 
 from hushgrid.errors import MeterError, MeterRetryError
 from hushgrid.stores.database import Schema, is_postgres
-from hushgrid.stores.meters.columns import Roster, RosterEpoch
+from hushgrid.stores.meters.columns import HeldRoster, Roster
 
 _TABLES = MetaData()
 ZONE = Table(
@@ -64,8 +64,7 @@ NOISE = Table(  # never in a backup
     "hushgrid_meter_noise",
     _TABLES,
     Column("zone", Integer, primary_key=True, autoincrement=False),
-    Column("epoch", Text, primary_key=True),
-    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("terms", Text, primary_key=True),
     Column("start", BigInteger, primary_key=True, autoincrement=False),
     Column("scale", Float(53), primary_key=True),
     Column("mark", BigInteger, primary_key=True, autoincrement=False),
@@ -111,38 +110,38 @@ _NEW_ZONE = text(
 )
 
 
-def columns_of(epoch: RosterEpoch) -> dict[str, int | str]:
-    """An epoch as columns of `ZONE`.
+def columns_of(held: HeldRoster) -> dict[str, int | str]:
+    """A roster as columns of `ZONE`.
 
     Args:
-        epoch: The epoch.
+        held: The roster and what is closed.
 
     Returns:
         Values by column.
     """
-    roster = epoch.roster
+    roster = held.roster
     return {
         "houses": roster.houses,
         "interval_s": roster.interval,
         "roster": roster.digest,
-        "closed_end": epoch.closed_end,
-        "floor_s": epoch.floor,
-        "begins_s": epoch.begins,
+        "closed_end": held.closed_end,
+        "floor_s": held.floor,
+        "begins_s": held.begins,
     }
 
 
-def add_zone(link: Connection, zone: str, epoch: RosterEpoch) -> None:
+def add_zone(link: Connection, zone: str, held: HeldRoster) -> None:
     """Insert a zone unless it is there.
 
     Args:
         link: A transaction.
         zone: The zone.
-        epoch: Its first epoch.
+        held: Its first roster.
     """
-    link.execute(_NEW_ZONE, {"zone": zone, **columns_of(epoch)})
+    link.execute(_NEW_ZONE, {"zone": zone, **columns_of(held)})
 
 
-def find_zone(link: Connection, zone: str, *, lock: bool = False) -> tuple[int, RosterEpoch] | None:
+def find_zone(link: Connection, zone: str, *, lock: bool = False) -> tuple[int, HeldRoster] | None:
     """Look a zone up.
 
     Args:
@@ -151,13 +150,13 @@ def find_zone(link: Connection, zone: str, *, lock: bool = False) -> tuple[int, 
         lock: Lock its row until the transaction ends.
 
     Returns:
-        Its key and epoch; None where it is not there.
+        Its key and roster; None where it is not there.
     """
     row = link.execute(LOCK_ZONE if lock else FIND_ZONE, {"zone": zone}).first()
     if row is None:
         return None
     roster = Roster(row.houses, row.interval_s, row.roster)
-    return row.key, RosterEpoch(roster, row.closed_end, row.floor_s, row.begins_s)
+    return row.key, HeldRoster(roster, row.closed_end, row.floor_s, row.begins_s)
 
 
 def file_of(place: str) -> Path | None:

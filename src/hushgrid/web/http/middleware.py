@@ -302,7 +302,7 @@ def page_answer(request: Request, page: Page, now: float) -> Response:
     Args:
         request: the request.
         page: the page.
-        now: UTC epoch [s].
+        now: UTC [s].
 
     Returns:
         The response.

@@ -70,7 +70,7 @@ class ZoneHealth:
 
     Attributes:
         zone: its service.
-        now: UTC epoch [s].
+        now: UTC [s].
         status: of the last tick, None before the first.
         inside: noise of the next release.
         newest: last release.
@@ -93,7 +93,7 @@ class ZoneHealth:
     small: Sequence[str] = ()
 
     def due(self, steps: int = 0) -> int:
-        """Return when a future release is due [UTC epoch s]; 0 is the next one."""
+        """Return when a future release is due [UTC s]; 0 is the next one."""
         t = (self.zone.begins // self.zone.seconds - 1) if self.status is None else self.status.t
         return (t + steps + 2) * self.zone.seconds + self.zone.grace
 
@@ -255,12 +255,12 @@ class Loads:
         self._adding = threading.Lock()  # one thread at a time reads the store
 
     def renew(self, zone: ZoneService) -> None:
-        """Go on with a zone in another epoch; its loads that are known stay."""
+        """Go on with a zone over another week; its loads that are known stay."""
         self._zones[zone.id] = zone
         self._expected[zone.id] = Expectations(zone.scenario, usual=zone.policy.usual)
 
     def of(self, zone: str, starts: Sequence[int], now: float) -> dict[int, Sum]:
-        """Return the loads of intervals of the present epoch whose readings are still stored.
+        """Return the loads of intervals of the present week whose readings are still stored.
 
         A missing meter counts as in the release: with its public expectation.
         """
@@ -298,7 +298,7 @@ class Loads:
 
 
 def _oldest(zone: ZoneService, now: float) -> int:
-    """Return the start of the oldest interval that is not purged [UTC epoch s]."""
+    """Return the start of the oldest interval that is not purged [UTC s]."""
     return int(now) - zone.retention - zone.seconds + 1
 
 

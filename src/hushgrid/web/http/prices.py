@@ -4,7 +4,7 @@ A new release is passed to the server's event loop, so listeners never delay a t
 has a queue; one that falls behind is disconnected and may resume with Last-Event-ID. Ranges of
 prices and events sent again have few threads of their own and are refused when many wait; the
 newest price and the usual range are never behind them. Promise and
-trade-off follow from the terms of an epoch: each is computed once and kept as bytes.
+trade-off follow from the terms of a zone: each is computed once and kept as bytes.
 """
 
 import asyncio
@@ -200,7 +200,7 @@ def event(zone: ZoneService, release: ReleaseRecord) -> Event:
         release: the release.
 
     Returns:
-        start of the release's interval [UTC epoch s] and the bytes.
+        start of the release's interval [UTC s] and the bytes.
     """
     data = json.dumps(price(zone, release), separators=(",", ":"))
     return release.start, f"id: {release.t}\nevent: release\ndata: {data}\n\n".encode()
@@ -265,7 +265,7 @@ _INSTANT = re.compile(
 
 
 def _instant(text: str) -> str:
-    """Refuse a number, which pydantic takes for epoch seconds."""
+    """Refuse a number, which pydantic takes for Unix seconds."""
     text = text.replace(" ", "+")  # of a plus sign in a query
     if not _INSTANT.fullmatch(text):
         fix = "give a date and time with Z or an offset, such as 2026-01-31T12:00:00Z"
@@ -309,7 +309,7 @@ class RangeQuery(BaseModel):
         return {names.get(name, name): value for name, value in parameters.items()}
 
     def span(self) -> PriceRange:
-        """Return the range [UTC epoch s]; ParameterError if it ends before it begins."""
+        """Return the range [UTC s]; ParameterError if it ends before it begins."""
         since, until = (
             None if instant is None else int(instant.timestamp())
             for instant in (self.since, self.until)

@@ -198,7 +198,7 @@ def forecast_event(
         zone: the zone.
         coming: `start`, `price`, `total` and any `feed_in` of each, in order and without gaps; not
             empty.
-        modified: when they were made [UTC epoch s].
+        modified: when they were made [UTC s].
 
     Returns:
         The OpenADR object; it is replaced with each release.
