@@ -66,7 +66,7 @@ class World:
         for word in story:
             if word == "c":
                 curator._replay.learn(2)
-                curator.keep_checkpoint(records=1)
+                curator.keep_checkpoint(spacing=1)
             elif word == "l":
                 curator.leave_out_until(curator.start_of(curator.t + 1))
             else:

@@ -157,10 +157,7 @@ def check(
         **(zones[0] if len(zones) == 1 else {}),
         "zones": zones,
         "remarks": remarks,
-        "checks": [
-            {"what": subject, "problem": problem, "fix": fix, "note": note}
-            for subject, problem, fix, note in findings.checks
-        ],
+        "checks": [finding._asdict() for finding in findings.checks],
     }
     common.echo_written(common.write_json(values, json), json, "\n")
     if problems:

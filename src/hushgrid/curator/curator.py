@@ -160,12 +160,12 @@ class PriceFile:
 
     def show(self, zone: ZoneService, prices: PresentPrices) -> None:
         """Write all prices where one has changed; OSError where that fails."""
-        prices_of_zones = self._prices | {zone.id: prices.price}
-        if prices_of_zones == self._prices:
+        all_prices = self._prices | {zone.id: prices.price}
+        if all_prices == self._prices:
             return
-        self._beside.write_text(json.dumps(prices_of_zones, indent=2, sort_keys=True) + "\n")
+        self._beside.write_text(json.dumps(all_prices, indent=2, sort_keys=True) + "\n")
         self._beside.replace(self._path)
-        self._prices = prices_of_zones
+        self._prices = all_prices
 
 
 def open_price_file(deployment: Deployment, client: str) -> PriceFile | None:
@@ -241,7 +241,7 @@ class Inside:
         )
 
 
-def noise_reason(zone: ZoneService, inside: Inside) -> str:
+def explanation(zone: ZoneService, inside: Inside) -> str:
     """Explain the noise of the next release in one sentence.
 
     Args:
@@ -261,11 +261,12 @@ def noise_reason(zone: ZoneService, inside: Inside) -> str:
     bound = int(zone.scenario.zone.bound[inside.house])
     meter = zone.meters[inside.house]
     export = int(zone.scenario.zone.export[inside.house])
-    export_words = f" and {export:,} Wh of export" if export else ""
-    contract = f"contract {bound - export:,} Wh{export_words}"
-    subject = f"House {inside.house} (meter {meter}, {contract}) under {by}"
+    feeding = f" and {export:,} Wh of export" if export else ""
+    house = (
+        f"House {inside.house} (meter {meter}, contract {bound - export:,} Wh{feeding}) under {by}"
+    )
     return (
-        f"{subject} needs the most noise of the {inside.protected:,} protected houses:"
+        f"{house} needs the most noise of the {inside.protected:,} protected houses:"
         f" {inside.scale:,.0f} Wh, so that one price loses at most {inside.epsilon:.3g}."
     )
 
@@ -361,7 +362,7 @@ class Curator:
         self._missing: int | None = None
         self._purged = -math.inf
         self._old = False
-        self._noise_blocks: tuple[NoiseBlock | None, ...] = ()  # whose M the meter store may have
+        self._blocks: tuple[NoiseBlock | None, ...] = ()  # whose M the meter store may have
         self._until = -1  # blocks that began before have no key [UTC s]
         self._swept = ""  # terms since whose start here no M of others is kept
         self.doubt: str | None = None
@@ -370,8 +371,8 @@ class Curator:
         self._checkpoint = 0  # the number of its record
         if checkpoint is not None:
             self._checkpoint = checkpoint.seq
-            resumes = self._replay.follow(ledger.standing).resume(checkpoint)
-            if not resumes:
+            agrees = self._replay.follow(ledger.standing).resume(checkpoint)
+            if not agrees:
                 reason = "it has another state than that of the present terms"
                 log.warning("checkpoint not used", extra={"zone": service.id, "why": reason})
         self._fold()
@@ -447,7 +448,7 @@ class Curator:
             if witness is not None and (terms is None or not new_terms):
                 note_loss(service, ledger, meters, now)
             ledger.settle()
-            service = in_week(service, ledger.standing.last_step + 1)
+            service = in_week(service, ledger.standing.reach_step + 1)
             ways = (publishers, mode, watch, checkpoint, covariates, present)
             curator = cls(service, ledger, meters, noise, *ways)
             curator._skip_what_was_before(now, begins)
@@ -471,11 +472,11 @@ class Curator:
         self._imputed: tuple[int, Ints] | None = None  # of a step
         self._draws = self._drawn()
 
-    def _skip_what_was_before(self, now: float, first_start: int | None = None) -> None:
+    def _skip_what_was_before(self, now: float, begin_time: int | None = None) -> None:
         """A zone whose terms have published nothing yet begins with the next whole interval.
 
         Or with the first in which a house has its reading: they were there before it. Which houses
-        those are, and incomplete readings, play no part. `known` [UTC s]: where it begins, if
+        those are, and incomplete readings, play no part. `begin_time` [UTC s]: where it begins, if
         the caller knows. The meter store keeps where it begins: what a start leaves out, a later
         one does not publish. The intervals before are not closed here but with the first that is
         published: what the meter store has closed was to be published.
@@ -484,19 +485,19 @@ class Curator:
             return
         first, seconds = self.start_of(self.t), self.service.seconds
         zone, begins = self.service.id, first + seconds * math.ceil((now - first) / seconds)
-        for start in () if first_start is not None else self._meters.open_intervals(zone):
+        for start in () if begin_time is not None else self._meters.open_intervals(zone):
             if first <= start < begins and _reported(self._meters.get(zone, start)):
                 begins = start
-        if first_start is None:
+        if begin_time is None:
             begins = self._meters.begin(zone, max(begins, first), first)
         else:
-            begins = min(begins, max(first_start, first))
+            begins = min(begins, max(begin_time, first))
         if begins > first:
             self._pass_over((begins - first) // seconds)
 
     def _skip_gaps(self) -> None:
         """Steps that may have been published and lost are not published."""
-        self.leave_out_until(self.start_of(self._ledger.standing.last_step + 1))
+        self.leave_out_until(self.start_of(self._ledger.standing.reach_step + 1))
 
     def _resume(self) -> None:
         """Book the gap, since the operator asked for it, and go on with readings."""
@@ -634,19 +635,19 @@ class Curator:
         self.leave_out_until(self.start_of(t))
         log.info("next week begun", extra={"zone": self.service.id, "t": t})
 
-    def keep_checkpoint(self, records: int = EVERY) -> None:
+    def keep_checkpoint(self, spacing: int = EVERY) -> None:
         """Learn from a few releases that were published, and keep a checkpoint where one is due.
 
         Outside of a tick: nothing that is published depends on it.
 
         Args:
-            records: Records since the last checkpoint, then one is due.
+            spacing: Records since the last checkpoint, then one is due.
 
         Raises:
             LedgerError: It cannot be written.
         """
         self._replay.learn(LEARNED)
-        if self._last is None or self._last.seq - self._checkpoint < records:
+        if self._last is None or self._last.seq - self._checkpoint < spacing:
             return
         arrays = self._replay.to_arrays()
         if arrays is not None:
@@ -685,8 +686,8 @@ class Curator:
     def _line(self, release: ReleaseRecord) -> dict[str, Any]:
         """What is logged of a release; only a terminal shows its price."""
         places = 4 if self.service.digits is None else self.service.digits
-        rate, since = f"{release.rate:.{places}f}", utc(release.applies_start)
-        price = f"{rate} {self.service.currency}/kWh from {since} on"
+        unit, start = f"{self.service.currency}/kWh", utc(release.applies_start)
+        price = f"{release.rate:.{places}f} {unit} from {start} on"
         return {"zone": self.service.id, "t": release.t, "source": release.source, "price": price}
 
     def _body(self, start: int, now: float) -> dict[str, Any]:
@@ -731,11 +732,11 @@ class Curator:
             return record.to_body()
         cut = self._replay.state.zone
         low = self._scenario.zone.low_ends(cut)
-        load = interval.tally(cut, lambda: self._expected() - low)
+        tally = interval.tally(cut, lambda: self._expected() - low)
         state = self._replay.state
         if state.public is not None:
             state = replace(state, public=informed(state.public, self._covariates(start)))
-        release, _ = step(state, load, draws)
+        release, _ = step(state, tally, draws)
         choice = self._choice[1] if self._choice is not None and self._opens else None
         accounts = (None, None) if choice is None else (choice.account, choice.windows)
         when |= dict(zip(("account", "windows"), accounts, strict=True))
@@ -753,7 +754,7 @@ class Curator:
 
         Terms that give no noise at all, whatever the reason, are not usable: then the fallback.
         """
-        self._usable, self._block_lost, self._goes_on = True, False, False
+        self._usable, self._block_lost, self._block_begun = True, False, False
         self._held = self._ledger.standing.gap is not None
         over = self._replay.state.t > self.service.policy.horizon
         try:
@@ -763,7 +764,7 @@ class Curator:
             if self._block_lost or calibration is None:
                 return None
             noise = self._noise(self.t) if isinstance(self._noise, Stepwise) else self._noise
-            mark = self._noise_blocks[0].mark if self._noise_blocks and self._noise_blocks[0] else 0
+            mark = self._blocks[0].mark if self._blocks and self._blocks[0] else 0
             draws = prepare(self._replay.state, noise, size, mark, calibration)
         except HorizonError:
             return None
@@ -821,37 +822,34 @@ class Curator:
             scale = calibration.scale
             first, last = (self._first + t - 1 for t in policy.schedule.span(state.t))
             open_block, opens = last_block(standing), self.start_of(first)
-            self._goes_on = first == open_block.get("first")
+            self._block_begun = first == open_block.get("first")
             block = NoiseBlock(terms.head, opens, scale, self._mark(open_block))
-            if not self._goes_on and any(
-                block[:-1] == earlier[:-1] for earlier in self._noise_blocks if earlier
-            ):
-                (block,) = self._noise_blocks
+            if not self._block_begun and any(block[:-1] == old[:-1] for old in self._blocks if old):
+                (block,) = self._blocks
             assert block is not None
-            gaps = (earlier for earlier in standing.gaps if earlier.seq > terms.seq)
+            gaps = (gap for gap in standing.gaps if gap.seq > terms.seq)
             if not any(gap.first <= last and first <= gap.last for gap in gaps):
                 source = self._noise
                 if isinstance(source, Stepwise):
                     source = source.of_block(first)
                 draw = partial(source.draw_size, scale, last - first + 1)
-                size = self._meters.noise_size(zone, block, None if self._goes_on else draw)
+                size = self._meters.noise_size(zone, block, None if self._block_begun else draw)
             self._block_lost = size is None
             block = None if self._block_lost else block
-        # what is no longer of use is erased
-        if (self._noise_blocks, self._until) != ((block,), until):
-            new_terms, self._swept = self._swept != terms.head, terms.head
-            self._meters.erase_noise(zone, terms.head, opens, until=until, other_terms=new_terms)
-            self._noise_blocks, self._until = (block,), until
+        if (self._blocks, self._until) != ((block,), until):  # what is no longer of use is erased
+            other_terms, self._swept = self._swept != terms.head, terms.head
+            self._meters.erase_noise(zone, terms.head, opens, until=until, other_terms=other_terms)
+            self._blocks, self._until = (block,), until
         return size
 
-    def _mark(self, open_block: Mapping[str, int]) -> int:
+    def _mark(self, block: Mapping[str, int]) -> int:
         """The mark of the draw that an open block's releases state, or that of a new draw.
 
         A store may be put back, or follow its primary from behind, and hold the M of an earlier
         draw: two sizes in a block would lose twice.
         """
-        if self._goes_on:
-            return open_block["mark"]
+        if self._block_begun:
+            return block["mark"]
         return 1 if isinstance(self._noise, Stepwise) else 1 + secrets.randbits(52)
 
     def _leave_out(self, steps: int) -> None:
@@ -901,7 +899,7 @@ def status_of(zone: ZoneService, standing: LedgerState | None, now: float) -> St
     if standing is None:
         return Status(zone.id, 0, 1.0, None, _not_begun(zone, zone.begins, now))
     state = _state(zone, standing, now)
-    t = standing.last_step if standing.releases else 0
+    t = standing.reach_step if standing.releases else 0
     return Status(zone.id, t, room_of(zone, standing), None, state)
 
 
@@ -921,10 +919,10 @@ def _state(zone: ZoneService, standing: LedgerState, now: float) -> str:
     if standing.gap is not None:
         return UNTIL_RESUMED
     if not standing.releases:
-        return _not_begun(zone, (standing.last_step + 1) * zone.seconds, now)
+        return _not_begun(zone, (standing.reach_step + 1) * zone.seconds, now)
     if now < standing.releases[-1].published_at - zone.clock_limit * zone.seconds:
         return BEHIND
-    due = (standing.last_step + 2) * zone.seconds + zone.grace
+    due = (standing.reach_step + 2) * zone.seconds + zone.grace
     if now > due + zone.seconds:
         return "behind"
     last = standing.releases[-1]

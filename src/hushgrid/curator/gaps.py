@@ -65,7 +65,7 @@ def note_loss(
     meters: IntervalSource | None,
     now: float,
     *,
-    by_name: bool = False,
+    has_lost_terms: bool = False,
 ) -> None:
     """Record a gap unless it is proven that the ledger lacks nothing that was published.
 
@@ -82,7 +82,7 @@ def note_loss(
             that the ledger does not: an interval without a release was closed by a process that
             stopped before it published. Not so where the ledger came there from another place.
         now: [UTC s]
-        by_name: The operator has named the terms that may be lost.
+        has_lost_terms: The operator has named the terms that may be lost.
 
     Raises:
         LedgerError: The clock is behind the last release, so that the gap would be too short; or
@@ -92,18 +92,18 @@ def note_loss(
     terms, before = standing.terms, standing.gap
     if terms is None or opening.complete:
         return
-    if opening.other_terms and not by_name:
+    if opening.other_terms and not has_lost_terms:
         raise LedgerError(
             f"records of other terms of zone {service.id!r} than the ledger's last ones are lost,"
             f" and what followed them may be too.{_NAME_IT}"
         )
     closed = None if meters is None else meters.last_closed(service.id)
-    same_server = (
+    shares_server = (
         opening.timeline is not None
         and meters is not None
         and meters.timeline() == opening.timeline
     )
-    same_server = same_server and not opening.since
+    shares_server = shares_server and not opening.since
     # by time: terms that were set aside number later steps than those that are lost
     reach = reach_of(standing)
     beyond = closed is not None and _is_beyond(closed, standing)
@@ -112,7 +112,7 @@ def note_loss(
         "witness": opening.lost,
         "failover": bool(opening.moved)
         or (opening.since > reach and (opening.moved is None or not standing.reach)),
-        "meters": beyond and (opening.moved is None or (opening.blind and not same_server)),
+        "meters": beyond and (opening.moved is None or (opening.blind and not shares_server)),
     }
     cause = next((name for name, holds in causes.items() if holds), None)
     if cause is None:
@@ -121,7 +121,7 @@ def note_loss(
         _check_clock(service, standing, now)
     seconds = terms.seconds
     first, last = (
-        standing.last_step + 1,
+        standing.reach_step + 1,
         max(opening.last_t, (closed or 0) // seconds if beyond else 0),
     )
     due = math.floor(now / seconds) - 1  # the last step that can be out, at no grace
@@ -132,11 +132,11 @@ def note_loss(
     least, heads = opening.least, opening.heads
     if before is not None:  # extended, so that all of it is booked together
         first, last = min(first, before.first), max(last, before.last)
-        again, earlier_least = heads in (before.heads or ""), before.least or 0.0
-        least = earlier_least if again else sum_up([least, earlier_least])
-        heads = (before.heads or "") + ("" if again else heads)
+        is_repeat, least_before = heads in (before.heads or ""), before.least or 0.0
+        least = least_before if is_repeat else sum_up([least, least_before])
+        heads = (before.heads or "") + ("" if is_repeat else heads)
         if (first, last) == (before.first, before.last):
-            if again:
+            if is_repeat:
                 return
             last += 1
     # steps before the terms have no place in a gap of them: `largest_loss` counts them
@@ -212,16 +212,16 @@ def largest_loss(
     gap, terms = standing.gap, standing.terms
     if gap is None or terms is None:
         raise LedgerError(f"zone {service.id!r} has no gap; there is nothing to book.")
-    _check_named(service, standing, lost_terms)
+    _check_lost_terms(service, standing, lost_terms)
     since = gap.first * terms.seconds if gap.first > terms.first else 0
     end = (gap.last + 1) * terms.seconds
     losses = [_most(service, since, end)]
-    losses += [_most(lost_zone, since, end) for lost_zone in _others(service, lost_terms)]
-    recorded_loss = math.inf if gap.least == MOST else gap.least or 0.0
-    return sum_up([recorded_loss, *losses])
+    losses += [_most(zone, since, end) for zone in _without_present(service, lost_terms)]
+    least = math.inf if gap.least == MOST else gap.least or 0.0
+    return sum_up([least, *losses])
 
 
-def _check_named(
+def _check_lost_terms(
     service: ZoneService, standing: LedgerState, lost_terms: Sequence[ZoneService]
 ) -> None:
     """Refuse to book where terms may be lost that the file does not lead to.
@@ -233,8 +233,8 @@ def _check_named(
         return
     if gap.first > terms.first:
         return
-    releases = tuple(release for release in standing.releases if release.seq < gap.seq)
-    gaps = tuple(earlier for earlier in standing.gaps if earlier.seq < gap.seq)
+    releases = tuple(record for record in standing.releases if record.seq < gap.seq)
+    gaps = tuple(record for record in standing.gaps if record.seq < gap.seq)
     if replace(standing, releases=releases, gaps=gaps).reach < terms.begins:
         raise LedgerError(
             f"of the last terms of zone {service.id!r} nothing is on record, and terms that took"
@@ -242,10 +242,10 @@ def _check_named(
         )
 
 
-def _others(service: ZoneService, lost_terms: Sequence[ZoneService]) -> list[ZoneService]:
+def _without_present(service: ZoneService, lost_terms: Sequence[ZoneService]) -> list[ZoneService]:
     """The lost terms without the present ones."""
     present = (digest_of(service), service.since)
-    return [zone for zone in lost_terms if (digest_of(zone), zone.since) != present]
+    return [terms for terms in lost_terms if (digest_of(terms), terms.since) != present]
 
 
 def _most(service: ZoneService, start: int, end: int) -> float:
@@ -253,7 +253,7 @@ def _most(service: ZoneService, start: int, end: int) -> float:
 
     Each step its epsilon of the schedule; a block that it touches all its own.
     """
-    losses, seconds = list[float](), service.seconds
+    lost, seconds = list[float](), service.seconds
     week = in_week(service, max(start // seconds, first_of(service)))
     while week.begins < end:
         policy, begins = week.policy, week.begins
@@ -261,9 +261,9 @@ def _most(service: ZoneService, start: int, end: int) -> float:
         if steps := range(first + 1, min(after, policy.horizon) + 1):
             scheduler = first_state(week).scheduler
             by_block = {policy.schedule.span(t): t for t in steps}  # a block loses all of it once
-            losses += [_most_lost(week, scheduler, t) for t in by_block.values()]
+            lost += [_most_lost(week, scheduler, t) for t in by_block.values()]
         week = in_week(week, week.ends // seconds)
-    return sum_up(losses) * (1 + CLOSE)
+    return sum_up(lost) * (1 + CLOSE)
 
 
 def _most_lost(service: ZoneService, scheduler: Scheduler, t: int) -> float:
@@ -302,16 +302,16 @@ def book(service: ZoneService, ledger: Ledger, lost_terms: Sequence[ZoneService]
     if standing.gap is None or standing.terms is None:
         return
     first, last = standing.gap.first, standing.gap.last
-    lost = _others(service, lost_terms)
-    spans = [(entry.t, entry.t) for entry in standing.current if entry.source == "readings"]
-    spans += [(entry.first, entry.last) for entry in standing.booked_now]
-    twice = any(a <= last and first <= b for a, b in spans)  # two histories
-    for zone in (service, *lost):
-        charge(zone, ledger)
+    lost = _without_present(service, lost_terms)
+    read = [(release.t, release.t) for release in standing.current if release.source == "readings"]
+    read += [(resume.first, resume.last) for resume in standing.booked_now]
+    twice = any(a <= last and first <= b for a, b in read)  # two histories
+    for one in (service, *lost):
+        charge(one, ledger)
     unknown = bool(lost) or bool(standing.gap.heads) or twice  # more than its own schedule
     rows, until = _account_after([service, *lost], standing, unknown)
     windows = ZoneAccount(service).windows_after_loss(
-        standing, first, last, other_accounts=[ZoneAccount(zone) for zone in lost], anew=unknown
+        standing, first, last, others=[ZoneAccount(zone) for zone in lost], anew=unknown
     )
     if windows is not None and until is None:
         until = last
@@ -332,16 +332,20 @@ def _account_after(
     assert gap is not None
     start, stop = gap.first * seconds, (gap.last + 1) * seconds
     rows, ends = list[tuple[float, ...]](), [stop]
-    promised = [zone for zone in zones if interval_promise(zone) is not None and zone.since < stop]
-    for zone in promised:
-        first, last = start // zone.seconds, -(-stop // zone.seconds) - 1
-        booked, end = ZoneAccount(zone).after_loss(standing, first, last, unknown=unknown)
+    with_promise = [
+        service
+        for service in zones
+        if interval_promise(service) is not None and service.since < stop
+    ]
+    for service in with_promise:
+        first, last = start // service.seconds, -(-stop // service.seconds) - 1
+        booked, end = ZoneAccount(service).after_loss(standing, first, last, unknown=unknown)
         rows += booked
-        ends.append((end + 1) * zone.seconds)
-    if not promised:
+        ends.append((end + 1) * service.seconds)
+    if not with_promise:
         return None, None
     until = -(-max(ends) // seconds) - 1
-    return tuple(rows) if len(promised) == 1 else to_rows(
+    return tuple(rows) if len(with_promise) == 1 else to_rows(
         (from_rows(tuple(rows)).merged(),), (max(row[0] for row in rows),)
     ), until
 
@@ -391,14 +395,14 @@ def resume_zones(
         LedgerError: The zone is unknown, its terms are not those of the ledger, or the service
             cannot be asked.
     """
-    deployment_of_file, deployment = deployment, as_begun(deployment)
-    targets = [service for service in deployment.zones if zone in (None, service.id)]
-    if not targets:
+    file, deployment = deployment, as_begun(deployment)
+    zones = [service for service in deployment.zones if zone in (None, service.id)]
+    if not zones:
         names = ", ".join(service.id for service in deployment.zones)
         raise LedgerError(f"zone is {zone!r}; give one of the service file: {names}.")
     # the same file says that there were no other terms: it is read as the present one
-    lost = [deployment if terms is deployment_of_file else terms for terms in lost_terms]
-    lost_zones = [service for terms in lost for service in terms.zones]
+    lost = [deployment if terms_file is file else terms_file for terms_file in lost_terms]
+    lost_zones = [service for terms_file in lost for service in terms_file.zones]
     with open_store(deployment.ledger) as store, open_witnesses(deployment) as witnesses:
         return [
             _resume_zone(
@@ -410,7 +414,7 @@ def resume_zones(
                 patience,
                 [service for service in lost_zones if service.id == zone.id],
             )
-            for zone in targets
+            for zone in zones
         ]
 
 
@@ -421,7 +425,7 @@ def _resume_zone(
     witness: Witness,
     now: float,
     patience: float,
-    lost_zones: Sequence[ZoneService],
+    lost_terms: Sequence[ZoneService],
 ) -> Resumed:
     standing = _standing(store, service)
     if standing is None and not witness.tails():
@@ -431,7 +435,7 @@ def _resume_zone(
         with Ledger.open(
             store, service.id, key, deployment.mode, now, witness=witness, forked=True
         ) as ledger:
-            look_for_loss(deployment, service, ledger, now, by_name=bool(lost_zones))
+            look_for_loss(deployment, service, ledger, now, has_lost_terms=bool(lost_terms))
             if ledger.standing.terms is None and ledger.opening.moved:
                 raise LedgerError(
                     f"the ledger of zone {service.id!r} has no terms and is on another server than"
@@ -442,21 +446,21 @@ def _resume_zone(
                 ledger.settle()
                 return Resumed(service.id, "no gap")
             _check_terms(service, ledger.standing)
-            _reach_out(ledger, lost_zones)
-            book(service, ledger, lost_zones)
+            _reach_out(ledger, lost_terms)
+            book(service, ledger, lost_terms)
             ledger.settle()
-            return _told(service, ledger.standing)
+            return _outcome(service, ledger.standing)
     except LedgerHeldError:
         if standing is None:
             return Resumed(service.id, "no gap")
         if standing.gap is None:
-            return _confirmed(standing, witness, patience)
-        if lost_zones:
+            return _confirm_clock(standing, witness, patience)
+        if lost_terms:
             raise LedgerError(
                 f"zone {service.id!r} has a writer, which knows no lost terms; stop the service,"
                 " and run the same command again."
             ) from None
-        _check_named(service, standing, lost_zones)
+        _check_lost_terms(service, standing, lost_terms)
     if not witness.ask(standing.gap.head):
         raise LedgerError(
             f"zone {service.id!r} has a writer and the service cannot be asked from here; stop it,"
@@ -467,19 +471,19 @@ def _resume_zone(
         time.sleep(min(0.2, patience))
         standing = _standing(store, service)
         if standing is not None and len(standing.booked) > booked:
-            return _told(service, standing)
+            return _outcome(service, standing)
     return Resumed(service.id, "asked")
 
 
-def _confirmed(standing: LedgerState, witness: Witness, patience: float) -> Resumed:
+def _confirm_clock(standing: LedgerState, witness: Witness, patience: float) -> Resumed:
     """Have the running service take its clock for right."""
     head = standing.head.digest
-    deadline, waits = time.monotonic() + patience, witness.ask(head)
-    while waits and witness.is_asked(head):
+    deadline, has_request = time.monotonic() + patience, witness.ask(head)
+    while has_request and witness.is_asked(head):
         if time.monotonic() > deadline:
             return Resumed(standing.zone, "asked")
         time.sleep(min(0.2, patience))
-    return Resumed(standing.zone, "confirmed" if waits else "no gap")
+    return Resumed(standing.zone, "confirmed" if has_request else "no gap")
 
 
 def _reach_out(ledger: Ledger, lost_terms: Sequence[ZoneService]) -> None:
@@ -489,7 +493,7 @@ def _reach_out(ledger: Ledger, lost_terms: Sequence[ZoneService]) -> None:
     been published too.
     """
     gap, terms = ledger.standing.gap, ledger.standing.terms
-    if gap and terms and any(zone.seconds < terms.seconds for zone in lost_terms):
+    if gap and terms and any(terms_zone.seconds < terms.seconds for terms_zone in lost_terms):
         ledger.write(replace(gap, last=gap.last + 1))
 
 
@@ -499,7 +503,7 @@ def look_for_loss(
     ledger: Ledger,
     now: float,
     *,
-    by_name: bool = False,
+    has_lost_terms: bool = False,
 ) -> None:
     """Run `note_loss` for a command, while the service does not run.
 
@@ -508,12 +512,12 @@ def look_for_loss(
         service: The zone.
         ledger: Its ledger, open for writing.
         now: [UTC s]
-        by_name: As for `note_loss`.
+        has_lost_terms: As for `note_loss`.
     """
     path = file_of(deployment.meters)
-    has_store = path is None or path.exists() or Path(deployment.meters).is_dir()
-    with open_meters(deployment.meters) if has_store else nullcontext() as meters:
-        note_loss(service, ledger, meters, now, by_name=by_name)
+    has_meters = path is None or path.exists() or Path(deployment.meters).is_dir()
+    with open_meters(deployment.meters) if has_meters else nullcontext() as meters:
+        note_loss(service, ledger, meters, now, has_lost_terms=has_lost_terms)
 
 
 def _check_terms(service: ZoneService, standing: LedgerState) -> None:
@@ -527,7 +531,7 @@ def _check_terms(service: ZoneService, standing: LedgerState) -> None:
         ) from None
 
 
-def _told(service: ZoneService, standing: LedgerState) -> Resumed:
+def _outcome(service: ZoneService, standing: LedgerState) -> Resumed:
     last = standing.booked[-1]
     epsilon = last.epsilon if math.isfinite(last.epsilon) else None
     return Resumed(service.id, "resumed", last.first, last.last, epsilon)

@@ -67,8 +67,8 @@ class PublicReplay:
             self._pass(release.rate)
             return
         if learned is None:
-            informed_knowledge = informed(self.knowledge, release.covariates)
-            learned = informed_knowledge.after(release.load_hat, release.scale, self.rates)
+            knowledge = informed(self.knowledge, release.covariates)
+            learned = knowledge.after(release.load_hat, release.scale, self.rates)
         self.knowledge = learned
         self.rates.append(release.rate)
 
@@ -124,9 +124,9 @@ class Replay:
         """Take the releases that are new."""
         releases = standing.current_from(self._first)
         last = releases[self._taken - 1].head if 0 < self._taken <= len(releases) else ""
-        same_terms = self._standing is not None and self._standing.terms == standing.terms
+        has_terms = self._standing is not None and self._standing.terms == standing.terms
         self._standing = standing
-        if not same_terms or last != self._last:
+        if not has_terms or last != self._last:
             self._taken, self._last = 0, ""
             self._public, self._state = None, None
             self._pending, self._unread = deque(), deque()
@@ -139,12 +139,12 @@ class Replay:
 
     def copy(self) -> Replay:
         """An independent copy."""
-        duplicate = copy(self)
-        duplicate._pending, duplicate._unread = deque(self._pending), deque(self._unread)
+        twin = copy(self)
+        twin._pending, twin._unread = deque(self._pending), deque(self._unread)
         if self._public is not None:
-            duplicate._public = copy(self._public)
-            duplicate._public.rates = list(self._public.rates)
-        return duplicate
+            twin._public = copy(self._public)
+            twin._public.rates = list(self._public.rates)
+        return twin
 
     @property
     def state(self) -> State:
@@ -165,7 +165,7 @@ class Replay:
             self._state = self._with_rates(self._state)
         while self._pending:
             release = self._pending[0]
-            state = self._kept_up(self._state, release.t)
+            state = self._before(self._state, release.t)
             if release.source == "readings":
                 state = replay(state, release.in_week(self._first))
             else:
@@ -184,7 +184,7 @@ class Replay:
         self._pending.clear()
         return replace(state, rates=tuple(rates))
 
-    def _kept_up(self, state: State, t: int) -> State:
+    def _before(self, state: State, t: int) -> State:
         """The state before the zone's step t; steps without a release keep the last rate."""
         steps = t - self._first - len(state.rates)
         rate = state.rates[-1] if state.rates else self.service.fallback_rate
@@ -214,7 +214,7 @@ class Replay:
 
     def reach(self, t: int) -> None:
         """Advance to the zone's step t; steps before it without a release stay without one."""
-        self._state = self._kept_up(self.state, t)
+        self._state = self._before(self.state, t)
 
     def learn(self, releases: int) -> None:
         """Take at most so many releases into public knowledge, so that a forecast need not."""
@@ -238,8 +238,8 @@ class Replay:
         public = state.public
         if public is None and self._public is not None and not self._unread:
             public = self._public.knowledge
-        arrays = {} if public is None or public.t != state.t else public.to_arrays()
-        return {"rates": _digest(state.rates), **arrays}
+        knowledge = {} if public is None or public.t != state.t else public.to_arrays()
+        return {"rates": _digest(state.rates), **knowledge}
 
     def resume(self, checkpoint: Checkpoint) -> bool:
         """Take the state after a release from a checkpoint; only what follows is replayed.
@@ -247,8 +247,7 @@ class Replay:
         Rates are those of the records, whatever the checkpoint has.
 
         Args:
-            checkpoint: The checkpoint, whose signature is verified; its state is that of
-                `to_arrays`.
+            checkpoint: Its signature is verified; its state is that of `to_arrays`.
 
         Returns:
             Whether it has the state of this week after that release; else nothing has changed.
@@ -269,12 +268,12 @@ class Replay:
         if not (learned or state.public is None) or "rates" not in arrays:
             return False
         try:
-            rates_agree = np.array_equal(arrays["rates"], _digest(public.rates))
+            agree = np.array_equal(arrays["rates"], _digest(public.rates))
             if learned:
                 public.knowledge = public.knowledge.from_arrays(arrays)
         except (KeyError, ValueError):
             return False
-        if not rates_agree or (learned and public.knowledge.t != len(public.rates) + 1):
+        if not agree or (learned and public.knowledge.t != len(public.rates) + 1):
             return False
         state = replace(state, rates=tuple(public.rates))
         self._state = state if state.public is None else replace(state, public=public.knowledge)
@@ -367,17 +366,17 @@ def with_earlier_releases(
     """
     if not isinstance(public, FollowedKnowledge):
         return public
-    seconds, history = round(public.days.hours * 3600), deque[EarlierRelease]()
+    seconds, releases = round(public.days.hours * 3600), deque[EarlierRelease]()
     for release in reversed(earlier):
         if release.start != release.t * seconds:
             break
         if release.source == "readings" and release.base is not None and release.t < first:
-            figures = (
+            estimates = (
                 release.load_hat,
                 release.scale,
                 release.base,
                 release.model_share or 0.0,
                 release.covariates or {},
             )
-            history.appendleft(EarlierRelease(release.t - first + 1, *figures, release.block))
-    return public.continued(history)
+            releases.appendleft(EarlierRelease(release.t - first + 1, *estimates, release.block))
+    return public.continued(releases)

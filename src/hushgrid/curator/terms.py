@@ -389,20 +389,19 @@ def check_moves(
     Raises:
         LedgerError: The transfer was never made, or its records are lost.
     """
-    new = [service for service in zones if new_terms or not _goes_on(store, service.id)]
-    pasts = {service.id: _past(store, service.id) for service in new}
-    gained = dict[str, dict[str, int]]()
+    new = [zone for zone in zones if new_terms or not _goes_on(store, zone.id)]
+    pasts, gained = {zone.id: _past(store, zone.id) for zone in new}, dict[str, dict[str, int]]()
     for zone in new:
         last, names = pasts[zone.id].last, enumerate(house_names(key, zone.meters), 1)
         gained[zone.id] = {name: n for n, name in names if name[:HOUSE_DIGITS] not in last}
-    for origin in store.zones() if any(gained.values()) else ():
-        houses = (pasts.get(origin) or _past(store, origin)).houses
+    for source in store.zones() if any(gained.values()) else ():
+        houses = (pasts.get(source) or _past(store, source)).houses
         for zone in new:
             arrivals = pasts[zone.id].arrivals
-            for name, n in gained[zone.id].items() if origin != zone.id else ():
+            for name, n in gained[zone.id].items() if source != zone.id else ():
                 if name[:HOUSE_DIGITS] in houses and name not in arrivals:
                     raise LedgerError(
-                        f"house {n} of zone {zone.id!r} was in zone {origin!r}, and no transfer is"
+                        f"house {n} of zone {zone.id!r} was in zone {source!r}, and no transfer is"
                         " on record: what it has spent there would be forgotten. Run hushgrid"
                         " ledger transfer while it is in that roster (begin terms with it there"
                         " where it no longer is); if that was done and its records are lost, run"
@@ -522,14 +521,12 @@ def charge(service: ZoneService, ledger: Ledger) -> None:
         service: The zone.
         ledger: Its ledger, open for writing.
     """
-    provenance = service.learned
-    if provenance.epsilon > 0:
-        match = re.fullmatch("[0-9a-f]{64}", provenance.digest)
-        name = provenance.digest if match else service.scenario.models[0].digest
+    made = service.learned
+    if made.epsilon > 0:
+        given = re.fullmatch("[0-9a-f]{64}", made.digest)
+        name = made.digest if given else service.scenario.models[0].digest
         if name not in ledger.standing.charged:
-            entry = ChargeRecord(
-                "models", float(provenance.epsilon), name, max(provenance.homes, 1)
-            )
+            entry = ChargeRecord("models", float(made.epsilon), name, max(made.homes, 1))
             ledger.write(entry)
 
 
@@ -631,11 +628,11 @@ def changes_of(deployment: Deployment, now: float) -> Changes:
             terms = _last_terms(store, zone.id)
             if terms is not None and digest_of(zone) != terms.digest:
                 standing = fold(store.records(zone.id))
-                running_zone = placed(zone, next_border(zone, standing, now))
-                changed[zone.id] = change_of(running_zone, standing)
+                zone_at_terms = placed(zone, next_border(zone, standing, now))
+                changed[zone.id] = change_of(zone_at_terms, standing)
             else:
-                running_zone = _at_last(_as_begun(zone, store), store)
-            zones.append(running_zone)
+                zone_at_terms = _at_last(_as_begun(zone, store), store)
+            zones.append(zone_at_terms)
     return Changes(replace(deployment, zones=tuple(zones)), changed)
 
 
@@ -649,17 +646,17 @@ def under_ledger_terms(deployment: Deployment, store: LedgerStore) -> Changes:
     Returns:
         The service with these zones alone, and where the file of each of the others differs.
     """
-    zones, sentences = list[ZoneService](), dict[str, str]()
+    zones, differences = list[ZoneService](), dict[str, str]()
     for zone in deployment.zones:
         terms = _last_terms(store, zone.id)
         if terms is None or digest_of(zone) == terms.digest:
             zones.append(_at_last(_as_begun(zone, store), store))
             continue
-        sentences[zone.id] = (
+        differences[zone.id] = (
             f"zone {zone.id}: {_differing(zone, terms)} of the file are not those of the ledger;"
             " this curator does not serve the zone, give it the file of the active one."
         )
-    return Changes(replace(deployment, zones=tuple(zones)), sentences)
+    return Changes(replace(deployment, zones=tuple(zones)), differences)
 
 
 def unasked(changes: Mapping[str, str]) -> str:
@@ -708,11 +705,10 @@ def change_of(service: ZoneService, standing: LedgerState) -> str:
         A sentence.
     """
     assert standing.terms is not None
-    difference = _differing(service, standing.terms)
+    subject = _differing(service, standing.terms)
     at = _utc(service.begins)
     return (
-        f"zone {service.id}: {difference} of the file begin at {at}; what is published stays"
-        " counted."
+        f"zone {service.id}: {subject} of the file begin at {at}; what is published stays counted."
     )
 
 
@@ -731,9 +727,9 @@ _NAMES = {
 
 def _differing(service: ZoneService, terms: TermsRecord) -> str:
     """In what the terms of a zone differ from those on record."""
-    body = terms.to_body()
+    recorded = terms.to_body()
     fields = _stated(service)
-    differ = (name for name in _NAMES if canonical(fields[name]) != canonical(body[name]))
+    differ = (name for name in _NAMES if canonical(fields[name]) != canonical(recorded[name]))
     return ", ".join(_NAMES[name] for name in differ)
 
 

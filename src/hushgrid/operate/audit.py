@@ -110,7 +110,7 @@ def load_case(
         FileError: `zone` is none of those in the terms.
     """
     path = Path(file)
-    terms = [zone_terms for config in configs for zone_terms in load_terms(config)[0]]
+    terms = [entry for config in configs for entry in load_terms(config)[0]]
     evidence: tuple[Evidence, ...] = ()
     chain, kind, recorded = None, "zone file", None
     if path.suffix == ".toml":
@@ -124,15 +124,15 @@ def load_case(
         evidence, kind = (from_recording(recorded),), "trace"
         if not terms and recorded.config:
             terms = [_of_zone(zone_of(recorded.config, path))]
-        terms = [_starting(zone_terms, recorded.offset, recorded.digest) for zone_terms in terms]
+        terms = [_starting(entry, recorded.offset, recorded.digest) for entry in terms]
     else:
         evidence, chain = load_ledger(file, zone=zone, key=key, heads=heads)
         kind = "ledger"
-    selection = [zone_terms for zone_terms in terms if zone in (None, zone_terms.zone.id)]
-    if zone is not None and not selection and terms:
-        names = ", ".join(sorted({zone_terms.zone.id for zone_terms in terms}))
+    zone_terms = [entry for entry in terms if zone in (None, entry.zone.id)]
+    if zone is not None and not zone_terms and terms:
+        names = ", ".join(sorted({entry.zone.id for entry in terms}))
         raise FileError(f"zone is {zone!r} but the terms are of {names}; give one of them.")
-    return AuditInput(evidence, tuple(selection), chain, kind, recorded)
+    return AuditInput(evidence, tuple(zone_terms), chain, kind, recorded)
 
 
 def _starting(terms: Terms, offset: int, digest: str) -> Terms:
@@ -162,15 +162,15 @@ def load_terms(path: Path) -> tuple[list[Terms], str | None]:
 
 def _of_zone(file: ZoneFile) -> Terms:
     policy, secret = file.policy, file.secret or file.policy.schedule.secret
-    total = None
+    epsilon = None
     if isinstance(policy.schedule, Blocks) and secret == "trajectory":
         # a zone file may give blocks that lose more than its epsilon together
-        total = max(policy.epsilon, sum_up(policy.schedule.losses))
+        epsilon = max(policy.epsilon, sum_up(policy.schedule.losses))
     return Terms(
         *file.scenario.terms,
         policy,
         secret=secret,
-        epsilon=total,
+        epsilon=epsilon,
         delta=file.policy.schedule.delta,
         charged=file.learned.epsilon,
         provenance=file.provenance,
@@ -245,15 +245,13 @@ def _accounts(service: ZoneService, ledger: LedgerState, number: int) -> Account
         The finding.
     """
     terms = ledger.terms_records[number]
-    later = [*(other_terms.seq for other_terms in ledger.terms_records), ledger.head.seq + 1][
-        number + 1
-    ]
+    later = [*(entry.seq for entry in ledger.terms_records), ledger.head.seq + 1][number + 1]
     if digest_of(service) != terms.digest:
         return AccountFinding(False)
-    recorded_zone = zone_as_begun(service, terms)
-    due = terms_record(recorded_zone, terms.houses).to_body()
-    for name, has_account in terms.to_body().items():
-        if not _agree(has_account, due.get(name)):
+    zone_at_terms = zone_as_begun(service, terms)
+    due = terms_record(zone_at_terms, terms.houses).to_body()
+    for name, figure in terms.to_body().items():
+        if not _agree(figure, due.get(name)):
             return AccountFinding(True, terms.seq, f"states other {name} than its terms")
     week: _Week | None = None
     bound = terms.interval is None and terms.window is None  # by promises made before them
@@ -261,7 +259,7 @@ def _accounts(service: ZoneService, ledger: LedgerState, number: int) -> Account
         if not terms.seq < release.seq < later:
             continue
         if week is None or not week.has(release.t):
-            week = _Week(in_week(recorded_zone, release.t))
+            week = _Week(in_week(zone_at_terms, release.t))
         has_account = release.account is not None or release.windows is not None
         if has_account or (bound and release.source == "readings"):
             bound = bound and has_account
@@ -271,7 +269,7 @@ def _accounts(service: ZoneService, ledger: LedgerState, number: int) -> Account
             if fault is not None:
                 return AccountFinding(True, release.seq, fault)
         week.add(release)
-    return _left_or_lost(ZoneAccount(recorded_zone), ledger, number, range(terms.seq, later))
+    return _left_or_lost(ZoneAccount(zone_at_terms), ledger, number, range(terms.seq, later))
 
 
 class _Week:
@@ -287,11 +285,11 @@ class _Week:
         return self._service.begins <= t * self._service.seconds < self._service.ends
 
     def fault(
-        self, earlier: LedgerState, release: ReleaseRecord, *, has_account: bool
+        self, standing: LedgerState, release: ReleaseRecord, *, has_account: bool
     ) -> str | None:
         """What a release states wrongly about its account, by the records before it."""
         t = release.t - self._first + 1
-        choice = self._account.choose(earlier, t, self._scheduler, self._rates)
+        choice = self._account.choose(standing, t, self._scheduler, self._rates)
         if choice is None:
             return "opens a block that its account does not admit"
         accounts = (choice.account, choice.windows)
@@ -316,8 +314,8 @@ def _left_or_lost(
         if move.seq in records and move.direction == "out":
             rows, end = account.leaving(_before(ledger, number, move.seq))
             windows = account.leaving_windows(_before(ledger, number, move.seq))
-            agrees = _agree(move.windows, windows)
-            if move.last < end or not agrees or not _covers(move.account, rows):
+            agree = _agree(move.windows, windows)
+            if move.last < end or not agree or not _covers(move.account, rows):
                 text = "states a better account of a house that leaves"
                 return AccountFinding(True, move.seq, text)
     for gap in ledger.booked:
@@ -331,39 +329,37 @@ def _left_or_lost(
         if ledger.terms_records[number].interval is not None:
             rows, until = account.after_loss(before, gap.first, gap.last)
             booked = [row[0] for row in gap.account or ()]
-            agrees = len(booked) != len(rows) or _agree(booked, [row[0] for row in rows])
-            if (gap.until or 0) < until or not agrees or not _covers(gap.account, rows):
+            agree = len(booked) != len(rows) or _agree(booked, [row[0] for row in rows])
+            if (gap.until or 0) < until or not agree or not _covers(gap.account, rows):
                 text = "states a better account of what is booked as lost"
                 return AccountFinding(True, gap.seq, text)
     return AccountFinding(True)
 
 
-def _agree(recorded_part: Any, computed_part: Any) -> bool:
+def _agree(record: Any, due: Any) -> bool:
     """Whether a part of a record is as computed again, but for the last digits of numbers."""
-    if isinstance(recorded_part, (tuple, list)) and isinstance(computed_part, (tuple, list)):
-        return len(recorded_part) == len(computed_part) and all(
-            map(_agree, recorded_part, computed_part)
-        )
-    if isinstance(recorded_part, Mapping) and isinstance(computed_part, Mapping):
-        return recorded_part.keys() == computed_part.keys() and all(
-            _agree(recorded_part[k], computed_part[k]) for k in computed_part
-        )
-    if isinstance(recorded_part, float) and isinstance(computed_part, float):
-        return math.isclose(recorded_part, computed_part, rel_tol=1e-9, abs_tol=1e-9)
-    return bool(recorded_part == computed_part)
+    if isinstance(record, (tuple, list)) and isinstance(due, (tuple, list)):
+        return len(record) == len(due) and all(map(_agree, record, due))
+    if isinstance(record, Mapping) and isinstance(due, Mapping):
+        return record.keys() == due.keys() and all(_agree(record[k], due[k]) for k in due)
+    if isinstance(record, float) and isinstance(due, float):
+        return math.isclose(record, due, rel_tol=1e-9, abs_tol=1e-9)
+    return bool(record == due)
 
 
 def _holds(windows: WindowRows | None, due: WindowRows | None) -> bool:
     """Whether an account of windows on record has the promises and all blocks of another one."""
     if due is None or windows is None:
         return due is None
-    (promises, held), (due_promises, blocks) = windows, due
-    remaining = list(held)
-    for block in blocks:
-        match = next((row for row in remaining if _agree(tuple(row), tuple(block))), None)
+    (promises, blocks), (due_promises, due_blocks) = windows, due
+    recorded_blocks = list(blocks)
+    for block in due_blocks:
+        match = next(
+            (entry for entry in recorded_blocks if _agree(tuple(entry), tuple(block))), None
+        )
         if match is None:
             return False
-        remaining.remove(match)
+        recorded_blocks.remove(match)
     return _agree(promises, due_promises)
 
 
@@ -371,13 +367,13 @@ def _covers(rows: AccountRows | None, due: AccountRows | None) -> bool:
     """Whether an account on record says that no less is known, and leaves no more room."""
     if due is None or rows is None:
         return due is None
-    recorded_account, computed_account = from_rows(rows).merged(), from_rows(due).merged()
+    recorded, least = from_rows(rows).merged(), from_rows(due).merged()
     near = 1e-9
     return bool(
-        recorded_account.known >= computed_account.known * (1 - near)
-        and recorded_account.room <= computed_account.room * (1 + near)
-        and recorded_account.low <= computed_account.low + near
-        and recorded_account.high >= computed_account.high - near
+        recorded.known >= least.known * (1 - near)
+        and recorded.room <= least.room * (1 + near)
+        and recorded.low <= least.low + near
+        and recorded.high >= least.high - near
     )
 
 
@@ -392,7 +388,7 @@ def _before(ledger: LedgerState, number: int, seq: int) -> LedgerState:
         terms=ledger.terms_records[number],
         terms_records=ledger.terms_records[: number + 1],
         releases=ledger.releases[
-            : bisect_left(ledger.releases, seq, key=lambda record: record.seq)
+            : bisect_left(ledger.releases, seq, key=lambda release: release.seq)
         ],
         transfers=before(ledger.transfers),
         booked=before(ledger.booked),
@@ -418,12 +414,12 @@ def load_ledger(
     Raises:
         LedgerError: There are no records, or `key` or a head is no digest.
     """
-    digests: dict[str, str | None] = dict.fromkeys(heads)
-    for digest in digests:
+    head_zones: dict[str, str | None] = dict.fromkeys(heads)
+    for digest in head_zones:
         check_digits("head", digest)
     read: list[Record] = []
     with open_records(store, zone) as (records, durable):
-        report = check(_kept(records, read), verifier(key), {**digests, **durable})
+        report = check(_kept(records, read), verifier(key), {**head_zones, **durable})
     if not read and report.first_bad is None:
         raise LedgerError(f"{store} has no such records; give another store or zone.")
     by_zone: dict[str, list[Record]] = {}
@@ -435,7 +431,7 @@ def load_ledger(
         replace(_evidence(name, records, places), ledger=known_whole.get(name))
         for name, records in by_zone.items()
     )
-    return evidence, _chain(report, key is not None, bool(digests))
+    return evidence, _chain(report, key is not None, bool(head_zones))
 
 
 def _kept(records: Iterable[Record], read: list[Record]) -> Iterator[Record]:
@@ -517,7 +513,7 @@ class _Weeks:
         self._weeks.append(week)
         return len(self._weeks) - 1
 
-    def recorded(self) -> tuple[RecordedWeek, ...]:
+    def to_tuple(self) -> tuple[RecordedWeek, ...]:
         """The weeks in the order of their records and steps."""
         weeks = [
             replace(
@@ -563,14 +559,14 @@ def _evidence(zone: str, records: Sequence[Record], places: Mapping[int, int]) -
                 gaps[-1] = replace(gaps[-1], place=place, epsilon=cost)
         except (KeyError, TypeError, ValueError, LedgerError):
             break  # a body with a wrong field, which the check of the chain reports
-    return Evidence(zone, "ledger", weeks.recorded(), mode, repeated, tuple(charges), tuple(gaps))
+    return Evidence(zone, "ledger", weeks.to_tuple(), mode, repeated, tuple(charges), tuple(gaps))
 
 
 def _entry(record: ReleaseRecord, place: int, first: int) -> RecordedRelease:
     houses = record.counts.get("houses")
     times = (record.published_at, record.applies_start)
-    mechanism_release = renumbered(record.release, 1 - first)
-    return RecordedRelease(place, mechanism_release, record.source, houses, record.start, *times)
+    release = renumbered(record.release, 1 - first)
+    return RecordedRelease(place, release, record.source, houses, record.start, *times)
 
 
 def load_heads(path: Path) -> list[str]:
@@ -632,7 +628,7 @@ def load_factory(name: str) -> Factory:
     if os.getcwd() not in sys.path:  # noqa: PTH109
         sys.path.insert(0, os.getcwd())  # noqa: PTH109
     try:
-        member = getattr(importlib.import_module(module), attribute)
+        candidate = getattr(importlib.import_module(module), attribute)
     except ImportError as error:
         raise FileError(
             f"publisher {name!r} cannot be imported ({error}); give a module that Python finds."
@@ -641,9 +637,9 @@ def load_factory(name: str) -> Factory:
         raise FileError(
             f"publisher {name!r} has no {attribute}; give a factory of module {module}."
         ) from None
-    if not callable(member):
+    if not callable(candidate):
         raise FileError(f"publisher {name!r} is no factory; give something that can be called.")
-    factory: Factory = member
+    factory: Factory = candidate
     return factory
 
 
@@ -668,16 +664,16 @@ def attack_scores(case: AuditInput, seed: int) -> dict[str, Any] | None:
     if terms.first_state().digest != recorded.digest:
         return None
     world = Scenario(terms.zone, terms.tariff, terms.models, terms.consumption)
-    scores = {}
+    figures = {}
     for knows in ("none", "others"):
-        options: dict[str, Any] = {"knows": knows, "clamp": terms.policy.clamp, "seed": seed}
+        arguments: dict[str, Any] = {"knows": knows, "clamp": terms.policy.clamp, "seed": seed}
         try:
-            scores[knows] = attack_figures(
-                attack(world, recorded.releases, recorded.truth, **options)
+            figures[knows] = attack_figures(
+                attack(world, recorded.releases, recorded.truth, **arguments)
             )
         except HushgridError:  # no filter reads these terms
             continue
-    return scores or None
+    return figures or None
 
 
 def fingerprint(path: Path) -> str | None:

@@ -289,7 +289,7 @@ def _ledger(
                 findings.running[name] = _terms(zones[name], ledger, key, findings)
                 moves[name] = ledger.standing.transfers
         if store is not None and key is not None:
-            changed = any(running.new for running in findings.running.values())
+            changed = any(terms.new for terms in findings.running.values())
             check_moves(deployment.zones, store, key, new_terms=changed)
     check_arrived(moves)
 
@@ -349,25 +349,23 @@ def _checkpoint(
     row = store.checkpoint(state.zone) if isinstance(store, Checkpointed) else None
     if row is None or zone is None:
         return
-    subject, checkpoint = f"checkpoint of zone {zone.id}", Checkpoint(*row)
-    reason = misfit(checkpoint, store, zone.id, state.key, verify_signature)
-    if reason is None and digest_of(zone) != checkpoint.terms:
+    subject, held = f"checkpoint of zone {zone.id}", Checkpoint(*row)
+    reason = misfit(held, store, zone.id, state.key, verify_signature)
+    if reason is None and digest_of(zone) != held.terms:
         reason = "it is of other terms"
     if reason is not None:
         findings.checks.append(Finding(subject, note=f"not used, {reason}"))
         return
-    standing = fold(islice(store.records(zone.id), checkpoint.seq))
+    standing = fold(islice(store.records(zone.id), held.seq))
     assert standing.terms is not None  # a checkpoint is one of a release under terms
-    recorded_zone = in_week(zone_as_begun(zone, standing.terms), standing.last_t)
-    replay = Replay(recorded_zone).follow(standing)
-    replay.learn(checkpoint.seq)
-    arrays, stored = replay.to_arrays() or {}, decode(checkpoint.state)
-    agrees = all(name in arrays and _is(arrays[name], array) for name, array in stored.items())
+    zone_at_terms = in_week(zone_as_begun(zone, standing.terms), standing.last_t)
+    replay = Replay(zone_at_terms).follow(standing)
+    replay.learn(held.seq)
+    arrays, stored = replay.to_arrays() or {}, decode(held.state)
+    is_equal = all(name in arrays and _is(arrays[name], array) for name, array in stored.items())
     fix = "Stop the service and run hushgrid doctor, which removes it."
-    problem = None if agrees else "it is not what the records give"
-    findings.checks.append(
-        Finding(subject, problem, fix, f"record {checkpoint.seq}, computed again")
-    )
+    problem = None if is_equal else "it is not what the records give"
+    findings.checks.append(Finding(subject, problem, fix, f"record {held.seq}, computed again"))
     if problem is not None:
         findings.cures.append(Cure(subject, partial(_remove_checkpoint, deployment, zone.id)))
 
@@ -396,8 +394,8 @@ def _terms(zone: ZoneService, ledger: Ledger, key: Signer, findings: Findings) -
     if standing.terms is not None:
         if digest_of(zone) == standing.terms.digest:
             check_all_here(zone, standing, key, new_terms=False)
-            recorded_zone = zone_as_begun(zone, standing.terms)
-            return Running(in_week(recorded_zone, standing.last_step + 1), standing)
+            zone_at_terms = zone_as_begun(zone, standing.terms)
+            return Running(in_week(zone_at_terms, standing.reach_step + 1), standing)
         zone = placed(zone, next_border(zone, standing, time.time()))
         findings.remarks.append(
             f"the file has other terms than the ledger: {change_of(zone, standing)} hushgrid serve"
@@ -426,8 +424,8 @@ def _meters(deployment: Deployment, findings: Findings, states: dict[str, Ledger
     subject, url = "stores.meters", deployment.meters
     path = file_of(url)
     if path is not None:
-        ancestor = next(place for place in (path, *path.absolute().parents) if place.exists())
-        if not os.access(ancestor, os.W_OK) or not (ancestor == path or ancestor.is_dir()):
+        nearest = next(place for place in (path, *path.absolute().parents) if place.exists())
+        if not os.access(nearest, os.W_OK) or not (nearest == path or nearest.is_dir()):
             raise MeterError(f"meter store {path} cannot be written; give a path that can.")
     published = dict[str, int]()
     for zone in deployment.zones:
@@ -436,25 +434,25 @@ def _meters(deployment: Deployment, findings: Findings, states: dict[str, Ledger
                 published[zone.id] = release.start
     if not (path.exists() if path else exists(url, METERS)):
         loss = "it is gone, and readings of it are published" if published else None
-        findings.checks.append(Finding(subject, loss, _again(), "not begun"))
+        findings.checks.append(Finding(subject, loss, _resend_advice(), "not begun"))
         return
     with Database(path or url, METERS, read_only=True, still=True) as store:
-        intact = store.is_whole()
+        is_sound = store.is_whole()
     rosters = stored_rosters(url)
     for zone in deployment.zones:
         changed = zone.id in findings.running and findings.running[zone.id].new
         if zone.id in rosters and not changed:
             with findings.at(subject):
                 HeldRoster(rosters[zone.id]).check_same(Roster.of(*zone.roster), zone.id)
-    if not intact:
+    if not is_sound:
         findings.checks.append(Finding(subject, "the file is damaged", f"First {_COPY}."))
     for name, problems in damages(url, published).items():
-        zone_readings = f"readings of zone {name}"
-        damaged = [Finding(zone_readings, problem, _again()) for problem in problems]
-        findings.checks += damaged or [Finding(zone_readings)]
+        zone_subject = f"readings of zone {name}"
+        damage = [Finding(zone_subject, problem, _resend_advice()) for problem in problems]
+        findings.checks += damage or [Finding(zone_subject)]
 
 
-def _again() -> str:
+def _resend_advice() -> str:
     return (
         f"Have the readings of the last {LATE} intervals sent again, or {_COPY}; otherwise a meter"
         " without its reading counts as missing, and a damaged interval is left out."
@@ -614,8 +612,8 @@ def _running(deployment: Deployment) -> bool:
         suppress(HushgridError),
         Database(deployment.ledger, LEDGER, read_only=True, check=False) as database,
     ):
-        locks = {row.key for row in database.rows(sa.text(_HELD))}
-        return any(lock_of(zone) in locks for zone in zones)
+        held = {row.key for row in database.rows(sa.text(_HELD))}
+        return any(lock_of(zone) in held for zone in zones)
     return False
 
 
@@ -648,7 +646,7 @@ def rehearse(zone: ZoneService) -> None:
     state, noise = first_state(zone), SimulatedNoise(1)
     expected = Expectations(zone.scenario)
     low = zone.scenario.zone.low_ends(state.zone)
-    empty = Interval(np.zeros(len(zone.meters), np.int64), np.zeros(len(zone.meters), np.bool_))
+    silence = Interval(np.zeros(len(zone.meters), np.int64), np.zeros(len(zone.meters), np.bool_))
     for t in (1, 2)[: zone.policy.horizon]:
-        load = empty.tally(state.zone, lambda t=t: expected.at(t) - low)  # type: ignore[misc]
+        load = silence.tally(state.zone, lambda t=t: expected.at(t) - low)  # type: ignore[misc]
         _, state = step(state, load, noise)

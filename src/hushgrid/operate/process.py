@@ -218,8 +218,8 @@ class ZoneRun:
     @property
     def pause(self) -> float:
         """How long it still waits after a failure [s]; infinite where it does not."""
-        remaining = self._again - self._steady()
-        return remaining if self.curator is None and remaining > 0 else math.inf
+        remainder = self._again - self._steady()
+        return remainder if self.curator is None and remainder > 0 else math.inf
 
     def next_due(self) -> float:
         """When the next interval closes [UTC s]; infinite while the zone waits."""
@@ -373,8 +373,8 @@ class Process:
         """Until all are done, or `PATIENCE` after the first that is open or cannot be."""
         pending = set(openings)
         while pending:
-            ready, pending = wait(pending, return_when=FIRST_COMPLETED)
-            if not all(isinstance(opening.exception(), DAMAGE) for opening in ready):
+            ended, pending = wait(pending, return_when=FIRST_COMPLETED)
+            if not all(isinstance(opening.exception(), DAMAGE) for opening in ended):
                 break
         wait(pending, PATIENCE)
 
@@ -527,9 +527,7 @@ class Process:
 
     def _renew(self, zone: ZoneService) -> None:
         """Go on with a zone over another week."""
-        zones = tuple(
-            zone if service.id == zone.id else service for service in self.deployment.zones
-        )
+        zones = tuple(zone if old.id == zone.id else old for old in self.deployment.zones)
         self.deployment = replace(self.deployment, zones=zones)
         self.history.renew(zone)
         self._loads.renew(zone)
@@ -543,9 +541,9 @@ class Process:
         with suppress(LedgerError):  # then the next start takes longer
             for zone in self._zones:
                 if zone.curator is not None:
-                    zone.curator.keep_checkpoint(records=1)
+                    zone.curator.keep_checkpoint(spacing=1)
 
-    def sleep_time(self, clock: Clock) -> float:
+    def sleep_length(self, clock: Clock) -> float:
         """How long to sleep [s]: until an interval closes or a pause ends, `LEAST`..`WAKE`."""
         now = clock.now()
         due = min((zone.next_due() for zone in self._zones), default=float("inf"))

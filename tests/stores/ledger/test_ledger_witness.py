@@ -48,7 +48,7 @@ def test_records_that_an_older_copy_lacks_are_appended_again(
     machine.put_back(copy)
     with machine.opened() as ledger:
         assert ledger.standing.last_t == 3
-        assert ledger.opening == OpenedLedger(local=True, blind=True)
+        assert ledger.opening == OpenedLedger(own_end=True, blind=True)
     assert machine.records() == before  # digests and signatures as well
     assert [r.message for r in caplog.records if r.levelno >= logging.WARNING] == [
         "records put back"
@@ -73,7 +73,7 @@ def test_a_store_that_is_ahead_is_no_loss(machine: Machine) -> None:
     with machine.opened() as ledger:
         ledger.settle()
     with machine.opened() as ledger:
-        assert ledger.opening == OpenedLedger(local=True, blind=True)
+        assert ledger.opening == OpenedLedger(own_end=True, blind=True)
 
 
 def test_another_history_is_refused_in_one_sentence(machine: Machine) -> None:
@@ -101,7 +101,7 @@ def test_records_between_that_nobody_has_are_a_gap(
     machine.put_back(copy)
     with machine.opened() as ledger:
         found = ledger.opening
-        assert (found.lost, found.last_t, found.local) == (True, 19, False)
+        assert (found.lost, found.last_t, found.own_end) == (True, 19, False)
         with pytest.raises(LedgerError, match="present terms"):
             ledger.append("gap", bodies.gap(3, 2, "witness"))
         ledger.append("gap", bodies.gap(2, 19, "witness"))
@@ -158,7 +158,7 @@ def test_a_changed_byte_is_not_believed(tmp_path: Path) -> None:
     path.write_bytes(content.replace(b'"rate":0.25', b'"rate":0.26'))
     assert content != path.read_bytes()
     (tail,) = Witness(ZONE, path).tails()
-    assert tail.records == tuple(records[5:])
+    assert tail.records == tuple(records[4:])
 
 
 def test_the_file_stays_small_and_its_end_whole(tmp_path: Path) -> None:

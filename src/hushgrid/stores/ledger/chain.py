@@ -388,8 +388,10 @@ class Fold:
         self._verify = verify
         self._signature = ""
         self._releases = Releases()
-        self._kept: dict[type[LedgerEntry], Any] = {kind: [] for kind in TYPES.values()}
-        self._kept[ReleaseRecord] = self._releases
+        self._entries: dict[type[LedgerEntry], Any] = {
+            entry_type: [] for entry_type in TYPES.values()
+        }
+        self._entries[ReleaseRecord] = self._releases
 
     @property
     def seq(self) -> int:
@@ -399,39 +401,39 @@ class Fold:
     @property
     def gaps(self) -> tuple[GapRecord, ...]:
         """The gaps so far, in order."""
-        return tuple(self._kept[GapRecord])
+        return tuple(self._entries[GapRecord])
 
     def clear(self) -> None:
         """Start again, when the ledger was replaced by another one."""
         self.place, self._signature = None, ""
-        for entries in self._kept.values():
+        for entries in self._entries.values():
             entries.clear()
 
     def check(self, record: Record) -> ChainPosition:
         """The position after the record; LedgerError where it breaks a rule. Changes nothing."""
         return follow(self.place, record, self._verify)
 
-    def take_known(self, rows: Iterable[Columns]) -> None:
+    def take_verified(self, rows: Iterable[Columns]) -> None:
         """Add records that were verified before: of releases nothing is checked.
 
         Args:
             rows: The columns of the records, in order.
         """
-        for run, run_rows in groupby(rows, lambda row: bool(row[2] == "release")):
-            if not run or self.place is None:
-                for row in run_rows:
+        for is_release, columns in groupby(rows, lambda row: bool(row[2] == "release")):
+            if not is_release or self.place is None:
+                for row in columns:
                     self.take(from_verified(row))
                 continue
             count = len(self._releases)
-            self._releases.items += map(UnreadRelease, run_rows)
+            self._releases.items += map(UnreadRelease, columns)
             last = self._releases[-1]  # later than the others, so that only its place counts
             first = self._releases[count].seq
             newest = [self._releases.newest("account"), self._releases.newest("windows")]
-            starts = [first_step(release) for release in newest if release and release.seq >= first]
+            opened = [first_step(release) for release in newest if release and release.seq >= first]
             self.place = replace(
                 _after(self.place, last),
                 head=Head(last.seq, last.head),
-                opened=max(starts, default=self.place.opened),
+                opened=max(opened, default=self.place.opened),
             )
             self._signature = last.signature
 
@@ -439,7 +441,7 @@ class Fold:
         """Add one record; raises LedgerError and changes nothing if it breaks a rule."""
         self.place, entry = _followed(self.place, record, self._verify)
         self._signature = record.signature
-        entries = self._kept[type(entry)]
+        entries = self._entries[type(entry)]
         if isinstance(entry, GapRecord) and self.place.gap is not None:
             entry = self.place.gap
             if entries and entries[-1].seq == entry.seq:  # the open one, extended
@@ -461,14 +463,14 @@ class Fold:
             head=place.head,
             signature=self._signature,
             terms=place.terms,
-            terms_records=tuple(self._kept[TermsRecord]),
+            terms_records=tuple(self._entries[TermsRecord]),
             releases=Releases(self._releases),
-            transfers=tuple(self._kept[TransferRecord]),
+            transfers=tuple(self._entries[TransferRecord]),
             charged=place.charged,
-            charges=tuple(self._kept[ChargeRecord]),
+            charges=tuple(self._entries[ChargeRecord]),
             gap=place.gap,
-            gaps=tuple(self._kept[GapRecord]),
-            booked=tuple(self._kept[ResumeRecord]),
+            gaps=tuple(self._entries[GapRecord]),
+            booked=tuple(self._entries[ResumeRecord]),
             closed=place.closed,
         )
 

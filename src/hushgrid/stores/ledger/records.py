@@ -140,7 +140,7 @@ def _frozen(value: Any, depth: int = 0) -> Any:
     if depth > DEPTH:
         raise LedgerError("the record is nested too deep; it was changed.")
     if isinstance(value, dict):
-        parts = (entry for entry in value.items() if isinstance(entry[1], (dict, list)))
+        parts = (pair for pair in value.items() if isinstance(pair[1], (dict, list)))
         return MappingProxyType(value | {key: _frozen(part, depth + 1) for key, part in parts})
     if isinstance(value, list):
         return tuple(_frozen(item, depth + 1) for item in value)
@@ -252,11 +252,11 @@ def linked(rows: Iterable[Columns]) -> Iterator[Columns]:
     Raises:
         LedgerError: A record does not follow, or does not have the digest it states.
     """
-    before, head = NOTHING, ""
+    before, preamble = NOTHING, ""
     for n, row in enumerate(rows, 1):
         zone, seq, kind, body, prev, digest, _ = row
-        head = head or f"{FORMAT}\n{canonical(zone)}\n"
-        text = f"{head}{seq}\n{kind}\n{prev}\n{body}\n"
+        preamble = preamble or f"{FORMAT}\n{canonical(zone)}\n"
+        text = f"{preamble}{seq}\n{kind}\n{prev}\n{body}\n"
         if (seq, prev, digest) != (n, before, hashlib.sha256(text.encode()).hexdigest()):
             raise LedgerError(f"record {n} of zone {zone!r} was changed.")
         before = digest
@@ -639,8 +639,8 @@ def terms_name(fields: Mapping[str, Any]) -> str:
     Returns:
         64 hexadecimal digits.
     """
-    content = {name: fields[name] for name in _NAMED}
-    return canonical_digest({"format": "hushgrid-terms/3", **content})
+    terms = {name: fields[name] for name in _NAMED}
+    return canonical_digest({"format": "hushgrid-terms/3", **terms})
 
 
 _NAMED = (
@@ -750,10 +750,10 @@ class ReleaseRecord(HasRelease, LedgerEntry):
             offset: Sum of all export limits [Wh], which is in `estimate`, where houses export.
             **when: The other arguments of `of`.
         """
-        fields = {"load_hat": None, "rate": float(rate), "estimate": estimate, "simulated": False}
-        fields |= {"feed_in": feed_in, "offset": offset}
+        figures = {"load_hat": None, "rate": float(rate), "estimate": estimate, "simulated": False}
+        figures |= {"feed_in": feed_in, "offset": offset}
         release = Release.free(
-            zone=zone, t=t, applies_from=t + 1, rule=source, digest=digest, **fields
+            zone=zone, t=t, applies_from=t + 1, rule=source, digest=digest, **figures
         )
         return cls.of(release, source, **when)
 
@@ -762,33 +762,37 @@ class ReleaseRecord(HasRelease, LedgerEntry):
         """Rules of the release, which may lack load and digest, and of the record's own fields."""
         release_rules = rules_of(Release)
         null = {name: or_null(release_rules[name]) for name in ("load_hat", "digest")}
-        rules = {**release_rules, **null, **rules_of(cls)}
-        return dict(sorted(rules.items(), key=lambda item: item[1].optional))
+        all_rules = {**release_rules, **null, **rules_of(cls)}
+        return dict(sorted(all_rules.items(), key=lambda item: item[1].optional))
 
     @classmethod
     def _values(cls, body: Body) -> dict[str, Any]:
-        fields, source = from_json(Release, body), body["source"]
+        release_fields, source = from_json(Release, body), body["source"]
         rules = rules_of(Release) if source != "readings" else {}
         free = {*_FREE} if source == "forecast" else {"feed_in"}
-        later = [name for name, rule in rules.items() if rule.optional and name in {*fields} - free]
+        later = [
+            name
+            for name, rule in rules.items()
+            if rule.optional and name in {*release_fields} - free
+        ]
         if later:
             raise LedgerError(
                 f"step {body['t']} is a {source} but has {later[0]}; only what comes from readings"
                 " has it."
             )
-        return {"release": Release(**fields), **from_json(cls, body)}
+        return {"release": Release(**release_fields), **from_json(cls, body)}
 
     def to_body(self) -> dict[str, Any]:
         """The fields of release and record; without readings no optional ones but `_FREE`."""
         rules = rules_of(Release)
         from_readings = self.source == "readings"
         values = to_json(self.release)
-        fields = {
+        release_fields = {
             name: values[name]
             for name in values
             if from_readings or name in _FREE or not rules[name].optional
         }
-        return {**fields, **to_json(self)}
+        return {**release_fields, **to_json(self)}
 
     def in_week(self, first: int) -> Release:
         """The mechanism's release, its steps counted from the zone's step `first`, its step 1.
@@ -1039,8 +1043,8 @@ class OpenedRecord(LedgerEntry):
 
 
 TYPES: Mapping[str, type[LedgerEntry]] = {
-    record_type.kind: record_type
-    for record_type in (
+    entry_type.kind: entry_type
+    for entry_type in (
         GenesisRecord,
         TermsRecord,
         ReleaseRecord,
@@ -1056,7 +1060,7 @@ TYPES: Mapping[str, type[LedgerEntry]] = {
 
 @cache
 def _placed(kind: str) -> tuple[str, ...]:
-    names = (field.name for field in fields(TYPES[kind]))
+    names = (member.name for member in fields(TYPES[kind]))
     return tuple(name for name in names if name in ("seq", "head", "signature"))
 
 
@@ -1217,7 +1221,7 @@ class LedgerState:
         return self.terms_records[after - 1]
 
     @property
-    def last_step(self) -> int:
+    def reach_step(self) -> int:
         """The last step under the present terms that is published or lost in a gap.
 
         The step before their first where there is none.
@@ -1225,15 +1229,15 @@ class LedgerState:
         terms = self.terms
         if terms is None:
             return 0
-        lost = [record.last for record in self.gaps if record.seq > terms.seq]
+        lost = [gap.last for gap in self.gaps if gap.seq > terms.seq]
         last = terms.first - 1 if self.newest is None else self.newest.t
         return max([last, *lost])
 
     @property
     def reach(self) -> int:
         """End of all that is published or lost in a gap [UTC s]; 0 before any."""
-        ends = [record.start + self.terms_of(record).seconds for record in self.releases[-1:]]
-        ends += [(record.last + 1) * self.terms_of(record).seconds for record in self.gaps]
+        ends = [last.start + self.terms_of(last).seconds for last in self.releases[-1:]]
+        ends += [(gap.last + 1) * self.terms_of(gap).seconds for gap in self.gaps]
         return max(ends, default=0)
 
     @property
@@ -1241,7 +1245,7 @@ class LedgerState:
         """The gaps under the present terms that are booked."""
         if self.terms is None:
             return ()
-        return tuple(record for record in self.booked if record.seq > self.terms.seq)
+        return tuple(resume for resume in self.booked if resume.seq > self.terms.seq)
 
     @property
     def moved(self) -> Mapping[str, TransferRecord]:
@@ -1260,9 +1264,9 @@ class LedgerState:
         Infinite where a release has no epsilon of its own.
         """
         releases = Spent().add(
-            *booked(record for record in self.releases if record.source == "readings")
+            *booked(release for release in self.releases if release.source == "readings")
         )
-        gaps = (record.epsilon for record in self.booked)
+        gaps = (resume.epsilon for resume in self.booked)
         return releases.add(*self.charged.values(), *gaps).total
 
     @property
@@ -1270,7 +1274,7 @@ class LedgerState:
         """The newest account on record; None before any."""
         opened = Releases(self.releases).newest("account")
         lost = next(
-            (record for record in reversed(self.booked) if record.account is not None), None
+            (resume for resume in reversed(self.booked) if resume.account is not None), None
         )
         newer = lost is not None and (opened is None or opened.seq < lost.seq)
         if newer and lost is not None and lost.account is not None and lost.until is not None:
@@ -1284,7 +1288,7 @@ class LedgerState:
     def latest_windows(self) -> RecordedWindows | None:
         """The newest account of promises about windows; None before any."""
         booked = next(
-            (record for record in reversed(self.booked) if record.windows is not None), None
+            (resume for resume in reversed(self.booked) if resume.windows is not None), None
         )
         newest = (Releases(self.releases).newest("windows"), booked)
         last = max(
@@ -1332,17 +1336,15 @@ def unmatched(standings: Mapping[str, LedgerState]) -> Misfit | None:
         The record at fault; None where all transfers match.
     """
     departures = {
-        arrival.head: (zone, arrival)
-        for zone, s in standings.items()
-        for arrival in _moves(s, "out")
+        out.head: (zone, out) for zone, s in standings.items() for out in _moves(s, "out")
     }
-    matched: set[str] = set()
+    used_heads: set[str] = set()
     for zone, standing in standings.items():
         for arrival in _moves(standing, "in"):
             if arrival.other not in standings:
                 continue
             source, out = departures.get(arrival.out or "", (None, None))
-            if out is None and _again(standings[arrival.other], arrival.house):
+            if out is None and _has_moved_since_gap(standings[arrival.other], arrival.house):
                 continue
             if out is None or (source, out.other, out.house) != (
                 arrival.other,
@@ -1361,19 +1363,19 @@ def unmatched(standings: Mapping[str, LedgerState]) -> Misfit | None:
                 reason = (
                     f"the house came from {arrival.other!r} with another account than it had there"
                 )
-            elif out.head in matched:
+            elif out.head in used_heads:
                 reason = f"the house left {arrival.other!r} once and came in twice"
             else:
-                matched.add(out.head)
+                used_heads.add(out.head)
                 continue
             return Misfit(zone, arrival.seq, reason)
     return None
 
 
-def _again(standing: LedgerState, house: str) -> bool:
+def _has_moved_since_gap(standing: LedgerState, house: str) -> bool:
     """Whether a house moved after a gap in the ledger of its zone."""
-    gap = min((record.seq for record in standing.gaps), default=math.inf)
-    return any(record.house == house and record.seq > gap for record in standing.transfers)
+    first = min((gap.seq for gap in standing.gaps), default=math.inf)
+    return any(move.house == house and move.seq > first for move in standing.transfers)
 
 
 def _moves(standing: LedgerState, direction: str) -> list[TransferRecord]:

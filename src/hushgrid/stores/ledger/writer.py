@@ -234,8 +234,8 @@ def restore(copy: Path, store: Path, verify: Verify | None = None) -> ChainRepor
         LedgerError: A record is missing that was known there, or the ledger exists.
     """
     for end in ("", "-wal", "-shm"):  # SQLite would play an old log into the copy
-        if (file := store.with_name(store.name + end)).exists():
-            raise LedgerError(f"{file} exists already; move it away, with its -wal and -shm.")
+        if (path := store.with_name(store.name + end)).exists():
+            raise LedgerError(f"{path} exists already; move it away, with its -wal and -shm.")
     with SqliteLedger(copy, create=False) as source, ExitStack() as locks:
         zones = source.zones()
         check_known_zones(store, zones)
@@ -256,10 +256,10 @@ def check_known_zones(store: Path, zones: Collection[str]) -> None:
     Raises:
         LedgerError: All records of a zone are lost.
     """
-    witness_files = {sidecar_path(store, zone) for zone in zones}
+    zone_files = {sidecar_path(store, zone) for zone in zones}
     for path in sorted(store.parent.glob("*")):
         of_zone = re.fullmatch(re.escape(store.name) + r"\.[0-9a-f]{16}", path.name)
-        if of_zone and path not in witness_files and read_witness(path):
+        if of_zone and path not in zone_files and read_witness(path):
             raise LedgerError(
                 f"{path} knows a zone that is not in the ledger or its copy; give a newer copy of"
                 f" {store.name}."
@@ -334,7 +334,7 @@ class OpenedLedger(NamedTuple):
         heads: The last record of each lost history that is known, 64 digits each.
         other_terms: Releases of other terms than the ledger's last ones may be among what is
             missing.
-        local: The last record is the last that was written here: nothing else can have been
+        own_end: The last record is the last that was written here: nothing else can have been
             published.
         moved: Another server answers than the one that was last written to; None: not known.
         since: When the server that answers got the ledger [UTC s]; 0: it began there. A zone
@@ -351,7 +351,7 @@ class OpenedLedger(NamedTuple):
     least: float = 0.0
     heads: str = ""
     other_terms: bool = False
-    local: bool = False
+    own_end: bool = False
     moved: bool | None = None
     since: int = 0
     blind: bool = False
@@ -360,14 +360,14 @@ class OpenedLedger(NamedTuple):
     @property
     def complete(self) -> bool:
         """Whether it is proven that the ledger lacks nothing that was published."""
-        return self.local and not self.lost and self.forked is None
+        return self.own_end and not self.lost and self.forked is None
 
 
 class Ledger:
     """A zone's ledger, open for writing, made by `open`.
 
     Attributes:
-        opening: What the opening found of lost records.
+        opening: What the opening showed of lost records.
     """
 
     def __init__(
@@ -477,14 +477,14 @@ class Ledger:
         """
 
         fold = Fold(verify_signature)
-        reader: Any = _Reader(store)
-        refold(reader, zone, fold)
-        forked = recover(reader, zone, fold, witness, key.public).forked
+        looked: Any = _Looked(store)
+        refold(looked, zone, fold)
+        forked = recover(looked, zone, fold, witness, key.public).forked
         if forked:
             raise _forked(zone, forked)
         if fold.place is None:
             return None
-        ledger = cls(reader, zone, key, fold)
+        ledger = cls(looked, zone, key, fold)
         ledger._check_mine(mode)
         ledger._sure = False
         return ledger
@@ -619,22 +619,22 @@ def _resumed(
         opening = opening._replace(moved=moved, blind=not witness.has_judged)
     timeline = store.timeline() if isinstance(store, Dated) else None
     opening = opening._replace(since=since, timeline=timeline)
-    absent = {*digests, noted} - {None, fold.place and fold.place.head.digest}
-    if absent:
-        absent -= {record.digest for record in store.records(zone)}
-    if noted in absent and witness is not None and fold.place and fold.place.terms:
-        absent.discard(noted)
+    missing = {*digests, noted} - {None, fold.place and fold.place.head.digest}
+    if missing:
+        missing -= {record.digest for record in store.records(zone)}
+    if noted in missing and witness is not None and fold.place and fold.place.terms:
+        missing.discard(noted)
         opening = opening._replace(lost=True)
-    for digest in absent:
+    for lost in missing:
         raise LedgerDamageError(
             f"the ledger of zone {zone!r} ends at record {fold.seq} without record"
-            f" {str(digest)[:12]}, which was durable: its end was cut, or an older copy was put"
-            " back. Put back the newest whole copy; docs/ledger.md says how to go on without one."
+            f" {str(lost)[:12]}, which was durable: its end was cut, or an older copy was put back."
+            " Put back the newest whole copy; docs/ledger.md says how to go on without one."
         )
     return opening
 
 
-class _Reader:
+class _Looked:
     """A store that is only read: what is put back to it is not written."""
 
     def __init__(self, store: LedgerStore | None) -> None:
@@ -681,7 +681,7 @@ def refold_verified(store: LedgerStore, zone: str, fold: Fold, head: Head) -> No
     """
     rows = store.columns(zone) if isinstance(store, Checkpointed) else iter(())
     try:
-        fold.take_known(linked(islice(rows, head.seq)))
+        fold.take_verified(linked(islice(rows, head.seq)))
     except (LedgerError, KeyError, TypeError) as error:  # refold names the record at fault
         log.warning("ledger read in full", extra={"zone": zone, "error": type(error).__name__})
         fold.clear()
@@ -721,8 +721,8 @@ def recover(
     lost, forked, heads = list[_LostRecords](), list[_LostRecords](), set[str]()
     for tail in tails:
         first = tail.records[0].seq
-        stored = {entry.seq: entry.digest for entry in store.records(zone, max(first - 2, 0))}
-        missing = [entry for entry in tail.records if stored.get(entry.seq) != entry.digest]
+        stored = {record.seq: record.digest for record in store.records(zone, max(first - 2, 0))}
+        missing = [record for record in tail.records if stored.get(record.seq) != record.digest]
         if not missing:
             continue
         start = missing[0]
@@ -744,7 +744,7 @@ def recover(
             summary = summary._replace(first=min(summary.first, terms.first), other_terms=True)
         (forked if fork else lost).append(summary)
         heads.add(missing[-1].digest)
-        missed |= {entry.digest: entry for entry in missing}
+        missed |= {record.digest: record for record in missing}
         open_end = open_end or not tail.local
     for record in witness.sent_records(earlier=not moved) if unconfirmed else ():
         if fold.place is not None and record.prev == fold.place.head.digest:
@@ -753,23 +753,23 @@ def recover(
     damaged = any(tail.damaged and tail.records[-1].seq >= fold.seq for tail in tails)
     opening = OpenedLedger(
         lost=damaged or bool(lost) or open_end,
-        last_t=max((summary.last for summary in lost), default=0),
+        last_t=max((loss.last for loss in lost), default=0),
         least=_summary(fold, list(missed.values())).least if missed else 0.0,
         heads="".join(sorted(heads)),
-        other_terms=any(summary.other_terms for summary in lost + forked),
-        local=witness.wrote(fold.place.head.digest if fold.place else "", tails),
+        other_terms=any(loss.other_terms for loss in lost + forked),
+        own_end=witness.wrote(fold.place.head.digest if fold.place else "", tails),
     )
     if not forked:
         return opening
-    steps = [(summary.first, summary.last) for summary in forked if summary.last]
-    arrives = any(
-        entry.kind == "transfer" and entry.body["direction"] == "in" for entry in missed.values()
+    steps = [(loss.first, loss.last) for loss in forked if loss.last]
+    arrival = any(
+        record.kind == "transfer" and record.body["direction"] == "in" for record in missed.values()
     )
-    if not (steps or opening.least or arrives):
+    if not (steps or opening.least or arrival):
         raise _forked(zone, None)
     present = fold.standing.terms
     if not steps and present:  # what followed in that history may be anywhere
-        steps = [(present.first, max(fold.standing.last_step, present.first))]
+        steps = [(present.first, max(fold.standing.reach_step, present.first))]
     return opening._replace(
         forked=(min(first for first, _ in steps), max(last for _, last in steps))
     )
@@ -844,8 +844,8 @@ def _covered(fold: Fold, records: Sequence[Record], *, fork: bool) -> bool:
         if records[-1].digest in (gap.heads or "") and not is_open:
             return True
         first, last = _in_present(standing, gap.first, gap.last, standing.terms_of(gap).seconds)
-        explained = gap.least or gap.heads or (fork and gap.seq < records[0].seq)
-        if plain and not explained and first <= summary.first and summary.last <= last:
+        evidence = gap.least or gap.heads or (fork and gap.seq < records[0].seq)
+        if plain and not evidence and first <= summary.first and summary.last <= last:
             return True
     return False
 
