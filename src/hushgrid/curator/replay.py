@@ -353,7 +353,7 @@ def with_earlier_releases(
         return public
     seconds, found = round(public.days.hours * 3600), deque[EarlierRelease]()
     for one in reversed(earlier):
-        if one.start != one.t * seconds:
+        if one.start != one.t * seconds or one.t - first + 1 <= public.oldest:
             break
         if one.source == "readings" and one.base is not None and one.t < first:
             seen = (one.load_hat, one.scale, one.base, one.model_share or 0.0, one.covariates or {})
