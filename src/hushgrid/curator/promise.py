@@ -77,7 +77,14 @@ def sentence(zone: ZoneService) -> str:
 
 
 def window_words(zone: ZoneService) -> str:
-    """The length of the window of a promise in words; empty without one."""
+    """The length of the window of a promise in words.
+
+    Args:
+        zone: The zone.
+
+    Returns:
+        Words such as "24 hours"; empty without a window.
+    """
     window = promise_of(zone).window
     return "" if window is None else window_text(window)
 
@@ -383,7 +390,7 @@ def _forecast_until(on: Running) -> str | None:
         return None
     state = first_state(on.zone)
     first = on.zone.begins // on.zone.seconds
-    t = max(on.standing.done + 1 - first + 1, 1)
+    t = max(on.standing.reach_step + 1 - first + 1, 1)
     if t > on.zone.policy.horizon or not state.scheduler.ahead:
         return None
     opens = ZoneAccount(on.zone).first_admitted(on.standing, t, state.scheduler)
