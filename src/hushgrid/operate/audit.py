@@ -383,6 +383,7 @@ def _before(ledger: LedgerState, number: int, seq: int) -> LedgerState:
         terms_records=ledger.terms_records[: number + 1],
         releases=ledger.releases[: bisect_left(ledger.releases, seq, key=lambda one: one.seq)],
         transfers=before(ledger.transfers),
+        charges=before(ledger.charges),
         booked=before(ledger.booked),
         gap=None,
         gaps=before(ledger.gaps),
