@@ -24,14 +24,19 @@ FINISHED = (
     "audit",
     "belief",
     "cli",
+    "curator",
+    "demo",
     "files",
     "intake",
     "lab",
     "learning",
     "mechanism",
     "model",
+    "operate",
     "planning",
     "report",
+    "stores",
+    "web",
 )
 GENERATED = ("web/openadr/_generated.py",)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)

@@ -77,7 +77,14 @@ def sentence(zone: ZoneService) -> str:
 
 
 def window_words(zone: ZoneService) -> str:
-    """The length of the window of a promise in words; empty without one."""
+    """The length of the window of a promise in words.
+
+    Args:
+        zone: The zone.
+
+    Returns:
+        Words such as "24 hours"; empty without a window.
+    """
     window = promise_of(zone).window
     return "" if window is None else window_text(window)
 

@@ -297,7 +297,14 @@ def last_block(standing: LedgerState) -> Mapping[str, int]:
 
 
 def last_release(standing: LedgerState) -> ReleaseRecord | None:
-    """The last release from readings under the present terms; None before any."""
+    """The last release from readings under the present terms.
+
+    Args:
+        standing: The zone's ledger state.
+
+    Returns:
+        The release; None before any.
+    """
     since = 0 if standing.terms is None else standing.terms.seq
     for release in reversed(standing.releases):
         if release.seq < since or release.source == "readings":
@@ -329,7 +336,15 @@ def initial_state(service: ZoneService, standing: LedgerState, *, followed: bool
 
 
 def releases_before(standing: LedgerState, first: int) -> Sequence[ReleaseRecord]:
-    """The releases before a week of the present terms that begins with step `first`, in order."""
+    """The releases before a week of the present terms.
+
+    Args:
+        standing: The zone's ledger state.
+        first: The first step of the week.
+
+    Returns:
+        The releases in order.
+    """
     return standing.releases[: len(standing.releases) - len(standing.current_from(first))]
 
 

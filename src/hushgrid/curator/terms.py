@@ -194,13 +194,27 @@ def chains_of(service: ZoneService) -> tuple[Any, ...]:
 
 
 def interval_promise(service: ZoneService) -> float | None:
-    """What all releases together may say about one interval of a house; None: not promised."""
+    """What all releases together may say about one interval of a house.
+
+    Args:
+        service: The zone.
+
+    Returns:
+        Epsilon; None: it is not promised.
+    """
     promise = service.promise
     return promise.epsilon if promise is not None and promise.secret == "interval" else None
 
 
 def window_promise(service: ZoneService) -> tuple[int, float] | None:
-    """The window [s] and epsilon of a promise about windows; None: not promised."""
+    """The promise about windows.
+
+    Args:
+        service: The zone.
+
+    Returns:
+        The window [s] and epsilon; None: it is not promised.
+    """
     promise = service.promise
     if promise is None or promise.window is None:
         return None
@@ -243,7 +257,14 @@ def roster_digest(service: ZoneService) -> str:
 
 
 def first_of(service: ZoneService) -> int:
-    """The zone's first step under its terms."""
+    """The zone's first step under its terms.
+
+    Args:
+        service: The zone.
+
+    Returns:
+        The step: intervals since 1970.
+    """
     return service.since // service.seconds
 
 

@@ -37,6 +37,10 @@ def serve(
         stop: Ends the loop once it is set.
         changed: Begin the terms of the file where the ledger has others.
         changes: Finds where it has; None: `terms.changes_of`.
+
+    Raises:
+        LedgerError: The ledger has other terms and `changed` is not set, or it cannot be gone on
+            with.
     """
     import gc
     import sys

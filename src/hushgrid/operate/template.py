@@ -180,6 +180,12 @@ def _models(zone: NewZone) -> Iterator[str]:
 def chosen_window(errors: Mapping[str, float]) -> str:
     """The longest window whose planned price error is at most `MOST_ERROR`, or else the shortest.
 
+    Args:
+        errors: Planned relative errors by window.
+
+    Returns:
+        The window, one of `WINDOWS`.
+
     >>> chosen_window({"P1D": 0.05, "P3D": 0.07, "P7D": 0.09, "P14D": 0.11})
     'P3D'
     """

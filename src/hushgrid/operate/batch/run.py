@@ -326,6 +326,9 @@ def run(
 
     Returns:
         Counts.
+
+    Raises:
+        BatchError: The ledger has other terms and the job does not begin the file's.
     """
     simulated = job.deployment.mode == "simulation"
     begins = float(job.first) if simulated else clock.now()
