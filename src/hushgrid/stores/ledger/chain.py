@@ -292,8 +292,8 @@ def _transfer(place: ChainPosition, entry: TransferRecord) -> ChainPosition:
     if entry.direction == "out":
         _check_no_gap(place, "a house that leaves")
     elif entry.windows is not None:
-        (promises, blocks), brought = place.windows or ((), ()), entry.windows
-        windows = WindowRows((*promises, *brought.promises), (*blocks, *brought.blocks))
+        (promises, blocks), (followed, counted) = place.windows or ((), ()), entry.windows
+        windows = WindowRows((*promises, *followed), (*blocks, *counted))
         return replace(place, windows=windows)
     return place
 
