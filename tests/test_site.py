@@ -145,6 +145,12 @@ def test_keys_of_files_and_certificates_have_a_meaning(generate: ModuleType) -> 
             assert re.split(r"(?<!\\)\|", line)[place].strip(), line
 
 
+def test_what_is_generated_has_no_words_of_the_code(generate: ModuleType) -> None:
+    for part in ("commands", "routes", "keys", "certificate"):
+        prose = re.sub(r"`[^`]*`", "", getattr(generate, part)())
+        assert not re.findall(r"[^.|\n]*\b(?:epoch|horizon)\w*", prose, re.I), part
+
+
 # ---- the gallery
 
 LONG = ("plot_02_paper", "plot_11_learn", "plot_15_solar")  # by 1,000 houses, and by fits

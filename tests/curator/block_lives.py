@@ -77,7 +77,7 @@ def go_on(
     made, at = list[ReleaseRecord](), more.pop("now", None)
     if at is None:
         exists = (folder / "ledger.db").exists()
-        at = BEGINS if not exists else (standing(folder, zone).done + 1) * 900
+        at = BEGINS if not exists else (standing(folder, zone).reach_step + 1) * 900
     with curator(
         folder, zone, Shown(), now=at, noise=Sizes() if noise is None else noise, **more
     ) as it:

@@ -318,7 +318,7 @@ def noted(
         ) as ledger,
     ):
         meters.open_zone("elm", one.meters, one.seconds)
-        ledger.found = ledger.found._replace(moved=moved)
+        ledger.opening = ledger.opening._replace(moved=moved)
         if grace is None:
             note_loss(one, ledger, meters, now)
         else:
@@ -372,7 +372,7 @@ def test_a_curator_that_followed_takes_over_without_a_gap(tmp_path: Path, follow
         with Ledger.open(
             store, "elm", load(made.key), made.mode, world.time, witness=witnesses.of("elm")
         ) as ledger:
-            ledger.found = ledger.found._replace(moved=False)
+            ledger.opening = ledger.opening._replace(moved=False)
             note_loss(one, ledger, meters, world.time)
             assert (ledger.standing.gap is None) is followed
 

@@ -143,7 +143,7 @@ def test_what_a_checkpoint_has_leads_to_the_same(tmp_path: Path) -> None:
     whole = ran(tmp_path / "a", zone, (9,))
     ran(tmp_path / "b", zone, (6,))
     with curator(tmp_path / "b", zone, Shown(), now=BEGINS + 6 * 900) as it:
-        it.keep_checkpoint(every=1)
+        it.keep_checkpoint(spacing=1)
         assert it._replay.to_arrays()
     parts = ran(tmp_path / "b", zone, (3,), t=7)
     assert [one.release for one in parts[-3:]] == [one.release for one in whole[-3:]]

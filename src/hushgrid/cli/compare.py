@@ -503,7 +503,7 @@ def simulate(
 ) -> None:
     """Simulate a zone under its policy: what the noise costs in error, waste and bills.
 
-    A "day" is one run of the policy's horizon. A zone of a service file runs under the service's
+    A "day" is one run of the policy. A zone of a service file runs under the service's
     own terms, from its `begins` on.
 
     Example: hushgrid simulate --config examples/zone.toml --days 30

@@ -59,7 +59,7 @@ def plan(
     continued: Annotated[
         bool | None,
         typer.Option(
-            help="Count leakage as if the horizon repeated for ever (interval); else a service's.",
+            help="Count leakage as if the run repeated for ever (interval); else a service's.",
             show_default=False,
         ),
     ] = None,

@@ -390,7 +390,7 @@ def _forecast_until(on: Running) -> str | None:
         return None
     state = first_state(on.zone)
     first = on.zone.begins // on.zone.seconds
-    t = max(on.standing.done + 1 - first + 1, 1)
+    t = max(on.standing.reach_step + 1 - first + 1, 1)
     if t > on.zone.policy.horizon or not state.scheduler.ahead:
         return None
     opens = ZoneAccount(on.zone).first_admitted(on.standing, t, state.scheduler)

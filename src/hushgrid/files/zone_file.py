@@ -1165,7 +1165,7 @@ class PolicyTable(Policy):
         gaussian: Scale of Gaussian noise as a multiple of the bound; None: Laplace noise.
         delta: Delta of Gaussian noise.
         negligible: Leave a house out once one of its occupancies has at most this probability.
-        block_steps: Steps of each block with one noise; of a part of the horizon that repeats.
+        block_steps: Steps of each block with one noise; of a part of the run that repeats.
         block_epsilon: Epsilon of each of these blocks.
 
     Raises:

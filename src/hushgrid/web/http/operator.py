@@ -26,8 +26,8 @@ from hushgrid.curator.curator import (
     WAITS,
     Inside,
     Status,
+    explanation,
     utc,
-    why,
 )
 from hushgrid.curator.ingest import FEWEST, SMALL, Disagreements, Units
 from hushgrid.curator.promise import stated
@@ -453,7 +453,7 @@ def _noise(zone: ZoneService, inside: Inside) -> dict[str, Any]:
     return figures | {
         "epsilon": _finite(inside.epsilon),
         "epsilon_any": _finite(inside.epsilon_any),
-        "why": why(zone, inside),
+        "why": explanation(zone, inside),
     }
 
 
