@@ -149,7 +149,7 @@ def truth(
 
 
 class Life:
-    """A service that is stopped, loses secrets and ledgers, and begins epochs; and the truth."""
+    """A service that is stopped, loses secrets and ledgers, and begins terms; and the truth."""
 
     def __init__(self, folder: Path, begins: int, promised: float = 1.0) -> None:
         self.promised, self.zone = promised, street(begins, promised)
@@ -202,7 +202,7 @@ class Life:
         assert found.state == "resumed"
 
     def begin(self, begins: int) -> None:
-        """A new epoch of the same terms, wherever the last one is."""
+        """The same terms anew, wherever the last ones are."""
         self.zone = street(begins, self.promised)
         self.go_on(0, new_terms=True)
         self.time = begins

@@ -368,7 +368,7 @@ def with_earlier_releases(
         return public
     seconds, releases = round(public.days.hours * 3600), deque[EarlierRelease]()
     for release in reversed(earlier):
-        if release.start != release.t * seconds:
+        if release.start != release.t * seconds or release.t - first + 1 <= public.oldest:
             break
         if release.source == "readings" and release.base is not None and release.t < first:
             estimates = (

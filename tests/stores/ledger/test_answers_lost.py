@@ -250,7 +250,7 @@ def test_what_another_history_cost_a_house_that_it_left_out_is_counted(tmp_path:
             assert ledger.opening.least == 3.0
 
 
-def test_lost_releases_are_dated_by_their_own_start_where_their_epoch_is_not_known() -> None:
+def test_lost_releases_are_dated_by_their_own_start_where_their_terms_are_not_known() -> None:
     """A ledger of hours; the witness has dropped the record of the terms of quarter hours."""
     hours = bodies.terms_of("ab" * 32, 490_000, 3600, roster="cd" * 32, seq=2)
     fold = SimpleNamespace(standing=SimpleNamespace(terms_records=(hours,), terms=hours))

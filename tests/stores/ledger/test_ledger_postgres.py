@@ -322,8 +322,8 @@ def test_two_writers_in_two_processes(postgres: Postgres, schema: str) -> None:
                 time.sleep(0.05)
 
 
-def test_the_server_is_noted_before_the_first_epoch(postgres: Postgres, schema: str) -> None:
-    """Else a copy that has the epoch and not the note would never be found older."""
+def test_the_server_is_noted_before_the_first_terms(postgres: Postgres, schema: str) -> None:
+    """Else a copy that has the terms and not the note would never be found older."""
     url = postgres.in_schema(schema)
     with PostgresLedger(url) as store:
         with pytest.MonkeyPatch.context() as patch:
