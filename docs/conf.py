@@ -50,6 +50,7 @@ html_title = f"hushgrid {version}"
 html_copy_source = html_show_sourcelink = False
 html_theme_options = {
     "logo": {"text": html_title},
+    "navbar_center": [],
     "navbar_end": ["theme-switcher"],
     "navigation_with_keys": False,
     "navigation_depth": 2,
@@ -58,6 +59,10 @@ html_theme_options = {
     "footer_end": ["sphinx-version"],
     "show_prev_next": False,
 }
+html_static_path, templates_path = ["_static"], ["_templates"]
+html_css_files = ["site.css"]
+html_context = {"default_mode": "auto"}
+html_sidebars = {"index": [], "**": ["contents.html"]}
 copyright = f"{author}, Apache-2.0. Version {version}"  # noqa: A001
 
 

@@ -46,7 +46,7 @@ def test_the_service_states_the_same_sentence() -> None:
 @pytest.mark.parametrize(
     "name",
     ["README.md", "CITATION.cff", "paper.md", "pyproject.toml", "src/hushgrid/__init__.py"]
-    + ["docs/index.md", "docs/learn.md", "docs/audit.md"]
+    + ["docs/index.md", "docs/learn.md", "docs/audit.md", "docs/regulator.md"]
     + ["src/hushgrid/web/http/frames/how.html"]
     + [f"src/hushgrid/web/http/languages/{code}.toml" for code in ("de", "fr")],
 )
@@ -65,6 +65,15 @@ def test_a_window_in_a_householders_words() -> None:
     ]
     assert "Pick any 14 days." in home_words("window", 1.0, "14 days").words
     assert "in those days equally" in home_words("window", 1.0, "14 days").words
+
+
+def test_the_sheet_for_a_regulator_has_the_exact_words() -> None:
+    sheet = (ROOT / "docs" / "regulator.md").read_text()
+    assert f'"{home_words("window", 1.0, "24 hours").words}"' in sheet
+    exact = promise_sentence(
+        Policy(0.2, schedule=Blocks((96,), (0.2,))), "window", 1.0, window="24 hours"
+    )
+    assert f'"{exact}"' in sheet
 
 
 def test_an_interval_in_a_householders_words() -> None:

@@ -27,8 +27,7 @@ from hushgrid.audit.evidence import Terms
 from hushgrid.lab.black_box import certify_publisher
 from hushgrid.mechanism.policy import Blocks
 from hushgrid.operate.audit import load_ledger
-from tests.audit.test_faults import in_blocks
-from tests.audit.zones import STAY, ledger, releases, renamed, terms
+from tests.audit.zones import STAY, in_blocks, ledger, releases, renamed, terms
 from tests.stores.ledger.ledgers import lines_of
 
 

@@ -204,7 +204,8 @@ def test_blocks_before_the_first_step_are_followed_bit_for_bit(usual: float) -> 
         if t % 7 == 3:
             known = known.passed()
             continue
-        seen, block = 60_000 + float(rng.normal(0, 9000)), {"length": length, "place": place}
+        block = {"length": length, "first": t - 94 - place}
+        seen = 60_000 + float(rng.normal(0, 9000))
         one = EarlierRelease(t - 95, seen, 2000.0, known.base(), known.share, block=block)
         earlier.append(one)
         known = known.after(seen, 2000.0)
@@ -257,21 +258,21 @@ def test_releases_of_blocks_say_how_wide_intervals_are() -> None:
 def test_what_houses_at_random_use_above_the_clamp_is_counted_once() -> None:
     """Where the load below varies as the model says, the whole varies as the model says."""
     known, none = FollowedKnowledge.start(_zone((400,)), EvenDays()), np.zeros(1)
-    law = known.model.parts()
+    law, base = known.model.parts(), known.base()
     for k in (150, 184, 230):  # of the common factor
         below, own = law.mean[0, [k]], law.variance[0, [k]]
-        cut, above, joint = known._cut_law(below, own, law)
+        cut, above, joint = known._cut_law(below, own, law, base)
         over = known._above(below, law)[-1]
         assert cut == pytest.approx(law.cut[0, k])
         assert joint == pytest.approx(law.joint[0, k])
         assert above - (0.15 * over) ** 2 == pytest.approx(law.cut_variance[0, k])
         # twice the load by chance: what is not chance moves all homes along their common curve
-        _, wider, moved = known._cut_law(below, 2 * own, law)
+        _, wider, moved = known._cut_law(below, 2 * own, law, base)
         slope = (law.cut[0, k + 1] - law.cut[0, k - 1]) / (law.mean[0, k + 1] - law.mean[0, k - 1])
         assert moved - joint == pytest.approx(slope * own, rel=1e-3)
         assert wider - above == pytest.approx(slope**2 * own, rel=1e-3)
         assert slope > joint / own
-        assert known._cut_law(below, none, law)[2] == 0
+        assert known._cut_law(below, none, law, base)[2] == 0
 
 
 def test_forecasts_reach_beyond_the_last_block() -> None:

@@ -20,6 +20,7 @@ from hushgrid.belief.estimate import PublicKnowledge
 from hushgrid.belief.load_filter import (
     _WIDTH_LAW,
     KNOTS,
+    SPREAD,
     SPREADS,
     EarlierRelease,
     EvenDays,
@@ -374,12 +375,27 @@ def test_without_a_model_the_energy_above_a_clamp_is_put_back() -> None:
     true, estimates = [], []
     for t in range(192):
         mean = 150 * (1 + 0.3 * np.sin(2 * np.pi * t / 96))
-        readings = rng.lognormal(np.log(mean) - 1 / 2, 1.0, HOUSES)
+        readings = rng.lognormal(np.log(mean) - SPREAD**2 / 2, SPREAD, HOUSES)
         true.append(readings.sum())
         seen = np.minimum(readings, clamp).sum() + rng.laplace(0, 500.0)
         estimate, known = known.learn(float(seen), 500.0)
         estimates.append(estimate)
     assert np.mean(estimates) == pytest.approx(np.mean(true), rel=0.02)
+
+
+def test_without_a_model_intervals_hold_loads_that_vary_more_than_independent_homes() -> None:
+    """Homes in groups that use the same: what lies above the clamp varies three times as much."""
+    rng, clamp, alike = np.random.default_rng(2), 800, 10
+    known = FollowedKnowledge.start(_model((clamp,)), EvenDays(), usual=150.0 * HOUSES)
+    held = []
+    for t in range(11 * 96):
+        homes = rng.lognormal(np.log(150) - SPREAD**2 / 2, SPREAD, HOUSES // alike)
+        seen = alike * np.minimum(homes, clamp).sum() + rng.laplace(0, 500.0)
+        if t >= 3 * 96:
+            interval = posterior_interval(known, float(seen), 500.0)
+            held.append(interval.low <= alike * homes.sum() <= interval.high)
+        known = known.after(float(seen), 500.0)
+    assert 0.935 <= np.mean(held) <= 0.975  # 768 steps: standard deviation 0.008
 
 
 def test_releases_before_the_first_step_are_followed_bit_for_bit() -> None:

@@ -38,7 +38,7 @@ from hushgrid.stores.ledger.records import ReleaseRecord
 from tests import bodies
 from tests.stores.ledger.ledgers import genesis, instead, read, sealed, terms
 from tests.stores.ledger.ledgers import lines_of as lines
-from tests.stores.ledger.test_ledger_chain import SCRIPTED
+from tests.stores.ledger.verifier import SCRIPTED
 
 N, STEPS = 3, 6
 THETA = OccupancyModel.factored([[0.5, 0.5]], [[[[0.9, 0.1], [0.2, 0.8]]]], chain_of=[0] * N)

@@ -58,7 +58,7 @@ def test_what_init_writes_passes_check(
         "Noise: joint over each block of steps",
         "Expected price error",
         "at any level of consumption",
-        "Each release loses at most 0.1429",
+        "Each release loses at most 0.2000",
         "readings are kept for 7 days",
         "No meter reported",
         "No usable model: the constant 0.15 EUR/kWh",

@@ -41,6 +41,7 @@ from hushgrid.planning.windows import (
     WINDOWS,
     WindowOption,
     block_lengths,
+    clamp_sizes,
     even_blocks,
     longest_window,
     most_blocks,
@@ -113,10 +114,10 @@ def squared_error(
     return float(np.mean((found.estimate / 1e6 - load)[3 * WEEK :] ** 2))
 
 
-@pytest.mark.parametrize(("window", "golden"), [(49, {4}), (673, {56})], ids=["day", "two weeks"])
+@pytest.mark.parametrize(("window", "golden"), [(49, {6}), (673, {84})], ids=["day", "two weeks"])
 def test_the_chosen_length_is_short_and_close_to_the_best(window: int, golden: set[float]) -> None:
-    """At 600 homes, on draws of its own."""
-    ratio = 700 / 150 / 600  # clamp over the energy below it
+    """At 600 homes, on draws of its own; means of 24 draws and of the plan's are 2 % uncertain."""
+    ratio = 2200 / 213 / 600  # clamp over the energy below it
     errors = {
         n: np.sqrt(
             np.mean([squared_error(n, ratio * most_blocks([n], window), k) for k in range(24)])
@@ -127,7 +128,7 @@ def test_the_chosen_length_is_short_and_close_to_the_best(window: int, golden: s
     found = usual_zone(600, window)
     chosen = found.policy.schedule.lengths[0]
     assert chosen / 2 in golden
-    assert errors[chosen] <= 1.03 * min(errors.values())
+    assert errors[chosen] <= 1.05 * min(errors.values())
     assert errors[min(errors)] > 1.05 * min(errors.values()), "short blocks are worse"
 
 
@@ -139,25 +140,28 @@ def test_the_simulated_figure_is_the_error_of_the_whole_bank(length: int, ratio:
     assert np.sqrt(said) == pytest.approx(np.sqrt(bank), rel=0.08)
 
 
-@pytest.mark.parametrize(("window", "golden"), [(49, 1200), (673, 1000)])
-def test_the_chosen_clamp_is_within_3_per_cent_of_the_best(window: int, golden: int) -> None:
+@pytest.mark.parametrize("window", [49, 673])
+def test_the_chosen_clamp_is_the_best_that_may_move_the_mean_price_by_1_per_cent(
+    window: int,
+) -> None:
     found = usual_zone(600, window)
     lengths, ahead = found.policy.schedule.lengths, found.prospect
 
-    def error(clamp: int) -> float:
+    def error(clamp: int) -> tuple[float, float]:
         k, group = most_blocks(lengths, window), np.zeros(600, np.int32)
         below, above, spread, own, _, over = usual_parts((clamp,), group, 132e3, np.ones(1))[:, 0]
         n = lengths[0]
         ratio, noise = k * clamp / (below + above - over), (n + 1) * (n + 2) / 3 * (k * clamp) ** 2
         common = BlockFilter(HALF_HOUR, n, flat=True).variance(ratio, RHO) * 132e3**2
         squares = common + own * noise / (own + noise) + spread + (0.5 * over) ** 2
-        return float(np.sqrt(squares * ahead.weights[0]))
+        price = np.sqrt(ahead.weights[0])
+        return float(np.sqrt(squares) * price), float(0.5 * over * price)
 
     (clamp,) = found.policy.clamp
-    best = min(map(error, range(200, 3000, 20)))
-    assert golden / 1.1 <= clamp <= golden * 1.1
-    assert _chosen(found.options).error == pytest.approx(error(clamp), rel=1e-6)
-    assert error(clamp) <= 1.01 * best
+    best = min(error(size)[0] for size in clamp_sizes(4000) if error(size)[1] <= 0.01)
+    assert _chosen(found.options).error == pytest.approx(error(clamp)[0], rel=1e-6)
+    assert error(clamp)[0] <= 1.01 * best
+    assert error(clamp)[1] <= 0.01 < error(clamp - 200)[1], "lower ones make less noise"
 
 
 def _chosen(options: Sequence[WindowOption]) -> WindowOption:
@@ -166,11 +170,11 @@ def _chosen(options: Sequence[WindowOption]) -> WindowOption:
     return next(option for option in options if option.error <= 1.01 * least)
 
 
-def test_two_weeks_are_planned_with_short_blocks() -> None:
-    found = usual_zone(600, 673)
+def test_a_day_is_planned_with_short_blocks() -> None:
+    found = usual_zone(600, 49)
     chosen, least = _chosen(found.options), min(found.options, key=lambda option: option.error)
-    assert (chosen.hours, chosen.hours < least.hours) == (56, True)
-    assert found.policy.schedule.lengths == (112,) * 3
+    assert (chosen.hours, chosen.hours < least.hours) == (6, True)
+    assert found.policy.schedule.lengths == (12,) * 28
 
 
 def test_a_plan_depends_on_its_inputs_alone() -> None:

@@ -289,7 +289,6 @@ def compare(
     Raises:
         PlanError: If options contradict each other.
     """
-    from dataclasses import replace
 
     from hushgrid.errors import PlanError
     from hushgrid.files.results import (
@@ -333,7 +332,7 @@ def compare(
         days, chart_days = (min(n, len(source.readings)) for n in (days, chart_days))
         source = copied(source, copies) if copies > 1 else source
         if usual:
-            source = replace(source, published=1000 * usual / (365 * source.horizon))
+            source = source.with_usual(1000 * usual / (365 * source.horizon))
         attack_days = 0  # the true occupancy is not known
     step = 86_400 // source.horizon
     window_steps = -(-_seconds("window", window, step) // step) + 1 if secret == "window" else None

@@ -8,7 +8,7 @@ days. A day holds the readings, and the occupancy where it is known.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import NamedTuple, Protocol
 
@@ -26,6 +26,7 @@ from hushgrid.mechanism.digest import world_digest
 from hushgrid.model.consumption import Consumption
 from hushgrid.model.laws import Histogram, scale_wh
 from hushgrid.model.occupancy import Calendar, OccupancyModel
+from hushgrid.model.shape import LoadShape
 from hushgrid.model.world import simulate_steps
 from hushgrid.model.zone import Scenario, Tariff, Zone
 
@@ -432,6 +433,20 @@ class Recorded:
             readings[kind == index] = imputed(readings[kind == index], today)
         earlier = None if before is None else cls.of(scenario, before)
         return cls(tuple(scenarios.values()), readings, kind, real.date, earlier)
+
+    def with_usual(self, published: float) -> Recorded:
+        """The days where estimates follow releases alone, about the public load shape.
+
+        Args:
+            published: What a home is known to use in a step by published figures [Wh].
+        """
+        scenarios = [
+            replace(kind, consumption=replace(kind.consumption, shape=LoadShape()))
+            if kind.consumption.shape is None
+            else kind
+            for kind in self.scenarios
+        ]
+        return replace(self, scenarios=scenarios, published=published)
 
     @property
     def usual(self) -> Floats | None:

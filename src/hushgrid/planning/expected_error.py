@@ -41,7 +41,7 @@ from hushgrid.belief.filter import (
     marginals,
     sum_moments,
 )
-from hushgrid.belief.load_filter import LoadFilter, SeenLoads, Spreads, usual_parts
+from hushgrid.belief.load_filter import PUT_BACK, LoadFilter, SeenLoads, Spreads, usual_parts
 from hushgrid.errors import PolicyError
 from hushgrid.mechanism.calibrators import loss_of_pmfs
 from hushgrid.mechanism.policy import EstimatorRule, Even, Policy
@@ -53,13 +53,12 @@ from hushgrid.model.zone import Tariff, Zone, optimal_rate, relative_to
 from hushgrid.planning.block_filter import FOLLOWED, BlockFilter
 
 RHO = 0.2  # relative error to expect of the model
-# The same of readings above a clamp that are put back by a spread without a model, whatever the
-# level: some homes heat water at night, and no release shows it. At clamps of three to nine times
-# the mean it is 0.36 to 0.82 for a hundred homes of London and fifty of New South Wales.
-PUT_BACK = 0.5
 # Of the zone's expected energy at most this share may lie above a planned clamp. Were the model
 # worthless there, the load would be wrong by a fifth: what RHO grants the forecast of all of it.
 MOST_CUT = 0.2
+# Without a model, the most that readings above a planned clamp may move the mean price, where they
+# are 1 + PUT_BACK times what is put back.
+MOST_MOVED = 0.01
 CLEAR = 0.1  # share of days that count as clear
 _CANDIDATES = 12  # scales tried at once
 _ROUNDS = 4  # each closes in on the neighbours of the best
@@ -680,6 +679,14 @@ class Prospect:
     def with_cut(self, rho: float = RHO) -> float:
         """Expected RMSRE of the raw rate in the paper's formula."""
         return self._rmsre(self.squared(rho))
+
+    @property
+    def moved_price(self) -> float:
+        """How far prices are off in the mean if readings above the clamp are as wrong as expected.
+
+        Relative, and without a model: those readings are 1 + `PUT_BACK` times what is put back.
+        """
+        return float((np.sqrt(self.weights) * PUT_BACK * self.over).mean())
 
     def chosen_by(self, rho: float = RHO) -> float:
         """The criterion for a clamp: as `with_cut`, with rho in full on the energy above it.

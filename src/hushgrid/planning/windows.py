@@ -25,6 +25,7 @@ from hushgrid.model.zone import Tariff, Zone, offset_tariff, optimal_rate, relat
 from hushgrid.planning.block_filter import BlockFilter
 from hushgrid.planning.expected_error import (
     MOST_CUT,
+    MOST_MOVED,
     RHO,
     ClampGrid,
     ClampMoments,
@@ -279,6 +280,9 @@ def _best(
         missed, cut, kept, _, over, low = own
         noise = np.full(steps, variance)
         found = replace(base, noise=noise, missed=missed, cut=cut, kept=kept, over=over, low=low)
+        put_back = found.estimator == "releases" and row < len(grid.reach) - 1
+        if put_back and found.moved_price > MOST_MOVED:
+            return math.inf
         return found.chosen_by(rho) * math.sqrt(steps)
 
     at = start
